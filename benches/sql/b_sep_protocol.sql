@@ -1,4 +1,4 @@
--- b_sep with its record in a table with the indexes and the foreign key of the protocol.
+-- b_sep with its record in a table with the columns and indexes of our table of events.
 BEGIN;
 SELECT id AS run, message FROM work WHERE is_ready ORDER BY ready_at LIMIT 1 FOR UPDATE SKIP LOCKED \gset
 INSERT INTO entry (saga, step) VALUES (:run, 1);

@@ -54,20 +54,15 @@ ALTER TABLE work_4k ADD PRIMARY KEY (id);
 CREATE INDEX work_4k_ready ON work_4k (ready_at) WHERE is_ready;
 
 
--- The history as the protocol has it: its message exists, and some events are unique.
-CREATE TABLE message_protocol AS SELECT message AS id FROM work;
-ALTER TABLE message_protocol ADD PRIMARY KEY (id);
+-- The history with the columns and indexes of our table of events.
 CREATE TABLE history_protocol (LIKE history INCLUDING DEFAULTS);
-ALTER TABLE history_protocol
-    ADD PRIMARY KEY (id), ADD FOREIGN KEY (message) REFERENCES message_protocol (id),
-    ADD exception jsonb, ADD next_step int, ADD handled int;
+ALTER TABLE history_protocol ADD PRIMARY KEY (id), ADD exception jsonb, ADD next_step int, ADD handled int;
 CREATE INDEX ON history_protocol ((ancestors[cardinality(ancestors)]), created_at);
-CREATE UNIQUE INDEX ON history_protocol (message, fact) WHERE fact = 'launched';
-CREATE UNIQUE INDEX ON history_protocol (message, fact) WHERE fact = 'undone';
-CREATE UNIQUE INDEX ON history_protocol (handler, message, fact) WHERE fact = 'begun';
-CREATE UNIQUE INDEX ON history_protocol (handler, message, fact) WHERE fact = 'ended';
-CREATE UNIQUE INDEX ON history_protocol (handler, message, fact) WHERE fact = 'turned';
-CREATE UNIQUE INDEX ON history_protocol (handler, message, fact) WHERE fact IN ('undone', 'failed');
-CREATE UNIQUE INDEX ON history_protocol (ancestors, fact) WHERE fact = 'asked';
+CREATE UNIQUE INDEX ON history_protocol (message, fact) WHERE fact IN ('launched', 'asked');
+CREATE UNIQUE INDEX ON history_protocol (message, handler, fact)
+    WHERE fact IN ('begun', 'ended', 'turned', 'undone', 'failed');
+CREATE UNIQUE INDEX ON history_protocol ((ancestors[1]), (ancestors[cardinality(ancestors)]), fact)
+    WHERE fact IN ('asked', 'failed');
+CREATE INDEX ON history_protocol (created_at) WHERE fact = 'failed';
 
 ANALYZE;

@@ -21,7 +21,7 @@ pub(crate) const CLIENTS: u32 = 16;
 pub(crate) enum Script {
     /// One saga step as six round trips.
     Step,
-    /// The same, with its record in a table with the indexes and the foreign key of the protocol.
+    /// The same, with its record in a table with the columns and indexes of our table of events.
     ProtocolStep,
     /// The same with 4 kB to carry.
     LoadedStep,

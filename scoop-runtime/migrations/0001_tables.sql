@@ -18,6 +18,10 @@ RETURN encode(
         52, 1), 53, 1),
     'hex')::uuid;
 
+-- The id of a run, or of a hierarchy: the last of its lineage. The planner replaces the call by its text.
+CREATE FUNCTION scoop.run_id(lineage uuid[]) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN lineage[cardinality(lineage)];
+
 CREATE TABLE scoop.message (
     id         uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
     topic      varchar(63) NOT NULL,
@@ -27,7 +31,7 @@ CREATE TABLE scoop.message (
 
 CREATE TABLE scoop.message_event (
     id                   uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
-    message_id           uuid NOT NULL REFERENCES scoop.message (id),
+    message_id           uuid NOT NULL,  -- no foreign key: its lock on the message costs each event a sixth
     type                 scoop.message_event_type NOT NULL,
     coroutine_name       varchar(255),
     coroutine_identifier varchar(255),
@@ -51,34 +55,28 @@ CREATE TABLE scoop.message_event (
     )
 );
 
-CREATE UNIQUE INDEX unique_emitted_msg ON scoop.message_event (message_id, type)
-    WHERE type = 'EMITTED';
-CREATE UNIQUE INDEX unique_rollback_emitted_msg ON scoop.message_event (message_id, type)
-    WHERE type = 'ROLLBACK_EMITTED';
-CREATE UNIQUE INDEX unique_seen_handler_msg ON scoop.message_event (coroutine_name, message_id, type)
-    WHERE type = 'SEEN';
-CREATE UNIQUE INDEX unique_rolling_back_handler_msg ON scoop.message_event (coroutine_name, message_id, type)
-    WHERE type = 'ROLLING_BACK';
-CREATE UNIQUE INDEX one_commit ON scoop.message_event (coroutine_name, message_id, type)
-    WHERE type = 'COMMITTED';
-CREATE UNIQUE INDEX one_rollback_result ON scoop.message_event (coroutine_name, message_id, type)
-    WHERE type IN ('ROLLED_BACK', 'ROLLBACK_FAILED');
--- The ids of the hierarchy and of the run stand for the lineage, which an index could hold of up to some 160 levels.
-CREATE UNIQUE INDEX one_cancellation_request ON scoop.message_event
-    ((cooperation_lineage[1]), (cooperation_lineage[cardinality(cooperation_lineage)]))
-    WHERE type = 'CANCELLATION_REQUESTED';
+-- Few indexes, since every statement that writes an event opens them all. Fencing makes events unique; the unique
+-- indexes are a second line of defence, and the audit checks the same. Each serves the lookups of several statements.
 
--- Two more indexes, which are ours. A rollback reads all rows of one run (its id is the last of the lineage), and needs
--- the handlers of each message that the run launched.
-CREATE INDEX message_event_run ON scoop.message_event
-    ((cooperation_lineage[cardinality(cooperation_lineage)]), created_at);
-CREATE INDEX message_event_seen ON scoop.message_event (message_id) WHERE type = 'SEEN';
+-- The events of a run, in their order.
+CREATE INDEX message_event_run ON scoop.message_event (scoop.run_id(cooperation_lineage), created_at);
 
--- Failed rollbacks are rare, and have to be found: those of a hierarchy, and the newest of all.
-CREATE INDEX message_event_unrolled ON scoop.message_event ((cooperation_lineage[1]))
-    WHERE type = 'ROLLBACK_FAILED';
-CREATE INDEX message_event_unrolled_newest ON scoop.message_event (created_at)
-    WHERE type = 'ROLLBACK_FAILED';
+-- The events that a message has once.
+CREATE UNIQUE INDEX one_per_message ON scoop.message_event (message_id, type)
+    WHERE type IN ('EMITTED', 'ROLLBACK_EMITTED');
+
+-- The events that each handler of a message has once.
+CREATE UNIQUE INDEX one_per_handler ON scoop.message_event (message_id, coroutine_name, type)
+    WHERE type IN ('SEEN', 'COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED');
+
+-- Rare events, which have to be found by their hierarchy. The ids of the hierarchy and of the run stand for the lineage,
+-- which an index could hold of up to some 160 levels.
+CREATE UNIQUE INDEX one_per_run ON scoop.message_event
+    ((cooperation_lineage[1]), scoop.run_id(cooperation_lineage), type)
+    WHERE type IN ('CANCELLATION_REQUESTED', 'ROLLBACK_FAILED');
+
+-- The newest failed rollbacks of all hierarchies.
+CREATE INDEX message_event_newest_failed ON scoop.message_event (created_at) WHERE type = 'ROLLBACK_FAILED';
 
 CREATE TABLE scoop.return_value (
     id                  uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
@@ -91,11 +89,11 @@ CREATE TABLE scoop.return_value (
 
 CREATE UNIQUE INDEX unique_return_value_per_lineage_handler_variable
     ON scoop.return_value
-        ((cooperation_lineage[cardinality(cooperation_lineage)]), handler_name, variable_name);
+        (scoop.run_id(cooperation_lineage), handler_name, variable_name);
 
 -- The replies of a run, apart from the outputs of its steps: reading them must not cost more for a run of many steps.
 CREATE INDEX return_value_reply ON scoop.return_value
-    ((cooperation_lineage[cardinality(cooperation_lineage)]), handler_name)
+    (scoop.run_id(cooperation_lineage), handler_name)
     WHERE variable_name NOT LIKE 'Output of %';
 
 -- All interventions of operators, for failed rollbacks and stuck runs. The working set follows from the record, of which

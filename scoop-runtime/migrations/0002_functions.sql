@@ -154,7 +154,7 @@ BEGIN
                 (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
                  backward, told, failure, undoing_since, epoch, first_epoch, context)
             SELECT held.root,
-                   seen.cooperation_lineage[cardinality(seen.cooperation_lineage)],
+                   scoop.run_id(seen.cooperation_lineage),
                    held.id,
                    seen.cooperation_lineage, seen.message_id,
                    (SELECT m.topic FROM scoop.message m WHERE m.id = seen.message_id),
@@ -233,7 +233,7 @@ BEGIN
                last_event - e.until_last * interval '1 microsecond', s.told_because, knows
         FROM jsonb_to_recordset(s.events) AS e (until_last int, message_id uuid, type text, step varchar)
         WHERE e.type = 'ROLLBACK_EMITTED'
-        ON CONFLICT (message_id, type) WHERE type = 'ROLLBACK_EMITTED' DO NOTHING;
+        ON CONFLICT (message_id, type) WHERE type IN ('EMITTED', 'ROLLBACK_EMITTED') DO NOTHING;
     END IF;
 
     -- A microsecond apart and in order, since participants order events by this time.
@@ -335,7 +335,7 @@ BEGIN
     WHERE (SELECT count(*) FROM scoop.message known WHERE known.id = a.id) = 0
       AND (
           SELECT count(*) FROM scoop.message_event e
-          WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = a.root
+          WHERE scoop.run_id(e.cooperation_lineage) = a.root
       ) + (SELECT count(*) FROM scoop.run r WHERE r.root = a.root) > 0
     LIMIT 1;
     IF FOUND THEN

@@ -9,7 +9,7 @@ WITH named AS (
   UNION ALL
     (SELECT CASE WHEN e.type = 'SEEN' THEN 'run' ELSE 'hierarchy' END, e.cooperation_lineage[1], e.message_id
      FROM scoop.message_event e
-     WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
+     WHERE scoop.run_id(e.cooperation_lineage) = $1
        AND (e.type = 'SEEN' OR e.type = 'EMITTED' AND cardinality(e.cooperation_lineage) = 1)
      ORDER BY e.created_at
      LIMIT 1)
@@ -26,7 +26,7 @@ FROM named
 LEFT JOIN LATERAL (
     SELECT handled.id, handled.handler
     FROM (
-        SELECT seen.cooperation_lineage[cardinality(seen.cooperation_lineage)] AS id, seen.coroutine_name AS handler
+        SELECT scoop.run_id(seen.cooperation_lineage) AS id, seen.coroutine_name AS handler
         FROM scoop.message_event seen
         WHERE seen.type = 'SEEN' AND seen.message_id = named.message_id
       UNION

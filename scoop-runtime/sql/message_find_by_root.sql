@@ -3,5 +3,5 @@
 -- $1 the root
 SELECT message_id
 FROM scoop.message_event
-WHERE cooperation_lineage[cardinality(cooperation_lineage)] = $1 AND type = 'EMITTED'
+WHERE scoop.run_id(cooperation_lineage) = $1 AND type::text = 'EMITTED'
   AND cardinality(cooperation_lineage) = 1

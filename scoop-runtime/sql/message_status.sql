@@ -16,10 +16,10 @@ LEFT JOIN LATERAL (
     LEFT JOIN LATERAL (
         SELECT e.type, e.exception
         FROM scoop.message_event e
-        WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)]
-                = seen.cooperation_lineage[cardinality(seen.cooperation_lineage)]
+        WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(seen.cooperation_lineage)
           AND e.message_id = seen.message_id
-          AND e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+          -- as a text: otherwise the planner may read such events of all handlers
+          AND e.type::text IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
         ORDER BY e.created_at DESC
         LIMIT 1
     ) ended ON true

@@ -9,23 +9,14 @@ WITH RECURSIVE
 -- runs as handler and message: begun without an end, rolling back without one, requested to roll back without having
 -- begun to, or not undone, in which case an operator may have seen to it since
 unended AS MATERIALIZED (
-    (SELECT coroutine_name, message_id FROM scoop.message_event WHERE type = 'SEEN'
-     EXCEPT
-     (SELECT coroutine_name, message_id FROM scoop.message_event WHERE type = 'COMMITTED'
-      UNION ALL
-      SELECT coroutine_name, message_id FROM scoop.message_event WHERE type IN ('ROLLED_BACK', 'ROLLBACK_FAILED')))
-  UNION
-    (SELECT coroutine_name, message_id FROM scoop.message_event WHERE type = 'ROLLING_BACK'
-     EXCEPT
-     SELECT coroutine_name, message_id FROM scoop.message_event
-     -- the first condition is that of the index
-     WHERE type IN ('ROLLED_BACK', 'ROLLBACK_FAILED') AND type = 'ROLLED_BACK')
-  UNION
-    (SELECT coroutine_name, message_id FROM scoop.message_event
-     WHERE type = 'SEEN'
-       AND message_id IN (SELECT message_id FROM scoop.message_event WHERE type = 'ROLLBACK_EMITTED')
-     EXCEPT
-     SELECT coroutine_name, message_id FROM scoop.message_event WHERE type = 'ROLLING_BACK')
+    SELECT coroutine_name, message_id
+    FROM scoop.message_event
+    WHERE type IN ('SEEN', 'COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+    GROUP BY message_id, coroutine_name
+    HAVING bool_or(type = 'SEEN') AND NOT bool_or(type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED'))
+        OR bool_or(type = 'ROLLING_BACK') AND NOT bool_or(type = 'ROLLED_BACK')
+        OR bool_or(type = 'SEEN') AND NOT bool_or(type = 'ROLLING_BACK')
+           AND message_id IN (SELECT message_id FROM scoop.message_event WHERE type = 'ROLLBACK_EMITTED')
 ),
 shared_topic AS MATERIALIZED (
     SELECT topic FROM scoop.handler GROUP BY topic HAVING count(DISTINCT handler) > 1
@@ -84,12 +75,12 @@ part (id) AS (
     FROM part
     CROSS JOIN LATERAL (
         SELECT emitted.message_id FROM scoop.message_event emitted
-        WHERE emitted.cooperation_lineage[cardinality(emitted.cooperation_lineage)] = part.id
+        WHERE scoop.run_id(emitted.cooperation_lineage) = part.id
           AND emitted.type::text = 'EMITTED'
         OFFSET 0
     ) launched
     CROSS JOIN LATERAL (
-        SELECT seen.cooperation_lineage[cardinality(seen.cooperation_lineage)] AS id FROM scoop.message_event seen
+        SELECT scoop.run_id(seen.cooperation_lineage) AS id FROM scoop.message_event seen
         WHERE seen.type = 'SEEN' AND seen.message_id = launched.message_id
         OFFSET 0
     ) begun
@@ -107,7 +98,7 @@ FROM (
                (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id) AS topic, e.step, e.jump, e.definition,
                e.child_failure_handler_iteration AS handling, e.exception, e.context, e.created_at, e.id
         FROM scoop.message_event e
-        WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = part.id
+        WHERE scoop.run_id(e.cooperation_lineage) = part.id
         OFFSET 0
     ) e
     LEFT JOIN LATERAL (
@@ -123,13 +114,13 @@ FROM (
     CROSS JOIN LATERAL (SELECT f.* FROM scoop.repeated_failure f WHERE f.run = part.id OFFSET 0) f
     CROSS JOIN LATERAL (
         SELECT e.* FROM scoop.message_event e
-        WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = f.run AND e.type::text = 'ROLLBACK_FAILED'
+        WHERE scoop.run_id(e.cooperation_lineage) = f.run AND e.type::text = 'ROLLBACK_FAILED'
         OFFSET 0
     ) e
     CROSS JOIN LATERAL (
         SELECT own.context
         FROM scoop.message_event own
-        WHERE own.cooperation_lineage[cardinality(own.cooperation_lineage)] = f.run
+        WHERE scoop.run_id(own.cooperation_lineage) = f.run
           AND own.message_id = e.message_id AND own.coroutine_name = e.coroutine_name
           AND own.created_at < f.failed_at
         ORDER BY own.created_at DESC

@@ -7,7 +7,7 @@ INSERT INTO scoop.run
      failed_before, step, jump, definition, iteration, handler_iteration, suspensions, completions, outputs, context,
      replied, gives_up, give_up_at, undoing_since, failure, rollback_failure, turned_back_at, last_event_at, reason,
      held)
-SELECT v.lineage[1], v.lineage[cardinality(v.lineage)], v.parent, v.lineage, v.message_id, v.topic, v.handler,
+SELECT v.lineage[1], scoop.run_id(v.lineage), v.parent, v.lineage, v.message_id, v.topic, v.handler,
        v.state::scoop.run_state, v.ready_at,
        CASE WHEN v.begun OR v.told THEN (extract(epoch FROM now()) * 1000000)::bigint ELSE 0 END,
        CASE WHEN v.told AND NOT v.begun THEN (extract(epoch FROM now()) * 1000000)::bigint ELSE 0 END,

@@ -21,7 +21,7 @@ WITH asked AS MATERIALIZED (
 ),
 waiting AS MATERIALIZED (
     SELECT r.message_id
-    FROM (SELECT DISTINCT lineage[1] AS root, lineage[cardinality(lineage)] AS parent FROM asked WHERE is_copied) emitter
+    FROM (SELECT DISTINCT lineage[1] AS root, scoop.run_id(lineage) AS parent FROM asked WHERE is_copied) emitter
     CROSS JOIN LATERAL (
         SELECT r.message_id FROM scoop.run r WHERE r.root = emitter.root AND r.parent = emitter.parent OFFSET 0
     ) r
@@ -50,8 +50,8 @@ unhandled AS MATERIALIZED (
               SELECT count(*)
               FROM unnest(a.lineage[2:]) AS above (run)
               JOIN scoop.message_event b
-                ON b.cooperation_lineage[cardinality(b.cooperation_lineage)] = above.run
-               AND b.type = 'ROLLING_BACK' AND b.created_at > a.emitted_at
+                ON scoop.run_id(b.cooperation_lineage) = above.run
+               AND b.type::text = 'ROLLING_BACK' AND b.created_at > a.emitted_at
           ) = 0
           AND (
               SELECT count(*)
@@ -62,7 +62,8 @@ unhandled AS MATERIALIZED (
       ELSE
           (
               SELECT count(*) FROM scoop.message_event c
-              WHERE c.type = 'CANCELLATION_REQUESTED' AND c.cooperation_lineage = a.lineage
+              WHERE c.type = 'CANCELLATION_REQUESTED' AND c.cooperation_lineage[1] = a.lineage[1]
+                AND c.cooperation_lineage = a.lineage
           ) = 0
       END
 ),

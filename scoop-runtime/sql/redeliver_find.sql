@@ -24,7 +24,7 @@ not_begun AS MATERIALIZED (
 waiting AS MATERIALIZED (
     SELECT r.message_id
     FROM (
-        SELECT DISTINCT lineage[1] AS root, lineage[cardinality(lineage)] AS parent
+        SELECT DISTINCT lineage[1] AS root, scoop.run_id(lineage) AS parent
         FROM not_begun WHERE cardinality(lineage) > 1
     ) emitter
     CROSS JOIN LATERAL (

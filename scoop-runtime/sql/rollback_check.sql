@@ -14,9 +14,9 @@ below AS (
     SELECT child.cooperation_lineage, child.message_id, child.coroutine_name, false
     FROM below
     JOIN scoop.message_event emitted
-      ON emitted.cooperation_lineage[cardinality(emitted.cooperation_lineage)]
-            = below.lineage[cardinality(below.lineage)]
-     AND emitted.type = 'EMITTED' AND emitted.coroutine_name = below.handler
+      ON scoop.run_id(emitted.cooperation_lineage) = scoop.run_id(below.lineage)
+     -- as a text: otherwise the planner may read the index of all such events
+     AND emitted.type::text = 'EMITTED' AND emitted.coroutine_name = below.handler
     JOIN scoop.message_event child ON child.type = 'SEEN' AND child.message_id = emitted.message_id
 ),
 failed AS (
@@ -39,7 +39,7 @@ SELECT (SELECT count(*) FROM handled) AS handled,
        EXISTS (SELECT FROM scoop.message_event e WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = $2) AS told,
        EXISTS (SELECT FROM scoop.run r WHERE r.root = $1 AND r.message_id = $2)
            OR EXISTS (
-               SELECT FROM scoop.run r JOIN handled h ON h.lineage[cardinality(h.lineage)] = ANY (r.lineage) OR r.id = ANY (h.lineage)
+               SELECT FROM scoop.run r JOIN handled h ON scoop.run_id(h.lineage) = ANY (r.lineage) OR r.id = ANY (h.lineage)
                WHERE r.root = $1
            ) AS unfinished,
        coalesce((SELECT bool_or(handled_it) FROM failed), false) AS failed_itself,

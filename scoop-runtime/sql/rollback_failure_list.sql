@@ -18,9 +18,9 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
        coalesce(again.exception, failed.exception) ->> 'type' LIKE '%GaveUpException'
        AND suspended.created_at > turned.created_at AND suspended.coroutine_identifier <> $2 AND EXISTS (
            SELECT FROM scoop.message_event sent
-           WHERE sent.cooperation_lineage[cardinality(sent.cooperation_lineage)]
-                   = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
-             AND sent.type IN ('EMITTED', 'ROLLBACK_EMITTED')
+           WHERE scoop.run_id(sent.cooperation_lineage) = scoop.run_id(failed.cooperation_lineage)
+             -- as a text: otherwise the planner may read the index of all such events
+             AND sent.type::text IN ('EMITTED', 'ROLLBACK_EMITTED')
              AND sent.coroutine_name = failed.coroutine_name AND sent.step = suspended.step
              AND CASE sent.type
                  WHEN 'EMITTED' THEN EXISTS (
@@ -47,8 +47,7 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
            FROM scoop.message_event emitted
            JOIN scoop.message_event above
                ON above.type = 'ROLLING_BACK' AND above.coroutine_name = emitted.coroutine_name
-              AND above.cooperation_lineage[cardinality(above.cooperation_lineage)]
-                    = emitted.cooperation_lineage[cardinality(emitted.cooperation_lineage)]
+              AND scoop.run_id(above.cooperation_lineage) = scoop.run_id(emitted.cooperation_lineage)
            WHERE emitted.type = 'EMITTED' AND emitted.message_id = failed.message_id
        ), false) AS compensates
 FROM scoop.message_event failed
@@ -58,15 +57,14 @@ JOIN scoop.message_event turned
 LEFT JOIN LATERAL (
     SELECT f.*
     FROM scoop.repeated_failure f
-    WHERE f.run = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+    WHERE f.run = scoop.run_id(failed.cooperation_lineage)
     ORDER BY f.failed_at DESC
     LIMIT 1
 ) again ON true
 LEFT JOIN LATERAL (
     SELECT e.created_at, e.step, e.child_failure_handler_iteration, e.coroutine_identifier
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)]
-            = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+    WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(failed.cooperation_lineage)
       AND e.type = 'SUSPENDED'
     ORDER BY e.created_at DESC
     LIMIT 1
@@ -74,14 +72,13 @@ LEFT JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT e.created_at, e.context
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)]
-            = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+    WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(failed.cooperation_lineage)
       AND e.message_id = failed.message_id AND e.coroutine_name = failed.coroutine_name
     ORDER BY e.created_at DESC
     LIMIT 1
 ) newest
 LEFT JOIN scoop.run r
-    ON r.root = $1 AND r.id = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+    ON r.root = $1 AND r.id = scoop.run_id(failed.cooperation_lineage)
 WHERE failed.type = 'ROLLBACK_FAILED' AND failed.cooperation_lineage[1] = $1
   AND NOT EXISTS (
       SELECT FROM scoop.message_event settled

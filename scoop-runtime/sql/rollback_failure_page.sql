@@ -10,11 +10,10 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
            SELECT FROM scoop.message_event below
            WHERE below.type = 'ROLLBACK_FAILED' AND below.cooperation_lineage[1] = failed.cooperation_lineage[1]
              AND below.cooperation_lineage[cardinality(below.cooperation_lineage) - 1]
-                   = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+                   = scoop.run_id(failed.cooperation_lineage)
              AND below.created_at > coalesce((
                  SELECT max(e.created_at) FROM scoop.message_event e
-                 WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)]
-                         = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+                 WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(failed.cooperation_lineage)
                    AND e.type = 'SUSPENDED'), '-infinity')
              AND NOT EXISTS (
                  SELECT FROM scoop.message_event settled
@@ -26,20 +25,20 @@ JOIN scoop.message m ON m.id = failed.message_id
 LEFT JOIN LATERAL (
     SELECT f.step, f.exception
     FROM scoop.repeated_failure f
-    WHERE f.run = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+    WHERE f.run = scoop.run_id(failed.cooperation_lineage)
     ORDER BY f.failed_at DESC
     LIMIT 1
 ) again ON true
 LEFT JOIN scoop.run r
     ON r.root = failed.cooperation_lineage[1]
-   AND r.id = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+   AND r.id = scoop.run_id(failed.cooperation_lineage)
 WHERE failed.type = 'ROLLBACK_FAILED'
   AND ($1::timestamptz IS NULL
-       OR (failed.created_at, failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]) < ($1, $2))
+       OR (failed.created_at, scoop.run_id(failed.cooperation_lineage)) < ($1, $2))
   AND NOT EXISTS (
       SELECT FROM scoop.message_event settled
       WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = failed.coroutine_name
         AND settled.message_id = failed.message_id
   )
-ORDER BY failed.created_at DESC, failed.cooperation_lineage[cardinality(failed.cooperation_lineage)] DESC
+ORDER BY failed.created_at DESC, scoop.run_id(failed.cooperation_lineage) DESC
 LIMIT $3

@@ -16,7 +16,7 @@ WITH told AS (
 INSERT INTO scoop.run
     (root, id, lineage, message_id, topic, handler, last_event_at, backward, told, failure, undoing_since,
      epoch, first_epoch, context)
-SELECT $1, s.cooperation_lineage[cardinality(s.cooperation_lineage)], s.cooperation_lineage, s.message_id,
+SELECT $1, scoop.run_id(s.cooperation_lineage), s.cooperation_lineage, s.message_id,
        m.topic, s.coroutine_name, told.created_at, true, true, $4, clock_timestamp(),
        -- an epoch of the way forward is not valid for the rollback
        (extract(epoch FROM told.created_at) * 1000000)::bigint,

@@ -9,7 +9,7 @@
 WITH last_step AS (
     SELECT e.created_at
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
+    WHERE scoop.run_id(e.cooperation_lineage) = $2
       AND e.type = 'SUSPENDED' AND e.coroutine_name = $3
       AND e.child_failure_handler_iteration IS NULL AND e.step <> ALL ($5::text[])
     ORDER BY e.created_at DESC
@@ -18,7 +18,7 @@ WITH last_step AS (
 the_one_before AS (
     SELECT e.created_at
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
+    WHERE scoop.run_id(e.cooperation_lineage) = $2
       AND e.type = 'SUSPENDED' AND e.coroutine_name = $3
       AND e.created_at < (SELECT created_at FROM last_step)
     ORDER BY e.created_at DESC
@@ -28,7 +28,7 @@ the_one_before AS (
 handled AS (
     SELECT e.created_at
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
+    WHERE scoop.run_id(e.cooperation_lineage) = $2
       AND e.type = 'SUSPENDED' AND e.coroutine_name = $3
     ORDER BY e.created_at DESC
     OFFSET 1
@@ -38,8 +38,9 @@ launched AS (
     SELECT e.message_id, e.created_at, e.type = 'EMITTED' AS is_new,
            e.created_at < (SELECT created_at FROM handled) AS handled
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
-      AND (e.type = 'EMITTED' OR e.type = 'ROLLBACK_EMITTED' AND $4) AND e.coroutine_name = $3
+    WHERE scoop.run_id(e.cooperation_lineage) = $2
+      -- as a text: otherwise the planner may read the index of all such events
+      AND (e.type::text = 'EMITTED' OR e.type::text = 'ROLLBACK_EMITTED' AND $4) AND e.coroutine_name = $3
       AND e.created_at > CASE WHEN $4 THEN coalesce((SELECT created_at FROM the_one_before), '-infinity')
                               ELSE '-infinity' END
   UNION ALL
@@ -94,8 +95,7 @@ LEFT JOIN LATERAL (
     SELECT array_agg(r.variable_name::text) AS names, array_agg(r.value) AS values
     FROM scoop.return_value r
     WHERE $7 AND stands.ended = 'COMMITTED'
-      AND r.cooperation_lineage[cardinality(r.cooperation_lineage)]
-            = seen.cooperation_lineage[cardinality(seen.cooperation_lineage)]
+      AND scoop.run_id(r.cooperation_lineage) = scoop.run_id(seen.cooperation_lineage)
       AND r.handler_name = listed.handler AND r.variable_name NOT LIKE 'Output of %'
 ) reply ON true
 ORDER BY l.created_at, l.message_id, listed.handler

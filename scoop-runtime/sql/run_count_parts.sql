@@ -5,6 +5,6 @@
 SELECT e.step, count(*) AS instances, count(*) FILTER (WHERE e.child_failure_handler_iteration IS NULL) AS runs,
        min(e.id::text) FILTER (WHERE NOT e.created_at BETWEEN '0001-01-01Z' AND '9999-12-31Z') AS unfit
 FROM scoop.message_event e
-WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
+WHERE scoop.run_id(e.cooperation_lineage) = $1
   AND e.type = 'SUSPENDED' AND e.coroutine_name = $2 AND e.created_at <= $3
 GROUP BY e.step

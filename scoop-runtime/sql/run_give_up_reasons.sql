@@ -8,7 +8,7 @@ SELECT r.context, r.undoing_since, clock_timestamp() AS now,
            FROM scoop.message_event e
            WHERE e.type = 'CANCELLATION_REQUESTED'
              AND e.cooperation_lineage[1] = r.root
-             AND e.cooperation_lineage[cardinality(e.cooperation_lineage)] = ANY (r.lineage)
+             AND scoop.run_id(e.cooperation_lineage) = ANY (r.lineage)
        ) END AS requests
 FROM scoop.run r
 WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'

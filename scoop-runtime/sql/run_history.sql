@@ -7,7 +7,7 @@
 WITH newest AS MATERIALIZED (
     SELECT e.step, e.jump, e.child_failure_handler_iteration AS handling, starts_with(e.step, $3) AS is_part
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
+    WHERE scoop.run_id(e.cooperation_lineage) = $1
       AND e.type = 'SUSPENDED' AND e.coroutine_name = $2 AND $5::timestamptz IS NULL
     ORDER BY e.created_at DESC
     LIMIT 1
@@ -16,7 +16,7 @@ WITH newest AS MATERIALIZED (
 marked AS MATERIALIZED (
     SELECT e.jump::jsonb AS bounds
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
+    WHERE scoop.run_id(e.cooperation_lineage) = $1
       AND e.type = 'SUSPENDED' AND e.coroutine_name = $2
       AND starts_with(e.step, $3) AND e.jump IS NOT NULL AND (SELECT is_part FROM newest)
     ORDER BY e.created_at DESC
@@ -31,7 +31,7 @@ bounds AS MATERIALIZED (
                (SELECT 'epoch'::timestamptz + (bounds ->> 'until')::bigint * interval '1 microsecond' FROM marked),
                (SELECT e.created_at
                 FROM scoop.message_event e
-                WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
+                WHERE scoop.run_id(e.cooperation_lineage) = $1
                   AND e.type = 'SUSPENDED' AND e.coroutine_name = $2 AND NOT starts_with(e.step, $3)
                 ORDER BY e.created_at DESC
                 LIMIT 1)
@@ -41,7 +41,7 @@ recorded AS MATERIALIZED (
     SELECT e.id, e.type, e.message_id, e.step, e.child_failure_handler_iteration AS handling, e.definition,
            e.created_at
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
+    WHERE scoop.run_id(e.cooperation_lineage) = $1
       AND e.type IN ('SUSPENDED', 'EMITTED') AND e.coroutine_name = $2
       AND e.created_at >= coalesce((SELECT since FROM bounds), '-infinity')
       AND e.created_at <= (SELECT until FROM bounds)
@@ -55,7 +55,7 @@ SELECT n.step, n.jump, n.handling, NULL::int AS definition, NULL::uuid AS emitte
        CASE WHEN n.handling IS NULL THEN n.is_part ELSE starts_with((
            SELECT e.step
            FROM scoop.message_event e
-           WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
+           WHERE scoop.run_id(e.cooperation_lineage) = $1
              AND e.type = 'SUSPENDED' AND e.coroutine_name = $2 AND e.child_failure_handler_iteration IS NULL
            ORDER BY e.created_at DESC
            LIMIT 1
@@ -63,7 +63,7 @@ SELECT n.step, n.jump, n.handling, NULL::int AS definition, NULL::uuid AS emitte
        CASE WHEN NOT b.known AND (SELECT count(*) FROM recorded) < $4 THEN (
            SELECT jsonb_object_agg(variable_name, value)
            FROM scoop.return_value
-           WHERE cooperation_lineage[cardinality(cooperation_lineage)] = $1 AND handler_name = $2
+           WHERE scoop.run_id(cooperation_lineage) = $1 AND handler_name = $2
        ) END AS outputs
 FROM newest n CROSS JOIN bounds b
 UNION ALL

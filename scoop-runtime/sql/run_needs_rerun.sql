@@ -6,5 +6,5 @@ SELECT EXISTS (
     WHERE i.run = $1 AND i.kind = 'retry' AND i.repeats
       AND i.requested_at > (
           SELECT max(e.created_at) FROM scoop.message_event e
-          WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1 AND e.type = 'SUSPENDED')
+          WHERE scoop.run_id(e.cooperation_lineage) = $1 AND e.type = 'SUSPENDED')
 )

@@ -16,13 +16,13 @@ SELECT $1, v.id, v.parent, v.lineage, v.message_id, m.topic, v.handler, v.state:
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
        true, v.told, true,
        (SELECT count(*) FROM scoop.message_event e
-        WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = v.id AND e.type = 'SUSPENDED'
+        WHERE scoop.run_id(e.cooperation_lineage) = v.id AND e.type = 'SUSPENDED'
           AND e.created_at < turned.created_at),
        nullif(v.context, '{}'),
        -- a run whose rollback was requested does not reply any more
        NOT v.told AND EXISTS (
            SELECT FROM scoop.return_value reply
-           WHERE reply.cooperation_lineage[cardinality(reply.cooperation_lineage)] = v.id AND reply.handler_name = v.handler
+           WHERE scoop.run_id(reply.cooperation_lineage) = v.id AND reply.handler_name = v.handler
              AND reply.variable_name NOT LIKE 'Output of %'),
        -- a missed deadline has had its effect; and a run that awaits an operator has no deadline
        (SELECT min(deadline) FROM unnest(v.deadlines) deadline WHERE deadline > $3 AND v.state <> 'stuck'),

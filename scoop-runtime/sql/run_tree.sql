@@ -14,8 +14,7 @@ WITH RECURSIVE begun AS (
     SELECT child.cooperation_lineage, child.message_id, child.coroutine_name
     FROM begun
     JOIN scoop.message_event emitted
-      ON emitted.cooperation_lineage[cardinality(emitted.cooperation_lineage)]
-            = begun.lineage[cardinality(begun.lineage)]
+      ON scoop.run_id(emitted.cooperation_lineage) = scoop.run_id(begun.lineage)
      -- as a text: otherwise the planner reads the index of all EMITTED for each run
      AND emitted.type::text = 'EMITTED' AND emitted.coroutine_name = begun.handler
     JOIN scoop.message_event child ON child.type = 'SEEN' AND child.message_id = emitted.message_id
@@ -30,7 +29,7 @@ root AS (
 ),
 waiting_to_begin AS (
     -- a row whose lineage is not its own is shown by its keys
-    SELECT CASE WHEN r.lineage[1] = r.root AND r.lineage[cardinality(r.lineage)] = r.id
+    SELECT CASE WHEN r.lineage[1] = r.root AND scoop.run_id(r.lineage) = r.id
                AND array_position(r.lineage, NULL) IS NULL THEN r.lineage ELSE ARRAY[r.root, r.id] END AS lineage,
            r.message_id, r.handler
     FROM scoop.run r
@@ -51,7 +50,7 @@ emitted AS (
     SELECT e.cooperation_lineage, e.message_id, e.created_at
     FROM shown
     JOIN scoop.message_event e
-      ON e.cooperation_lineage[cardinality(e.cooperation_lineage)] = shown.lineage[cardinality(shown.lineage)]
+      ON scoop.run_id(e.cooperation_lineage) = scoop.run_id(shown.lineage)
      AND e.type::text = 'EMITTED' AND e.coroutine_name = shown.handler
 ),
 unhandled AS (
@@ -79,13 +78,13 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
        events.list AS events, NULL::timestamptz AS launched_at, NULL::uuid AS redelivered_as,
        CASE WHEN cardinality(n.lineage) > $2 THEN (
            SELECT e.id FROM scoop.message_event e
-           WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = n.lineage[cardinality(n.lineage)]
+           WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(n.lineage)
              AND e.type::text = 'EMITTED' AND e.coroutine_name = n.handler
            LIMIT 1
        ) IS NOT NULL ELSE false END AS has_more
 FROM shown n
 JOIN scoop.message m ON m.id = n.message_id
-LEFT JOIN scoop.run r ON r.root = n.lineage[1] AND r.id = n.lineage[cardinality(n.lineage)]
+LEFT JOIN scoop.run r ON r.root = n.lineage[1] AND r.id = scoop.run_id(n.lineage)
 LEFT JOIN LATERAL (
     SELECT jsonb_agg(
         jsonb_build_object(
@@ -95,7 +94,7 @@ LEFT JOIN LATERAL (
                            THEN (extract(epoch FROM e.created_at) * 1000000)::bigint END)
         ORDER BY e.created_at) AS list
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = n.lineage[cardinality(n.lineage)]
+    WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(n.lineage)
       AND e.message_id = n.message_id AND e.coroutine_name = n.handler
 ) events ON true
 UNION ALL

@@ -7,7 +7,7 @@ FROM unnest($3::text[]) AS wanted (name)
 CROSS JOIN LATERAL (
     SELECT r.variable_name, r.value
     FROM scoop.return_value r
-    WHERE r.cooperation_lineage[cardinality(r.cooperation_lineage)] = $1 AND r.handler_name = $2 AND r.variable_name = wanted.name
+    WHERE scoop.run_id(r.cooperation_lineage) = $1 AND r.handler_name = $2 AND r.variable_name = wanted.name
     OFFSET 0
 ) named
 UNION ALL
@@ -16,7 +16,7 @@ FROM unnest($4::text[], $5::text[]) AS range (first, last)
 CROSS JOIN LATERAL (
     SELECT r.variable_name, r.value
     FROM scoop.return_value r
-    WHERE r.cooperation_lineage[cardinality(r.cooperation_lineage)] = $1 AND r.handler_name = $2
+    WHERE scoop.run_id(r.cooperation_lineage) = $1 AND r.handler_name = $2
       AND r.variable_name >= range.first AND r.variable_name <= range.last
       AND length(r.variable_name) = length(range.last)
     ORDER BY r.variable_name DESC

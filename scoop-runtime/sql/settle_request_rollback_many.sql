@@ -40,7 +40,7 @@ sent_back AS (
     INSERT INTO scoop.run
         (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
          backward, told, failure, undoing_since, epoch, first_epoch, context)
-    SELECT told.root, seen.lineage[cardinality(seen.lineage)], told.parent, seen.lineage, told.id,
+    SELECT told.root, scoop.run_id(seen.lineage), told.parent, seen.lineage, told.id,
            (SELECT m.topic FROM scoop.message m WHERE m.id = told.id),
            seen.handler, told.ready_at, told.last_event_at,
            true, true, told.because, clock_timestamp(),
@@ -92,6 +92,6 @@ recorded AS (
     UNION ALL
     SELECT suspended_id, message_id, 'SUSPENDED', handler, $16, step, lineage, last_event_at, NULL, knows, jump
     FROM held
-    ON CONFLICT (message_id, type) WHERE type = 'ROLLBACK_EMITTED' DO NOTHING
+    ON CONFLICT (message_id, type) WHERE type IN ('EMITTED', 'ROLLBACK_EMITTED') DO NOTHING
 )
 SELECT id, epoch, state, last_event_at, false AS overdue, started FROM kept

@@ -22,7 +22,7 @@ const EVENTS: &str = "
     SELECT e.cooperation_lineage AS lineage, e.message_id, e.type::text AS kind, e.coroutine_name AS handler,
            e.coroutine_identifier AS identifier, e.step, e.next_step, e.child_failure_handler_iteration AS handling,
            e.exception, e.context, e.created_at, m.topic, CASE WHEN e.type = 'SEEN' THEN m.payload END AS payload
-    FROM scoop.message_event e JOIN scoop.message m ON m.id = e.message_id
+    FROM scoop.message_event e LEFT JOIN scoop.message m ON m.id = e.message_id
     WHERE e.cooperation_lineage[1] = ANY($1)
     ORDER BY e.cooperation_lineage[1], {committed} e.created_at, e.id";
 
@@ -34,7 +34,8 @@ const COMMITTED: &str = "pg_xact_commit_timestamp(e.xmin),";
 #[derive(Clone, Debug)]
 struct Recorded {
     event: LoggedEvent,
-    topic: String,
+    /// None if the message does not exist.
+    topic: Option<String>,
     payload: Option<Value>,
 }
 
@@ -106,7 +107,7 @@ impl Recorded {
 impl Hierarchy {
     fn of(events: &[Recorded], listings: &[Listing]) -> Self {
         let topics: BTreeMap<Uuid, &str> =
-            events.iter().map(|row| (row.event.message, &*row.topic)).collect();
+            events.iter().filter_map(|row| Some((row.event.message, row.topic.as_deref()?))).collect();
         let message = |(id, topic): (Uuid, &str)| LoggedMessage { id, topic: topic.to_owned() };
         let log = Log {
             messages: topics.into_iter().map(message).collect(),

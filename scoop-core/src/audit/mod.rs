@@ -29,7 +29,7 @@ pub enum Invariant {
     /// I1: no step starts before every handler of every message of the previous step, as subscribed at the emission,
     /// has ended. No other handler gets the message.
     Waits,
-    /// I2: a child's lineage is its parent's and one more id.
+    /// I2: a child's lineage is its parent's and one more id, and the message of each event exists.
     Lineage,
     /// I3: one SEEN, one COMMITTED, one rollback result for each handler and message, and every run's events in an
     /// allowed order.
@@ -102,6 +102,7 @@ impl fmt::Display for Violation {
 /// without a definition only the properties of its events are checked.
 pub fn audit(log: &Log, definitions: &[Definition], at_rest: AtRest) -> Vec<Violation> {
     let mut findings = vec![];
+    order::messages_exist(log, &mut findings);
     for hierarchy in history::hierarchies(log, definitions, at_rest) {
         order::check(&hierarchy, &mut findings);
         waiting::check(&hierarchy, &mut findings);

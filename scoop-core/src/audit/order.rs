@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use uuid::Uuid;
+
 use super::history::{Findings, Hierarchy, Row, Run};
-use super::{Invariant, LoggedEvent};
+use super::{Invariant, Log, LoggedEvent, Violation};
 use crate::{Definition, EventKind};
 
 pub(super) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
@@ -18,6 +20,18 @@ pub(super) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
         is_told_for_a_reason(hierarchy, run, findings);
         if let [definition] = hierarchy.versions(run)[..] {
             steps_follow(hierarchy, run, definition, findings);
+        }
+    }
+}
+
+/// I2: the message of each event exists.
+pub(super) fn messages_exist(log: &Log, findings: &mut Findings) {
+    let known: BTreeSet<Uuid> = log.messages.iter().map(|message| message.id).collect();
+    for (at, event) in log.events.iter().enumerate() {
+        if !known.contains(&event.message) {
+            let what = format!("{}: its message does not exist", Row { at, event }.told());
+            let hierarchy = event.lineage.root_id();
+            findings.push(Violation { invariant: Invariant::Lineage, hierarchy, what });
         }
     }
 }

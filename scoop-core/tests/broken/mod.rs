@@ -211,6 +211,16 @@ fn a_run_that_writes_with_another_lineage() {
 }
 
 #[test]
+fn an_event_whose_message_does_not_exist() {
+    for kind in [Emitted, Suspended] {
+        let mut broken = good(DONE);
+        let message = broken.row(kind, "parent", "middle").message;
+        broken.log.messages.retain(|known| known.id != message);
+        broken.violates(Invariant::Lineage);
+    }
+}
+
+#[test]
 fn two_runs_with_one_id() {
     let mut broken = good(DONE);
     let first = broken.row(Seen, "first", "").lineage.clone();

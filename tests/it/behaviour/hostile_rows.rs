@@ -140,7 +140,7 @@ async fn event_forged_before_the_first_claim_stops_its_own_run_only() -> Result<
         assert_eq!(other.ends().await?, Outcome::Committed);
     }
     let run = stuck(&scoop).await?;
-    assert!(run.reason.contains("unique_seen_handler_msg"), "{}", run.reason);
+    assert!(run.reason.contains("one_per_handler"), "{}", run.reason);
     others_finish(&scoop, &gate).await?;
 
     db.execute("DELETE FROM scoop.message_event WHERE type = 'SEEN' AND coroutine_identifier IS NULL").await;
@@ -227,6 +227,37 @@ async fn run_with_the_lineage_of_another_is_stuck_and_listed() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn run_without_its_message_is_stuck_and_listed() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let root = db.client().launch(Work).await?;
+    db.execute("UPDATE scoop.run SET message_id = gen_random_uuid() WHERE handler = 'worker'").await;
+    let scoop = start(&db, &gate).await?;
+    assert_eq!(stuck(&scoop).await?.hierarchy(), root.id());
+    others_finish(&scoop, &gate).await?;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+/// A request of a client or of the run above, forged as that of another run.
+#[tokio::test(flavor = "multi_thread")]
+async fn second_request_to_roll_back_a_message_is_refused_where_it_enters() -> Result<()> {
+    let db = tables().await?;
+    let root = db.client().launch(Work).await?;
+    for (kind, refused) in [("EMITTED", true), ("ROLLBACK_EMITTED", false), ("ROLLBACK_EMITTED", true)] {
+        let forged = format!(
+            "INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, exception)
+             SELECT message_id, '{kind}', gen_random_uuid()::text, ARRAY['{root}', gen_random_uuid()]::uuid[], '{{}}'
+             FROM scoop.message_event WHERE type = 'EMITTED'",
+            root = root.id(),
+        );
+        let forged = sqlx::query(sqlx::AssertSqlSafe(forged)).execute(db.pool()).await;
+        let refusal = forged.err().map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(refusal.contains("one_per_message"), refused, "{kind}: {refusal}");
+    }
+    Ok(())
+}
+
 /// A rollback that failed is listed with what can be read of its record.
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_failures_are_listed() -> Result<()> {
@@ -252,7 +283,6 @@ async fn unreadable_failures_are_listed() -> Result<()> {
     Ok(())
 }
 
-/// No other process would ever free it.
 /// Counts that overflow, and lists that the server cannot read, in rows of a worker that dies.
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_attempts_of_a_run_keep_no_other_from_being_taken_over() -> Result<()> {
@@ -429,12 +459,12 @@ async fn former_names_in_another_form_are_refused() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_end_makes_its_run_stuck() -> Result<()> {
-    forged_end(Work, "worker", "COMMITTED", "one_commit").await
+    forged_end(Work, "worker", "COMMITTED", "one_per_handler").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_end_of_a_rollback_makes_its_run_stuck() -> Result<()> {
-    forged_end(Child, "failing", "ROLLED_BACK", "one_rollback_result").await
+    forged_end(Child, "failing", "ROLLED_BACK", "one_per_handler").await
 }
 
 #[tokio::test(flavor = "multi_thread")]

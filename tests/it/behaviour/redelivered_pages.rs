@@ -1,7 +1,7 @@
 //! Reads and locks of a redelivery.
 
 use super::*;
-use crate::support::Database;
+use crate::support::{Database, eventually};
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "redelivered-pages.note")]
@@ -49,16 +49,27 @@ async fn message_behind_many_events_is_found() -> Result<()> {
 
 /// A cancellation that is not committed yet excludes the message; afterwards it counts.
 #[tokio::test(flavor = "multi_thread")]
-async fn message_about_which_an_event_is_being_written_is_left_for_later() -> Result<()> {
+async fn message_whose_cancellation_is_not_committed_is_left_for_later() -> Result<()> {
     let (db, client) = without_handlers().await?;
     let note = client.launch(Note).await?;
     db.scoop().only::<Reader>().start().await?.shutdown().await?;
-    let insert = "INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, exception)
-                  VALUES ($1, 'CANCELLATION_REQUESTED', ARRAY[$2::uuid], '{}')";
+    db.execute(
+        "CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql
+         AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NULL; END';
+         CREATE TRIGGER hold AFTER INSERT ON scoop.message_event FOR EACH ROW
+             WHEN (NEW.type = 'CANCELLATION_REQUESTED') EXECUTE FUNCTION hold()",
+    )
+    .await;
     let mut tx = db.pool().begin().await?;
-    sqlx::query(insert).bind(note.message_id()).bind(note.id()).execute(&mut *tx).await?;
+    sqlx::query("SELECT pg_advisory_xact_lock(1)").execute(&mut *tx).await?;
+    let request = tokio::spawn(client.cancel(note.id(), "not wanted").into_future());
+    let held_up = "SELECT count(*) FROM pg_locks
+                   WHERE locktype = 'advisory' AND mode = 'ShareLock' AND objid = 1 AND NOT granted
+                     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    eventually("the request is held up", async || db.number(held_up).await > 0).await;
     assert!(client.redeliver::<Note>().await?.hierarchies.is_empty());
     tx.commit().await?;
+    request.await.expect("it is made")?;
     assert!(client.redeliver::<Note>().await?.hierarchies.is_empty());
     db.execute("DELETE FROM scoop.message_event WHERE type = 'CANCELLATION_REQUESTED'").await;
     assert_eq!(client.redeliver::<Note>().await?.hierarchies, [note.id()]);

@@ -409,7 +409,7 @@ async fn committed(pool: &PgPool, run: Uuid) -> Vec<String> {
     let events = "
         SELECT (to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[])::text
         FROM scoop.message_event e
-        WHERE cooperation_lineage[cardinality(cooperation_lineage)] = $1 AND type = 'COMMITTED'";
+        WHERE scoop.run_id(cooperation_lineage) = $1 AND type = 'COMMITTED'";
     sqlx::query_scalar(events).bind(run).fetch_all(pool).await.unwrap()
 }
 
