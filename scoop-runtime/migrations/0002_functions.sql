@@ -3,6 +3,34 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- The views and functions. From the first release on a later version of a function takes another name, since programs of
 -- both versions may run.
 
+-- The unfinished runs, for people: in words, and without the ballast of the table. No program reads this view, which a
+-- later version may change.
+CREATE VIEW scoop.runs WITH (security_invoker = true) AS
+SELECT r.root AS hierarchy,
+       r.id AS run,
+       r.parent,
+       r.handler AS saga,
+       CASE WHEN r.state = 'stuck' AND r.held THEN 'awaiting operator'
+            WHEN r.state = 'ended' THEN 'failed'
+            WHEN r.state <> 'ready' THEN r.state::text
+            WHEN r.attempts > 0 OR r.retries > 0 THEN 'backing off'
+            WHEN r.epoch = r.first_epoch AND NOT r.told THEN 'not begun'
+            ELSE 'ready'
+       END AS state,
+       r.backward AS is_rolling_back,
+       r.step AS last_step,
+       CASE WHEN r.state IN ('ready', 'stuck') THEN r.ready_at ELSE r.last_event_at END AS since,  -- or due at
+       r.attempts::bigint + r.retries AS failed_attempts,
+       r.reason,
+       r.give_up_at AS deadline,
+       r.gives_up AS is_giving_up,
+       r.owner AS worker,
+       r.topic,
+       r.message_id AS message,
+       r.last_event_at
+FROM scoop.run r
+WHERE r.root <> '00000000-0000-0000-0000-000000000000';
+
 -- The queues of ready runs that no living worker claims: none has their saga, or the definition that they are reserved
 -- for. Goes through the index from one queue to the next, so that the runs in them cost nothing.
 CREATE VIEW scoop.abandoned_queue AS

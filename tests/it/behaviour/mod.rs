@@ -63,6 +63,7 @@ mod retries;
 mod roles;
 mod rollback_request_answers;
 mod rollback_requests;
+mod runs_view;
 mod schedules;
 mod search_path;
 mod setup;
