@@ -98,7 +98,7 @@ async fn main() -> Result<ExitCode> {
 /// Whether each counted run has its reading, except those under way.
 async fn check(pool: &sqlx::PgPool) -> Result<bool> {
     let (runs, readings, under_way): (i64, i64, i64) = sqlx::query_as(
-        "SELECT (SELECT fired FROM scoop.schedule WHERE handler = 'thermometer'),
+        "SELECT (SELECT run_count FROM scoop.schedule WHERE handler = 'thermometer'),
                 (SELECT count(*) FROM reading),
                 (SELECT count(*) FROM scoop.run WHERE handler = 'thermometer')",
     )

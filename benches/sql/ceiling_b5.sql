@@ -142,12 +142,12 @@ WITH gone AS (
     WHERE r.root = key(15, :n) AND r.id = n.id
 ),
 delivered AS (
-    INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, state, owner, epoch, backward, told, failure, last_event_at)
+    INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, state, owner, epoch, rolling_back, rollback_requested, failure, last_event_at)
     VALUES (key(15, :n), key(13, :n), key(11, :n), ARRAY[key(15, :n), key(8, :n), key(10, :n), key(13, :n)], key(5, :n), 'bench.middle.leaf', 'leaf_middle', 'running', owner(), 1, true, true, '{"message": "the last step fails, as it should", "type": "Felled", "source": "tree[scoop-rs:01980000-0000-7000-8000-000000000001]", "causes": [], "stackTrace": []}'::jsonb, clock_timestamp()),
            (key(15, :n), key(14, :n), key(11, :n), ARRAY[key(15, :n), key(8, :n), key(11, :n), key(14, :n)], key(6, :n), 'bench.right.leaf', 'leaf_right', 'running', owner(), 1, true, true, '{"message": "the last step fails, as it should", "type": "Felled", "source": "tree[scoop-rs:01980000-0000-7000-8000-000000000001]", "causes": [], "stackTrace": []}'::jsonb, clock_timestamp())
 ),
 kept AS (
-    UPDATE scoop.run SET state = 'waiting', owner = NULL, epoch = epoch + 1, step = 'Rollback of place (rolling back child scopes)', backward = true, failure = '{"message": "the last step fails, as it should", "type": "Felled", "source": "tree[scoop-rs:01980000-0000-7000-8000-000000000001]", "causes": [], "stackTrace": []}'::jsonb, last_event_at = clock_timestamp()
+    UPDATE scoop.run SET state = 'waiting', owner = NULL, epoch = epoch + 1, step = 'Rollback of place (rolling back child scopes)', rolling_back = true, failure = '{"message": "the last step fails, as it should", "type": "Felled", "source": "tree[scoop-rs:01980000-0000-7000-8000-000000000001]", "causes": [], "stackTrace": []}'::jsonb, last_event_at = clock_timestamp()
     WHERE root = key(15, :n) AND id = key(8, :n)
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, exception)
@@ -168,7 +168,7 @@ BEGIN;
 \endpipeline
 INSERT INTO entry (saga, step) VALUES (:n, -1);
 WITH delivered AS (
-    INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, state, owner, epoch, backward, told, failure, last_event_at)
+    INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, state, owner, epoch, rolling_back, rollback_requested, failure, last_event_at)
     VALUES (key(15, :n), key(9, :n), key(8, :n), ARRAY[key(15, :n), key(8, :n), key(9, :n)], key(1, :n), 'bench.left', 'left', 'running', owner(), 1, true, true, '{"message": "the last step fails, as it should", "type": "Felled", "source": "tree[scoop-rs:01980000-0000-7000-8000-000000000001]", "causes": [], "stackTrace": []}'::jsonb, clock_timestamp()),
            (key(15, :n), key(10, :n), key(8, :n), ARRAY[key(15, :n), key(8, :n), key(10, :n)], key(2, :n), 'bench.middle', 'middle', 'running', owner(), 1, true, true, '{"message": "the last step fails, as it should", "type": "Felled", "source": "tree[scoop-rs:01980000-0000-7000-8000-000000000001]", "causes": [], "stackTrace": []}'::jsonb, clock_timestamp()),
            (key(15, :n), key(11, :n), key(8, :n), ARRAY[key(15, :n), key(8, :n), key(11, :n)], key(3, :n), 'bench.right', 'right', 'running', owner(), 1, true, true, '{"message": "the last step fails, as it should", "type": "Felled", "source": "tree[scoop-rs:01980000-0000-7000-8000-000000000001]", "causes": [], "stackTrace": []}'::jsonb, clock_timestamp())

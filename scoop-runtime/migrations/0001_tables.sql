@@ -69,8 +69,8 @@ CREATE UNIQUE INDEX one_per_message ON scoop.message_event (message_id, type)
 CREATE UNIQUE INDEX one_per_handler ON scoop.message_event (message_id, coroutine_name, type)
     WHERE type IN ('SEEN', 'COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED');
 
--- Rare events, which have to be found by their hierarchy. The ids of the hierarchy and of the run stand for the lineage,
--- which an index could hold of up to some 160 levels.
+-- Rare events, which have to be found by their hierarchy. The ids of the hierarchy and of the run stand for the
+-- lineage, which an index could hold of up to some 160 levels.
 CREATE UNIQUE INDEX one_per_run ON scoop.message_event
     ((cooperation_lineage[1]), scoop.run_id(cooperation_lineage), type)
     WHERE type IN ('CANCELLATION_REQUESTED', 'ROLLBACK_FAILED');
@@ -82,7 +82,7 @@ CREATE TABLE scoop.return_value (
     id                  uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
     cooperation_lineage uuid[] NOT NULL,
     handler_name        varchar(255) NOT NULL,
-    variable_name       varchar(255) COLLATE "C" NOT NULL,  -- so that outputs of a step are in the order of their numbers
+    variable_name       varchar(255) COLLATE "C" NOT NULL,  -- outputs of a step in the order of their numbers
     value               jsonb NOT NULL,
     created_at          timestamptz NOT NULL DEFAULT clock_timestamp()
 );
@@ -96,8 +96,8 @@ CREATE INDEX return_value_reply ON scoop.return_value
     (scoop.run_id(cooperation_lineage), handler_name)
     WHERE variable_name NOT LIKE 'Output of %';
 
--- All interventions of operators, for failed rollbacks and stuck runs. The working set follows from the record, of which
--- this table and the next two are a part.
+-- All interventions of operators, for failed rollbacks and stuck runs. The working set follows from the record, and
+-- this table and the next two are a part of that.
 CREATE TABLE scoop.intervention (
     id           uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
     root         uuid NOT NULL,
@@ -106,7 +106,7 @@ CREATE TABLE scoop.intervention (
     message_id   uuid NOT NULL,
     step         varchar(255),  -- the part of the rollback that it is about; none for a run that was stuck
     kind         text NOT NULL CHECK (kind IN ('retry', 'skip', 'resolve')),
-    repeats      boolean NOT NULL DEFAULT false,  -- the part has a SUSPENDED, and is to run again nevertheless
+    reruns_part  boolean NOT NULL DEFAULT false,  -- the part has a SUSPENDED, and is to run again nevertheless
     note         text,
     source       text NOT NULL,  -- the requester
     requested_at timestamptz NOT NULL  -- later than any event of the run before
@@ -120,7 +120,7 @@ CREATE TABLE scoop.repeated_failure (
     root      uuid NOT NULL,
     run       uuid NOT NULL,  -- the last of the lineage
     step      varchar(255) NOT NULL,  -- the part of the rollback that failed
-    handling  int,  -- how often the children's failures had been handled before, if they were the reason
+    handler_iteration int,  -- how often the children's failures had been handled before, if they were the reason
     exception jsonb NOT NULL,
     failed_at timestamptz NOT NULL,  -- later than any event of the run and any intervention before
     PRIMARY KEY (run, failed_at)
@@ -140,22 +140,23 @@ CREATE TABLE scoop.redelivery (
 -- leaves it.
 
 -- Subscriptions of handlers to topics. A handler stays registered while no process of it lives, so that messages
--- emitted meanwhile wait for it. `until` closes an entry; the history is kept. A handler that will not come back can be
--- retired, and its runs that have not begun can be deleted.
+-- emitted meanwhile wait for it. `retired_at` closes an entry; the history is kept. A handler that will not come back
+-- can be retired, and its runs that have not begun can be deleted.
 CREATE TABLE scoop.handler (
-    topic   varchar(63) NOT NULL,
-    handler varchar(255) NOT NULL,
-    since   timestamptz NOT NULL DEFAULT clock_timestamp(),
-    until   timestamptz,
-    dropped timestamptz CHECK (dropped IS NULL OR until IS NOT NULL),  -- runs that had not begun by then never begin
-    was     text[],  -- former names of the saga, which are not registered beside it
+    topic      varchar(63) NOT NULL,
+    handler    varchar(255) NOT NULL,
+    since      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    retired_at timestamptz,
+    -- runs that had not begun by then never begin
+    dropped_at timestamptz CHECK (dropped_at IS NULL OR retired_at IS NOT NULL),
+    was        text[],  -- former names of the saga, which are not registered beside it
     PRIMARY KEY (topic, handler, since),
     -- A process reads these rows of all. An empty list has no dimension, hence no bound either.
     CONSTRAINT former_names_are_a_list CHECK (
         array_ndims(was) = 1 AND array_lower(was, 1) = 1 AND array_position(was, NULL) IS NULL
     )
 );
-CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE until IS NULL;
+CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE retired_at IS NULL;
 
 -- The definitions of sagas. A run refers to the definition under which its newest step completed, so that a
 -- program that has another one can determine where to continue.
@@ -200,7 +201,7 @@ CREATE TABLE scoop.schedule (
     missed    text NOT NULL,   -- skip, once, all: the handling of times at which no process lived
     overlap   text NOT NULL,   -- allow, skip: of a time that comes while the last run goes on
     next_at   timestamptz NOT NULL,  -- infinity: never again
-    fired     bigint NOT NULL DEFAULT 0,  -- the number of runs so far
+    run_count bigint NOT NULL DEFAULT 0,  -- the number of runs so far
     last_root uuid,            -- the hierarchy of the last of them
     since     timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (topic, handler),
@@ -218,49 +219,51 @@ CREATE TYPE scoop.run_state AS ENUM (
 -- One row for each unfinished run of a handler. It is created when the message is emitted, and deleted when the run has
 -- ended and no other run needs to know of it. For people there is the view `runs`.
 --
--- Without CHECKs: the server parses their texts anew for every statement that writes the table, and a step writes it once
--- or twice; they cost it a seventh. The table is written by the engine alone. The databases of the tests have them.
+-- Without CHECKs: the server parses their texts anew for every statement that writes the table, and a step writes it
+-- once or twice; they cost it a seventh. The engine alone writes the table. The databases of the tests have them.
 CREATE TABLE scoop.run (
-    root              uuid NOT NULL,  -- the hierarchy: no statement needs rows of two of them
-    id                uuid NOT NULL,  -- the last of the lineage
-    parent            uuid,           -- the run that emitted the message; none for a root's
-    lineage           uuid[] NOT NULL,
-    message_id        uuid NOT NULL,
-    topic             varchar(63) NOT NULL,
-    handler           varchar(255) NOT NULL,
-    state             scoop.run_state NOT NULL DEFAULT 'ready',
-    ready_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
-    owner             uuid,
-    epoch             bigint NOT NULL DEFAULT 0,  -- raised by each claim and settlement: the fencing token
-    first_epoch       bigint NOT NULL DEFAULT 0,  -- before its first claim; above all epochs of an earlier row
-    backward          boolean NOT NULL DEFAULT false,
-    told              boolean NOT NULL DEFAULT false,  -- the rollback was requested
-    step              varchar(255),  -- of the newest SUSPENDED, as are the next four
-    jump              text,
-    definition        int,
-    iteration         int,
-    handler_iteration int,
-    suspensions       int NOT NULL DEFAULT 0,  -- the number of SUSPENDED on the forward path
-    completions       jsonb,  -- how often each step completed on the forward path, by step; null in a rollback
-    outputs           jsonb,  -- outputs of the steps, by step
-    context           jsonb,  -- as in its newest event
-    replied           boolean NOT NULL DEFAULT false,  -- it has replied to the launcher of its message
-    gives_up          boolean NOT NULL DEFAULT false,  -- it was cancelled, or missed a deadline while it waited
-    give_up_at        timestamptz,  -- the earliest of the deadlines that count
-    undoing_since     timestamptz,  -- it is part of a rollback: requests and earlier deadlines do not count
-    failure           jsonb,  -- why it began to roll back
-    rollback_failure  jsonb,  -- why its rollback failed
-    turned_back_at    timestamptz,
-    failed_before     boolean NOT NULL DEFAULT false,  -- its ROLLBACK_FAILED is recorded, and its rollback continues
-    held              boolean NOT NULL DEFAULT false,  -- its rollback failed, and it is stuck until an operator intervenes
-    last_event_at     timestamptz NOT NULL,  -- the next event is later, even if the clock is behind
-    attempts          int NOT NULL DEFAULT 0,  -- failed since the last event, for lack of the database
-    retries           int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
-    tried_under       int[],  -- the definitions of the programs that tried, unless both are 0; both are of the last one
-    doubts            int NOT NULL DEFAULT 0,  -- attempts with an unknown result since the last event, unless both counts are 0
-    reason            text,  -- of the last failed attempt, or why it is stuck
-    reserved_for      int NOT NULL DEFAULT 0,  -- the one definition under which it continues; 0 for the current one
-    refused_by        int[],  -- the definitions under which it cannot continue
+    root                   uuid NOT NULL,  -- the hierarchy: no statement needs rows of two of them
+    id                     uuid NOT NULL,  -- the last of the lineage
+    parent                 uuid,           -- the run that emitted the message; none for a root's
+    lineage                uuid[] NOT NULL,
+    message_id             uuid NOT NULL,
+    topic                  varchar(63) NOT NULL,
+    handler                varchar(255) NOT NULL,
+    state                  scoop.run_state NOT NULL DEFAULT 'ready',
+    ready_at               timestamptz NOT NULL DEFAULT clock_timestamp(),
+    owner                  uuid,
+    epoch                  bigint NOT NULL DEFAULT 0,  -- raised by each claim and settlement: the fencing token
+    unclaimed_epoch        bigint NOT NULL DEFAULT 0,  -- before its first claim; above all epochs of an earlier row
+    rolling_back           boolean NOT NULL DEFAULT false,
+    rollback_requested     boolean NOT NULL DEFAULT false,  -- by its parent or a client
+    step                   varchar(255),  -- of the newest SUSPENDED, as are the next four
+    jump                   text,
+    definition             int,
+    iteration              int,
+    handler_iteration      int,
+    suspensions            int NOT NULL DEFAULT 0,  -- the number of SUSPENDED on the forward path
+    completions            jsonb,  -- how often each step completed on the forward path, by step; null in a rollback
+    outputs                jsonb,  -- outputs of the steps, by step
+    context                jsonb,  -- as in its newest event
+    replied                boolean NOT NULL DEFAULT false,  -- it has replied to the launcher of its message
+    giving_up              boolean NOT NULL DEFAULT false,  -- it was cancelled, or missed a deadline while it waited
+    give_up_at             timestamptz,  -- the earliest of the deadlines that count
+    rollback_since         timestamptz,  -- it is part of a rollback: requests and earlier deadlines do not count
+    failure                jsonb,  -- why it began to roll back
+    rollback_failure       jsonb,  -- why its rollback failed
+    rollback_started_at    timestamptz,  -- the time of its ROLLING_BACK
+    rollback_failed_before boolean NOT NULL DEFAULT false,  -- its ROLLBACK_FAILED is recorded, its rollback continues
+    awaits_operator        boolean NOT NULL DEFAULT false,  -- its rollback failed: stuck until an operator intervenes
+    last_event_at          timestamptz NOT NULL,  -- the next event is later, even if the clock is behind
+    attempts               int NOT NULL DEFAULT 0,  -- failed since the last event, for lack of the database
+    retries                int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
+    -- the next two are valid unless both counts are 0: the definitions of the programs that tried, of which the counts are
+    -- those of the last one; and the number of attempts with an unknown result since the last event
+    tried_under            int[],
+    doubts                 int NOT NULL DEFAULT 0,
+    reason                 text,  -- of the last failed attempt, or why it is stuck
+    reserved_for           int NOT NULL DEFAULT 0,  -- the definition under which it continues; 0 for the current one
+    refused_by             int[],  -- the definitions under which it cannot continue
     PRIMARY KEY (root, id)
 ) WITH (
     fillfactor = 50,  -- a run that goes from step to step is updated in place
@@ -280,7 +283,7 @@ CREATE INDEX run_suspect ON scoop.run (ready_at) WHERE state = 'ready' AND scoop
 CREATE INDEX run_reserved ON scoop.run (handler) WHERE reserved_for <> 0;
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
 CREATE INDEX run_give_up ON scoop.run (give_up_at)
-    WHERE state = 'waiting' AND NOT gives_up AND give_up_at IS NOT NULL;
+    WHERE state = 'waiting' AND NOT giving_up AND give_up_at IS NOT NULL;
 CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck';
 
 -- The sample of ANALYZE, perhaps ten thousand children of one parent, is out of date a minute later. Without statistics
@@ -299,7 +302,8 @@ ALTER TABLE scoop.run
 -- thousand runs waiting that took a second. So the table always contains some rows, which keep the planner on index
 -- lookups by id. They belong to no hierarchy, and only the index of the key has them.
 INSERT INTO scoop.run
-    (root, id, lineage, message_id, topic, handler, state, backward, told, failure, last_event_at, reason)
+    (root, id, lineage, message_id, topic, handler, state, rolling_back, rollback_requested, failure, last_event_at,
+     reason)
 SELECT '00000000-0000-0000-0000-000000000000', gen_random_uuid(), '{}', '00000000-0000-0000-0000-000000000000',
        'none', 'none', 'ended', true, true, '{}', now(), 'ballast: see the migrations'
 FROM generate_series(1, 3000);

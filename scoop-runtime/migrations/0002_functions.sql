@@ -1,7 +1,7 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- The views and functions. From the first release on a later version of a function takes another name, since programs of
--- both versions may run.
+-- The views and functions. From the first release on a later version of a function takes another name, since programs
+-- of both versions may run.
 
 -- The unfinished runs, for people: in words, and without the ballast of the table. No program reads this view, which a
 -- later version may change.
@@ -10,20 +10,20 @@ SELECT r.root AS hierarchy,
        r.id AS run,
        r.parent,
        r.handler AS saga,
-       CASE WHEN r.state = 'stuck' AND r.held THEN 'awaiting operator'
+       CASE WHEN r.state = 'stuck' AND r.awaits_operator THEN 'awaiting operator'
             WHEN r.state = 'ended' THEN 'failed'
             WHEN r.state <> 'ready' THEN r.state::text
             WHEN r.attempts > 0 OR r.retries > 0 THEN 'backing off'
-            WHEN r.epoch = r.first_epoch AND NOT r.told THEN 'not begun'
+            WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'not begun'
             ELSE 'ready'
        END AS state,
-       r.backward AS is_rolling_back,
+       r.rolling_back,
        r.step AS last_step,
        CASE WHEN r.state IN ('ready', 'stuck') THEN r.ready_at ELSE r.last_event_at END AS since,  -- or due at
        r.attempts::bigint + r.retries AS failed_attempts,
        r.reason,
        r.give_up_at AS deadline,
-       r.gives_up AS is_giving_up,
+       r.giving_up,
        r.owner AS worker,
        r.topic,
        r.message_id AS message,
@@ -80,8 +80,8 @@ RETURN (
     )) AS v (same, former)
 );
 
--- Persists a move of a run that the shorter statements (`settle_*.sql`) do not cover. As a function, it spends nothing on
--- absent parts. Its own settings give it one plan on every connection: lookups by index, independent of the tables'
+-- Persists a move of a run that the shorter statements (`settle_*.sql`) do not cover. As a function, it spends nothing
+-- on absent parts. Its own settings give it one plan on every connection: lookups by index, independent of the tables'
 -- contents, and never planned anew. From the first release on a later version of it takes another name, since programs
 -- of both may run.
 
@@ -92,46 +92,49 @@ RETURN (
 -- `worker` is its identifier in events. `claim` is what `scoop_run.claim` must be in this
 -- transaction: null outside the transaction of a step.
 CREATE FUNCTION scoop.settle(settlement jsonb, worker text, claim text)
-RETURNS TABLE (settled uuid, under bigint, stands text, last_event timestamptz, late boolean, started text[])
+RETURNS TABLE (
+    id uuid, epoch bigint, state text, last_event_at timestamptz, overdue boolean, ready_handlers text[])
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     s record;
-    held scoop.run;
-    knows jsonb;      -- the context of the run from now on
-    undoing boolean;  -- it belongs to a rollback from now on
-    turned timestamptz;
-    due timestamptz;  -- its deadline from now on
-    waits boolean := false;
-    told text[];
+    locked_run scoop.run;
+    new_context jsonb;    -- the context of the run from now on
+    in_rollback boolean;  -- it belongs to a rollback from now on
+    turned timestamptz;   -- the time of its ROLLING_BACK, if it is one of these events
+    due timestamptz;      -- its deadline from now on
+    has_children boolean := false;
+    rollback_handlers text[];
+    last_event timestamptz;
 BEGIN
     IF claim IS NOT NULL AND current_setting('scoop_run.claim', true) IS DISTINCT FROM claim THEN
         RETURN;
     END IF;
     SELECT * INTO s FROM jsonb_to_record(settlement) AS s (
         root uuid, id uuid, epoch bigint, ends text,
-        step varchar, jump varchar, definition int, iteration int, handler_iteration int, suspensions int, completions jsonb,
-        outputs jsonb, backward boolean, turns_back boolean, failure jsonb, rollback_failure jsonb,
+        step varchar, jump varchar, definition int, iteration int, handler_iteration int, suspensions int,
+        completions jsonb, outputs jsonb, backward boolean, turns_back boolean, failure jsonb, rollback_failure jsonb,
         forgets text, event_count int, events jsonb, emissions jsonb, told jsonb, told_because jsonb,
         return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[], may_give_up boolean, stored boolean
     );
-    SELECT r.* INTO held FROM scoop.run r
+    SELECT r.* INTO locked_run FROM scoop.run r
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
     FOR UPDATE;
-    IF NOT FOUND OR (s.may_give_up AND (held.gives_up OR held.give_up_at <= clock_timestamp())) THEN
+    IF NOT FOUND OR (s.may_give_up AND (locked_run.giving_up OR locked_run.give_up_at <= clock_timestamp())) THEN
         RETURN;
     END IF;
 
-    settled := held.id;
-    under := held.epoch;
-    last_event := greatest(clock_timestamp(), held.last_event_at + interval '1 microsecond')
+    id := locked_run.id;
+    epoch := locked_run.epoch;
+    last_event := greatest(clock_timestamp(), locked_run.last_event_at + interval '1 microsecond')
         + s.event_count * interval '1 microsecond';
-    knows := CASE WHEN s.context IS NULL THEN held.context ELSE nullif(s.context, '{}') END;
+    new_context := CASE WHEN s.context IS NULL THEN locked_run.context ELSE nullif(s.context, '{}') END;
     turned := CASE WHEN s.turns_back THEN clock_timestamp() END;
-    undoing := s.turns_back OR held.undoing_since IS NOT NULL;
-    started := '{}';
+    in_rollback := s.turns_back OR locked_run.rollback_since IS NOT NULL;
+    last_event_at := last_event;
+    ready_handlers := '{}';
 
     -- Launched messages, and a run for each handler that is registered at this moment.
     IF s.emissions IS NOT NULL THEN
@@ -145,55 +148,55 @@ BEGIN
         WITH delivered AS (
             INSERT INTO scoop.run
                 (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
-                 context, undoing_since, give_up_at)
-            SELECT coalesce(e.detached_root, held.root),
+                 context, rollback_since, give_up_at)
+            SELECT coalesce(e.detached_root, locked_run.root),
                    h.run,
-                   CASE WHEN e.detached_root IS NULL THEN held.id END,
-                   CASE WHEN e.detached_root IS NULL THEN held.lineage ELSE ARRAY[e.detached_root] END || h.run,
+                   CASE WHEN e.detached_root IS NULL THEN locked_run.id END,
+                   CASE WHEN e.detached_root IS NULL THEN locked_run.lineage ELSE ARRAY[e.detached_root] END || h.run,
                    e.id, h.topic, h.handler,
                    -- a deadline before the due time wins
                    least(coalesce(e.due, clock_timestamp() + e.at * interval '1 microsecond'), give_up.at),
                    last_event,
-                   CASE WHEN e.context IS NULL THEN knows ELSE nullif(e.context, '{}') END,
-                   CASE WHEN undoing AND e.detached_root IS NULL THEN clock_timestamp() END,
+                   CASE WHEN e.context IS NULL THEN new_context ELSE nullif(e.context, '{}') END,
+                   CASE WHEN in_rollback AND e.detached_root IS NULL THEN clock_timestamp() END,
                    give_up.at
             FROM jsonb_to_recordset(s.emissions) AS e (
                 id uuid, topic varchar, detached_root uuid, at int, context jsonb, due timestamptz,
                 deadlines timestamptz[])
             CROSS JOIN LATERAL (
                 SELECT h.topic, h.handler, scoop.gen_uuid_v7() AS run
-                FROM scoop.handler h WHERE h.topic = e.topic AND h.until IS NULL OFFSET 0
+                FROM scoop.handler h WHERE h.topic = e.topic AND h.retired_at IS NULL OFFSET 0
             ) h
             CROSS JOIN LATERAL (
                 SELECT min(deadline) AS at FROM unnest(e.deadlines) deadline
-                WHERE NOT undoing OR e.detached_root IS NOT NULL OR deadline > clock_timestamp()
+                WHERE NOT in_rollback OR e.detached_root IS NOT NULL OR deadline > clock_timestamp()
             ) give_up
             RETURNING handler, parent
         )
         SELECT coalesce(array_agg(DISTINCT handler::text), '{}'), coalesce(bool_or(parent IS NOT NULL), false)
-        INTO started, waits
+        INTO ready_handlers, has_children
         FROM delivered;
     END IF;
 
     -- Finished runs that have to be undone: handlers of the message that have not begun to roll back.
     IF s.told IS NOT NULL THEN
-        WITH sent_back AS (
+        WITH rollback_runs AS (
             INSERT INTO scoop.run
                 (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
-                 backward, told, failure, undoing_since, epoch, first_epoch, context)
-            SELECT held.root,
+                 rolling_back, rollback_requested, failure, rollback_since, epoch, unclaimed_epoch, context)
+            SELECT locked_run.root,
                    scoop.run_id(seen.cooperation_lineage),
-                   held.id,
+                   locked_run.id,
                    seen.cooperation_lineage, seen.message_id,
                    (SELECT m.topic FROM scoop.message m WHERE m.id = seen.message_id),
                    seen.coroutine_name,
-                   clock_timestamp() + told.at * interval '1 microsecond',
+                   clock_timestamp() + requested.at * interval '1 microsecond',
                    last_event,
                    true, true,
                    -- a repeated request has the recorded reason
-                   coalesce(CASE WHEN held.failed_before THEN (
+                   coalesce(CASE WHEN locked_run.rollback_failed_before THEN (
                        SELECT e.exception FROM scoop.message_event e
-                       WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = told.message_id
+                       WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = requested.message_id
                    ) END, s.told_because),
                    clock_timestamp(),
                    -- higher than any forward epoch, to fence out old owners
@@ -204,11 +207,11 @@ BEGIN
                        SELECT e.context FROM scoop.message_event e
                        WHERE e.type = 'COMMITTED' AND e.coroutine_name = seen.coroutine_name
                          AND e.message_id = seen.message_id
-                   ), '{}') || coalesce(knows, '{}'), '{}')
-            FROM jsonb_to_recordset(s.told) AS told (message_id uuid, at int)
+                   ), '{}') || coalesce(new_context, '{}'), '{}')
+            FROM jsonb_to_recordset(s.told) AS requested (message_id uuid, at int)
             CROSS JOIN LATERAL (
                 SELECT e.* FROM scoop.message_event e
-                WHERE e.type = 'SEEN' AND e.message_id = told.message_id OFFSET 0
+                WHERE e.type = 'SEEN' AND e.message_id = requested.message_id OFFSET 0
             ) seen
             -- a count instead of a join, so that each is looked up by index
             WHERE (
@@ -218,47 +221,48 @@ BEGIN
             ) = 0
             RETURNING handler
         )
-        SELECT array_agg(DISTINCT handler::text) INTO told FROM sent_back;
-        waits := waits OR told IS NOT NULL;
-        started := started || coalesce(told, '{}');
+        SELECT array_agg(DISTINCT handler::text) INTO rollback_handlers FROM rollback_runs;
+        has_children := has_children OR rollback_handlers IS NOT NULL;
+        ready_handlers := ready_handlers || coalesce(rollback_handlers, '{}');
     END IF;
 
     IF s.deadlines IS NOT NULL THEN
         SELECT min(deadline) INTO due FROM unnest(s.deadlines) deadline
-        WHERE (deadline > coalesce(turned, held.undoing_since)) IS NOT FALSE;
+        WHERE (deadline > coalesce(turned, locked_run.rollback_since)) IS NOT FALSE;
     END IF;
     IF s.ends = 'unnoted' THEN
-        DELETE FROM scoop.run r WHERE r.root = held.root AND r.id = held.id;
-        stands := 'ended';
-        late := held.give_up_at <= clock_timestamp();
+        DELETE FROM scoop.run r WHERE r.root = locked_run.root AND r.id = locked_run.id;
+        state := 'ended';
+        overdue := locked_run.give_up_at <= clock_timestamp();
     ELSE
         UPDATE scoop.run r
-        SET state = CASE WHEN s.ends = 'noted' THEN 'ended' WHEN waits THEN 'waiting' ELSE 'running'
+        SET state = CASE WHEN s.ends = 'noted' THEN 'ended' WHEN has_children THEN 'waiting' ELSE 'running'
                     END::scoop.run_state,
-            owner = CASE WHEN s.ends IS NULL AND NOT waits THEN r.owner END,
+            owner = CASE WHEN s.ends IS NULL AND NOT has_children THEN r.owner END,
             epoch = r.epoch + 1,
             step = s.step, jump = s.jump, definition = s.definition, iteration = s.iteration,
-            handler_iteration = s.handler_iteration, suspensions = s.suspensions, completions = s.completions, outputs = s.outputs,
-            backward = s.backward, failure = s.failure, rollback_failure = s.rollback_failure,
-            context = knows, replied = s.replied,
-            gives_up = r.gives_up AND NOT s.turns_back,
+            handler_iteration = s.handler_iteration, suspensions = s.suspensions, completions = s.completions,
+            outputs = s.outputs,
+            rolling_back = s.backward, failure = s.failure, rollback_failure = s.rollback_failure,
+            context = new_context, replied = s.replied,
+            giving_up = r.giving_up AND NOT s.turns_back,
             give_up_at = due,
-            undoing_since = coalesce(turned, r.undoing_since),
-            turned_back_at = coalesce(turned, r.turned_back_at),
+            rollback_since = coalesce(turned, r.rollback_since),
+            rollback_started_at = coalesce(turned, r.rollback_started_at),
             last_event_at = last_event,
             attempts = 0, retries = 0, reason = NULL
-        WHERE r.root = held.root AND r.id = held.id
-        RETURNING r.state::text, r.give_up_at <= clock_timestamp() INTO stands, late;
+        WHERE r.root = locked_run.root AND r.id = locked_run.id
+        RETURNING r.state::text, r.give_up_at <= clock_timestamp() INTO state, overdue;
     END IF;
-    late := late IS TRUE;
+    overdue := overdue IS TRUE;
 
     -- A client may have requested the rollback of a part of the hierarchy before.
     IF s.told IS NOT NULL THEN
         INSERT INTO scoop.message_event
             (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, exception,
              context)
-        SELECT e.message_id, 'ROLLBACK_EMITTED', held.handler, worker, e.step, held.lineage,
-               last_event - e.until_last * interval '1 microsecond', s.told_because, knows
+        SELECT e.message_id, 'ROLLBACK_EMITTED', locked_run.handler, worker, e.step, locked_run.lineage,
+               last_event - e.until_last * interval '1 microsecond', s.told_because, new_context
         FROM jsonb_to_recordset(s.events) AS e (until_last int, message_id uuid, type text, step varchar)
         WHERE e.type = 'ROLLBACK_EMITTED'
         ON CONFLICT (message_id, type) WHERE type IN ('EMITTED', 'ROLLBACK_EMITTED') DO NOTHING;
@@ -269,13 +273,13 @@ BEGIN
         (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
          created_at, exception, next_step, child_failure_handler_iteration, jump, definition, context)
     SELECT e.message_id, e.type::scoop.message_event_type,
-           CASE WHEN e.detached_root IS NULL THEN held.handler END,
+           CASE WHEN e.detached_root IS NULL THEN locked_run.handler END,
            CASE WHEN e.detached_root IS NULL THEN worker END,
            e.step,
-           CASE WHEN e.detached_root IS NULL THEN held.lineage ELSE ARRAY[e.detached_root] END,
+           CASE WHEN e.detached_root IS NULL THEN locked_run.lineage ELSE ARRAY[e.detached_root] END,
            last_event - e.until_last * interval '1 microsecond',
            e.exception, e.next_step, e.handler_iteration, e.jump, e.definition,
-           CASE WHEN e.context IS NULL THEN knows ELSE nullif(e.context, '{}') END
+           CASE WHEN e.context IS NULL THEN new_context ELSE nullif(e.context, '{}') END
     FROM jsonb_to_recordset(s.events) AS e (
         until_last int, message_id uuid, type text, step varchar, next_step int,
         handler_iteration int, jump varchar, definition int, exception jsonb, detached_root uuid, context jsonb)
@@ -283,13 +287,13 @@ BEGIN
 
     IF s.return_values IS NOT NULL THEN
         INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
-        SELECT held.lineage, held.handler, returned.name, coalesce(returned.value, 'null')
+        SELECT locked_run.lineage, locked_run.handler, returned.name, coalesce(returned.value, 'null')
         FROM jsonb_to_recordset(s.return_values) AS returned (name varchar, value jsonb);
     END IF;
 
     IF s.forgets IS NOT NULL THEN
         DELETE FROM scoop.run child
-        WHERE child.root = held.root AND child.parent = held.id AND child.state = 'ended'
+        WHERE child.root = locked_run.root AND child.parent = locked_run.id AND child.state = 'ended'
           AND (s.forgets = 'all' OR child.rollback_failure IS NULL);
     END IF;
     RETURN NEXT;
@@ -304,11 +308,12 @@ SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bit
 SET search_path = pg_catalog, pg_temp
 AS $$
 WITH failed AS MATERIALIZED (
-    SELECT c.id, c.turned_back_at, c.failure, c.rollback_failure, c.told, c.rollback_failure IS NOT NULL AS unrolled,
+    SELECT c.id, c.rollback_started_at, c.failure, c.rollback_failure, c.rollback_requested AS told,
+           c.rollback_failure IS NOT NULL AS unrolled,
            why.type, why.message,
            row_number() OVER (
-               PARTITION BY c.rollback_failure IS NOT NULL, c.told, why.type, why.message
-               ORDER BY c.turned_back_at, c.id) AS nth
+               PARTITION BY c.rollback_failure IS NOT NULL, c.rollback_requested, why.type, why.message
+               ORDER BY c.rollback_started_at, c.id) AS nth
     FROM scoop.run c
     CROSS JOIN LATERAL (
         SELECT coalesce(c.rollback_failure, c.failure) ->> 'type' AS type,
@@ -318,7 +323,7 @@ WITH failed AS MATERIALIZED (
     WHERE c.root = in_root AND c.parent = of_run AND c.state = 'ended'
 ),
 listed AS MATERIALIZED (
-    SELECT * FROM failed ORDER BY NOT unrolled, nth, turned_back_at, id LIMIT 50
+    SELECT * FROM failed ORDER BY NOT unrolled, nth, rollback_started_at, id LIMIT 50
 ),
 -- each of these has one like it in the list, or none of them has
 kinds AS MATERIALIZED (
@@ -334,7 +339,7 @@ SELECT jsonb_build_object(
     'listed', coalesce((
         SELECT jsonb_agg(
             jsonb_build_object('rolled_back', failure, 'rollback_failed', rollback_failure, 'told', told)
-            ORDER BY turned_back_at, id)
+            ORDER BY rollback_started_at, id)
         FROM listed), '[]'),
     'more', coalesce((SELECT jsonb_agg(to_jsonb(more) ORDER BY more.count DESC) FROM more), '[]'))
 $$;
@@ -406,7 +411,7 @@ BEGIN
         SELECT a.topic, a.required
         FROM asked a
         WHERE a.required IS NOT NULL
-          AND (SELECT count(*) FROM scoop.handler h WHERE h.topic = a.topic AND h.until IS NULL) = 0
+          AND (SELECT count(*) FROM scoop.handler h WHERE h.topic = a.topic AND h.retired_at IS NULL) = 0
           AND (SELECT count(*) FROM scoop.message known WHERE known.id = a.id) = 0
         LIMIT 1
     ),
@@ -435,7 +440,7 @@ BEGIN
             SELECT a.*, h.handler, scoop.gen_uuid_v7() AS run,
                    (SELECT min(deadline) FROM unnest(a.deadlines) deadline) AS give_up_at
             FROM accepted a
-            JOIN scoop.handler h ON h.topic = a.topic AND h.until IS NULL
+            JOIN scoop.handler h ON h.topic = a.topic AND h.retired_at IS NULL
         ) d
         JOIN recorded r ON r.message_id = d.id
         RETURNING handler

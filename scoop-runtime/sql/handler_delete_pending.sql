@@ -3,9 +3,9 @@
 -- $1 topic, $2 handler
 WITH dropped AS (
     UPDATE scoop.handler
-    SET dropped = clock_timestamp()
-    WHERE topic = $1 AND handler = $2 AND until IS NOT NULL AND dropped IS NULL
+    SET dropped_at = clock_timestamp()
+    WHERE topic = $1 AND handler = $2 AND retired_at IS NOT NULL AND dropped_at IS NULL
 )
 DELETE FROM scoop.run r
-WHERE r.state = 'ready' AND r.handler = $2 AND r.topic = $1 AND r.epoch = 0 AND NOT r.told
+WHERE r.state = 'ready' AND r.handler = $2 AND r.topic = $1 AND r.epoch = 0 AND NOT r.rollback_requested
 RETURNING r.root, r.parent, r.last_event_at AS at

@@ -2,5 +2,5 @@
 -- Locks: nothing.
 SELECT h.topic, h.handler, h.since
 FROM scoop.handler h
-WHERE h.until IS NULL
+WHERE h.retired_at IS NULL
 ORDER BY h.topic, h.handler

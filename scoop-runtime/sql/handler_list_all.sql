@@ -1,5 +1,5 @@
 -- Who listened where, and when?
 -- Locks: nothing.
 SELECT h.topic, h.handler,
-       h.since, h.until, h.dropped IS NOT NULL AS dropped
+       h.since, h.retired_at, h.dropped_at IS NOT NULL AS dropped
 FROM scoop.handler h

@@ -34,7 +34,7 @@ FROM listed l
 WHERE l.ready_at <= clock_timestamp()
   -- a case, so that this is no join: then it is a look into a hash table
   AND CASE WHEN (l.topic, l.handler, l.lane) IN (
-      SELECT topic, handler, lane FROM unnest($1::text[], $2::text[], $6::int[]) AS mine (topic, handler, lane)
+      SELECT topic, handler, lane FROM unnest($1::text[], $2::text[], $6::int[]) AS own (topic, handler, lane)
   ) THEN true END
 UNION ALL
 SELECT w.topic, w.handler, w.lane

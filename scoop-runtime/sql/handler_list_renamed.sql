@@ -7,7 +7,7 @@ FROM unnest($1::text[], $2::text[]) AS m (topic, handler)
 JOIN (
     SELECT DISTINCT ON (h.topic, h.handler) h.topic, h.handler, h.was
     FROM scoop.handler h
-    ORDER BY h.topic, h.handler, h.until IS NULL DESC, h.since DESC
+    ORDER BY h.topic, h.handler, h.retired_at IS NULL DESC, h.since DESC
 ) h ON h.topic = m.topic AND m.handler = ANY (h.was)
 WHERE h.handler <> ALL ($2::text[])
 ORDER BY 1, 2, 3

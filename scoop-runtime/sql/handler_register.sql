@@ -3,23 +3,24 @@
 -- older one and a newer one has renamed the saga.
 -- Locks: the new rows of handler, and those of other names of the same sagas.
 -- $1 topics and $2 handlers (pairs), $3 handlers and $4 their former names (pairs)
-WITH mine AS MATERIALIZED (
+WITH own_handlers AS MATERIALIZED (
     SELECT topic, handler FROM unnest($1::text[], $2::text[]) AS m (topic, handler)
 ),
 former AS MATERIALIZED (
     SELECT m.topic, f.handler, f.was
-    FROM unnest($3::text[], $4::text[]) AS f (handler, was) JOIN mine m ON m.handler = f.handler
+    FROM unnest($3::text[], $4::text[]) AS f (handler, was) JOIN own_handlers m ON m.handler = f.handler
 ),
 replaced AS (
     UPDATE scoop.handler h
-    SET until = clock_timestamp()
-    WHERE h.until IS NULL
+    SET retired_at = clock_timestamp()
+    WHERE h.retired_at IS NULL
       AND ((h.topic, h.handler) IN (SELECT topic, was FROM former)
-           OR h.was && ARRAY(SELECT m.handler::text FROM mine m WHERE m.topic = h.topic) AND h.handler <> ALL ($2::text[]))
+           OR h.was && ARRAY(SELECT m.handler::text FROM own_handlers m WHERE m.topic = h.topic)
+           AND h.handler <> ALL ($2::text[]))
 )
 INSERT INTO scoop.handler (topic, handler, was)
-SELECT topic, handler, (SELECT array_agg(former.was) FROM former WHERE former.handler = mine.handler)
-FROM mine
+SELECT topic, handler, (SELECT array_agg(former.was) FROM former WHERE former.handler = own_handlers.handler)
+FROM own_handlers
 ORDER BY topic, handler
-ON CONFLICT (topic, handler) WHERE until IS NULL DO UPDATE SET was = excluded.was
+ON CONFLICT (topic, handler) WHERE retired_at IS NULL DO UPDATE SET was = excluded.was
 WHERE scoop.handler.was IS DISTINCT FROM excluded.was

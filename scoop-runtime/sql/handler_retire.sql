@@ -2,5 +2,5 @@
 -- Locks: its row of handler.
 -- $1 topic, $2 handler
 UPDATE scoop.handler
-SET until = clock_timestamp()
-WHERE topic = $1 AND handler = $2 AND until IS NULL
+SET retired_at = clock_timestamp()
+WHERE topic = $1 AND handler = $2 AND retired_at IS NULL

@@ -17,53 +17,53 @@ refused AS MATERIALIZED (
     SELECT a.topic, a.required
     FROM asked a
     WHERE a.required IS NOT NULL
-      AND (SELECT count(*) FROM scoop.handler h WHERE h.topic = a.topic AND h.until IS NULL) = 0
+      AND (SELECT count(*) FROM scoop.handler h WHERE h.topic = a.topic AND h.retired_at IS NULL) = 0
       AND (SELECT count(*) FROM scoop.message known WHERE known.id = a.id) = 0
     LIMIT 1
 ),
 launched AS MATERIALIZED (
     SELECT * FROM asked WHERE NOT EXISTS (SELECT FROM refused)
 ),
-published AS (
+inserted_messages AS (
     INSERT INTO scoop.message (id, topic, payload)
     SELECT id, topic, coalesce(payload, 'null') FROM launched
     ON CONFLICT (id) DO NOTHING
     RETURNING id
 ),
-me AS MATERIALIZED (
+own_worker AS MATERIALIZED (
     SELECT id FROM scoop.worker
-    WHERE id = $2 AND topology = $4 AND (SELECT count(*) FROM published) > 0
+    WHERE id = $2 AND topology = $4 AND (SELECT count(*) FROM inserted_messages) > 0
     FOR KEY SHARE
 ),
-recorded AS (
+inserted_events AS (
     INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, context)
     SELECT id, 'EMITTED', ARRAY[root], nullif(context, '{}')
-    FROM launched JOIN published USING (id)
+    FROM launched JOIN inserted_messages USING (id)
     RETURNING message_id, cooperation_lineage[1] AS root, created_at
 ),
 delivery AS (
     SELECT m.root, coalesce((m.here ->> h.handler)::uuid, scoop.gen_uuid_v7()) AS id, m.id AS message_id,
            m.context, m.due, h.topic, h.handler,
            (SELECT min(deadline) FROM unnest(m.deadlines) deadline) AS give_up_at,
-           (m.here ? h.handler AND EXISTS (SELECT FROM me)) IS TRUE AS here
+           (m.here ? h.handler AND EXISTS (SELECT FROM own_worker)) IS TRUE AS claimed_here
     FROM launched m
-    JOIN scoop.handler h ON h.topic = m.topic AND h.until IS NULL
+    JOIN scoop.handler h ON h.topic = m.topic AND h.retired_at IS NULL
 ),
 delivered AS (
     INSERT INTO scoop.run
         (root, id, lineage, message_id, topic, handler, state, owner, epoch, ready_at, last_event_at, context,
          give_up_at)
     SELECT d.root, d.id, ARRAY[d.root, d.id], d.message_id, d.topic, d.handler,
-           CASE WHEN d.here THEN 'running' ELSE 'ready' END::scoop.run_state,
-           CASE WHEN d.here THEN $2 END,
-           CASE WHEN d.here THEN 1 ELSE 0 END,
+           CASE WHEN d.claimed_here THEN 'running' ELSE 'ready' END::scoop.run_state,
+           CASE WHEN d.claimed_here THEN $2 END,
+           CASE WHEN d.claimed_here THEN 1 ELSE 0 END,
            -- a run that has to give up before it is due does so in time
            least(coalesce(d.due, r.created_at), d.give_up_at),
-           CASE WHEN d.here THEN greatest(clock_timestamp(), r.created_at + interval '1 microsecond')
+           CASE WHEN d.claimed_here THEN greatest(clock_timestamp(), r.created_at + interval '1 microsecond')
                 ELSE r.created_at END,
            nullif(d.context, '{}'), d.give_up_at
     FROM delivery d
-    JOIN recorded r ON r.message_id = d.message_id
+    JOIN inserted_events r ON r.message_id = d.message_id
     RETURNING *
 ),
 begun AS (
@@ -73,7 +73,7 @@ begun AS (
     FROM delivered
     WHERE state = 'running'
 )
-SELECT (SELECT count(*) FROM published) AS launched,
+SELECT (SELECT count(*) FROM inserted_messages) AS launched,
        ARRAY(SELECT DISTINCT handler FROM delivered WHERE state = 'ready')::text[] AS handlers,
        ARRAY(SELECT id FROM delivered WHERE state = 'running') AS claimed,
        (SELECT topic FROM refused)::text AS refused, (SELECT required FROM refused) AS refused_type

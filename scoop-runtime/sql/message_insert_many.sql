@@ -12,12 +12,12 @@ WITH launched AS MATERIALIZED (
     ) AS m (id, root, event, run, topic, context, due, give_up_at)
 ),
 -- see settle_launch_one.sql
-published AS (
+inserted_messages AS (
     INSERT INTO scoop.message (id, topic, payload)
     SELECT pg_catalog.unnest($1::pg_catalog.uuid[]), pg_catalog.unnest($5::pg_catalog.text[]),
            pg_catalog.unnest($6::pg_catalog.jsonb[])
 ),
-recorded AS (
+inserted_events AS (
     INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, created_at, context)
     SELECT m.event, m.id, 'EMITTED', ARRAY[m.root], m.at, m.context FROM launched m
 ),
@@ -32,7 +32,7 @@ delivered AS (
         SELECT h.topic, h.handler,
                CASE WHEN pg_catalog.row_number() OVER () OPERATOR(pg_catalog.=) 1 THEN m.run ELSE scoop.gen_uuid_v7()
                END AS run
-        FROM scoop.handler h WHERE h.topic OPERATOR(pg_catalog.=) m.topic AND h.until IS NULL OFFSET 0
+        FROM scoop.handler h WHERE h.topic OPERATOR(pg_catalog.=) m.topic AND h.retired_at IS NULL OFFSET 0
     ) h
     RETURNING handler
 )

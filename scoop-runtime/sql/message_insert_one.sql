@@ -3,10 +3,10 @@
 -- Locks: nothing.
 -- $1 the id of the message, $2 of its root, $3 of its event, $4 of the run of its first handler, $5 its topic,
 -- $6 its payload, $7 its context, $8 when it is due, $9 until when the runs have to be done
-WITH published AS (
+WITH inserted_messages AS (
     INSERT INTO scoop.message (id, topic, payload) VALUES ($1, $5, $6)
 ),
-recorded AS (
+inserted_events AS (
     INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, created_at, context)
     VALUES ($3, $1, 'EMITTED', ARRAY[$2::pg_catalog.uuid], pg_catalog.statement_timestamp(), $7)
 ),
@@ -20,7 +20,7 @@ delivered AS (
         SELECT h.topic, h.handler,
                CASE WHEN pg_catalog.row_number() OVER () OPERATOR(pg_catalog.=) 1 THEN $4 ELSE scoop.gen_uuid_v7()
                END AS run
-        FROM scoop.handler h WHERE h.topic OPERATOR(pg_catalog.=) $5 AND h.until IS NULL OFFSET 0
+        FROM scoop.handler h WHERE h.topic OPERATOR(pg_catalog.=) $5 AND h.retired_at IS NULL OFFSET 0
     ) h
     RETURNING handler
 )

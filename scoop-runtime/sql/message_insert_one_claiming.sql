@@ -5,10 +5,10 @@
 -- $1 the id of the message, $2 of its root, $3 of its event, $4 its topic, $5 its payload, $6 its context,
 -- $7 the worker, $8 its identifier in events, $12 the topology that it knows, as in run_claim.sql
 -- Arrays with an element for each handler with a slot: $9 the handler, $10 the id of its run, $11 of its event
-WITH me AS MATERIALIZED (
+WITH own_worker AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $7 AND topology = $12 FOR KEY SHARE
 ),
-published AS (
+inserted_messages AS (
     INSERT INTO scoop.message (id, topic, payload) VALUES ($1, $4, $5)
 ),
 delivered AS (
@@ -20,15 +20,15 @@ delivered AS (
            -- SEEN comes after EMITTED
            statement_timestamp() + CASE WHEN h.owner IS NULL THEN interval '0' ELSE interval '1 microsecond' END, $6
     FROM (
-        SELECT h.topic, h.handler, coalesce(room.run, scoop.gen_uuid_v7()) AS run,
-               CASE WHEN room.run IS NOT NULL THEN (SELECT id FROM me) END AS owner
+        SELECT h.topic, h.handler, coalesce(slot.run, scoop.gen_uuid_v7()) AS run,
+               CASE WHEN slot.run IS NOT NULL THEN (SELECT id FROM own_worker) END AS owner
         FROM scoop.handler h
-        LEFT JOIN unnest($9::text[], $10::uuid[]) AS room (handler, run) ON room.handler = h.handler
-        WHERE h.topic = $4 AND h.until IS NULL OFFSET 0
+        LEFT JOIN unnest($9::text[], $10::uuid[]) AS slot (handler, run) ON slot.handler = h.handler
+        WHERE h.topic = $4 AND h.retired_at IS NULL OFFSET 0
     ) h
     RETURNING id, handler, lineage, state, last_event_at
 ),
-recorded AS (
+inserted_events AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, cooperation_lineage, created_at, context)
     SELECT $3, $1, 'EMITTED'::scoop.message_event_type, NULL, NULL, ARRAY[$2], statement_timestamp(), $6

@@ -60,8 +60,8 @@ unfinished (root) AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT coalesce(d.redelivered_at, e.created_at) AS at) delivered
     CROSS JOIN LATERAL (
         SELECT FROM scoop.handler h
-        WHERE h.topic = m.topic AND h.dropped IS NULL
-          AND h.since <= delivered.at AND coalesce(h.until, 'infinity') > delivered.at
+        WHERE h.topic = m.topic AND h.dropped_at IS NULL
+          AND h.since <= delivered.at AND coalesce(h.retired_at, 'infinity') > delivered.at
           AND (SELECT count(*) FROM scoop.message_event seen
                WHERE seen.type = 'SEEN' AND seen.coroutine_name = h.handler AND seen.message_id = u.message_id) = 0
         LIMIT 1
@@ -108,7 +108,8 @@ FROM (
     ) d ON true
     UNION ALL
     SELECT e.cooperation_lineage, e.message_id, e.type::text, e.coroutine_name,
-           (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id), f.step, NULL, NULL, f.handling, f.exception,
+           (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id), f.step, NULL, NULL, f.handler_iteration,
+            f.exception,
            newest.context, f.failed_at, e.id, NULL
     FROM part
     CROSS JOIN LATERAL (SELECT f.* FROM scoop.repeated_failure f WHERE f.run = part.id OFFSET 0) f

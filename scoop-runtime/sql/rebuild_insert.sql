@@ -3,10 +3,10 @@
 -- Locks: the new rows of run.
 -- $1 the runs: an array of objects
 INSERT INTO scoop.run
-    (root, id, parent, lineage, message_id, topic, handler, state, ready_at, epoch, first_epoch, backward, told,
-     failed_before, step, jump, definition, iteration, handler_iteration, suspensions, completions, outputs, context,
-     replied, gives_up, give_up_at, undoing_since, failure, rollback_failure, turned_back_at, last_event_at, reason,
-     held)
+    (root, id, parent, lineage, message_id, topic, handler, state, ready_at, epoch, unclaimed_epoch, rolling_back,
+     rollback_requested, rollback_failed_before, step, jump, definition, iteration, handler_iteration, suspensions,
+     completions, outputs, context, replied, giving_up, give_up_at, rollback_since, failure, rollback_failure,
+     rollback_started_at, last_event_at, reason, awaits_operator)
 SELECT v.lineage[1], scoop.run_id(v.lineage), v.parent, v.lineage, v.message_id, v.topic, v.handler,
        v.state::scoop.run_state, v.ready_at,
        CASE WHEN v.begun OR v.told THEN (extract(epoch FROM now()) * 1000000)::bigint ELSE 0 END,
@@ -19,5 +19,5 @@ FROM jsonb_to_recordset($1) AS v (
     lineage uuid[], parent uuid, message_id uuid, topic varchar, handler varchar, state text,
     ready_at timestamptz, begun boolean, backward boolean, told boolean, failed_before boolean, step varchar,
     jump varchar, definition int, iteration int, handler_iteration int, suspensions int, completions jsonb,
-    outputs jsonb, context jsonb, replied boolean, gives_up boolean, give_up_at timestamptz, undoing_since timestamptz, failure jsonb,
-    rollback_failure jsonb, turned_back_at timestamptz, last_event_at timestamptz, reason text)
+    outputs jsonb, context jsonb, replied boolean, gives_up boolean, give_up_at timestamptz,
+    undoing_since timestamptz, failure jsonb, rollback_failure jsonb, turned_back_at timestamptz, last_event_at timestamptz, reason text)

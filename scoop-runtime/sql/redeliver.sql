@@ -39,10 +39,11 @@ unhandled AS MATERIALIZED (
     WHERE a.id NOT IN (SELECT message_id FROM waiting)
       AND (SELECT count(*) FROM scoop.message_event s WHERE s.type = 'SEEN' AND s.message_id = a.id) = 0
       AND (SELECT count(*) FROM scoop.message_event t WHERE t.type = 'ROLLBACK_EMITTED' AND t.message_id = a.id) = 0
-      AND (SELECT count(*) FROM scoop.handler h WHERE h.topic = a.topic AND h.until IS NULL) > 0
+      AND (SELECT count(*) FROM scoop.handler h WHERE h.topic = a.topic AND h.retired_at IS NULL) > 0
       AND (
           SELECT count(*) FROM scoop.handler h
-          WHERE h.topic = a.topic AND h.dropped IS NOT NULL AND h.since <= a.emitted_at AND h.until > a.emitted_at
+          WHERE h.topic = a.topic AND h.dropped_at IS NOT NULL AND h.since <= a.emitted_at
+              AND h.retired_at > a.emitted_at
       ) = 0
       AND CASE WHEN a.is_copied THEN
           -- no run above is rolling back, or is about to
@@ -57,7 +58,7 @@ unhandled AS MATERIALIZED (
               SELECT count(*)
               FROM unnest(a.lineage[2:]) AS above (run)
               JOIN scoop.run r ON r.root = a.lineage[1] AND r.id = above.run
-              WHERE r.gives_up OR r.undoing_since > a.emitted_at
+              WHERE r.giving_up OR r.rollback_since > a.emitted_at
           ) = 0
       ELSE
           (
@@ -67,20 +68,20 @@ unhandled AS MATERIALIZED (
           ) = 0
       END
 ),
-noted AS (
+inserted_redeliveries AS (
     INSERT INTO scoop.redelivery (message_id, root, copy, redelivered_at)
     SELECT id, root, CASE WHEN is_copied THEN copy END, at FROM unhandled
     ON CONFLICT (message_id) DO NOTHING
     RETURNING message_id
 ),
 launched AS MATERIALIZED (
-    SELECT u.* FROM unhandled u WHERE u.id IN (SELECT message_id FROM noted)
+    SELECT u.* FROM unhandled u WHERE u.id IN (SELECT message_id FROM inserted_redeliveries)
 ),
-published AS (
+inserted_messages AS (
     INSERT INTO scoop.message (id, topic, payload)
     SELECT copy, topic, payload FROM launched WHERE is_copied
 ),
-recorded AS (
+inserted_events AS (
     INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, created_at, context)
     SELECT copy_event, copy, 'EMITTED', ARRAY[root], at, context FROM launched WHERE is_copied
 )
@@ -92,6 +93,6 @@ SELECT l.root, h.run, ARRAY[l.root, h.run], l.message_id, h.topic, h.handler,
 FROM launched l
 CROSS JOIN LATERAL (
     SELECT h.topic, h.handler, scoop.gen_uuid_v7() AS run
-    FROM scoop.handler h WHERE h.topic = l.topic AND h.until IS NULL OFFSET 0
+    FROM scoop.handler h WHERE h.topic = l.topic AND h.retired_at IS NULL OFFSET 0
 ) h
 RETURNING root, handler::text

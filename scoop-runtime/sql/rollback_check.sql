@@ -36,10 +36,12 @@ SELECT (SELECT count(*) FROM handled) AS handled,
             SELECT FROM scoop.message_event e
             WHERE e.type = 'ROLLING_BACK' AND e.message_id = h.message_id AND e.coroutine_name = h.handler
         )) AS done,
-       EXISTS (SELECT FROM scoop.message_event e WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = $2) AS told,
+       EXISTS (SELECT FROM scoop.message_event e WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = $2)
+           AS rollback_requested,
        EXISTS (SELECT FROM scoop.run r WHERE r.root = $1 AND r.message_id = $2)
            OR EXISTS (
-               SELECT FROM scoop.run r JOIN handled h ON scoop.run_id(h.lineage) = ANY (r.lineage) OR r.id = ANY (h.lineage)
+               SELECT FROM scoop.run r JOIN handled h
+                      ON scoop.run_id(h.lineage) = ANY (r.lineage) OR r.id = ANY (h.lineage)
                WHERE r.root = $1
            ) AS unfinished,
        coalesce((SELECT bool_or(handled_it) FROM failed), false) AS failed_itself,

@@ -5,8 +5,9 @@
 SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutine_name AS handler,
        failed.created_at AS failed_at,
        coalesce(again.step, failed.step) AS part,
-       CASE WHEN again.run IS NULL THEN failed.child_failure_handler_iteration ELSE again.handling END AS handling,
-       r.state::text AS state, coalesce(r.held, false) AS held,
+       CASE WHEN again.run IS NULL THEN failed.child_failure_handler_iteration ELSE again.handler_iteration END
+           AS handling,
+       r.state::text AS state, coalesce(r.awaits_operator, false) AS awaits_operator,
        suspended.created_at AS suspended_at,
        CASE WHEN suspended.created_at > turned.created_at THEN suspended.step END AS suspended_part,
        CASE WHEN suspended.created_at > turned.created_at
@@ -26,8 +27,8 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
                  WHEN 'EMITTED' THEN EXISTS (
                      SELECT FROM scoop.message launched
                      JOIN scoop.handler h ON h.topic = launched.topic AND h.since <= sent.created_at
-                     WHERE launched.id = sent.message_id AND h.dropped IS NULL
-                       AND (h.until IS NULL OR h.until > sent.created_at)
+                     WHERE launched.id = sent.message_id AND h.dropped_at IS NULL
+                       AND (h.retired_at IS NULL OR h.retired_at > sent.created_at)
                        AND NOT EXISTS (
                            SELECT FROM scoop.message_event seen
                            WHERE seen.type = 'SEEN' AND seen.coroutine_name = h.handler

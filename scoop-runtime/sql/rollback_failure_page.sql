@@ -5,7 +5,7 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
        coalesce(again.step, failed.step) AS step,
        coalesce(again.exception, failed.exception) AS failure,
        failed.created_at AS failed_at,
-       r.state::text AS state, coalesce(r.held, false) AS held,
+       r.state::text AS state, coalesce(r.awaits_operator, false) AS awaits_operator,
        EXISTS (
            SELECT FROM scoop.message_event below
            WHERE below.type = 'ROLLBACK_FAILED' AND below.cooperation_lineage[1] = failed.cooperation_lineage[1]

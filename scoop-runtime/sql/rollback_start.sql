@@ -2,7 +2,7 @@
 -- A recorded time that no program knows counts as the nearest that it does.
 -- Locks: the new rows.
 -- $1 root, $2 message, $3 the lineage of the request, $4 the request as a failure, $5 its id
-WITH told AS (
+WITH request AS (
     INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, exception, created_at)
     SELECT $5::uuid, $2, 'ROLLBACK_EMITTED', $3, $4,
            -- later than all events of the runs, regardless of the clock
@@ -14,17 +14,17 @@ WITH told AS (
     RETURNING message_id, created_at
 )
 INSERT INTO scoop.run
-    (root, id, lineage, message_id, topic, handler, last_event_at, backward, told, failure, undoing_since,
-     epoch, first_epoch, context)
+    (root, id, lineage, message_id, topic, handler, last_event_at, rolling_back, rollback_requested, failure,
+     rollback_since, epoch, unclaimed_epoch, context)
 SELECT $1, scoop.run_id(s.cooperation_lineage), s.cooperation_lineage, s.message_id,
-       m.topic, s.coroutine_name, told.created_at, true, true, $4, clock_timestamp(),
+       m.topic, s.coroutine_name, request.created_at, true, true, $4, clock_timestamp(),
        -- an epoch of the way forward is not valid for the rollback
-       (extract(epoch FROM told.created_at) * 1000000)::bigint,
-       (extract(epoch FROM told.created_at) * 1000000)::bigint,
+       (extract(epoch FROM request.created_at) * 1000000)::bigint,
+       (extract(epoch FROM request.created_at) * 1000000)::bigint,
        done.context
-FROM told
-JOIN scoop.message m ON m.id = told.message_id
-JOIN scoop.message_event s ON s.type = 'SEEN' AND s.message_id = told.message_id
+FROM request
+JOIN scoop.message m ON m.id = request.message_id
+JOIN scoop.message_event s ON s.type = 'SEEN' AND s.message_id = request.message_id
 LEFT JOIN scoop.message_event done
     ON done.type = 'COMMITTED' AND done.message_id = s.message_id AND done.coroutine_name = s.coroutine_name
 WHERE NOT EXISTS (

@@ -62,7 +62,8 @@ CROSS JOIN LATERAL (
 ) m
 CROSS JOIN LATERAL (
     SELECT h.handler FROM scoop.handler h
-    WHERE l.is_new AND h.topic = m.topic AND h.since <= l.created_at AND coalesce(h.until, 'infinity') > l.created_at
+    WHERE l.is_new AND h.topic = m.topic AND h.since <= l.created_at AND coalesce(h.retired_at,
+        'infinity') > l.created_at
   UNION
     SELECT s.coroutine_name FROM scoop.message_event s WHERE s.type = 'SEEN' AND s.message_id = l.message_id
 ) listed

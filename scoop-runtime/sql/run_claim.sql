@@ -11,25 +11,26 @@
 -- each pair how far it has been worked off, null where all of it is to be looked at, $9 for each pair the definition
 -- that its runs are reserved for, 0 for those that are not, $10 the topology that the pairs follow from: a worker that
 -- does not know of another process claims nothing, $11 which runs may be taken, null for all but suspects
-WITH me AS MATERIALIZED (
+WITH own_worker AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $1 AND topology = $10 FOR KEY SHARE
 ),
 -- candidates with their turns: more than are claimed, since other claims may lock the first ones
 queue AS (
-    SELECT r.ctid, r.ready_at, r.place + coalesce(($6::jsonb ->> mine.handler)::bigint, 0) AS turn
-    FROM unnest($3::text[], $4::text[], $8::timestamptz[], $9::int[]) AS mine (topic, handler, reached, lane)
+    SELECT r.ctid, r.ready_at, r.place + coalesce(($6::jsonb ->> own.handler)::bigint, 0) AS turn
+    FROM unnest($3::text[], $4::text[], $8::timestamptz[], $9::int[]) AS own (topic, handler, reached, lane)
     CROSS JOIN LATERAL (
         SELECT r.ctid, r.ready_at, row_number() OVER (ORDER BY r.ready_at) AS place
         FROM scoop.run r
-        WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic AND r.reserved_for = mine.lane
+        WHERE r.state = 'ready' AND r.handler = own.handler AND r.topic = own.topic AND r.reserved_for = own.lane
           -- values, so that the index is read from one to the other
-          AND r.ready_at >= least(coalesce(mine.reached, '-infinity'), (SELECT clock_timestamp() - interval '1 second'))
+          AND r.ready_at >= least(coalesce(own.reached, '-infinity'), (SELECT clock_timestamp() - interval '1 second'))
           AND r.ready_at <= (SELECT clock_timestamp())
-          AND CASE WHEN $11::uuid[] IS NULL THEN NOT scoop.is_suspect(r.doubts, r.attempts, r.retries) ELSE r.id = ANY ($11) END
+          AND CASE WHEN $11::uuid[] IS NULL THEN NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
+                   ELSE r.id = ANY ($11) END
         ORDER BY r.ready_at
         LIMIT least($5 + 20, 1 + 10000 / cardinality($4::text[]))
     ) r
-    WHERE EXISTS (SELECT FROM me)
+    WHERE EXISTS (SELECT FROM own_worker)
 ),
 taken AS (
     SELECT r.ctid
@@ -46,7 +47,8 @@ claimed AS (
         owner = $1,
         epoch = r.epoch + 1,
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
-        turned_back_at = CASE WHEN r.epoch = r.first_epoch AND r.told THEN clock_timestamp() ELSE r.turned_back_at END
+        rollback_started_at = CASE WHEN r.epoch = r.unclaimed_epoch AND r.rollback_requested THEN clock_timestamp()
+                                   ELSE r.rollback_started_at END
     WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM taken))
     RETURNING r.*
 ),
@@ -56,25 +58,26 @@ begun AS (
          context)
     SELECT ($7::uuid[])[row_number() OVER ()],
            message_id,
-           CASE WHEN told THEN 'ROLLING_BACK' ELSE 'SEEN' END::scoop.message_event_type,
+           CASE WHEN rollback_requested THEN 'ROLLING_BACK' ELSE 'SEEN' END::scoop.message_event_type,
            handler, $2, lineage, last_event_at,
-           CASE WHEN told THEN failure END,
+           CASE WHEN rollback_requested THEN failure END,
            -- a run whose rollback was requested may have a newer context than the request had when it was written
-           CASE WHEN told THEN (
+           CASE WHEN rollback_requested THEN (
                SELECT e.context FROM scoop.message_event e
                WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = claimed.message_id
            ) ELSE context END
     FROM claimed
-    WHERE epoch = first_epoch + 1
+    WHERE epoch = unclaimed_epoch + 1
 )
-SELECT c.ready_at, c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
-       c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions, c.outputs,
-       c.failure,
-       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.failed_before, c.parent,
-       c.undoing_since IS NOT NULL AS undoing,
-       (c.gives_up OR c.give_up_at <= clock_timestamp()) IS TRUE AS overdue,
+SELECT c.ready_at, c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.rolling_back,
+       c.rollback_requested,
+       c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
+       c.outputs, c.failure,
+       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failed_before, c.parent,
+       c.rollback_since IS NOT NULL AS undoing,
+       (c.giving_up OR c.give_up_at <= clock_timestamp()) IS TRUE AS overdue,
        (SELECT m.payload FROM scoop.message m WHERE m.id = c.message_id) AS payload,
-       CASE WHEN c.epoch > c.first_epoch + 1 AND (
+       CASE WHEN c.epoch > c.unclaimed_epoch + 1 AND (
            SELECT child.id FROM scoop.run child
            WHERE child.root = c.root AND child.parent = c.id AND child.state = 'ended' LIMIT 1
        ) IS NOT NULL THEN scoop.failed_children(c.root, c.id) END AS failed_children

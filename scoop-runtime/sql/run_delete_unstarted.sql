@@ -3,6 +3,6 @@
 -- $1 root, $2 the id of the hierarchy or run
 DELETE FROM scoop.run child
 USING scoop.run parent
-WHERE child.root = $1 AND $2 = ANY (child.lineage) AND child.epoch = 0 AND NOT child.told
-  AND child.undoing_since IS NULL
-  AND parent.root = child.root AND parent.id = child.parent AND parent.gives_up
+WHERE child.root = $1 AND $2 = ANY (child.lineage) AND child.epoch = 0 AND NOT child.rollback_requested
+  AND child.rollback_since IS NULL
+  AND parent.root = child.root AND parent.id = child.parent AND parent.giving_up

@@ -21,7 +21,8 @@ SET state = CASE WHEN lost.doubts < $8 THEN 'ready' ELSE 'stuck' END::scoop.run_
     ready_at = clock_timestamp() + CASE
         WHEN lost.doubts BETWEEN 2 AND $8 - 1 THEN make_interval(
             -- Spread by 50 %, so that runs which ended together with one that ends its workers soon begin without it.
-            secs => least($6 * 2 ^ (lost.doubts - 2), $7) * (0.5 + get_byte(uuid_send(r.id), 9 + lost.doubts % 7) / 255.0))
+            secs => least($6 * 2 ^ (lost.doubts - 2), $7) * (0.5 + get_byte(uuid_send(r.id),
+            9 + lost.doubts % 7) / 255.0))
         ELSE '0'
     END,
     (attempts, retries, tried_under) = (
@@ -32,7 +33,7 @@ SET state = CASE WHEN lost.doubts < $8 THEN 'ready' ELSE 'stuck' END::scoop.run_
         ), NULL) t
     ),
     doubts = lost.doubts,
-    held = false,
+    awaits_operator = false,
     reason = CASE WHEN lost.doubts < $8 THEN $9 ELSE $10 END
 FROM lost
 WHERE r.root = lost.root AND r.id = lost.id

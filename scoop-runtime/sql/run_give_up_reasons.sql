@@ -2,8 +2,8 @@
 -- if it need not, or if the worker does not hold it.
 -- Locks: nothing.
 -- $1 root, $2 id, $3 epoch
-SELECT r.context, r.undoing_since, clock_timestamp() AS now,
-       CASE WHEN r.undoing_since IS NULL THEN (
+SELECT r.context, r.rollback_since, clock_timestamp() AS now,
+       CASE WHEN r.rollback_since IS NULL THEN (
            SELECT jsonb_agg(e.exception ORDER BY e.created_at)
            FROM scoop.message_event e
            WHERE e.type = 'CANCELLATION_REQUESTED'
@@ -12,4 +12,4 @@ SELECT r.context, r.undoing_since, clock_timestamp() AS now,
        ) END AS requests
 FROM scoop.run r
 WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
-  AND (r.gives_up OR r.give_up_at <= clock_timestamp())
+  AND (r.giving_up OR r.give_up_at <= clock_timestamp())

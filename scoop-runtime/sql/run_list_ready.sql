@@ -2,11 +2,11 @@
 -- Locks: nothing.
 -- $1 topics, $2 handlers and $3 lanes of the queues, $4 how many
 SELECT r.root, r.id
-FROM unnest($1::text[], $2::text[], $3::int[]) AS mine (topic, handler, lane)
+FROM unnest($1::text[], $2::text[], $3::int[]) AS own (topic, handler, lane)
 CROSS JOIN LATERAL (
     SELECT r.root, r.id, r.ready_at
     FROM scoop.run r
-    WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic AND r.reserved_for = mine.lane
+    WHERE r.state = 'ready' AND r.handler = own.handler AND r.topic = own.topic AND r.reserved_for = own.lane
       AND r.ready_at <= (SELECT clock_timestamp())
       AND NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
     ORDER BY r.ready_at

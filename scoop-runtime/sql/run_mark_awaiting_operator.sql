@@ -3,21 +3,21 @@
 -- Locks: its row of run, and those of its failed children; the new row of repeated_failure.
 -- $1 root, $2 id, $3 epoch, $4 the part that failed, $5 how often the children's failures had been
 -- handled before, if they were why, $6 the failure, $7 reason
-WITH held AS (
+WITH updated_run AS (
     UPDATE scoop.run r
     SET state = 'stuck', owner = NULL, reason = $7, ready_at = clock_timestamp(),
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
-        held = true, gives_up = false, give_up_at = NULL, attempts = 0, retries = 0
+        awaits_operator = true, giving_up = false, give_up_at = NULL, attempts = 0, retries = 0
     WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
     RETURNING r.root, r.id, r.last_event_at
 ),
-recorded AS (
-    INSERT INTO scoop.repeated_failure (root, run, step, handling, exception, failed_at)
-    SELECT held.root, held.id, $4, $5, $6, held.last_event_at FROM held
+inserted_failure AS (
+    INSERT INTO scoop.repeated_failure (root, run, step, handler_iteration, exception, failed_at)
+    SELECT updated_run.root, updated_run.id, $4, $5, $6, updated_run.last_event_at FROM updated_run
 ),
-noted AS (
+deleted_children AS (
     DELETE FROM scoop.run child
-    USING held
-    WHERE child.root = held.root AND child.parent = held.id AND child.state = 'ended'
+    USING updated_run
+    WHERE child.root = updated_run.root AND child.parent = updated_run.id AND child.state = 'ended'
 )
-SELECT held.id FROM held
+SELECT updated_run.id FROM updated_run

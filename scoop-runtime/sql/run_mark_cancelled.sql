@@ -4,25 +4,25 @@
 -- are returned.
 -- Locks: the rows of run that are marked.
 -- $1 root, $2 the id of the hierarchy or run
-WITH seen AS MATERIALIZED (
+WITH snapshot AS MATERIALIZED (
     SELECT r.root, r.id
     FROM scoop.run r
-    WHERE r.root = $1 AND $2 = ANY (r.lineage) AND NOT r.gives_up AND r.undoing_since IS NULL
+    WHERE r.root = $1 AND $2 = ANY (r.lineage) AND NOT r.giving_up AND r.rollback_since IS NULL
 ),
 -- in the order in which settlements lock theirs, so that the two seldom wait for each other
 locked AS MATERIALIZED (
     SELECT r.root, r.id
     FROM scoop.run r
-    JOIN seen ON seen.root = r.root AND seen.id = r.id
-    WHERE NOT r.gives_up AND r.undoing_since IS NULL
+    JOIN snapshot ON snapshot.root = r.root AND snapshot.id = r.id
+    WHERE NOT r.giving_up AND r.rollback_since IS NULL
     ORDER BY r.id
     FOR UPDATE OF r
 ),
 marked AS (
     UPDATE scoop.run r
-    SET gives_up = true, ready_at = least(r.ready_at, clock_timestamp())
+    SET giving_up = true, ready_at = least(r.ready_at, clock_timestamp())
     FROM locked
     WHERE r.root = locked.root AND r.id = locked.id
     RETURNING r.id
 )
-SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM marked) AS marked
+SELECT (SELECT count(*) FROM snapshot) AS seen, (SELECT count(*) FROM marked) AS marked

@@ -5,7 +5,7 @@
 WITH overdue AS MATERIALIZED (
     SELECT r.root, r.id
     FROM scoop.run r
-    WHERE r.state = 'waiting' AND NOT r.gives_up AND r.give_up_at <= (SELECT clock_timestamp())
+    WHERE r.state = 'waiting' AND NOT r.giving_up AND r.give_up_at <= (SELECT clock_timestamp())
     ORDER BY r.give_up_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED
@@ -14,10 +14,10 @@ dropped AS (
     DELETE FROM scoop.run child
     USING overdue
     WHERE child.root = overdue.root AND child.parent = overdue.id
-      AND child.epoch = child.first_epoch
+      AND child.epoch = child.unclaimed_epoch
 )
 UPDATE scoop.run r
-SET gives_up = true
+SET giving_up = true
 FROM overdue
 WHERE r.root = overdue.root AND r.id = overdue.id
 RETURNING r.root, r.id, r.last_event_at AS at

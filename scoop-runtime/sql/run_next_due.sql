@@ -20,7 +20,7 @@ WITH RECURSIVE listed (handler, topic, lane) AS (
         ORDER BY r.handler, r.topic, r.reserved_for LIMIT 1
     ) next
 ),
-mine (handler, topic, lane) AS (
+own_handlers (handler, topic, lane) AS (
     SELECT handler, topic, lane FROM unnest($2::text[], $1::text[], $4::int[]) AS few (handler, topic, lane)
     WHERE cardinality($2::text[]) <= 20
     UNION ALL
@@ -33,19 +33,19 @@ suspect AS MATERIALIZED (
     SELECT r.root, r.id, r.topic, r.handler, r.reserved_for, r.ready_at
     FROM scoop.run r
     WHERE r.state = 'ready' AND scoop.is_suspect(r.doubts, r.attempts, r.retries) AND $5
-      AND (r.handler::text, r.topic::text, r.reserved_for) IN (SELECT handler, topic, lane FROM mine)
+      AND (r.handler::text, r.topic::text, r.reserved_for) IN (SELECT handler, topic, lane FROM own_handlers)
     ORDER BY r.ready_at
     LIMIT 1
 )
 SELECT extract(epoch FROM least(
            -- in a range that allows the calculation, as a row may have an infinite time
            (SELECT min(greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', r.ready_at)))
-            FROM mine
+            FROM own_handlers
             CROSS JOIN LATERAL (
                 SELECT r.ready_at
                 FROM scoop.run r
-                WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic
-                  AND r.reserved_for = mine.lane
+                WHERE r.state = 'ready' AND r.handler = own_handlers.handler AND r.topic = own_handlers.topic
+                  AND r.reserved_for = own_handlers.lane
                   AND NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
                 ORDER BY r.ready_at
                 LIMIT 1
@@ -53,7 +53,7 @@ SELECT extract(epoch FROM least(
            (SELECT greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', ready_at)) FROM suspect),
            (SELECT greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', r.give_up_at))
             FROM scoop.run r
-            WHERE r.state = 'waiting' AND NOT r.gives_up AND r.give_up_at IS NOT NULL
+            WHERE r.state = 'waiting' AND NOT r.giving_up AND r.give_up_at IS NOT NULL
             ORDER BY r.give_up_at
             LIMIT 1)
        ) - clock_timestamp())::float8 AS seconds,

@@ -4,15 +4,16 @@
 -- Locks: nothing.
 -- $1 longer than since this (nothing: the first), $2 and if as long, with a greater id, $3 how many
 SELECT * FROM (
-    (SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.backward, r.reason, r.gives_up,
+    (SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.rolling_back, r.reason, r.giving_up,
             r.ready_at AS stuck_since, r.id
      FROM scoop.run r
-     WHERE r.state = 'stuck' AND NOT r.held
+     WHERE r.state = 'stuck' AND NOT r.awaits_operator
        AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))
      ORDER BY r.ready_at, r.id
      LIMIT $3)
     UNION ALL
-    SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.backward, NULL, r.gives_up, r.ready_at, r.id
+    SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.rolling_back, NULL, r.giving_up, r.ready_at,
+           r.id
     FROM scoop.abandoned_queue q
     CROSS JOIN LATERAL (
         SELECT r.* FROM scoop.run r

@@ -10,7 +10,7 @@ SET state = 'ready',
     ready_at = CASE
         WHEN b.reason IS NULL THEN clock_timestamp()
         WHEN NOT b.granted THEN clock_timestamp() + make_interval(secs => b.pause)
-        WHEN r.gives_up THEN clock_timestamp()
+        WHEN r.giving_up THEN clock_timestamp()
         ELSE least(clock_timestamp() + make_interval(secs => b.pause), r.give_up_at)
     END,
     (attempts, retries, tried_under) = (

@@ -8,9 +8,9 @@ WITH revived AS MATERIALIZED (
         context jsonb, deadlines timestamptz[], reason text)
 )
 INSERT INTO scoop.run AS r
-    (root, id, parent, lineage, message_id, topic, handler, state, epoch, backward, told, failed_before,
-     suspensions, context, replied, give_up_at, undoing_since, failure, turned_back_at,
-     last_event_at, reason, held)
+    (root, id, parent, lineage, message_id, topic, handler, state, epoch, rolling_back, rollback_requested,
+     rollback_failed_before, suspensions, context, replied, give_up_at, rollback_since, failure, rollback_started_at,
+     last_event_at, reason, awaits_operator)
 SELECT $1, v.id, v.parent, v.lineage, v.message_id, m.topic, v.handler, v.state::scoop.run_state,
        -- higher than all earlier ones, so that no earlier claim can settle the run
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
@@ -33,7 +33,7 @@ JOIN scoop.message_event turned
     ON turned.type = 'ROLLING_BACK' AND turned.coroutine_name = v.handler AND turned.message_id = v.message_id
 ON CONFLICT (root, id) DO UPDATE
 SET state = excluded.state, ready_at = clock_timestamp(), epoch = r.epoch + 1,
-    give_up_at = excluded.give_up_at, undoing_since = excluded.undoing_since,
-    gives_up = false, last_event_at = greatest(r.last_event_at, excluded.last_event_at),
+    give_up_at = excluded.give_up_at, rollback_since = excluded.rollback_since,
+    giving_up = false, last_event_at = greatest(r.last_event_at, excluded.last_event_at),
     reason = excluded.reason, rollback_failure = NULL, attempts = 0, retries = 0,
-    held = excluded.held
+    awaits_operator = excluded.awaits_operator

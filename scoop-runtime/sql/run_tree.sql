@@ -34,7 +34,7 @@ waiting_to_begin AS (
            r.message_id, r.handler
     FROM scoop.run r
     JOIN root ON r.root = root.id
-    WHERE r.epoch = 0 AND NOT r.told
+    WHERE r.epoch = 0 AND NOT r.rollback_requested
 ),
 shown AS MATERIALIZED (
     SELECT lineage, message_id, handler FROM begun WHERE NOT repeats
@@ -64,11 +64,11 @@ unhandled AS (
       AND e.message_id NOT IN (SELECT message_id FROM waiting_to_begin)
       AND NOT EXISTS (
         SELECT FROM scoop.handler h
-        WHERE h.topic = m.topic AND h.since <= e.created_at AND coalesce(h.until, 'infinity') > e.created_at
+        WHERE h.topic = m.topic AND h.since <= e.created_at AND coalesce(h.retired_at, 'infinity') > e.created_at
     )
 )
 SELECT n.lineage, n.message_id, n.handler, m.topic,
-       r.state::text AS state, r.attempts + r.retries AS attempts, r.reason, r.backward, r.gives_up, r.owner,
+       r.state::text AS state, r.attempts + r.retries AS attempts, r.reason, r.rolling_back, r.giving_up, r.owner,
        NOT EXISTS (
            SELECT FROM scoop.worker w, unnest(w.topics, w.handlers) AS own (topic, handler)
            WHERE own.topic = r.topic AND own.handler = r.handler

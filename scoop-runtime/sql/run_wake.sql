@@ -14,16 +14,19 @@
 -- $7 the worker's identifier in events, $8 an id for the event of each of the runs, $9 for each pair the definition
 -- that its runs are reserved for, 0 for those that are not, $10 the definition of its program, $11 the topology that
 -- the pairs follow from, as in run_claim.sql
-WITH me AS MATERIALIZED (
-    SELECT id FROM scoop.worker WHERE id = $2 AND topology = $11 AND ($5 > 0 OR cardinality($6::text[]) > 0) FOR KEY SHARE
+WITH own_worker AS MATERIALIZED (
+    SELECT id FROM scoop.worker
+    WHERE id = $2 AND topology = $11 AND ($5 > 0 OR cardinality($6::text[]) > 0)
+    FOR KEY SHARE
 ),
-held AS MATERIALIZED (
+locked_run AS MATERIALIZED (
     SELECT r.root, r.id, w.at, ($8::uuid[])[place] AS event, clock.now,
-           own.handler IS NOT NULL AND place <= $5 AND EXISTS (SELECT FROM me) AND r.epoch > r.first_epoch AS mine,
+           own.handler IS NOT NULL AND place <= $5 AND EXISTS (SELECT FROM own_worker)
+               AND r.epoch > r.unclaimed_epoch AS is_claimed,
            -- The step that completed is the last one of the definition at hand, and chose no other.
-           (own.last_step = r.step AND r.jump IS NULL AND r.definition = own.definition AND NOT r.backward) IS TRUE
-               AND EXISTS (SELECT FROM me)
-               AND (r.gives_up OR r.give_up_at <= clock.now) IS NOT TRUE
+           (own.last_step = r.step AND r.jump IS NULL AND r.definition = own.definition AND NOT r.rolling_back) IS TRUE
+               AND EXISTS (SELECT FROM own_worker)
+               AND (r.giving_up OR r.give_up_at <= clock.now) IS NOT TRUE
                AND NOT EXISTS (
                    SELECT FROM scoop.run failed WHERE failed.root = r.root AND failed.parent = r.id
                ) AS commits
@@ -31,12 +34,13 @@ held AS MATERIALIZED (
     CROSS JOIN jsonb_to_record(object) AS w (root uuid, id uuid, at timestamptz)
     -- one time for the deadline and for the event, so that no run commits after its deadline
     CROSS JOIN LATERAL (SELECT clock_timestamp() AS now OFFSET 0) clock
-    JOIN scoop.run seen ON seen.root = w.root AND seen.id = w.id
-    JOIN scoop.run r ON r.root = seen.root AND r.id = seen.id AND r.epoch = seen.epoch AND r.state = 'waiting'
+    JOIN scoop.run snapshot ON snapshot.root = w.root AND snapshot.id = w.id
+    JOIN scoop.run r ON r.root = snapshot.root AND r.id = snapshot.id AND r.epoch = snapshot.epoch
+        AND r.state = 'waiting'
     LEFT JOIN unnest($3::text[], $4::text[], $6::text[], $9::int[], $10::int[])
         AS own (topic, handler, last_step, lane, definition)
         ON own.topic = r.topic AND own.handler = r.handler AND own.lane = r.reserved_for
-    WHERE (SELECT count(*) FROM me) >= 0
+    WHERE (SELECT count(*) FROM own_worker) >= 0
       AND jsonb_typeof(object) = 'object'
       AND NOT EXISTS (
           SELECT FROM scoop.run child
@@ -46,39 +50,40 @@ held AS MATERIALIZED (
 ),
 woken AS (
     UPDATE scoop.run r
-    SET state = CASE WHEN held.mine THEN 'running' ELSE 'ready' END::scoop.run_state,
-        owner = CASE WHEN held.mine THEN $2 END,
-        epoch = r.epoch + held.mine::int,
+    SET state = CASE WHEN locked_run.is_claimed THEN 'running' ELSE 'ready' END::scoop.run_state,
+        owner = CASE WHEN locked_run.is_claimed THEN $2 END,
+        epoch = r.epoch + locked_run.is_claimed::int,
         ready_at = clock_timestamp(),
-        last_event_at = CASE WHEN held.mine
-            THEN greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond', held.at + interval '1 microsecond')
-            ELSE greatest(r.last_event_at, held.at) END
-    FROM held
-    WHERE r.root = held.root AND r.id = held.id AND NOT held.commits
-    RETURNING r.*, held.event, NULL::timestamptz AS committed_at
+        last_event_at = CASE WHEN locked_run.is_claimed
+            THEN greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond',
+                locked_run.at + interval '1 microsecond')
+            ELSE greatest(r.last_event_at, locked_run.at) END
+    FROM locked_run
+    WHERE r.root = locked_run.root AND r.id = locked_run.id AND NOT locked_run.commits
+    RETURNING r.*, locked_run.event, NULL::timestamptz AS committed_at
 ),
-gone AS (
+deleted_run AS (
     DELETE FROM scoop.run r
-    USING held
-    WHERE r.root = held.root AND r.id = held.id AND held.commits
-    RETURNING r.*, held.event,
-        greatest(held.now, r.last_event_at + interval '1 microsecond', held.at + interval '1 microsecond')
+    USING locked_run
+    WHERE r.root = locked_run.root AND r.id = locked_run.id AND locked_run.commits
+    RETURNING r.*, locked_run.event,
+        greatest(locked_run.now, r.last_event_at + interval '1 microsecond', locked_run.at + interval '1 microsecond')
             AS committed_at
 ),
-recorded AS (
+inserted_events AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
          created_at, context, child_failure_handler_iteration)
     SELECT event, message_id, 'COMMITTED', handler, $7, step, lineage, committed_at, context, handler_iteration
-    FROM gone
+    FROM deleted_run
 )
 SELECT c.committed_at, c.state = 'running' AS claimed,
-       c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
-       c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions, c.outputs,
-       c.failure,
-       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.failed_before, c.parent,
-       c.undoing_since IS NOT NULL AS undoing,
-       (c.gives_up OR c.give_up_at <= clock_timestamp()) IS TRUE AS overdue,
+       c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.rolling_back, c.rollback_requested,
+       c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
+       c.outputs, c.failure,
+       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failed_before, c.parent,
+       c.rollback_since IS NOT NULL AS undoing,
+       (c.giving_up OR c.give_up_at <= clock_timestamp()) IS TRUE AS overdue,
        CASE WHEN c.state = 'running' THEN (
            SELECT m.payload FROM scoop.message m WHERE m.id = c.message_id
        ) END AS payload,
@@ -86,4 +91,4 @@ SELECT c.committed_at, c.state = 'running' AS claimed,
            SELECT child.id FROM scoop.run child
            WHERE child.root = c.root AND child.parent = c.id AND child.state = 'ended' LIMIT 1
        ) IS NOT NULL THEN scoop.failed_children(c.root, c.id) END AS failed_children
-FROM (SELECT * FROM woken UNION ALL SELECT * FROM gone) c
+FROM (SELECT * FROM woken UNION ALL SELECT * FROM deleted_run) c

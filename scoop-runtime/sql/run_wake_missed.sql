@@ -10,11 +10,11 @@ WITH unheeded AS (
 )
 UPDATE scoop.run r
 SET state = 'ready', ready_at = clock_timestamp()
-FROM scoop.run seen
-WHERE r.root = seen.root AND r.id = seen.id AND r.epoch = seen.epoch
-  AND r.state = 'waiting' AND seen.state = 'waiting'
+FROM scoop.run snapshot
+WHERE r.root = snapshot.root AND r.id = snapshot.id AND r.epoch = snapshot.epoch
+  AND r.state = 'waiting' AND snapshot.state = 'waiting'
   AND NOT EXISTS (
       SELECT FROM scoop.run child
-      WHERE child.root = seen.root AND child.parent = seen.id AND child.state <> 'ended'
+      WHERE child.root = snapshot.root AND child.parent = snapshot.id AND child.state <> 'ended'
   )
 RETURNING r.handler

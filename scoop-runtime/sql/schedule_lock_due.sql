@@ -3,7 +3,7 @@
 -- times to make up for would hold up all others.
 -- Locks: the row of schedule.
 -- $1 topics and $2 handlers (pairs)
-SELECT s.topic, s.handler, s.every_ms, s.cron, s.zone, s.missed, s.overlap, s.next_at, s.fired, s.last_root,
+SELECT s.topic, s.handler, s.every_ms, s.cron, s.zone, s.missed, s.overlap, s.next_at, s.run_count, s.last_root,
     clock_timestamp() AS now
 FROM scoop.schedule s
 JOIN unnest($1::text[], $2::text[]) AS mine (topic, handler)

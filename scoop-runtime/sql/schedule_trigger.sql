@@ -2,6 +2,6 @@
 -- Locks: the row of schedule.
 -- $1 the topic, $2 the handler, $3 the root
 UPDATE scoop.schedule
-SET fired = fired + 1, last_root = $3
+SET run_count = run_count + 1, last_root = $3
 WHERE topic = $1 AND handler = $2
-RETURNING fired, clock_timestamp() AS now
+RETURNING run_count, clock_timestamp() AS now

@@ -18,7 +18,7 @@ WITH settlement AS MATERIALIZED (
             suspensions, outputs, replied, context, name, value,
             suspended_id, last_id, jump, definition, completions)
 ),
-kept AS (
+updated_run AS (
     UPDATE scoop.run r
     SET epoch = r.epoch + 1,
         step = s.step, jump = s.jump, definition = s.definition, iteration = s.iteration,
@@ -30,16 +30,16 @@ kept AS (
         attempts = 0, retries = 0, reason = NULL
     FROM settlement s
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running' AND s.ends IS NULL
-      AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+      AND (r.giving_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
     RETURNING r.id, s.epoch, r.message_id, r.handler, r.lineage, r.context, r.last_event_at, s.ends,
         s.suspends, s.step, s.next_step, s.handler_iteration, s.name, s.value,
         s.suspended_id, s.last_id, s.jump, s.definition
 ),
-gone AS (
+deleted_run AS (
     DELETE FROM scoop.run r
     USING settlement s
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running' AND s.ends IS NOT NULL
-      AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+      AND (r.giving_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
     RETURNING r.id, s.epoch, r.message_id, r.handler, r.lineage,
         CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS context,
         greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
@@ -47,24 +47,24 @@ gone AS (
         s.ends, s.suspends, s.step, s.next_step, s.handler_iteration, s.name, s.value,
         s.suspended_id, s.last_id, s.jump, s.definition
 ),
-held AS (
-    SELECT * FROM kept UNION ALL SELECT * FROM gone
+settled_run AS (
+    SELECT * FROM updated_run UNION ALL SELECT * FROM deleted_run
 ),
-recorded AS (
+inserted_events AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
          created_at, context, next_step, child_failure_handler_iteration, jump, definition)
     SELECT suspended_id, message_id, 'SUSPENDED'::scoop.message_event_type, handler, $18, step, lineage,
            last_event_at - (ends IS NOT NULL)::int * interval '1 microsecond', context, next_step, handler_iteration,
            jump, definition
-    FROM held WHERE suspends
+    FROM settled_run WHERE suspends
     UNION ALL
-    SELECT last_id, message_id, ends::scoop.message_event_type, handler, $18, step, lineage, last_event_at, context, NULL, NULL,
-           NULL, NULL
-    FROM gone
+    SELECT last_id, message_id, ends::scoop.message_event_type, handler, $18, step, lineage, last_event_at, context,
+           NULL, NULL, NULL, NULL
+    FROM deleted_run
 ),
-returned AS (
+inserted_values AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
-    SELECT lineage, handler, name, coalesce(value, 'null') FROM held WHERE name IS NOT NULL
+    SELECT lineage, handler, name, coalesce(value, 'null') FROM settled_run WHERE name IS NOT NULL
 )
-SELECT id, epoch, ends IS NOT NULL AS ended, last_event_at FROM held
+SELECT id, epoch, ends IS NOT NULL AS ended, last_event_at FROM settled_run

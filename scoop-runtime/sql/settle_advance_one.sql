@@ -8,12 +8,13 @@
 -- $12 whether it replied, $13 the context if that has changed, $14 and $15 what the step returned,
 -- $16 the id of the event: cheaper to make in a program than in the server, $17 the step that was chosen to run next,
 -- $18 the definition under which the step completed, $19 how often each step completed
-WITH kept AS (
+WITH updated_run AS (
     UPDATE scoop.run r
     SET epoch = r.epoch OPERATOR(pg_catalog.+) 1,
         step = $6, jump = $17, definition = $18, iteration = $8, handler_iteration = $9, suspensions = $10,
         completions = $19, outputs = $11, replied = $12,
-        context = CASE WHEN $13::pg_catalog.jsonb IS NULL THEN r.context WHEN $13 OPERATOR(pg_catalog.<>) '{}' THEN $13 END,
+        context = CASE WHEN $13::pg_catalog.jsonb IS NULL THEN r.context
+            WHEN $13 OPERATOR(pg_catalog.<>) '{}' THEN $13 END,
         give_up_at = NULL,
         last_event_at = greatest(
             pg_catalog.clock_timestamp(), r.last_event_at OPERATOR(pg_catalog.+) interval '1 microsecond'),
@@ -21,18 +22,19 @@ WITH kept AS (
     WHERE r.root OPERATOR(pg_catalog.=) $1 AND r.id OPERATOR(pg_catalog.=) $2 AND r.epoch OPERATOR(pg_catalog.=) $3
       AND r.state OPERATOR(pg_catalog.=) 'running'
       AND ($4::pg_catalog.text IS NULL OR pg_catalog.current_setting('scoop_run.claim', true) OPERATOR(pg_catalog.=) $4)
-      AND (r.gives_up OR r.give_up_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()) IS NOT TRUE
+      AND (r.giving_up OR r.give_up_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()) IS NOT TRUE
     RETURNING r.message_id, r.handler, r.lineage, r.context, r.last_event_at
 ),
-recorded AS (
+inserted_events AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
          created_at, context, next_step, child_failure_handler_iteration, jump, definition)
     SELECT $16, message_id, 'SUSPENDED', handler, $5, $6, lineage, last_event_at, context, $7, $9, $17, $18
-    FROM kept
+    FROM updated_run
 ),
-returned AS (
+inserted_values AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
-    SELECT lineage, handler, $14, coalesce($15::pg_catalog.jsonb, 'null') FROM kept WHERE $14::varchar IS NOT NULL
+    SELECT lineage, handler, $14, coalesce($15::pg_catalog.jsonb, 'null') FROM updated_run
+           WHERE $14::varchar IS NOT NULL
 )
-SELECT last_event_at FROM kept
+SELECT last_event_at FROM updated_run

@@ -10,9 +10,9 @@
 -- $23 the id of the run of its first handler
 -- $24 the worker's identifier in events Arrays with an element for each run: $25 the step that was chosen to run next,
 -- $26 the definition under which the step completed, $27 how often each step completed
-WITH held AS MATERIALIZED (
-    SELECT s.*, r.message_id, r.handler, r.lineage, r.undoing_since,
-           CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS knows,
+WITH locked_run AS MATERIALIZED (
+    SELECT s.*, r.message_id, r.handler, r.lineage, r.rollback_since,
+           CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS new_context,
            greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
                + s.launches * interval '1 microsecond' AS last_event_at
     FROM unnest(
@@ -23,22 +23,23 @@ WITH held AS MATERIALIZED (
                             outputs, replied, context, name, value, suspended_id, launches, jump,
                             definition, completions, nth)
     JOIN scoop.run r ON r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
-    WHERE (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+    WHERE (r.giving_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
     FOR UPDATE OF r
 ),
 launched AS MATERIALIZED (
     SELECT m.id, m.topic, m.event, m.run,
-           CASE WHEN m.context IS NULL THEN held.knows ELSE nullif(m.context, '{}') END AS context,
-           held.last_event_at - m.until_last * interval '1 microsecond' AS at,
+           CASE WHEN m.context IS NULL THEN locked_run.new_context ELSE nullif(m.context, '{}') END AS context,
+           locked_run.last_event_at - m.until_last * interval '1 microsecond' AS at,
            -- by the clock, regardless of the last event of the run
-           clock_timestamp() + (held.launches - m.until_last) * interval '1 microsecond' AS ready_at,
-           held.root, held.id AS parent, held.handler, held.step, held.lineage, held.undoing_since, held.last_event_at
+           clock_timestamp() + (locked_run.launches - m.until_last) * interval '1 microsecond' AS ready_at,
+           locked_run.root, locked_run.id AS parent, locked_run.handler, locked_run.step, locked_run.lineage,
+           locked_run.rollback_since, locked_run.last_event_at
     FROM unnest($16::int[], $17::int[], $18::uuid[], $19::varchar[], $21::jsonb[], $22::uuid[], $23::uuid[])
         AS m (by, until_last, id, topic, context, event, run)
-    JOIN held ON held.nth = m.by
+    JOIN locked_run ON locked_run.nth = m.by
 ),
 -- see settle_launch_one.sql
-published AS (
+inserted_messages AS (
     INSERT INTO scoop.message (id, topic, payload)
     SELECT m.id, m.topic, m.payload
     FROM (
@@ -46,55 +47,57 @@ published AS (
                unnest($20::jsonb[]) AS payload
     ) m
     -- a message without a payload exists: see message_store.sql
-    WHERE m.by = ANY (ARRAY(SELECT nth FROM held)) AND m.payload IS NOT NULL
+    WHERE m.by = ANY (ARRAY(SELECT nth FROM locked_run)) AND m.payload IS NOT NULL
 ),
 -- a run for each handler that is subscribed now
 delivered AS (
     INSERT INTO scoop.run
-        (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at, context, undoing_since)
-    SELECT m.root, h.run, m.parent, m.lineage || h.run, m.id, h.topic, h.handler, m.ready_at, m.last_event_at, m.context,
-           CASE WHEN m.undoing_since IS NOT NULL THEN clock_timestamp() END
+        (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at, context, rollback_since)
+    SELECT m.root, h.run, m.parent, m.lineage || h.run, m.id, h.topic, h.handler, m.ready_at, m.last_event_at,
+           m.context, CASE WHEN m.rollback_since IS NOT NULL THEN clock_timestamp() END
     FROM launched m
     CROSS JOIN LATERAL (
         SELECT h.topic, h.handler,
                CASE row_number() OVER () WHEN 1 THEN m.run ELSE scoop.gen_uuid_v7() END AS run
-        FROM scoop.handler h WHERE h.topic = m.topic AND h.until IS NULL OFFSET 0
+        FROM scoop.handler h WHERE h.topic = m.topic AND h.retired_at IS NULL OFFSET 0
     ) h
     RETURNING parent, handler
 ),
-waits AS (
-    SELECT parent, array_agg(DISTINCT handler::text) AS started FROM delivered GROUP BY parent
+awaited_children AS (
+    SELECT parent, array_agg(DISTINCT handler::text) AS ready_handlers FROM delivered GROUP BY parent
 ),
-kept AS (
+updated_run AS (
     UPDATE scoop.run r
-    SET state = CASE WHEN waits.parent IS NULL THEN 'running' ELSE 'waiting' END::scoop.run_state,
-        owner = CASE WHEN waits.parent IS NULL THEN r.owner END,
+    SET state = CASE WHEN awaited_children.parent IS NULL THEN 'running' ELSE 'waiting' END::scoop.run_state,
+        owner = CASE WHEN awaited_children.parent IS NULL THEN r.owner END,
         epoch = r.epoch + 1,
-        step = held.step, jump = held.jump, definition = held.definition, iteration = held.iteration,
-        handler_iteration = held.handler_iteration, suspensions = held.suspensions,
-        completions = held.completions, outputs = held.outputs, replied = held.replied, context = held.knows,
-        give_up_at = NULL, last_event_at = held.last_event_at,
+        step = locked_run.step, jump = locked_run.jump, definition = locked_run.definition,
+        iteration = locked_run.iteration,
+        handler_iteration = locked_run.handler_iteration, suspensions = locked_run.suspensions,
+        completions = locked_run.completions, outputs = locked_run.outputs, replied = locked_run.replied,
+        context = locked_run.new_context, give_up_at = NULL, last_event_at = locked_run.last_event_at,
         attempts = 0, retries = 0, reason = NULL
-    FROM held
-    LEFT JOIN waits ON waits.parent = held.id
-    WHERE r.root = held.root AND r.id = held.id
-    RETURNING r.id, held.epoch, r.state::text, r.last_event_at, coalesce(waits.started, '{}') AS started
+    FROM locked_run
+    LEFT JOIN awaited_children ON awaited_children.parent = locked_run.id
+    WHERE r.root = locked_run.root AND r.id = locked_run.id
+    RETURNING r.id, locked_run.epoch, r.state::text, r.last_event_at,
+        coalesce(awaited_children.ready_handlers, '{}') AS ready_handlers
 ),
 -- a microsecond apart and in order, since participants order events by this time
-recorded AS (
+inserted_events AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, context,
          next_step, child_failure_handler_iteration, jump, definition)
-    SELECT event, id, 'EMITTED'::scoop.message_event_type, handler, $24, step, lineage, at, context, NULL::int, NULL::int,
-           NULL::varchar, NULL::int
+    SELECT event, id, 'EMITTED'::scoop.message_event_type, handler, $24, step, lineage, at, context, NULL::int,
+           NULL::int, NULL::varchar, NULL::int
     FROM launched
     UNION ALL
-    SELECT suspended_id, message_id, 'SUSPENDED', handler, $24, step, lineage, last_event_at, knows, next_step,
+    SELECT suspended_id, message_id, 'SUSPENDED', handler, $24, step, lineage, last_event_at, new_context, next_step,
            handler_iteration, jump, definition
-    FROM held
+    FROM locked_run
 ),
-returned AS (
+inserted_values AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
-    SELECT lineage, handler, name, coalesce(value, 'null') FROM held WHERE name IS NOT NULL
+    SELECT lineage, handler, name, coalesce(value, 'null') FROM locked_run WHERE name IS NOT NULL
 )
-SELECT id, epoch, state, last_event_at, false AS overdue, started FROM kept
+SELECT id, epoch, state, last_event_at, false AS overdue, ready_handlers FROM updated_run

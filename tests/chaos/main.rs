@@ -123,7 +123,7 @@ async fn suffer(nemesis: &mut Nemesis, args: &Args, orders: &Orders, quiet: clie
     sqlx::raw_sql(ledger::TABLES).execute(nemesis.observer().pool()).await?;
     nemesis.hire(args.workers)?;
     // Before that a message could have no handler.
-    let listed = "SELECT count(*) FROM scoop.handler WHERE until IS NULL";
+    let listed = "SELECT count(*) FROM scoop.handler WHERE retired_at IS NULL";
     nemesis.observer().until(listed, sagas::HANDLERS).await?;
 
     let (stop, stopped) = watch::channel(false);

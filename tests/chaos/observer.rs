@@ -111,7 +111,7 @@ impl Observer {
         let (ids, epochs): (Vec<Uuid>, Vec<i64>) = under_way.iter().copied().unzip();
         let (begin, mut told) = (Instant::now(), false);
         let left = "SELECT format('%s %s after %s with epoch %s above the first, of %s, since %s s',
-                               r.handler, r.id, r.step, r.epoch - r.first_epoch, r.owner,
+                               r.handler, r.id, r.step, r.epoch - r.unclaimed_epoch, r.owner,
                                extract(epoch FROM clock_timestamp() - r.last_event_at))
                     FROM scoop.run r JOIN unnest($1::uuid[], $2::bigint[]) AS claimed (id, epoch)
                         ON r.id = claimed.id AND r.epoch = claimed.epoch WHERE r.state = 'running'";

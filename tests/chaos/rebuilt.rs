@@ -11,24 +11,24 @@ use sqlx::types::time::OffsetDateTime;
 const WORKING_SET: &str = "
     SELECT jsonb_strip_nulls(jsonb_build_object(
         'handler', r.handler, 'topic', r.topic, 'message', r.message_id, 'parent', r.parent,
-        'id', CASE WHEN r.epoch > 0 OR r.told THEN r.id END,
+        'id', CASE WHEN r.epoch > 0 OR r.rollback_requested THEN r.id END,
         'state', CASE WHEN r.state = 'running' OR r.state = 'waiting' AND NOT EXISTS (
             SELECT FROM scoop.run c WHERE c.root = r.root AND c.parent = r.id AND c.state <> 'ended'
-                AND (c.epoch > c.first_epoch OR (r.gives_up OR r.give_up_at <= $1) IS NOT TRUE))
+                AND (c.epoch > c.unclaimed_epoch OR (r.giving_up OR r.give_up_at <= $1) IS NOT TRUE))
             THEN 'ready' ELSE r.state END,
-        'told', r.told, 'failure', r.failure, 'rollback_failure', r.rollback_failure)
+        'told', r.rollback_requested, 'failure', r.failure, 'rollback_failure', r.rollback_failure)
       || CASE WHEN r.state = 'ended' THEN '{}' ELSE jsonb_build_object(
-        'backward', r.backward, 'context', r.context, 'give_up_at', r.give_up_at,
-        'gives_up', (r.gives_up OR r.give_up_at <= $1) IS TRUE,
-        'undoing', r.undoing_since IS NOT NULL, 'failed_before', r.failed_before,
-        'held', r.held) END
-      || CASE WHEN r.state = 'ended' OR r.failed_before THEN '{}' ELSE jsonb_build_object(
+        'backward', r.rolling_back, 'context', r.context, 'give_up_at', r.give_up_at,
+        'gives_up', (r.giving_up OR r.give_up_at <= $1) IS TRUE,
+        'undoing', r.rollback_since IS NOT NULL, 'failed_before', r.rollback_failed_before,
+        'held', r.awaits_operator) END
+      || CASE WHEN r.state = 'ended' OR r.rollback_failed_before THEN '{}' ELSE jsonb_build_object(
         'step', r.step, 'jump', r.jump, 'definition', r.definition, 'iteration', r.iteration, 'suspensions', r.suspensions,
         'completions', r.completions,
         'handler_iteration', r.handler_iteration, 'outputs', r.outputs) END)::text
     FROM scoop.run r
-    WHERE r.handler <> 'none' AND NOT (r.epoch = r.first_epoch AND EXISTS (
-        SELECT FROM scoop.run p WHERE p.root = r.root AND p.id = r.parent AND (p.gives_up OR p.give_up_at <= $1)))
+    WHERE r.handler <> 'none' AND NOT (r.epoch = r.unclaimed_epoch AND EXISTS (
+        SELECT FROM scoop.run p WHERE p.root = r.root AND p.id = r.parent AND (p.giving_up OR p.give_up_at <= $1)))
     ORDER BY 1";
 
 /// Rebuilds the working set while no worker runs. Returns the number of its runs, and all differences.

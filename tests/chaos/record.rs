@@ -57,7 +57,7 @@ pub(crate) async fn hierarchies(pool: &PgPool) -> Result<Vec<Vec<Uuid>>> {
 
 /// All subscriptions with their times.
 pub(crate) async fn listings(pool: &PgPool) -> Result<Vec<Listing>> {
-    let listings = "SELECT topic, handler, since, until, dropped IS NOT NULL FROM scoop.handler";
+    let listings = "SELECT topic, handler, since, retired_at, dropped_at IS NOT NULL FROM scoop.handler";
     let listings: Vec<(String, String, OffsetDateTime, Option<OffsetDateTime>, bool)> =
         sqlx::query_as(listings).fetch_all(pool).await?;
     let listing = |(topic, handler, since, until, dropped)| Listing { topic, handler, since, until, dropped };

@@ -591,7 +591,7 @@ mod of_one_that_launches {
              (root, id, parent, lineage, message_id, topic, handler, state, owner, epoch, last_event_at)
          SELECT root, child, id, lineage || child, child, 'nowhere', 'child', 'running', child, 1, last_event_at
          FROM (SELECT *, gen_random_uuid() AS child FROM scoop.run WHERE handler = 'parent') parent",
-        "UPDATE scoop.run SET gives_up = true WHERE handler = 'parent'",
+        "UPDATE scoop.run SET giving_up = true WHERE handler = 'parent'",
     ];
 
     /// The request marks none of the runs in its snapshot, since a deadline has. But the child is newer.
@@ -613,7 +613,7 @@ mod of_one_that_launches {
         }
         tx.commit().await?;
         assert_eq!(request.await.expect("it is made")?, CancelAnswer::Accepted);
-        let asked = "SELECT count(*) FROM scoop.run WHERE handler = 'child' AND gives_up";
+        let asked = "SELECT count(*) FROM scoop.run WHERE handler = 'child' AND giving_up";
         assert_eq!(db.number(asked).await, 1);
         gate.open(1);
         Ok(())

@@ -311,7 +311,7 @@ mod in_a_rollback {
         let scoop = scoop.provide(Below { gate: gate.clone() }).start().await?;
         let root = scoop.launch(Root).rollback_deadline(Duration::from_secs(1)).await?;
         gate.arrivals(1).await;
-        let overdue = "SELECT count(*) FROM scoop.run WHERE parent IS NULL AND gives_up";
+        let overdue = "SELECT count(*) FROM scoop.run WHERE parent IS NULL AND giving_up";
         eventually("the deadline has passed", async || db.number(overdue).await > 0).await;
         gate.open(1);
         let Outcome::RollbackFailed(failure) = root.ends().await? else { panic!("it was not undone") };

@@ -218,7 +218,7 @@ async fn run_with_the_lineage_of_another_is_stuck_and_listed() -> Result<()> {
         db.execute("UPDATE scoop.run SET lineage = ARRAY[root, id], parent = NULL WHERE state = 'stuck'")
             .await;
         db.execute("DELETE FROM scoop.message_event e WHERE type = 'SEEN' AND EXISTS (SELECT FROM scoop.run r WHERE r.message_id = e.message_id)").await;
-        db.execute("UPDATE scoop.run SET epoch = first_epoch WHERE state = 'stuck'").await;
+        db.execute("UPDATE scoop.run SET epoch = unclaimed_epoch WHERE state = 'stuck'").await;
         scoop.retry(run.lineage.id()).await?;
         gate.open(1);
         assert_eq!(root.ends().await?, Outcome::Committed, "{damage}");

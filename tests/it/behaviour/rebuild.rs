@@ -178,17 +178,17 @@ impl RepairHandler {
 const WORKING_SET: &str = "
     SELECT jsonb_strip_nulls(jsonb_build_object(
         'handler', r.handler, 'topic', r.topic, 'message', r.message_id, 'parent', r.parent,
-        'id', CASE WHEN r.epoch > 0 OR r.told THEN r.id END,
+        'id', CASE WHEN r.epoch > 0 OR r.rollback_requested THEN r.id END,
         'state', CASE WHEN r.state = 'waiting' AND NOT EXISTS (
             SELECT FROM scoop.run c WHERE c.root = r.root AND c.parent = r.id AND c.state <> 'ended')
             THEN 'ready' ELSE r.state END,
-        'told', r.told, 'failure', r.failure, 'rollback_failure', r.rollback_failure)
+        'told', r.rollback_requested, 'failure', r.failure, 'rollback_failure', r.rollback_failure)
       || CASE WHEN r.state = 'ended' THEN '{}' ELSE jsonb_build_object(
-        'backward', r.backward, 'context', r.context, 'replied', r.replied, 'gives_up', r.gives_up, 'give_up_at', r.give_up_at,
-        'undoing', r.undoing_since IS NOT NULL, 'failed_before', r.failed_before,
-        'held', r.held,
+        'backward', r.rolling_back, 'context', r.context, 'replied', r.replied, 'gives_up', r.giving_up, 'give_up_at', r.give_up_at,
+        'undoing', r.rollback_since IS NOT NULL, 'failed_before', r.rollback_failed_before,
+        'held', r.awaits_operator,
         'due', CASE WHEN r.ready_at > now() + interval '10 min' THEN r.ready_at END) END
-      || CASE WHEN r.state = 'ended' OR r.failed_before THEN '{}' ELSE jsonb_build_object(
+      || CASE WHEN r.state = 'ended' OR r.rollback_failed_before THEN '{}' ELSE jsonb_build_object(
         'step', r.step, 'jump', r.jump, 'definition', r.definition, 'iteration', r.iteration, 'suspensions', r.suspensions,
         'completions', r.completions,
         'handler_iteration', r.handler_iteration, 'outputs', r.outputs) END)::text
@@ -354,7 +354,10 @@ async fn a_requested_rollback_is_rebuilt() -> Result<()> {
     assert_eq!(client.rollback(middle, "undo that part").await?, RollbackAnswer::Accepted);
     is_rebuilt(&db).await?;
     assert_eq!(
-        db.number("SELECT count(*) FROM scoop.run WHERE told AND parent IS NULL AND handler <> 'none'").await,
+        db.number(
+            "SELECT count(*) FROM scoop.run WHERE rollback_requested AND parent IS NULL AND handler <> 'none'"
+        )
+        .await,
         2
     );
 
@@ -415,7 +418,7 @@ async fn runs_awaiting_an_operator_are_rebuilt() -> Result<()> {
     let client = Scoop::client(db.pool().clone());
     assert_eq!(client.skip(middle, "").await?, RepairAnswer::Accepted);
     is_rebuilt(&db).await?;
-    assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE held").await, 1);
+    assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE awaits_operator").await, 1);
 
     let scoop = all(&db, &open()).start().await?;
     let root = scoop.find(root.id()).await?;

@@ -763,7 +763,7 @@ async fn names_on_other_topics_and_replaced_names_take_no_messages() -> Result<(
     db.execute("INSERT INTO scoop.handler (topic, handler, was) VALUES ('elsewhere', 'tour', '{trip}')")
         .await;
     db.execute(
-        "INSERT INTO scoop.handler (topic, handler, was, since, until)
+        "INSERT INTO scoop.handler (topic, handler, was, since, retired_at)
          VALUES ('trips', 'cruise', '{trip}', now() - interval '2 days', now() - interval '1 day')",
     )
     .await;
@@ -771,7 +771,7 @@ async fn names_on_other_topics_and_replaced_names_take_no_messages() -> Result<(
     let scoop = db.scoop().only::<original::Trip>().start().await?;
     let listed = |topic: &'static str, handler: &'static str| {
         let sql = format!(
-            "SELECT count(*) FROM scoop.handler WHERE topic = '{topic}' AND handler = '{handler}' AND until IS NULL"
+            "SELECT count(*) FROM scoop.handler WHERE topic = '{topic}' AND handler = '{handler}' AND retired_at IS NULL"
         );
         let db = &db;
         async move { db.number(&sql).await }

@@ -67,7 +67,8 @@ async fn unfinished_runs_are_shown_in_words_without_ballast() -> Result<()> {
     gate.arrivals(1).await;
     let hours = |hours: u64| Duration::from_secs(3600 * hours);
     let later = scoop.launch(Item).delay(hours(1)).deadline(hours(2)).await?;
-    let of_order = ["runs-view-items, running, 0, has a worker, child", "runs-view-orders, waiting, place, 0"];
+    let of_order =
+        ["runs-view-items, running, 0, has a worker, child", "runs-view-orders, waiting, place, 0"];
     assert_eq!(shown(db.pool(), &order).await?, of_order);
     assert_eq!(shown(db.pool(), &later).await?, ["runs-view-items, not begun, later, deadline, 0"]);
     assert_eq!(db.number("SELECT count(*) FROM scoop.runs").await, 3);
@@ -76,7 +77,7 @@ async fn unfinished_runs_are_shown_in_words_without_ballast() -> Result<()> {
         ("retries = 2, attempts = 1, reason = 'away'", "backing off, later, deadline, 3, away"),
         ("state = 'stuck', ready_at = now(), reason = 'unknown'", "stuck, deadline, 0, unknown"),
         (
-            "state = 'stuck', failed_before = true, held = true, reason = 'unknown'",
+            "state = 'stuck', rollback_failed_before = true, awaits_operator = true, reason = 'unknown'",
             "awaiting operator, later, deadline, 0, unknown",
         ),
         ("state = 'ended', failure = '{}'", "failed, deadline, 0"),

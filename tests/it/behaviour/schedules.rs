@@ -78,7 +78,7 @@ async fn next_at(db: &Database, saga: &str) -> Vec<String> {
 }
 
 async fn fired(db: &Database) -> i64 {
-    db.number("SELECT sum(fired)::bigint FROM scoop.schedule").await
+    db.number("SELECT sum(run_count)::bigint FROM scoop.schedule").await
 }
 
 /// Asserts that every launched tick was counted, and is for a time of its own.
@@ -348,13 +348,13 @@ mod processes {
         start().await?.shutdown().await?;
         db.execute(
             "TRUNCATE scoop.message, scoop.message_event; DELETE FROM scoop.run;
-             UPDATE scoop.schedule SET fired = 0, next_at = next_at - interval '20 seconds'",
+             UPDATE scoop.schedule SET run_count = 0, next_at = next_at - interval '20 seconds'",
         )
         .await;
         let admin = db.another_pool(1).await;
         let scoop = start().await?;
         let fired = async || -> i64 {
-            let fired = sqlx::query_scalar("SELECT fired FROM scoop.schedule").fetch_one(&admin).await;
+            let fired = sqlx::query_scalar("SELECT run_count FROM scoop.schedule").fetch_one(&admin).await;
             fired.expect("this connection is never cut")
         };
         // Cuts after some progress each time, most often in the middle of the next launch.
@@ -381,7 +381,7 @@ mod processes {
 
         // Connections of the pool may still be dead.
         let (fired, launched, times, last): (i64, i64, i64, i64) = sqlx::query_as(
-            "SELECT (SELECT fired FROM scoop.schedule), count(*), count(DISTINCT payload->>'due'),
+            "SELECT (SELECT run_count FROM scoop.schedule), count(*), count(DISTINCT payload->>'due'),
                  (extract(epoch FROM max((payload->>'due')::timestamptz) - min((payload->>'due')::timestamptz)) * 50)::bigint
              FROM scoop.message",
         )
@@ -419,7 +419,7 @@ mod changes {
         let by_cron = db.scoop().only::<DailyByCron>().provide(DailyByCron { told }).start().await?;
         let found = db.texts(
             "SELECT concat_ws(' | ', cron, zone, missed, overlap, every_ms, (next_at AT TIME ZONE 'Europe/Prague')::time,
-                 next_at > clock_timestamp(), fired) FROM scoop.schedule",
+                 next_at > clock_timestamp(), run_count) FROM scoop.schedule",
         );
         assert_eq!(found.await, ["0 3 * * * | Europe/Prague | once | allow | 03:00:00 | t | 0"]);
         by_cron.shutdown().await?;
@@ -478,7 +478,7 @@ mod changes {
         let builder = db.scoop().only::<Once>().only::<Brisk>();
         let scoop = builder.provide(Once { told: told.clone() }).provide(Brisk { told }).start().await?;
         db.execute(
-            "UPDATE scoop.schedule SET fired = 9223372036854775807, next_at = '-infinity'
+            "UPDATE scoop.schedule SET run_count = 9223372036854775807, next_at = '-infinity'
              WHERE handler = 'hourly-once'",
         )
         .await;
@@ -501,7 +501,7 @@ mod changes {
         let scoop = builder.provide(Deleted { told }).provide(Brisk { told: brisk_told }).start().await?;
         heard.next(2).await;
         db.execute("DELETE FROM scoop.schedule WHERE handler = 'deleted'").await;
-        let fires_again = "SELECT count(*) FROM scoop.schedule WHERE handler = 'deleted' AND fired > 0";
+        let fires_again = "SELECT count(*) FROM scoop.schedule WHERE handler = 'deleted' AND run_count > 0";
         eventually("it fires again", async || db.number(fires_again).await == 1).await;
         brisk_heard.next(3).await;
         scoop.shutdown().await?;

@@ -17,7 +17,8 @@ const EVENTS: &str = "
 
 const MESSAGES: &str = "SELECT id, topic FROM {schema}.message";
 
-const LISTINGS: &str = "SELECT topic, handler, since, until, dropped IS NOT NULL FROM {schema}.handler";
+const LISTINGS: &str =
+    "SELECT topic, handler, since, retired_at, dropped_at IS NOT NULL FROM {schema}.handler";
 
 const REPAIRED: &str = "SELECT DISTINCT run FROM {schema}.intervention";
 

@@ -52,7 +52,7 @@ impl ClaimedRun {
     fn read(row: &PgRow, worker: &str, key: ClaimKey) -> sqlx::Result<Self> {
         let lineage = lineage(row)?;
         let parent: Option<Uuid> = row.try_get("parent")?;
-        let told = row.try_get("told")?;
+        let told = row.try_get("rollback_requested")?;
         if !is_lineage_of(&lineage, key, parent, told) {
             return Err(sqlx::Error::Decode(
                 "its lineage is not that of its hierarchy, its parent and itself".into(),
@@ -73,8 +73,8 @@ impl ClaimedRun {
         run.outputs = outputs.map(|Json(outputs)| outputs).unwrap_or_default();
         run.context = context.map(|Json(context)| context).unwrap_or_default();
         run.replied = row.try_get("replied")?;
-        if let (true, Some(Json(cause))) = (row.try_get("backward")?, failure) {
-            let failed_before = row.try_get("failed_before")?;
+        if let (true, Some(Json(cause))) = (row.try_get("rolling_back")?, failure) {
+            let failed_before = row.try_get("rollback_failed_before")?;
             run.path = Path::Backward { cause, told, begun: false, failed_before, plan: None };
         }
         run.failed_children = children.map_or(vec![], |Json(children)| children.into_failures());

@@ -57,7 +57,7 @@ impl DueStorage for PostgresStore {
                 requests: requests.into_iter().filter_map(|request| readable(request).0).collect(),
                 context: context.map(|Json(context)| context).unwrap_or_default(),
                 now: time(&row, "now")?,
-                since: time_if_any(&row, "undoing_since")?,
+                since: time_if_any(&row, "rollback_since")?,
             })
         };
         row.map(read).transpose()

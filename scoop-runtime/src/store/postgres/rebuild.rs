@@ -233,7 +233,7 @@ fn read_listened(row: &PgRow) -> sqlx::Result<Listened> {
         topic: row.try_get("topic")?,
         handler: row.try_get("handler")?,
         since: time(row, "since")?,
-        until: time_if_any(row, "until")?,
+        until: time_if_any(row, "retired_at")?,
         dropped: row.try_get("dropped")?,
     })
 }

@@ -228,7 +228,7 @@ fn read_unrolled(row: &PgRow) -> sqlx::Result<FailedRollback> {
     let state: Option<String> = row.try_get("state")?;
     let presence = match state.as_deref() {
         None => Presence::Absent,
-        Some("stuck") if row.try_get("held")? => Presence::Held,
+        Some("stuck") if row.try_get("awaits_operator")? => Presence::Held,
         Some("waiting") => Presence::Waiting,
         Some(_) => Presence::Busy,
     };
@@ -258,7 +258,7 @@ impl FailedCompensation {
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let state: Option<String> = row.try_get("state")?;
         let status = match state {
-            Some(_) if !row.try_get::<bool, _>("held")? => RepairStatus::InProgress,
+            Some(_) if !row.try_get::<bool, _>("awaits_operator")? => RepairStatus::InProgress,
             _ if row.try_get("below")? => RepairStatus::BlockedByDescendant,
             _ => RepairStatus::AwaitingOperator,
         };
@@ -293,11 +293,11 @@ impl StuckRun {
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,
             step: row.try_get("step")?,
-            backward: row.try_get("backward")?,
+            backward: row.try_get("rolling_back")?,
             reason: reason.unwrap_or_else(|| no_program(&handler)),
             handler,
             since: since_1970(stored_since.time()),
-            gives_up: row.try_get("gives_up")?,
+            gives_up: row.try_get("giving_up")?,
             stored_since,
         })
     }

@@ -25,7 +25,7 @@ impl DueSchedule {
             handler: row.try_get("handler")?,
             timetable: timetable_of(row)?,
             next_at: time(row, "next_at")?,
-            fired: row.try_get("fired")?,
+            fired: row.try_get("run_count")?,
             last_root: row.try_get("last_root")?,
             now: time(row, "now")?,
         })
@@ -92,7 +92,7 @@ impl ScheduleStorage for PostgresStore {
         if self.is_done(&mut tx, asked).await? {
             return Ok(Some(vec![]));
         }
-        let run = u64::try_from(counted.try_get::<i64, _>("fired")?).unwrap_or_default();
+        let run = u64::try_from(counted.try_get::<i64, _>("run_count")?).unwrap_or_default();
         let tick =
             TickMessage { root, id: asked.id, ..TickMessage::new(topic, counted.try_get("now")?, run) };
         let handlers = self.tick(&mut tx, &[tick]).await?;

@@ -143,7 +143,7 @@ impl Settled {
             overdue: row.try_get("overdue")?,
             ended: state == "ended",
             last_event_at: time(row, "last_event_at")?,
-            started: row.try_get("started")?,
+            started: row.try_get("ready_handlers")?,
         };
         Ok(((row.try_get("id")?, row.try_get("epoch")?), settled))
     }

@@ -460,8 +460,8 @@ async fn parent_with_a_step_left_wakes_and_does_not_commit() {
         "UPDATE scoop.run SET definition = 8 WHERE id = $1",
         "UPDATE scoop.run SET reserved_for = 7 WHERE id = $1",
         "UPDATE scoop.run SET step = 'another' WHERE id = $1",
-        "UPDATE scoop.run SET backward = true, failure = '{}' WHERE id = $1",
-        "UPDATE scoop.run SET gives_up = true WHERE id = $1",
+        "UPDATE scoop.run SET rolling_back = true, failure = '{}' WHERE id = $1",
+        "UPDATE scoop.run SET giving_up = true WHERE id = $1",
         "UPDATE scoop.run SET give_up_at = now() WHERE id = $1",
         "INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, state, failure, last_event_at)
          SELECT root, message_id, id, lineage || message_id, message_id, 'b', 'b', 'ended', '{}', now()
@@ -471,7 +471,7 @@ async fn parent_with_a_step_left_wakes_and_does_not_commit() {
         let mut tx = pool.begin().await.unwrap();
         sqlx::query("DELETE FROM scoop.run WHERE parent = $1").bind(id).execute(&mut *tx).await.unwrap();
         let wait = "UPDATE scoop.run SET state = 'waiting', owner = NULL, step = 'one', jump = NULL, definition = 7, reserved_for = 0,
-                    backward = false, failure = NULL, gives_up = false, give_up_at = NULL WHERE id = $1";
+                    rolling_back = false, failure = NULL, giving_up = false, give_up_at = NULL WHERE id = $1";
         sqlx::query(wait).bind(id).execute(&mut *tx).await.unwrap();
         sqlx::query(what).bind(id).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();

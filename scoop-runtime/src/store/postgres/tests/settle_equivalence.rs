@@ -39,7 +39,8 @@ async fn claimed(pool: &PgPool, (store, worker): &(PostgresStore, Uuid), backwar
     let ahead = "UPDATE scoop.run SET last_event_at = last_event_at + interval '1 hour' WHERE id = $1";
     sqlx::query(ahead).bind(claimed.key.id).execute(pool).await.unwrap();
     if backward {
-        let turn = "UPDATE scoop.run SET backward = true, failure = $2, undoing_since = now() WHERE id = $1";
+        let turn =
+            "UPDATE scoop.run SET rolling_back = true, failure = $2, rollback_since = now() WHERE id = $1";
         sqlx::query(turn).bind(claimed.key.id).bind(Json(cause())).execute(pool).await.unwrap();
         claimed.run.path =
             Path::Backward { cause: cause(), told: false, begun: true, failed_before: false, plan: None };
@@ -169,12 +170,12 @@ async fn left_by(pool: &PgPool, root: Uuid) -> Value {
     sqlx::query_scalar(
         "SELECT jsonb_build_array(
              (SELECT jsonb_agg(to_jsonb(r)
-                  - '{root,id,parent,lineage,message_id,ready_at,last_event_at,owner,undoing_since}'::text[]
+                  - '{root,id,parent,lineage,message_id,ready_at,last_event_at,owner,rollback_since}'::text[]
                   || jsonb_build_object('depth', cardinality(lineage), 'owned', owner IS NOT NULL,
-                                        'undoing', undoing_since IS NOT NULL,
+                                        'undoing', rollback_since IS NOT NULL,
                                         'now', ready_at <= clock_timestamp(), 'child', parent IS NOT NULL,
                                         -- that of who is told follows from the time
-                                        'epoch', least(epoch, 1000), 'first_epoch', least(first_epoch, 1000))
+                                        'epoch', least(epoch, 1000), 'unclaimed_epoch', least(unclaimed_epoch, 1000))
                   ORDER BY cardinality(lineage), topic, handler, ready_at)
               FROM scoop.run r WHERE root = $1),
              (SELECT jsonb_agg(to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[]
