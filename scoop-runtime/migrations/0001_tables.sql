@@ -257,8 +257,8 @@ CREATE TABLE scoop.run (
     last_event_at          timestamptz NOT NULL,  -- the next event is later, even if the clock is behind
     attempts               int NOT NULL DEFAULT 0,  -- failed since the last event, for lack of the database
     retries                int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
-    -- the next two are valid unless both counts are 0: the definitions of the programs that tried, of which the counts are
-    -- those of the last one; and the number of attempts with an unknown result since the last event
+    -- the next two are valid unless both counts are 0: the definitions of the programs that tried, of which the counts
+    -- are those of the last one; and the number of attempts with an unknown result since the last event
     tried_under            int[],
     doubts                 int NOT NULL DEFAULT 0,
     reason                 text,  -- of the last failed attempt, or why it is stuck

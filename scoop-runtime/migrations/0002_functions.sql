@@ -80,6 +80,12 @@ RETURN (
     )) AS v (same, former)
 );
 
+-- Whether a run has to give up at this time. Its claim says so, and a settlement of anything but a failure is void then.
+-- The planner replaces the call by its text.
+CREATE FUNCTION scoop.has_to_give_up(giving_up boolean, give_up_at timestamptz, at timestamptz) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (giving_up OR give_up_at <= at) IS TRUE;
+
 -- Persists a move of a run that the shorter statements (`settle_*.sql`) do not cover. As a function, it spends nothing
 -- on absent parts. Its own settings give it one plan on every connection: lookups by index, independent of the tables'
 -- contents, and never planned anew. From the first release on a later version of it takes another name, since programs
@@ -122,7 +128,8 @@ BEGIN
     SELECT r.* INTO locked_run FROM scoop.run r
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
     FOR UPDATE;
-    IF NOT FOUND OR (s.may_give_up AND (locked_run.giving_up OR locked_run.give_up_at <= clock_timestamp())) THEN
+    IF NOT FOUND OR s.may_give_up
+        AND scoop.has_to_give_up(locked_run.giving_up, locked_run.give_up_at, clock_timestamp()) THEN
         RETURN;
     END IF;
 

@@ -20,4 +20,5 @@ FROM jsonb_to_recordset($1) AS v (
     ready_at timestamptz, begun boolean, backward boolean, told boolean, failed_before boolean, step varchar,
     jump varchar, definition int, iteration int, handler_iteration int, suspensions int, completions jsonb,
     outputs jsonb, context jsonb, replied boolean, gives_up boolean, give_up_at timestamptz,
-    undoing_since timestamptz, failure jsonb, rollback_failure jsonb, turned_back_at timestamptz, last_event_at timestamptz, reason text)
+    undoing_since timestamptz, failure jsonb, rollback_failure jsonb, turned_back_at timestamptz,
+    last_event_at timestamptz, reason text)

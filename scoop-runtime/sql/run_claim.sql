@@ -75,7 +75,7 @@ SELECT c.ready_at, c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.
        c.outputs, c.failure,
        c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failed_before, c.parent,
        c.rollback_since IS NOT NULL AS undoing,
-       (c.giving_up OR c.give_up_at <= clock_timestamp()) IS TRUE AS overdue,
+       scoop.has_to_give_up(c.giving_up, c.give_up_at, clock_timestamp()) AS overdue,
        (SELECT m.payload FROM scoop.message m WHERE m.id = c.message_id) AS payload,
        CASE WHEN c.epoch > c.unclaimed_epoch + 1 AND (
            SELECT child.id FROM scoop.run child

@@ -12,4 +12,4 @@ SELECT r.context, r.rollback_since, clock_timestamp() AS now,
        ) END AS requests
 FROM scoop.run r
 WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
-  AND (r.giving_up OR r.give_up_at <= clock_timestamp())
+  AND scoop.has_to_give_up(r.giving_up, r.give_up_at, clock_timestamp())

@@ -26,7 +26,7 @@ locked_run AS MATERIALIZED (
            -- The step that completed is the last one of the definition at hand, and chose no other.
            (own.last_step = r.step AND r.jump IS NULL AND r.definition = own.definition AND NOT r.rolling_back) IS TRUE
                AND EXISTS (SELECT FROM own_worker)
-               AND (r.giving_up OR r.give_up_at <= clock.now) IS NOT TRUE
+               AND NOT scoop.has_to_give_up(r.giving_up, r.give_up_at, clock.now)
                AND NOT EXISTS (
                    SELECT FROM scoop.run failed WHERE failed.root = r.root AND failed.parent = r.id
                ) AS commits
@@ -83,7 +83,7 @@ SELECT c.committed_at, c.state = 'running' AS claimed,
        c.outputs, c.failure,
        c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failed_before, c.parent,
        c.rollback_since IS NOT NULL AS undoing,
-       (c.giving_up OR c.give_up_at <= clock_timestamp()) IS TRUE AS overdue,
+       scoop.has_to_give_up(c.giving_up, c.give_up_at, clock_timestamp()) AS overdue,
        CASE WHEN c.state = 'running' THEN (
            SELECT m.payload FROM scoop.message m WHERE m.id = c.message_id
        ) END AS payload,

@@ -30,7 +30,7 @@ updated_run AS (
         attempts = 0, retries = 0, reason = NULL
     FROM settlement s
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running' AND s.ends IS NULL
-      AND (r.giving_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+      AND NOT scoop.has_to_give_up(r.giving_up, r.give_up_at, clock_timestamp())
     RETURNING r.id, s.epoch, r.message_id, r.handler, r.lineage, r.context, r.last_event_at, s.ends,
         s.suspends, s.step, s.next_step, s.handler_iteration, s.name, s.value,
         s.suspended_id, s.last_id, s.jump, s.definition
@@ -39,7 +39,7 @@ deleted_run AS (
     DELETE FROM scoop.run r
     USING settlement s
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running' AND s.ends IS NOT NULL
-      AND (r.giving_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+      AND NOT scoop.has_to_give_up(r.giving_up, r.give_up_at, clock_timestamp())
     RETURNING r.id, s.epoch, r.message_id, r.handler, r.lineage,
         CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS context,
         greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')

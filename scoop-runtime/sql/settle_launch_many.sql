@@ -23,7 +23,7 @@ WITH locked_run AS MATERIALIZED (
                             outputs, replied, context, name, value, suspended_id, launches, jump,
                             definition, completions, nth)
     JOIN scoop.run r ON r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
-    WHERE (r.giving_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+    WHERE NOT scoop.has_to_give_up(r.giving_up, r.give_up_at, clock_timestamp())
     FOR UPDATE OF r
 ),
 launched AS MATERIALIZED (

@@ -19,7 +19,7 @@ WITH locked_run AS MATERIALIZED (
     WHERE r.root OPERATOR(pg_catalog.=) $1 AND r.id OPERATOR(pg_catalog.=) $2 AND r.epoch OPERATOR(pg_catalog.=) $3
       AND r.state OPERATOR(pg_catalog.=) 'running'
       AND ($4::pg_catalog.text IS NULL OR pg_catalog.current_setting('scoop_run.claim', true) OPERATOR(pg_catalog.=) $4)
-      AND (r.giving_up OR r.give_up_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()) IS NOT TRUE
+      AND NOT scoop.has_to_give_up(r.giving_up, r.give_up_at, pg_catalog.clock_timestamp())
     FOR UPDATE OF r
 ),
 launched AS MATERIALIZED (

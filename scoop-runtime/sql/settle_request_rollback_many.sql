@@ -19,7 +19,7 @@ WITH locked_run AS MATERIALIZED (
     ) WITH ORDINALITY AS s (root, id, epoch, step, suspensions, outputs, replied, context, because, suspended_id, tells,
                             jump, nth)
     JOIN scoop.run r ON r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
-    WHERE (r.giving_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+    WHERE NOT scoop.has_to_give_up(r.giving_up, r.give_up_at, clock_timestamp())
     FOR UPDATE OF r
 ),
 requested AS MATERIALIZED (
