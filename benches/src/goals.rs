@@ -99,7 +99,7 @@ impl Goal {
 pub(crate) const GOALS: [Goal; 63] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
     processor("B1 processor"),
-    told("B1 protocol", "the same beside a step that is recorded in a table like the protocol's", "steps/s")
+    told("B1 protocol", "the same beside a step that is recorded in a table like ours", "steps/s")
         .beside("b_sep_protocol")
         .more_is_better(),
     rate("B2", "3-step saga that does not touch the database", "steps/s", STEP, 6.0, 12.0),
