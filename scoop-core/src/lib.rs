@@ -8,21 +8,17 @@
 //!
 //! Users depend on `scoop-saga` instead, which re-exports what they need.
 
-#[cfg(feature = "audit")]
-pub mod audit;
-mod code;
 mod context;
 mod continuation;
 mod deadline;
 mod error;
 mod event;
 mod failure;
+mod failure_code;
 mod finite;
-mod instant;
 mod lineage;
 mod message;
 mod next;
-mod question;
 mod report;
 mod resume;
 mod rollback;
@@ -30,13 +26,13 @@ mod run;
 mod saga;
 mod schedule;
 mod sleep;
-pub mod store;
 mod stored;
 mod text;
+mod timestamp;
+mod trace_point;
 mod tried;
 mod window;
 
-pub use code::{CODE_CHARS_MAX, CodedError, FailureCode};
 pub use context::{Context, ContextError, ContextKey};
 pub use continuation::{
     Action, Call, Conclusion, Continuation, Emission, Fate, Record, Required, Returned, Stuck,
@@ -45,11 +41,10 @@ pub use deadline::{Deadline, DeadlineKind};
 pub use error::{Error, FromError, Here, Result};
 pub use event::{Event, EventKind, OPERATOR};
 pub use failure::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX, Failure, Frame};
+pub use failure_code::{CODE_CHARS_MAX, CodedError, FailureCode};
 pub use lineage::Lineage;
 pub use message::{HasReply, Message, TOPIC_BYTES_MAX};
 pub use next::{Next, With};
-#[doc(hidden)]
-pub use question::QuestionMark;
 pub use rollback::{Instance, Plan, RollbackNames, SubStep, Undoes, output_name, read_output_name};
 pub use run::{ChildFailure, Path, Run, Suspension};
 pub use saga::{
@@ -61,5 +56,7 @@ pub use sleep::{SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, SleepUntil};
 pub use stored::Json;
 pub use stored::Stored;
 pub use text::Escaped;
+#[doc(hidden)]
+pub use trace_point::QuestionMark;
 pub use tried::Tried;
 pub use window::{Beginning, Cut, Entry, Rest, Window};

@@ -4,7 +4,7 @@
 //! `driver/parse.rs`), the part below it is the expected record (`driver/notation.rs`). `UPDATE_SCRIPTS=1` in the
 //! environment renews the expected part, to be reviewed and committed.
 //!
-//! `scoop_core::audit` checks every record, and `broken/` tests that it finds violations. `properties/` checks
+//! `scoop_audit` checks every record, and `broken/` tests that it finds violations. `properties/` checks
 //! invariants on random scripts.
 
 mod broken;
@@ -15,8 +15,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use driver::{Memory, Script, World, definitions, log, parse, recorded};
+use scoop_audit::{AtRest, audit};
 use scoop_core::EventKind;
-use scoop_core::audit::{AtRest, audit};
 
 const SEPARATOR: &str = "---\n";
 

@@ -9,7 +9,7 @@
 //! or are rolled back.
 //!
 //! In the end every hierarchy must have ended as planned, each effect must exist exactly as recorded, the
-//! recorded events must keep the invariants (`scoop_core::audit`), and the working set must equal the result of
+//! recorded events must keep the invariants (`scoop_audit`), and the working set must equal the result of
 //! a rebuild.
 //!
 //! ```text

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use scoop::{EventKind, Failure, LoggedEvent};
-use scoop_core::audit::{
+use scoop_audit::{
     AtRest, Effect, Invariant, Listing, Log, LoggedEvent as Logged, LoggedMessage, Part, Place, audit,
     audit_effects,
 };

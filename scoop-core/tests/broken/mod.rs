@@ -1,6 +1,6 @@
 //! Tests that the audit finds violations: good logs, each broken in one place.
 
-use scoop_core::audit::{
+use scoop_audit::{
     AtRest, Effect, Invariant, Log, LoggedEvent, Part, Place, Redelivery, audit, audit_effects,
 };
 use scoop_core::{Definition, EventKind, Failure, Lineage};

@@ -1,7 +1,7 @@
 //! Turns a checked saga into tokens. Nothing is decided here, and all code longer than a call is a function in
 //! the module `private` of `scoop-runtime`.
 
-mod limits;
+mod retry_and_timeouts;
 mod steps;
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Ident, Path, Type};
 
-use self::limits::{durations, retry};
+use self::retry_and_timeouts::{durations, retry};
 use self::steps::{definition, step_enum, step_path};
 use super::model::{Call, End, Outline, Saga, Step, Value};
 use super::schedule;

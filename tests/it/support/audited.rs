@@ -2,7 +2,7 @@
 
 use scoop::__private::{Registration, inventory};
 use scoop::{Definition, EventKind, Failure, Lineage};
-use scoop_core::audit::{AtRest, Listing, Log, LoggedEvent, LoggedMessage, Redelivery, audit};
+use scoop_audit::{AtRest, Listing, Log, LoggedEvent, LoggedMessage, Redelivery, audit};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};

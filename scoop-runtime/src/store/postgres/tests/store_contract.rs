@@ -22,12 +22,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use scoop_core::store::conformance::{self, Fault, Faults, Struck, World};
-use scoop_core::store::{Dequeued, Entry, Item, Round, Rounds, Token, Verdict};
 use scoop_core::{
     Conclusion, Context, ContextKey, Continuation, Definition, Emission, Fate, Lineage, Returned, Run,
     SleepUntil, StepDefinition,
 };
+use scoop_store_contract::conformance::{self, Fault, Faults, Struck, World};
+use scoop_store_contract::{Dequeued, Entry, Item, Round, Rounds, Token, Verdict};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use time::OffsetDateTime;
