@@ -10,7 +10,7 @@ const STANDARD: [&str; 6] = ["alloc", "core", "crate", "self", "std", "super"];
 const PRIMITIVES: [&str; 8] = ["char", "f64", "i32", "i64", "str", "u32", "u64", "usize"];
 
 /// The crates that the facade re-exports.
-const INNER: [&str; 2] = ["scoop-core", "scoop-runtime"];
+const INNER: [&str; 3] = ["scoop-core", "scoop-embedded", "scoop-runtime"];
 
 #[test]
 fn crates_of_snippets_are_listed_in_the_readme() {

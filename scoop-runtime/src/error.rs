@@ -318,6 +318,7 @@ pub enum RuntimeError {
     },
 
     /// The private PostgreSQL could not be started.
+    #[cfg(feature = "embedded")]
     #[error("could not start the embedded PostgreSQL")]
     Embedded(#[from] crate::embedded::EmbeddedError),
 }
@@ -564,7 +565,9 @@ pub enum SetupError {
     },
 
     /// No database was chosen: neither a pool nor a private PostgreSQL nor the memory of the program.
-    #[error("no database: call `.postgres(pool)`, `.embedded()` or `.in_memory()` on the builder")]
+    #[error(
+        "no database: call `.postgres(pool)`, `.embedded()` or `.in_memory()` on the builder (the last two with the feature of that name)"
+    )]
     NoDatabase,
 }
 

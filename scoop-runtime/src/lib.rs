@@ -1,5 +1,8 @@
 //! The engine of Scoop: runs sagas on PostgreSQL, or in memory.
 //!
+//! Features, all off by default: `embedded` (a private PostgreSQL), `in-memory` (no server), `cron` (schedules by cron
+//! expressions), `testing` (rehearsals), `simulation` (faults and bugs of a simulated database in memory).
+//!
 //! Users depend on `scoop-saga`, which re-exports what they need and explains it.
 
 // Public futures are boxed, unless they contain a type of the user: see "Decisions" in ARCHITECTURE.md.
@@ -26,19 +29,24 @@ mod error;
 mod settings;
 mod telemetry;
 
-// For first steps and tests: a private PostgreSQL, injected failures, simulations.
+// For tests: injected failures and bugs, simulations.
 mod bug;
-pub mod embedded;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+#[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(not(feature = "testing"))]
+#[path = "testing/absent.rs"]
+mod testing;
 
 mod util;
 
+#[cfg(feature = "in-memory")]
+pub use api::InMemory;
 pub use api::{
-    Builder, CancelAnswer, Handle, InMemory, Launch, LaunchAll, Listed, Listing, Migrate, Outcome, ReadTree,
-    Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure, Scoop, Status,
-    migrate, migration_files,
+    Builder, CancelAnswer, Handle, Launch, LaunchAll, Listed, Listing, Migrate, Outcome, ReadTree, Redeliver,
+    Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure, Scoop, Status, migrate,
+    migration_files,
 };
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
@@ -51,7 +59,11 @@ pub use saga::retry::Retry;
 pub use saga::scope::{Emit, Scope};
 pub use saga::tick::Tick;
 pub use saga::{Attempted, Saga, Step, StepEnd};
-pub use store::{ListedHandler, LoggedEvent, WorkingRun};
+#[cfg(feature = "embedded")]
+pub use scoop_embedded as embedded;
+pub use store::ListedHandler;
+#[cfg(feature = "in-memory")]
+pub use store::{LoggedEvent, WorkingRun};
 pub use tree::{CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 pub use util::name::{HierarchyId, Named, RunId, Wanted};
 pub use util::subscribed::Subscribed;

@@ -28,6 +28,7 @@ const LOOK_MAX: Duration = Duration::from_millis(250);
 const LOOK_MIN_HERE: Duration = Duration::from_millis(4);
 
 /// [`LOOK_MAX`] in memory, where the end of each hierarchy is notified to all processes.
+#[cfg(feature = "in-memory")]
 const LOOK_MAX_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 
 /// A hierarchy: a message launched from outside, its runs, and their descendants. Cheap to clone.
@@ -209,6 +210,7 @@ impl Handle {
         async move {
             let (waiters, look_max) = match self.scoop.store() {
                 // The process that ends the hierarchy notifies these waiters.
+                #[cfg(feature = "in-memory")]
                 Store::Memory(memory) => (Some(memory.waiters()), LOOK_MAX_IN_MEMORY),
                 Store::Postgres(_) => (self.scoop.engine().map(|engine| &engine.waiters), LOOK_MAX),
             };

@@ -6,14 +6,13 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Definition, Message};
 use sqlx::{PgConnection, PgPool};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use uuid::Uuid;
 
 use super::launch::{Launch, LaunchAll};
 use crate::api::handle::Handle;
 use crate::api::launch_batcher::LaunchBatcher;
 use crate::completion::StartedAs;
-use crate::embedded::Embedded;
 use crate::engine::{self, Engine};
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
 use crate::store::{
@@ -24,6 +23,9 @@ use crate::util::detached::uninterrupted;
 use crate::util::ids;
 use crate::util::patience::{Trial, Vain};
 use crate::{Builder, HierarchyId, RuntimeError, Saga, Wanted};
+
+/// A server that belongs to a program; dropping it blocks until it has stopped.
+pub(super) type PrivateServer = Box<dyn Send>;
 
 /// A running program with sagas, or a client. Cheap to clone.
 ///
@@ -45,7 +47,7 @@ struct Inner {
     /// Limits the concurrent launches with a key. Each may have to wait for a transaction of another client, and one
     /// connection must remain for other statements.
     keyed: Semaphore,
-    embedded: tokio::sync::Mutex<Option<Embedded>>,
+    server: Mutex<Option<PrivateServer>>,
     limits: Limits,
 }
 
@@ -61,49 +63,6 @@ impl Scoop {
     /// A builder: choose a database, provide the dependencies of the sagas, start.
     pub fn builder() -> Builder {
         Builder::new()
-    }
-
-    /// Starts all sagas of the program on a database in its memory: for fast tests. The engine is the same as on
-    /// PostgreSQL. The data is gone with the last clone.
-    ///
-    /// The clock is that of tokio. If that is paused (`start_paused`, of tokio's feature `test-util`), time is
-    /// virtual: as soon as the program is idle, the clock advances to the next due time. So a sleep of two weeks
-    /// takes no time.
-    ///
-    /// There is no transaction, so a step that needs one ([`Scope::tx`](crate::Scope::tx),
-    /// [`Scope::detach_unique`](crate::Scope::detach_unique)) fails with the reason. Values are not stored as text:
-    /// the changes that PostgreSQL makes to JSON (it sorts keys and drops duplicates) do not happen.
-    ///
-    /// [`InMemory`](crate::InMemory) is for tests with several processes, or with a client.
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::Setup`] with all mistakes in the program.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Builder::start`].
-    ///
-    /// ```
-    /// # extern crate scoop_runtime as scoop;
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct Remind { customer: u32 }
-    /// # impl scoop_core::Message for Remind { const TOPIC: &'static str = "remind"; type Reply = (); }
-    /// use std::time::Duration;
-    ///
-    /// # fn main() -> Result<(), scoop_runtime::RuntimeError> {
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    /// # runtime.block_on(async {
-    /// let scoop = scoop::Scoop::in_memory().await?;
-    /// let two_weeks = Duration::from_secs(14 * 24 * 60 * 60);
-    /// scoop.launch(Remind { customer: 7 }).delay(two_weeks).await?.wait().await?;
-    /// # Ok(())
-    /// # })
-    /// # }
-    /// ```
-    pub async fn in_memory() -> Result<Self, RuntimeError> {
-        Self::builder().in_memory().start().await
     }
 
     /// A client, which launches messages for the processes that run the sagas. The tables must exist: the first
@@ -143,16 +102,16 @@ impl Scoop {
         pool: Option<PgPool>,
         store: Store,
         engine: Option<Arc<Engine>>,
-        embedded: Option<Embedded>,
+        server: Option<PrivateServer>,
         limits: Limits,
     ) -> Self {
-        let embedded = tokio::sync::Mutex::new(embedded);
+        let server = Mutex::new(server);
         let unhandled = engine.as_ref().map(|engine| engine.unhandled.clone());
         let unhandled = unhandled.unwrap_or_else(|| UnhandledWarnings::new(store.clone()));
         let batcher = LaunchBatcher::new(store.clone(), unhandled.clone());
         let connections = if engine.is_some() { WORKING_CONNECTIONS } else { CLIENT_CONNECTIONS };
         let keyed = Semaphore::new(usize::try_from(connections - 1).unwrap_or(1));
-        Self { inner: Arc::new(Inner { pool, store, engine, batcher, unhandled, keyed, embedded, limits }) }
+        Self { inner: Arc::new(Inner { pool, store, engine, batcher, unhandled, keyed, server, limits }) }
     }
 
     /// Launches a message in a transaction of its own. Await it for a [`Handle`]. Concurrent launches of a client are
@@ -357,7 +316,7 @@ impl Scoop {
                 }
                 None => Ok(()),
             };
-            self.stop_embedded().await;
+            self.stop_server().await;
             stopped
         }
         .boxed()
@@ -391,23 +350,25 @@ impl Scoop {
                 Some(engine) => engine.stop_within(limit).await,
                 None => Ok(()),
             };
-            self.stop_embedded().await;
+            self.stop_server().await;
             stopped
         }
         .boxed()
     }
 
-    /// Stops the private PostgreSQL, if there is one.
-    fn stop_embedded(&self) -> BoxFuture<'_, ()> {
+    /// Stops the private PostgreSQL, if there is one. A failure is logged.
+    fn stop_server(&self) -> BoxFuture<'_, ()> {
         async move {
-            if let Some(embedded) = self.inner.embedded.lock().await.take() {
+            let mut server = self.inner.server.lock().await;
+            if server.is_some() {
                 if let Some(pool) = &self.inner.pool {
                     pool.close().await;
                 }
                 self.store().close().await;
-                if let Err(error) = embedded.stop().await {
-                    crate::telemetry::embedded_stop_failed(&error);
-                }
+            }
+            if let Some(server) = server.take() {
+                // Without a runtime the server is dropped here.
+                let _ = tokio::task::spawn_blocking(move || drop(server)).await;
             }
         }
         .boxed()

@@ -15,7 +15,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::Engine;
-use crate::store::{MemorySession, PostgresSession, Reaped, Store};
+#[cfg(feature = "in-memory")]
+use crate::store::MemorySession;
+use crate::store::{PostgresSession, Reaped, Store};
 use crate::telemetry;
 
 /// The longest interval between checks for dead workers. The timer checks as well.
@@ -33,6 +35,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 /// The session that shows that this process lives, and receives notifications.
 pub(super) enum Session {
     Postgres(PostgresSession),
+    #[cfg(feature = "in-memory")]
     Memory(MemorySession),
 }
 
@@ -59,6 +62,7 @@ impl Session {
                 session.listen(tables).await?;
                 Ok(Self::Postgres(session))
             }
+            #[cfg(feature = "in-memory")]
             Store::Memory(memory) => {
                 let known = engine.definitions.known();
                 let registered = engine.definitions.registered(&known, engine.worker);
@@ -73,6 +77,7 @@ impl Session {
     async fn hear(&mut self, engine: &Engine) -> Notification {
         let sender = match self {
             Self::Postgres(session) => session.hear().await,
+            #[cfg(feature = "in-memory")]
             Self::Memory(session) => session.hear().await,
         };
         match sender {
@@ -84,8 +89,10 @@ impl Session {
 
     /// Frees the lock: the connection goes back to a pool that outlives the engine.
     pub(super) async fn close(self) {
-        if let Self::Postgres(session) = self {
-            session.close().await;
+        match self {
+            Self::Postgres(session) => session.close().await,
+            #[cfg(feature = "in-memory")]
+            Self::Memory(_) => {}
         }
     }
 }

@@ -12,9 +12,10 @@ use crate::util::stored_time::StoredTime;
 use crate::{HierarchyId, RunId};
 
 pub(crate) use self::decision::{
-    Decision, FailedRollback, FailedRollbacks, HELD, OperatorEvent, Presence, Refusal, Remedy, RestoredRun,
-    held_again,
+    Decision, FailedRollback, FailedRollbacks, HELD, Presence, Refusal, Remedy, held_again,
 };
+#[cfg(feature = "in-memory")]
+pub(crate) use self::decision::{OperatorEvent, RestoredRun};
 
 /// The response to a repair request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

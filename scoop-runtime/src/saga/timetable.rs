@@ -1,10 +1,17 @@
 //! Computes the due times of a schedule: a pure function of the clock.
 
+#[cfg(not(feature = "cron"))]
+mod absent;
+
 use std::iter::successors;
 
 use scoop_core::{Missed, Overlap, Recurrence, Schedule};
+#[cfg(feature = "cron")]
 use scoop_cron::{Cron, CronError};
 use time::{Duration, OffsetDateTime};
+
+#[cfg(not(feature = "cron"))]
+use absent::{Cron, CronError};
 
 /// The maximum delay of a time that does not count as missed. A process checks its schedules at least this often,
 /// even if its clock changes.

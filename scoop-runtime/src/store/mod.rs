@@ -1,10 +1,12 @@
-//! The store of runs and their history: PostgreSQL, or the memory of one program, chosen when a program starts.
+//! The store of runs and their history: PostgreSQL, or with the feature `in-memory` the memory of one program, chosen
+//! when a program starts.
 //!
 //! This file declares the operations, once for both; the folder has the values that they take and return. [`postgres`]
 //! and [`memory`] implement them, in files of the same names.
 
 mod definitions;
 mod launch;
+#[cfg(feature = "in-memory")]
 mod memory;
 mod postgres;
 mod queue_cursors;
@@ -18,7 +20,9 @@ pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing,
 pub(crate) use launch::{Claimer, Launch, Launched, is_bulky, known_before, parts, prepare};
 #[cfg(feature = "simulation")]
 pub use memory::Link;
+#[cfg(feature = "in-memory")]
 pub use memory::{LoggedEvent, WorkingRun};
+#[cfg(feature = "in-memory")]
 pub(crate) use memory::{Memory, MemorySession};
 #[cfg(test)]
 pub(crate) use postgres::tests;
@@ -64,6 +68,7 @@ pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
 #[derive(Clone)]
 pub(crate) enum Store {
     Postgres(Arc<PostgresStore>),
+    #[cfg(feature = "in-memory")]
     Memory(Memory),
 }
 
@@ -98,6 +103,7 @@ macro_rules! storage {
                 pub(crate) async fn $operation(&self $(, $argument: $type)*) -> sqlx::Result<$answer> {
                     match self {
                         Self::Postgres(tables) => tables.$operation($($argument),*).await,
+                        #[cfg(feature = "in-memory")]
                         Self::Memory(memory) => memory.$operation($($argument),*).await,
                     }
                 }
@@ -368,22 +374,30 @@ impl Store {
     fn tables(&self) -> sqlx::Result<&PostgresStore> {
         match self {
             Self::Postgres(tables) => Ok(tables),
+            #[cfg(feature = "in-memory")]
             Self::Memory(_) => Err(sqlx::Error::Configuration(IN_MEMORY.into())),
         }
     }
 
     /// Whether the death of a process is reported at once, without polling.
     pub(crate) fn tells_of_deaths(&self) -> bool {
-        matches!(self, Self::Memory(_))
+        match self {
+            Self::Postgres(_) => false,
+            #[cfg(feature = "in-memory")]
+            Self::Memory(_) => true,
+        }
     }
 
     /// Closes its connections, if it has any.
     pub(crate) async fn close(&self) {
-        if let Self::Postgres(tables) = self {
-            tables.sessions().close().await;
+        match self {
+            Self::Postgres(tables) => tables.sessions().close().await,
+            #[cfg(feature = "in-memory")]
+            Self::Memory(_) => {}
         }
     }
 }
 
 /// The error of operations that need a transaction of a database.
+#[cfg(feature = "in-memory")]
 const IN_MEMORY: &str = "scoop runs in memory here, where no transaction of a database can be taken part in";

@@ -194,12 +194,6 @@ pub(crate) const ANSWER_LOST: &str = "the result of the last attempt is unknown"
 pub(crate) const UNKNOWN_TOO_OFTEN: &str = "the results of 12 of its attempts are unknown: each time the worker ended or \
     panicked, or the answer of the database was lost; see the logs. `Scoop::retry` makes it run again";
 
-/// The part of a pause, from 0.5 to 1.5, for this run after so many attempts; as in `run_free.sql`.
-pub(super) fn spread(run: Uuid, doubts: i32) -> f64 {
-    let place = 9 + usize::try_from(doubts % 7).unwrap_or_default();
-    0.5 + f64::from(run.as_bytes()[place]) / 255.0
-}
-
 /// The newest part of a history, or a window of it.
 #[derive(Default)]
 pub(crate) struct History {

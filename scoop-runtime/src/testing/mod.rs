@@ -1,4 +1,4 @@
-//! Rehearsals: tests of sagas that inject each possible fault once.
+//! Rehearsals: tests of sagas that inject each possible fault once. With the feature `testing`.
 //!
 //! Each function of this module runs a *rehearsal*, which you write, many times: first without a fault, and then once
 //! for each place where a fault is possible, with exactly that fault. The rehearsal gets a [`Builder`] to start from,

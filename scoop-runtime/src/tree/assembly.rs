@@ -156,18 +156,6 @@ pub(crate) struct Extent {
     pub(crate) runs: Option<usize>,
 }
 
-impl Extent {
-    /// Whether a run of this lineage is in it.
-    pub(crate) fn reaches(&self, lineage: &Lineage) -> bool {
-        self.depth.is_none_or(|depth| lineage.ids().len() <= depth.saturating_add(1))
-    }
-
-    /// Whether a run of this lineage is at the maximum depth or below it, so that its children are not in it.
-    pub(crate) fn ends_at(&self, lineage: &Lineage) -> bool {
-        self.depth.is_some_and(|depth| lineage.ids().len() > depth)
-    }
-}
-
 /// The rows read of a hierarchy, in the order of the lineages.
 #[derive(Debug)]
 pub(crate) struct TreeRows {

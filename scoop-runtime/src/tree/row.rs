@@ -84,15 +84,6 @@ impl RunRow {
         Self::Unhandled(emitter, UnhandledMessage { topic: topic.to_owned(), message_id, at, redelivered_as })
     }
 
-    /// Marks a ready run without a living worker that has its saga. `is_alive` takes a topic and a handler.
-    pub(crate) fn check_alive(&mut self, is_alive: impl Fn(&str, &str) -> bool) {
-        if let Self::Run(run) = self
-            && matches!(run.state, RunState::NotBegun | RunState::Ready | RunState::Retrying { .. })
-        {
-            run.is_abandoned = !is_alive(&run.topic, &run.handler);
-        }
-    }
-
     pub(crate) fn lineage(&self) -> &Lineage {
         match self {
             Self::Run(run) => &run.lineage,

@@ -11,7 +11,7 @@ pub(crate) fn now_v7() -> uuid::Uuid {
 pub(crate) use seeded::{now_v7, seed, undisturbed};
 
 /// Runs `draws` without an effect on ids that are drawn later.
-#[cfg(not(feature = "simulation"))]
+#[cfg(all(feature = "in-memory", not(feature = "simulation")))]
 pub(crate) fn undisturbed<T>(draws: impl FnOnce() -> T) -> T {
     draws()
 }

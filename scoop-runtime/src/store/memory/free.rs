@@ -9,7 +9,7 @@ use super::row::RunState;
 use super::state::{RunId, State};
 use crate::bug::{Bug, made};
 use crate::settings::Backoff;
-use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE, spread};
+use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE};
 use crate::store::{FreeStorage, Freed, Reaped, Reconciled};
 
 impl FreeStorage for Memory {
@@ -97,4 +97,10 @@ impl State {
         let at = worker.handlers.iter().position(|handler| **handler == *row.handler)?;
         worker.definitions.get(at).copied()
     }
+}
+
+/// The part of a pause, from 0.5 to 1.5, for this run after so many attempts; as in `run_free.sql`.
+fn spread(run: Uuid, doubts: i32) -> f64 {
+    let place = 9 + usize::try_from(doubts % 7).unwrap_or_default();
+    0.5 + f64::from(run.as_bytes()[place]) / 255.0
 }

@@ -1,6 +1,6 @@
 //! The progress of a message, and the tree of its hierarchy; see `message_status.sql` and `run_tree.sql`.
 
-use scoop_core::{EventKind, Failure};
+use scoop_core::{EventKind, Failure, Lineage};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -9,10 +9,10 @@ use super::event_log::{Event, EventLog};
 use super::requests::children_of;
 use super::row::Row;
 use super::state::{Hierarchy, State};
-use crate::RunEvent;
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage};
 use crate::tree::{Extent, RunRow, Stands, TreeRows};
 use crate::util::shown::system_time;
+use crate::{RunEvent, RunState};
 
 impl StatusStorage for Memory {
     async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<MessageStatus> {
@@ -169,4 +169,27 @@ fn told(event: &Event) -> RunEvent {
         event.handling.is_some(),
         event.exception.clone(),
     )
+}
+
+impl Extent {
+    /// Whether a run of this lineage is in it.
+    fn reaches(&self, lineage: &Lineage) -> bool {
+        self.depth.is_none_or(|depth| lineage.ids().len() <= depth.saturating_add(1))
+    }
+
+    /// Whether a run of this lineage is at the maximum depth or below it, so that its children are not in it.
+    fn ends_at(&self, lineage: &Lineage) -> bool {
+        self.depth.is_some_and(|depth| lineage.ids().len() > depth)
+    }
+}
+
+impl RunRow {
+    /// Marks a ready run without a living worker that has its saga. `is_alive` takes a topic and a handler.
+    fn check_alive(&mut self, is_alive: impl Fn(&str, &str) -> bool) {
+        if let Self::Run(run) = self
+            && matches!(run.state, RunState::NotBegun | RunState::Ready | RunState::Retrying { .. })
+        {
+            run.is_abandoned = !is_alive(&run.topic, &run.handler);
+        }
+    }
 }

@@ -19,14 +19,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, io, process, thread};
 
-use super::binaries::Binaries;
-use super::error::{At, EmbeddedError};
-use super::os_user::{Account, run};
-use super::process::lives;
+use crate::binaries::Binaries;
+use crate::error::{EmbeddedError, IoContext};
+use crate::os_user::{Account, run};
+use crate::process::lives;
+use crate::telemetry;
 
 /// The prefix of the names of temporary folders; the owner's pid and a number follow.
-pub(super) const PREFIX: &str = "scoop-pg-";
-pub(super) const OWNER: &str = "owner";
+pub(crate) const PREFIX: &str = "scoop-pg-";
+pub(crate) const OWNER: &str = "owner";
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -36,7 +37,7 @@ const SOCKET_NAME: &str = "/.s.PGSQL.5432";
 
 /// A folder owned by this process until it is released; dropping releases it.
 #[derive(Debug)]
-pub(super) struct DataDir {
+pub(crate) struct DataDir {
     folder: PathBuf,
     socket: PathBuf,
     account: Account,
@@ -48,14 +49,14 @@ pub(super) struct DataDir {
 
 impl DataDir {
     /// A fresh folder, removed when released.
-    pub(super) fn temporary(account: Account) -> Result<Self, EmbeddedError> {
+    pub(crate) fn temporary(account: Account) -> Result<Self, EmbeddedError> {
         let (folder, lock) = fresh_folder(&account)?;
         let socket = folder.clone();
         Ok(Self { folder, socket, account, is_temporary: true, lock: Some(lock), _socket_lock: None })
     }
 
     /// The given folder, created if it does not exist. Waits for a server that is being stopped there.
-    pub(super) fn kept(given: &Path, account: Account) -> Result<Self, EmbeddedError> {
+    pub(crate) fn kept(given: &Path, account: Account) -> Result<Self, EmbeddedError> {
         if !given.exists() {
             account.check_reaches(&std::path::absolute(given).at("find the folder", given)?)?;
             fs::create_dir_all(given).at("make the folder", given)?;
@@ -77,49 +78,49 @@ impl DataDir {
         Ok(Self { folder, socket, account, is_temporary: false, lock: Some(lock), _socket_lock: socket_lock })
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    pub(super) fn socket(&self) -> &Path {
+    pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    pub(super) fn account(&self) -> &Account {
+    pub(crate) fn account(&self) -> &Account {
         &self.account
     }
 
-    pub(super) fn is_temporary(&self) -> bool {
+    pub(crate) fn is_temporary(&self) -> bool {
         self.is_temporary
     }
 
-    pub(super) fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         data_in(&self.folder)
     }
 
-    pub(super) fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.folder.join("server.log")
     }
 
     /// The folder to be removed after the end of the server.
-    pub(super) fn doomed(&self) -> Option<&Path> {
+    pub(crate) fn doomed(&self) -> Option<&Path> {
         (self.is_temporary || self.socket != self.folder).then_some(&*self.socket)
     }
 
     /// Duplicates the lock for a supervisor.
-    pub(super) fn share_lock(&self) -> Result<File, EmbeddedError> {
+    pub(crate) fn share_lock(&self) -> Result<File, EmbeddedError> {
         let released = || io::Error::other("it was released");
         let lock = self.lock.as_ref().ok_or_else(released);
         lock.and_then(File::try_clone).at("share the lock of", &self.folder)
     }
 
     /// The major version of the PostgreSQL that made the data, if there is any.
-    pub(super) fn made_by(&self) -> Option<u32> {
+    pub(crate) fn made_by(&self) -> Option<u32> {
         fs::read_to_string(self.data().join("PG_VERSION")).ok()?.trim().parse().ok()
     }
 
     /// Makes the data unless it exists. A failure leaves no partial data.
-    pub(super) fn prepare(&self, binaries: &Binaries) -> Result<(), EmbeddedError> {
+    pub(crate) fn prepare(&self, binaries: &Binaries) -> Result<(), EmbeddedError> {
         remove_file(&self.log())?;
         if self.made_by().is_some() {
             return Ok(());
@@ -136,7 +137,7 @@ impl DataDir {
     }
 
     /// Copies the data of the server that listens at `source`, as a standby of it.
-    pub(super) fn copy(&self, binaries: &Binaries, source: &Path) -> Result<(), EmbeddedError> {
+    pub(crate) fn copy(&self, binaries: &Binaries, source: &Path) -> Result<(), EmbeddedError> {
         let mut backup = self.account.command(binaries.program("pg_basebackup"));
         backup.args(["--username=postgres", "--port=5432", "--checkpoint=fast", "--wal-method=stream"]);
         backup.args(["--write-recovery-conf", "--no-sync", "--no-password"]);
@@ -162,7 +163,7 @@ impl DataDir {
 
     /// Releases the folder. The owner's pid is removed first, so that another process which finds the lock taken
     /// waits for it.
-    pub(super) fn release(&mut self) -> Result<(), EmbeddedError> {
+    pub(crate) fn release(&mut self) -> Result<(), EmbeddedError> {
         let Some(lock) = self.lock.take() else {
             return Ok(());
         };
@@ -174,18 +175,18 @@ impl DataDir {
 impl Drop for DataDir {
     fn drop(&mut self) {
         if let Err(error) = self.release() {
-            crate::telemetry::embedded_folder_left(&error);
+            telemetry::folder_left(&error);
         }
     }
 }
 
 /// The folder of the data of PostgreSQL in it.
-pub(super) fn data_in(folder: &Path) -> PathBuf {
+pub(crate) fn data_in(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
 /// The parents of temporary folders, best first.
-pub(super) fn temporary_parents() -> Vec<PathBuf> {
+pub(crate) fn temporary_parents() -> Vec<PathBuf> {
     let mut parents: Vec<_> =
         [env::temp_dir(), "/tmp".into()].iter().flat_map(|parent| parent.canonicalize()).collect();
     parents.dedup();
@@ -193,7 +194,7 @@ pub(super) fn temporary_parents() -> Vec<PathBuf> {
 }
 
 /// Removes a folder with all that is in it; the supervisor may be doing the same.
-pub(super) fn remove(folder: &Path) -> Result<(), EmbeddedError> {
+pub(crate) fn remove(folder: &Path) -> Result<(), EmbeddedError> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", folder),
         _ => Ok(()),
@@ -201,7 +202,7 @@ pub(super) fn remove(folder: &Path) -> Result<(), EmbeddedError> {
 }
 
 /// Removes a file, which need not be there.
-pub(super) fn remove_file(file: &Path) -> Result<(), EmbeddedError> {
+pub(crate) fn remove_file(file: &Path) -> Result<(), EmbeddedError> {
     match fs::remove_file(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", file),
         _ => Ok(()),

@@ -7,23 +7,23 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::binaries::Binaries;
-use super::error::EmbeddedError;
-use super::os_user::{Account, run};
+use crate::binaries::Binaries;
+use crate::error::EmbeddedError;
+use crate::os_user::{Account, run};
 
 /// The line of `postmaster.pid` with the status of the server; `pg_ctl` reads it, too.
 const STATUS_LINE: usize = 7;
 
 /// A live server.
 #[derive(Debug)]
-pub(super) struct Server {
-    pub(super) pid: u32,
-    pub(super) is_ready: bool,
+pub(crate) struct Server {
+    pub(crate) pid: u32,
+    pub(crate) is_ready: bool,
 }
 
 impl Server {
     /// Finds the process that serves the data folder now.
-    pub(super) fn of(data: &Path) -> Option<Self> {
+    pub(crate) fn of(data: &Path) -> Option<Self> {
         let file = fs::read_to_string(data.join("postmaster.pid")).ok()?;
         let pid = file.lines().next()?.trim().parse().ok()?;
         let is_ready = file.lines().nth(STATUS_LINE).is_some_and(|status| status.trim() == "ready");
@@ -32,12 +32,12 @@ impl Server {
 }
 
 /// Whether the process exists and is no zombie.
-pub(super) fn lives(pid: u32) -> bool {
+pub(crate) fn lives(pid: u32) -> bool {
     command_line(pid).is_some()
 }
 
 /// Stops a server without a supervisor, if there is one.
-pub(super) fn stop_unwatched(
+pub(crate) fn stop_unwatched(
     data: &Path,
     account: &Account,
     binaries: &Binaries,

@@ -1,12 +1,14 @@
-//! Finds PostgreSQL's own programs on this machine, so that nothing has to be downloaded.
+//! Finds PostgreSQL's own programs on this machine.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use super::error::EmbeddedError;
-use super::os_user::run;
+#[cfg(feature = "download")]
+use crate::download::Cache;
+use crate::error::EmbeddedError;
+use crate::os_user::{Account, run};
 
 /// Overrides the search: the folder that holds `postgres`, `initdb` and `pg_ctl`.
 const VARIABLE: &str = "SCOOP_PG_BIN";
@@ -26,35 +28,54 @@ const VERSIONED: [(&str, &str, &str); 6] = [
 
 /// A folder with the programs of one PostgreSQL.
 #[derive(Debug, Clone)]
-pub(super) struct Binaries {
+pub(crate) struct Binaries {
     folder: PathBuf,
 }
 
 impl Binaries {
-    /// Finds the first suitable one, in the order of the module [`embedded`](super).
-    pub(super) fn find(is_root: bool) -> Result<Self, EmbeddedError> {
-        search(|_| true)
-            .map_err(|seen| EmbeddedError::NotInstalled { seen, install: install_command(is_root) })
+    /// Whether there are suitable ones.
+    pub(crate) fn exist(account: &Account) -> bool {
+        search(account, |_| true).is_ok()
+    }
+
+    /// Finds the first suitable ones, in the order that the documentation of this crate gives. With the feature
+    /// `download` they are downloaded if there are none.
+    pub(crate) fn find(account: &Account) -> Result<Self, EmbeddedError> {
+        let seen = match search(account, |_| true) {
+            Ok(found) => return Ok(found),
+            Err(seen) => seen,
+        };
+        let install = install_command(account.is_root_substitute());
+        #[cfg(feature = "download")]
+        if let (None, Some(cache)) = (env::var_os(VARIABLE), Cache::of(account)) {
+            let downloaded = cache.fill().map(|folder| Self { folder });
+            return downloaded.map_err(|source| EmbeddedError::NotDownloaded { seen, install, source });
+        }
+        Err(EmbeddedError::NotInstalled { seen, install })
     }
 
     /// Finds the first one of the version that made the data in `folder`; no other version can read the data.
-    pub(super) fn find_version(made_by: u32, folder: &Path) -> Result<Self, EmbeddedError> {
-        search(|version| version == made_by).map_err(|seen| EmbeddedError::OtherVersion {
+    pub(crate) fn find_version(
+        made_by: u32,
+        folder: &Path,
+        account: &Account,
+    ) -> Result<Self, EmbeddedError> {
+        search(account, |version| version == made_by).map_err(|seen| EmbeddedError::OtherVersion {
             folder: folder.to_owned(),
             made_by,
             seen,
         })
     }
 
-    pub(super) fn program(&self, name: &str) -> PathBuf {
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }
 
 /// Searches for suitable programs. The error describes the candidates.
-fn search(wanted: impl Fn(u32) -> bool) -> Result<Binaries, String> {
+fn search(account: &Account, wanted: impl Fn(u32) -> bool) -> Result<Binaries, String> {
     let mut seen = Vec::new();
-    for folder in candidates() {
+    for folder in candidates(account) {
         match version_in(&folder) {
             Ok(version) if version >= OLDEST && wanted(version) => return Ok(Binaries { folder }),
             Ok(version) => seen.push(format!("{} has version {version}", folder.display())),
@@ -71,7 +92,7 @@ fn search(wanted: impl Fn(u32) -> bool) -> Result<Binaries, String> {
 }
 
 /// The candidates. If the variable is set it is the only one, so that another server does not hide a mistake in it.
-fn candidates() -> Vec<PathBuf> {
+fn candidates(account: &Account) -> Vec<PathBuf> {
     if let Some(folder) = env::var_os(VARIABLE) {
         return vec![folder.into()];
     }
@@ -79,8 +100,10 @@ fn candidates() -> Vec<PathBuf> {
     let by_pg_config = by_pg_config.map(|output| PathBuf::from(output.trim()));
     let on_path = on_path("postgres").and_then(|program| Some(program.parent()?.to_owned()));
     let mut found = Vec::new();
-    for folder in by_pg_config.into_iter().chain(on_path).chain(VERSIONED.into_iter().flat_map(newest_first))
-    {
+    let versioned = VERSIONED.into_iter();
+    let versioned =
+        versioned.flat_map(|(parent, prefix, below)| newest_first(Path::new(parent), prefix, below));
+    for folder in by_pg_config.into_iter().chain(on_path).chain(versioned).chain(downloaded(account)) {
         if folder.is_dir() && !found.contains(&folder) {
             found.push(folder);
         }
@@ -88,7 +111,20 @@ fn candidates() -> Vec<PathBuf> {
     found
 }
 
-fn newest_first((parent, prefix, below): (&str, &str, &str)) -> Vec<PathBuf> {
+/// The programs that were downloaded earlier.
+#[cfg(feature = "download")]
+fn downloaded(account: &Account) -> Vec<PathBuf> {
+    let cache = Cache::of(account);
+    let folder = cache.as_ref().and_then(Cache::folder);
+    folder.map_or_else(Vec::new, |folder| newest_first(folder, "", "bin"))
+}
+
+#[cfg(not(feature = "download"))]
+fn downloaded(_: &Account) -> [PathBuf; 0] {
+    []
+}
+
+fn newest_first(parent: &Path, prefix: &str, below: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let mut versions: Vec<(u32, PathBuf)> = entries
         .filter_map(|entry| {

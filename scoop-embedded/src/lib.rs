@@ -1,8 +1,8 @@
 //! A private PostgreSQL, started from the programs installed on the machine. Tests and first steps need neither a
-//! container nor an administered server.
+//! container nor an administered server. Users of `scoop-saga` have it with the feature `embedded`.
 //!
 //! ```no_run
-//! # extern crate scoop_runtime as scoop;
+//! # mod scoop { pub use scoop_embedded as embedded; }
 //! use scoop::embedded::Embedded;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,6 +27,12 @@
 //! they are searched for in `pg_config --bindir`, on the `PATH`, and where Debian, RPM, Homebrew, Postgres.app and
 //! Alpine put them, newest first. At least PostgreSQL 15 is needed; kept data needs the version that made it.
 //!
+//! With the feature `download`, a machine without these programs gets them from
+//! [`theseus-rs/postgresql-binaries`](https://github.com/theseus-rs/postgresql-binaries), unless `SCOOP_PG_BIN` is set.
+//! The archive is checked against the SHA-256 published beside it, and unpacked once for each user: into
+//! `scoop-postgresql` in `$XDG_CACHE_HOME`, by default `~/.cache`, which is closed to other users; for root into
+//! `/var/cache/scoop-postgresql`, to which only root may write. It may be deleted while no server runs.
+//!
 //! PostgreSQL refuses to run as root. For root the server runs as the owner of the kept folder, else as `postgres`,
 //! else as `nobody`.
 //!
@@ -35,11 +41,14 @@
 
 mod binaries;
 mod data_dir;
+#[cfg(feature = "download")]
+mod download;
 mod error;
 mod os_user;
 mod process;
 mod stale_dirs;
 mod supervisor;
+mod telemetry;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,14 +56,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::{BoxFuture, FutureExt};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
-pub use self::error::EmbeddedError;
-pub use self::supervisor::Shutdown;
+pub use error::EmbeddedError;
+pub use supervisor::Shutdown;
 
-use self::binaries::Binaries;
-use self::data_dir::DataDir;
-use self::os_user::Account;
-use self::process::Server;
-use self::supervisor::{Afterwards, Supervisor};
+use binaries::Binaries;
+use data_dir::DataDir;
+use os_user::Account;
+use process::Server;
+use supervisor::{OnExit, Supervisor};
 
 /// A private PostgreSQL server, stopped when this is dropped.
 ///
@@ -75,7 +84,7 @@ impl Embedded {
     /// As [`Builder::start`].
     ///
     /// ```no_run
-    /// # use scoop_runtime::embedded::{Embedded, EmbeddedError};
+    /// # use scoop_embedded::{Embedded, EmbeddedError};
     /// # async fn example() -> Result<(), EmbeddedError> {
     /// let postgres = Embedded::start().await?;
     /// # Ok(())
@@ -92,7 +101,7 @@ impl Embedded {
     /// As [`Builder::start_in`].
     ///
     /// ```no_run
-    /// # use scoop_runtime::embedded::{Embedded, EmbeddedError};
+    /// # use scoop_embedded::{Embedded, EmbeddedError};
     /// # async fn example() -> Result<(), EmbeddedError> {
     /// let postgres = Embedded::start_in("target/postgres").await?;
     /// # Ok(())
@@ -105,7 +114,7 @@ impl Embedded {
     /// A builder for a server with other settings.
     ///
     /// ```
-    /// # extern crate scoop_runtime as scoop;
+    /// # mod scoop { pub use scoop_embedded as embedded; }
     /// use scoop::embedded::Embedded;
     ///
     /// let builder = Embedded::builder().setting("log_statement", "all");
@@ -118,7 +127,7 @@ impl Embedded {
     /// Options to connect to the database `postgres`, as the superuser `postgres`.
     ///
     /// ```no_run
-    /// # async fn example(postgres: scoop_runtime::embedded::Embedded) -> sqlx::Result<()> {
+    /// # async fn example(postgres: scoop_embedded::Embedded) -> sqlx::Result<()> {
     /// let pool = sqlx::PgPool::connect_with(postgres.connect_options()).await?;
     /// # Ok(())
     /// # }
@@ -132,7 +141,7 @@ impl Embedded {
     /// created.
     ///
     /// ```no_run
-    /// # async fn example(postgres: scoop_runtime::embedded::Embedded, pool: sqlx::PgPool) -> sqlx::Result<()> {
+    /// # async fn example(postgres: scoop_embedded::Embedded, pool: sqlx::PgPool) -> sqlx::Result<()> {
     /// sqlx::query("CREATE DATABASE shop").execute(&pool).await?;
     /// let shop = sqlx::PgPool::connect_with(postgres.options_for("shop")).await?;
     /// # Ok(())
@@ -148,10 +157,10 @@ impl Embedded {
             .ssl_mode(PgSslMode::Disable)
     }
 
-    /// Whether the programs of a supported PostgreSQL are installed on this machine.
+    /// Whether the programs of a supported PostgreSQL are on this machine.
     ///
     /// ```
-    /// # extern crate scoop_runtime as scoop;
+    /// # mod scoop { pub use scoop_embedded as embedded; }
     /// use scoop::embedded::Embedded;
     ///
     /// if !Embedded::is_installed() {
@@ -160,13 +169,13 @@ impl Embedded {
     /// ```
     #[must_use]
     pub fn is_installed() -> bool {
-        Binaries::find(false).is_ok()
+        Account::for_new_cluster().is_ok_and(|account| Binaries::exist(&account))
     }
 
     /// [`connect_options`](Self::connect_options) as a URL, which psql and most clients accept.
     ///
     /// ```no_run
-    /// # fn example(postgres: scoop_runtime::embedded::Embedded) {
+    /// # fn example(postgres: scoop_embedded::Embedded) {
     /// println!("psql {}", postgres.url());
     /// # }
     /// ```
@@ -178,7 +187,7 @@ impl Embedded {
     /// The folder with the data and `server.log`.
     ///
     /// ```no_run
-    /// # fn example(postgres: scoop_runtime::embedded::Embedded) {
+    /// # fn example(postgres: scoop_embedded::Embedded) {
     /// println!("see {}", postgres.folder().join("server.log").display());
     /// # }
     /// ```
@@ -190,7 +199,7 @@ impl Embedded {
     /// The pid of the server's main process; `None` while it does not run, as during a restart.
     ///
     /// ```no_run
-    /// # fn example(postgres: scoop_runtime::embedded::Embedded) {
+    /// # fn example(postgres: scoop_embedded::Embedded) {
     /// assert!(postgres.process_id().is_some());
     /// # }
     /// ```
@@ -213,10 +222,10 @@ impl Embedded {
     /// A restart that has begun continues in the background when the future is dropped.
     ///
     /// ```no_run
-    /// # extern crate scoop_runtime as scoop;
+    /// # mod scoop { pub use scoop_embedded as embedded; }
     /// use scoop::embedded::Shutdown;
     ///
-    /// # async fn example(postgres: scoop_runtime::embedded::Embedded) -> Result<(), scoop_runtime::embedded::EmbeddedError> {
+    /// # async fn example(postgres: scoop_embedded::Embedded) -> Result<(), scoop_embedded::EmbeddedError> {
     /// postgres.restart(Shutdown::Immediate).await?; // As after a crash.
     /// # Ok(())
     /// # }
@@ -241,7 +250,7 @@ impl Embedded {
     /// As [`Builder::start`].
     ///
     /// ```no_run
-    /// # async fn example(postgres: scoop_runtime::embedded::Embedded) -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn example(postgres: scoop_embedded::Embedded) -> Result<(), Box<dyn std::error::Error>> {
     /// let standby = postgres.standby().await?;
     /// let pool = sqlx::PgPool::connect_with(standby.connect_options()).await?;
     /// drop(postgres); // The server fails, ...
@@ -270,7 +279,7 @@ impl Embedded {
     /// The stop continues in the background when the future is dropped.
     ///
     /// ```no_run
-    /// # async fn example(postgres: scoop_runtime::embedded::Embedded) -> Result<(), scoop_runtime::embedded::EmbeddedError> {
+    /// # async fn example(postgres: scoop_embedded::Embedded) -> Result<(), scoop_embedded::EmbeddedError> {
     /// postgres.stop().await?;
     /// # Ok(())
     /// # }
@@ -283,7 +292,7 @@ impl Embedded {
 /// Settings of a server, see [`Embedded::builder`].
 ///
 /// ```no_run
-/// # use scoop_runtime::embedded::{Builder, Embedded, EmbeddedError};
+/// # use scoop_embedded::{Builder, Embedded, EmbeddedError};
 /// # async fn example() -> Result<(), EmbeddedError> {
 /// let builder: Builder = Embedded::builder();
 /// let postgres = builder.setting("fsync", "on").start().await?;
@@ -301,7 +310,7 @@ impl Builder {
     /// PostgreSQL checks the parameter at the start. The address on which the server listens cannot be changed.
     ///
     /// ```
-    /// # extern crate scoop_runtime as scoop;
+    /// # mod scoop { pub use scoop_embedded as embedded; }
     /// use scoop::embedded::Embedded;
     ///
     /// let builder = Embedded::builder().setting("max_connections", "20").setting("log_lock_waits", "on");
@@ -319,7 +328,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError::NotInstalled`], or the failure of a program or of the server itself.
+    /// [`EmbeddedError::NotInstalled`] if the programs are missing (with the feature `download`, `NotDownloaded` if that
+    /// failed), or the failure of a program or of the server itself.
     ///
     /// # Panics
     ///
@@ -330,7 +340,7 @@ impl Builder {
     /// When the future is dropped, the server is stopped and its folder removed in the background.
     ///
     /// ```no_run
-    /// # use scoop_runtime::embedded::{Embedded, EmbeddedError};
+    /// # use scoop_embedded::{Embedded, EmbeddedError};
     /// # async fn example() -> Result<(), EmbeddedError> {
     /// let postgres = Embedded::builder().setting("max_connections", "20").start().await?;
     /// # Ok(())
@@ -339,7 +349,7 @@ impl Builder {
     pub fn start(self) -> impl Future<Output = Result<Embedded, EmbeddedError>> + Send {
         blocking(move || {
             let account = Account::for_new_cluster()?;
-            let binaries = Binaries::find(account.is_root_substitute())?;
+            let binaries = Binaries::find(&account)?;
             stale_dirs::remove_all(&account, &binaries);
             Embedded::launch(DataDir::temporary(account)?, binaries, self.settings)
         })
@@ -366,7 +376,7 @@ impl Builder {
     /// When the future is dropped, the server is stopped in the background.
     ///
     /// ```no_run
-    /// # use scoop_runtime::embedded::{Embedded, EmbeddedError};
+    /// # use scoop_embedded::{Embedded, EmbeddedError};
     /// # async fn example() -> Result<(), EmbeddedError> {
     /// let postgres = Embedded::builder().setting("log_statement", "all").start_in("target/postgres").await?;
     /// # Ok(())
@@ -379,11 +389,10 @@ impl Builder {
     fn start_kept(self, folder: PathBuf) -> BoxFuture<'static, Result<Embedded, EmbeddedError>> {
         blocking(move || {
             let account = Account::for_new_cluster()?;
-            let is_root = account.is_root_substitute();
-            let home = DataDir::kept(&folder, account)?;
+            let home = DataDir::kept(&folder, account.clone())?;
             let binaries = match home.made_by() {
-                Some(version) => Binaries::find_version(version, home.folder())?,
-                None => Binaries::find(is_root)?,
+                Some(version) => Binaries::find_version(version, home.folder(), &account)?,
+                None => Binaries::find(&account)?,
             };
             stale_dirs::remove_all(home.account(), &binaries);
             process::stop_unwatched(&home.data(), home.account(), &binaries)?;
@@ -425,14 +434,14 @@ struct Running {
 impl Cluster {
     fn restart(&self, how: Shutdown) -> Result<(), EmbeddedError> {
         let mut running = self.running();
-        self.stop_server(&mut running, how, Afterwards::Keep)?;
+        self.stop_server(&mut running, how, OnExit::Keep)?;
         running.supervisor = Some(Supervisor::launch(&running.home, &self.binaries, &self.settings)?);
         Ok(())
     }
 
     fn stop(&self) -> Result<(), EmbeddedError> {
         let mut running = self.running();
-        self.stop_server(&mut running, Shutdown::Fast, Afterwards::Remove)?;
+        self.stop_server(&mut running, Shutdown::Fast, OnExit::Remove)?;
         running.home.release()
     }
 
@@ -442,10 +451,10 @@ impl Cluster {
         &self,
         running: &mut Running,
         how: Shutdown,
-        then: Afterwards,
+        on_exit: OnExit,
     ) -> Result<(), EmbeddedError> {
         if let Some(supervisor) = running.supervisor.take() {
-            supervisor.end(how, then, &running.home)?;
+            supervisor.end(how, on_exit, &running.home)?;
         }
         process::stop_unwatched(&running.home.data(), running.home.account(), &self.binaries)
     }
@@ -459,7 +468,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if let Err(error) = self.stop() {
-            crate::telemetry::embedded_stop_failed(&error);
+            telemetry::stop_failed(&error);
         }
     }
 }

@@ -7,21 +7,22 @@ use std::fs::{self, Metadata, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::binaries::Binaries;
-use super::data_dir::{OWNER, PREFIX, data_in, remove, temporary_parents};
-use super::error::EmbeddedError;
-use super::os_user::Account;
-use super::process::stop_unwatched;
+use crate::binaries::Binaries;
+use crate::data_dir::{OWNER, PREFIX, data_in, remove, temporary_parents};
+use crate::error::EmbeddedError;
+use crate::os_user::Account;
+use crate::process::stop_unwatched;
+use crate::telemetry;
 
 /// The maximum age of a folder without a lock. A younger one may be about to get its lock; an older one is left over
 /// from an interrupted removal.
 const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// Removes abandoned folders. Failures are only logged: the next start retries.
-pub(super) fn remove_all(account: &Account, binaries: &Binaries) {
+pub(crate) fn remove_all(account: &Account, binaries: &Binaries) {
     for folder in temporary_parents().iter().flat_map(|parent| our_folders(parent)) {
         if let Err(error) = remove_one(&folder, account, binaries) {
-            crate::telemetry::embedded_sweep_failed(&error);
+            telemetry::sweep_failed(&error);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use scoop_runtime::embedded::{Embedded, EmbeddedError, Shutdown};
+use scoop_embedded::{Embedded, EmbeddedError, Shutdown};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 

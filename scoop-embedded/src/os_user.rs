@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::{env, io};
 
-use super::error::EmbeddedError;
+use crate::error::EmbeddedError;
 
 const ROOT: u32 = 0;
 
 /// A user, and whether it differs from the current one.
 #[derive(Debug, Clone)]
-pub(super) struct Account {
+pub(crate) struct Account {
     name: String,
     uid: u32,
     gid: u32,
@@ -24,7 +24,7 @@ pub(super) struct Account {
 
 impl Account {
     /// The current user, or the substitute for root.
-    pub(super) fn for_new_cluster() -> Result<Self, EmbeddedError> {
+    pub(crate) fn for_new_cluster() -> Result<Self, EmbeddedError> {
         let uid = our_uid()?;
         if uid != ROOT {
             return Ok(Self { name: uid.to_string(), uid, gid: 0, is_other: false });
@@ -37,25 +37,31 @@ impl Account {
     }
 
     /// The owner of this file, or `self` if root owns it. Unless the current user is root, always `self`.
-    pub(super) fn or_owner_of(self, file: &Metadata) -> Self {
+    pub(crate) fn or_owner_of(self, file: &Metadata) -> Self {
         if !self.is_other || file.uid() == ROOT {
             return self;
         }
         Self { name: file.uid().to_string(), uid: file.uid(), gid: file.gid(), is_other: true }
     }
 
-    pub(super) fn is_root_substitute(&self) -> bool {
+    pub(crate) fn is_root_substitute(&self) -> bool {
         self.is_other
     }
 
+    /// The id of the user of this process.
+    #[cfg(feature = "download")]
+    pub(crate) fn current_uid(&self) -> u32 {
+        if self.is_other { ROOT } else { self.uid }
+    }
+
     /// Whether this process or its server could have made the file.
-    pub(super) fn may_have_made(&self, file: &Metadata) -> bool {
+    pub(crate) fn may_have_made(&self, file: &Metadata) -> bool {
         file.uid() == self.uid || (self.is_other && file.uid() == ROOT)
     }
 
     /// A command run by this user, with English messages and without the variables that configure PostgreSQL's
     /// programs.
-    pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         if self.is_other {
             command.uid(self.uid).gid(self.gid);
@@ -70,13 +76,13 @@ impl Account {
     }
 
     /// Makes this user the owner of an open folder.
-    pub(super) fn own(&self, folder: &File) -> io::Result<()> {
+    pub(crate) fn own(&self, folder: &File) -> io::Result<()> {
         if self.is_other { fchown(folder, Some(self.uid), Some(self.gid)) } else { Ok(()) }
     }
 
     /// Opens a file in a folder that this user may write. Refuses links and other files in its place: the user could
     /// have planted them, and this process may be root.
-    pub(super) fn open(&self, options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    pub(crate) fn open(&self, options: &mut OpenOptions, path: &Path) -> io::Result<File> {
         let planted = || {
             io::Error::other("it is a link to another file, no file at all, or of another user; remove it")
         };
@@ -91,7 +97,7 @@ impl Account {
     }
 
     /// Checks that this user can enter the folders above `folder`, which is an absolute path.
-    pub(super) fn check_reaches(&self, folder: &Path) -> Result<(), EmbeddedError> {
+    pub(crate) fn check_reaches(&self, folder: &Path) -> Result<(), EmbeddedError> {
         if !self.is_other {
             return Ok(());
         }
@@ -124,7 +130,7 @@ impl Account {
 
 /// Runs a command to its end. It reads nothing unless its input was set. A failing exit status is an error that
 /// quotes the output.
-pub(super) fn run(command: &mut Command) -> Result<String, EmbeddedError> {
+pub(crate) fn run(command: &mut Command) -> Result<String, EmbeddedError> {
     let text = [command.get_program()]
         .into_iter()
         .chain(command.get_args())

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// An error of starting, restarting or stopping a private server.
 ///
 /// ```
-/// # extern crate scoop_runtime as scoop;
+/// # mod scoop { pub use scoop_embedded as embedded; }
 /// use scoop::embedded::EmbeddedError;
 ///
 /// fn is_taken(error: &EmbeddedError) -> bool {
@@ -26,6 +26,20 @@ pub enum EmbeddedError {
         seen: String,
         /// The command that installs PostgreSQL on this machine.
         install: String,
+    },
+    /// The machine has no supported PostgreSQL, and it could not be downloaded.
+    #[cfg(feature = "download")]
+    #[error(
+        "no PostgreSQL 15 or newer found ({seen}), and it could not be downloaded; install it with `{install}`, name \
+         the folder of its programs in SCOOP_PG_BIN, or set DATABASE_URL to a server that already runs"
+    )]
+    NotDownloaded {
+        /// The candidates, with the reason against each.
+        seen: String,
+        /// The command that installs PostgreSQL on this machine.
+        install: String,
+        /// The reason for which the download failed.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The kept data needs another major version than those installed.
     #[error(
@@ -144,11 +158,11 @@ pub enum EmbeddedError {
 }
 
 /// Names the file in errors of the file system.
-pub(super) trait At<T> {
+pub(crate) trait IoContext<T> {
     fn at(self, action: &'static str, path: &Path) -> Result<T, EmbeddedError>;
 }
 
-impl<T> At<T> for io::Result<T> {
+impl<T> IoContext<T> for io::Result<T> {
     fn at(self, action: &'static str, path: &Path) -> Result<T, EmbeddedError> {
         self.map_err(|source| EmbeddedError::Folder { action, path: path.to_owned(), source })
     }

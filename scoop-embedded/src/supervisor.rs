@@ -14,10 +14,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::binaries::Binaries;
-use super::data_dir::{DataDir, remove_file};
-use super::error::{At, EmbeddedError};
-use super::process::Server;
+use crate::binaries::Binaries;
+use crate::data_dir::{DataDir, remove_file};
+use crate::error::{EmbeddedError, IoContext};
+use crate::process::Server;
 
 /// The arguments: the file that records the end of the server, the folder to remove at the end or nothing, the
 /// server's command.
@@ -62,10 +62,10 @@ const KILLED_WITHIN: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 const LOG_LINES: usize = 20;
 
-/// The way to stop a server before it starts again, see [`Embedded::restart`](super::Embedded::restart).
+/// The way to stop a server before it starts again, see [`Embedded::restart`](crate::Embedded::restart).
 ///
 /// ```
-/// # extern crate scoop_runtime as scoop;
+/// # mod scoop { pub use scoop_embedded as embedded; }
 /// use scoop::embedded::Shutdown;
 ///
 /// assert_ne!(Shutdown::Fast, Shutdown::Immediate);
@@ -80,14 +80,14 @@ pub enum Shutdown {
 
 /// Whether the folder of [`DataDir::doomed`] is removed after the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Afterwards {
+pub(crate) enum OnExit {
     Keep,
     Remove,
 }
 
 /// The supervisor of a server.
 #[derive(Debug)]
-pub(super) struct Supervisor {
+pub(crate) struct Supervisor {
     child: Child,
     orders: Option<ChildStdin>,
     ended: PathBuf,
@@ -95,7 +95,7 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Starts a server and waits until it accepts connections.
-    pub(super) fn launch(
+    pub(crate) fn launch(
         home: &DataDir,
         binaries: &Binaries,
         settings: &[(String, String)],
@@ -106,7 +106,7 @@ impl Supervisor {
             let mut supervisor = Self::spawn(home, binaries, settings)?;
             let Err(error) = supervisor.wait_until_ready(home, log_start) else { return Ok(supervisor) };
             // A failure to stop is ignored: the failure to start is the more useful error.
-            let _ = supervisor.end(Shutdown::Immediate, Afterwards::Keep, home);
+            let _ = supervisor.end(Shutdown::Immediate, OnExit::Keep, home);
             if !is_passing(&error) || Instant::now() > deadline {
                 return Err(error);
             }
@@ -115,14 +115,9 @@ impl Supervisor {
     }
 
     /// Stops the server, with a stronger signal if it does not obey, and ends the supervisor.
-    pub(super) fn end(
-        mut self,
-        how: Shutdown,
-        afterwards: Afterwards,
-        home: &DataDir,
-    ) -> Result<(), EmbeddedError> {
+    pub(crate) fn end(mut self, how: Shutdown, on_exit: OnExit, home: &DataDir) -> Result<(), EmbeddedError> {
         let stopped = self.stop_server(how, home);
-        self.finish(afterwards);
+        self.finish(on_exit);
         stopped
     }
 
@@ -182,8 +177,8 @@ impl Supervisor {
     }
 
     /// Closes the pipe, after which the script ends if the server has ended.
-    fn finish(mut self, afterwards: Afterwards) {
-        if afterwards == Afterwards::Keep {
+    fn finish(mut self, on_exit: OnExit) {
+        if on_exit == OnExit::Keep {
             self.order("keep");
         }
         drop(self.orders.take());
@@ -212,7 +207,7 @@ impl Supervisor {
     }
 
     /// Whether the server has ended, or its supervisor: without that its end cannot be observed, and
-    /// [`stop_unwatched`](super::process::stop_unwatched) has to stop it.
+    /// [`stop_unwatched`](crate::process::stop_unwatched) has to stop it.
     fn has_server_ended(&mut self) -> bool {
         self.ended.exists() || !matches!(self.child.try_wait(), Ok(None))
     }
