@@ -378,13 +378,13 @@ impl Scoop {
     ///
     /// # Panics
     ///
-    /// [In memory](Scoop::in_memory), where there is no pool. Shared code checks [`Scoop::is_in_memory`] first.
+    /// In memory (`Scoop::in_memory`), where there is no pool. Shared code checks [`Scoop::is_in_memory`] first.
     pub fn pool(&self) -> &PgPool {
         let pool = self.inner.pool.as_ref();
         pool.expect("this program runs in memory, so it has no pool; check `Scoop::is_in_memory` first")
     }
 
-    /// Whether the program runs [in memory](Scoop::in_memory).
+    /// Whether the program runs in memory (`Scoop::in_memory`).
     pub fn is_in_memory(&self) -> bool {
         self.inner.pool.is_none()
     }

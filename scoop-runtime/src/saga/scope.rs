@@ -123,8 +123,8 @@ impl<'a> Scope<'a> {
     ///
     /// # Errors
     ///
-    /// If the pool has no connection in time. The step is then retried after a pause. There is no transaction [in
-    /// memory](crate::Builder::in_memory), where the step fails.
+    /// If the pool has no connection in time. The step is then retried after a pause. There is no transaction in
+    /// memory, where the step fails.
     ///
     /// # Cancel safety
     ///
