@@ -8,8 +8,9 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgPool};
 
 use crate::pgbouncer::PgBouncer;
-use crate::support::messages::{Root, SIMULATED};
-use crate::support::{Database, Ends as _, Gate, eventually};
+use scoop_test_support::messages::{Root, SIMULATED};
+use scoop_test_support::postgres::Database;
+use scoop_test_support::{Ends as _, Gate, eventually};
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "proxied.orders")]

@@ -13,16 +13,9 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::support::{Database, eventually};
 
-#[derive(Default)]
-struct IdleHandler;
-
-#[saga(name = "idle-handler")]
-#[subscribes(Root)]
-impl IdleHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    IdleHandler: "idle-handler" on Root;
+    step "0" zero => done();
 }
 
 const NAME: &str = "idle-client";
@@ -74,7 +67,7 @@ async fn end_sessions(db: &Database) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn cut_connections_of_an_idle_client_fail_no_operation() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<IdleHandler>().start().await?;
+    let scoop = db.start((IdleHandler,)).await?;
     let client = idle_client(&db, Duration::from_secs(20)).await?;
     let hour = Duration::from_secs(3600);
 

@@ -5,34 +5,16 @@ use std::time::Duration;
 use super::*;
 use crate::support::{Database, Gate, eventually};
 
-#[derive(Default)]
-struct Here {
-    gate: Gate,
+handler! {
+    #[derive(Default)]
+    Here(gate): "here" on Root;
+    step "arrive" arrive => at_gate();
 }
 
-#[saga(name = "here")]
-#[subscribes(Root)]
-impl Here {
-    #[step]
-    async fn arrive(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        self.gate.pass().await;
-        Ok(())
-    }
-}
-
-#[derive(Default)]
-struct Elsewhere {
-    gate: Gate,
-}
-
-#[saga(name = "elsewhere")]
-#[subscribes(Root)]
-impl Elsewhere {
-    #[step]
-    async fn arrive(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        self.gate.pass().await;
-        Ok(())
-    }
+handler! {
+    #[derive(Default)]
+    Elsewhere(gate): "elsewhere" on Root;
+    step "arrive" arrive => at_gate();
 }
 
 /// Makes all claims fail from now on.

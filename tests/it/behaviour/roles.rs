@@ -80,37 +80,24 @@ impl Orders {
 #[message(topic = "roles.item")]
 struct Item;
 
-#[derive(Default)]
-struct Items;
-
-#[saga]
-#[subscribes(Item)]
-impl Items {
+handler! {
+    Items: "items" on Item;
     #[step(rollback = undo)]
     async fn take(&self, scope: &mut Scope<'_>, _: &Item) -> Result<()> {
         sqlx::query("SELECT 1").execute(scope.tx().await?).await?;
         Ok(())
     }
 
-    async fn undo(&self, _: &mut Scope<'_>, _: &Item, _: &Failure) -> Result<()> {
-        Ok(())
-    }
+    rollback undo => done();
 }
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "roles.forgotten")]
 struct Forgotten;
 
-#[derive(Default)]
-struct Remembers;
-
-#[saga]
-#[subscribes(Forgotten)]
-impl Remembers {
-    #[step]
-    async fn remember(&self, _: &mut Scope<'_>, _: &Forgotten) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Remembers: "remembers" on Forgotten;
+    step "remember" remember => done();
 }
 
 #[derive(Default)]
@@ -177,7 +164,7 @@ async fn engine_role_does_all_that_programs_and_operators_do() -> Result<()> {
 async fn client_role_launches_and_looks_and_cannot_forge() -> Result<()> {
     let db = Database::new().await;
     let roles = Roles::granted(&db).await;
-    let scoop = db.scoop().only::<Orders>().only::<Items>().start().await?;
+    let scoop = db.start((Orders, Items)).await?;
     let pool = roles.pool(&db, "client");
     let client = Scoop::builder().postgres(pool.clone()).client().await?;
 
@@ -306,7 +293,7 @@ async fn each_right_of_the_guide_is_reported_when_the_engine_role_lacks_it() -> 
 async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     let db = Database::new().await;
     let roles = Roles::granted(&db).await;
-    let scoop = db.scoop().only::<Orders>().only::<Items>().start().await?;
+    let scoop = db.start((Orders, Items)).await?;
     let order = scoop.launch(Order { fails: false }).await?;
     let pool = roles.pool(&db, "reader");
     let reader = Scoop::builder().postgres(pool.clone()).client().await?;

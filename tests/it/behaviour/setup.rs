@@ -5,46 +5,20 @@ use scoop::{RuntimeError, SetupError};
 use super::*;
 use crate::support::Database;
 
-#[derive(Default)]
-struct RootHandler;
-
-#[saga(name = "root-handler")]
-#[subscribes(Root)]
-impl RootHandler {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        scope.launch(Child).await?;
-        Ok(())
-    }
-
-    #[step(name = "1")]
-    async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    RootHandler: "root-handler" on Root;
+    step "0" zero => launches(Child);
+    step "1" one => done();
 }
 
-#[derive(Default)]
-struct ChildHandler;
-
-#[saga(name = "child-handler")]
-#[subscribes(Child)]
-impl ChildHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    ChildHandler: "child-handler" on Child;
+    step "0" zero => done();
 }
 
-#[derive(Default)]
-struct Namesake;
-
-#[saga(name = "root-handler")]
-#[subscribes(Child)]
-impl Namesake {
-    #[step]
-    async fn step(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Namesake: "root-handler" on Child;
+    step "step" step => done();
 }
 
 /// Not `Default`, and with another type for the topic of root messages.
@@ -74,16 +48,9 @@ impl Message for Distant {
     type Reply = ();
 }
 
-#[derive(Default)]
-struct DistantHandler;
-
-#[saga(name = "distant-handler")]
-#[subscribes(Distant)]
-impl DistantHandler {
-    #[step]
-    async fn step(&self, _: &mut Scope<'_>, _: &Distant) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    DistantHandler: "distant-handler" on Distant;
+    step "step" step => done();
 }
 
 /// Takes over the runs of a saga that is still there.
@@ -209,7 +176,7 @@ async fn another_schema_works_from_end_to_end() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_schemas_of_one_database_do_not_see_each_other() -> Result<()> {
     let db = Database::new().await;
-    let ours = db.scoop().only::<RootHandler>().start().await?;
+    let ours = db.start((RootHandler,)).await?;
     let theirs = Scoop::builder().postgres(db.another_pool(5).await).schema("theirs");
     let theirs = theirs.only::<ChildHandler>().start().await?;
     // The child has no handler here, although it has one in the other schema.

@@ -90,17 +90,10 @@ impl Supply {
     }
 }
 
-/// A saga of a process that has nothing to do.
-#[derive(Default)]
-struct Idle;
-
-#[saga(name = "idle")]
-#[subscribes(Weight)]
-impl Idle {
-    #[step]
-    async fn nothing(&self, _: &mut Scope<'_>, _: &Weight) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    /// A saga of a process that has nothing to do.
+    Idle: "idle" on Weight;
+    step "nothing" nothing => done();
 }
 
 /// The same numbers in each run of the test, so that a failure can be looked into.

@@ -7,29 +7,14 @@ use scoop::{RunState, Tree};
 use super::*;
 use crate::support::Database;
 
-#[derive(Default)]
-struct RootHandler;
-
-#[saga(name = "root-handler")]
-#[subscribes(Root)]
-impl RootHandler {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        scope.launch(Child).await?;
-        Ok(())
-    }
+handler! {
+    RootHandler: "root-handler" on Root;
+    step "0" zero => launches(Child);
 }
 
-#[derive(Default)]
-struct ChildHandler;
-
-#[saga(name = "child-handler")]
-#[subscribes(Child)]
-impl ChildHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    ChildHandler: "child-handler" on Child;
+    step "0" zero => done();
 }
 
 /// The sagas of this test that are listed; the one that sleeps always is.
@@ -42,8 +27,8 @@ async fn listed(scoop: &Scoop) -> Result<Vec<String>> {
 
 /// A root that waits for a child without a running handler.
 async fn waiting(db: &Database) -> Result<(Scoop, scoop::Handle)> {
-    db.scoop().only::<ChildHandler>().start().await?.shutdown().await?;
-    let scoop = db.scoop().only::<RootHandler>().start().await?;
+    db.start((ChildHandler,)).await?.shutdown().await?;
+    let scoop = db.start((RootHandler,)).await?;
     let root = scoop.launch(Root).await?;
     root.comes_to(|tree: &Tree| tree.roots().iter().any(|run| run.state == RunState::Waiting)).await?;
     Ok((scoop, root))
@@ -91,7 +76,7 @@ async fn waiting_runs_of_a_retired_handler_can_be_dropped() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_run_is_not_rebuilt() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<ChildHandler>().start().await?.shutdown().await?;
+    db.start((ChildHandler,)).await?.shutdown().await?;
     let client = Scoop::client(db.pool().clone());
     let child = client.launch(Child).await?;
     assert_eq!(client.rebuild_working_set().await?.after, 1);

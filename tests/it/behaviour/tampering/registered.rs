@@ -14,16 +14,9 @@ const TAMPERED: u32 = 20;
 #[message(topic = "brittle")]
 struct Brittle;
 
-#[derive(Default)]
-struct Glass;
-
-#[saga(name = "glass")]
-#[subscribes(Brittle)]
-impl Glass {
-    #[step]
-    async fn ring(&self, _: &mut Scope<'_>, _: &Brittle) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Glass: "glass" on Brittle;
+    step "ring" ring => done();
 }
 
 /// It runs by itself in the process that is damaged.

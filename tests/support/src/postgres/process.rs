@@ -7,7 +7,7 @@ use super::Database;
 
 /// Runs `life` with a program in a runtime of its own, which then is gone in the middle of its
 /// work.
-pub(crate) async fn in_a_process_that_dies<T: Send + 'static, F>(
+pub async fn in_a_process_that_dies<T: Send + 'static, F>(
     db: &Database,
     life: impl FnOnce(Builder) -> F + Send + 'static,
 ) -> Result<T>

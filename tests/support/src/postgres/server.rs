@@ -35,7 +35,7 @@ struct Server {
 }
 
 /// A database that is dropped with this.
-pub(super) struct Named {
+pub(crate) struct Named {
     name: String,
     /// A copy keeps its template.
     _template: Option<Arc<Named>>,
@@ -43,7 +43,7 @@ pub(super) struct Named {
 
 impl Named {
     /// A fresh database with all the tables.
-    pub(super) async fn create() -> Arc<Self> {
+    pub(crate) async fn create() -> Arc<Self> {
         on_server(async {
             let template = template().await;
             let name = SERVER.next_name();
@@ -55,7 +55,7 @@ impl Named {
     }
 
     /// How to connect to it.
-    pub(super) fn options(&self) -> PgConnectOptions {
+    pub(crate) fn options(&self) -> PgConnectOptions {
         SERVER.options.clone().database(&self.name)
     }
 }

@@ -5,32 +5,37 @@ use scoop::prelude::*;
 /// The root message of most scenarios.
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "root-topic")]
-pub(crate) struct Root;
+pub struct Root;
 
+/// The message of a child.
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "child-topic")]
-pub(crate) struct Child;
+pub struct Child;
 
+/// The message of another child.
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "child-topic-2")]
-pub(crate) struct Child2;
+pub struct Child2;
 
+/// The message of a grandchild.
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "grandchild-topic")]
-pub(crate) struct Grandchild;
+pub struct Grandchild;
 
+/// The message of a cleanup.
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "finally-topic")]
-pub(crate) struct Finally;
+pub struct Finally;
 
 /// The error of the failing steps of the scenarios.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct RuntimeException(pub(crate) &'static str);
+pub struct RuntimeException(pub &'static str);
 
+/// Another error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct IllegalStateException(pub(crate) &'static str);
+pub struct IllegalStateException(pub &'static str);
 
 /// The failure of most of them.
-pub(crate) const SIMULATED: RuntimeException = RuntimeException("Simulated failure to test rollback");
+pub const SIMULATED: RuntimeException = RuntimeException("Simulated failure to test rollback");

@@ -32,7 +32,7 @@ const UNFINISHED: &str = "
             SELECT FROM {schema}.run below WHERE below.root = r.root AND below.state = 'stuck'))";
 
 /// Fails if the log is not one that may be, at this moment.
-pub(super) async fn judge(pool: &PgPool, schema: &str) {
+pub(crate) async fn judge(pool: &PgPool, schema: &str) {
     let mut tx = pool.begin().await.expect("a connection");
     sqlx::raw_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         .execute(&mut *tx)

@@ -1,38 +1,39 @@
-//! A database of its own for each test.
+//! A database in memory for each test, in virtual time.
 
 use std::time::SystemTime;
 
 use scoop::{Builder, InMemory, Scoop};
 
-use super::rows::History;
+use crate::{History, Store};
 
 /// A database of one test.
-pub(crate) struct Database(InMemory);
+pub struct Database(InMemory);
 
 impl Database {
-    pub(crate) async fn new() -> Self {
+    /// A fresh one.
+    pub async fn new() -> Self {
         Self(InMemory::new())
     }
 
     /// The builder of a program on this database.
-    pub(crate) fn scoop(&self) -> Builder {
+    pub fn scoop(&self) -> Builder {
         Scoop::builder().in_memory_on(&self.0)
     }
 
     /// A client that launches and looks up.
-    pub(crate) fn client(&self) -> Scoop {
+    pub fn client(&self) -> Scoop {
         let client = std::pin::pin!(self.scoop().client());
         let client = futures_util::FutureExt::now_or_never(client);
         client.expect("there is nothing to wait for").expect("there is nothing to go wrong")
     }
 
     /// How many runs are unfinished.
-    pub(crate) async fn unfinished(&self) -> i64 {
+    pub async fn unfinished(&self) -> i64 {
         count(self.0.working_set().len())
     }
 
     /// How many of them do not wait for others, nor for an operator.
-    pub(crate) async fn able_to_go_on(&self) -> i64 {
+    pub async fn able_to_go_on(&self) -> i64 {
         let runs = self.0.working_set();
         let waits_for_others = |run: &scoop::WorkingRun| {
             let open = runs.iter().filter(|other| other.state != "ended");
@@ -47,13 +48,27 @@ impl Database {
     }
 
     /// The virtual time.
-    pub(crate) async fn time(&self) -> SystemTime {
+    pub async fn time(&self) -> SystemTime {
         self.0.now()
     }
 
     /// All recorded events.
-    pub(crate) async fn history(&self) -> History {
+    pub async fn history(&self) -> History {
         History::of_log(self.0.event_log())
+    }
+}
+
+impl Store for Database {
+    async fn create() -> Self {
+        Self::new().await
+    }
+
+    fn scoop(&self) -> Builder {
+        self.scoop()
+    }
+
+    async fn history(&self) -> History {
+        self.history().await
     }
 }
 

@@ -11,7 +11,7 @@ static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// The warnings logged by any test of this program that contain the text, each as its fields. To be called once before
 /// the first one is expected.
-pub(crate) fn warnings(containing: &str) -> Vec<String> {
+pub fn warnings(containing: &str) -> Vec<String> {
     static LISTENING: Once = Once::new();
     LISTENING.call_once(|| tracing::subscriber::set_global_default(Warnings).expect("no other listens"));
     let logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,20 +10,22 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Metadata, Subscriber};
 
 /// The fields of an event or of a span, as texts.
-pub(crate) type Fields = BTreeMap<&'static str, String>;
+pub type Fields = BTreeMap<&'static str, String>;
 
 /// An event.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    pub(crate) metadata: &'static Metadata<'static>,
-    pub(crate) fields: Fields,
+pub struct Seen {
+    /// Its target, name and level.
+    pub metadata: &'static Metadata<'static>,
+    /// What it says.
+    pub fields: Fields,
     /// The innermost span it was in: its name, and its fields.
-    pub(crate) span: Option<(&'static str, Fields)>,
+    pub span: Option<(&'static str, Fields)>,
 }
 
 /// All events of this thread, at all levels.
 #[derive(Clone, Default)]
-pub(crate) struct Events(Arc<Mutex<Log>>);
+pub struct Events(Arc<Mutex<Log>>);
 
 #[derive(Default)]
 struct Log {
@@ -34,25 +36,25 @@ struct Log {
 
 impl Events {
     /// Keeps the events of this thread until the guard is dropped.
-    pub(crate) fn listen() -> (Self, DefaultGuard) {
+    pub fn listen() -> (Self, DefaultGuard) {
         let events = Self::default();
         let guard = tracing::subscriber::set_default(events.clone());
         (events, guard)
     }
 
     /// The events of this name, oldest first.
-    pub(crate) fn of(&self, name: &str) -> Vec<Seen> {
+    pub fn of(&self, name: &str) -> Vec<Seen> {
         self.log().events.iter().filter(|seen| seen.metadata.name() == name).cloned().collect()
     }
 
     /// The events of targets with this prefix.
-    pub(crate) fn below(&self, target: &str) -> Vec<Seen> {
+    pub fn below(&self, target: &str) -> Vec<Seen> {
         let log = self.log();
         log.events.iter().filter(|seen| seen.metadata.target().starts_with(target)).cloned().collect()
     }
 
     /// The text of all events below this target.
-    pub(crate) fn text(&self, target: &str) -> String {
+    pub fn text(&self, target: &str) -> String {
         self.below(target).iter().map(|seen| format!("{:?} {:?}\n", seen.fields, seen.span)).collect()
     }
 

@@ -41,18 +41,21 @@ const WITH_EXCEPTION: [&str; 4] =
 const ANY: &str = "…";
 
 /// All recorded events, in order.
-pub(crate) struct History {
+pub struct History {
     rows: Vec<Row>,
 }
 
 /// One row of the table.
 #[derive(Clone)]
-pub(crate) struct Row {
+pub struct Row {
     /// `M0`, `M1`, … in the order in which the messages were emitted.
-    pub(crate) message: String,
-    pub(crate) handler: Option<String>,
-    pub(crate) worker: Option<String>,
-    pub(crate) exception: Option<Failure>,
+    pub message: String,
+    /// The saga of the run.
+    pub handler: Option<String>,
+    /// Its worker.
+    pub worker: Option<String>,
+    /// Why.
+    pub exception: Option<Failure>,
     stored: Stored,
 }
 
@@ -72,7 +75,7 @@ struct Stored {
 }
 
 impl History {
-    pub(super) async fn read(pool: &PgPool, schema: &str) -> Self {
+    pub(crate) async fn read(pool: &PgPool, schema: &str) -> Self {
         let sql = sqlx::AssertSqlSafe(QUERY.replace("{schema}", schema));
         let rows: Vec<Json<Value>> =
             sqlx::query_scalar(sql).fetch_all(pool).await.expect("the events can be read");
@@ -80,7 +83,7 @@ impl History {
     }
 
     /// The events recorded in memory.
-    pub(crate) fn of_log(mut events: Vec<LoggedEvent>) -> Self {
+    pub fn of_log(mut events: Vec<LoggedEvent>) -> Self {
         events.sort_by_key(|event| (event.at, event.id));
         Self::of_rows(events.into_iter().map(logged))
     }
@@ -107,29 +110,30 @@ impl History {
     }
 
     /// The rows of these handlers, and those without handler.
-    pub(crate) fn of(&self, handlers: &[&str]) -> History {
+    pub fn of(&self, handlers: &[&str]) -> History {
         let known = |row: &&Row| row.handler.as_deref().is_none_or(|handler| handlers.contains(&handler));
         History { rows: self.rows.iter().filter(known).cloned().collect() }
     }
 
     /// The rows of these messages.
-    pub(crate) fn about(&self, messages: &[&str]) -> History {
+    pub fn about(&self, messages: &[&str]) -> History {
         let known = |row: &&Row| messages.contains(&&*row.message);
         History { rows: self.rows.iter().filter(known).cloned().collect() }
     }
 
-    pub(crate) fn rows(&self) -> &[Row] {
+    /// The rows.
+    pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
     /// How many rows there are of that type.
-    pub(crate) fn count(&self, kind: &str) -> usize {
+    pub fn count(&self, kind: &str) -> usize {
         self.rows.iter().filter(|row| row.stored.kind == kind).count()
     }
 
     /// The one row of this type and handler.
     #[track_caller]
-    pub(crate) fn only(&self, kind: &str, handler: &str) -> &Row {
+    pub fn only(&self, kind: &str, handler: &str) -> &Row {
         let mut rows =
             self.rows.iter().filter(|row| row.stored.kind == kind && row.handler.as_deref() == Some(handler));
         match (rows.next(), rows.next()) {
@@ -143,14 +147,14 @@ impl History {
 
     /// Fails if these are not the rows of the block.
     #[track_caller]
-    pub(crate) fn expect(&self, block: &str) {
+    pub fn expect(&self, block: &str) {
         self.expect_with(&[], block);
     }
 
     /// The same for a block that mentions contexts, with the values of their names. The text `…` in
     /// there stands for any value.
     #[track_caller]
-    pub(crate) fn expect_with(&self, contexts: &[(&str, Value)], block: &str) {
+    pub fn expect_with(&self, contexts: &[(&str, Value)], block: &str) {
         let lines = block.lines().map(str::trim).filter(|line| !line.is_empty());
         let expected: Vec<_> = lines.map(Expected::parse).collect();
         let texts: Vec<_> = expected.iter().map(|row| row.columns.clone()).collect();
@@ -199,7 +203,7 @@ impl History {
     }
 
     /// The workers that wrote for a handler.
-    pub(super) fn workers_of(&self, handler: &str) -> BTreeSet<&str> {
+    pub(crate) fn workers_of(&self, handler: &str) -> BTreeSet<&str> {
         let rows = self.rows.iter().filter(|row| row.handler.as_deref() == Some(handler));
         rows.filter_map(|row| row.worker.as_deref()).collect()
     }
@@ -219,12 +223,12 @@ fn logged(event: LoggedEvent) -> Value {
 
 impl Row {
     /// The context, if there is one.
-    pub(crate) fn context(&self) -> Option<&Value> {
+    pub fn context(&self) -> Option<&Value> {
         self.stored.context.as_ref()
     }
 
     /// When it was written, in microseconds since 1970.
-    pub(crate) fn micros(&self) -> i64 {
+    pub fn micros(&self) -> i64 {
         self.stored.micros
     }
 
@@ -336,7 +340,7 @@ fn abbreviated(step: &str) -> String {
 }
 
 /// The full name of a step, of which this may be the short form.
-pub(super) fn in_full(step: &str) -> String {
+pub(crate) fn in_full(step: &str) -> String {
     let inner = |prefix: &str| step.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(')'));
     match (inner("RBC("), inner("RB(")) {
         (Some(part), _) => format!("Rollback of {part} (rolling back child scopes)"),
@@ -363,7 +367,7 @@ impl Letters {
 }
 
 /// Both sequences in one: lines of the expected one, lines of the actual one, and common lines.
-pub(super) fn diff(expected: &[String], actual: &[String]) -> String {
+pub(crate) fn diff(expected: &[String], actual: &[String]) -> String {
     let (n, m) = (expected.len(), actual.len());
     let mut common = vec![vec![0; m + 1]; n + 1];
     for i in (0..n).rev() {

@@ -7,7 +7,7 @@ use scoop::Failure;
 use super::rows::{History, in_full};
 
 /// An expected exception.
-pub(super) enum Exception {
+pub(crate) enum Exception {
     /// The very one of that row of the block, counted from 1.
     OfRow(usize),
     /// One with these parts.
@@ -22,7 +22,7 @@ pub(super) enum Exception {
     },
 }
 
-pub(super) enum Source {
+pub(crate) enum Source {
     /// A run of that handler.
     Handler(String),
     Text(String),
@@ -58,7 +58,7 @@ const NO_MESSAGE: &str = "<no message>";
 const LAUNCHED_FAILED: &str = "what it launched has failed as well";
 
 impl Exception {
-    pub(super) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let text = text.trim().trim_start_matches('‡');
         if let Some(row) = text.strip_prefix("=row ") {
             return Self::OfRow(row.parse().unwrap_or_else(|_| panic!("`{text}` names no row")));
@@ -82,7 +82,7 @@ impl Exception {
     }
 
     /// A stored failure, for display.
-    pub(super) fn of(failure: &Failure) -> Self {
+    pub(crate) fn of(failure: &Failure) -> Self {
         let source = failure.source.split_once('[').map_or(&*failure.source, |(handler, _)| handler);
         Self::Parts {
             kind: simple(&failure.kind).into(),
@@ -93,7 +93,7 @@ impl Exception {
     }
 
     /// Whether the failure is as expected; `block` are the rows that a number may refer to.
-    pub(super) fn matches(&self, failure: &Failure, block: &History) -> Result<(), String> {
+    pub(crate) fn matches(&self, failure: &Failure, block: &History) -> Result<(), String> {
         let (kind, message, source, causes) = match self {
             Self::OfRow(row) => {
                 let named = block.rows()[row - 1].exception.as_ref();

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits until the condition holds. Fails after [`PATIENCE`].
-pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition().await {
         assert!(Instant::now() < deadline, "timed out waiting for: {what}");
@@ -20,7 +20,8 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
 }
 
 /// Waits for a hierarchy with a time limit. The failure shows the tree.
-pub(crate) trait Ends {
+#[allow(async_fn_in_trait, reason = "tests await it where they call it")]
+pub trait Ends {
     /// Waits for the outcome.
     async fn ends(&self) -> Result<Outcome, RuntimeError>;
 
@@ -50,13 +51,13 @@ impl Ends for Handle {
 }
 
 /// Work that takes a while, where a scenario says so. Nothing may depend on how long.
-pub(crate) async fn takes(millis: u64) {
+pub async fn takes(millis: u64) {
     sleep(Duration::from_millis(millis)).await;
 }
 
 /// A place in a step where the test holds it. Clones are the same gate.
 #[derive(Clone)]
-pub(crate) struct Gate {
+pub struct Gate {
     arrived: Arc<Semaphore>,
     opened: Arc<Semaphore>,
 }
@@ -69,13 +70,13 @@ impl Default for Gate {
 
 impl Gate {
     /// Called by the step: reports its arrival, and waits to be let through.
-    pub(crate) async fn pass(&self) {
+    pub async fn pass(&self) {
         self.arrived.add_permits(1);
         self.opened.acquire().await.expect("a gate is never closed for good").forget();
     }
 
     /// Waits for so many further arrivals.
-    pub(crate) async fn arrivals(&self, count: u32) {
+    pub async fn arrivals(&self, count: u32) {
         let arrived = tokio::time::timeout(PATIENCE, self.arrived.acquire_many(count)).await;
         let Ok(arrived) = arrived else {
             panic!(
@@ -87,26 +88,28 @@ impl Gate {
     }
 
     /// The number of arrivals without a wait for them.
-    pub(crate) fn arrived(&self) -> usize {
+    pub fn arrived(&self) -> usize {
         self.arrived.available_permits()
     }
 
     /// Lets so many through, now or when they arrive.
-    pub(crate) fn open(&self, count: usize) {
+    pub fn open(&self, count: usize) {
         self.opened.add_permits(count);
     }
 }
 
 /// The notes of steps, in order. Clones are the same list.
 #[derive(Clone, Default)]
-pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
+pub struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Notes {
-    pub(crate) fn add(&self, note: impl Into<String>) {
+    /// Adds one.
+    pub fn add(&self, note: impl Into<String>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(note.into());
     }
 
-    pub(crate) fn all(&self) -> Vec<String> {
+    /// All of them.
+    pub fn all(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{LazyLock, Mutex};
 use scoop::{Handle, Scope};
 use uuid::Uuid;
 
-use super::rows::diff;
+use crate::rows::diff;
 
 static CALLS: LazyLock<Mutex<HashMap<Uuid, Vec<Call>>>> = LazyLock::new(Mutex::default);
 
@@ -26,20 +26,20 @@ struct Call {
 }
 
 /// The calls of one hierarchy, in order.
-pub(crate) struct Calls(Vec<Call>);
+pub struct Calls(Vec<Call>);
 
 /// Records the call of a step. Returns the number of its earlier calls in this hierarchy.
-pub(crate) fn invoked(scope: &Scope<'_>) -> usize {
+pub fn invoked(scope: &Scope<'_>) -> usize {
     record("invoke", scope)
 }
 
 /// Records the call of a compensation. Returns the number of its earlier calls.
-pub(crate) fn compensated(scope: &Scope<'_>) -> usize {
+pub fn compensated(scope: &Scope<'_>) -> usize {
     record("rollback", scope)
 }
 
 /// Records the call of a child failure handler. Returns the number of its earlier calls.
-pub(crate) fn handled(scope: &Scope<'_>) -> usize {
+pub fn handled(scope: &Scope<'_>) -> usize {
     record("hcf", scope)
 }
 
@@ -66,19 +66,19 @@ fn undone(step: &str) -> &str {
 }
 
 /// The calls in this hierarchy until now.
-pub(crate) fn calls_of(root: &Handle) -> Calls {
+pub fn calls_of(root: &Handle) -> Calls {
     let calls = CALLS.lock().expect("no test fails in here");
     Calls(calls.get(&root.id().uuid()).cloned().unwrap_or_default())
 }
 
 impl Calls {
     /// How many there were.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The calls of these handlers.
-    pub(crate) fn of(&self, handlers: &[&str]) -> Calls {
+    pub fn of(&self, handlers: &[&str]) -> Calls {
         let calls = self.0.iter().filter(|call| handlers.contains(&&*call.handler));
         Calls(calls.cloned().collect())
     }
@@ -86,7 +86,7 @@ impl Calls {
     /// Fails if these are not the calls of the block. `it` and `cfhi` are 0 where
     /// they are not mentioned. `next` is ignored: child failure handlers do not get it here.
     #[track_caller]
-    pub(crate) fn expect(&self, block: &str) {
+    pub fn expect(&self, block: &str) {
         let expected: Vec<_> =
             block.lines().map(str::trim).filter(|line| !line.is_empty()).map(observable).collect();
         let actual: Vec<_> = self.0.iter().map(Call::to_string).collect();
