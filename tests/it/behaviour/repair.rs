@@ -489,7 +489,7 @@ async fn of_two_operators_at_once_one_is_heard() -> Result<()> {
     assert_eq!(accepted, 1);
     broken.is_undone().await?;
     let retried = calls_of(&broken.root).of(&["root-handler"]);
-    assert_eq!(retried.len(), 6, "three steps, one failed compensation and two more");
+    assert_eq!(retried.count(), 6, "three steps, one failed compensation and two more");
     Ok(())
 }
 
@@ -591,7 +591,7 @@ mod messages_of_compensations {
         broken.faults.mend("child 1 goes on");
         assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
         broken.is_undone().await?;
-        let compensations = calls_of(&broken.root).of(&["root-handler"]).len();
+        let compensations = calls_of(&broken.root).of(&["root-handler"]).count();
         assert_eq!(compensations, 1 + 3, "one step, and its compensation three times");
         Ok(())
     }

@@ -275,7 +275,7 @@ mod pauses {
             if count == 4 {
                 assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
                 assert_eq!(
-                    calls_of(&root).len(),
+                    calls_of(&root).count(),
                     1 + 4 + 1,
                     "the first attempt, three more, and the rollback"
                 );

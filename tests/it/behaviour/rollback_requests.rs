@@ -177,7 +177,7 @@ async fn finished_hierarchy_is_undone_with_its_values_and_contexts() -> Result<(
         rollback child-handler/0
         rollback root-handler/0",
     );
-    assert_eq!(undone.of(&["other"]).len(), 2);
+    assert_eq!(undone.of(&["other"]).count(), 2);
     assert_eq!(program.db.unfinished().await, 0);
     Ok(())
 }
@@ -197,7 +197,7 @@ async fn w_11_w_13_w_14_hierarchy_can_be_undone_after_a_part() -> Result<()> {
         root.comes_to(|tree| tree.runs().into_iter().all(undone)).await?;
         // The ancestor gets no request, and does not change.
         assert_eq!(root.ends().await?, Outcome::Committed);
-        assert_eq!(calls_of(&root).of(&["root-handler"]).len(), 2);
+        assert_eq!(calls_of(&root).of(&["root-handler"]).count(), 2);
         let again = program.scoop.rollback(part, "not this").await?;
         assert_eq!(again, RollbackAnswer::AlreadyRolledBack);
 
@@ -206,7 +206,7 @@ async fn w_11_w_13_w_14_hierarchy_can_be_undone_after_a_part() -> Result<()> {
         for handler in ["child-handler", "other", "grandchild-handler", "root-handler"] {
             let calls = calls_of(&root).of(&[handler]);
             assert_eq!(
-                calls.len(),
+                calls.count(),
                 if handler == "root-handler" { 3 } else { 2 },
                 "{handler} is undone once"
             );
@@ -286,7 +286,7 @@ async fn of_many_requests_at_once_one_is_obeyed() -> Result<()> {
     assert_eq!(db_requests(&program.db).await, accepted);
     crate::support::eventually("nothing is left", async || program.db.unfinished().await == 0).await;
     for handler in ["child-handler", "other", "grandchild-handler"] {
-        assert!(calls_of(&root).of(&[handler]).len() <= 2, "{handler} is undone once");
+        assert!(calls_of(&root).of(&[handler]).count() <= 2, "{handler} is undone once");
     }
     program.db.history().await;
     Ok(())

@@ -159,7 +159,7 @@ mod hp_03 {
             invoke child-handler-2/1
             invoke root-handler/1",
         );
-        assert_eq!(calls.len(), 6);
+        assert_eq!(calls.count(), 6);
 
         Ok(())
     }

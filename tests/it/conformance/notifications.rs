@@ -31,7 +31,7 @@ async fn pn_01_mh_01_one_notification_of_another_process_wakes_all_sagas_of_the_
     let client = Scoop::builder().postgres(db.another_pool(5).await).client().await?;
     let root = client.launch(Root).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
-    assert_eq!(calls_of(&root).len(), 2);
+    assert_eq!(calls_of(&root).count(), 2);
     engine.shutdown().await?;
     Ok(())
 }

@@ -297,7 +297,7 @@ mod rb_05 {
             rollback root-handler/1
             rollback root-handler/0",
         );
-        assert_eq!(calls.len(), 18);
+        assert_eq!(calls.count(), 18);
 
         Ok(())
     }
@@ -410,7 +410,7 @@ mod rb_06 {
             hcf root-handler/1
             hcf root-handler/1",
         );
-        assert_eq!(calls.len(), 16);
+        assert_eq!(calls.count(), 16);
 
         Ok(())
     }

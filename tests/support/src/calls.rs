@@ -73,7 +73,7 @@ pub fn calls_of(root: &Handle) -> Calls {
 
 impl Calls {
     /// How many there were.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 

@@ -125,9 +125,11 @@ pub struct Act {
 }
 
 enum Move {
-    Call(Box<dyn for<'a> FnOnce(&'a mut Scope<'_>) -> BoxFuture<'a, Result<()>> + Send>),
+    Call(Box<Call>),
     Gate,
 }
+
+type Call = dyn for<'a> FnOnce(&'a mut Scope<'_>) -> BoxFuture<'a, Result<()>> + Send;
 
 /// A handler that may have a gate.
 pub trait Gated {
