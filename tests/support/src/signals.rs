@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 /// The time limit for an expected event, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits until the condition holds. Fails after [`PATIENCE`].
+/// Waits until the condition holds. Fails after 20 s.
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition().await {
