@@ -305,7 +305,7 @@ impl<'a> Continuation<'a> {
                 let names = RollbackNames::of(definition);
                 let saga = || definition.saga.to_string();
                 let plan = plan.as_ref().ok_or_else(|| Stuck::NoPlan { saga: saga() })?;
-                backward(definition, run, (cause, *begun), &names, plan)?
+                backward(definition, run, Rollback { cause, begun: *begun, names: &names, plan })?
             }
         };
         Ok(if run.give_up.is_empty() { continuation } else { continuation.given_up(run) })
@@ -357,14 +357,22 @@ fn invoke<'a>(definition: &'a Definition, run: &'a Run, index: usize, iteration:
     Continuation::Call(Call { at, action: Action::Invoke { step: index, iteration } })
 }
 
+/// A rollback to continue.
+#[derive(Clone, Copy)]
+struct Rollback<'r> {
+    cause: &'r Failure,
+    begun: bool,
+    names: &'r RollbackNames,
+    plan: &'r Plan,
+}
+
 /// The next move of a rollback: the part of the plan after the last recorded one.
 fn backward<'a>(
     definition: &'a Definition,
     run: &'a Run,
-    (cause, begun): (&Failure, bool),
-    names: &RollbackNames,
-    plan: &Plan,
+    rollback: Rollback<'_>,
 ) -> Result<Continuation<'a>, Stuck> {
+    let Rollback { cause, begun, names, plan } = rollback;
     let last = run.last.as_ref().filter(|last| names.matches(&last.step));
     // A recorded part of an empty plan is the sentinel, where the rollback failed and an operator skipped it.
     let in_plan = |last: &&Suspension| !plan.parts().is_empty() && !plan.is_after(&last.step);
@@ -375,8 +383,8 @@ fn backward<'a>(
     let done = done.transpose()?;
     let handled_before = last.and_then(|last| last.handler_iteration);
     if let Some(failure) = run.child_failure() {
-        let handled = handled_before.map_or(0, |iteration| iteration + 1);
-        return backward_child_failure(definition, run, names, plan, done.unwrap_or(0), handled, failure);
+        let at = RollbackPosition { part: done.unwrap_or(0), handled: handled_before.map_or(0, |it| it + 1) };
+        return backward_child_failure(definition, run, rollback, at, failure);
     }
     match plan.parts().get(done.map_or(0, |position| position + 1)) {
         Some(part) => undo(definition, run, cause, plan, part),
@@ -463,17 +471,22 @@ fn removed_from<'a>(definition: &Definition, step: &'a RecordedStep) -> Result<&
     }
 }
 
+/// The part of a rollback whose children failed, and how often such a failure was handled before.
+#[derive(Clone, Copy)]
+struct RollbackPosition {
+    part: usize,
+    handled: u32,
+}
+
 /// The move after children failed which a part of the rollback launched or requested to roll back.
 fn backward_child_failure<'a>(
     definition: &'a Definition,
     run: &'a Run,
-    names: &RollbackNames,
-    plan: &Plan,
-    position: usize,
-    handled: u32,
+    Rollback { names, plan, .. }: Rollback<'_>,
+    RollbackPosition { part, handled }: RollbackPosition,
     failure: Failure,
 ) -> Result<Continuation<'a>, Stuck> {
-    let Some(part) = plan.parts().get(position) else {
+    let Some(part) = plan.parts().get(part) else {
         let at = Position::new(definition, run, names.sentinel(definition), Some(handled));
         return Ok(Continuation::Record(Record { at, kind: RecordKind::Fail(failure) }));
     };

@@ -10,7 +10,7 @@ use scoop_core::{EventKind, Failure, Lineage, SLEEP_TOPIC, Undoes};
 use uuid::Uuid;
 
 pub(crate) use self::assembly::{Extent, TreeRows};
-pub(crate) use self::row::{RunRow, Stands};
+pub(crate) use self::row::{RunHead, RunRow, Stands};
 use crate::{FailedStep, HierarchyId, Intervention, RollbackFailure, RunId};
 
 /// The runs of a hierarchy. Display it to see the runs with their events, times and workers. The text indents 32 levels;

@@ -127,7 +127,7 @@ impl LaunchBatcher {
         trial: &mut Trial,
     ) -> Result<(), Vain> {
         let launch = loop {
-            let messages = known_before(messages, trial.is_begun());
+            let messages = known_before(messages, trial.next());
             if let Some(launch) = trial.attempt(self.store.launch_alone(messages)).await {
                 break launch?;
             }

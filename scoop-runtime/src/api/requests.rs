@@ -76,7 +76,8 @@ impl Request<RepairAnswer> {
         note: String,
         asked_at: &'static Location<'static>,
     ) -> Self {
-        Self::new(scoop, (run.uuid(), Wanted::Run), note, Kind::Repair(remedy, |answer| answer), asked_at)
+        let about = About::new(scoop, run.uuid(), Wanted::Run, note, asked_at);
+        Self { about, kind: Kind::Repair(remedy, |answer| answer) }
     }
 }
 
@@ -86,16 +87,6 @@ impl<A> Request<A> {
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.about.source = source.into();
         self
-    }
-
-    fn new(
-        scoop: Scoop,
-        (id, wanted): (Uuid, Wanted),
-        reason: String,
-        kind: Kind<A>,
-        asked_at: &'static Location<'static>,
-    ) -> Self {
-        Self { about: About { scoop, id, wanted, reason, source: "scoop".into(), asked_at }, kind }
     }
 
     async fn answer(self) -> Result<A, RuntimeError> {
@@ -110,6 +101,16 @@ impl<A> Request<A> {
 }
 
 impl About {
+    fn new(
+        scoop: Scoop,
+        id: Uuid,
+        wanted: Wanted,
+        reason: String,
+        asked_at: &'static Location<'static>,
+    ) -> Self {
+        Self { scoop, id, wanted, reason, source: "scoop".into(), asked_at }
+    }
+
     /// The request as a recorded failure.
     fn failure(&self, kind: &str) -> Failure {
         let mut failure = Failure::new(kind, &self.reason, &self.source);
@@ -139,7 +140,7 @@ impl About {
         async move {
             let (request, asked) = (self.failure("CancellationRequestedException"), Asked::new());
             let store = self.scoop.store();
-            let cancel = |again| store.cancel(target, &request, asked.again(again));
+            let cancel = |attempt| store.cancel(target, &request, asked.with(attempt));
             let cancelled = self.scoop.patiently(cancel).await;
             let cancelled = cancelled.map_err(Vain::error("a cancellation was requested"))?;
             let answer = match (cancelled.any_marked, cancelled.fresh) {
@@ -157,7 +158,7 @@ impl About {
         async move {
             let (request, asked) = (self.failure("RollbackRequestedException"), Asked::new());
             let store = self.scoop.store();
-            let undo = |again| store.undo(target, &request, asked.again(again));
+            let undo = |attempt| store.undo(target, &request, asked.with(attempt));
             let undone = self.scoop.patiently(undo).await;
             Ok(match undone.map_err(Vain::error("a rollback was requested"))? {
                 RollbackStart::Begun(handlers) => {
@@ -181,8 +182,8 @@ impl About {
         async move {
             let asked = Asked::new();
             let (note, source) = (&*self.reason, &*self.source);
-            let repair = |again| async move {
-                let asked = RepairRequest { remedy, note, source, asked: asked.again(again) };
+            let repair = |attempt| async move {
+                let asked = RepairRequest { remedy, note, source, asked: asked.with(attempt) };
                 self.scoop.store().repair(target, &asked).await
             };
             let repaired = self.scoop.patiently(repair).await;
@@ -244,9 +245,9 @@ impl Scoop {
     /// ```
     #[track_caller]
     pub fn cancel(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<CancelAnswer> {
-        let kind = Kind::Cancel(|answer| answer);
-        let about = (id.into(), Wanted::RunOrHierarchy);
-        Request::new(self.clone(), about, reason.into(), kind, Location::caller())
+        let (scoop, asked_at) = (self.clone(), Location::caller());
+        let about = About::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
+        Request { about, kind: Kind::Cancel(|answer| answer) }
     }
 
     /// Rolls back a finished hierarchy or a part of it; `id` as in [`Scoop::cancel`]. Await it for the response.
@@ -274,8 +275,8 @@ impl Scoop {
     /// ```
     #[track_caller]
     pub fn rollback(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RollbackAnswer> {
-        let kind = Kind::Rollback(|answer| answer);
-        let about = (id.into(), Wanted::RunOrHierarchy);
-        Request::new(self.clone(), about, reason.into(), kind, Location::caller())
+        let (scoop, asked_at) = (self.clone(), Location::caller());
+        let about = About::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
+        Request { about, kind: Kind::Rollback(|answer| answer) }
     }
 }

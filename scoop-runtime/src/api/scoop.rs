@@ -22,7 +22,7 @@ use crate::store::{
 use crate::unhandled::UnhandledWarnings;
 use crate::util::detached::uninterrupted;
 use crate::util::ids;
-use crate::util::patience::{Trial, Vain};
+use crate::util::patience::{Attempt, Trial, Vain};
 use crate::{Builder, HierarchyId, RuntimeError, Saga, Wanted};
 
 /// A running program with sagas, or a client. Cheap to clone.
@@ -273,7 +273,7 @@ impl Scoop {
             let (root, asked) = (ids::now_v7(), Asked::new());
             let triggering = uninterrupted(async move {
                 let store = scoop.store();
-                let trigger = |again| store.trigger(&topic, &saga, root, asked.again(again));
+                let trigger = |attempt| store.trigger(&topic, &saga, root, asked.with(attempt));
                 Ok(scoop.patiently(trigger).await)
             });
             let triggered = triggering.await.unwrap_or_else(|error| Err(error.into()));
@@ -468,8 +468,8 @@ impl Scoop {
         if let Some(engine) = &self.inner.engine {
             let (mut messages, mut trial) = (Arc::new(messages), self.trial());
             loop {
-                let again = trial.is_begun();
-                if let Some(start) = trial.attempt(engine::launch(engine, &mut messages, again)).await {
+                let attempt = trial.next();
+                if let Some(start) = trial.attempt(engine::launch(engine, &mut messages, attempt)).await {
                     return start;
                 }
             }
@@ -485,9 +485,8 @@ impl Scoop {
         Ok(StartedAs::Other)
     }
 
-    /// Retries this for as long as the patience of the program lasts. The argument is whether an attempt was made
-    /// before.
-    pub(crate) async fn patiently<T, F>(&self, attempt: impl FnMut(bool) -> F) -> Result<T, Vain>
+    /// Retries this for as long as the patience of the program lasts. The argument is the attempt.
+    pub(crate) async fn patiently<T, F>(&self, attempt: impl FnMut(Attempt) -> F) -> Result<T, Vain>
     where
         F: Future<Output = sqlx::Result<T>>,
     {

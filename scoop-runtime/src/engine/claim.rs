@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::execute;
 use super::execution::InFlightGuard;
-use super::refusal::hand_to_another;
+use super::refusal::{IfRefused, hand_to_another};
 use super::shared::Engine;
 use super::slots::{Slot, SlotLease};
 use crate::store::{ClaimedRun, QueueCursors, Reconciled, SetAside, Unclaimed};
@@ -218,7 +218,7 @@ async fn claim_suspect(engine: &Arc<Engine>, slots: &mut OwnedSemaphorePermit) -
         return Ok(());
     };
     let lanes = engine.definitions.lanes();
-    match engine.store.claim_suspect(engine.worker, &engine.identifier, &lanes, &suspect).await? {
+    match engine.store.claim_suspect(engine.claimer(), &lanes, &suspect).await? {
         Some(Ok(claimed)) => {
             let slot = Slot::Shared(slots.split(1).expect("a claim has a slot"));
             let flight = InFlightGuard::begin(engine.clone(), claimed.key);
@@ -245,7 +245,7 @@ async fn claim_up_to(
         return Ok(vec![]);
     }
     let shares = engine.running_counts.now();
-    engine.store.claim(engine.worker, &engine.identifier, &lanes, limit, &shares, progress).await
+    engine.store.claim(engine.claimer(), &lanes, limit, &shares, progress).await
 }
 
 fn start(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePermit) {
@@ -264,7 +264,7 @@ async fn set_aside(engine: &Engine, unclaimed: Unclaimed) {
     match unclaimed {
         Unclaimed::Unreadable { key, handler, why } => {
             let reason = format!("its record cannot be read: {why}");
-            if hand_to_another(engine, key, (&handler, true), &reason).await == SetAside::Stuck {
+            if hand_to_another(engine, key, &handler, &reason, IfRefused::Stuck).await == SetAside::Stuck {
                 telemetry::unreadable(key.root, key.id);
             }
         }

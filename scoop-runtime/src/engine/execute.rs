@@ -11,7 +11,7 @@ use scoop_core::{Conclusion, Continuation, Failure, Run, Tried};
 use super::definitions::recorded::{by_index, recorded};
 use super::definitions::refresh::add_reply_type;
 use super::execution::{Execution, Exit, InFlightGuard, Why, next, reasons_to_give_up};
-use super::refusal::hand_to_another;
+use super::refusal::{IfRefused, hand_to_another};
 use super::rollback_history::recall;
 use super::settle::{StepFailed, settle};
 use super::shared::Engine;
@@ -117,9 +117,11 @@ async fn halted(engine: &Engine, execution: &Execution, exit: Exit, flight: InFl
         }
         Exit::Infrastructure(why) => {
             let pause = engine.settings.backoff.pause(execution.attempts);
-            retry(engine, execution, (why, pause, true), flight).await;
+            retry(engine, execution, Retry { why, pause, is_infrastructure: true }, flight).await;
         }
-        Exit::Retry { why, pause } => retry(engine, execution, (why, pause, false), flight).await,
+        Exit::Retry { why, pause } => {
+            retry(engine, execution, Retry { why, pause, is_infrastructure: false }, flight).await;
+        }
         Exit::FailedAgain(failed) => {
             if set_aside(engine, execution, flight, engine.store.hold(execution.key, &failed)).await {
                 telemetry::rollback_failed(execution.at(&failed.part), &failed.failure, true);
@@ -131,13 +133,8 @@ async fn halted(engine: &Engine, execution: &Execution, exit: Exit, flight: InFl
                 Ok(()) => refuse(engine, execution, &why, flight).await,
                 Err(error) => {
                     let why = format!("the types of replies could not be recorded: {error}").into();
-                    retry(
-                        engine,
-                        execution,
-                        (why, engine.settings.backoff.pause(execution.attempts), true),
-                        flight,
-                    )
-                    .await;
+                    let pause = engine.settings.backoff.pause(execution.attempts);
+                    retry(engine, execution, Retry { why, pause, is_infrastructure: true }, flight).await;
                 }
             }
         }
@@ -146,8 +143,8 @@ async fn halted(engine: &Engine, execution: &Execution, exit: Exit, flight: InFl
 
 /// Hands the run over to a program that can continue it.
 async fn refuse(engine: &Engine, execution: &Execution, why: &Why, flight: InFlightGuard) {
-    match hand_to_another(engine, execution.key, (&execution.saga.definition.saga, true), &why.recorded).await
-    {
+    let saga = &execution.saga.definition.saga;
+    match hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Stuck).await {
         SetAside::Stuck => telemetry::stuck(execution.at(&execution.step()), why.logged()),
         SetAside::HandedOver => telemetry::handed_over(execution.at(&execution.step()), why.logged()),
         SetAside::Void => {}
@@ -185,23 +182,27 @@ async fn set_aside(
     })
 }
 
-/// Releases the run, to be retried after a pause.
-async fn retry(
-    engine: &Engine,
-    execution: &Execution,
-    (why, pause, infrastructure): (Why, Duration, bool),
-    flight: InFlightGuard,
-) {
+/// A retry after a pause.
+struct Retry {
+    why: Why,
+    pause: Duration,
+    /// The database or the connection failed, not the step.
+    is_infrastructure: bool,
+}
+
+/// Releases the run, to be retried.
+async fn retry(engine: &Engine, execution: &Execution, retry: Retry, flight: InFlightGuard) {
+    let Retry { why, pause, is_infrastructure } = retry;
     let pause = pause.as_secs_f64();
     let after = Release {
-        granted: !infrastructure,
+        granted: !is_infrastructure,
         definition: engine.definitions.number_of(&execution.saga.definition.saga),
         again: execution.tried.counts,
         ..Release::after(execution.key, pause, why.recorded.clone())
     };
     if release(engine, after, flight).await {
         let report = if execution.attempt() == 0 { telemetry::retried } else { telemetry::retried_again };
-        report(execution.at(&execution.step()), why.logged(), pause, infrastructure);
+        report(execution.at(&execution.step()), why.logged(), pause, is_infrastructure);
     }
 }
 

@@ -19,9 +19,10 @@ use super::slots::{CountGuard, Slot, SlotLease};
 use crate::completion::{RunEnd, StartedAs};
 use crate::error::is_transient;
 use crate::store::Unhandled;
-use crate::store::{ClaimKey, Claimer, Committed, Launch, Launched, Parent, is_bulky, known_before};
+use crate::store::{ClaimKey, Committed, Launch, Launched, Parent, WakeOptions, is_bulky, known_before};
 use crate::telemetry;
 use crate::util::detached::uninterrupted;
+use crate::util::patience::Attempt;
 
 /// A slot for one run of a launch.
 struct Room {
@@ -37,16 +38,16 @@ struct Room {
 /// Launches messages in a transaction of their own, and starts as many of their runs as there are slots. Notifies
 /// workers of the handlers of the other runs.
 ///
-/// After an attempt whose answer was lost, `again` skips the messages launched by it. The runs that it claimed are
+/// After an attempt whose answer was lost, [`Attempt::Repeat`] skips the messages launched by it. The runs that it claimed are
 /// no longer in flight, so reconciliation finds them.
 pub(crate) async fn launch(
     engine: &Arc<Engine>,
     messages: &mut Arc<Vec<Launched>>,
-    again: bool,
+    attempt: Attempt,
 ) -> sqlx::Result<StartedAs> {
     // They are registered twice only if the task of an earlier attempt was stopped.
     let own = Arc::get_mut(messages).ok_or(sqlx::Error::WorkerCrashed)?;
-    known_before(own, again);
+    known_before(own, attempt);
     let rooms = keep_rooms(engine, own);
     let launched = if rooms.is_empty() {
         let launch = engine.store.launch_alone(messages).await?;
@@ -56,7 +57,7 @@ pub(crate) async fn launch(
         // Claimed runs have to start.
         uninterrupted(launch_here(engine.clone(), messages.clone(), rooms)).await?
     };
-    if again {
+    if attempt == Attempt::Repeat {
         // Messages launched by an earlier attempt have not been announced.
         engine.look_up();
         engine.signals.others.notify_one();
@@ -95,9 +96,8 @@ async fn launch_here(
     messages: Arc<Vec<Launched>>,
     rooms: Vec<Room>,
 ) -> sqlx::Result<StartedAs> {
-    let (worker, topology) = (engine.worker, engine.definitions.lanes().topology);
-    let claimer = Claimer { worker, identifier: &engine.identifier, topology };
-    let launch = match engine.store.launch_here(claimer, &messages).await {
+    let topology = engine.definitions.lanes().topology;
+    let launch = match engine.store.launch_here(engine.claimer(), topology, &messages).await {
         Ok(launch) => launch,
         Err(error) => {
             // From here on runs that may have been claimed anyway are not in flight.
@@ -142,15 +142,15 @@ fn tell(engine: &Engine, messages: &[Launched], launch: &Launch, begun: Vec<Stri
 ///
 /// A parent without a step left and without a failed child commits in the same statement; returns the parents of these.
 ///
-/// After an error it is to be called without `anything_new`: if the first call claimed runs and only the answer was
+/// After an error it is to be called with [`Attempt::Repeat`]: if the first call claimed runs and only the answer was
 /// lost, nothing must count as in flight; and if the database refused a commit, that concerns only its run.
 pub(super) async fn wake(
     engine: &Arc<Engine>,
     parents: &[Parent],
     slots: Option<OwnedSemaphorePermit>,
-    anything_new: bool,
+    attempt: Attempt,
 ) -> sqlx::Result<Vec<ParentCheck>> {
-    let mut slots = if anything_new && !engine.stopping.is_cancelled() {
+    let mut slots = if attempt == Attempt::First && !engine.stopping.is_cancelled() {
         slots_for(engine, parents.len(), slots)
     } else {
         None
@@ -163,10 +163,9 @@ pub(super) async fn wake(
         room_for.map(|parent| InFlightGuard::expect(engine.clone(), parent.root, parent.id)).collect();
     let lanes = engine.definitions.lanes();
     // A rehearsal has each run settle for itself.
-    let commits = anything_new && engine.settings.rehearsal.is_none();
-    let woken =
-        engine.store.wake_here(parents, engine.worker, &engine.identifier, &lanes, (room, commits)).await;
-    let woken = match woken {
+    let commits = attempt == Attempt::First && engine.settings.rehearsal.is_none();
+    let options = WakeOptions { slots: room, commits };
+    let woken = match engine.store.wake_here(parents, engine.claimer(), &lanes, options).await {
         Ok(woken) => woken,
         Err(error) => {
             // From here on runs that may have been claimed anyway are not in flight.

@@ -18,6 +18,7 @@ use super::shared::Engine;
 use super::signals::{ParentCheck, ParentChecks};
 use crate::store::Parent;
 use crate::telemetry;
+use crate::util::patience::Attempt;
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
@@ -69,9 +70,9 @@ async fn ask(
 ) -> Vec<ParentCheck> {
     // In the order in which other transactions lock them.
     parents.sort_unstable_by_key(|parent| (parent.root, parent.id));
-    let mut anything_new = true;
+    let mut attempt = Attempt::First;
     while !parents.is_empty() {
-        match local_start::wake(engine, &parents, slots.take(), anything_new).await {
+        match local_start::wake(engine, &parents, slots.take(), attempt).await {
             Ok(bereft) => return bereft,
             Err(error) if engine.stopping.is_cancelled() => {
                 telemetry::operation_abandoned(engine.worker, "wake-up of parents", &error);
@@ -79,7 +80,7 @@ async fn ask(
             }
             Err(error) => telemetry::operation_failed(engine.worker, "wake-up of parents", &error),
         }
-        anything_new = false;
+        attempt = Attempt::Repeat;
         tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
     }
     vec![]

@@ -36,7 +36,7 @@ async fn publish_some(engine: &Engine, is_one: impl Fn(&str) -> bool) -> sqlx::R
     let now = engine.store.now().await?.latest;
     let published = schedules.into_iter().map(|it| {
         let next_at = it.timetable.first(now);
-        ScheduleRegistration::new((&it.topic, &it.name), &it.schedule, next_at)
+        ScheduleRegistration::new(&it.topic, &it.name, &it.schedule, next_at)
     });
     let published: Vec<_> =
         published.collect::<Result<_, Unfit>>().map_err(|unfit| sqlx::Error::Encode(unfit.into()))?;

@@ -22,7 +22,7 @@ use crate::RuntimeError;
 use crate::completion::Completions;
 use crate::saga::registry::{Sagas, Scheduled, Subscription};
 use crate::settings::Settings;
-use crate::store::{ClaimKey, HierarchyFlags, Parent, StepTransactions, Store};
+use crate::store::{ClaimKey, Claimer, HierarchyFlags, Parent, StepTransactions, Store};
 use crate::unhandled::UnhandledWarnings;
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
@@ -183,6 +183,11 @@ impl Engine {
         if (busy && own) || handlers.iter().any(foreign) {
             self.signals.others.notify_one();
         }
+    }
+
+    /// This worker as a claimer of runs.
+    pub(super) fn claimer(&self) -> Claimer<'_> {
+        Claimer { worker: self.worker, identifier: &self.identifier }
     }
 
     /// Has the timer look again: something becomes due at a certain time.

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::types::{ClaimKey, ClaimedRun, HierarchyFlags, timestamps};
 use crate::RuntimeError;
 use crate::util::ids;
+use crate::util::patience::Attempt;
 use crate::util::payload::{measured, of_message};
 
 /// A message that starts a hierarchy of its own.
@@ -39,19 +40,9 @@ pub(crate) struct Launched {
     pub(crate) only_once: bool,
 }
 
-/// A worker that claims runs of the messages that it launches.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Claimer<'a> {
-    pub(crate) worker: Uuid,
-    /// Its identifier in events.
-    pub(crate) identifier: &'a str,
-    /// The value of `worker.topology` that it knows. By another value it claims nothing.
-    pub(crate) topology: i64,
-}
-
 /// The messages for an attempt to launch them: after another one they may be there already.
-pub(crate) fn known_before(messages: &mut [Launched], again: bool) -> &[Launched] {
-    if again {
+pub(crate) fn known_before(messages: &mut [Launched], attempt: Attempt) -> &[Launched] {
+    if attempt == Attempt::Repeat {
         messages.iter_mut().for_each(Launched::again);
     }
     messages

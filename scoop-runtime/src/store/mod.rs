@@ -15,7 +15,7 @@ mod types;
 mod unhandled;
 
 pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
-pub(crate) use launch::{Claimer, Launch, Launched, is_bulky, known_before, parts, prepare};
+pub(crate) use launch::{Launch, Launched, is_bulky, known_before, parts, prepare};
 #[cfg(feature = "simulation")]
 pub use memory::Link;
 pub use memory::{LoggedEvent, WorkingRun};
@@ -29,14 +29,15 @@ pub(crate) use postgres::{
 pub(crate) use queue_cursors::QueueCursors;
 pub use requests::ListedHandler;
 pub(crate) use requests::{
-    Asked, CancelResult, HandlerOutcome, MessageStatus, Page, Redelivery, RepairRequest, RepairResult,
-    RetiredHandler, RollbackStart, Target,
+    Asked, CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Page, Redelivery, RepairRequest,
+    RepairResult, RetiredHandler, RollbackStart, Target,
 };
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, Settled, Settlement};
 pub(crate) use types::{
-    ClaimKey, ClaimedRun, Committed, Due, FailedRollbackPart, Freed, GiveUpReasons, HierarchyFlags, History,
-    Parent, Reaped, Reconciled, Release, Suspect, Unclaimed, Wanted, Woken, no_failure, readable, timestamps,
+    ClaimKey, ClaimedRun, Claimer, Committed, Due, FailedRollbackPart, Freed, GiveUpReasons, HierarchyFlags,
+    History, Parent, Reaped, Reconciled, Release, Suspect, Unclaimed, WakeOptions, Wanted, Woken, no_failure,
+    readable, timestamps,
 };
 pub(crate) use unhandled::Unhandled;
 
@@ -115,13 +116,13 @@ storage! {
         /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `shares`. Looks
         /// only at runs that became ready since `progress`, and advances that.
         async fn claim(
-            &self, worker: Uuid, identifier: &str, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
+            &self, claimer: Claimer<'_>, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
             progress: &mut QueueCursors,
         ) -> Vec<Result<ClaimedRun, Unclaimed>>;
 
         /// Claims this suspect, if it is still ready in one of these queues.
         async fn claim_suspect(
-            &self, worker: Uuid, identifier: &str, lanes: &Lanes, suspect: &Suspect,
+            &self, claimer: Claimer<'_>, lanes: &Lanes, suspect: &Suspect,
         ) -> Option<Result<ClaimedRun, Unclaimed>>;
     }
 
@@ -139,10 +140,9 @@ storage! {
         /// Makes the runs ready that wait for no child any more, and returns their handlers.
         async fn wake(&self, parents: &[Parent]) -> Vec<String>;
 
-        /// Like `wake`, by a worker of these queues. Of the first `room` parents, those that wait for no child are
-        /// claimed. With `commits`, those that had come to the last step of their saga commit instead.
+        /// Like `wake`, by a worker of these queues, which claims and commits parents as the options say.
         async fn wake_here(
-            &self, parents: &[Parent], worker: Uuid, identifier: &str, lanes: &Lanes, room: (usize, bool),
+            &self, parents: &[Parent], claimer: Claimer<'_>, lanes: &Lanes, options: WakeOptions,
         ) -> Woken;
 
         /// Hands runs back. Returns how many were still held under their keys.
@@ -241,7 +241,9 @@ storage! {
         async fn launch_alone(&self, messages: &[Launched]) -> Launch;
 
         /// Launches messages by a worker that has slots for some of their runs: these are claimed.
-        async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> Launch;
+        async fn launch_here(
+            &self, claimer: Claimer<'_>, topology: i64, messages: &[Launched],
+        ) -> Launch;
     }
 
     /// The state of hierarchies, for clients.

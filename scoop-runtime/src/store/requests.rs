@@ -8,8 +8,9 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::types::Parent;
-use crate::repair::Remedy;
+use crate::repair::{Decision, Remedy};
 use crate::util::ids;
+use crate::util::patience::Attempt;
 use crate::util::stored_time::StoredTime;
 
 /// The part of a hierarchy that a request is about.
@@ -23,19 +24,18 @@ pub(crate) struct Target {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) id: Uuid,
-    /// It was sent before, and its outcome is unknown.
-    pub(crate) again: bool,
+    pub(crate) attempt: Attempt,
 }
 
 impl Asked {
     /// A new request.
     pub(crate) fn new() -> Self {
-        Self { id: ids::now_v7(), again: false }
+        Self { id: ids::now_v7(), attempt: Attempt::First }
     }
 
-    /// The same request, sent once more or not.
-    pub(crate) fn again(self, again: bool) -> Self {
-        Self { again, ..self }
+    /// This attempt of the same request.
+    pub(crate) fn with(self, attempt: Attempt) -> Self {
+        Self { attempt, ..self }
     }
 }
 
@@ -94,6 +94,15 @@ impl RepairResult {
         let (root, above) = (target.lineage.root_id(), target.lineage.parent());
         Self { handlers: vec![], parent: above.map(|above| Parent { root, id: above.id(), at }) }
     }
+}
+
+/// What an intervention is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InterventionSubject<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) handler: &'a str,
+    /// None for a run that was stuck.
+    pub(crate) decision: Option<&'a Decision>,
 }
 
 /// A requested intervention, with its reason and requester.

@@ -26,7 +26,8 @@ pub(crate) struct ScheduleRegistration<'a> {
 impl<'a> ScheduleRegistration<'a> {
     /// The saga of this schedule, which is due at `next_at` if it is new.
     pub(crate) fn new(
-        (topic, handler): (&'a str, &'a str),
+        topic: &'a str,
+        handler: &'a str,
         schedule: &Schedule,
         next_at: Option<OffsetDateTime>,
     ) -> Result<Self, Unfit> {

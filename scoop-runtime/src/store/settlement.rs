@@ -185,7 +185,8 @@ impl Settlement {
     pub(crate) fn new(
         key: ClaimKey,
         before: &Run,
-        (surroundings, stored): (HierarchyFlags, &Context),
+        surroundings: HierarchyFlags,
+        stored: &Context,
         conclusion: Conclusion,
     ) -> Self {
         let may_give_up = may_give_up(before, &conclusion.fate);
@@ -530,7 +531,7 @@ mod tests {
     }
 
     fn of_fate(before: &Run, surroundings: HierarchyFlags, fate: Fate) -> Settlement {
-        Settlement::new(KEY, before, (surroundings, &Context::default()), conclusion(vec![], fate))
+        Settlement::new(KEY, before, surroundings, &Context::default(), conclusion(vec![], fate))
     }
 
     #[test]
@@ -609,7 +610,7 @@ mod tests {
         let failed = Event::new(EventKind::RollingBack, message).with(own.clone()).because_of(failure("T"));
         let events = vec![emitted, told, failed, suspended(own.clone())];
         let conclusion = conclusion(events, Fate::GoesOn(forward()));
-        let settlement = Settlement::new(KEY, &forward(), (ALONE, &own), conclusion);
+        let settlement = Settlement::new(KEY, &forward(), ALONE, &own, conclusion);
         assert_eq!((settlement.event_count, settlement.context), (4, None));
         let until_last: Vec<_> = settlement.events.iter().map(|event| event.until_last).collect();
         assert_eq!(until_last, [3, 2, 1, 0]);
@@ -630,7 +631,7 @@ mod tests {
         let (old, new) = (context(json!({})), context(json!({ "a": 1 })));
         let written = |now: &Context, stored: &Context| {
             let conclusion = conclusion(vec![suspended(now.clone())], Fate::GoesOn(forward()));
-            Settlement::new(KEY, &forward(), (ALONE, stored), conclusion).context
+            Settlement::new(KEY, &forward(), ALONE, stored, conclusion).context
         };
         assert_eq!(written(&new, &old), Some(new.clone()));
         assert_eq!(written(&new, &new), None);
@@ -642,7 +643,7 @@ mod tests {
         let sets = |run: Value, emissions: Vec<Emission>| {
             let events = vec![suspended(context(run))];
             let conclusion = Conclusion { emissions, ..conclusion(events, Fate::GoesOn(forward())) };
-            let settlement = Settlement::new(KEY, &forward(), (ALONE, &Context::default()), conclusion);
+            let settlement = Settlement::new(KEY, &forward(), ALONE, &Context::default(), conclusion);
             settlement.sets_a_time()
         };
         let sleep = context(json!({ "SleepUntilKey": { "wakeAfter": "2026-01-01T00:00:00Z" } }));
@@ -658,7 +659,7 @@ mod tests {
         let deadlines = |before: &Run, surroundings, detached| {
             let emissions = vec![emission(detached, context(deadline()))];
             let conclusion = Conclusion { emissions, ..conclusion(vec![], Fate::GoesOn(before.clone())) };
-            let settlement = Settlement::new(KEY, before, (surroundings, &Context::default()), conclusion);
+            let settlement = Settlement::new(KEY, before, surroundings, &Context::default(), conclusion);
             settlement.emissions[0].deadlines.len()
         };
         let undoing = HierarchyFlags { undoing: true, ..BELOW };
@@ -672,7 +673,7 @@ mod tests {
     fn what_is_plain_takes_the_short_statements() {
         let events = || vec![suspended(Context::default())];
         let plain = |before: &Run, conclusion| {
-            Settlement::new(KEY, before, (ALONE, &Context::default()), conclusion).shape()
+            Settlement::new(KEY, before, ALONE, &Context::default(), conclusion).shape()
                 == SettlePath::Advance
         };
         let last = Some(Suspension { step: "a".into(), jump: None, iteration: 0, handler_iteration: None });
@@ -694,7 +695,7 @@ mod tests {
                 Some(Suspension { step: "a".into(), jump: None, iteration: 0, handler_iteration: None });
             let told = conclusion(events, Fate::GoesOn(Run { last, ..backward() }));
             let told = Conclusion { told: vec![message], told_because: Some(because.clone()), ..told };
-            Settlement::new(KEY, before, (BELOW, &Context::default()), told).shape()
+            Settlement::new(KEY, before, BELOW, &Context::default(), told).shape()
         };
         assert_eq!(shape(&backward(), "a"), SettlePath::RequestRollback);
         assert_eq!(shape(&backward(), "b"), SettlePath::General);

@@ -25,6 +25,23 @@ pub(crate) struct FailedRollbackPart {
     pub(crate) failure: Failure,
 }
 
+/// A worker that claims runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimer<'a> {
+    pub(crate) worker: Uuid,
+    /// Its identifier in events.
+    pub(crate) identifier: &'a str,
+}
+
+/// The wakeable parents that are claimed or committed by the same statement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WakeOptions {
+    /// So many of the first parents may be claimed.
+    pub(crate) slots: usize,
+    /// Whether parents without a step left commit.
+    pub(crate) commits: bool,
+}
+
 /// A claimed run, with all that is needed to continue it.
 #[derive(Debug)]
 pub(crate) struct ClaimedRun {

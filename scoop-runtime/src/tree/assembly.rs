@@ -122,10 +122,16 @@ mod fuzz {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::tree::RunHead;
 
     fn row(ids: &[u128]) -> RunRow {
         let lineage = Lineage::from_ids(ids.iter().copied().map(Uuid::from_u128).collect()).expect("ids");
-        RunRow::new(lineage, Uuid::nil(), ("saga", "topic"), None, vec![], None)
+        RunRow::new(
+            RunHead { lineage, message_id: Uuid::nil(), handler: "saga", topic: "topic" },
+            None,
+            vec![],
+            None,
+        )
     }
 
     proptest! {

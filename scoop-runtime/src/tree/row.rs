@@ -35,12 +35,19 @@ pub(crate) struct Stands {
     pub(crate) owner: Option<Uuid>,
 }
 
+/// What identifies a run for a reader.
+#[derive(Debug)]
+pub(crate) struct RunHead<'a> {
+    pub(crate) lineage: Lineage,
+    pub(crate) message_id: Uuid,
+    pub(crate) handler: &'a str,
+    pub(crate) topic: &'a str,
+}
+
 impl RunRow {
-    /// A run of this saga and topic, read at `read_at` by the clock of the database.
+    /// A run, read at `read_at` by the clock of the database.
     pub(crate) fn new(
-        lineage: Lineage,
-        message_id: Uuid,
-        (handler, topic): (&str, &str),
+        head: RunHead<'_>,
         stands: Option<Stands>,
         mut events: Vec<RunEvent>,
         read_at: Option<SystemTime>,
@@ -52,10 +59,10 @@ impl RunRow {
         let ended =
             matches!(state, RunState::Committed | RunState::RolledBack(_) | RunState::RollbackFailed(_));
         Self::Run(Box::new(RunInfo {
-            handler: handler.to_owned(),
-            topic: topic.to_owned(),
-            message_id,
-            lineage,
+            handler: head.handler.to_owned(),
+            topic: head.topic.to_owned(),
+            message_id: head.message_id,
+            lineage: head.lineage,
             rolling_back: stands.backward && !ended,
             attempts: stands.attempts,
             worker: stands.owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
@@ -76,7 +83,8 @@ impl RunRow {
     /// A message without a handler; `emitter` is the lineage of its emitter.
     pub(crate) fn unhandled(
         emitter: Lineage,
-        (message_id, topic): (Uuid, &str),
+        message_id: Uuid,
+        topic: &str,
         at: Option<SystemTime>,
         redelivered_as: Option<Uuid>,
     ) -> Self {

@@ -77,12 +77,8 @@ async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion
 }
 
 fn settlement(engine: &Engine, execution: &Execution, conclusion: Conclusion) -> Settlement {
-    let settlement = Settlement::new(
-        execution.key,
-        &execution.run,
-        (execution.surroundings, &execution.stored),
-        conclusion,
-    );
+    let settlement =
+        Settlement::new(execution.key, &execution.run, execution.surroundings, &execution.stored, conclusion);
     settlement.under(engine.definitions.number_of(&execution.saga.definition.saga), execution.definition)
 }
 

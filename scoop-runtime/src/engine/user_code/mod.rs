@@ -15,7 +15,7 @@ use tracing::Instrument as _;
 use self::boundary::{Held, Stopped};
 use self::running::Stop;
 use super::execution::{Execution, Exit, Why};
-use super::refusal::hand_to_another;
+use super::refusal::{IfRefused, hand_to_another};
 use super::shared::Engine;
 use crate::bug::{Bug, made};
 use crate::error::is_of_infrastructure;
@@ -37,7 +37,7 @@ pub(super) async fn call_and_conclude(
         Err(Unfit::Begun(why)) => return Err(Exit::Stuck(why)),
         Err(Unfit::Fresh(why)) => {
             let saga = &execution.saga.definition.saga;
-            if hand_to_another(engine, execution.key, (saga, false), &why.recorded).await
+            if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await
                 == SetAside::HandedOver
             {
                 telemetry::handed_over(execution.at(call.step()), why.logged());
@@ -134,7 +134,7 @@ pub(super) async fn conclude_failed(
     let steps = cleanups_of(execution, call.action());
     match decode(execution) {
         Ok(message) if !steps.is_empty() => {
-            clean_up(engine, execution, call, message, (steps, context, failure)).await
+            clean_up(engine, execution, call, message, Cleanup { steps, context, failure }).await
         }
         _ => Ok((call.conclude(context, Err(failure)), None)),
     }
@@ -171,6 +171,15 @@ pub(super) fn cleanups_of(execution: &Execution, action: &Action) -> Vec<usize> 
     own.into_iter().chain(execution.tried.others.iter().copied()).filter(cleans_up).collect()
 }
 
+/// The cleanup of failed steps.
+struct Cleanup {
+    /// Their positions, in the order of the calls.
+    steps: Vec<usize>,
+    /// The context that the failed code left behind.
+    context: Context,
+    failure: Failure,
+}
+
 /// Cleans up after failed steps. Its writes are committed together with the record of the failure; its launches are
 /// not, since the failed step has no instance that could wait for them.
 async fn clean_up(
@@ -178,7 +187,7 @@ async fn clean_up(
     execution: &Execution,
     call: Call<'_>,
     message: &(dyn Any + Send + Sync),
-    (steps, context, failure): (Vec<usize>, Context, Failure),
+    Cleanup { steps, context, failure }: Cleanup,
 ) -> Result<(Conclusion, Option<StepTransaction>), Exit> {
     let definition = &execution.saga.definition;
     let mut scope = Scope::new(engine, place(execution, &call), context);

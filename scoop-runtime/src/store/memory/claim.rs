@@ -13,7 +13,9 @@ use super::event_log::Event;
 use super::row::{Lane, Row, RunState};
 use super::state::{RunId, State, later};
 use crate::bug::{Bug, made};
-use crate::store::{ClaimStorage, ClaimedRun, HierarchyFlags, Lanes, QueueCursors, Suspect, Unclaimed};
+use crate::store::{
+    ClaimStorage, ClaimedRun, Claimer, HierarchyFlags, Lanes, QueueCursors, Suspect, Unclaimed,
+};
 
 /// Runs that became ready within this time may become visible after later ones: as in `run_claim.sql`.
 const LATE: Duration = Duration::SECOND;
@@ -31,8 +33,7 @@ impl ClaimStorage for Memory {
 
     async fn claim(
         &self,
-        worker: Uuid,
-        identifier: &str,
+        Claimer { worker, identifier }: Claimer<'_>,
         lanes: &Lanes,
         limit: usize,
         shares: &BTreeMap<String, usize>,
@@ -59,8 +60,7 @@ impl ClaimStorage for Memory {
 
     async fn claim_suspect(
         &self,
-        worker: Uuid,
-        identifier: &str,
+        Claimer { worker, identifier }: Claimer<'_>,
         lanes: &Lanes,
         suspect: &Suspect,
     ) -> sqlx::Result<Option<Result<ClaimedRun, Unclaimed>>> {

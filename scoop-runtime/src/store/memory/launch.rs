@@ -61,10 +61,14 @@ impl LaunchStorage for Memory {
         .await
     }
 
-    async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> sqlx::Result<Launch> {
+    async fn launch_here(
+        &self,
+        Claimer { worker, identifier }: Claimer<'_>,
+        topology: i64,
+        messages: &[Launched],
+    ) -> sqlx::Result<Launch> {
         self.run("launch_here", |state| {
             state.refuses_launch(messages).map_or(Ok(()), Err)?;
-            let Claimer { worker, identifier, topology } = claimer;
             let worker = state.may_claim(worker, topology).then(|| (worker, identifier.into()));
             Ok(state.launch(messages.iter().map(Root::from), worker))
         })
@@ -85,7 +89,7 @@ impl State {
                 continue;
             }
             launch.launched += 1;
-            self.publish(message.root, (message.id, message.topic), message.payload.clone());
+            self.publish(message.root, message.id, message.topic, message.payload.clone());
             let emitted = Event::new(EventKind::Emitted, message.id, Lineage::root(message.root), self.now());
             self.append(Event { context: message.context.clone(), ..emitted });
             for pair in self.listening(message.topic) {
@@ -134,7 +138,7 @@ impl State {
     }
 
     /// Puts a message into its hierarchy.
-    pub(super) fn publish(&mut self, root: Uuid, (id, topic): (Uuid, &str), payload: Value) {
+    pub(super) fn publish(&mut self, root: Uuid, id: Uuid, topic: &str, payload: Value) {
         self.homes.insert(id, root);
         let message = Message { topic: topic.into(), payload };
         self.hierarchies.entry(root).or_default().record.messages.insert(id, message);

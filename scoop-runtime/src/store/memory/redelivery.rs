@@ -73,7 +73,7 @@ impl State {
         let copy = copied.then_some(message);
         record.redeliveries.insert(emitted.message, Redelivered { root, copy, at });
         if copied {
-            self.publish(root, (message, topic), payload.unwrap_or_default());
+            self.publish(root, message, topic, payload.unwrap_or_default());
             let launched = Event::new(EventKind::Emitted, message, Lineage::root(root), at);
             self.append(Event { context: emitted.context.clone(), ..launched });
         }

@@ -17,7 +17,8 @@ use crate::repair::{
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    ClaimKey, FailedRollbackPart, Page, Parent, RepairRequest, RepairResult, RepairStorage, Target,
+    ClaimKey, FailedRollbackPart, InterventionSubject, Page, Parent, RepairRequest, RepairResult,
+    RepairStorage, Target,
 };
 use crate::util::when::since_1970;
 
@@ -122,7 +123,8 @@ impl State {
             Err(refusal) => return Err(refusal),
         };
         let handler = unrolled.get(id).ok_or(Refusal::NotFailed)?.handler.clone();
-        self.intervene(target, (handler, Some(decision.part.clone()), decision.repeats), asked, now);
+        let subject = InterventionSubject { target, handler: &handler, decision: Some(&decision) };
+        self.intervene(subject, asked, now);
         self.carry_out(root, &decision, now);
         let parent = decision.parent.map(|id| Parent { root, id, at: now });
         let ready = decision.revived.into_iter().filter(|run| run.state == "ready");
@@ -139,26 +141,21 @@ impl State {
             row.doubts = row.doubts.min(UNKNOWN_MAX - 3);
         })?;
         let handler = row.handler.to_string();
-        self.intervene(target, (handler.clone(), None, false), asked, now);
+        self.intervene(InterventionSubject { target, handler: &handler, decision: None }, asked, now);
         Some(RepairResult { handlers: vec![handler], parent: None })
     }
 
     /// Records an intervention.
-    fn intervene(
-        &mut self,
-        target: &Target,
-        (handler, part, repeats): (String, Option<String>, bool),
-        asked: &RepairRequest<'_>,
-        at: OffsetDateTime,
-    ) {
+    fn intervene(&mut self, subject: InterventionSubject<'_>, asked: &RepairRequest<'_>, at: OffsetDateTime) {
+        let InterventionSubject { target, handler, decision } = subject;
         self.requests.insert(asked.asked.id);
         let hierarchy = self.hierarchies.entry(target.lineage.root_id()).or_default();
         hierarchy.record.interventions.push(InterventionRow {
             run: target.lineage.id(),
-            handler,
-            part,
+            handler: handler.to_owned(),
+            part: decision.map(|decision| decision.part.clone()),
             kind: asked.remedy.as_str(),
-            repeats,
+            repeats: decision.is_some_and(|decision| decision.repeats),
             note: Some(asked.note.replace('\0', "")).filter(|note| !note.is_empty()),
             source: asked.source.replace('\0', ""),
             at,

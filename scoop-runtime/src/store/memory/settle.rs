@@ -124,7 +124,7 @@ impl State {
     fn emit(&mut self, step: &mut SettleStep<'_>, emission: &EmissionRow) {
         let now = self.now();
         let root = emission.detached_root.unwrap_or(step.settlement.root);
-        self.publish(root, (emission.id, &emission.topic), emission.payload.value.clone());
+        self.publish(root, emission.id, &emission.topic, emission.payload.value.clone());
         if is_lost(step.settlement, emission.id) {
             return;
         }

@@ -11,7 +11,7 @@ use super::row::Row;
 use super::state::{Hierarchy, State};
 use crate::RunEvent;
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage};
-use crate::tree::{Extent, RunRow, Stands, TreeRows};
+use crate::tree::{Extent, RunHead, RunRow, Stands, TreeRows};
 use crate::util::shown::system_time;
 
 impl StatusStorage for Memory {
@@ -78,7 +78,8 @@ impl State {
             let redelivered = record.redeliveries.get(&event.message).map(|redelivered| redelivered.root);
             RunRow::unhandled(
                 event.lineage.clone(),
-                (event.message, &topic),
+                event.message,
+                &topic,
                 Some(system_time(event.at)),
                 redelivered,
             )
@@ -140,7 +141,13 @@ impl Hierarchy {
                 let handler = seen.handler.as_deref().unwrap_or_default();
                 let topic = self.record.topic_of(seen.message);
                 let read_at = Some(system_time(now));
-                RunRow::new(seen.lineage.clone(), seen.message, (handler, &topic), None, events, read_at)
+                let head = RunHead {
+                    lineage: seen.lineage.clone(),
+                    message_id: seen.message,
+                    handler,
+                    topic: &topic,
+                };
+                RunRow::new(head, None, events, read_at)
             }
         }
     }
@@ -158,8 +165,13 @@ fn shown(row: &Row, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {
         is_abandoned: false,
         owner: row.owner,
     };
-    let (pair, read_at) = ((&*row.handler, &*row.topic), Some(system_time(now)));
-    RunRow::new(row.lineage.clone(), row.message, pair, Some(stands), events, read_at)
+    let head = RunHead {
+        lineage: row.lineage.clone(),
+        message_id: row.message,
+        handler: &row.handler,
+        topic: &row.topic,
+    };
+    RunRow::new(head, Some(stands), events, Some(system_time(now)))
 }
 
 fn told(event: &Event) -> RunEvent {

@@ -13,25 +13,25 @@ use super::event_log::Event;
 use super::row::{Lane, Row, RunState};
 use super::state::{RunId, State, after, later};
 use crate::bug::{Bug, made};
-use crate::store::{Committed, Lanes, Parent, Release, WakeStorage, Woken};
+use crate::store::{Claimer, Committed, Lanes, Parent, Release, WakeOptions, WakeStorage, Woken};
 
 impl WakeStorage for Memory {
     async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
-        let woken = self.wake_here(parents, Uuid::nil(), "", &Lanes::default(), (0, false)).await?;
+        let none = Claimer { worker: Uuid::nil(), identifier: "" };
+        let woken = self.wake_here(parents, none, &Lanes::default(), WakeOptions::default()).await?;
         Ok(woken.handlers)
     }
 
     async fn wake_here(
         &self,
         parents: &[Parent],
-        worker: Uuid,
-        identifier: &str,
+        Claimer { worker, identifier }: Claimer<'_>,
         lanes: &Lanes,
-        (room, commits): (usize, bool),
+        WakeOptions { slots, commits }: WakeOptions,
     ) -> sqlx::Result<Woken> {
         self.run("wake", |state| {
             let listed = state.may_claim(worker, lanes.topology);
-            let room = if listed { room } else { 0 };
+            let slots = if listed { slots } else { 0 };
             let end =
                 |at: usize| (listed && commits).then(|| (&*lanes.last_steps[at], lanes.definitions[at]));
             let own = named(lanes).enumerate().map(|(at, lane)| (lane, end(at)));
@@ -51,7 +51,7 @@ impl WakeStorage for Memory {
                     woken.committed.extend(state.commit(run, parent.at, &identifier));
                     continue;
                 }
-                let mine = place < room && !row.is_untouched() && end.is_some();
+                let mine = place < slots && !row.is_untouched() && end.is_some();
                 let handler = row.handler.to_string();
                 state.wake(run, parent.at, mine.then_some(worker));
                 match state.claimed(run, &identifier, true).filter(|_| mine) {

@@ -13,7 +13,7 @@ use super::PostgresStore;
 use super::decode::time;
 use super::query_ext::FetchExt;
 use crate::error::is_of_contents;
-use crate::store::{ClaimStorage, ClaimedRun, Lanes, QueueCursors, Suspect, Unclaimed};
+use crate::store::{ClaimStorage, ClaimedRun, Claimer, Lanes, QueueCursors, Suspect, Unclaimed};
 use crate::util::ids;
 
 /// How many runs of each handler a worker executes.
@@ -21,8 +21,7 @@ type Shares = BTreeMap<String, usize>;
 
 /// The arguments of a claim.
 struct Claim<'a, S> {
-    worker: Uuid,
-    identifier: &'a str,
+    claimer: Claimer<'a>,
     lanes: &'a Lanes,
     shares: S,
 }
@@ -46,14 +45,13 @@ impl ClaimStorage for PostgresStore {
 
     async fn claim(
         &self,
-        worker: Uuid,
-        identifier: &str,
+        claimer: Claimer<'_>,
         lanes: &Lanes,
         limit: usize,
         shares: &BTreeMap<String, usize>,
         progress: &mut QueueCursors,
     ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
-        let claim = Claim { worker, identifier, lanes, shares };
+        let claim = Claim { claimer, lanes, shares };
         match self.claim_from(&claim, limit, progress, None).await {
             // Boxed, so that the usual claim is not as large as this one.
             Err(error) if is_of_contents(&error) => Box::pin(self.claim_apart(&claim, limit)).await,
@@ -63,8 +61,7 @@ impl ClaimStorage for PostgresStore {
 
     async fn claim_suspect(
         &self,
-        worker: Uuid,
-        identifier: &str,
+        claimer: Claimer<'_>,
         lanes: &Lanes,
         suspect: &Suspect,
     ) -> sqlx::Result<Option<Result<ClaimedRun, Unclaimed>>> {
@@ -77,7 +74,7 @@ impl ClaimStorage for PostgresStore {
         if suspect.ready_at > OffsetDateTime::UNIX_EPOCH {
             from_there.take(suspect.lane(), suspect.ready_at);
         }
-        let claim = Claim { worker, identifier, lanes, shares: Shares::new() };
+        let claim = Claim { claimer, lanes, shares: Shares::new() };
         match self.claim_from(&claim, 1, &mut from_there, Some(&[suspect.id])).await {
             Err(error) if is_of_contents(&error) => {
                 Ok(self.mark_refused((suspect.root, suspect.id), &error).await?.map(Err))
@@ -96,7 +93,7 @@ impl PostgresStore {
         progress: &mut QueueCursors,
         only: Option<&[Uuid]>,
     ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
-        let Claim { worker, identifier, lanes, shares } = claim;
+        let Claim { claimer: Claimer { worker, identifier }, lanes, shares } = claim;
         let rows = sqlx::query(self.sql.run_claim.clone())
             .bind(worker)
             .bind(identifier)

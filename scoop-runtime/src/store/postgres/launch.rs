@@ -36,6 +36,7 @@ impl Launched {
         &'a self,
         statement: SqlStr,
         claimer: Claimer<'a>,
+        topology: i64,
     ) -> Query<'a, Postgres, PgArguments> {
         sqlx::query(statement)
             .bind(self.id)
@@ -49,7 +50,7 @@ impl Launched {
             .bind(self.here.keys().map(String::as_str).collect::<Vec<_>>())
             .bind(self.here.values().copied().collect::<Vec<_>>())
             .bind(self.here.values().map(|_| ids::now_v7()).collect::<Vec<_>>())
-            .bind(claimer.topology)
+            .bind(topology)
     }
 }
 
@@ -86,10 +87,15 @@ impl LaunchStorage for PostgresStore {
         self.sessions.run(async |session| self.launch(session, messages).await).await
     }
 
-    async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> sqlx::Result<Launch> {
+    async fn launch_here(
+        &self,
+        claimer: Claimer<'_>,
+        topology: i64,
+        messages: &[Launched],
+    ) -> sqlx::Result<Launch> {
         let launch = async |session: &mut _| match messages {
-            [one] if one.is_plain() => self.launch_one_here(session, claimer, one).await,
-            all => self.launch_for(session, all, claimer).await,
+            [one] if one.is_plain() => self.launch_one_here(session, claimer, topology, one).await,
+            all => self.launch_for(session, all, claimer, topology).await,
         };
         self.sessions.run(launch).await
     }
@@ -120,10 +126,11 @@ impl PostgresStore {
         &self,
         executor: impl PgExecutor<'_>,
         claimer: Claimer<'_>,
+        topology: i64,
         message: &Launched,
     ) -> sqlx::Result<Launch> {
         debug_assert!(message.is_plain(), "the statement knows nothing of the rest");
-        let publish = message.publish_here(self.sql.message_insert_one_claiming.clone(), claimer);
+        let publish = message.publish_here(self.sql.message_insert_one_claiming.clone(), claimer, topology);
         let mut launch = Launch { launched: 1, handlers: vec![], claimed: vec![] };
         for row in publish.persistent(self.sessions.keeps_statements()).fetch_all(executor).await? {
             if row.try_get("claimed")? {
@@ -140,10 +147,11 @@ impl PostgresStore {
         executor: impl PgExecutor<'_>,
         messages: &[impl Serialize + Sync],
         claimer: Claimer<'_>,
+        topology: i64,
     ) -> sqlx::Result<Launch> {
         let launch =
             sqlx::query(self.sql.message_insert_claiming.clone()).bind(Json(messages)).bind(claimer.worker);
-        let launch = launch.bind(claimer.identifier).bind(claimer.topology);
+        let launch = launch.bind(claimer.identifier).bind(topology);
         let row = launch.persistent(self.sessions.keeps_statements()).fetch_one(executor).await?;
         Ok(Launch { claimed: row.try_get("claimed")?, ..launch_of(&row)? })
     }

@@ -19,8 +19,8 @@ use crate::repair::{
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    ClaimKey, FailedRollbackPart, Page, Parent, RepairRequest, RepairResult, RepairStorage, Target,
-    no_failure, readable,
+    ClaimKey, FailedRollbackPart, InterventionSubject, Page, Parent, RepairRequest, RepairResult,
+    RepairStorage, Target, no_failure, readable,
 };
 use crate::util::patience::note;
 use crate::util::when::since_1970;
@@ -71,8 +71,8 @@ impl RepairStorage for PostgresStore {
         let Some(run) = unrolled.get(run) else {
             return Ok(Err(Refusal::NotFailed));
         };
-        let about = (&*run.handler, Some(&*decision.part), decision.repeats);
-        self.record(&mut tx, target, about, asked, now).await?;
+        let subject = InterventionSubject { target, handler: &run.handler, decision: Some(&decision) };
+        self.record(&mut tx, subject, asked, now).await?;
         self.carry_out(&mut tx, root, &decision, now).await?;
         tx.commit().await.inspect_err(note)?;
         let parent = decision.parent.map(|id| Parent { root, id, at: now });
@@ -149,15 +149,15 @@ impl PostgresStore {
             return Ok(None);
         };
         let now = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *connection).await?;
-        self.record(connection, target, (&handler, None, false), asked, now).await?;
+        let subject = InterventionSubject { target, handler: &handler, decision: None };
+        self.record(connection, subject, asked, now).await?;
         Ok(Some(RepairResult { handlers: vec![handler], parent: None }))
     }
 
     async fn record(
         &self,
         connection: &mut PgConnection,
-        target: &Target,
-        (handler, part, repeats): (&str, Option<&str>, bool),
+        InterventionSubject { target, handler, decision }: InterventionSubject<'_>,
         asked: &RepairRequest<'_>,
         now: OffsetDateTime,
     ) -> sqlx::Result<()> {
@@ -166,9 +166,9 @@ impl PostgresStore {
             .bind(target.lineage.id())
             .bind(handler)
             .bind(target.message)
-            .bind(part)
+            .bind(decision.map(|decision| &decision.part))
             .bind(asked.remedy.as_str())
-            .bind(repeats)
+            .bind(decision.is_some_and(|decision| decision.repeats))
             .bind(Some(asked.note.replace('\0', "")).filter(|note| !note.is_empty()))
             .bind(asked.source.replace('\0', ""))
             .bind(now)

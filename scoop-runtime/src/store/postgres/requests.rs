@@ -11,7 +11,7 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::store::{Asked, CancelResult, Parent, RequestStorage, RollbackStart, Target};
 use crate::util::name::RUNS_NAMED;
-use crate::util::patience::note;
+use crate::util::patience::{Attempt, note};
 use crate::{CancellationRequest, Named, RunId};
 
 impl RequestStorage for PostgresStore {
@@ -119,7 +119,7 @@ impl RequestStorage for PostgresStore {
 impl PostgresStore {
     /// Whether an earlier attempt has carried this request out. Checked when that attempt cannot commit any more.
     pub(super) async fn is_done(&self, tx: &mut PgConnection, asked: Asked) -> sqlx::Result<bool> {
-        if !asked.again {
+        if asked.attempt == Attempt::First {
             return Ok(false);
         }
         sqlx::query_scalar(self.sql.request_is_done.clone()).bind(asked.id).fetch_one(tx).await

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::decode::{lineage, time, time_if_any};
 use super::query_ext::{ExecuteExt, FetchExt};
-use crate::store::{ClaimedRun, Committed, Lanes, Parent, Release, WakeStorage, Woken};
+use crate::store::{ClaimedRun, Claimer, Committed, Lanes, Parent, Release, WakeOptions, WakeStorage, Woken};
 use crate::util::ids;
 
 impl Parent {
@@ -29,17 +29,17 @@ impl Committed {
 
 impl WakeStorage for PostgresStore {
     async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
-        let woken = self.wake_here(parents, Uuid::nil(), "", &Lanes::default(), (0, false)).await?;
+        let none = Claimer { worker: Uuid::nil(), identifier: "" };
+        let woken = self.wake_here(parents, none, &Lanes::default(), WakeOptions::default()).await?;
         Ok(woken.handlers)
     }
 
     async fn wake_here(
         &self,
         parents: &[Parent],
-        worker: Uuid,
-        identifier: &str,
+        Claimer { worker, identifier }: Claimer<'_>,
         lanes: &Lanes,
-        (room, commits): (usize, bool),
+        WakeOptions { slots, commits }: WakeOptions,
     ) -> sqlx::Result<Woken> {
         let last_steps: &[String] = if commits { &lanes.last_steps } else { &[] };
         let rows = sqlx::query(self.sql.run_wake.clone())
@@ -47,7 +47,7 @@ impl WakeStorage for PostgresStore {
             .bind(worker)
             .bind(&lanes.topics)
             .bind(&lanes.handlers)
-            .bind(i64::try_from(room).unwrap_or(i64::MAX))
+            .bind(i64::try_from(slots).unwrap_or(i64::MAX))
             .bind(last_steps)
             .bind(identifier)
             .bind(parents.iter().map(|_| ids::now_v7()).collect::<Vec<_>>())

@@ -20,7 +20,7 @@ use crate::settings::Backoff;
 use crate::store::{
     ClaimKey, ClaimStorage as _, ClaimedRun, Claimer, Committed, FreeStorage as _, Lanes, Launch,
     LaunchStorage as _, Launched, Parent, QueueCursors, SettleStorage as _, Settlement,
-    SubscriptionStorage as _, WakeStorage as _,
+    SubscriptionStorage as _, WakeOptions, WakeStorage as _,
 };
 
 /// Pauses that no test waits for.
@@ -123,7 +123,7 @@ pub(super) async fn claim(
     worker: Uuid,
     progress: &mut QueueCursors,
 ) -> Vec<ClaimedRun> {
-    let claimed = store.claim(worker, "w", &lanes(), 10, &BTreeMap::new(), progress).await.unwrap();
+    let claimed = store.claim(claimer(worker), &lanes(), 10, &BTreeMap::new(), progress).await.unwrap();
     claimed.into_iter().map(|claimed| claimed.expect("it can be read")).collect()
 }
 
@@ -145,7 +145,11 @@ async fn rows_of(pool: &PgPool, key: ClaimKey) -> (String, String) {
 }
 
 fn claimer(worker: Uuid) -> Claimer<'static> {
-    Claimer { worker, identifier: "w", topology: 0 }
+    Claimer { worker, identifier: "w" }
+}
+
+fn options(slots: usize, commits: bool) -> WakeOptions {
+    WakeOptions { slots, commits }
 }
 
 /// A worker launches a message and claims some of its runs, by the statement for one message or by that for many.
@@ -157,10 +161,10 @@ async fn launch_here(
     launched: &Launched,
 ) -> Launch {
     match one {
-        true => store.launch_one_here(session, claimer(worker), launched).await.unwrap(),
+        true => store.launch_one_here(session, claimer(worker), 0, launched).await.unwrap(),
         false => {
             let launched = std::slice::from_ref(launched);
-            store.launch_for(session, launched, claimer(worker)).await.unwrap()
+            store.launch_for(session, launched, claimer(worker), 0).await.unwrap()
         }
     }
 }
@@ -352,7 +356,7 @@ async fn unregistered_worker_releases_nothing() {
     let launched = [launched];
     let comes_back = async || {
         store.register_alone(&pool, worker, 2).await;
-        store.launch_here(claimer(worker), &launched).await.unwrap().claimed
+        store.launch_here(claimer(worker), 0, &launched).await.unwrap().claimed
     };
     let in_flight = || {
         let claimed = || tokio::runtime::Handle::current().block_on(comes_back());
@@ -387,10 +391,10 @@ async fn run_claimed_at_wake_up_is_as_any_claim_leaves_it() {
     let (pool, server) = database("claimed_at_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
-    let woken = store.wake_here(&parents, worker, "w", &lanes(), (1, false)).await.unwrap();
+    let woken = store.wake_here(&parents, claimer(worker), &lanes(), options(1, false)).await.unwrap();
     let [Ok(here)] = &woken.claimed[..] else { panic!("there was room for one: {:?}", woken.claimed) };
     assert_eq!((here.key.id, woken.handlers.len()), (parents[0].id, 2));
-    let again = store.wake_here(&parents, worker, "w", &lanes(), (3, false)).await.unwrap();
+    let again = store.wake_here(&parents, claimer(worker), &lanes(), options(3, false)).await.unwrap();
     assert_eq!((again.claimed.len(), again.handlers.len()), (0, 0), "no run wakes twice");
 
     let held = "UPDATE scoop.run SET state = 'ready', owner = NULL, epoch = 2 WHERE id = $1";
@@ -421,16 +425,16 @@ async fn run_committed_at_wake_up_is_as_any_end_leaves_it() {
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
 
-    let woken = store.wake_here(&parents[..1], worker, "w", &lanes(), (1, false)).await.unwrap();
+    let woken = store.wake_here(&parents[..1], claimer(worker), &lanes(), options(1, false)).await.unwrap();
     let [Ok(claimed)] = &woken.claimed[..] else { panic!("there was room for it: {:?}", woken.claimed) };
     let Continuation::Record(end) = Continuation::of(&SAGA, &claimed.run).unwrap() else {
         panic!("no step is left")
     };
-    let stored = (claimed.surroundings, &claimed.run.context);
-    let settlement = Settlement::new(claimed.key, &claimed.run, stored, end.conclude());
+    let (flags, stored) = (claimed.surroundings, &claimed.run.context);
+    let settlement = Settlement::new(claimed.key, &claimed.run, flags, stored, end.conclude());
     assert!(store.settle("w", &[settlement]).await.unwrap().values().all(|settled| settled.ended));
 
-    let woken = store.wake_here(&parents[1..], worker, "w", &lanes(), (1, true)).await.unwrap();
+    let woken = store.wake_here(&parents[1..], claimer(worker), &lanes(), options(1, true)).await.unwrap();
     assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 0));
     let roots: Vec<_> = parents[1..].iter().map(|p| Committed { root: p.root, parent: None }).collect();
     assert_eq!(woken.committed, roots);
@@ -444,7 +448,7 @@ async fn run_committed_at_wake_up_is_as_any_end_leaves_it() {
     let late = "SELECT bool_and(created_at > now() + interval '59 minutes') FROM scoop.message_event
                 WHERE type = 'COMMITTED'";
     assert!(sqlx::query_scalar::<_, bool>(late).fetch_one(&pool).await.unwrap(), "the child was later");
-    let again = store.wake_here(&parents, worker, "w", &lanes(), (3, true)).await.unwrap();
+    let again = store.wake_here(&parents, claimer(worker), &lanes(), options(3, true)).await.unwrap();
     assert_eq!((again.committed.len(), again.claimed.len(), again.handlers.len()), (0, 0, 0));
     done(pool, server).await;
 }
@@ -475,7 +479,8 @@ async fn parent_with_a_step_left_wakes_and_does_not_commit() {
         sqlx::query(wait).bind(id).execute(&mut *tx).await.unwrap();
         sqlx::query(what).bind(id).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
-        let woken = store.wake_here(&parents[..1], worker, "w", &lanes(), (0, true)).await.unwrap();
+        let woken =
+            store.wake_here(&parents[..1], claimer(worker), &lanes(), options(0, true)).await.unwrap();
         assert_eq!((woken.committed.len(), &woken.handlers[..]), (0, &["saga".to_owned()][..]), "{what}");
         assert!(committed(&pool, id).await.is_empty(), "{what}");
     }
@@ -483,7 +488,7 @@ async fn parent_with_a_step_left_wakes_and_does_not_commit() {
     let others = Lanes { handlers: vec!["other".into()], ..lanes() };
     for (parent, worker, lanes) in [(1, worker, others), (2, Uuid::now_v7(), lanes())] {
         let parent = &parents[parent..=parent];
-        let woken = store.wake_here(parent, worker, "w", &lanes, (0, true)).await.unwrap();
+        let woken = store.wake_here(parent, claimer(worker), &lanes, options(0, true)).await.unwrap();
         assert_eq!((woken.committed.len(), woken.handlers.len()), (0, 1));
     }
     done(pool, server).await;
@@ -507,7 +512,7 @@ async fn wake_up_that_may_commit_locks_the_row_of_its_worker() {
             is_held
         };
         let lanes = lanes();
-        let waking = store.wake_here(parent, worker, "w", &lanes, (0, commits));
+        let waking = store.wake_here(parent, claimer(worker), &lanes, options(0, commits));
         let (woken, is_held) = tokio::join!(waking, meanwhile);
         assert_eq!((woken.unwrap().committed.len(), is_held), (usize::from(commits), commits));
     }
@@ -532,7 +537,7 @@ async fn worker_without_registration_or_handler_claims_nothing_at_wake_up() {
     let parents = waiting(&pool, &store, launched).await;
     for (worker, handler) in [(Uuid::now_v7(), "saga"), (worker, "other")] {
         let lanes = Lanes { handlers: vec![handler.into()], ..lanes() };
-        let woken = store.wake_here(&parents, worker, "w", &lanes, (3, false)).await.unwrap();
+        let woken = store.wake_here(&parents, claimer(worker), &lanes, options(3, false)).await.unwrap();
         assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 3));
         let wait = "UPDATE scoop.run SET state = 'waiting' WHERE topic = 'a'";
         sqlx::query(wait).execute(&pool).await.unwrap();

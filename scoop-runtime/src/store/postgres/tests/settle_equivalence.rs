@@ -13,7 +13,7 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate}
 use super::{Sum, claim, database, done};
 use crate::saga::registry::Subscription;
 use crate::store::{
-    ClaimedRun, HierarchyFlags, Launched, QueueCursors, SettlePath, SettleStorage as _, Settled, Settlement,
+    ClaimedRun, Launched, QueueCursors, SettlePath, SettleStorage as _, Settled, Settlement,
     SubscriptionStorage as _,
 };
 
@@ -218,8 +218,9 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
             let mut settlements = vec![];
             for _ in 0..if way == Way::Batched { 2 } else { 1 } {
                 let claimed = claimed(&pool, &listening, backward).await;
-                let around: (HierarchyFlags, &Context) = (claimed.surroundings, &claimed.run.context);
-                let settlement = Settlement::new(claimed.key, &claimed.run, around, follows(&claimed.run));
+                let (flags, stored) = (claimed.surroundings, &claimed.run.context);
+                let settlement =
+                    Settlement::new(claimed.key, &claimed.run, flags, stored, follows(&claimed.run));
                 settlements.push(settlement.under(7, Some(5)));
             }
             assert!(settlements.iter().all(|settlement| settlement.shape() == shape), "case {at}");
@@ -244,9 +245,9 @@ async fn large_messages_of_a_void_settlement_are_not_stored() {
     let mut settlements = vec![];
     for _ in 0..2 {
         let claimed = claimed(&pool, &listening, false).await;
-        let around: (HierarchyFlags, &Context) = (claimed.surroundings, &claimed.run.context);
+        let (flags, stored) = (claimed.surroundings, &claimed.run.context);
         let follows = launches_bulk(&claimed.run, &["two", "none"]);
-        settlements.push(Settlement::new(claimed.key, &claimed.run, around, follows));
+        settlements.push(Settlement::new(claimed.key, &claimed.run, flags, stored, follows));
     }
     let (store, void) = (&listening.0, settlements[0].root);
     assert!(settlements.iter().all(Settlement::is_bulky));

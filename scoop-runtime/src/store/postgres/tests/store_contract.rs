@@ -40,7 +40,8 @@ use super::{database, done};
 use crate::saga::registry::Subscription;
 use crate::settings::Backoff;
 use crate::store::{
-    ClaimKey, ClaimedRun, HierarchyFlags, Lanes, Launched, Memory, QueueCursors, Release, Settlement, Store,
+    ClaimKey, ClaimedRun, Claimer, HierarchyFlags, Lanes, Launched, Memory, QueueCursors, Release,
+    Settlement, Store,
 };
 
 const ITEMS: &str = "rounds.items";
@@ -210,14 +211,15 @@ impl Tested {
         let worker = self.holder(holder, |holder| holder.worker).await?;
         let (topics, handlers) = ([ITEMS.to_owned()], [SAGA.saga.to_string()]);
         let lanes = Lanes { topology: self.topology(worker).await?, ..Lanes::unreserved(&topics, &handlers) };
+        let claimer = Claimer { worker, identifier: IDENTIFIER };
         let nothing = BTreeMap::<String, usize>::new();
         let claim = async |store: &Store| {
-            store.claim(worker, IDENTIFIER, &lanes, 1, &nothing, &mut QueueCursors::default()).await
+            store.claim(claimer, &lanes, 1, &nothing, &mut QueueCursors::default()).await
         };
         let mut claimed = self.call("run", claim).await?.pop();
         if claimed.is_none() {
             let claim_suspect = async |store: &Store| match store.due(&lanes, worker, true).await?.suspect {
-                Some(suspect) => store.claim_suspect(worker, IDENTIFIER, &lanes, &suspect).await,
+                Some(suspect) => store.claim_suspect(claimer, &lanes, &suspect).await,
                 None => Ok(None),
             };
             claimed = Box::pin(self.call("run", claim_suspect)).await?;
@@ -253,7 +255,7 @@ impl Tested {
         let run = Run::new(lineage, receipt.message, format!("{}[{IDENTIFIER}]", SAGA.saga));
         let surroundings = HierarchyFlags { has_parent: false, undoing: false };
         let context = run.context.clone();
-        let settlement = Settlement::new(key, &run, (surroundings, &context), conclusion(&run, messages));
+        let settlement = Settlement::new(key, &run, surroundings, &context, conclusion(&run, messages));
         let settlements = [settlement];
         let settled = self.call("message_event", async |store| store.settle(IDENTIFIER, &settlements).await);
         Ok(match settled.await?.get(&(key.id, key.epoch)) {
