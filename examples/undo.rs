@@ -103,7 +103,7 @@ async fn main() -> Result<()> {
     let answer = scoop.rollback(order.id(), "again").await?;
     assert_eq!(answer, RollbackAnswer::AlreadyRolledBack);
     let admired = scoop.launch(FurnitureAdmired).await?;
-    assert_eq!(scoop.rollback(admired.id(), "ugly after all").await?, RollbackAnswer::Unhandled);
+    assert_eq!(scoop.rollback(admired.id(), "ugly after all").await?, RollbackAnswer::NoHandlers);
 
     scoop.shutdown().await?;
     Ok(())

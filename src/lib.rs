@@ -9,17 +9,23 @@ pub use scoop_core::{
     Recurrence, Result, Schedule, StepDefinition, StepKind, Stored, With,
 };
 pub use scoop_macros::{ContextKey, FailureCode, Message, saga, step, subscribes, trace};
+#[cfg(feature = "embedded")]
+pub use scoop_runtime::embedded;
 #[cfg(feature = "simulation")]
 pub use scoop_runtime::simulation;
+#[cfg(feature = "testing")]
+pub use scoop_runtime::testing;
 pub use scoop_runtime::{
-    Attempted, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Emit, FailedCompensation,
-    FailedStep, Handle, HierarchyId, InMemory, Intervention, Launch, LaunchAll, ListedHandler, Listing,
-    LoggedEvent, Migrate, Named, NoResult, Outcome, ReadTree, Rebuild, Redeliver, Redelivered, RepairAnswer,
-    RepairStatus, Reply, Request, Retire, Retired, Retry, RollbackAnswer, RollbackFailure, RunEvent, RunId,
-    RunInfo, RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SetupError, SkippedHierarchy, Status,
-    Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, Wanted, When, WorkingRun,
-    embedded, migrate, migration_files, testing,
+    Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Emit, FailedCompensation, FailedStep,
+    Handle, HierarchyId, Intervention, Launch, LaunchAll, ListRequest, Migrate, Named, NoResult, Outcome,
+    ReadTree, RebuildReport, Redeliver, Redelivered, RegisteredHandler, RepairAnswer, RepairStatus, Reply,
+    Request, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo,
+    RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SetupError, SkippedHierarchy, Status, Step,
+    StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, Wanted, When, migrate,
+    migration_files,
 };
+#[cfg(feature = "in-memory")]
+pub use scoop_runtime::{InMemory, LoggedEvent, WorkingRun};
 
 pub mod guide;
 

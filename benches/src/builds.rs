@@ -3,6 +3,7 @@
 //! Measured in a copy of the workspace, with build folders of its own. Crates that are already downloaded are
 //! not downloaded again.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,18 @@ use crate::outcome::Outcome;
 
 const SAGA: &str = "examples/checkout/courier.rs";
 
+/// A library for the same purpose. The machine that builds it can be compared with others.
+const PEER: &str = "\
+[package]
+name = \"peer\"
+edition = \"2024\"
+
+[dependencies]
+durare = { version = \"=0.5.0\", default-features = false, features = [\"postgres\"] }
+
+[workspace]
+";
+
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     if !bench.settings.builds {
         bench
@@ -28,8 +41,11 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     let scratch = Scratch::new()?;
     copy(root, &scratch.0)?;
 
+    let peer = scratch.peer().await?;
     let scoop = scratch.cargo("target-scoop", &["build", "--release", "-p", "scoop-saga"]).await?;
-    bench.report.add("B16 scoop", scoop, None);
+    bench.report.add("B16 scoop", scoop, Some(peer));
+    let crates = scratch.crates().await?;
+    bench.report.add("B16 crates", crates, None);
     let release = ["build", "--release", "--example", "checkout"];
     let checkout = scratch.cargo("target-checkout", &release).await?;
     bench.report.add("B16 checkout", checkout, None);
@@ -62,13 +78,32 @@ impl Scratch {
     /// The seconds that a command of cargo takes.
     async fn cargo(&self, target: &str, words: &[&str]) -> Outcome<f64> {
         let begun = Instant::now();
-        let output = self.command(target, words).output().await?;
-        let seconds = begun.elapsed().as_secs_f64();
-        if !output.status.success() {
-            let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(format!("cargo {}: {complaint}", words.join(" ")).into());
-        }
-        Ok(seconds)
+        output(&mut self.command(target, words)).await?;
+        Ok(begun.elapsed().as_secs_f64())
+    }
+
+    /// The seconds that a release build of [`PEER`] takes, beneath an empty program.
+    async fn peer(&self) -> Outcome<f64> {
+        let folder = self.0.join("peer");
+        fs::create_dir_all(folder.join("src"))?;
+        fs::write(folder.join("Cargo.toml"), PEER)?;
+        fs::write(folder.join("src/main.rs"), "fn main() {}\n")?;
+        let mut fetch = Command::new("cargo");
+        output(fetch.arg("fetch").current_dir(&folder)).await?;
+        let mut build = Command::new("cargo");
+        build.args(["build", "--release", "--locked"]).current_dir(&folder);
+        let begun = Instant::now();
+        output(build.env("CARGO_TARGET_DIR", self.0.join("target-peer")).kill_on_drop(true)).await?;
+        Ok(begun.elapsed().as_secs_f64())
+    }
+
+    /// The number of crates that a program with default features compiles.
+    async fn crates(&self) -> Outcome<f64> {
+        let tree =
+            ["tree", "--package", "scoop-saga", "--edges", "normal", "--prefix", "none", "--no-dedupe"];
+        let tree = output(&mut self.command("target", &tree)).await?;
+        let crates: BTreeSet<_> = tree.lines().map(|line| line.trim_end_matches(" (proc-macro)")).collect();
+        Ok(f64::from(u32::try_from(crates.len())?))
     }
 
     fn command(&self, target: &str, words: &[&str]) -> Command {
@@ -84,15 +119,20 @@ impl Scratch {
         let mut command = self.command("target", &["rustc", "--example", "ten_steps"]);
         // The compiler shows expansions only with this variable.
         command.env("RUSTC_BOOTSTRAP", "1").args(["--", "-Zunpretty=expanded"]);
-        let output = command.output().await?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
-        }
-        let expanded = String::from_utf8_lossy(&output.stdout).into_owned();
+        let expanded = output(&mut command).await?;
         let module = expanded.lines().skip_while(|line| !line.starts_with("mod ten_steps")).skip(1);
         let count = module.take_while(|line| *line != "}").count();
         Ok(f64::from(u32::try_from(count)?))
     }
+}
+
+/// The output of a command, which has to succeed.
+async fn output(command: &mut Command) -> Outcome<String> {
+    let output = command.stdin(Stdio::null()).output().await?;
+    if !output.status.success() {
+        return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 impl Drop for Scratch {

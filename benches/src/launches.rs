@@ -79,6 +79,6 @@ async fn call(client: Scoop, how: How, until: Instant, launched: Arc<AtomicU64>)
 async fn within(client: &Scoop, connection: &mut PgConnection) -> Outcome<()> {
     let mut tx = connection.begin().await?;
     sqlx::query("INSERT INTO public.entry (saga, step) VALUES (1, 0)").execute(&mut *tx).await?;
-    client.launch_in(&mut tx, Insert { n: 0 }).await?;
+    client.launch(Insert { n: 0 }).in_transaction(&mut tx).await?;
     Ok(tx.commit().await?)
 }

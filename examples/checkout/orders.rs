@@ -174,7 +174,7 @@ async fn place_one(scoop: &Scoop, tx: &mut PgConnection, order: &OrderPlaced) ->
         .bind(units)
         .execute(&mut *tx)
         .await?;
-    let handle = scoop.launch_in(tx, order.clone()).await?;
+    let handle = scoop.launch(order.clone()).in_transaction(tx).await?;
     sqlx::query("UPDATE orders.orders SET hierarchy = $2 WHERE id = $1")
         .bind(order.order)
         .bind(handle.id())

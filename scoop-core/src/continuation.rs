@@ -1,12 +1,15 @@
 //! The rest of a run: its next move, and the conclusion from that move's outcome. The one rule.
 
+mod child_failure;
+
 use std::panic::Location;
 
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::resume::{known, position_in, renamed_since, resume};
-use crate::rollback::{Instance, Plan, RollbackNames, SubStep};
+use self::child_failure::RollbackPosition;
+use crate::changed_definition::{known, position_in, renamed_since, resume};
+use crate::rollback::{Instance, Plan, RollbackNames, RollbackPart};
 use crate::{
     Context, Definition, Event, EventKind, Failure, Next, Path, RecordedStep, Run, StepKind, Suspension,
 };
@@ -165,9 +168,9 @@ pub struct Conclusion {
     /// The messages to publish; their events are among [`Conclusion::events`].
     pub emissions: Vec<Emission>,
     /// The messages whose handlers are requested to roll back.
-    pub told: Vec<Uuid>,
+    pub rollback_requests: Vec<Uuid>,
     /// The cause of these requests: the exception of their events.
-    pub told_because: Option<Failure>,
+    pub rollback_cause: Option<Failure>,
     /// The output of the step and its replies, each with the name it is stored under.
     pub values: Vec<(String, Value)>,
     /// The next state of the run.
@@ -305,7 +308,7 @@ impl<'a> Continuation<'a> {
                 let names = RollbackNames::of(definition);
                 let saga = || definition.saga.to_string();
                 let plan = plan.as_ref().ok_or_else(|| Stuck::NoPlan { saga: saga() })?;
-                backward(definition, run, (cause, *begun), &names, plan)?
+                backward(definition, run, Rollback { cause, begun: *begun, names: &names, plan })?
             }
         };
         Ok(if run.give_up.is_empty() { continuation } else { continuation.given_up(run) })
@@ -338,11 +341,7 @@ fn forward<'a>(definition: &'a Definition, run: &'a Run) -> Result<Continuation<
     // Also before a failure is handled: afterwards the former order of the steps may no longer be known.
     let next = resume(definition, run, last)?;
     if let Some(failure) = run.child_failure() {
-        let recorded = run.recorded.iter().flat_map(|steps| &**steps).find(|step| step.is_named(&last.step));
-        let step = child_failure_handler(definition, &last.step, recorded)?;
-        let handled = last.handler_iteration.map_or(0, |iteration| iteration + 1);
-        let at = Position::new(definition, run, &last.step, Some(handled));
-        return Ok(on_child_failure(at, step, last.iteration, handled, failure));
+        return child_failure::of_step(definition, run, last, failure);
     }
     if next < definition.steps.len() {
         return Ok(invoke(definition, run, next, run.iteration_of(definition, next)));
@@ -357,14 +356,22 @@ fn invoke<'a>(definition: &'a Definition, run: &'a Run, index: usize, iteration:
     Continuation::Call(Call { at, action: Action::Invoke { step: index, iteration } })
 }
 
+/// A rollback to continue.
+#[derive(Clone, Copy)]
+struct Rollback<'r> {
+    cause: &'r Failure,
+    begun: bool,
+    names: &'r RollbackNames,
+    plan: &'r Plan,
+}
+
 /// The next move of a rollback: the part of the plan after the last recorded one.
 fn backward<'a>(
     definition: &'a Definition,
     run: &'a Run,
-    (cause, begun): (&Failure, bool),
-    names: &RollbackNames,
-    plan: &Plan,
+    rollback: Rollback<'_>,
 ) -> Result<Continuation<'a>, Stuck> {
+    let Rollback { cause, begun, names, plan } = rollback;
     let last = run.last.as_ref().filter(|last| names.matches(&last.step));
     // A recorded part of an empty plan is the sentinel, where the rollback failed and an operator skipped it.
     let in_plan = |last: &&Suspension| !plan.parts().is_empty() && !plan.is_after(&last.step);
@@ -375,8 +382,8 @@ fn backward<'a>(
     let done = done.transpose()?;
     let handled_before = last.and_then(|last| last.handler_iteration);
     if let Some(failure) = run.child_failure() {
-        let handled = handled_before.map_or(0, |iteration| iteration + 1);
-        return backward_child_failure(definition, run, names, plan, done.unwrap_or(0), handled, failure);
+        let at = RollbackPosition { part: done.unwrap_or(0), handled: handled_before.map_or(0, |it| it + 1) };
+        return child_failure::of_rollback(definition, run, rollback, at, failure);
     }
     match plan.parts().get(done.map_or(0, |position| position + 1)) {
         Some(part) => undo(definition, run, cause, plan, part),
@@ -394,7 +401,7 @@ fn undo<'a>(
     run: &'a Run,
     cause: &Failure,
     plan: &Plan,
-    part: &SubStep,
+    part: &RollbackPart,
 ) -> Result<Continuation<'a>, Stuck> {
     let instance = plan.instance(part);
     // Also for the part that requests the rollback of children: an unknown name may not be a step at all, but a
@@ -440,62 +447,12 @@ fn undone(definition: &Definition, plan: &Plan, done: &Instance) -> Result<Optio
     }
 }
 
-/// The step whose handler receives the failure of its children; `None` without such a handler.
-fn child_failure_handler(
-    definition: &Definition,
-    step: &str,
-    recorded: Option<&RecordedStep>,
-) -> Result<Option<usize>, Stuck> {
-    match (known(definition, step), recorded) {
-        (Err(unknown), Some(removed)) => match removed_from(definition, removed)?.handles_child_failure {
-            true => Err(unknown),
-            false => Ok(None),
-        },
-        (step, _) => step.map(|step| Some(step).filter(|step| definition.steps[*step].handles_child_failure)),
-    }
-}
-
 /// The recorded step if the definition has removed it. An error if a newer program renamed it.
 fn removed_from<'a>(definition: &Definition, step: &'a RecordedStep) -> Result<&'a RecordedStep, Stuck> {
     match position_in(definition, step) {
         Some(_) => Err(renamed_since(&definition.saga, step)),
         None => Ok(step),
     }
-}
-
-/// The move after children failed which a part of the rollback launched or requested to roll back.
-fn backward_child_failure<'a>(
-    definition: &'a Definition,
-    run: &'a Run,
-    names: &RollbackNames,
-    plan: &Plan,
-    position: usize,
-    handled: u32,
-    failure: Failure,
-) -> Result<Continuation<'a>, Stuck> {
-    let Some(part) = plan.parts().get(position) else {
-        let at = Position::new(definition, run, names.sentinel(definition), Some(handled));
-        return Ok(Continuation::Record(Record { at, kind: RecordKind::Fail(failure) }));
-    };
-    let done = plan.instance(part);
-    let step = child_failure_handler(definition, &done.step, plan.recorded(done))?;
-    let at = Position::new(definition, run, &part.name, Some(handled));
-    Ok(on_child_failure(at, step, plan.iteration(part), handled, failure))
-}
-
-/// A call of this step's child failure handler. Without a handler the failure becomes the step's own.
-fn on_child_failure(
-    at: Position<'_>,
-    step: Option<usize>,
-    iteration: u32,
-    handler_iteration: u32,
-    failure: Failure,
-) -> Continuation<'_> {
-    let Some(step) = step else {
-        return Continuation::Record(Record { at, kind: RecordKind::Fail(failure) });
-    };
-    let action = Action::HandleChildFailure { step, iteration, handler_iteration, failure };
-    Continuation::Call(Call { at, action })
 }
 
 impl Call<'_> {
@@ -658,7 +615,14 @@ impl<'a> Position<'a> {
         run.last =
             Some(Suspension { step: self.step, jump, iteration, handler_iteration: self.handler_iteration });
         let fate = Fate::GoesOn(run);
-        Conclusion { events, emissions: returned.emissions, told: vec![], told_because: None, values, fate }
+        Conclusion {
+            events,
+            emissions: returned.emissions,
+            rollback_requests: vec![],
+            rollback_cause: None,
+            values,
+            fate,
+        }
     }
 
     /// The position of the step that follows in the definition at hand, for readers of the log; `None` if no step
@@ -690,7 +654,7 @@ impl<'a> Position<'a> {
         if self.is_forward() {
             let event = self.event(EventKind::RollingBack).because_of(failure.clone());
             let run = Run { context: self.context, ..self.run.clone() };
-            return Conclusion::ending(event, Fate::GoesOn(run.turned_back(failure)));
+            return Conclusion::ending(event, Fate::GoesOn(run.start_rollback(failure)));
         }
         if let Path::Backward { failed_before: true, .. } = &self.run.path {
             let (part, handler_iteration) = (self.step, self.handler_iteration);
@@ -715,7 +679,7 @@ impl<'a> Position<'a> {
         let mut conclusion = self.suspend(None, 0, Decision::None, Returned::nothing());
         events.append(&mut conclusion.events);
         let told_because = (!messages.is_empty()).then_some(because);
-        Conclusion { events, told: messages, told_because, ..conclusion }
+        Conclusion { events, rollback_requests: messages, rollback_cause: told_because, ..conclusion }
     }
 }
 
@@ -732,12 +696,20 @@ impl Conclusion {
     }
 
     fn of(events: Vec<Event>, fate: Fate) -> Self {
-        Self { events, emissions: vec![], told: vec![], told_because: None, values: vec![], fate }
+        Self {
+            events,
+            emissions: vec![],
+            rollback_requests: vec![],
+            rollback_cause: None,
+            values: vec![],
+            fate,
+        }
     }
 
     /// Whether the run waits for other runs before its next move.
-    pub fn involves_others(&self) -> bool {
-        !self.told.is_empty() || self.emissions.iter().any(|emission| emission.detached_root.is_none())
+    pub fn waits_for_children(&self) -> bool {
+        !self.rollback_requests.is_empty()
+            || self.emissions.iter().any(|emission| emission.detached_root.is_none())
     }
 
     /// The context of the run after these events.
@@ -749,7 +721,7 @@ impl Conclusion {
     /// This conclusion and the next one as a single one. This one must not involve others.
     #[must_use]
     pub fn followed_by(mut self, next: Conclusion) -> Self {
-        debug_assert!(!self.involves_others(), "the next move must wait for other runs");
+        debug_assert!(!self.waits_for_children(), "the next move must wait for other runs");
         self.events.extend(next.events);
         self.emissions.extend(next.emissions);
         self.values.extend(next.values);
@@ -827,17 +799,17 @@ mod tests {
         };
         let plan = Plan::of(&RollbackNames::of(&SAGA), vec![done]);
         let children_told = run_after(&plan.parts()[0].name, None);
-        let mut backward = children_told.clone().turned_back(Failure::new("T", "m", "saga[w]"));
-        backward.recall(plan, children_told.last, true);
+        let mut backward = children_told.clone().start_rollback(Failure::new("T", "m", "saga[w]"));
+        backward.set_rollback_plan(plan, children_told.last, true);
         assert_eq!(said(call(&backward)), (1, "Rollback of b[0,]".into()));
         assert!(matches!(call(&backward).action(), Action::Compensate { .. }));
     }
 
     #[test]
     fn empty_rollback_completes_after_a_skipped_part() {
-        let mut backward = run_after("a", None).turned_back(Failure::new("T", "m", "saga[w]"));
+        let mut backward = run_after("a", None).start_rollback(Failure::new("T", "m", "saga[w]"));
         let skipped = run_after("Rollback of a[0,]", None).last;
-        backward.recall(Plan::default(), skipped, true);
+        backward.set_rollback_plan(Plan::default(), skipped, true);
         let Ok(Continuation::Record(record)) = Continuation::of(&SAGA, &backward) else { panic!() };
         assert_eq!(record.conclude().events[0].kind, EventKind::RolledBack);
     }
@@ -849,8 +821,8 @@ mod tests {
             ChildFailure { rolled_back: failure("A"), rollback_failed: Some(failure("B")), told: true };
         let mut forward = run_after("a", Some(1));
         forward.give_up = vec![failure("Asked")];
-        let mut backward = forward.clone().turned_back(failure("Cause"));
-        backward.recall(Plan::default(), forward.last.clone(), false);
+        let mut backward = forward.clone().start_rollback(failure("Cause"));
+        backward.set_rollback_plan(Plan::default(), forward.last.clone(), false);
         for run in [&mut forward, &mut backward] {
             run.give_up = vec![failure("Asked")];
             run.failed_children = vec![failed.clone()];
@@ -874,10 +846,10 @@ mod tests {
             (vec![emission(None)], true),
             (vec![emission(alone), emission(None)], true),
         ] {
-            assert_eq!(conclude(&run, returned(emissions)).involves_others(), involves);
+            assert_eq!(conclude(&run, returned(emissions)).waits_for_children(), involves);
         }
-        let told = Conclusion { told: vec![Uuid::nil()], ..conclude(&run, Returned::nothing()) };
-        assert!(told.involves_others());
+        let told = Conclusion { rollback_requests: vec![Uuid::nil()], ..conclude(&run, Returned::nothing()) };
+        assert!(told.waits_for_children());
     }
 
     #[test]
@@ -906,7 +878,7 @@ mod tests {
             Returned { next: Some(Next::GoTo(1)), ..Returned::nothing() },
         ));
         assert_eq!(counts(&handled), counts(&second), "a child failure handler completes no step");
-        assert!(third.turned_back(Failure::new("T", "m", "saga[w]")).completions.is_empty());
+        assert!(third.start_rollback(Failure::new("T", "m", "saga[w]")).completions.is_empty());
     }
 
     #[test]

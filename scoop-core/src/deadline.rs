@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::{Context, ContextError, Failure, instant};
+use crate::{Context, ContextError, Failure, timestamp};
 
 /// The part of a run that a deadline limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl DeadlineKind {
     }
 
     /// The deadlines that apply on the forward path or in a rollback, in the order of their reports.
-    fn that_count(backward: bool) -> [Self; 2] {
+    fn applicable(backward: bool) -> [Self; 2] {
         [if backward { Self::Rollback } else { Self::HappyPath }, Self::Absolute]
     }
 }
@@ -80,7 +80,7 @@ impl Deadline {
     /// A deadline set by `source`, with a resolution of microseconds. An instant outside the years 1 to 9999 becomes
     /// the nearest one in that range.
     pub fn new(at: OffsetDateTime, source: impl Into<String>) -> Self {
-        let at = instant::nearest(at);
+        let at = timestamp::clamp(at);
         let text = at.format(&Rfc3339).unwrap_or_else(|_| NEVER.into());
         Self { at, text, source: source.into(), trace: vec![] }
     }
@@ -116,7 +116,7 @@ impl Deadline {
     fn from_stored(stored: Stored) -> Result<Self, String> {
         let no_time = |why: &dyn Display| format!("`{}` is no point in time: {why}", stored.deadline);
         let at = OffsetDateTime::parse(&stored.deadline, &Rfc3339).map_err(|error| no_time(&error))?;
-        let at = instant::told(at).ok_or_else(|| no_time(&"its year is none from 1 to 9999"))?;
+        let at = timestamp::representable(at).ok_or_else(|| no_time(&"its year is none from 1 to 9999"))?;
         let trace = stored.trace.into_iter().map(Self::from_trace).collect::<Result<_, _>>()?;
         Ok(Self { at, text: stored.deadline, source: stored.source, trace })
     }
@@ -198,7 +198,7 @@ impl Context {
             Err(_) if backward => None,
             Err(_) => Some(OffsetDateTime::UNIX_EPOCH),
         };
-        DeadlineKind::that_count(backward).into_iter().filter_map(read).collect()
+        DeadlineKind::applicable(backward).into_iter().filter_map(read).collect()
     }
 
     /// The failures for missed deadlines of the forward path, or of a rollback: deadlines up to `now`, and after
@@ -218,7 +218,7 @@ impl Context {
             Err(_) if backward => None,
             Err(error) => Some(Failure::new("ContextMismatch", error.to_string(), source)),
         };
-        DeadlineKind::that_count(backward).into_iter().filter_map(missed).collect()
+        DeadlineKind::applicable(backward).into_iter().filter_map(missed).collect()
     }
 }
 

@@ -42,13 +42,13 @@ pub struct Error(Box<Inner>);
 struct Inner {
     cause: Cause,
     raised_at: &'static Location<'static>,
-    passed: Vec<Place>,
+    passed: Vec<PropagationPoint>,
     infrastructure: bool,
     permanent: bool,
 }
 
 /// A place that passed the error on.
-struct Place {
+struct PropagationPoint {
     at: &'static Location<'static>,
     function: Option<&'static str>,
 }
@@ -144,7 +144,8 @@ impl Error {
         }
     }
 
-    /// The converted error and its chain of [sources](StdError::source), at most 1,000 errors. Empty for a text and for a stored failure.
+    /// The converted error and its chain of [sources](StdError::source), at most 1,000 errors. Empty for a text and for
+    /// a stored failure.
     ///
     /// ```
     /// # extern crate scoop_core as scoop;
@@ -184,16 +185,16 @@ impl Error {
     /// Records a place that the error passed.
     pub(crate) fn passed_at(&mut self, at: &'static Location<'static>, function: Option<&'static str>) {
         if self.0.passed.len() + 1 < PLACES_MAX {
-            self.0.passed.push(Place { at, function });
+            self.0.passed.push(PropagationPoint { at, function });
         }
     }
 
     /// The place where the error was raised and those that it passed, innermost first. Each line is listed once, even
     /// with several `?`.
     fn frames(&self) -> Vec<Frame> {
-        let raised = Place { at: self.0.raised_at, function: None };
+        let raised = PropagationPoint { at: self.0.raised_at, function: None };
         let mut frames: Vec<Frame> = vec![];
-        for Place { at, function } in std::iter::once(&raised).chain(&self.0.passed) {
+        for PropagationPoint { at, function } in std::iter::once(&raised).chain(&self.0.passed) {
             let function_name = function.map(str::to_owned);
             let frame = Frame { function_name, ..Frame::from(*at) };
             match frames.last_mut() {
@@ -223,7 +224,7 @@ fn from_chain(error: &(dyn StdError + 'static), kind: &str, source: &str) -> Fai
         let kind = if depth == 0 { kind } else { "Error" };
         let coded = CodedError::of(*error);
         let failure = Failure::new(coded.map_or(kind, |coded| coded.code()), error.to_string(), source);
-        Some(failure.around(inner).caused_by(coded.and_then(|coded| coded.data(*error, source))))
+        Some(failure.wrap(inner).caused_by(coded.and_then(|coded| coded.data(*error, source))))
     });
     inner.unwrap_or_else(|| Failure::new(kind, error.to_string(), source))
 }

@@ -90,7 +90,7 @@ impl Failure {
     /// message becomes `<no message>`.
     pub fn new(kind: impl AsRef<str>, message: impl AsRef<str>, source: impl AsRef<str>) -> Self {
         Self {
-            message: worded(message.as_ref()),
+            message: non_blank(message.as_ref()),
             kind: storable(kind.as_ref()),
             source: storable(source.as_ref()),
             stack_trace: Vec::new(),
@@ -200,34 +200,34 @@ impl Failure {
 
     /// The same failure, limited to that depth: without the outermost wrappers, or else without the failures between
     /// the first ones and the last.
-    fn within(mut self, depth_max: usize) -> Vec<Failure> {
+    fn prune(mut self, depth_max: usize) -> Vec<Failure> {
         if self.depth() <= depth_max {
             return vec![self];
         }
         if self.is_wrapper() || depth_max == 1 {
-            return self.reasons().cloned().flat_map(|cause| cause.within(depth_max)).collect();
+            return self.reasons().cloned().flat_map(|cause| cause.prune(depth_max)).collect();
         }
         let causes = self.causes.iter().cloned();
-        self.causes = causes.flat_map(|cause| cause.within(depth_max - 1)).collect();
+        self.causes = causes.flat_map(|cause| cause.prune(depth_max - 1)).collect();
         vec![self]
     }
 
     /// Wraps these causes in this failure, within [`DEPTH_MAX`].
-    pub(crate) fn around(self, causes: impl IntoIterator<Item = Failure>) -> Self {
-        self.caused_by(causes.into_iter().flat_map(|cause| cause.within(DEPTH_MAX - 1)))
+    pub(crate) fn wrap(self, causes: impl IntoIterator<Item = Failure>) -> Self {
+        self.caused_by(causes.into_iter().flat_map(|cause| cause.prune(DEPTH_MAX - 1)))
     }
 
     /// The failure of a run whose children, started in `step`, failed and rolled back.
     pub(crate) fn child_rolled_back(step: Option<&str>, source: &str, rolled: Vec<Failure>) -> Self {
         let of_step = |step| format!("Child failure occurred while suspended in step [{step}]");
         let message = step.map_or(LAUNCHED_FAILED.into(), of_step);
-        Self::new(CHILD_ROLLED_BACK, message, source).around(rolled)
+        Self::new(CHILD_ROLLED_BACK, message, source).wrap(rolled)
     }
 
     /// The failure of a run whose children, started in `step`, failed to roll back.
     pub(crate) fn child_rollback_failed(step: &str, source: &str, causes: Vec<Failure>) -> Self {
         let message = format!("Child rollback failure occurred while suspended in step [{step}]");
-        Self::new(CHILD_ROLLBACK_FAILED, message, source).around(causes)
+        Self::new(CHILD_ROLLBACK_FAILED, message, source).wrap(causes)
     }
 
     /// The failure of a run that was cancelled, or missed its deadlines.
@@ -237,13 +237,13 @@ impl Failure {
             true => GAVE_UP_WORDS.into(),
             false => format!("{GAVE_UP_WORDS}: {}", words.join("; ")),
         };
-        Self::new(GAVE_UP, message, source).around(reasons)
+        Self::new(GAVE_UP, message, source).wrap(reasons)
     }
 
     /// The cause of a requested rollback: the parent run, with this source, rolls back because of `cause`.
     pub(crate) fn parent_said_so(source: &str, cause: Failure) -> Self {
         let message = format!("{}: {}", parent_rolls_back(source), cause.summary());
-        Self::new(PARENT_SAID_SO, message, source).around(vec![cause])
+        Self::new(PARENT_SAID_SO, message, source).wrap(vec![cause])
     }
 }
 
@@ -266,13 +266,13 @@ fn storable(text: &str) -> String {
 }
 
 /// A storable message that is never blank.
-fn worded(text: &str) -> String {
+fn non_blank(text: &str) -> String {
     let message = storable(text);
     if message.trim().is_empty() { NO_MESSAGE.into() } else { message }
 }
 
 fn read_message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Ok(worded(&String::deserialize(deserializer)?))
+    Ok(non_blank(&String::deserialize(deserializer)?))
 }
 
 /// A missing list or null is an empty list. A failure that cannot be read would leave its run stuck.
@@ -324,7 +324,7 @@ mod tests {
         for level in 1..100 {
             failure = Failure::child_rolled_back(Some("0"), "above[w]", vec![failure]);
             if level % 10 == 0 {
-                failure = said(level).around([failure]);
+                failure = said(level).wrap([failure]);
             }
         }
         let said_by = |failure: &Failure| {
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(failure.depth(), DEPTH_MAX);
         assert_eq!(said_by(&failure), ["90", "80", "70", "60", "50", "40", "30", "20", "10", "0"]);
 
-        let chain = (1..100).fold(said(0), |failure, level| said(level).around([failure]));
+        let chain = (1..100).fold(said(0), |failure, level| said(level).wrap([failure]));
         assert_eq!(chain.depth(), DEPTH_MAX);
         let said = said_by(&chain);
         assert_eq!((&*said[0], &*said[1], &*said[said.len() - 1]), ("99", "98", "0"));

@@ -3,40 +3,36 @@
 //! A message handler is a *saga*: a list of transactional steps. A step starts only when every handler of every message
 //! that the previous step emitted has finished. This crate implements that rule: it determines the next move of a run
 //! ([`Continuation::of`]) and the conclusion from its outcome ([`Call::conclude`], [`Record::conclude`]). It uses no
-//! database, clock, randomness or task: facts go in, decisions come out. So the same code runs on PostgreSQL, in a
-//! simulation and in a test.
+//! database, clock, randomness or task: its input is facts, its output decisions. Therefore the same code runs on
+//! PostgreSQL, in a simulation and in a test.
 //!
 //! Users depend on `scoop-saga` instead, which re-exports what they need.
 
-#[cfg(feature = "audit")]
-pub mod audit;
-mod code;
+mod changed_definition;
 mod context;
 mod continuation;
 mod deadline;
 mod error;
 mod event;
 mod failure;
+mod failure_code;
 mod finite;
-mod instant;
+mod former_attempts;
 mod lineage;
 mod message;
 mod next;
-mod question;
 mod report;
-mod resume;
 mod rollback;
 mod run;
 mod saga;
 mod schedule;
 mod sleep;
-pub mod store;
 mod stored;
 mod text;
-mod tried;
+mod timestamp;
+mod trace_point;
 mod window;
 
-pub use code::{CODE_CHARS_MAX, CodedError, FailureCode};
 pub use context::{Context, ContextError, ContextKey};
 pub use continuation::{
     Action, Call, Conclusion, Continuation, Emission, Fate, Record, Required, Returned, Stuck,
@@ -45,12 +41,12 @@ pub use deadline::{Deadline, DeadlineKind};
 pub use error::{Error, FromError, Here, Result};
 pub use event::{Event, EventKind, OPERATOR};
 pub use failure::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX, Failure, Frame};
+pub use failure_code::{CODE_CHARS_MAX, CodedError, FailureCode};
+pub use former_attempts::Tried;
 pub use lineage::Lineage;
 pub use message::{HasReply, Message, TOPIC_BYTES_MAX};
 pub use next::{Next, With};
-#[doc(hidden)]
-pub use question::QuestionMark;
-pub use rollback::{Instance, Plan, RollbackNames, SubStep, Undoes, output_name, read_output_name};
+pub use rollback::{Instance, Plan, RollbackNames, RollbackPart, Undoes, output_name, read_output_name};
 pub use run::{ChildFailure, Path, Run, Suspension};
 pub use saga::{
     Definition, NAME_CHARS_MAX, NameError, RecordedStep, STEP_NAME_CHARS_MAX, StepDefinition, StepKind,
@@ -61,5 +57,6 @@ pub use sleep::{SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, SleepUntil};
 pub use stored::Json;
 pub use stored::Stored;
 pub use text::Escaped;
-pub use tried::Tried;
+#[doc(hidden)]
+pub use trace_point::QuestionMark;
 pub use window::{Beginning, Cut, Entry, Rest, Window};

@@ -29,7 +29,7 @@ pub struct Instance {
 
 /// One part of a rollback.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubStep {
+pub struct RollbackPart {
     /// Its recorded name.
     pub name: String,
     /// The position of the instance that it undoes.
@@ -44,7 +44,7 @@ pub struct Plan {
     instances: Vec<Instance>,
     /// For each instance its index among the runs of its step, and its loop iteration.
     counts: Vec<(usize, u32)>,
-    parts: Vec<SubStep>,
+    parts: Vec<RollbackPart>,
     positions: BTreeMap<String, usize>,
     /// The current names of the steps, by the names under which they ran.
     renamed: BTreeMap<String, String>,
@@ -88,10 +88,10 @@ impl Plan {
         for (instance, done) in instances.iter().enumerate().rev() {
             let (index, _) = counts[instance];
             let name = names.children(&done.step, index, done.handler_iteration);
-            parts.push(SubStep { name, instance, of_children: true });
+            parts.push(RollbackPart { name, instance, of_children: true });
             if done.handler_iteration.is_none() {
                 let name = names.own(&done.step, index);
-                parts.push(SubStep { name, instance, of_children: false });
+                parts.push(RollbackPart { name, instance, of_children: false });
             }
         }
         let positions = parts.iter().enumerate().map(|(at, part)| (part.name.clone(), at)).collect();
@@ -149,7 +149,7 @@ impl Plan {
     }
 
     /// The parts in their order.
-    pub fn parts(&self) -> &[SubStep] {
+    pub fn parts(&self) -> &[RollbackPart] {
         &self.parts
     }
 
@@ -159,12 +159,12 @@ impl Plan {
     }
 
     /// The instance that a part undoes.
-    pub(crate) fn instance(&self, part: &SubStep) -> &Instance {
+    pub(crate) fn instance(&self, part: &RollbackPart) -> &Instance {
         &self.instances[part.instance]
     }
 
     /// The loop iteration in which the instance ran.
-    pub(crate) fn iteration(&self, part: &SubStep) -> u32 {
+    pub(crate) fn iteration(&self, part: &RollbackPart) -> u32 {
         self.counts[part.instance].1
     }
 
@@ -181,14 +181,14 @@ impl Plan {
 
     /// Whether the cleanup after the instance that a part undoes is still due. `cleans` selects its cleanup and the
     /// step itself: if either has run later, no cleanup is due.
-    pub(crate) fn is_cleanup_due(&self, part: &SubStep, cleans: impl Fn(&str) -> bool) -> bool {
+    pub(crate) fn is_cleanup_due(&self, part: &RollbackPart, cleans: impl Fn(&str) -> bool) -> bool {
         let mut later = self.instances[part.instance + 1..].iter();
         let cleaned = later.any(|done| done.handler_iteration.is_none() && cleans(&done.step));
         !cleaned && !self.window.as_ref().is_some_and(|window| window.is_before_any(cleans))
     }
 
     /// The newest outputs of the steps at the completion of the instance, by their current names.
-    pub(crate) fn outputs(&self, part: &SubStep) -> BTreeMap<String, Value> {
+    pub(crate) fn outputs(&self, part: &RollbackPart) -> BTreeMap<String, Value> {
         let known = self.instances[..=part.instance].iter();
         let name = |done: &Instance| self.renamed.get(&done.step).unwrap_or(&done.step).clone();
         let known = known.filter_map(|done| Some((name(done), done.output.clone()?)));

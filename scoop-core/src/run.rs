@@ -166,7 +166,7 @@ impl Run {
 
     /// Sets the recorded state of a rollback: its plan, its newest suspension, and whether a part of the rollback
     /// (other than a child failure handler) was suspended.
-    pub fn recall(&mut self, read: Plan, last: Option<Suspension>, any_part_done: bool) {
+    pub fn set_rollback_plan(&mut self, read: Plan, last: Option<Suspension>, any_part_done: bool) {
         if let Path::Backward { plan, begun, .. } = &mut self.path {
             *plan = Some(Arc::new(read));
             *begun = any_part_done;
@@ -188,7 +188,7 @@ impl Run {
     }
 
     /// The same run at the start of its rollback. Without a suspension there is no history to read or undo.
-    pub(crate) fn turned_back(mut self, cause: Failure) -> Self {
+    pub(crate) fn start_rollback(mut self, cause: Failure) -> Self {
         // A child that rolled back is settled; a failed rollback still blocks the run.
         self.failed_children.retain(|child| child.rollback_failed.is_some());
         self.path = Path::Backward { cause, told: false, begun: false, failed_before: false, plan: None };
@@ -217,7 +217,7 @@ impl Run {
                 causes.push(Failure::child_rolled_back(None, &self.source, self.rolled_back()));
             }
             Path::Backward { cause, .. } => {
-                let others = self.rolled_back_unheard(cause);
+                let others = self.unreported_failures(cause);
                 if !others.is_empty() {
                     causes.push(Failure::child_rolled_back(None, &self.source, others));
                 }
@@ -234,7 +234,7 @@ impl Run {
     }
 
     /// Failures of children that rolled back on their own, except those contained in `known`.
-    fn rolled_back_unheard(&self, known: &Failure) -> Vec<Failure> {
+    fn unreported_failures(&self, known: &Failure) -> Vec<Failure> {
         let untold = self.failed_children.iter().filter(|child| !child.told);
         let failures = untold.map(|child| &child.rolled_back);
         failures.filter(|failure| !known.contains(failure)).cloned().collect()

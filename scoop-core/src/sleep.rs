@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use crate::{Context, ContextKey, instant};
+use crate::{Context, ContextKey, timestamp};
 
 /// The topic of messages that only serve for waiting.
 pub const SLEEP_TOPIC: &str = "sleep-9d24148d-d851-4107-8beb-e5c57f5cca88";
@@ -31,7 +31,7 @@ impl SleepUntil {
     /// Sleeps until this time, with a resolution of microseconds. A time outside the years 1 to 9999 becomes the
     /// nearest one in that range.
     pub fn new(time: OffsetDateTime) -> Self {
-        Self { wake_after: instant::nearest(time) }
+        Self { wake_after: timestamp::clamp(time) }
     }
 
     /// The time.
@@ -44,7 +44,7 @@ impl Context {
     /// The time before which the handlers of a message with this context must not begin. An unreadable time delays no
     /// handler.
     pub fn not_before(&self) -> Option<OffsetDateTime> {
-        self.get::<SleepUntil>().ok().flatten().and_then(|sleep| instant::told(sleep.time()))
+        self.get::<SleepUntil>().ok().flatten().and_then(|sleep| timestamp::representable(sleep.time()))
     }
 }
 

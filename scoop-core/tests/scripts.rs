@@ -4,7 +4,7 @@
 //! `driver/parse.rs`), the part below it is the expected record (`driver/notation.rs`). `UPDATE_SCRIPTS=1` in the
 //! environment renews the expected part, to be reviewed and committed.
 //!
-//! `scoop_core::audit` checks every record, and `broken/` tests that it finds violations. `properties/` checks
+//! `scoop_audit` checks every record, and `broken/` tests that it finds violations. `properties/` checks
 //! invariants on random scripts.
 
 mod broken;
@@ -15,8 +15,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use driver::{Memory, Script, World, definitions, log, parse, recorded};
+use scoop_audit::{Quiescence, audit};
 use scoop_core::EventKind;
-use scoop_core::audit::{AtRest, audit};
 
 const SEPARATOR: &str = "---\n";
 
@@ -80,7 +80,7 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
 /// Audits the record and every prefix of it.
 fn judge(script: &Script, world: &World<'_>) -> Result<(), String> {
     let (mut log, definitions) = (log(script, world), definitions(script));
-    let mut at_rest = AtRest::Yes;
+    let mut at_rest = Quiescence::Yes;
     loop {
         let wrong: Vec<_> = audit(&log, &definitions, at_rest).iter().map(ToString::to_string).collect();
         if !wrong.is_empty() {
@@ -93,7 +93,7 @@ fn judge(script: &Script, world: &World<'_>) -> Result<(), String> {
         while log.events.last().is_some_and(|row| is_half(row.kind)) {
             log.events.pop();
         }
-        at_rest = AtRest::No;
+        at_rest = Quiescence::No;
     }
 }
 

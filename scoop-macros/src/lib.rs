@@ -192,7 +192,7 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `name = ".."` | the stored name of the saga |
 /// | `was = ".."` or `was = ["..", ".."]` | its former names, oldest first: it takes over their runs |
 /// | `every = "1h"` | scheduled, periodically after this time: `10ms` to `3650d` |
-/// | `cron = "0 3 * * *"` | scheduled, at these times |
+/// | `cron = "0 3 * * *"` | scheduled, at these times; with the feature `cron` |
 /// | `zone = "Europe/Prague"` | the time zone of `cron`, from the IANA database; by default `UTC` |
 /// | `missed = "once"` | runs for times without any process: `skip`, `once` or `all` |
 /// | `overlap = "allow"` | runs for times at which the last run has not ended: `allow` or `skip` |

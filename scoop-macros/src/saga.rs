@@ -26,7 +26,7 @@ pub(crate) fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
             return quote!(#error #item);
         }
     };
-    let uses = expand::uses(block.taken_away());
+    let uses = expand::uses(block.stripped());
     let mut errors = Errors::default();
     match model::check(arguments, &block, &mut errors) {
         (Some(outline), Some(saga)) => {

@@ -71,7 +71,7 @@ impl Settings {
 
     /// The strings given for `key`: one, or several in brackets.
     pub(crate) fn texts(&self, key: &str, errors: &mut Errors) -> Vec<LitStr> {
-        let text = |value: &Expr| match bare(value) {
+        let text = |value: &Expr| match strip_groups(value) {
             Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
             _ => None,
         };
@@ -97,7 +97,7 @@ impl Settings {
         let setting = self.find(key)?;
         match &setting.value {
             Value::Type(ty) => Some(ty.clone()),
-            _ => setting.wrong(&takes_a_type(key), errors),
+            _ => setting.type_mismatch(&takes_a_type(key), errors),
         }
     }
 
@@ -112,7 +112,9 @@ impl Settings {
         let setting = self.find(key)?;
         match &setting.value {
             Value::Nested(tokens) => Settings::read_if_any(key, known, tokens.clone(), errors),
-            _ => setting.wrong(&format!("`{key}` takes settings in parentheses: `{example}`"), errors),
+            _ => {
+                setting.type_mismatch(&format!("`{key}` takes settings in parentheses: `{example}`"), errors)
+            }
         }
     }
 
@@ -126,10 +128,10 @@ impl Settings {
     ) -> Option<T> {
         let setting = self.find(key)?;
         let value = match &setting.value {
-            Value::Expression(value) => read(bare(value)),
+            Value::Expression(value) => read(strip_groups(value)),
             _ => None,
         };
-        value.or_else(|| setting.wrong(&format!("`{key}` takes {takes}"), errors))
+        value.or_else(|| setting.type_mismatch(&format!("`{key}` takes {takes}"), errors))
     }
 
     /// The key itself, if it is given.
@@ -143,7 +145,7 @@ impl Settings {
 }
 
 impl Setting {
-    fn wrong<T>(&self, message: &str, errors: &mut Errors) -> Option<T> {
+    fn type_mismatch<T>(&self, message: &str, errors: &mut Errors) -> Option<T> {
         match &self.value {
             Value::Expression(value) => errors.at(value, message),
             Value::Type(value) => errors.at(value, message),
@@ -184,9 +186,9 @@ impl Value {
 }
 
 /// The expression without the invisible delimiters of a macro that produced it.
-fn bare(value: &Expr) -> &Expr {
+fn strip_groups(value: &Expr) -> &Expr {
     match value {
-        Expr::Group(group) => bare(&group.expr),
+        Expr::Group(group) => strip_groups(&group.expr),
         value => value,
     }
 }

@@ -184,8 +184,8 @@ fn only_a_tick_without_a_schedule_is_asked_about() {
         };
         crate::saga::saga(TokenStream::new(), item).to_string()
     };
-    assert!(expansion(quote!(scoop::Tick)).contains("BY_HAND"));
-    assert!(!expansion(quote!(OrderPlaced)).contains("BY_HAND"));
+    assert!(expansion(quote!(scoop::Tick)).contains("IS_USER_LAUNCHED"));
+    assert!(!expansion(quote!(OrderPlaced)).contains("IS_USER_LAUNCHED"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use syn::ext::IdentExt;
 use syn::{GenericArgument, Path, PathArguments, ReturnType, Signature, Type};
 
 /// Macros that take expressions, and evaluate them in the function.
-const TRANSPARENT: [&str; 18] = [
+const TRACED_MACROS: [&str; 18] = [
     "assert",
     "assert_eq",
     "assert_ne",
@@ -37,7 +37,7 @@ const TRANSPARENT: [&str; 18] = [
 ];
 
 /// Words before a block from which a `?` does not return to the caller.
-const APART: [&str; 5] = ["async", "const", "gen", "move", "try"];
+const UNTRACED_MACROS: [&str; 5] = ["async", "const", "gen", "move", "try"];
 
 /// Words that no `?` operator follows, and after which a `|` begins a closure.
 const NO_OPERAND: [&str; 14] = [
@@ -219,10 +219,10 @@ fn ends_operand(before: &[TokenTree]) -> bool {
 fn stays_in_function(before: &[TokenTree], group: &Group) -> bool {
     match (group.delimiter(), before) {
         (Delimiter::None, _) => false,
-        (_, [.., name @ TokenTree::Ident(_), mark]) if is_punct(mark, '!') => is_word(name, &TRANSPARENT),
+        (_, [.., name @ TokenTree::Ident(_), mark]) if is_punct(mark, '!') => is_word(name, &TRACED_MACROS),
         (_, [.., mark, TokenTree::Ident(_)]) if is_punct(mark, '!') => !is_macro_definition(before),
         (Delimiter::Bracket, [.., mark]) if is_punct(mark, '#') || is_punct(mark, '!') => false,
-        (Delimiter::Brace, [.., last]) => !is_word(last, &APART),
+        (Delimiter::Brace, [.., last]) => !is_word(last, &UNTRACED_MACROS),
         _ => true,
     }
 }

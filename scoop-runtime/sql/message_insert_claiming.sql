@@ -4,13 +4,13 @@
 -- and `scoop.launch` have the same rule.
 -- Locks: a message that another transaction is launching with the same id: waits for that. Then the row of the worker,
 -- as a claim does, and not before it has anything to claim. A worker without a row claims nothing.
--- $1 the messages: an array of objects with id, root, topic, payload and options; `here` has the ids of the runs with a
+-- $1 the messages: an array of objects with id, root, topic, payload and options; `local_runs` has the ids of the runs with a
 -- slot, by handler
 -- $2 the worker and $3 its identifier in events, $4 the topology that it knows, as in run_claim.sql
 WITH asked AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset($1) AS m (
         id uuid, root uuid, topic varchar, payload jsonb, context jsonb, due timestamptz,
-        deadlines timestamptz[], here jsonb, required text)
+        deadlines timestamptz[], local_runs jsonb, required text)
 ),
 -- by the same snapshot as the deliveries below; counts, so that these are looked up, one by one
 refused AS MATERIALIZED (
@@ -42,10 +42,10 @@ inserted_events AS (
     RETURNING message_id, cooperation_lineage[1] AS root, created_at
 ),
 delivery AS (
-    SELECT m.root, coalesce((m.here ->> h.handler)::uuid, scoop.gen_uuid_v7()) AS id, m.id AS message_id,
+    SELECT m.root, coalesce((m.local_runs ->> h.handler)::uuid, scoop.gen_uuid_v7()) AS id, m.id AS message_id,
            m.context, m.due, h.topic, h.handler,
            (SELECT min(deadline) FROM unnest(m.deadlines) deadline) AS give_up_at,
-           (m.here ? h.handler AND EXISTS (SELECT FROM own_worker)) IS TRUE AS claimed_here
+           (m.local_runs ? h.handler AND EXISTS (SELECT FROM own_worker)) IS TRUE AS claimed_here
     FROM launched m
     JOIN scoop.handler h ON h.topic = m.topic AND h.retired_at IS NULL
 ),

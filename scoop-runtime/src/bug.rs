@@ -119,13 +119,13 @@ impl Bug {
 }
 
 #[cfg(feature = "simulation")]
-pub(crate) use switched::made;
+pub use switched::inject_bug;
 #[cfg(feature = "simulation")]
-pub use switched::make;
+pub(crate) use switched::is_injected;
 
 /// Whether this bug is active: never.
 #[cfg(not(feature = "simulation"))]
-pub(crate) const fn made(_: Bug) -> bool {
+pub(crate) const fn is_injected(_: Bug) -> bool {
     false
 }
 
@@ -140,12 +140,12 @@ mod switched {
     }
 
     /// From now on this thread has this bug, or none.
-    pub fn make(bug: impl Into<Option<Bug>>) {
+    pub fn inject_bug(bug: impl Into<Option<Bug>>) {
         MADE.set(bug.into());
     }
 
     /// Whether this bug is active.
-    pub(crate) fn made(bug: Bug) -> bool {
+    pub(crate) fn is_injected(bug: Bug) -> bool {
         MADE.get() == Some(bug)
     }
 }

@@ -31,14 +31,14 @@ pub(crate) enum RunEnd {
 
 /// Listens for ends of runs of a root's message in this process. The last listener removes the entry of the root.
 pub(crate) struct CompletionListener<'a> {
-    waiters: &'a Completions,
+    completions: &'a Completions,
     root: Uuid,
     rung: watch::Receiver<RunEnd>,
 }
 
 impl CompletionListener<'_> {
     /// Returns the newest end since the last call; at once if there was one.
-    pub(crate) async fn rung(&mut self) -> RunEnd {
+    pub(crate) async fn notified(&mut self) -> RunEnd {
         // The sender lives as long as this listener.
         let _ = self.rung.changed().await;
         *self.rung.borrow_and_update()
@@ -47,7 +47,7 @@ impl CompletionListener<'_> {
 
 impl Drop for CompletionListener<'_> {
     fn drop(&mut self) {
-        let mut map = self.waiters.map();
+        let mut map = self.completions.map();
         let last = map.get_mut(&self.root).is_none_or(|ring| {
             ring.bells -= 1;
             ring.bells == 0
@@ -60,14 +60,14 @@ impl Drop for CompletionListener<'_> {
 
 impl Completions {
     /// A listener for this root.
-    pub(crate) fn bell(&self, root: Uuid) -> CompletionListener<'_> {
+    pub(crate) fn listener(&self, root: Uuid) -> CompletionListener<'_> {
         let mut map = self.map();
         let ring = map.entry(root).or_default();
         ring.bells += 1;
-        CompletionListener { waiters: self, root, rung: ring.sender.subscribe() }
+        CompletionListener { completions: self, root, rung: ring.sender.subscribe() }
     }
 
-    pub(crate) fn root_ended(&self, root: Uuid, end: RunEnd) {
+    pub(crate) fn notify(&self, root: Uuid, end: RunEnd) {
         if let Some(ring) = self.map().get(&root) {
             ring.sender.send_replace(end);
         }
@@ -101,27 +101,27 @@ mod interleavings {
 
     /// A client checks the state, then waits for the listener: an end between the two must not be lost.
     #[test]
-    fn every_bell_rings_and_nothing_is_left_of_it() {
+    fn every_listener_is_notified_and_no_entry_is_left() {
         explore(|| {
             let (waiters, root) = (Arc::new(Completions::default()), Uuid::nil());
             let ended = Arc::new(AtomicBool::new(false));
             let clients = [(); 3].map(|()| {
                 let (waiters, ended) = (waiters.clone(), ended.clone());
                 thread::spawn(move || {
-                    let mut bell = waiters.bell(root);
+                    let mut listener = waiters.listener(root);
                     while !ended.load(SeqCst) {
                         thread::yield_now();
-                        if block_on(bell.rung()) == RunEnd::Committed {
+                        if block_on(listener.notified()) == RunEnd::Committed {
                             assert!(ended.load(SeqCst), "it rang for the end of another");
                         }
                     }
                 })
             });
-            waiters.root_ended(Uuid::max(), RunEnd::Committed);
-            waiters.root_ended(root, RunEnd::Unknown);
+            waiters.notify(Uuid::max(), RunEnd::Committed);
+            waiters.notify(root, RunEnd::Unknown);
             thread::yield_now();
             ended.store(true, SeqCst);
-            waiters.root_ended(root, RunEnd::Committed);
+            waiters.notify(root, RunEnd::Committed);
             clients.into_iter().for_each(|client| client.join().unwrap());
             assert!(waiters.map().is_empty());
         });

@@ -136,14 +136,14 @@ pub enum RuntimeError {
 
     /// A text contains a NUL character, which PostgreSQL does not store.
     #[error("{what} contains a NUL character (\\u0000), which PostgreSQL cannot store")]
-    Nul {
+    NulCharacter {
         /// The value: `a message for topic ...`.
         what: String,
     },
 
     /// A value is nested too deeply to be read back.
     #[error("{what} is nested {depth} levels deep; {limit} can be read back")]
-    TooDeep {
+    NestingTooDeep {
         /// The value: `a message for topic ...`.
         what: String,
         /// Its depth.
@@ -281,7 +281,7 @@ pub enum RuntimeError {
     #[error(
         "the working set cannot be rebuilt while processes run sagas on it, and {workers} do; stop them first"
     )]
-    StillAtWork {
+    WorkersAlive {
         /// The number of registered workers.
         workers: i64,
     },
@@ -318,6 +318,7 @@ pub enum RuntimeError {
     },
 
     /// The private PostgreSQL could not be started.
+    #[cfg(feature = "embedded")]
     #[error("could not start the embedded PostgreSQL")]
     Embedded(#[from] crate::embedded::EmbeddedError),
 }
@@ -336,7 +337,7 @@ pub enum NoResult {
 
     /// No saga was subscribed when the message was launched.
     #[error("no saga was subscribed when it was launched; start a program that handles it first")]
-    Unhandled,
+    NoHandlers,
 
     /// The handlers of the message committed without a reply.
     #[error(
@@ -375,7 +376,7 @@ pub enum SetupError {
     #[error(
         "two sagas are named `{name}`: {types}; give one of them another name with `#[saga(name = \"...\")]`"
     )]
-    SameName {
+    DuplicateSagaName {
         /// The name.
         name: String,
         /// The Rust types.
@@ -386,7 +387,7 @@ pub enum SetupError {
     #[error(
         "two errors have the code `{code}`: {types}; give one of them another code with `#[failure(code = \"...\")]`"
     )]
-    SameCode {
+    DuplicateFailureCode {
         /// The code.
         code: String,
         /// The Rust types.
@@ -415,7 +416,7 @@ pub enum SetupError {
     #[error(
         "topic `{topic}` is claimed by several message types: {types}; handlers of one topic must agree on its type"
     )]
-    SameTopic {
+    ConflictingTopicTypes {
         /// The topic.
         topic: String,
         /// The Rust types.
@@ -473,7 +474,7 @@ pub enum SetupError {
         "the options of `.listen_directly(options)` lead to another database than the pool; both must lead \
          to the same one"
     )]
-    AnotherDatabase,
+    DatabaseMismatch,
 
     /// The pool caches prepared statements, although it [leads through a proxy](crate::Builder::behind_proxy) that
     /// does not keep them.
@@ -481,7 +482,7 @@ pub enum SetupError {
         "the pool leads through a proxy, where a prepared statement may be gone or another client's, but its \
          connections cache theirs; make it with `PgConnectOptions::statement_cache_capacity(0)`"
     )]
-    RememberedStatements,
+    StatementCacheEnabled,
 
     /// The schema's name cannot be used.
     #[error("{name:?} cannot be the name of a schema: {why}; give another by `.schema(..)` on the builder")]
@@ -564,7 +565,9 @@ pub enum SetupError {
     },
 
     /// No database was chosen: neither a pool nor a private PostgreSQL nor the memory of the program.
-    #[error("no database: call `.postgres(pool)`, `.embedded()` or `.in_memory()` on the builder")]
+    #[error(
+        "no database: call `.postgres(pool)`, `.embedded()` or `.in_memory()` on the builder (the last two with the feature of that name)"
+    )]
     NoDatabase,
 }
 
@@ -780,8 +783,8 @@ pub(crate) fn is_rolled_back(error: &sqlx::Error) -> bool {
 /// Whether a statement of the engine failed because of the contents of a row. It will fail again with that row; other
 /// rows are not affected.
 pub(crate) fn is_of_contents(error: &sqlx::Error) -> bool {
-    // Data exceptions, violated constraints, and values that the server does not support or that are larger than it allows,
-    // such as those of an index.
+    // Data exceptions, violated constraints, and values that the server does not support or that are larger than it
+    // allows, such as those of an index.
     const CLASSES: [&str; 5] = ["0A", "21", "22", "23", "54"];
     match error {
         sqlx::Error::Database(error) => {

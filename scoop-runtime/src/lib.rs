@@ -1,10 +1,13 @@
 //! The engine of Scoop: runs sagas on PostgreSQL, or in memory.
 //!
+//! Features, all off by default: `embedded` (a private PostgreSQL), `in-memory` (no server), `cron` (schedules by cron
+//! expressions), `testing` (rehearsals), `simulation` (faults and bugs of a simulated database in memory).
+//!
 //! Users depend on `scoop-saga`, which re-exports what they need and explains it.
 
 // Public futures are boxed, unless they contain a type of the user: see "Decisions" in ARCHITECTURE.md.
 
-// What users call, and what they write.
+// `api`: what users call. `saga`: types in the code that users write.
 mod api;
 mod saga;
 
@@ -13,7 +16,7 @@ mod completion;
 mod engine;
 mod unhandled;
 
-// Pure decisions, and the report of a hierarchy.
+// Decisions without IO: rebuild and repair. The report of a hierarchy.
 mod rebuild;
 mod repair;
 mod tree;
@@ -26,23 +29,28 @@ mod error;
 mod settings;
 mod telemetry;
 
-// For first steps and tests: a private PostgreSQL, injected failures, simulations.
+// For tests: injected failures and bugs, simulations.
 mod bug;
-pub mod embedded;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+#[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(not(feature = "testing"))]
+#[path = "testing/absent.rs"]
+mod testing;
 
 mod util;
 
+#[cfg(feature = "in-memory")]
+pub use api::InMemory;
 pub use api::{
-    Builder, CancelAnswer, Handle, InMemory, Launch, LaunchAll, Listed, Listing, Migrate, Outcome, ReadTree,
+    Builder, CancelAnswer, Handle, Launch, LaunchAll, ListItem, ListRequest, Migrate, Outcome, ReadTree,
     Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure, Scoop, Status,
     migrate, migration_files,
 };
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
-pub use rebuild::{Rebuild, SkippedHierarchy};
+pub use rebuild::{RebuildReport, SkippedHierarchy};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};
 #[doc(hidden)]
@@ -50,8 +58,12 @@ pub use saga::private;
 pub use saga::retry::Retry;
 pub use saga::scope::{Emit, Scope};
 pub use saga::tick::Tick;
-pub use saga::{Attempted, Saga, Step, StepEnd};
-pub use store::{ListedHandler, LoggedEvent, WorkingRun};
+pub use saga::{RetryTarget, Saga, Step, StepEnd};
+#[cfg(feature = "embedded")]
+pub use scoop_embedded as embedded;
+pub use store::RegisteredHandler;
+#[cfg(feature = "in-memory")]
+pub use store::{LoggedEvent, WorkingRun};
 pub use tree::{CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 pub use util::name::{HierarchyId, Named, RunId, Wanted};
 pub use util::subscribed::Subscribed;

@@ -3,19 +3,19 @@
 //!
 //! A simulation is reproducible if it has one thread (`current_thread`) with a paused clock, a [`seed`] and a
 //! database that [starts at a fixed time](crate::InMemory::starting_at), and if the code of the sagas and the
-//! [`Link`]s use no other randomness.
+//! [`FaultLink`]s use no other randomness.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::InMemory;
-pub use crate::bug::{Bug, make};
-pub use crate::store::Link;
-use crate::store::Memory;
+pub use crate::bug::{Bug, inject_bug};
+pub use crate::store::FaultLink;
+use crate::store::MemoryStore;
 
 /// A period of subscription of a handler to a topic. Times are those of the database since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listing {
+pub struct Subscription {
     /// The topic.
     pub topic: String,
     /// The handler.
@@ -24,7 +24,7 @@ pub struct Listing {
     pub since: Duration,
     /// The end of the subscription, if it was [retired](crate::Scoop::retire_handler).
     pub until: Option<Duration>,
-    /// Whether its [pending deliveries](crate::Retire::dropping_what_waits) were dropped then.
+    /// Whether its [pending deliveries](crate::Retire::drop_pending) were dropped then.
     pub dropped: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Listing {
 ///
 /// assert!(simulation::listings(&InMemory::new()).is_empty());
 /// ```
-pub fn listings(database: &InMemory) -> Vec<Listing> {
+pub fn listings(database: &InMemory) -> Vec<Subscription> {
     database.memory().listings()
 }
 
@@ -45,7 +45,7 @@ pub fn seed(seed: impl Into<Option<u64>>) {
     crate::util::ids::seed(seed.into());
 }
 
-/// One of several processes of a simulation on the same database, each with a [`Link`] of its own. Cheap
+/// One of several processes of a simulation on the same database, each with a [`FaultLink`] of its own. Cheap
 /// to clone.
 ///
 /// ```
@@ -56,13 +56,13 @@ pub fn seed(seed: impl Into<Option<u64>>) {
 /// use std::sync::Arc;
 ///
 /// use futures_util::future::{BoxFuture, FutureExt, pending, ready};
-/// use scoop::simulation::{Link, Process};
+/// use scoop::simulation::{FaultLink, Process};
 /// use scoop::{InMemory, Scoop};
 ///
 /// /// Dies before its first claim.
 /// struct Doomed;
 ///
-/// impl Link for Doomed {
+/// impl FaultLink for Doomed {
 ///     fn before(&self, operation: &'static str) -> BoxFuture<'static, io::Result<()>> {
 ///         if operation == "claim" { pending().boxed() } else { ready(Ok(())).boxed() }
 ///     }
@@ -75,20 +75,20 @@ pub fn seed(seed: impl Into<Option<u64>>) {
 /// }
 ///
 /// let process = Process::new(&InMemory::new(), Arc::new(Doomed));
-/// let scoop = Scoop::builder().in_memory_as(&process).start().await?;
-/// process.cut();
+/// let scoop = Scoop::builder().simulated_process(&process).start().await?;
+/// process.disconnect();
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
 pub struct Process {
-    memory: Memory,
+    memory: MemoryStore,
     history_entries: Option<usize>,
 }
 
 impl Process {
     /// A process that reaches the database through this link.
-    pub fn new(database: &InMemory, link: Arc<dyn Link>) -> Self {
+    pub fn new(database: &InMemory, link: Arc<dyn FaultLink>) -> Self {
         Self { memory: database.memory().through(link), history_entries: None }
     }
 
@@ -101,11 +101,11 @@ impl Process {
 
     /// Ends its sessions, as if the process had died or lost its connection: from now on the other processes take it
     /// for dead. If it is alive, it opens another session.
-    pub fn cut(&self) {
+    pub fn disconnect(&self) {
         self.memory.cut();
     }
 
-    pub(crate) fn memory(&self) -> Memory {
+    pub(crate) fn memory(&self) -> MemoryStore {
         self.memory.clone()
     }
 

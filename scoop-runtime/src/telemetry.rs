@@ -1,4 +1,5 @@
-//! The events and the span that the engine reports through `tracing`. Every one of them is declared here.
+//! The events and the span that the engine reports through `tracing`. Every one of them is declared here, but those of
+//! `scoop-embedded`.
 //!
 //! Alerts are built on them: target, name, level and fields are an interface, listed in `docs/telemetry.md`. A test
 //! compares both lists. An event about an outcome follows the commit of that outcome.
@@ -284,22 +285,6 @@ events! {
     WARN "unhandled" = unhandled(topic: &str, subscribed: &Subscribed)
         { topic = topic, near = shown(Escaped(&subscribed.near.join(", "))) }
         ("message left unhandled: topic `{}` has no handler; {subscribed}", Escaped(topic))
-}
-
-events! {
-    OF_EMBEDDED: "scoop::embedded", shared { error = shown(Scrubbed(error)) };
-
-    /// A private PostgreSQL did not stop as requested.
-    WARN "stop_failed" = embedded_stop_failed(error: &impl Display) {}
-        ("private PostgreSQL not stopped as requested")
-
-    /// The folder of a private PostgreSQL could not be removed.
-    WARN "folder_left" = embedded_folder_left(error: &impl Display) {}
-        ("folder of a private PostgreSQL left behind")
-
-    /// The folder of a killed program could not be removed; the next start retries.
-    DEBUG "sweep_failed" = embedded_sweep_failed(error: &impl Display) {}
-        ("folder of a killed program not removed")
 }
 
 /// The kind of user code that runs: the field `kind` of its span.

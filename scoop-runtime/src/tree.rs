@@ -10,11 +10,11 @@ use scoop_core::{EventKind, Failure, Lineage, SLEEP_TOPIC, Undoes};
 use uuid::Uuid;
 
 pub(crate) use self::assembly::{Extent, TreeRows};
-pub(crate) use self::row::{RunRow, Stands};
+pub(crate) use self::row::{RunHead, RunRow, Stands};
 use crate::{FailedStep, HierarchyId, Intervention, RollbackFailure, RunId};
 
-/// The runs of a hierarchy. Display it to see the runs with their events, times and workers. The text indents 32 levels;
-/// below them, a run begins with its level.
+/// The runs of a hierarchy. Display it to see the runs with their events, times and workers. The text indents 32
+/// levels; below them, a run begins with its level.
 ///
 /// Records that cannot be read, such as those of other participants, are marked, and the rest is shown.
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ pub struct UnhandledMessage {
 #[non_exhaustive]
 pub enum RunState {
     /// It has not begun.
-    NotBegun,
+    Pending,
     /// It can continue, and no worker executes it at this moment.
     Ready,
     /// An attempt failed, because of its step or of the infrastructure (database or connection), and is retried at

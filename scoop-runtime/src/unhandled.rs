@@ -6,10 +6,10 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt};
 use sqlx::PgConnection;
 
-use crate::store::{self, Launched, Store, Unhandled};
+use crate::store::{self, NewMessage, Store, Unhandled};
 use crate::telemetry;
 use crate::util::sync::{Mutex, lock};
-use crate::{ListedHandler, RuntimeError, Subscribed};
+use crate::{RegisteredHandler, RuntimeError, Subscribed};
 
 impl Unhandled {
     /// The error for the caller, with topics that have handlers.
@@ -58,11 +58,11 @@ impl UnhandledWarnings {
         let unknown: Vec<_> = unknown.map(str::to_owned).collect();
         drop(known);
         if !unknown.is_empty() {
-            tokio::spawn(self.clone().look_up(unknown, handlers.to_vec()));
+            tokio::spawn(self.clone().warn_of_unhandled(unknown, handlers.to_vec()));
         }
     }
 
-    async fn look_up(self: Arc<Self>, topics: Vec<String>, handlers: Vec<String>) {
+    async fn warn_of_unhandled(self: Arc<Self>, topics: Vec<String>, handlers: Vec<String>) {
         // After a failure the next such launch retries the look-up.
         let Ok(listed) = self.store.listed_handlers().await else {
             return;
@@ -83,7 +83,12 @@ impl Known {
     }
 
     /// Updates the cache, and returns the topics that need a warning now.
-    fn take_note(&mut self, topics: &[String], handlers: &[String], listed: &[ListedHandler]) -> Vec<String> {
+    fn take_note(
+        &mut self,
+        topics: &[String],
+        handlers: &[String],
+        listed: &[RegisteredHandler],
+    ) -> Vec<String> {
         for topic in topics {
             let own = listed.iter().filter(|listed| listed.topic == *topic);
             self.handlers.insert(topic.clone(), own.map(|listed| listed.handler.clone()).collect());
@@ -96,12 +101,12 @@ impl Known {
 }
 
 /// Launches a message in the transaction of this connection, which the caller commits.
-pub(crate) fn launch_within<'a>(
+pub(crate) fn insert_in<'a>(
     store: &'a Store,
     unhandled: &'a Arc<UnhandledWarnings>,
     connection: &'a mut PgConnection,
-    launched: Launched,
-) -> BoxFuture<'a, Result<store::Launch, RuntimeError>> {
+    launched: NewMessage,
+) -> BoxFuture<'a, Result<store::LaunchResult, RuntimeError>> {
     async move {
         let topic = launched.topic;
         match store.launch(connection, &[launched]).await {
@@ -126,8 +131,8 @@ mod tests {
 
     use super::*;
 
-    fn listed(pairs: &[(&str, &str)]) -> Vec<ListedHandler> {
-        let listed = |(topic, handler): &(&str, &str)| ListedHandler {
+    fn listed(pairs: &[(&str, &str)]) -> Vec<RegisteredHandler> {
+        let listed = |(topic, handler): &(&str, &str)| RegisteredHandler {
             topic: (*topic).into(),
             handler: (*handler).into(),
             since: Duration::ZERO,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use scoop::Definition;
 use scoop::prelude::*;
-use scoop_core::audit::{AtRest, Invariant};
+use scoop_audit::{Invariant, Quiescence};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -74,7 +74,7 @@ pub(crate) async fn audit(pool: &PgPool, seed: u64, book: &Book, ledger: &Path) 
     for part in record::hierarchies(pool).await? {
         for hierarchy in record::read(pool, &part, &listings).await? {
             findings.events += hierarchy.log.events.len();
-            let mut wrong = scoop_core::audit::audit(&hierarchy.log, &DEFINITIONS, AtRest::Yes);
+            let mut wrong = scoop_audit::audit(&hierarchy.log, &DEFINITIONS, Quiescence::Yes);
             // Effects before the commit of a cancellation cannot be distinguished from those after it.
             wrong.retain(|wrong| knows_commits || wrong.invariant != Invariant::GivesUp);
             if !wrong.is_empty() {

@@ -141,7 +141,7 @@ impl Client {
             return Ok(launch.await?.id().uuid());
         }
         let mut tx = self.pool.begin().await?;
-        let root = launch.within(&mut tx).await?.id().uuid();
+        let root = launch.in_transaction(&mut tx).await?.id().uuid();
         let receipt = sqlx::query("INSERT INTO receipt VALUES ($1, $2) ON CONFLICT DO NOTHING");
         receipt.bind(number).bind(root).execute(&mut *tx).await?;
         tx.commit().await?;

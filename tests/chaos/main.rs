@@ -9,7 +9,7 @@
 //! or are rolled back.
 //!
 //! In the end every hierarchy must have ended as planned, each effect must exist exactly as recorded, the
-//! recorded events must keep the invariants (`scoop_core::audit`), and the working set must equal the result of
+//! recorded events must keep the invariants (`scoop_audit`), and the working set must equal the result of
 //! a rebuild.
 //!
 //! ```text
@@ -149,7 +149,18 @@ async fn suffer(nemesis: &mut Nemesis, args: &Args, orders: &Orders, quiet: clie
     let (losses, doubles) = calls.audit(pool).await?;
     findings.losses.extend(losses);
     findings.doubles.extend(doubles);
-    Ok(Report::of(nemesis, client.book, calls, findings, deserters, begin.elapsed(), drained))
+    findings.violations.extend(nemesis.violations.iter().cloned());
+    Ok(Report {
+        findings,
+        book: client.book,
+        calls,
+        faults: nemesis.tally.clone(),
+        rebuilt: nemesis.rebuilt,
+        deserters,
+        took: begin.elapsed(),
+        drained,
+        longest_recovery: nemesis.longest_recovery,
+    })
 }
 
 /// The short form commits each fault [`ROUNDS`] times, the long one goes on for its duration.

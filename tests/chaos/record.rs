@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use scoop::{Context, Error, EventKind, Failure, Lineage, Result};
-use scoop_core::audit::{Listing, Log, LoggedEvent, LoggedMessage};
+use scoop_audit::{Listing, Log, LoggedEvent, LoggedMessage};
 use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::{Json, time::OffsetDateTime};

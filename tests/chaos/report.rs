@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::books::Findings;
 use crate::caller::Calls;
 use crate::client::Book;
-use crate::nemesis::{Fault, Nemesis};
+use crate::nemesis::Fault;
 use crate::record::End;
 
 /// How many of each kind of finding are shown in full.
@@ -15,33 +15,20 @@ const SHOWN_MAX: usize = 8;
 
 /// The figures, and the violations.
 pub(crate) struct Report {
-    findings: Findings,
-    book: Book,
-    calls: Calls,
-    faults: BTreeMap<Fault, usize>,
-    rebuilt: usize,
-    deserters: usize,
-    took: Duration,
-    drained: Duration,
-    longest_recovery: Duration,
+    pub(crate) findings: Findings,
+    pub(crate) book: Book,
+    pub(crate) calls: Calls,
+    pub(crate) faults: BTreeMap<Fault, usize>,
+    pub(crate) rebuilt: usize,
+    /// The workers that ended by themselves.
+    pub(crate) deserters: usize,
+    pub(crate) took: Duration,
+    /// From the last fault to the end of all work.
+    pub(crate) drained: Duration,
+    pub(crate) longest_recovery: Duration,
 }
 
 impl Report {
-    pub(crate) fn of(
-        nemesis: &Nemesis,
-        book: Book,
-        calls: Calls,
-        mut findings: Findings,
-        deserters: usize,
-        took: Duration,
-        drained: Duration,
-    ) -> Self {
-        findings.violations.extend(nemesis.violations.iter().cloned());
-        let (faults, longest_recovery) = (nemesis.tally.clone(), nemesis.longest_recovery);
-        let rebuilt = nemesis.rebuilt;
-        Self { findings, book, calls, faults, rebuilt, deserters, took, drained, longest_recovery }
-    }
-
     /// Whether nothing is wrong.
     pub(crate) fn is_clean(&self) -> bool {
         let Findings { losses, doubles, violations, .. } = &self.findings;

@@ -6,4 +6,10 @@
 
 mod behaviour;
 mod conformance;
-mod support;
+/// The helpers, with databases on PostgreSQL.
+mod support {
+    pub(crate) use scoop_test_support::postgres::{Database, in_a_process_that_dies};
+    pub(crate) use scoop_test_support::*;
+
+    pub(crate) type Run = scoop_test_support::Run<Database>;
+}

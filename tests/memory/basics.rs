@@ -62,8 +62,12 @@ impl ReserveSaga {
 async fn two_weeks_pass_at_once() -> Result<()> {
     let (database, began) = (InMemory::new(), std::time::Instant::now());
     let start = database.now();
-    let scoop =
-        Scoop::builder().in_memory_on(&database).only::<OrderSaga>().only::<ReserveSaga>().start().await?;
+    let scoop = Scoop::builder()
+        .in_memory_database(&database)
+        .only::<OrderSaga>()
+        .only::<ReserveSaga>()
+        .start()
+        .await?;
     assert_eq!(scoop.launch(Order { fails: false }).await?.wait().await?, Outcome::Committed);
     let passed = database.now().duration_since(start)?;
     assert!(passed >= Duration::from_secs(14 * 24 * 60 * 60), "{passed:?}");
@@ -75,8 +79,12 @@ async fn two_weeks_pass_at_once() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn failed_hierarchy_is_undone_children_first() -> Result<()> {
     let database = InMemory::starting_at(SystemTime::UNIX_EPOCH);
-    let scoop =
-        Scoop::builder().in_memory_on(&database).only::<OrderSaga>().only::<ReserveSaga>().start().await?;
+    let scoop = Scoop::builder()
+        .in_memory_database(&database)
+        .only::<OrderSaga>()
+        .only::<ReserveSaga>()
+        .start()
+        .await?;
     let order = scoop.launch(Order { fails: true }).await?;
     assert!(matches!(order.wait().await?, Outcome::RolledBack(_)));
     let log = database.event_log_of(order.id());

@@ -43,5 +43,7 @@ mod types_changed;
 use scoop::prelude::*;
 use scoop::{RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
 
-use crate::support::Ends as _;
 use crate::support::messages::*;
+use crate::support::{
+    Ends as _, Run, Store as _, accepts, acts, at_gate, done, fails, handler, launches, passes_on,
+};

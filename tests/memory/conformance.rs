@@ -25,5 +25,7 @@ mod loops;
 use scoop::prelude::*;
 use scoop::{CancelAnswer, RunInfo, RunState};
 
-use crate::support::Ends as _;
 use crate::support::messages::*;
+use crate::support::{
+    Ends as _, Run, Store as _, at_gate, done, fails, handler, launches, never_ends, takes_ms,
+};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use scoop::prelude::*;
 use scoop::{CancelAnswer, InMemory, Outcome, RollbackAnswer, RuntimeError};
-use scoop_runtime::simulation::{Link, Process};
+use scoop_runtime::simulation::{FaultLink, Process};
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "asked-twice")]
@@ -36,7 +36,7 @@ impl Loses {
     }
 }
 
-impl Link for Loses {
+impl FaultLink for Loses {
     fn before(&self, _: &'static str) -> BoxFuture<'static, io::Result<()>> {
         ready(Ok(())).boxed()
     }
@@ -62,9 +62,9 @@ impl Link for Loses {
 /// A process with the saga, and a client that loses answers.
 async fn programs(patience: Duration) -> Result<(InMemory, Scoop, Scoop, Loses)> {
     let (database, loses) = (InMemory::new(), Loses::default());
-    let scoop = Scoop::builder().in_memory_on(&database).only::<AskedSaga>().start().await?;
+    let scoop = Scoop::builder().in_memory_database(&database).only::<AskedSaga>().start().await?;
     let process = Process::new(&database, Arc::new(loses.clone()));
-    let client = Scoop::builder().in_memory_as(&process).patience(patience).client().await?;
+    let client = Scoop::builder().simulated_process(&process).patience(patience).client().await?;
     Ok((database, scoop, client, loses))
 }
 
@@ -142,8 +142,8 @@ async fn each_launch_of_a_crowd_has_its_own_patience() -> Result<()> {
 async fn run_whose_outcome_is_never_known_is_tried_after_pauses_and_then_stuck() -> Result<()> {
     let (database, loses) = (InMemory::new(), Loses::default());
     let process = Process::new(&database, Arc::new(loses.clone()));
-    let worker = Scoop::builder().in_memory_as(&process).only::<AskedSaga>().start().await?;
-    let client = Scoop::builder().in_memory_on(&database).client().await?;
+    let worker = Scoop::builder().simulated_process(&process).only::<AskedSaga>().start().await?;
+    let client = Scoop::builder().in_memory_database(&database).client().await?;
     loses.next("claim", u32::MAX);
     let begin = tokio::time::Instant::now();
     let root = client.launch(Asked).await?;
@@ -161,7 +161,7 @@ async fn run_whose_outcome_is_never_known_is_tried_after_pauses_and_then_stuck()
 
     // The cause is corrected. The start of a program leaves the run as it is, and an operator retries it.
     loses.next("claim", 0);
-    let other = Scoop::builder().in_memory_on(&database).only::<AskedSaga>().start().await?;
+    let other = Scoop::builder().in_memory_database(&database).only::<AskedSaga>().start().await?;
     assert_eq!(client.launch(Asked).await?.wait().await?, Outcome::Committed);
     assert_eq!(client.stuck_runs().await?.len(), 1);
     client.retry(stuck.id()).await?;

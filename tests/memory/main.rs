@@ -7,6 +7,13 @@ mod behaviour;
 mod conformance;
 mod lost_answers;
 mod repeated;
-mod support;
 mod telemetry;
 mod time;
+
+/// The helpers, with databases in memory.
+mod support {
+    pub(crate) use scoop_test_support::memory::Database;
+    pub(crate) use scoop_test_support::*;
+
+    pub(crate) type Run = scoop_test_support::Run<Database>;
+}

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::{BoxFuture, FutureExt, pending};
 use scoop::prelude::*;
 use scoop::{Handle, InMemory, LoggedEvent};
-use scoop_runtime::simulation::{self, Link, Process};
+use scoop_runtime::simulation::{self, FaultLink, Process};
 
 #[derive(Message, Serialize, Deserialize)]
 struct Trip {
@@ -118,7 +118,7 @@ impl Bad {
     }
 }
 
-impl Link for Bad {
+impl FaultLink for Bad {
     fn before(&self, _: &'static str) -> BoxFuture<'static, io::Result<()>> {
         self.fate()
     }
@@ -144,7 +144,7 @@ impl Program {
     async fn start(database: &InMemory, chance: &Arc<Chance>) -> Result<Self> {
         let link = Bad { chance: chance.clone(), ..Bad::default() };
         let process = Process::new(database, Arc::new(link.clone()));
-        let builder = Scoop::builder().in_memory_as(&process).poll_interval(Duration::from_secs(1));
+        let builder = Scoop::builder().simulated_process(&process).poll_interval(Duration::from_secs(1));
         let scoop = builder.only::<TripSaga>().only::<BookSaga>().start().await?;
         link.bad.store(true, Ordering::Relaxed);
         Ok(Self { link, process, scoop })
@@ -152,7 +152,7 @@ impl Program {
 
     fn die(self) {
         self.link.dead.store(true, Ordering::Relaxed);
-        self.process.cut();
+        self.process.disconnect();
         // Dropping the handle would be a shutdown.
         std::mem::forget(self.scoop);
     }
@@ -164,7 +164,7 @@ async fn trips(seed: u64, database: &InMemory) -> Result<Vec<Handle>> {
     let chance = Arc::new(Chance(AtomicU64::new(seed)));
     let (doomed, zombie) =
         (Program::start(database, &chance).await?, Program::start(database, &chance).await?);
-    let client = Scoop::builder().in_memory_on(database).client().await?;
+    let client = Scoop::builder().in_memory_database(database).client().await?;
     let mut launched = vec![];
     for number in 0..20 {
         launched.push(client.launch(Trip { number }).await?);
@@ -174,7 +174,7 @@ async fn trips(seed: u64, database: &InMemory) -> Result<Vec<Handle>> {
     tokio::time::sleep(Duration::from_millis(200)).await;
     doomed.die();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    zombie.process.cut();
+    zombie.process.disconnect();
     tokio::time::sleep(Duration::from_secs(10)).await;
     zombie.link.bad.store(false, Ordering::Relaxed);
     for trip in &launched {
@@ -240,7 +240,7 @@ fn the_working_set_follows_from_the_record_at_any_time() {
                     let unfinished = database.working_set();
                     let roots: BTreeSet<_> = unfinished.iter().map(|run| run.lineage.root_id()).collect();
                     for root in roots {
-                        assert_eq!(database.rebuild_differs(root), None, "seed {seed}");
+                        assert_eq!(database.rebuild_diff(root), None, "seed {seed}");
                     }
                     tokio::time::sleep(Duration::from_millis(71)).await;
                 }

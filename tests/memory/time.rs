@@ -61,7 +61,7 @@ impl Hourly {
 
 async fn watchman(database: &InMemory) -> Result<Scoop> {
     Ok(Scoop::builder()
-        .in_memory_on(database)
+        .in_memory_database(database)
         .only::<Watchman>()
         .provide(Watchman::default())
         .start()
@@ -110,7 +110,7 @@ async fn sleeping_run_can_be_cancelled_and_an_ended_one_undone() -> Result<()> {
     assert_eq!(scoop.rollback(done.id(), "came back").await?, RollbackAnswer::Accepted);
     assert!(matches!(done.wait().await?, Outcome::RolledBack(_)));
     assert_eq!(scoop.rollback(done.id(), "again").await?, RollbackAnswer::AlreadyRolledBack);
-    assert_eq!(database.forget_ended(), 2);
+    assert_eq!(database.prune_finished(), 2);
     assert_eq!(database.event_log(), []);
     Ok(())
 }
@@ -119,7 +119,8 @@ async fn sleeping_run_can_be_cancelled_and_an_ended_one_undone() -> Result<()> {
 async fn a_day_has_twenty_four_hours() -> Result<()> {
     let (database, ticks) = (InMemory::new(), Arc::<AtomicU32>::default());
     let hourly = Hourly { ticks: ticks.clone() };
-    let scoop = Scoop::builder().in_memory_on(&database).only::<Hourly>().provide(hourly).start().await?;
+    let scoop =
+        Scoop::builder().in_memory_database(&database).only::<Hourly>().provide(hourly).start().await?;
     tokio::time::sleep(DAY + HOUR / 2).await;
     assert_eq!(ticks.load(Ordering::Relaxed), 24);
     assert_eq!(scoop.trigger::<Hourly>().await?.wait().await?, Outcome::Committed);
@@ -141,10 +142,10 @@ async fn clock_put_forward_makes_later_runs_due() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn unhandled_message_is_recorded() -> Result<()> {
     let database = InMemory::new();
-    let client = Scoop::builder().in_memory_on(&database).client().await?;
+    let client = Scoop::builder().in_memory_database(&database).client().await?;
     let launched = client.launch(Unsubscribed).unique("once").await?;
     assert_eq!(client.launch(Unsubscribed).unique("once").await?.id(), launched.id());
-    assert_eq!(launched.wait().await?, Outcome::Unhandled);
+    assert_eq!(launched.wait().await?, Outcome::NoHandlers);
     let log = database.event_log();
     assert_eq!(log.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Emitted]);
     Ok(())

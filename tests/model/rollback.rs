@@ -312,7 +312,7 @@ impl Rollback {
         if self.fault == Some(Fault::BeginsAgain) && newest.ends_with(']') {
             any_part_done = false;
         }
-        run.recall(Plan::of(&names, instances), last, any_part_done);
+        run.set_rollback_plan(Plan::of(&names, instances), last, any_part_done);
     }
 
     /// The moves of a run that is ready.
@@ -385,8 +385,8 @@ impl Rollback {
         for child in conclusion.emissions.iter().flat_map(|emission| handlers_of(emission.message)) {
             state.slots[child].standing = Standing::Ready;
         }
-        for message in &conclusion.told {
-            let told = self.tell(state, *message, conclusion.told_because.as_ref());
+        for message in &conclusion.rollback_requests {
+            let told = self.tell(state, *message, conclusion.rollback_cause.as_ref());
             waits |= told && self.fault != Some(Fault::TellsWithoutWaiting);
         }
         self.take_note(state, run, before, &conclusion.fate);

@@ -8,8 +8,9 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgPool};
 
 use crate::pgbouncer::PgBouncer;
-use crate::support::messages::{Root, SIMULATED};
-use crate::support::{Database, Ends as _, Gate, eventually};
+use scoop_test_support::messages::{Root, SIMULATED};
+use scoop_test_support::postgres::Database;
+use scoop_test_support::{Ends as _, Gate, eventually};
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "proxied.orders")]
@@ -240,7 +241,7 @@ async fn a_message_exists_exactly_if_the_transaction_of_the_user_does() -> Resul
             .bind(number)
             .execute(&mut *tx)
             .await?;
-        let launched = scoop.launch_in(&mut tx, order(number)).await?;
+        let launched = scoop.launch(order(number)).in_transaction(&mut tx).await?;
         if commits {
             tx.commit().await?;
             assert_eq!(launched.ends().await?, Outcome::Committed);
@@ -361,7 +362,7 @@ mod mistakes {
         let (db, other) = (database().await, database().await);
         let proxy = PgBouncer::in_front_of(&db, 3).await;
         let builder = Scoop::builder().postgres(proxy.pool(6).await).listen_directly(server(&other));
-        assert_eq!(mistake(builder).await, SetupError::AnotherDatabase);
+        assert_eq!(mistake(builder).await, SetupError::DatabaseMismatch);
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -370,7 +371,7 @@ mod mistakes {
         let proxy = PgBouncer::in_front_of(&db, 3).await;
         let pool = PgPool::connect_with(proxy.options().statement_cache_capacity(100)).await?;
         let builder = Scoop::builder().postgres(pool).listen_directly(server(&db));
-        assert_eq!(mistake(builder).await, SetupError::RememberedStatements);
+        assert_eq!(mistake(builder).await, SetupError::StatementCacheEnabled);
         Ok(())
     }
 }

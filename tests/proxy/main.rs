@@ -3,6 +3,3 @@
 
 mod behind;
 mod pgbouncer;
-#[path = "../it/support/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the other binary uses the rest of it")]
-mod support;

@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, PgPool};
 
-use crate::support::{Database, eventually};
+use scoop_test_support::eventually;
+use scoop_test_support::postgres::Database;
 
 /// Ends the proxy when its standard input is closed, also because this process was killed.
 const UNTIL_WE_END: &str = r#""$@" <&- & proxy=$!; read -r _; kill -s INT "$proxy"; wait "$proxy""#;

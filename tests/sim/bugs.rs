@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use scoop_runtime::simulation::{Bug, make};
+use scoop_runtime::simulation::{Bug, inject_bug};
 
 use crate::judge;
 use crate::many::threads;
@@ -57,7 +57,7 @@ pub(crate) fn find_all() -> bool {
 /// The first seed that finds the bug, and the violated invariants.
 fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
     let _watched = slow::watch(format!("search for the bug {bug:?}"));
-    make(bug);
+    inject_bug(bug);
     let first = if bug.needs_changes() { CHANGING_FROM } else { 0 };
     let found = (0..SEEDS_MAX).find_map(|seed| {
         let scenario = Scenario::of(first + seed);
@@ -65,6 +65,6 @@ fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
         let by: BTreeSet<_> = wrong.into_iter().map(|wrong| wrong.id).collect();
         (!by.is_empty()).then_some((seed, by))
     });
-    make(None);
+    inject_bug(None);
     found
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use scoop::{EventKind, StepKind};
-use scoop_core::audit::{Log, LoggedEvent as Logged};
+use scoop_audit::{Log, LoggedEvent as Logged};
 use uuid::Uuid;
 
 use crate::judge::{Wrong, attempt, executed};

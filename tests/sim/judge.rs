@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use scoop::{EventKind, Failure, LoggedEvent};
-use scoop_core::audit::{
-    AtRest, Effect, Invariant, Listing, Log, LoggedEvent as Logged, LoggedMessage, Part, Place, audit,
-    audit_effects,
+use scoop_audit::{
+    Effect, EffectKind, EffectPlace, Invariant, Listing, Log, LoggedEvent as Logged, LoggedMessage,
+    Quiescence, audit, audit_effects,
 };
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -49,7 +49,7 @@ pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Vec<Wrong> {
     let log = log(played);
     let definitions = sagas::definitions(scenario);
     let mut wrong = vec![];
-    let at_rest = if played.at_rest { AtRest::Yes } else { AtRest::No };
+    let at_rest = if played.at_rest { Quiescence::Yes } else { Quiescence::No };
     if !played.at_rest {
         let unfinished = played.unfinished.join(", ");
         wrong.push(Wrong::new("I7", None, format!("{unfinished}: it does not come to rest")));
@@ -133,12 +133,12 @@ fn logged(row: &LoggedEvent) -> Logged {
 fn effects(calls: &[Call]) -> Vec<Effect> {
     let effects = calls.iter().filter_map(|call| {
         let part = match call.code {
-            Code::Step => Part::Step,
-            Code::Undo => Part::Compensation,
+            Code::Step => EffectKind::Step,
+            Code::Undo => EffectKind::Compensation,
             Code::OnChildFailure | Code::Finally => return None,
         };
         let (run, step, iteration) = (call.run, undone(&call.step).to_owned(), call.iteration);
-        Some(Effect { run, step, part, iteration, place: Place::Outside })
+        Some(Effect { run, step, part, iteration, place: EffectPlace::Outside })
     });
     effects.collect()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use scoop_runtime::simulation::{Link, Process};
+use scoop_runtime::simulation::{FaultLink, Process};
 use tokio::sync::Notify;
 
 use crate::dice::Dice;
@@ -89,7 +89,7 @@ impl Wire {
 
     fn cut(&self) {
         if let Some(process) = self.process() {
-            process.cut();
+            process.disconnect();
         }
     }
 
@@ -100,7 +100,7 @@ impl Wire {
         if let Some(process) = self.process() {
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(noticed_after.into())).await;
-                process.cut();
+                process.disconnect();
             });
         }
     }
@@ -117,7 +117,7 @@ impl Wire {
 /// The link of a life.
 pub(crate) struct Line(pub(crate) Arc<Wire>);
 
-impl Link for Line {
+impl FaultLink for Line {
     fn before(&self, _: &'static str) -> BoxFuture<'static, io::Result<()>> {
         let wire = self.0.clone();
         let operation = wire.operations.fetch_add(1, Ordering::Relaxed);

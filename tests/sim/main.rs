@@ -3,7 +3,7 @@
 //! The engine is the real one, with the real protocol under it. The database is the one in memory, which does
 //! what the statements in `sql/` do. One seed gives messages, sagas' behaviour, processes, and faults between
 //! any two operations. At a certain time the faults end, and every run has to come to its end. The log is
-//! append-only, and the reference model (`scoop_core::audit`) checks the order of all its events, so a
+//! append-only, and the reference model (`scoop_audit`) checks the order of all its events, so a
 //! violation after any move is found at the end. The working set is compared with the recorded events at
 //! moments in between.
 //!

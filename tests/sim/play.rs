@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use scoop::{FailedCompensation, InMemory, LoggedEvent, RepairStatus, Scoop, WorkingRun};
-use scoop_runtime::simulation::{self, Listing, Process};
+use scoop_runtime::simulation::{self, Process, Subscription};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
@@ -28,7 +28,7 @@ const REPAIRS_MAX: usize = 100;
 /// The state that a simulation leaves behind.
 pub(crate) struct Played {
     pub(crate) log: Vec<LoggedEvent>,
-    pub(crate) listed: Vec<Listing>,
+    pub(crate) listed: Vec<Subscription>,
     pub(crate) notes: Notes,
     /// Whether all runs came to their end.
     pub(crate) at_rest: bool,
@@ -90,7 +90,7 @@ impl<'a> Stage<'a> {
     }
 
     async fn play(mut self) -> Played {
-        let client = Scoop::builder().in_memory_on(&self.database).client().await;
+        let client = Scoop::builder().in_memory_database(&self.database).client().await;
         self.client = client.ok();
         let mut processes = JoinSet::new();
         for (nth, process) in (0_u64..).zip(&self.scenario.processes) {
@@ -174,7 +174,7 @@ impl<'a> Stage<'a> {
                     return;
                 };
                 let retire = client.retire_handler(TOPICS[usize::from(*topic)], *handler);
-                let retire = if *drops { retire.dropping_what_waits() } else { retire };
+                let retire = if *drops { retire.drop_pending() } else { retire };
                 if *drops {
                     self.world.notes().dropped.insert(*handler);
                 }
@@ -218,7 +218,7 @@ impl<'a> Stage<'a> {
     /// Compares the working set with the recorded events.
     fn look(&mut self) {
         for root in self.hierarchies() {
-            let differs = self.database.rebuild_differs(root);
+            let differs = self.database.rebuild_diff(root);
             self.differences.extend(differs.map(|difference| (root, difference)));
         }
     }
@@ -238,7 +238,7 @@ impl<'a> Stage<'a> {
     async fn help(&self, helper: &mut Helper, versions: &[Versions]) {
         let alive = Alive::new(self.world.clone());
         for versions in versions {
-            let builder = builder(&alive, ALL, *versions).concurrency(8).in_memory_on(&self.database);
+            let builder = builder(&alive, ALL, *versions).concurrency(8).in_memory_database(&self.database);
             helper.extend(builder.start().await.ok());
             self.world.notes().started.push((true, *versions));
         }
@@ -352,14 +352,14 @@ async fn live(database: InMemory, world: Arc<World>, lives: Vec<Life>, seed: u64
         ties.push(wire.belongs_to(process.clone()));
         let builder =
             builder(&wire.alive, life.handlers, life.versions).concurrency(life.concurrency.max(1).into());
-        let starting = builder.poll_interval(Duration::from_secs(1)).in_memory_as(&process).start();
+        let starting = builder.poll_interval(Duration::from_secs(1)).simulated_process(&process).start();
         let started = tokio::select! {
             biased;
             () = wire.died.notified() => None,
             started = starting => started.ok(),
         };
         let Some(scoop) = started else {
-            process.cut();
+            process.disconnect();
             continue;
         };
         world.notes().started.push((false, life.versions));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use scoop_core::audit::{Log, LoggedEvent};
+use scoop_audit::{Log, LoggedEvent};
 use time::OffsetDateTime;
 use uuid::Uuid;
 

@@ -70,7 +70,7 @@ impl Failure {
             return self.bounded(text_bytes);
         }
         let causes = self.causes.iter().cloned();
-        let causes = causes.flat_map(|cause| cause.within(REQUESTED_DEPTH_MAX)).collect();
+        let causes = causes.flat_map(|cause| cause.prune(REQUESTED_DEPTH_MAX)).collect();
         Self { causes, ..self }.within_bytes(text_bytes, REQUESTED_BYTES_MAX)
     }
 

@@ -1,7 +1,8 @@
 //! Tests that the audit finds violations: good logs, each broken in one place.
 
-use scoop_core::audit::{
-    AtRest, Effect, Invariant, Log, LoggedEvent, Part, Place, Redelivery, audit, audit_effects,
+use scoop_audit::{
+    Effect, EffectKind, EffectPlace, Invariant, Log, LoggedEvent, Quiescence, Redelivery, audit,
+    audit_effects,
 };
 use scoop_core::{Definition, EventKind, Failure, Lineage};
 use time::Duration;
@@ -67,7 +68,7 @@ fn good(script: &str) -> Broken {
     let world = World::play(&script, Memory::Kept);
     let broken = Broken { log: log(&script, &world), definitions: definitions(&script) };
     assert_eq!(
-        audit(&broken.log, &broken.definitions, AtRest::Yes),
+        audit(&broken.log, &broken.definitions, Quiescence::Yes),
         [],
         "the unbroken log has no violations"
     );
@@ -116,7 +117,7 @@ impl Broken {
 
     #[track_caller]
     fn violates(&self, invariant: Invariant) {
-        let found = audit(&self.log, &self.definitions, AtRest::Yes);
+        let found = audit(&self.log, &self.definitions, Quiescence::Yes);
         let texts: Vec<_> = found.iter().map(ToString::to_string).collect();
         assert!(found.iter().any(|it| it.invariant == invariant), "{} is not in {texts:#?}", invariant.id());
     }
@@ -124,14 +125,14 @@ impl Broken {
     /// Asserts that one of the violations contains this text.
     #[track_caller]
     fn is_told(&self, what: &str) {
-        let found = audit(&self.log, &self.definitions, AtRest::Yes);
+        let found = audit(&self.log, &self.definitions, Quiescence::Yes);
         let texts: Vec<_> = found.iter().map(ToString::to_string).collect();
         assert!(texts.iter().any(|text| text.contains(what)), "{what} is not in {texts:#?}");
     }
 
     #[track_caller]
     fn is_not_told(&self, what: &str) {
-        let found = audit(&self.log, &self.definitions, AtRest::Yes);
+        let found = audit(&self.log, &self.definitions, Quiescence::Yes);
         let texts: Vec<_> = found.iter().map(ToString::to_string).collect();
         assert!(!texts.iter().any(|text| text.contains(what)), "{what} is in {texts:#?}");
     }
@@ -513,12 +514,12 @@ fn effects(of: &Broken) -> Vec<Effect> {
     let effects = suspended.filter_map(|row| {
         let name = row.step.as_deref()?;
         let (part, step) = match name.strip_prefix("Rollback of ") {
-            Some(rest) => (Part::Compensation, rest.strip_suffix("[0,]")?),
-            None => (Part::Step, name),
+            Some(rest) => (EffectKind::Compensation, rest.strip_suffix("[0,]")?),
+            None => (EffectKind::Step, name),
         };
         let (run, step) = (row.lineage.id(), step.to_owned());
         let effect = |place| Effect { run, step: step.clone(), part, iteration: 0, place };
-        Some([effect(Place::Transaction), effect(Place::Outside)])
+        Some([effect(EffectPlace::Transaction), effect(EffectPlace::Outside)])
     });
     effects.flatten().collect()
 }
@@ -530,9 +531,9 @@ fn effects_that_are_missing_doubled_or_too_many() {
     let check = |effects: &[Effect]| audit_effects(&good.log, &good.definitions, effects);
     assert_eq!(check(&all), []);
     let find = |part| {
-        all.iter().position(|effect| effect.part == part && effect.place == Place::Transaction).unwrap()
+        all.iter().position(|effect| effect.part == part && effect.place == EffectPlace::Transaction).unwrap()
     };
-    let (step, compensation) = (find(Part::Step), find(Part::Compensation));
+    let (step, compensation) = (find(EffectKind::Step), find(EffectKind::Compensation));
 
     for (doubled, invariant) in [(step, Invariant::ExecutedOnce), (compensation, Invariant::CompensatedOnce)]
     {
@@ -575,7 +576,7 @@ impl Broken {
 
 #[test]
 fn redelivery_counts_subscriptions_before_it() {
-    let found = |broken: Broken| audit(&broken.log, &broken.definitions, AtRest::Yes);
+    let found = |broken: Broken| audit(&broken.log, &broken.definitions, Quiescence::Yes);
     listed_late().violates(Invariant::Waits);
     assert_eq!(found(listed_late().redelivered(200)), []);
     listed_late().redelivered(50).violates(Invariant::Waits);

@@ -1,6 +1,6 @@
 //! The rows of a script, converted for the audit.
 
-use scoop_core::audit::{Listing, Log, LoggedEvent, LoggedMessage};
+use scoop_audit::{Listing, Log, LoggedEvent, LoggedMessage};
 use scoop_core::{Definition, EventKind};
 use time::{Duration, OffsetDateTime};
 

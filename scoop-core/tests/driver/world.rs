@@ -227,7 +227,7 @@ impl<'a> World<'a> {
 
     /// Coalesces the conclusion with the following moves without user code.
     fn gather(&self, definition: &Definition, mut conclusion: Conclusion) -> Conclusion {
-        while self.memory == Memory::Kept && !conclusion.involves_others() {
+        while self.memory == Memory::Kept && !conclusion.waits_for_children() {
             let Fate::GoesOn(run) = &mut conclusion.fate else {
                 break;
             };
@@ -412,7 +412,7 @@ impl<'a> World<'a> {
             Some((number, self.definitions.get(usize::try_from(number).ok()?)?.clone()))
         });
         let known = known.collect();
-        run.recall(plan.knowing(known), last, any_part_done);
+        run.set_rollback_plan(plan.knowing(known), last, any_part_done);
     }
 
     /// The stored run.
@@ -464,7 +464,7 @@ impl<'a> World<'a> {
     ) -> Option<Run> {
         let told_with = conclusion.context().cloned().unwrap_or_default();
         let undoing: Vec<_> =
-            conclusion.told.iter().flat_map(|message| self.to_be_undone(*message)).collect();
+            conclusion.rollback_requests.iter().flat_map(|message| self.to_be_undone(*message)).collect();
         let handler = self.entry(id).handler.clone();
         let kept = matches!(&conclusion.fate, Fate::GoesOn(run) if run.recorded.is_some());
         let steps = self.entry(id).recorded.clone().filter(|_| kept).unwrap_or_else(|| names.into());
@@ -496,7 +496,7 @@ impl<'a> World<'a> {
         }
         for mut entry in undoing {
             entry.parent = Some(id);
-            entry.cause = conclusion.told_because.clone();
+            entry.cause = conclusion.rollback_cause.clone();
             entry.told_with = told_with.clone();
             entry.context = entry.context.overlaid_by(&told_with);
             entry.state = State::Ready(self.tick());

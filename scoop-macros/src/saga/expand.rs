@@ -1,7 +1,7 @@
 //! Turns a checked saga into tokens. Nothing is decided here, and all code longer than a call is a function in
 //! the module `private` of `scoop-runtime`.
 
-mod limits;
+mod retry_and_timeouts;
 mod steps;
 
 use std::collections::BTreeSet;
@@ -11,9 +11,9 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Ident, Path, Type};
 
-use self::limits::{durations, retry};
+use self::retry_and_timeouts::{durations, retry};
 use self::steps::{definition, step_enum, step_path};
-use super::model::{Call, End, Outline, Saga, Step, Value};
+use super::model::{Call, Outline, ReturnKind, Saga, Step, Value};
 use super::schedule;
 
 /// Everything the saga adds to the user's block.
@@ -113,11 +113,11 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
 
 fn value_shapes(steps: &[Step]) -> Option<TokenStream> {
     let shapes = steps.iter().filter_map(|step| match &step.invoke.end {
-        End::JumpWith(ty) | End::Output(ty) => {
+        ReturnKind::JumpWith(ty) | ReturnKind::Output(ty) => {
             let name = &step.name;
             Some(quote!(shape_of(stored::<#ty>(), #name)))
         }
-        End::Done | End::Jump => None,
+        ReturnKind::Done | ReturnKind::Jump => None,
     });
     let shapes: Vec<_> = shapes.collect();
     (!shapes.is_empty()).then(|| {
@@ -149,13 +149,15 @@ fn invocations(step_enum: &Path, steps: &[Step]) -> TokenStream {
         let call = &step.invoke;
         let (values, called) = called(call, None, &mut names);
         let (name, end) = match &call.end {
-            End::Done => ("done", quote!(done(#called))),
-            End::Jump => ("jump", quote!(jump::<#step_enum>(#called))),
-            End::JumpWith(ty) => ("jump_with", quote!(jump_with::<#step_enum, _>(stored::<#ty>(), #called)?)),
-            End::Output(ty) => ("output", quote!(output(stored::<#ty>(), #called)?)),
+            ReturnKind::Done => ("done", quote!(done(#called))),
+            ReturnKind::Jump => ("jump", quote!(jump::<#step_enum>(#called))),
+            ReturnKind::JumpWith(ty) => {
+                ("jump_with", quote!(jump_with::<#step_enum, _>(stored::<#ty>(), #called)?))
+            }
+            ReturnKind::Output(ty) => ("output", quote!(output(stored::<#ty>(), #called)?)),
         };
         names.insert(name);
-        names.extend(matches!(call.end, End::JumpWith(_) | End::Output(_)).then_some("stored"));
+        names.extend(matches!(call.end, ReturnKind::JumpWith(_) | ReturnKind::Output(_)).then_some("stored"));
         Some(block(values, end))
     });
     let (import, Arms { arms, .. }) = (import(&names), arms);
@@ -234,8 +236,10 @@ fn on_child_failure(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<
         let handler = step.on_child_failure.as_ref()?;
         let (values, call) = called(handler, Some(quote!(failure)), &mut names);
         let (name, end) = match &handler.end {
-            End::Jump => ("handled_by", quote!(handled_by::<#step_enum>(#call))),
-            End::Done | End::JumpWith(_) | End::Output(_) => ("handled", quote!(handled(#call))),
+            ReturnKind::Jump => ("handled_by", quote!(handled_by::<#step_enum>(#call))),
+            ReturnKind::Done | ReturnKind::JumpWith(_) | ReturnKind::Output(_) => {
+                ("handled", quote!(handled(#call)))
+            }
         };
         names.insert(name);
         Some(block(values, end))

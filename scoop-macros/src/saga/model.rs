@@ -11,9 +11,9 @@ use super::parse::{Block, Function};
 use super::resolve::Resolver;
 pub(super) use super::retry::{Retry, When};
 use super::schedule::{self, Schedule};
-pub(super) use super::signature::End;
-use super::signature::{Frame, Role, Shape, output};
-use super::types::{bare, last_segment, text};
+pub(super) use super::signature::ReturnKind;
+use super::signature::{CheckedSignature, Role, SagaTypes, output};
+use super::types::{last_segment, strip_groups, text};
 use super::unnamed;
 use crate::duration;
 use crate::errors::Errors;
@@ -73,7 +73,7 @@ pub(super) struct Step {
 pub(super) struct Call {
     pub(super) function: Ident,
     pub(super) values: Vec<Value>,
-    pub(super) end: End,
+    pub(super) end: ReturnKind,
 }
 
 /// The value of a step, as a parameter.
@@ -113,7 +113,7 @@ pub(super) fn check(
 
     let steps_written = block.functions().filter(|function| !function.steps.is_empty());
     let outputs = steps_written.filter_map(|function| output(&function.sig)).collect();
-    let frame = Frame { message: message.as_ref(), step_enum: &step_enum, outputs };
+    let frame = SagaTypes { message: message.as_ref(), step_enum: &step_enum, outputs };
     let drafts = drafts(block, &frame, errors);
     let variants = variants(&drafts, &step_enum, errors);
     if drafts.is_empty() {
@@ -213,7 +213,7 @@ pub(super) struct Draft<'a> {
     pub(super) function: &'a Ident,
     pub(super) name: String,
     was: Vec<LitStr>,
-    pub(super) shape: Shape<'a>,
+    pub(super) shape: CheckedSignature<'a>,
     pub(super) finally: Option<Ident>,
     variant: Ident,
     written_name: Option<LitStr>,
@@ -230,13 +230,13 @@ impl Draft<'_> {
     /// The type of the step's value.
     pub(super) fn output(&self) -> Option<&Type> {
         match &self.shape.end {
-            Some(End::Output(output) | End::JumpWith(output)) => Some(output),
+            Some(ReturnKind::Output(output) | ReturnKind::JumpWith(output)) => Some(output),
             _ => None,
         }
     }
 
     pub(super) fn returns(&self, ty: &Type) -> bool {
-        self.output() == Some(bare(ty))
+        self.output() == Some(strip_groups(ty))
     }
 
     /// The place for mistakes in the name.
@@ -275,12 +275,12 @@ impl Draft<'_> {
     }
 }
 
-fn drafts<'a>(block: &'a Block, frame: &Frame<'_>, errors: &mut Errors) -> Vec<Draft<'a>> {
+fn drafts<'a>(block: &'a Block, frame: &SagaTypes<'_>, errors: &mut Errors) -> Vec<Draft<'a>> {
     let steps = block.functions().filter(|function| !function.steps.is_empty());
     steps.map(|function| draft(function, block, frame, errors)).collect()
 }
 
-fn draft<'a>(function: &'a Function, block: &Block, frame: &Frame<'_>, errors: &mut Errors) -> Draft<'a> {
+fn draft<'a>(function: &'a Function, block: &Block, frame: &SagaTypes<'_>, errors: &mut Errors) -> Draft<'a> {
     let settings = step_settings(function, errors);
     let ident = &function.sig.ident;
     let written_name = settings.text("name", errors);

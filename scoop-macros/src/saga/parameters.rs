@@ -3,9 +3,9 @@
 use quote::ToTokens;
 use syn::{FnArg, PatType, ReturnType, Signature, Type};
 
-use super::signature::{Frame, Parameter, Role};
+use super::signature::{Parameter, Role, SagaTypes};
 use super::types::{
-    bare, behind_reference, ends_alike, is_named, mutably_referenced, optional, referenced, text,
+    behind_reference, ends_alike, is_named, mutably_referenced, optional, referenced, strip_groups, text,
 };
 use crate::errors::Errors;
 
@@ -19,7 +19,7 @@ struct Sorted<'a> {
 
 /// Checks the parameters. Returns the values of steps among them.
 pub(super) fn read<'a>(
-    frame: &Frame<'_>,
+    frame: &SagaTypes<'_>,
     sig: &'a Signature,
     role: Role,
     errors: &mut Errors,
@@ -37,7 +37,7 @@ pub(super) fn read<'a>(
 }
 
 impl<'a> Sorted<'a> {
-    fn of(frame: &Frame<'_>, sig: &'a Signature, role: Role) -> Self {
+    fn of(frame: &SagaTypes<'_>, sig: &'a Signature, role: Role) -> Self {
         let mut left: Vec<_> = typed(sig).collect();
         let mut take = |is: &dyn Fn(&PatType) -> bool| {
             let index = left.iter().position(|it| is(it))?;
@@ -80,7 +80,7 @@ impl<'a> Sorted<'a> {
     }
 
     /// The signature to write: the given parameters in their order, and the missing ones.
-    fn signature(&self, frame: &Frame<'_>, sig: &Signature, role: Role) -> String {
+    fn signature(&self, frame: &SagaTypes<'_>, sig: &Signature, role: Role) -> String {
         let message = frame.message.map_or("YourMessage".into(), text);
         let written = |it: &PatType| format!("{}: {}", it.pat.to_token_stream(), text(&it.ty));
         let scope = self.scope.filter(|it| is_named(behind_reference(&it.ty), "Scope")).map(written);
@@ -98,7 +98,7 @@ impl<'a> Sorted<'a> {
     }
 
     /// Checks that the scope, the message and the failure are references.
-    fn lent(&self, frame: &Frame<'_>, errors: &mut Errors) {
+    fn lent(&self, frame: &SagaTypes<'_>, errors: &mut Errors) {
         if let Some(scope) = self.scope {
             let is_scope = mutably_referenced(&scope.ty).is_some_and(|ty| is_named(ty, "Scope"));
             if !is_scope {
@@ -136,7 +136,7 @@ fn value<'a>(parameter: &'a PatType, role: Role, errors: &mut Errors) -> Option<
     };
     if is_named(ty, "Failure") {
         errors.at(written, one_failure(role));
-    } else if matches!(bare(ty), Type::ImplTrait(_)) {
+    } else if matches!(strip_groups(ty), Type::ImplTrait(_)) {
         errors.at(ty, "values of steps are found by their type; name it");
     } else {
         return Some(Parameter { ty, optional: inside.is_some() });

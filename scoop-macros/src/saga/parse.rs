@@ -44,7 +44,7 @@ pub(super) struct Function {
 
 impl Block {
     /// The attributes that the expansion removes, each as it was written first.
-    pub(super) fn taken_away(&self) -> impl Iterator<Item = &Path> {
+    pub(super) fn stripped(&self) -> impl Iterator<Item = &Path> {
         let subscribes = self.subscribes.first();
         let step = self.functions().find_map(|function| function.steps.first());
         subscribes.into_iter().chain(step).map(Attribute::path)

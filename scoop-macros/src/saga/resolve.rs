@@ -6,18 +6,18 @@ use syn::{Ident, Type};
 
 use super::model::{Call, Draft, Value};
 use super::parse::{Block, Function};
-use super::signature::{End, Frame, Parameter, Role, Shape};
-use super::types::{bare, optional, text};
+use super::signature::{CheckedSignature, Parameter, ReturnKind, Role, SagaTypes};
+use super::types::{optional, strip_groups, text};
 use crate::errors::Errors;
 use crate::names::did_you_mean;
 
 /// Looks up functions and values.
 pub(super) struct Resolver<'a> {
-    frame: &'a Frame<'a>,
+    frame: &'a SagaTypes<'a>,
     drafts: &'a [Draft<'a>],
     functions: BTreeMap<String, &'a Function>,
     /// Results of earlier checks, so that a function named by many steps is reported once.
-    shapes: BTreeMap<(String, Role), Shape<'a>>,
+    shapes: BTreeMap<(String, Role), CheckedSignature<'a>>,
     /// The handlers that jump and must not. Each is reported once, too.
     jumping: BTreeSet<String>,
 }
@@ -43,7 +43,7 @@ impl Caller<'_> {
 }
 
 impl<'a> Resolver<'a> {
-    pub(super) fn new(block: &'a Block, frame: &'a Frame<'a>, drafts: &'a [Draft<'a>]) -> Self {
+    pub(super) fn new(block: &'a Block, frame: &'a SagaTypes<'a>, drafts: &'a [Draft<'a>]) -> Self {
         let functions = block.functions().map(|it| (it.sig.ident.to_string(), it));
         let functions = functions.collect();
         Self { frame, drafts, functions, shapes: BTreeMap::new(), jumping: BTreeSet::new() }
@@ -82,8 +82,8 @@ impl<'a> Resolver<'a> {
 
     /// Reports a cleanup that a jump would skip: the cleanup comes right after its step. Returns whether there
     /// is one.
-    fn must_not_jump(&self, shape: &Shape<'_>, step: usize, errors: &mut Errors) -> bool {
-        let jumps = matches!(shape.end, Some(End::Jump | End::JumpWith(_)));
+    fn must_not_jump(&self, shape: &CheckedSignature<'_>, step: usize, errors: &mut Errors) -> bool {
+        let jumps = matches!(shape.end, Some(ReturnKind::Jump | ReturnKind::JumpWith(_)));
         let is_wrong = jumps && self.drafts[step].finally.is_some();
         if is_wrong {
             let message = "a step with `finally` cannot jump past it; jump in a step after it";
@@ -104,7 +104,7 @@ impl<'a> Resolver<'a> {
             None => {
                 let candidates = self.functions.iter().filter(|(_, it)| !is_step(it));
                 let meant = did_you_mean(&name.to_string(), candidates.map(|(name, _)| &**name));
-                let remedy = if meant.is_empty() { self.write(name, role) } else { meant };
+                let remedy = if meant.is_empty() { self.missing_function_stub(name, role) } else { meant };
                 errors.at(name, format!("this `impl` block has no function `{name}`{remedy}"));
             }
         }
@@ -112,7 +112,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The missing function, for the user to copy.
-    fn write(&self, name: &Ident, role: Role) -> String {
+    fn missing_function_stub(&self, name: &Ident, role: Role) -> String {
         let message = self.frame.message.map_or("YourMessage".into(), text);
         let (failure, end) = match role {
             Role::Compensation => (", why: &Failure", "()"),
@@ -126,7 +126,7 @@ impl<'a> Resolver<'a> {
         )
     }
 
-    fn call(&self, caller: Caller<'_>, shape: &Shape<'_>, errors: &mut Errors) -> Option<Call> {
+    fn call(&self, caller: Caller<'_>, shape: &CheckedSignature<'_>, errors: &mut Errors) -> Option<Call> {
         let values: Vec<_> = shape.values.iter().map(|it| self.value(caller, *it, errors)).collect();
         Some(Call {
             function: caller.function.clone(),
@@ -220,12 +220,12 @@ impl<'a> Resolver<'a> {
 
     /// The remedy where `Option<&T>` and `&Option<T>` were mixed up.
     fn remedy_for_option(&self, ty: &Type) -> Option<String> {
-        let inside = optional(ty).map(bare);
+        let inside = optional(ty).map(strip_groups);
         self.drafts.iter().find_map(|step| {
             let output = step.output()?;
             let written = if inside == Some(output) {
                 format!("Option<&{}>", text(output))
-            } else if optional(output).map(bare) == Some(bare(ty)) {
+            } else if optional(output).map(strip_groups) == Some(strip_groups(ty)) {
                 format!("&{}", text(output))
             } else {
                 return None;

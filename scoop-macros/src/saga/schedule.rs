@@ -1,16 +1,21 @@
 //! `#[saga(every = "1h")]` and the other settings of a schedule.
-//!
-//! Expressions and zones are parsed by the crate that the engine uses, so that every schedule that compiles is
-//! due some time.
+
+#[cfg(feature = "cron")]
+mod cron;
+#[cfg(any(test, not(feature = "cron")))]
+mod no_cron;
 
 use std::time::Duration;
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
-use scoop_cron::{Cron, CronError, similar_zone};
 use syn::spanned::Spanned;
 use syn::{Ident, LitStr, Type};
 
+#[cfg(feature = "cron")]
+use self::cron::times;
+#[cfg(not(feature = "cron"))]
+use self::no_cron::times;
 use super::types::is_named;
 use crate::duration;
 use crate::errors::Errors;
@@ -39,7 +44,11 @@ pub(super) struct Schedule {
 
 enum Recurrence {
     Every(Duration),
-    Cron { expression: String, zone: String },
+    #[cfg_attr(not(feature = "cron"), expect(dead_code, reason = "it is refused"))]
+    Cron {
+        expression: String,
+        zone: String,
+    },
 }
 
 /// The schedule in the settings, if there is one.
@@ -95,33 +104,6 @@ fn period(literal: &LitStr) -> syn::Result<Duration> {
         every => return Ok(every),
     };
     Err(syn::Error::new(literal.span(), why))
-}
-
-/// The times of an expression in a zone. Each of the two can have a mistake.
-fn times(cron: &LitStr, zone: Option<&LitStr>, errors: &mut Errors) -> Option<Recurrence> {
-    let expression = cron.value();
-    let checked = Cron::new(&expression, "UTC").map_err(|why| syn::Error::new(cron.span(), why));
-    let checked = errors.keep(checked);
-    let zone = match zone {
-        None => Some("UTC".to_owned()),
-        Some(zone) => errors.keep(known_zone(zone)),
-    };
-    checked.and(zone).map(|zone| Recurrence::Cron { expression, zone })
-}
-
-fn known_zone(literal: &LitStr) -> syn::Result<String> {
-    let zone = literal.value();
-    match Cron::new("* * * * *", &zone) {
-        Err(CronError::Zone) => {
-            let remedy = match similar_zone(&zone) {
-                Some(similar) => format!("did you mean `{similar}`?"),
-                None => "write a name of the IANA database, like `Europe/Prague`".to_owned(),
-            };
-            let why = format!("there is no time zone `{zone}`; {remedy}");
-            Err(syn::Error::new(literal.span(), why))
-        }
-        _ => Ok(zone),
-    }
 }
 
 fn one_of(key: &str, literal: &LitStr, known: &[&'static str]) -> syn::Result<&'static str> {
@@ -182,13 +164,13 @@ pub(super) fn constant(schedule: &Schedule, message: &Type) -> TokenStream {
 pub(super) fn launched_by_hand(message: &Type) -> Option<TokenStream> {
     let why = "no program launches a `Tick`; say when the saga runs, as in `#[saga(every = \"1h\")]`";
     let ask = quote_spanned! {message.span()=>
-        ::core::assert!(::scoop::__private::Launched::<#message>::BY_HAND, #why);
+        ::core::assert!(::scoop::__private::LaunchProbe::<#message>::IS_USER_LAUNCHED, #why);
     };
     is_named(message, "Tick").then(|| {
         quote! {
             const _: () = {
                 #[allow(unused_imports)]
-                use ::scoop::__private::ByHand as _;
+                use ::scoop::__private::UserLaunched as _;
                 #ask
             };
         }

@@ -4,7 +4,7 @@ use syn::{Ident, ReceiverKind, ReturnType, Safety, Signature, Type};
 
 use super::parameters;
 use super::types::{
-    bare, behind_reference, ends_alike, is_named, last_segment, optional, text, type_arguments,
+    behind_reference, ends_alike, is_named, last_segment, optional, strip_groups, text, type_arguments,
 };
 use crate::errors::Errors;
 
@@ -28,7 +28,7 @@ impl Role {
 
 /// The type inside the `Result` of a function.
 #[derive(Clone)]
-pub(super) enum End {
+pub(super) enum ReturnKind {
     Done,
     Jump,
     /// A jump and a value.
@@ -37,10 +37,10 @@ pub(super) enum End {
 }
 
 /// The facts needed to call a function.
-pub(super) struct Shape<'a> {
+pub(super) struct CheckedSignature<'a> {
     pub(super) values: Vec<Parameter<'a>>,
     /// Unknown if it is mistaken.
-    pub(super) end: Option<End>,
+    pub(super) end: Option<ReturnKind>,
     /// The type inside its `Result`, as written.
     pub(super) returned: Option<&'a Type>,
 }
@@ -55,7 +55,7 @@ pub(super) struct Parameter<'a> {
 }
 
 /// The types shared by all functions of one saga.
-pub(super) struct Frame<'a> {
+pub(super) struct SagaTypes<'a> {
     /// Unknown if it is mistaken.
     pub(super) message: Option<&'a Type>,
     pub(super) step_enum: &'a Ident,
@@ -63,13 +63,18 @@ pub(super) struct Frame<'a> {
     pub(super) outputs: Vec<&'a Type>,
 }
 
-impl Frame<'_> {
+impl SagaTypes<'_> {
     /// Checks a function of this saga in its role.
-    pub(super) fn read<'a>(&self, sig: &'a Signature, role: Role, errors: &mut Errors) -> Shape<'a> {
+    pub(super) fn read<'a>(
+        &self,
+        sig: &'a Signature,
+        role: Role,
+        errors: &mut Errors,
+    ) -> CheckedSignature<'a> {
         qualifiers(sig, errors);
         receiver(sig, errors);
         let (values, end) = (parameters::read(self, sig, role, errors), self.end(sig, role, errors));
-        Shape { values, end, returned: result(sig) }
+        CheckedSignature { values, end, returned: result(sig) }
     }
 
     /// Whether the parameter refers to the type of a step's value.
@@ -78,7 +83,7 @@ impl Frame<'_> {
         self.outputs.iter().any(|output| ends_alike(output, ty))
     }
 
-    fn end(&self, sig: &Signature, role: Role, errors: &mut Errors) -> Option<End> {
+    fn end(&self, sig: &Signature, role: Role, errors: &mut Errors) -> Option<ReturnKind> {
         let end = match result(sig).map(|ok| (ok, self.end_of(ok))) {
             Some((ok, Err(why))) => {
                 errors.at(ok, why);
@@ -89,9 +94,9 @@ impl Frame<'_> {
         };
         let allowed = match (&end, role) {
             (None, _) => false,
-            (Some(_), Role::Step) | (Some(End::Jump), Role::ChildFailureHandler) => true,
-            (Some(End::Output(ty)), Role::Due) => is_named(ty, "SystemTime"),
-            (Some(end), role) => matches!(end, End::Done) && role != Role::Due,
+            (Some(_), Role::Step) | (Some(ReturnKind::Jump), Role::ChildFailureHandler) => true,
+            (Some(ReturnKind::Output(ty)), Role::Due) => is_named(ty, "SystemTime"),
+            (Some(end), role) => matches!(end, ReturnKind::Done) && role != Role::Due,
         };
         if allowed {
             return end;
@@ -104,9 +109,9 @@ impl Frame<'_> {
         None
     }
 
-    fn end_of(&self, ok: &Type) -> Result<End, String> {
-        match bare(ok) {
-            Type::Tuple(tuple) if tuple.elems.is_empty() => return Ok(End::Done),
+    fn end_of(&self, ok: &Type) -> Result<ReturnKind, String> {
+        match strip_groups(ok) {
+            Type::Tuple(tuple) if tuple.elems.is_empty() => return Ok(ReturnKind::Done),
             Type::ImplTrait(_) | Type::Infer(_) => {
                 return Err("the value of a step is stored by its type; name the type".into());
             }
@@ -117,17 +122,17 @@ impl Frame<'_> {
         let next = match segment.map(|segment| segment.ident.to_string()).as_deref() {
             Some("Next") => format!("Next<{step_enum}>"),
             Some("With") => format!("With<{step_enum}, T>"),
-            _ => return Ok(End::Output(Box::new(bare(ok).clone()))),
+            _ => return Ok(ReturnKind::Output(Box::new(strip_groups(ok).clone()))),
         };
         let mut arguments = segment.into_iter().flat_map(type_arguments);
         if !arguments.next().is_some_and(|steps| is_named(steps, &step_enum.to_string())) {
             return Err(format!("the steps of this saga are `{step_enum}`; write `{next}`"));
         }
         if next.starts_with("Next") {
-            return Ok(End::Jump);
+            return Ok(ReturnKind::Jump);
         }
         match arguments.next().map(|value| (value, self.end_of(value))) {
-            Some((_, Ok(End::Output(value)))) => Ok(End::JumpWith(value)),
+            Some((_, Ok(ReturnKind::Output(value)))) => Ok(ReturnKind::JumpWith(value)),
             Some((_, Err(why))) => Err(why),
             Some((value, _)) => {
                 Err(format!("`{}` is no value for other steps; write `Next<{step_enum}>`", text(value)))
@@ -167,7 +172,7 @@ pub(super) fn output(sig: &Signature) -> Option<&Type> {
     match last_segment(ok) {
         Some(with) if with.ident == "With" => type_arguments(with).nth(1),
         Some(next) if next.ident == "Next" => None,
-        _ => Some(bare(ok)).filter(|ok| !matches!(ok, Type::Tuple(unit) if unit.elems.is_empty())),
+        _ => Some(strip_groups(ok)).filter(|ok| !matches!(ok, Type::Tuple(unit) if unit.elems.is_empty())),
     }
 }
 

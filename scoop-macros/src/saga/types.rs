@@ -4,17 +4,17 @@ use quote::ToTokens;
 use syn::{GenericArgument, PathArguments, PathSegment, Type};
 
 /// The type without the delimiters that do not change it.
-pub(super) fn bare(ty: &Type) -> &Type {
+pub(super) fn strip_groups(ty: &Type) -> &Type {
     match ty {
-        Type::Group(group) => bare(&group.elem),
-        Type::Paren(paren) => bare(&paren.elem),
+        Type::Group(group) => strip_groups(&group.elem),
+        Type::Paren(paren) => strip_groups(&paren.elem),
         ty => ty,
     }
 }
 
 /// The last segment of a path, such as `Result<()>` of `scoop::Result<()>`.
 pub(super) fn last_segment(ty: &Type) -> Option<&PathSegment> {
-    match bare(ty) {
+    match strip_groups(ty) {
         Type::Path(path) => path.path.segments.last(),
         _ => None,
     }
@@ -29,7 +29,7 @@ pub(super) fn is_named(ty: &Type, name: &str) -> bool {
 pub(super) fn ends_alike(one: &Type, other: &Type) -> bool {
     match (last_segment(one), last_segment(other)) {
         (Some(one), Some(other)) => one == other,
-        _ => bare(one) == bare(other),
+        _ => strip_groups(one) == strip_groups(other),
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn optional(ty: &Type) -> Option<&Type> {
 
 /// `T` of `&T`.
 pub(super) fn referenced(ty: &Type) -> Option<&Type> {
-    match bare(ty) {
+    match strip_groups(ty) {
         Type::Reference(it) if it.mutability.is_none() => Some(&it.elem),
         _ => None,
     }
@@ -60,7 +60,7 @@ pub(super) fn referenced(ty: &Type) -> Option<&Type> {
 
 /// `T` of `&mut T`.
 pub(super) fn mutably_referenced(ty: &Type) -> Option<&Type> {
-    match bare(ty) {
+    match strip_groups(ty) {
         Type::Reference(it) if it.mutability.is_some() => Some(&it.elem),
         _ => None,
     }
@@ -68,8 +68,8 @@ pub(super) fn mutably_referenced(ty: &Type) -> Option<&Type> {
 
 /// The `T` of any reference to `T`, or of `T` itself.
 pub(super) fn behind_reference(ty: &Type) -> &Type {
-    match bare(ty) {
-        Type::Reference(reference) => bare(&reference.elem),
+    match strip_groups(ty) {
+        Type::Reference(reference) => strip_groups(&reference.elem),
         ty => ty,
     }
 }

@@ -66,12 +66,12 @@ impl ::scoop::Saga for Checkout {
     }
     fn retry(
         step: __steps_of_Checkout_at_0::CheckoutStep,
-        what: ::scoop::__private::Attempted,
+        what: ::scoop::__private::RetryTarget,
     ) -> ::core::option::Option<::scoop::__private::Retry> {
         match (step, what) {
             (
                 __steps_of_Checkout_at_0::CheckoutStep::Ship,
-                ::scoop::__private::Attempted::Step,
+                ::scoop::__private::RetryTarget::Step,
             ) => {
                 ::core::option::Option::Some(
                     ::scoop::__private::Retry::new(5)
@@ -85,7 +85,7 @@ impl ::scoop::Saga for Checkout {
             }
             (
                 __steps_of_Checkout_at_0::CheckoutStep::Thank,
-                ::scoop::__private::Attempted::Compensation,
+                ::scoop::__private::RetryTarget::Compensation,
             ) => {
                 ::core::option::Option::Some(
                     ::scoop::__private::Retry::new(9).when(scoop::Error::is_permanent),

@@ -32,7 +32,7 @@ pub(crate) async fn main() {
         panic!("it started");
     };
     let same = mistakes.iter().find_map(|it| match it {
-        SetupError::SameCode { code, types } => Some((code, types)),
+        SetupError::DuplicateFailureCode { code, types } => Some((code, types)),
         _ => None,
     });
     let (code, types) = same.expect("two types have one code");

@@ -5,7 +5,7 @@
 use std::time::{Duration, SystemTime};
 
 use scoop::prelude::*;
-use scoop::{Attempted, Step, StepKind};
+use scoop::{RetryTarget, Step, StepKind};
 
 #[derive(Message, Serialize, Deserialize)]
 struct OrderPlaced {
@@ -206,24 +206,24 @@ pub(crate) fn main() {
     assert_eq!(Checkout::timeout(Refine), Some(Duration::from_secs(60)));
 
     let retry = |step, what| Checkout::retry(step, what).map(|retry| format!("{retry:?}"));
-    assert_eq!(retry(Refine, Attempted::Step), None);
-    let forget = retry(Refine, Attempted::Compensation).unwrap();
+    assert_eq!(retry(Refine, RetryTarget::Step), None);
+    let forget = retry(Refine, RetryTarget::Compensation).unwrap();
     assert!(
         forget.contains("max: 3, first: 5s, longest: 5s, jitter_percent: 20, worth: None"),
         "{forget}"
     );
-    let ship = retry(Ship, Attempted::Step).unwrap();
+    let ship = retry(Ship, RetryTarget::Step).unwrap();
     assert!(
         ship.contains("max: 1000000, first: 100ms, longest: 30s, jitter_percent: 0, worth: Some"),
         "{ship}"
     );
-    assert_eq!(retry(Ship, Attempted::Compensation), None);
-    let thank = retry(Thank, Attempted::Step).unwrap();
+    assert_eq!(retry(Ship, RetryTarget::Compensation), None);
+    let thank = retry(Thank, RetryTarget::Step).unwrap();
     assert!(
         thank.contains("jitter_percent: 100, worth: Some"),
         "{thank}"
     );
 
-    assert!(Stubborn::retry(StubbornStep::Only, Attempted::Compensation).is_some());
+    assert!(Stubborn::retry(StubbornStep::Only, RetryTarget::Compensation).is_some());
     let _ = (Checkout, Stubborn);
 }

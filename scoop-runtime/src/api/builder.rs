@@ -1,35 +1,24 @@
 //! Start-up: settings, provided sagas, and all checks before anything runs.
 
 use std::any::TypeId;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use sqlx::PgPool;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::PgConnectOptions;
 
-use crate::api::in_memory::InMemory;
-use crate::api::migrate::bring_up_to_date;
-use crate::embedded::Embedded;
+use super::migrate::bring_up_to_date;
+use super::scoop::PrivateServer;
 use crate::engine::{self, Engine};
 use crate::error::is_crowded;
 use crate::saga::registry::{Provided, Registry};
 use crate::settings::{
     CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, FAILURE_TEXT_BYTES_MIN, Limits, Settings, WORKING_CONNECTIONS,
 };
-use crate::store::{
-    self, ConnectionSettings, Memory, PostgresStore, Schema, Sessions, StepTransactions, Store,
-};
-use crate::testing::Rehearsal;
+use crate::store::{self, ConnectionSettings, PostgresStore, Schema, Sessions, StepTransactions, Store};
 use crate::util::patience::{Trial, Vain};
 use crate::{RuntimeError, Saga, Scoop, SetupError};
-
-/// The maximum number of connections in the pool of a private PostgreSQL.
-const EMBEDDED_CONNECTIONS: u32 = 16;
-
-/// The default of [`Builder::poll_interval`] in memory, where no notification is lost.
-const POLL_INTERVAL_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 
 /// The settings of a program with sagas, which [starts](Builder::start) it.
 ///
@@ -50,16 +39,19 @@ pub struct Builder {
     schema: String,
     provided: Provided,
     only: Option<Vec<TypeId>>,
-    settings: Settings,
-    poll_interval: Option<Duration>,
+    pub(super) settings: Settings,
+    pub(super) poll_interval: Option<Duration>,
     migrates: Option<bool>,
 }
 
-enum Database {
+/// The database of a program.
+pub(super) enum Database {
     Pool(PgPool),
-    Embedded,
-    EmbeddedIn(PathBuf),
-    Memory(Memory),
+    /// A private PostgreSQL, with its data in this folder if one is given.
+    #[cfg(feature = "embedded")]
+    Embedded(Option<std::path::PathBuf>),
+    #[cfg(feature = "in-memory")]
+    Memory(store::MemoryStore),
 }
 
 impl Builder {
@@ -77,8 +69,15 @@ impl Builder {
     }
 
     /// Adds the faults that a test injects.
-    pub(crate) fn rehearsed(mut self, rehearsal: Rehearsal) -> Self {
+    #[cfg(feature = "testing")]
+    pub(crate) fn rehearsed(mut self, rehearsal: crate::testing::Rehearsal) -> Self {
         self.settings.rehearsal = Some(rehearsal);
+        self
+    }
+
+    /// Runs on this database.
+    pub(super) fn on(mut self, database: Database) -> Self {
+        self.database = Some(database);
         self
     }
 
@@ -88,9 +87,8 @@ impl Builder {
     /// the program. The engine opens connections of its own, with the same options, and counts them against
     /// `max_connections` of the pool. That must be at least [`Scoop::required_connections`]; the remaining
     /// connections are for steps. `PgPoolOptions::test_before_acquire(false)` saves a round trip for each step.
-    pub fn postgres(mut self, pool: PgPool) -> Self {
-        self.database = Some(Database::Pool(pool));
-        self
+    pub fn postgres(self, pool: PgPool) -> Self {
+        self.on(Database::Pool(pool))
     }
 
     /// Declares that the pool leads through a proxy that assigns connections per transaction, such as PgBouncer with
@@ -126,57 +124,6 @@ impl Builder {
     pub fn listen_directly(mut self, server: PgConnectOptions) -> Self {
         self.access.direct = Some(server);
         self.behind_proxy()
-    }
-
-    /// Runs on a private PostgreSQL, which is started for this program, and stopped and deleted with it. If the
-    /// variable `DATABASE_URL` is set, the program runs on the database that it names instead. For examples, tests
-    /// and first steps. The binaries of PostgreSQL must be installed on the machine.
-    pub fn embedded(mut self) -> Self {
-        self.database = Some(Database::Embedded);
-        self
-    }
-
-    /// Like [`Builder::embedded`], but keeps the data in this folder, where the next start finds them again.
-    pub fn embedded_in(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.database = Some(Database::EmbeddedIn(folder.into()));
-        self
-    }
-
-    /// Runs in the memory of this program, on a private database: see [`Scoop::in_memory`].
-    pub fn in_memory(self) -> Self {
-        self.in_memory_on(&InMemory::new())
-    }
-
-    /// Runs on this database in the memory of this program, which other programs and clients in it may share.
-    ///
-    /// ```
-    /// # extern crate scoop_runtime as scoop;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), scoop_runtime::RuntimeError> {
-    /// use scoop::{InMemory, Scoop};
-    ///
-    /// let database = InMemory::new();
-    /// let one = Scoop::builder().in_memory_on(&database).start().await?;
-    /// let other = Scoop::builder().in_memory_on(&database).start().await?;
-    /// let client = Scoop::builder().in_memory_on(&database).client().await?;
-    /// # one.shutdown().await?;
-    /// # other.shutdown().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn in_memory_on(mut self, database: &InMemory) -> Self {
-        self.database = Some(Database::Memory(database.memory()));
-        self
-    }
-
-    /// Runs on a database in memory as one of several simulated processes.
-    #[cfg(feature = "simulation")]
-    pub fn in_memory_as(mut self, process: &crate::simulation::Process) -> Self {
-        self.database = Some(Database::Memory(process.memory()));
-        if let Some(entries) = process.history_entries() {
-            self.settings.history_entries = entries;
-        }
-        self
     }
 
     /// Puts the tables into this schema instead of `scoop`. Installations in two schemas of one database are
@@ -271,7 +218,7 @@ impl Builder {
     /// Three operations are not retried after a lost answer: [`Scoop::retire_handler`],
     /// [`Scoop::rebuild_working_set`] and [`Scoop::redeliver`]. Their error then says that [they may have
     /// happened](RuntimeError::may_have_happened). [`Handle::wait`](crate::Handle::wait) retries without a limit, and
-    /// a transaction of the caller ([`Scoop::launch_in`]) is never repeated.
+    /// a transaction of the caller ([`Launch::in_transaction`](crate::Launch::in_transaction)) is never repeated.
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -311,26 +258,30 @@ impl Builder {
     pub fn start(mut self) -> impl Future<Output = Result<Scoop, RuntimeError>> + Send {
         async move {
             let (registry, schema) = self.check()?;
-            if let Some(Database::Memory(memory)) =
-                self.database.take_if(|it| matches!(it, Database::Memory(_)))
-            {
-                return self.start_in_memory(registry, memory).await;
-            }
-            self.settings.poll_interval = self.poll_interval.unwrap_or(self.settings.poll_interval);
-            let (pool, embedded) = connect(self.database.take()).await?;
-            match self.start_on(registry, &schema, &pool).await {
-                Ok((store, engine, limits)) => {
-                    Ok(Scoop::new(Some(pool), store, Some(engine), embedded, limits))
-                }
-                Err(error) => {
-                    Err(explain(error, &pool, Scoop::required_connections(), ENGINE_CONNECTIONS).await)
-                }
+            match self.database.take() {
+                #[cfg(feature = "in-memory")]
+                Some(Database::Memory(memory)) => self.start_in_memory(registry, memory).await,
+                database => self.start_on(registry, &schema, database).await,
             }
         }
         .boxed()
     }
 
     async fn start_on(
+        mut self,
+        registry: Registry,
+        schema: &Schema,
+        database: Option<Database>,
+    ) -> Result<Scoop, RuntimeError> {
+        self.settings.poll_interval = self.poll_interval.unwrap_or(self.settings.poll_interval);
+        let (pool, server) = connect(database).await?;
+        match self.start_with(registry, schema, &pool).await {
+            Ok((store, engine, limits)) => Ok(Scoop::new(Some(pool), store, Some(engine), server, limits)),
+            Err(error) => Err(explain(error, &pool, Scoop::required_connections(), ENGINE_CONNECTIONS).await),
+        }
+    }
+
+    async fn start_with(
         self,
         registry: Registry,
         schema: &Schema,
@@ -356,15 +307,6 @@ impl Builder {
         Ok((store, engine, limits))
     }
 
-    async fn start_in_memory(mut self, registry: Registry, memory: Memory) -> Result<Scoop, RuntimeError> {
-        self.settings.poll_interval = self.poll_interval.unwrap_or(POLL_INTERVAL_IN_MEMORY);
-        let (store, limits) = (Store::Memory(memory), self.settings.limits());
-        let engine = engine::start(store.clone(), None, registry, self.settings)
-            .await
-            .map_err(RuntimeError::database("the engine started"))?;
-        Ok(Scoop::new(None, store, Some(engine), None, limits))
-    }
-
     /// Connects without running any saga: the result can launch messages and look up hierarchies. The tables must
     /// exist, which is checked, [unless the client makes them](Builder::migrate).
     ///
@@ -384,10 +326,11 @@ impl Builder {
             let schema = Schema::new(&self.schema).map_err(|error| errors.push(error));
             let (Ok(schema), true) = (schema, errors.is_empty()) else { return Err(errors.into()) };
             let limits = self.settings.limits();
+            #[cfg(feature = "in-memory")]
             if let Some(Database::Memory(memory)) = self.database {
                 return Ok(Scoop::new(None, Store::Memory(memory), None, None, limits));
             }
-            let (pool, embedded) = connect(self.database).await?;
+            let (pool, server) = connect(self.database).await?;
             let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &self.access);
             if self.migrates.unwrap_or(false) {
                 store::check(&pool, &sessions).await?;
@@ -396,7 +339,7 @@ impl Builder {
                 check_tables(&sessions, &schema, limits.patience).await?;
             }
             let store = Store::from(PostgresStore::new(sessions, &schema));
-            Ok(Scoop::new(Some(pool), store, None, embedded, limits))
+            Ok(Scoop::new(Some(pool), store, None, server, limits))
         }
         .boxed()
     }
@@ -461,7 +404,7 @@ async fn check_rights(tables: &PostgresStore) -> Result<(), RuntimeError> {
 }
 
 /// Adds the remedy to an error of a start.
-async fn explain(error: RuntimeError, pool: &PgPool, required: u32, own: u32) -> RuntimeError {
+pub(super) async fn explain(error: RuntimeError, pool: &PgPool, required: u32, own: u32) -> RuntimeError {
     use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
     if !error.of_sqlx().is_some_and(is_crowded) {
         return error.denied();
@@ -481,33 +424,11 @@ async fn explain(error: RuntimeError, pool: &PgPool, required: u32, own: u32) ->
     RuntimeError::NoConnection { max, required, own, refusal, source }
 }
 
-async fn connect(database: Option<Database>) -> Result<(PgPool, Option<Embedded>), RuntimeError> {
-    let embedded = match database {
-        None | Some(Database::Memory(_)) => return Err(vec![SetupError::NoDatabase].into()),
-        Some(Database::Pool(pool)) => return Ok((pool, None)),
-        Some(Database::Embedded | Database::EmbeddedIn(_)) if std::env::var_os("DATABASE_URL").is_some() => {
-            let url = std::env::var("DATABASE_URL").unwrap_or_default();
-            let options: PgConnectOptions =
-                url.parse().map_err(RuntimeError::database("the variable DATABASE_URL was read"))?;
-            let pool = private_pool().connect_lazy_with(options);
-            let connected = pool.acquire().await.map(drop);
-            return match connected.map_err(RuntimeError::database("a connection was made to DATABASE_URL")) {
-                Ok(()) => Ok((pool, None)),
-                Err(error) => {
-                    let (required, own) = (Scoop::required_connections(), ENGINE_CONNECTIONS);
-                    Err(explain(error, &pool, required, own).await)
-                }
-            };
-        }
-        Some(Database::Embedded) => Embedded::start().await?,
-        Some(Database::EmbeddedIn(folder)) => Embedded::start_in(folder).await?,
-    };
-    let pool = private_pool().connect_with(embedded.connect_options()).await;
-    let pool = pool.map_err(RuntimeError::database("a connection was made to the private PostgreSQL"))?;
-    Ok((pool, Some(embedded)))
-}
-
-/// A pool that only the engine and the steps use.
-fn private_pool() -> PgPoolOptions {
-    PgPoolOptions::new().max_connections(EMBEDDED_CONNECTIONS).test_before_acquire(false)
+async fn connect(database: Option<Database>) -> Result<(PgPool, Option<PrivateServer>), RuntimeError> {
+    match database {
+        Some(Database::Pool(pool)) => Ok((pool, None)),
+        #[cfg(feature = "embedded")]
+        Some(Database::Embedded(folder)) => super::embedded::connect(folder).await,
+        _ => Err(vec![SetupError::NoDatabase].into()),
+    }
 }

@@ -19,16 +19,17 @@ use crate::util::patience::{Trial, Vain};
 use crate::{HierarchyId, RuntimeError, Scoop, Tree};
 
 /// First pause before the end of a hierarchy is polled again, which another process may be executing; doubled each
-/// time, up to [`LOOK_MAX`].
-const LOOK_MIN: Duration = Duration::from_millis(2);
-const LOOK_MAX: Duration = Duration::from_millis(250);
+/// time, up to [`POLL_MAX`].
+const POLL_MIN: Duration = Duration::from_millis(2);
+const POLL_MAX: Duration = Duration::from_millis(250);
 
 /// Grace period before polling a hierarchy that this process launched and executes. It has hardly ended before; an
 /// earlier end arrives as a notification.
-const LOOK_MIN_HERE: Duration = Duration::from_millis(4);
+const LOCAL_GRACE: Duration = Duration::from_millis(4);
 
-/// [`LOOK_MAX`] in memory, where the end of each hierarchy is notified to all processes.
-const LOOK_MAX_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
+/// [`POLL_MAX`] in memory, where the end of each hierarchy is notified to all processes.
+#[cfg(feature = "in-memory")]
+const POLL_MAX_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 
 /// A hierarchy: a message launched from outside, its runs, and their descendants. Cheap to clone.
 #[derive(Clone)]
@@ -37,7 +38,7 @@ pub struct Handle {
     root: Uuid,
     message: Uuid,
     /// Set if this process launched the message and has handlers of it.
-    begun: Option<Begun>,
+    local_start: Option<Begun>,
 }
 
 /// The launch of a hierarchy in this process.
@@ -68,7 +69,7 @@ pub enum Outcome {
     /// [repair](Scoop::failed_compensations) it.
     RollbackFailed(RollbackFailure),
     /// No saga was subscribed when the message was launched, so nothing happened.
-    Unhandled,
+    NoHandlers,
 }
 
 /// The failure of a rollback, and the reason of the rollback. Dereferences to the former.
@@ -115,7 +116,7 @@ impl fmt::Display for Outcome {
             Self::Committed => f.write_str("committed")?,
             Self::RolledBack(failure) => write!(f, "rolled back: {}", failure.summary())?,
             Self::RollbackFailed(failed) => write!(f, "rollback failed: {failed}")?,
-            Self::Unhandled => f.write_str("unhandled: no saga was subscribed")?,
+            Self::NoHandlers => f.write_str("unhandled: no saga was subscribed")?,
         }
         match self {
             _ if !f.alternate() => Ok(()),
@@ -124,7 +125,7 @@ impl fmt::Display for Outcome {
                 let (failure, cause) = (failure.report(), cause.report());
                 write!(f, "\n{}\nit was rolled back because of\n{}", failure.trim_end(), cause.trim_end())
             }
-            Self::Committed | Self::Unhandled => Ok(()),
+            Self::Committed | Self::NoHandlers => Ok(()),
         }
     }
 }
@@ -150,12 +151,12 @@ pub enum Status {
 
 impl Handle {
     pub(crate) fn new(scoop: Scoop, root: Uuid, message: Uuid) -> Self {
-        Self { scoop, root, message, begun: None }
+        Self { scoop, root, message, local_start: None }
     }
 
     /// The same, with the launch of the hierarchy in this process.
-    pub(super) fn begun(self, begun: Option<Begun>) -> Self {
-        Self { begun, ..self }
+    pub(super) fn started_locally(self, local_start: Option<Begun>) -> Self {
+        Self { local_start, ..self }
     }
 
     /// The id of the hierarchy, for [`Scoop::find`].
@@ -209,18 +210,19 @@ impl Handle {
         async move {
             let (waiters, look_max) = match self.scoop.store() {
                 // The process that ends the hierarchy notifies these waiters.
-                Store::Memory(memory) => (Some(memory.waiters()), LOOK_MAX_IN_MEMORY),
-                Store::Postgres(_) => (self.scoop.engine().map(|engine| &engine.waiters), LOOK_MAX),
+                #[cfg(feature = "in-memory")]
+                Store::Memory(memory) => (Some(memory.completions()), POLL_MAX_IN_MEMORY),
+                Store::Postgres(_) => (self.scoop.engine().map(|engine| &engine.completions), POLL_MAX),
             };
-            let mut bell = waiters.map(|waiters| waiters.bell(self.root));
-            if let (Some(_), Some(begun)) = (&bell, self.begun) {
+            let mut listener = waiters.map(|waiters| waiters.listener(self.root));
+            if let (Some(_), Some(begun)) = (&listener, self.local_start) {
                 // A poll competes with the engine, so it is delayed.
-                let left = LOOK_MIN_HERE.saturating_sub(begun.at.elapsed());
-                if self.has_committed_within(left, &mut bell).await {
+                let left = LOCAL_GRACE.saturating_sub(begun.at.elapsed());
+                if self.wait_for_commit(left, &mut listener).await {
                     return Ok(Outcome::Committed);
                 }
             }
-            let mut pause = LOOK_MIN;
+            let mut pause = POLL_MIN;
             loop {
                 // Without a retry: a notification may arrive during the pause.
                 match self.look(Duration::ZERO).await {
@@ -229,7 +231,7 @@ impl Handle {
                     Err(error) if error.is_transient() => {}
                     Err(error) => return Err(error),
                 }
-                if self.has_committed_within(pause, &mut bell).await {
+                if self.wait_for_commit(pause, &mut listener).await {
                     return Ok(Outcome::Committed);
                 }
                 pause = (pause * 2).min(look_max);
@@ -240,13 +242,13 @@ impl Handle {
 
     /// Waits for this time, or until the end of the hierarchy is notified. Returns whether the notification says that
     /// all of it has committed.
-    async fn has_committed_within(&self, time: Duration, bell: &mut Option<CompletionListener<'_>>) -> bool {
-        let Some(bell) = bell else {
+    async fn wait_for_commit(&self, time: Duration, listener: &mut Option<CompletionListener<'_>>) -> bool {
+        let Some(listener) = listener else {
             tokio::time::sleep(time).await;
             return false;
         };
-        let rung = tokio::time::timeout(time, bell.rung()).await;
-        let lone = self.begun.is_some_and(|begun| begun.start == StartedAs::SingleLocalRun);
+        let rung = tokio::time::timeout(time, listener.notified()).await;
+        let lone = self.local_start.is_some_and(|begun| begun.start == StartedAs::SingleLocalRun);
         lone && rung == Ok(RunEnd::Committed)
     }
 
@@ -266,7 +268,7 @@ impl Handle {
     }
 
     async fn look(&self, patience: Duration) -> Result<Status, RuntimeError> {
-        let look = |_| self.scoop.store().standing(self.root, self.message);
+        let look = |_| self.scoop.store().status(self.root, self.message);
         let standing = Trial::new(patience).endure(look).await;
         let standing = standing.map_err(Vain::error("a hierarchy was looked up"))?;
         if !standing.emitted {
@@ -325,7 +327,7 @@ fn status_of(standing: MessageStatus) -> Status {
         return Status::Unfinished;
     }
     if standing.handlers.is_empty() {
-        return Status::Ended(Outcome::Unhandled);
+        return Status::Ended(Outcome::NoHandlers);
     }
     let (mut rolled_back, mut failed, mut causes) = (vec![], vec![], vec![]);
     for outcome in standing.handlers {

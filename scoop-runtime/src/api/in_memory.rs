@@ -2,12 +2,17 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::HierarchyId;
+use super::builder::Database;
+use crate::engine;
+use crate::saga::registry::Registry;
+use crate::store::{LoggedEvent, MemoryStore, Store, WorkingRun};
+use crate::{Builder, HierarchyId, RuntimeError, Scoop};
 
-use crate::store::{LoggedEvent, Memory, WorkingRun};
+/// The default of [`Builder::poll_interval`] in memory, where no notification is lost.
+const POLL_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// A database in the memory of this program, for tests. Several processes and clients of one test can share it, and
-/// its events can be read. Cheap to clone; the last clone drops the data.
+/// its events can be read. Cheap to clone; the last clone drops the data. With the feature `in-memory`.
 ///
 /// Its clock is that of tokio. If that is paused, time is virtual; see [`Scoop::in_memory`](crate::Scoop::in_memory).
 /// Operations are at least a microsecond apart.
@@ -23,7 +28,7 @@ use crate::store::{LoggedEvent, Memory, WorkingRun};
 /// use scoop::{InMemory, Scoop};
 ///
 /// let database = InMemory::new();
-/// let client = Scoop::builder().in_memory_on(&database).client().await?;
+/// let client = Scoop::builder().in_memory_database(&database).client().await?;
 /// let order = client.launch(OrderPlaced { order: 7 }).await?;
 /// let log = database.event_log();
 /// assert_eq!((log.len(), log[0].message_id), (1, order.message_id()));
@@ -31,7 +36,7 @@ use crate::store::{LoggedEvent, Memory, WorkingRun};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct InMemory(Memory);
+pub struct InMemory(MemoryStore);
 
 impl Default for InMemory {
     fn default() -> Self {
@@ -56,7 +61,7 @@ impl InMemory {
     /// assert!(InMemory::starting_at(new_year).now() >= new_year);
     /// ```
     pub fn starting_at(time: SystemTime) -> Self {
-        Self(Memory::new(time.into()))
+        Self(MemoryStore::new(time.into()))
     }
 
     /// The current time of its clock.
@@ -87,18 +92,115 @@ impl InMemory {
 
     /// The differences between the unfinished runs of the hierarchy of this id and those rebuilt from its events, as
     /// text for people; `None` if there are none.
-    pub fn rebuild_differs(&self, hierarchy: impl Into<HierarchyId>) -> Option<String> {
-        self.0.rebuild_differs(hierarchy.into().uuid())
+    pub fn rebuild_diff(&self, hierarchy: impl Into<HierarchyId>) -> Option<String> {
+        self.0.rebuild_diff(hierarchy.into().uuid())
     }
 
     /// Deletes all events of finished hierarchies, and returns the number of these hierarchies. For tests with so
     /// many of them that memory would run out. Deleted hierarchies cannot be looked up or rolled back, and their
     /// [unique](crate::Launch::unique) keys can be used again.
-    pub fn forget_ended(&self) -> usize {
-        self.0.forget_ended()
+    pub fn prune_finished(&self) -> usize {
+        self.0.prune_finished()
     }
 
-    pub(crate) fn memory(&self) -> Memory {
+    pub(crate) fn memory(&self) -> MemoryStore {
         self.0.clone()
+    }
+}
+
+impl Builder {
+    /// Runs in the memory of this program, on a private database: see [`Scoop::in_memory`]. With the feature
+    /// `in-memory`.
+    pub fn in_memory(self) -> Self {
+        self.in_memory_database(&InMemory::new())
+    }
+
+    /// Runs on this database in the memory of this program, which other programs and clients in it may share.
+    ///
+    /// ```
+    /// # extern crate scoop_runtime as scoop;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), scoop_runtime::RuntimeError> {
+    /// use scoop::{InMemory, Scoop};
+    ///
+    /// let database = InMemory::new();
+    /// let one = Scoop::builder().in_memory_database(&database).start().await?;
+    /// let other = Scoop::builder().in_memory_database(&database).start().await?;
+    /// let client = Scoop::builder().in_memory_database(&database).client().await?;
+    /// # one.shutdown().await?;
+    /// # other.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn in_memory_database(self, database: &InMemory) -> Self {
+        self.on(Database::Memory(database.memory()))
+    }
+
+    /// Runs on a database in memory as one of several simulated processes.
+    #[cfg(feature = "simulation")]
+    pub fn simulated_process(mut self, process: &crate::simulation::Process) -> Self {
+        if let Some(entries) = process.history_entries() {
+            self.settings.history_entries = entries;
+        }
+        self.on(Database::Memory(process.memory()))
+    }
+
+    /// Starts the engine on this database.
+    pub(super) async fn start_in_memory(
+        mut self,
+        registry: Registry,
+        memory: MemoryStore,
+    ) -> Result<Scoop, RuntimeError> {
+        self.settings.poll_interval = self.poll_interval.unwrap_or(POLL_INTERVAL);
+        let (store, limits) = (Store::Memory(memory), self.settings.limits());
+        let engine = engine::start(store.clone(), None, registry, self.settings)
+            .await
+            .map_err(RuntimeError::database("the engine started"))?;
+        Ok(Scoop::new(None, store, Some(engine), None, limits))
+    }
+}
+
+impl Scoop {
+    /// Starts all sagas of the program on a database in its memory: for fast tests. The engine is the same as on
+    /// PostgreSQL. The data is gone with the last clone. With the feature `in-memory`.
+    ///
+    /// The clock is that of tokio. If that is paused (`start_paused`, of tokio's feature `test-util`), time is
+    /// virtual: as soon as the program is idle, the clock advances to the next due time. So a sleep of two weeks
+    /// takes no time.
+    ///
+    /// There is no transaction, so a step that needs one ([`Scope::tx`](crate::Scope::tx),
+    /// [`Scope::detach_unique`](crate::Scope::detach_unique)) fails with the reason. Values are not stored as text:
+    /// the changes that PostgreSQL makes to JSON (it sorts keys and drops duplicates) do not happen.
+    ///
+    /// [`InMemory`](crate::InMemory) is for tests with several processes, or with a client.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::Setup`] with all mistakes in the program.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Builder::start`].
+    ///
+    /// ```
+    /// # extern crate scoop_runtime as scoop;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Remind { customer: u32 }
+    /// # impl scoop_core::Message for Remind { const TOPIC: &'static str = "remind"; type Reply = (); }
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<(), scoop_runtime::RuntimeError> {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let scoop = scoop::Scoop::in_memory().await?;
+    /// let two_weeks = Duration::from_secs(14 * 24 * 60 * 60);
+    /// scoop.launch(Remind { customer: 7 }).delay(two_weeks).await?.wait().await?;
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    pub async fn in_memory() -> Result<Self, RuntimeError> {
+        Self::builder().in_memory().start().await
     }
 }

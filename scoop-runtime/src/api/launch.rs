@@ -12,8 +12,8 @@ use super::launch_options::{Options, launch_options};
 use super::scoop::Scoop;
 use crate::RuntimeError;
 use crate::completion::StartedAs;
-use crate::store::{self, Launched, Unhandled};
-use crate::unhandled::launch_within;
+use crate::store::{self, NewMessage, Unhandled};
+use crate::unhandled::insert_in;
 use crate::util::patience::Vain;
 
 /// A message about to be launched. Await it.
@@ -52,8 +52,7 @@ impl<M: Message> Launch<M> {
         self
     }
 
-    /// Launches the message in a transaction of the caller: the message exists exactly if that commits. See
-    /// [`Scoop::launch_in`].
+    /// Launches the message in a transaction of the caller: the message exists exactly if that commits.
     ///
     /// # Errors
     ///
@@ -62,17 +61,32 @@ impl<M: Message> Launch<M> {
     /// # Cancel safety
     ///
     /// If the future is dropped, the message may be part of the transaction. Roll that back.
-    pub async fn within(self, connection: &mut PgConnection) -> Result<Handle, RuntimeError> {
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop, pool: sqlx::PgPool) -> scoop_core::Result<()> {
+    /// let mut tx = pool.begin().await?;
+    /// sqlx::query("INSERT INTO orders VALUES (7)").execute(&mut *tx).await?;
+    /// let order = scoop.launch(OrderPlaced { order: 7 }).in_transaction(&mut tx).await?;
+    /// tx.commit().await?;
+    /// order.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<Handle, RuntimeError> {
         let (scoop, launched) = self.prepare().await?;
         let (root, id) = (launched.root, launched.id);
-        launch_within(scoop.store(), scoop.unhandled(), connection, launched).await?;
+        insert_in(scoop.store(), scoop.unhandled(), connection, launched).await?;
         // A foreign transaction commits without a notification; poll soon.
-        scoop.expect();
+        scoop.poll_for_foreign_commit();
         Ok(Handle::new(scoop, root, id))
     }
 
     /// Prepares the message for the store: checks its size, and adds key and context.
-    async fn prepare(self) -> Result<(Scoop, Launched), RuntimeError> {
+    async fn prepare(self) -> Result<(Scoop, NewMessage), RuntimeError> {
         let Self { scoop, message, key, options } = self;
         let limits = scoop.limits();
         let mut launched = store::prepare(&message, limits.payload_bytes_max)?;
@@ -100,7 +114,7 @@ impl<M: Message> IntoFuture for Launch<M> {
             let start = publish(&scoop, vec![launched], "a message was launched").await?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
-            Ok(Handle::new(scoop, root, id).begun(begun))
+            Ok(Handle::new(scoop, root, id).started_locally(begun))
         }
         .boxed()
     }
@@ -110,7 +124,7 @@ impl<M: Message> IntoFuture for Launch<M> {
 #[must_use = "nothing is launched without `.await`: write `.await?` after it"]
 pub struct LaunchAll {
     scoop: Scoop,
-    prepared: Result<Vec<Launched>, RuntimeError>,
+    prepared: Result<Vec<NewMessage>, RuntimeError>,
     /// The Rust type of the messages.
     message: &'static str,
 }
@@ -118,7 +132,7 @@ pub struct LaunchAll {
 impl LaunchAll {
     pub(crate) fn new(
         scoop: Scoop,
-        prepared: Result<Vec<Launched>, RuntimeError>,
+        prepared: Result<Vec<NewMessage>, RuntimeError>,
         message: &'static str,
     ) -> Self {
         Self { scoop, prepared, message }
@@ -153,10 +167,10 @@ impl IntoFuture for LaunchAll {
 /// Launches messages in a transaction of their own.
 async fn publish(
     scoop: &Scoop,
-    messages: Vec<Launched>,
+    messages: Vec<NewMessage>,
     doing: &'static str,
 ) -> Result<StartedAs, RuntimeError> {
-    match scoop.publish(messages).await {
+    match scoop.launch_messages(messages).await {
         Ok(start) => Ok(start),
         Err(vain) => Err(match Unhandled::of(&vain.source) {
             // The refusal would not apply to messages of an earlier attempt.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::error::is_transient;
 use crate::settings::CLIENT_CONNECTIONS;
 use crate::store::Unhandled;
-use crate::store::{Launch, Launched, Store, known_before};
+use crate::store::{LaunchResult, NewMessage, Store, known_before};
 use crate::unhandled::UnhandledWarnings;
 use crate::util::patience::{Trial, Vain};
 use crate::util::sync::{Mutex, MutexGuard, lock};
@@ -25,7 +25,7 @@ const BATCH_MAX: usize = 200;
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
 /// The pause between notifications: each takes a connection from a writer.
-const TELL_PAUSE: Duration = Duration::from_millis(5);
+const NOTIFY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The pending launches of a client.
 pub(crate) struct LaunchBatcher {
@@ -39,13 +39,13 @@ struct Queue {
     waiting: VecDeque<PendingLaunch>,
     writing: u32,
     /// Whether a launch was not notified yet.
-    news: bool,
-    telling: bool,
+    notify_pending: bool,
+    is_notifying: bool,
 }
 
 /// A launch, and the channel to its caller.
 struct PendingLaunch {
-    message: Launched,
+    message: NewMessage,
     trial: Trial,
     answer: oneshot::Sender<Result<(), Vain>>,
 }
@@ -56,10 +56,10 @@ impl LaunchBatcher {
     }
 
     /// Launches a message, perhaps in a batch with others. None of them may have a unique key.
-    pub(crate) async fn launch(self: &Arc<Self>, message: Launched, trial: Trial) -> Result<(), Vain> {
+    pub(crate) async fn launch(self: &Arc<Self>, message: NewMessage, trial: Trial) -> Result<(), Vain> {
         let (answer, answered) = oneshot::channel();
         if self.queue().add(PendingLaunch { message, trial, answer }) {
-            tokio::spawn(self.clone().write_all(Writer::new(&self.queue)));
+            tokio::spawn(self.clone().write_all(WriterGuard::new(&self.queue)));
         }
         answered.await.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()))
     }
@@ -67,7 +67,7 @@ impl LaunchBatcher {
     /// Launches messages in a transaction of their own.
     pub(crate) async fn launch_together(
         self: &Arc<Self>,
-        messages: &mut [Launched],
+        messages: &mut [NewMessage],
         mut trial: Trial,
     ) -> Result<(), Vain> {
         self.try_to_write(messages, &mut trial).await
@@ -78,7 +78,7 @@ impl LaunchBatcher {
     }
 
     /// Writes batches until no launch is pending.
-    async fn write_all(self: Arc<Self>, mut writer: Writer) {
+    async fn write_all(self: Arc<Self>, mut writer: WriterGuard) {
         while let Some(batch) = writer.next() {
             self.write(batch).await;
         }
@@ -97,7 +97,7 @@ impl LaunchBatcher {
                 Ok(()) => return waiting.into_iter().for_each(|(_, answer)| drop(answer.send(Ok(())))),
                 Err(vain) => vain,
             };
-            if is_the_messages(&vain.source) && waiting.len() > 1 {
+            if is_rejection(&vain.source) && waiting.len() > 1 {
                 for (message, (mut trial, answer)) in messages.iter_mut().zip(waiting) {
                     let _ = answer.send(self.try_to_write(std::slice::from_mut(message), &mut trial).await);
                 }
@@ -115,7 +115,7 @@ impl LaunchBatcher {
                     messages.push(message);
                     waiting.push((own, answer));
                 } else {
-                    let _ = answer.send(Err(own.vain(shared(&source))));
+                    let _ = answer.send(Err(own.vain(clone_error(&source))));
                 }
             }
         }
@@ -123,59 +123,59 @@ impl LaunchBatcher {
 
     async fn try_to_write(
         self: &Arc<Self>,
-        messages: &mut [Launched],
+        messages: &mut [NewMessage],
         trial: &mut Trial,
     ) -> Result<(), Vain> {
         let launch = loop {
-            let messages = known_before(messages, trial.is_begun());
-            if let Some(launch) = trial.attempt(self.store.launch_alone(messages)).await {
+            let messages = known_before(messages, trial.next());
+            if let Some(launch) = trial.attempt(self.store.launch_in_own_transaction(messages)).await {
                 break launch?;
             }
         };
         self.launched(messages, &launch);
         if trial.is_repeated() {
             // Messages launched by an earlier attempt were not notified.
-            self.tell();
+            self.notify();
         }
         Ok(())
     }
 
     /// Notifies the workers of the handlers, and warns about messages without handlers.
-    fn launched(self: &Arc<Self>, messages: &[Launched], launch: &Launch) {
+    fn launched(self: &Arc<Self>, messages: &[NewMessage], launch: &LaunchResult) {
         if launch.launched > 0 {
             self.unhandled.launched(messages.iter().map(|message| message.topic), &launch.handlers);
         }
-        self.announce(&launch.handlers);
+        self.notify_ready(&launch.handlers);
     }
 
     /// Notifies the processes with these handlers: at once, but not again before a pause.
-    pub(crate) fn announce(self: &Arc<Self>, handlers: &[String]) {
+    pub(crate) fn notify_ready(self: &Arc<Self>, handlers: &[String]) {
         if !handlers.is_empty() {
-            self.tell();
+            self.notify();
         }
     }
 
-    fn tell(self: &Arc<Self>) {
-        if self.queue().has_news() {
-            tokio::spawn(Teller { all: self.clone(), done: false }.tell());
+    fn notify(self: &Arc<Self>) {
+        if self.queue().mark_pending() {
+            tokio::spawn(NotifierGuard { all: self.clone(), done: false }.notify());
         }
     }
 }
 
 impl Queue {
-    /// Records a need for a notification. Returns whether the caller has to start a [`Teller`].
-    fn has_news(&mut self) -> bool {
-        self.news = true;
-        !std::mem::replace(&mut self.telling, true)
+    /// Records a need for a notification. Returns whether the caller has to start a [`NotifierGuard`].
+    fn mark_pending(&mut self) -> bool {
+        self.notify_pending = true;
+        !std::mem::replace(&mut self.is_notifying, true)
     }
 
-    /// Whether a notification is needed. If not, the calling [`Teller`] has ended.
-    fn takes_news(&mut self) -> bool {
-        self.telling = std::mem::take(&mut self.news);
-        self.telling
+    /// Whether a notification is needed. If not, the calling [`NotifierGuard`] has ended.
+    fn take_pending(&mut self) -> bool {
+        self.is_notifying = std::mem::take(&mut self.notify_pending);
+        self.is_notifying
     }
 
-    /// Queues a launch. Returns whether the caller has to start a [`Writer`].
+    /// Queues a launch. Returns whether the caller has to start a [`WriterGuard`].
     fn add(&mut self, waiting: PendingLaunch) -> bool {
         self.waiting.push_back(waiting);
         let begins = self.writing < CLIENT_CONNECTIONS;
@@ -183,7 +183,7 @@ impl Queue {
         begins
     }
 
-    /// Takes the next batch. If there is none, the calling [`Writer`] has ended.
+    /// Takes the next batch. If there is none, the calling [`WriterGuard`] has ended.
     fn take(&mut self) -> Option<Vec<PendingLaunch>> {
         if self.waiting.is_empty() {
             self.writing -= 1;
@@ -200,12 +200,12 @@ impl Queue {
 }
 
 /// A task that writes batches until no launch is pending.
-struct Writer {
+struct WriterGuard {
     queue: Arc<Mutex<Queue>>,
     done: bool,
 }
 
-impl Writer {
+impl WriterGuard {
     fn new(queue: &Arc<Mutex<Queue>>) -> Self {
         Self { queue: queue.clone(), done: false }
     }
@@ -217,7 +217,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for WriterGuard {
     /// If the writer is stopped early, another can take its place. If it was the last one, the pending launches fail.
     fn drop(&mut self) {
         if !self.done {
@@ -231,45 +231,45 @@ impl Drop for Writer {
 }
 
 /// A task that notifies until no notification is needed.
-struct Teller {
+struct NotifierGuard {
     all: Arc<LaunchBatcher>,
     done: bool,
 }
 
-impl Teller {
-    async fn tell(mut self) {
-        while self.takes_news() {
+impl NotifierGuard {
+    async fn notify(mut self) {
+        while self.take_pending() {
             // A failed notification is made up for by polling.
             let _ = self.all.store.notify(Uuid::nil()).await;
-            tokio::time::sleep(TELL_PAUSE).await;
+            tokio::time::sleep(NOTIFY_INTERVAL).await;
         }
     }
 
-    fn takes_news(&mut self) -> bool {
-        let takes = self.all.queue().takes_news();
+    fn take_pending(&mut self) -> bool {
+        let takes = self.all.queue().take_pending();
         self.done = !takes;
         takes
     }
 }
 
-impl Drop for Teller {
+impl Drop for NotifierGuard {
     /// If the task is stopped early, another can take its place. After its regular end, another may have started
     /// already.
     fn drop(&mut self) {
         if !self.done {
-            self.all.queue().telling = false;
+            self.all.queue().is_notifying = false;
         }
     }
 }
 
 /// Whether the server has refused the messages. Then nothing is written; after any other failure, that may be
 /// unknown.
-fn is_the_messages(error: &sqlx::Error) -> bool {
+fn is_rejection(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some() && !is_transient(error) || Unhandled::of(error).is_some()
 }
 
 /// Copies the failure of a batch for one of its launches.
-fn shared(error: &Arc<sqlx::Error>) -> sqlx::Error {
+fn clone_error(error: &Arc<sqlx::Error>) -> sqlx::Error {
     match &**error {
         sqlx::Error::PoolClosed => sqlx::Error::PoolClosed,
         transient if is_transient(transient) => sqlx::Error::Io(std::io::Error::other(error.clone())),
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     fn waiting(bytes: usize) -> PendingLaunch {
-        let message = Launched::new("a", serde_json::Value::Null, bytes);
+        let message = NewMessage::new("a", serde_json::Value::Null, bytes);
         PendingLaunch { message, trial: Trial::new(Duration::ZERO), answer: oneshot::channel().0 }
     }
 
@@ -302,10 +302,10 @@ mod tests {
     #[test]
     fn launch_during_a_notification_is_notified_next() {
         let mut queue = Queue::default();
-        assert!(queue.has_news() && queue.takes_news());
-        assert!(!queue.has_news() && !queue.has_news(), "a teller is active");
-        assert!(queue.takes_news() && !queue.takes_news());
-        assert!(queue.has_news(), "the teller has ended");
+        assert!(queue.mark_pending() && queue.take_pending());
+        assert!(!queue.mark_pending() && !queue.mark_pending(), "a teller is active");
+        assert!(queue.take_pending() && !queue.take_pending());
+        assert!(queue.mark_pending(), "the teller has ended");
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
     fn writer_without_pending_launches_ends() {
         let queue = Arc::<Mutex<Queue>>::default();
         assert!(lock(&queue).add(waiting(1)) && lock(&queue).add(waiting(1)));
-        let [mut one, mut other] = [(); 2].map(|()| Writer::new(&queue));
+        let [mut one, mut other] = [(); 2].map(|()| WriterGuard::new(&queue));
         assert_eq!(one.next().map(|batch| batch.len()), Some(2));
         assert!(other.next().is_none());
         drop(other);
@@ -336,7 +336,7 @@ mod tests {
     fn stopped_writer_leaves_the_launches_to_the_other() {
         let queue = Arc::<Mutex<Queue>>::default();
         assert!(lock(&queue).add(waiting(1)) && lock(&queue).add(waiting(1)));
-        let [one, mut other] = [(); 2].map(|()| Writer::new(&queue));
+        let [one, mut other] = [(); 2].map(|()| WriterGuard::new(&queue));
         drop(one);
         assert_eq!(other.next().map(|batch| batch.len()), Some(2));
     }
@@ -356,7 +356,7 @@ mod tests {
         let (answer, answered) = oneshot::channel();
         let message = waiting(1).message;
         assert!(lock(&queue).add(PendingLaunch { message, trial: Trial::new(Duration::ZERO), answer }));
-        drop(Writer::new(&queue));
+        drop(WriterGuard::new(&queue));
         assert!(answered.await.is_err());
         assert!(lock(&queue).add(waiting(1)), "another writer takes its place");
     }
@@ -381,7 +381,7 @@ mod interleavings {
     }
 
     /// Writes batches until no launch is pending, or is stopped at any moment, as when a runtime ends.
-    fn write(mut writer: Writer, all: &Writers, may_stop: bool) {
+    fn write(mut writer: WriterGuard, all: &Writers, may_stop: bool) {
         assert!(all.at_work.fetch_add(1, SeqCst) < CLIENT_CONNECTIONS, "more writers than connections");
         while let Some(batch) = writer.next() {
             thread::yield_now();
@@ -396,9 +396,9 @@ mod interleavings {
 
     fn launch(queue: &Arc<Mutex<Queue>>, all: &Arc<Writers>, may_stop: bool) {
         let (answer, answered) = oneshot::channel();
-        let message = Launched::new("a", serde_json::Value::Null, 1);
+        let message = NewMessage::new("a", serde_json::Value::Null, 1);
         if lock(queue).add(PendingLaunch { message, trial: Trial::new(Duration::ZERO), answer }) {
-            let (writer, all) = (Writer::new(queue), all.clone());
+            let (writer, all) = (WriterGuard::new(queue), all.clone());
             thread::spawn(move || write(writer, &all, may_stop));
         }
         let written = block_on(answered).is_ok();
@@ -435,8 +435,8 @@ mod interleavings {
             let (launched, told) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
             let tell = |queue: Arc<Mutex<Queue>>, launched: Arc<AtomicU32>, told: Arc<AtomicU32>| {
                 // A lock taken in the condition would be held in the loop.
-                let takes_news = || lock(&queue).takes_news();
-                while takes_news() {
+                let take_pending = || lock(&queue).take_pending();
+                while take_pending() {
                     told.store(launched.load(SeqCst), SeqCst);
                     thread::yield_now();
                 }
@@ -446,7 +446,7 @@ mod interleavings {
                 thread::spawn(move || {
                     launched.fetch_add(1, SeqCst);
                     thread::yield_now();
-                    let begins = lock(&queue).has_news();
+                    let begins = lock(&queue).mark_pending();
                     if begins {
                         tell(queue, launched, told);
                     }
@@ -454,7 +454,7 @@ mod interleavings {
             });
             launches.into_iter().for_each(|launch| launch.join().unwrap());
             assert_eq!(told.load(SeqCst), 3);
-            assert!(!lock(&queue).telling && !lock(&queue).news);
+            assert!(!lock(&queue).is_notifying && !lock(&queue).notify_pending);
         });
     }
 }

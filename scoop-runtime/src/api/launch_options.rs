@@ -70,7 +70,7 @@ impl Options {
                     context.set(SleepUntil::new(when.instant(now.latest)?))?;
                 }
             }
-            within(limit, &context)?;
+            check_context_size(limit, &context)?;
             Ok(context)
         }
         .boxed()
@@ -78,7 +78,7 @@ impl Options {
 }
 
 /// Checks that the context is not too large.
-pub(crate) fn within(limit: usize, context: &Context) -> Result<(), RuntimeError> {
+pub(crate) fn check_context_size(limit: usize, context: &Context) -> Result<(), RuntimeError> {
     let bytes = context.bytes();
     if bytes <= limit {
         return Ok(());

@@ -2,6 +2,9 @@
 
 // Start.
 mod builder;
+#[cfg(feature = "embedded")]
+mod embedded;
+#[cfg(feature = "in-memory")]
 mod in_memory;
 mod migrate;
 mod scoop;
@@ -22,10 +25,11 @@ mod subscriptions;
 
 pub use builder::Builder;
 pub use handle::{Handle, Outcome, RollbackFailure, Status};
+#[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;
 pub use launch::{Launch, LaunchAll};
 pub use migrate::{Migrate, migrate, migration_files};
-pub use operators::{Listed, Listing};
+pub use operators::{ListItem, ListRequest};
 pub use read_tree::ReadTree;
 pub use redelivery::{Redeliver, Redelivered};
 pub use requests::{CancelAnswer, Request, RollbackAnswer};

@@ -7,7 +7,7 @@ use std::panic::Location;
 use futures_util::future::{BoxFuture, FutureExt};
 use uuid::Uuid;
 
-use crate::repair::Remedy;
+use crate::repair::RepairAction;
 use crate::store::{Page, Store};
 use crate::util::patience::Vain;
 use crate::util::stored_time::StoredTime;
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The default limit of a list.
-const LISTED: u32 = 100;
+const PAGE_SIZE: u32 = 100;
 
 /// The sort key of an entry in a list: its time as stored, and its run. The fields of an entry may have another time,
 /// since Rust does not have all times of the server.
@@ -25,9 +25,9 @@ const LISTED: u32 = 100;
 #[derive(Clone, Copy, Debug)]
 pub struct Place(StoredTime, Uuid);
 
-/// An entry of a [`Listing`].
+/// An entry of a [`ListRequest`].
 #[doc(hidden)]
-pub trait Listed: Sized + Send + 'static {
+pub trait ListItem: Sized + Send + 'static {
     /// The sort key of the list.
     fn place(&self) -> Place;
 
@@ -42,16 +42,16 @@ pub trait Listed: Sized + Send + 'static {
 
 /// A list about to be read. Await it.
 #[must_use = "nothing is read before this is awaited"]
-pub struct Listing<T> {
+pub struct ListRequest<T> {
     scoop: Scoop,
     after: Option<Place>,
     limit: u32,
     of: std::marker::PhantomData<fn() -> T>,
 }
 
-impl<T: Listed> Listing<T> {
+impl<T: ListItem> ListRequest<T> {
     fn new(scoop: Scoop) -> Self {
-        Self { scoop, after: None, limit: LISTED, of: std::marker::PhantomData }
+        Self { scoop, after: None, limit: PAGE_SIZE, of: std::marker::PhantomData }
     }
 
     /// Sets the maximum number of entries, by default 100.
@@ -67,7 +67,7 @@ impl<T: Listed> Listing<T> {
     }
 }
 
-impl<T: Listed> IntoFuture for Listing<T> {
+impl<T: ListItem> IntoFuture for ListRequest<T> {
     type Output = Result<Vec<T>, RuntimeError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
@@ -89,7 +89,7 @@ where
     listed.map_err(Vain::error("runs were listed"))
 }
 
-impl Listed for FailedCompensation {
+impl ListItem for FailedCompensation {
     fn place(&self) -> Place {
         Place(self.stored_at, self.lineage.id())
     }
@@ -103,7 +103,7 @@ impl Listed for FailedCompensation {
     }
 }
 
-impl Listed for StuckRun {
+impl ListItem for StuckRun {
     fn place(&self) -> Place {
         Place(self.stored_since, self.lineage.id())
     }
@@ -141,8 +141,8 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn failed_compensations(&self) -> Listing<FailedCompensation> {
-        Listing::new(self.clone())
+    pub fn failed_compensations(&self) -> ListRequest<FailedCompensation> {
+        ListRequest::new(self.clone())
     }
 
     /// The runs that no living program can continue, oldest first, each with the reason. Await it.
@@ -166,8 +166,8 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn stuck_runs(&self) -> Listing<StuckRun> {
-        Listing::new(self.clone())
+    pub fn stuck_runs(&self) -> ListRequest<StuckRun> {
+        ListRequest::new(self.clone())
     }
 
     /// Retries a failed compensation; `run` is the [id](FailedCompensation::id) of its run. Await it for the
@@ -204,7 +204,7 @@ impl Scoop {
     /// ```
     #[track_caller]
     pub fn retry(&self, run: impl Into<RunId>) -> Request<RepairAnswer> {
-        Request::repair(self.clone(), Remedy::Retry, run.into(), String::new(), Location::caller())
+        Request::repair(self.clone(), RepairAction::Retry, run.into(), String::new(), Location::caller())
     }
 
     /// Skips a failed compensation: its effects stay, and the rollback continues after it. Await it; as
@@ -225,7 +225,7 @@ impl Scoop {
     /// ```
     #[track_caller]
     pub fn skip(&self, run: impl Into<RunId>, note: impl Into<String>) -> Request<RepairAnswer> {
-        Request::repair(self.clone(), Remedy::Skip, run.into(), note.into(), Location::caller())
+        Request::repair(self.clone(), RepairAction::Skip, run.into(), note.into(), Location::caller())
     }
 
     /// Declares that an operator has rolled back a run by hand, together with what it launched. Nothing more of the
@@ -246,7 +246,7 @@ impl Scoop {
     /// ```
     #[track_caller]
     pub fn resolve(&self, run: impl Into<RunId>, note: impl Into<String>) -> Request<RepairAnswer> {
-        Request::repair(self.clone(), Remedy::Resolve, run.into(), note.into(), Location::caller())
+        Request::repair(self.clone(), RepairAction::Resolve, run.into(), note.into(), Location::caller())
     }
 
     /// The interventions of operators in the hierarchy of this id, oldest first.

@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 
 use super::scoop::Scoop;
 use crate::util::patience::Vain;
-use crate::{Rebuild, RuntimeError};
+use crate::{RebuildReport, RuntimeError};
 
 impl Scoop {
     /// Rebuilds the working set (the table `run`, the next work of each run) from the recorded events. A
@@ -18,11 +18,11 @@ impl Scoop {
     /// in indexes. A launch meanwhile waits for its end.
     ///
     /// A hierarchy whose events cannot be read, or whose runs the database refuses, keeps its runs and is one of
-    /// [`Rebuild::skipped`]; all others are rebuilt. The rebuild then takes twice the time.
+    /// [`RebuildReport::skipped`]; all others are rebuilt. The rebuild then takes twice the time.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::StillAtWork`] if any process runs sagas; or if the database fails. The working set is then
+    /// [`RuntimeError::WorkersAlive`] if any process runs sagas; or if the database fails. The working set is then
     /// unchanged.
     ///
     /// # Cancel safety
@@ -40,12 +40,12 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn rebuild_working_set(&self) -> impl Future<Output = Result<Rebuild, RuntimeError>> + Send {
+    pub fn rebuild_working_set(&self) -> impl Future<Output = Result<RebuildReport, RuntimeError>> + Send {
         async move {
             let rebuilt = self.trial().once().endure(|_| self.store().rebuild()).await;
             rebuilt
                 .map_err(Vain::error("the working set was rebuilt"))?
-                .map_err(|workers| RuntimeError::StillAtWork { workers })
+                .map_err(|workers| RuntimeError::WorkersAlive { workers })
         }
         .boxed()
     }

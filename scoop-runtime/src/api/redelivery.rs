@@ -104,9 +104,9 @@ async fn page(
     limit: usize,
 ) -> sqlx::Result<Redelivery> {
     let page = scoop.store().redeliver(&topic, since, after, limit).await?;
-    scoop.announce(&page.handlers.iter().cloned().collect::<Vec<_>>());
-    if let Some(engine) = scoop.engine().filter(|_| page.sets_a_time) {
-        engine.set_a_time();
+    scoop.notify_ready(&page.handlers.iter().cloned().collect::<Vec<_>>());
+    if let Some(engine) = scoop.engine().filter(|_| page.has_timer) {
+        engine.reschedule_timer();
     }
     Ok(page)
 }
@@ -135,7 +135,7 @@ impl Scoop {
     ///
     /// The message keeps the context with which it was launched, deadlines included. Not redelivered are messages whose
     /// hierarchy was cancelled, whose saga was or will be rolled back, or whose delivery was
-    /// [dropped](crate::Retire::dropping_what_waits).
+    /// [dropped](crate::Retire::drop_pending).
     ///
     /// The call reads all events since the given time, ten thousand per query, and redelivers two hundred messages
     /// per transaction.

@@ -7,8 +7,8 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Failure, Frame};
 use uuid::Uuid;
 
-use crate::repair::{Remedy, RepairAnswer};
-use crate::store::{Asked, RepairRequest, RollbackStart, Target};
+use crate::repair::{RepairAction, RepairAnswer};
+use crate::store::{RepairRequest, RequestKey, RequestTarget, RollbackStart};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
 use crate::{RunId, RuntimeError, Scoop, Wanted};
@@ -35,7 +35,7 @@ pub enum RollbackAnswer {
     /// cancel the run.
     StillRunning,
     /// The message had no handler, so there is nothing to roll back.
-    Unhandled,
+    NoHandlers,
     /// The runs are rolled back already, by their own failure or on request.
     AlreadyRolledBack,
     /// An earlier rollback of the runs or of their descendants failed. Nothing happens before an operator has
@@ -46,12 +46,12 @@ pub enum RollbackAnswer {
 /// A request about to be made. Await it.
 #[must_use = "nothing is requested before this is awaited"]
 pub struct Request<A> {
-    about: About,
+    about: RequestInfo,
     kind: Kind<A>,
 }
 
 /// The fields shared by all requests.
-struct About {
+struct RequestInfo {
     scoop: Scoop,
     id: Uuid,
     wanted: Wanted,
@@ -64,19 +64,20 @@ struct About {
 enum Kind<A> {
     Cancel(fn(CancelAnswer) -> A),
     Rollback(fn(RollbackAnswer) -> A),
-    Repair(Remedy, fn(RepairAnswer) -> A),
+    Repair(RepairAction, fn(RepairAnswer) -> A),
 }
 
 impl Request<RepairAnswer> {
     /// The request to repair this run.
     pub(crate) fn repair(
         scoop: Scoop,
-        remedy: Remedy,
+        remedy: RepairAction,
         run: RunId,
         note: String,
         asked_at: &'static Location<'static>,
     ) -> Self {
-        Self::new(scoop, (run.uuid(), Wanted::Run), note, Kind::Repair(remedy, |answer| answer), asked_at)
+        let about = RequestInfo::new(scoop, run.uuid(), Wanted::Run, note, asked_at);
+        Self { about, kind: Kind::Repair(remedy, |answer| answer) }
     }
 }
 
@@ -86,16 +87,6 @@ impl<A> Request<A> {
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.about.source = source.into();
         self
-    }
-
-    fn new(
-        scoop: Scoop,
-        (id, wanted): (Uuid, Wanted),
-        reason: String,
-        kind: Kind<A>,
-        asked_at: &'static Location<'static>,
-    ) -> Self {
-        Self { about: About { scoop, id, wanted, reason, source: "scoop".into(), asked_at }, kind }
     }
 
     async fn answer(self) -> Result<A, RuntimeError> {
@@ -109,7 +100,17 @@ impl<A> Request<A> {
     }
 }
 
-impl About {
+impl RequestInfo {
+    fn new(
+        scoop: Scoop,
+        id: Uuid,
+        wanted: Wanted,
+        reason: String,
+        asked_at: &'static Location<'static>,
+    ) -> Self {
+        Self { scoop, id, wanted, reason, source: "scoop".into(), asked_at }
+    }
+
     /// The request as a recorded failure.
     fn failure(&self, kind: &str) -> Failure {
         let mut failure = Failure::new(kind, &self.reason, &self.source);
@@ -122,11 +123,11 @@ impl About {
         failure
     }
 
-    fn target(&self) -> BoxFuture<'_, Result<Target, RuntimeError>> {
+    fn target(&self) -> BoxFuture<'_, Result<RequestTarget, RuntimeError>> {
         async move {
             let find = |_| self.scoop.store().find_target(self.id);
             let found = self.scoop.patiently(find).await.map_err(Vain::error("a request was made"))?;
-            let is_hierarchy = |target: &Target| target.lineage.ids().len() == 1;
+            let is_hierarchy = |target: &RequestTarget| target.lineage.ids().len() == 1;
             match found {
                 Some(target) if self.wanted != Wanted::Run || !is_hierarchy(&target) => Ok(target),
                 _ => Err(self.scoop.misnamed(self.id, self.wanted).await?),
@@ -135,11 +136,11 @@ impl About {
         .boxed()
     }
 
-    fn cancel<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<CancelAnswer, RuntimeError>> {
+    fn cancel<'a>(&'a self, target: &'a RequestTarget) -> BoxFuture<'a, Result<CancelAnswer, RuntimeError>> {
         async move {
-            let (request, asked) = (self.failure("CancellationRequestedException"), Asked::new());
+            let (request, asked) = (self.failure("CancellationRequestedException"), RequestKey::new());
             let store = self.scoop.store();
-            let cancel = |again| store.cancel(target, &request, asked.again(again));
+            let cancel = |attempt| store.cancel(target, &request, asked.with(attempt));
             let cancelled = self.scoop.patiently(cancel).await;
             let cancelled = cancelled.map_err(Vain::error("a cancellation was requested"))?;
             let answer = match (cancelled.any_marked, cancelled.fresh) {
@@ -147,25 +148,28 @@ impl About {
                 (false, true) => CancelAnswer::NothingToDo,
                 (false, false) => CancelAnswer::AlreadyRequested,
             };
-            self.scoop.asked_to_give_up(cancelled.giving_up).await?;
+            self.scoop.on_cancelled(cancelled.giving_up).await?;
             Ok(answer)
         }
         .boxed()
     }
 
-    fn rollback<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<RollbackAnswer, RuntimeError>> {
+    fn rollback<'a>(
+        &'a self,
+        target: &'a RequestTarget,
+    ) -> BoxFuture<'a, Result<RollbackAnswer, RuntimeError>> {
         async move {
-            let (request, asked) = (self.failure("RollbackRequestedException"), Asked::new());
+            let (request, asked) = (self.failure("RollbackRequestedException"), RequestKey::new());
             let store = self.scoop.store();
-            let undo = |again| store.undo(target, &request, asked.again(again));
+            let undo = |attempt| store.request_rollback(target, &request, asked.with(attempt));
             let undone = self.scoop.patiently(undo).await;
             Ok(match undone.map_err(Vain::error("a rollback was requested"))? {
                 RollbackStart::Begun(handlers) => {
-                    self.scoop.announce(&handlers);
+                    self.scoop.notify_ready(&handlers);
                     RollbackAnswer::Accepted
                 }
                 RollbackStart::Unfinished => RollbackAnswer::StillRunning,
-                RollbackStart::Unhandled => RollbackAnswer::Unhandled,
+                RollbackStart::NoHandlers => RollbackAnswer::NoHandlers,
                 RollbackStart::RolledBack => RollbackAnswer::AlreadyRolledBack,
                 RollbackStart::FailedBefore => RollbackAnswer::FailedBefore,
             })
@@ -175,14 +179,14 @@ impl About {
 
     fn repaired<'a>(
         &'a self,
-        target: &'a Target,
-        remedy: Remedy,
+        target: &'a RequestTarget,
+        remedy: RepairAction,
     ) -> BoxFuture<'a, Result<RepairAnswer, RuntimeError>> {
         async move {
-            let asked = Asked::new();
+            let asked = RequestKey::new();
             let (note, source) = (&*self.reason, &*self.source);
-            let repair = |again| async move {
-                let asked = RepairRequest { remedy, note, source, asked: asked.again(again) };
+            let repair = |attempt| async move {
+                let asked = RepairRequest { remedy, note, source, asked: asked.with(attempt) };
                 self.scoop.store().repair(target, &asked).await
             };
             let repaired = self.scoop.patiently(repair).await;
@@ -190,7 +194,7 @@ impl About {
             match repaired {
                 Err(refusal) => Ok(refusal.into()),
                 Ok(repaired) => {
-                    self.scoop.repaired(repaired).await?;
+                    self.scoop.on_repaired(repaired).await?;
                     Ok(RepairAnswer::Accepted)
                 }
             }
@@ -244,9 +248,9 @@ impl Scoop {
     /// ```
     #[track_caller]
     pub fn cancel(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<CancelAnswer> {
-        let kind = Kind::Cancel(|answer| answer);
-        let about = (id.into(), Wanted::RunOrHierarchy);
-        Request::new(self.clone(), about, reason.into(), kind, Location::caller())
+        let (scoop, asked_at) = (self.clone(), Location::caller());
+        let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
+        Request { about, kind: Kind::Cancel(|answer| answer) }
     }
 
     /// Rolls back a finished hierarchy or a part of it; `id` as in [`Scoop::cancel`]. Await it for the response.
@@ -274,8 +278,8 @@ impl Scoop {
     /// ```
     #[track_caller]
     pub fn rollback(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RollbackAnswer> {
-        let kind = Kind::Rollback(|answer| answer);
-        let about = (id.into(), Wanted::RunOrHierarchy);
-        Request::new(self.clone(), about, reason.into(), kind, Location::caller())
+        let (scoop, asked_at) = (self.clone(), Location::caller());
+        let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
+        Request { about, kind: Kind::Rollback(|answer| answer) }
     }
 }

@@ -5,25 +5,28 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Definition, Message};
-use sqlx::{PgConnection, PgPool};
-use tokio::sync::Semaphore;
+use sqlx::PgPool;
+use tokio::sync::{Mutex, Semaphore};
 use uuid::Uuid;
 
 use super::launch::{Launch, LaunchAll};
 use crate::api::handle::Handle;
 use crate::api::launch_batcher::LaunchBatcher;
 use crate::completion::StartedAs;
-use crate::embedded::Embedded;
 use crate::engine::{self, Engine};
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
 use crate::store::{
-    self, Asked, ConnectionSettings, Launched, Parent, PostgresStore, RepairResult, Schema, Sessions, Store,
+    self, ConnectionSettings, NewMessage, ParentRef, PostgresStore, RepairResult, RequestKey, Schema,
+    Sessions, Store,
 };
 use crate::unhandled::UnhandledWarnings;
 use crate::util::detached::uninterrupted;
 use crate::util::ids;
-use crate::util::patience::{Trial, Vain};
+use crate::util::patience::{Attempt, Trial, Vain};
 use crate::{Builder, HierarchyId, RuntimeError, Saga, Wanted};
+
+/// A server that belongs to a program; dropping it blocks until it has stopped.
+pub(super) type PrivateServer = Box<dyn Send>;
 
 /// A running program with sagas, or a client. Cheap to clone.
 ///
@@ -44,8 +47,8 @@ struct Inner {
     unhandled: Arc<UnhandledWarnings>,
     /// Limits the concurrent launches with a key. Each may have to wait for a transaction of another client, and one
     /// connection must remain for other statements.
-    keyed: Semaphore,
-    embedded: tokio::sync::Mutex<Option<Embedded>>,
+    unique_launches: Semaphore,
+    server: Mutex<Option<PrivateServer>>,
     limits: Limits,
 }
 
@@ -61,49 +64,6 @@ impl Scoop {
     /// A builder: choose a database, provide the dependencies of the sagas, start.
     pub fn builder() -> Builder {
         Builder::new()
-    }
-
-    /// Starts all sagas of the program on a database in its memory: for fast tests. The engine is the same as on
-    /// PostgreSQL. The data is gone with the last clone.
-    ///
-    /// The clock is that of tokio. If that is paused (`start_paused`, of tokio's feature `test-util`), time is
-    /// virtual: as soon as the program is idle, the clock advances to the next due time. So a sleep of two weeks
-    /// takes no time.
-    ///
-    /// There is no transaction, so a step that needs one ([`Scope::tx`](crate::Scope::tx),
-    /// [`Scope::detach_unique`](crate::Scope::detach_unique)) fails with the reason. Values are not stored as text:
-    /// the changes that PostgreSQL makes to JSON (it sorts keys and drops duplicates) do not happen.
-    ///
-    /// [`InMemory`](crate::InMemory) is for tests with several processes, or with a client.
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::Setup`] with all mistakes in the program.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Builder::start`].
-    ///
-    /// ```
-    /// # extern crate scoop_runtime as scoop;
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct Remind { customer: u32 }
-    /// # impl scoop_core::Message for Remind { const TOPIC: &'static str = "remind"; type Reply = (); }
-    /// use std::time::Duration;
-    ///
-    /// # fn main() -> Result<(), scoop_runtime::RuntimeError> {
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    /// # runtime.block_on(async {
-    /// let scoop = scoop::Scoop::in_memory().await?;
-    /// let two_weeks = Duration::from_secs(14 * 24 * 60 * 60);
-    /// scoop.launch(Remind { customer: 7 }).delay(two_weeks).await?.wait().await?;
-    /// # Ok(())
-    /// # })
-    /// # }
-    /// ```
-    pub async fn in_memory() -> Result<Self, RuntimeError> {
-        Self::builder().in_memory().start().await
     }
 
     /// A client, which launches messages for the processes that run the sagas. The tables must exist: the first
@@ -143,16 +103,27 @@ impl Scoop {
         pool: Option<PgPool>,
         store: Store,
         engine: Option<Arc<Engine>>,
-        embedded: Option<Embedded>,
+        server: Option<PrivateServer>,
         limits: Limits,
     ) -> Self {
-        let embedded = tokio::sync::Mutex::new(embedded);
+        let server = Mutex::new(server);
         let unhandled = engine.as_ref().map(|engine| engine.unhandled.clone());
         let unhandled = unhandled.unwrap_or_else(|| UnhandledWarnings::new(store.clone()));
         let batcher = LaunchBatcher::new(store.clone(), unhandled.clone());
         let connections = if engine.is_some() { WORKING_CONNECTIONS } else { CLIENT_CONNECTIONS };
         let keyed = Semaphore::new(usize::try_from(connections - 1).unwrap_or(1));
-        Self { inner: Arc::new(Inner { pool, store, engine, batcher, unhandled, keyed, embedded, limits }) }
+        Self {
+            inner: Arc::new(Inner {
+                pool,
+                store,
+                engine,
+                batcher,
+                unhandled,
+                unique_launches: keyed,
+                server,
+                limits,
+            }),
+        }
     }
 
     /// Launches a message in a transaction of its own. Await it for a [`Handle`]. Concurrent launches of a client are
@@ -210,38 +181,6 @@ impl Scoop {
         LaunchAll::new(self.clone(), prepared, std::any::type_name::<M>())
     }
 
-    /// Launches a message in a transaction of the caller: the message exists exactly if that commits.
-    ///
-    /// # Errors
-    ///
-    /// As [`Scoop::launch`].
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the message may be part of the transaction. Roll that back.
-    ///
-    /// ```no_run
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct OrderPlaced { order: u32 }
-    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
-    /// # async fn example(scoop: scoop_runtime::Scoop, pool: sqlx::PgPool) -> scoop_core::Result<()> {
-    /// let mut tx = pool.begin().await?;
-    /// sqlx::query("INSERT INTO orders VALUES (7)").execute(&mut *tx).await?;
-    /// let order = scoop.launch_in(&mut tx, OrderPlaced { order: 7 }).await?;
-    /// tx.commit().await?;
-    /// order.wait().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn launch_in<M: Message>(
-        &self,
-        connection: &mut PgConnection,
-        message: M,
-    ) -> Result<Handle, RuntimeError> {
-        self.launch(message).within(connection).await
-    }
-
     /// Runs a saga with a schedule once, now. Its [`Tick`](crate::Tick) is due at this moment and counts as a run;
     /// the schedule does not change.
     ///
@@ -263,22 +202,22 @@ impl Scoop {
     /// # }
     /// ```
     pub async fn trigger<S: Saga>(&self) -> Result<Handle, RuntimeError> {
-        self.trigger_of(S::DEFINITION).await
+        self.trigger_definition(S::DEFINITION).await
     }
 
-    fn trigger_of(&self, saga: Definition) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
+    fn trigger_definition(&self, saga: Definition) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
         async move {
             let Definition { saga, topic, .. } = saga;
             let (scoop, name) = (self.clone(), saga.to_string());
-            let (root, asked) = (ids::now_v7(), Asked::new());
+            let (root, asked) = (ids::now_v7(), RequestKey::new());
             let triggering = uninterrupted(async move {
                 let store = scoop.store();
-                let trigger = |again| store.trigger(&topic, &saga, root, asked.again(again));
+                let trigger = |attempt| store.trigger(&topic, &saga, root, asked.with(attempt));
                 Ok(scoop.patiently(trigger).await)
             });
             let triggered = triggering.await.unwrap_or_else(|error| Err(error.into()));
             let triggered = triggered.map_err(Vain::error("a saga was run by hand"))?;
-            self.announce(&triggered.ok_or(RuntimeError::NoSchedule { saga: name })?);
+            self.notify_ready(&triggered.ok_or(RuntimeError::NoSchedule { saga: name })?);
             Ok(Handle::new(self.clone(), root, asked.id))
         }
         .boxed()
@@ -357,7 +296,7 @@ impl Scoop {
                 }
                 None => Ok(()),
             };
-            self.stop_embedded().await;
+            self.stop_server().await;
             stopped
         }
         .boxed()
@@ -391,23 +330,25 @@ impl Scoop {
                 Some(engine) => engine.stop_within(limit).await,
                 None => Ok(()),
             };
-            self.stop_embedded().await;
+            self.stop_server().await;
             stopped
         }
         .boxed()
     }
 
-    /// Stops the private PostgreSQL, if there is one.
-    fn stop_embedded(&self) -> BoxFuture<'_, ()> {
+    /// Stops the private PostgreSQL, if there is one. A failure is logged.
+    fn stop_server(&self) -> BoxFuture<'_, ()> {
         async move {
-            if let Some(embedded) = self.inner.embedded.lock().await.take() {
+            let mut server = self.inner.server.lock().await;
+            if server.is_some() {
                 if let Some(pool) = &self.inner.pool {
                     pool.close().await;
                 }
                 self.store().close().await;
-                if let Err(error) = embedded.stop().await {
-                    crate::telemetry::embedded_stop_failed(&error);
-                }
+            }
+            if let Some(server) = server.take() {
+                // Without a runtime the server is dropped here.
+                let _ = tokio::task::spawn_blocking(move || drop(server)).await;
             }
         }
         .boxed()
@@ -417,13 +358,13 @@ impl Scoop {
     ///
     /// # Panics
     ///
-    /// [In memory](Scoop::in_memory), where there is no pool. Shared code checks [`Scoop::is_in_memory`] first.
+    /// In memory (`Scoop::in_memory`), where there is no pool. Shared code checks [`Scoop::is_in_memory`] first.
     pub fn pool(&self) -> &PgPool {
         let pool = self.inner.pool.as_ref();
         pool.expect("this program runs in memory, so it has no pool; check `Scoop::is_in_memory` first")
     }
 
-    /// Whether the program runs [in memory](Scoop::in_memory).
+    /// Whether the program runs in memory (`Scoop::in_memory`).
     pub fn is_in_memory(&self) -> bool {
         self.inner.pool.is_none()
     }
@@ -445,17 +386,20 @@ impl Scoop {
     }
 
     /// Launches messages in a transaction of their own, and notifies the processes with their handlers.
-    pub(crate) fn publish(&self, messages: Vec<Launched>) -> BoxFuture<'_, Result<StartedAs, Vain>> {
+    pub(crate) fn launch_messages(
+        &self,
+        messages: Vec<NewMessage>,
+    ) -> BoxFuture<'_, Result<StartedAs, Vain>> {
         async move {
-            if !messages.iter().any(|message| message.only_once) {
-                return self.publish_at_once(messages).await;
+            if !messages.iter().any(|message| message.is_unique) {
+                return self.launch_now(messages).await;
             }
             // Of two launches with one key, the second waits in the server until the first is committed, even if its
             // future is dropped.
             let scoop = self.clone();
             let published = uninterrupted(async move {
-                let _turn = scoop.inner.keyed.acquire().await;
-                Ok(scoop.publish_at_once(messages).await)
+                let _turn = scoop.inner.unique_launches.acquire().await;
+                Ok(scoop.launch_now(messages).await)
             });
             published.await.unwrap_or_else(|error| Err(error.into()))
         }
@@ -464,18 +408,18 @@ impl Scoop {
 
     /// Launches with retries. The ids of the messages exist already, so a retry finds the messages of an earlier
     /// attempt.
-    async fn publish_at_once(&self, mut messages: Vec<Launched>) -> Result<StartedAs, Vain> {
+    async fn launch_now(&self, mut messages: Vec<NewMessage>) -> Result<StartedAs, Vain> {
         if let Some(engine) = &self.inner.engine {
             let (mut messages, mut trial) = (Arc::new(messages), self.trial());
             loop {
-                let again = trial.is_begun();
-                if let Some(start) = trial.attempt(engine::launch(engine, &mut messages, again)).await {
+                let attempt = trial.next();
+                if let Some(start) = trial.attempt(engine::launch(engine, &mut messages, attempt)).await {
                     return start;
                 }
             }
         }
         if let [single] = &messages[..]
-            && !single.only_once
+            && !single.is_unique
         {
             let single = messages.remove(0);
             self.inner.batcher.launch(single, self.trial()).await?;
@@ -485,9 +429,8 @@ impl Scoop {
         Ok(StartedAs::Other)
     }
 
-    /// Retries this for as long as the patience of the program lasts. The argument is whether an attempt was made
-    /// before.
-    pub(crate) async fn patiently<T, F>(&self, attempt: impl FnMut(bool) -> F) -> Result<T, Vain>
+    /// Retries this for as long as the patience of the program lasts. The argument is the attempt.
+    pub(crate) async fn patiently<T, F>(&self, attempt: impl FnMut(Attempt) -> F) -> Result<T, Vain>
     where
         F: Future<Output = sqlx::Result<T>>,
     {
@@ -500,16 +443,16 @@ impl Scoop {
     }
 
     /// Has the engine poll soon: a transaction of the caller may commit a launch without a notification.
-    pub(crate) fn expect(&self) {
+    pub(crate) fn poll_for_foreign_commit(&self) {
         if let Some(engine) = &self.inner.engine {
-            engine.expect();
+            engine.poll_for_foreign_commit();
         }
     }
 
     /// Handles marked cancellations: notifies the processes that execute these runs, and wakes the waiting ones.
-    pub(crate) async fn asked_to_give_up(&self, runs: Vec<Parent>) -> Result<(), RuntimeError> {
+    pub(crate) async fn on_cancelled(&self, runs: Vec<ParentRef>) -> Result<(), RuntimeError> {
         match &self.inner.engine {
-            Some(engine) => engine.asked_to_give_up(runs),
+            Some(engine) => engine.on_cancelled(runs),
             None => {
                 let store = self.store();
                 let woken = self.patiently(|_| store.wake(&runs)).await;
@@ -522,22 +465,22 @@ impl Scoop {
     }
 
     /// Handles a repaired run: notifies the processes with its handler, and wakes the parent run.
-    pub(crate) async fn repaired(&self, repaired: RepairResult) -> Result<(), RuntimeError> {
-        self.announce(&repaired.handlers);
+    pub(crate) async fn on_repaired(&self, repaired: RepairResult) -> Result<(), RuntimeError> {
+        self.notify_ready(&repaired.handlers);
         let Some(parent) = repaired.parent.map(|parent| [parent]) else {
             return Ok(());
         };
         let woken = self.patiently(|_| self.store().wake(&parent)).await;
         let woken = woken.map_err(Vain::error("a failed compensation was repaired"))?;
-        self.announce(&woken);
+        self.notify_ready(&woken);
         Ok(())
     }
 
     /// Notifies the processes with these handlers.
-    pub(crate) fn announce(&self, handlers: &[String]) {
+    pub(crate) fn notify_ready(&self, handlers: &[String]) {
         match &self.inner.engine {
-            Some(engine) => engine.announce(handlers),
-            None => self.inner.batcher.announce(handlers),
+            Some(engine) => engine.notify_ready(handlers),
+            None => self.inner.batcher.notify_ready(handlers),
         }
     }
 }

@@ -6,7 +6,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
-use crate::{ListedHandler, RuntimeError, Scoop};
+use crate::{RegisteredHandler, RuntimeError, Scoop};
 
 /// The result of [retiring](Scoop::retire_handler) a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Retire {
 impl Retire {
     /// Also drops its pending deliveries. Their runs never begin and leave no record, and the runs that launched the
     /// messages stop waiting for them.
-    pub fn dropping_what_waits(mut self) -> Self {
+    pub fn drop_pending(mut self) -> Self {
         self.drops = true;
         self
     }
@@ -40,10 +40,10 @@ impl Retire {
     async fn carry_out(self) -> Result<Retired, Vain> {
         let Self { scoop, topic, handler, drops } = &self;
         // A retry would not count the runs dropped by the first attempt.
-        let strike = |_| scoop.store().strike_out(topic, handler, *drops);
+        let strike = |_| scoop.store().retire(topic, handler, *drops);
         let struck = scoop.trial().once().endure(strike).await?;
         let wake = |_| scoop.store().wake(&struck.parents);
-        scoop.announce(&scoop.patiently(wake).await?);
+        scoop.notify_ready(&scoop.patiently(wake).await?);
         Ok(Retired {
             was_listed: struck.was_listed,
             waiting: u64::try_from(struck.waiting).unwrap_or(0),
@@ -87,7 +87,7 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn handlers(&self) -> impl Future<Output = Result<Vec<ListedHandler>, RuntimeError>> + Send {
+    pub fn handlers(&self) -> impl Future<Output = Result<Vec<RegisteredHandler>, RuntimeError>> + Send {
         async move {
             let listed = self.patiently(|_| self.store().listed_handlers()).await;
             listed.map_err(Vain::error("the handlers were listed"))
@@ -96,7 +96,7 @@ impl Scoop {
     }
 
     /// Retires a handler whose programs are gone: messages launched from now on are not delivered to it. Await it for
-    /// the number of pending deliveries, and see [`Retire::dropping_what_waits`].
+    /// the number of pending deliveries, and see [`Retire::drop_pending`].
     ///
     /// Its unfinished runs stay, and wait for a program that has the saga. A running process with the saga continues
     /// them; the next start of one registers the handler again. A launch in progress may still be delivered to it;
@@ -114,7 +114,7 @@ impl Scoop {
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// let retired = scoop.retire_handler("orders.placed", "newsletter").await?;
     /// if retired.waiting > 0 {
-    ///     scoop.retire_handler("orders.placed", "newsletter").dropping_what_waits().await?;
+    ///     scoop.retire_handler("orders.placed", "newsletter").drop_pending().await?;
     /// }
     /// # Ok(())
     /// # }

@@ -15,10 +15,11 @@ use tokio::time::Instant;
 
 use super::execute;
 use super::execution::InFlightGuard;
-use super::refusal::hand_to_another;
+use super::reconcile::reconcile;
+use super::refusal::{IfRefused, hand_to_another};
 use super::shared::Engine;
 use super::slots::{Slot, SlotLease};
-use crate::store::{ClaimedRun, QueueCursors, Reconciled, SetAside, Unclaimed};
+use crate::store::{ClaimedRun, QueueCursors, SetAside, Unclaimed};
 use crate::telemetry;
 
 /// The number of runs claimed at once. More brings nothing, as measured.
@@ -26,22 +27,22 @@ const BATCH_MAX: usize = 100;
 
 /// While there is more to claim than there are slots, the claimer waits for this part of all slots, or for this time. A
 /// claim costs much the same for one run and for ten.
-const GATHERED_PART: usize = 4;
-const GATHERING_MAX: Duration = Duration::from_millis(10);
+const BATCH_SLOTS_FRACTION: usize = 4;
+const BATCH_SLOTS_WAIT: Duration = Duration::from_millis(10);
 
 /// A program with more handlers than this first asks which of them have ready runs.
-const HANDLERS_FEW: usize = 20;
+const FILTER_HANDLERS_ABOVE: usize = 20;
 
 /// The pause of the claimer after the database failed.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// The time of the second reconciliation after a lost answer. The server may execute a statement after the connection
 /// broke, and after the first reconciliation.
-const SECOND_LOOK: Duration = Duration::from_secs(1);
+const RECHECK_AFTER: Duration = Duration::from_secs(1);
 
 /// The interval at which a claim reads the queues from the beginning; other claims continue at the position of the last
 /// one. Runs that were hidden from a claim are visible by then.
-const LOOK_BACK: Duration = Duration::from_millis(200);
+const CURSOR_RESET_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The first pause before the claimer looks for the commit of a foreign transaction; it doubles each time.
 const POLL_MIN: Duration = Duration::from_millis(2);
@@ -60,41 +61,47 @@ struct ClaimerState {
     /// There was more to claim than there were slots.
     more: bool,
     /// The time of the second reconciliation after a lost answer.
-    second_look: Option<Instant>,
-    progress: QueueCursors,
+    recheck_at: Option<Instant>,
+    cursors: QueueCursors,
     /// The time at which the queues are read from the beginning again.
-    look_back: Instant,
+    cursor_reset_at: Instant,
     /// The last claim may have missed a run.
-    overlooks: bool,
+    may_skip_runs: bool,
 }
 
 impl ClaimerState {
     fn new() -> Self {
         let (progress, look_back) = (QueueCursors::default(), Instant::now());
-        Self { more: false, second_look: None, progress, look_back, overlooks: false }
+        Self {
+            more: false,
+            recheck_at: None,
+            cursors: progress,
+            cursor_reset_at: look_back,
+            may_skip_runs: false,
+        }
     }
 
     /// The positions in the queues, which are dropped at intervals.
-    fn for_next_claim(&mut self) -> &mut QueueCursors {
+    fn cursors(&mut self) -> &mut QueueCursors {
         let now = Instant::now();
-        if self.look_back <= now {
-            (self.progress, self.look_back) = (QueueCursors::default(), now + LOOK_BACK);
+        if self.cursor_reset_at <= now {
+            (self.cursors, self.cursor_reset_at) = (QueueCursors::default(), now + CURSOR_RESET_INTERVAL);
         }
-        self.overlooks = self.progress.overlooks();
-        &mut self.progress
+        self.may_skip_runs = self.cursors.may_skip_runs();
+        &mut self.cursors
     }
 
     /// The time of the next look without a signal.
-    fn next_look(&self) -> Option<Instant> {
-        let look_back = self.overlooks.then_some(self.look_back);
-        look_back.into_iter().chain(self.second_look).min()
+    fn next_wakeup(&self) -> Option<Instant> {
+        let look_back = self.may_skip_runs.then_some(self.cursor_reset_at);
+        look_back.into_iter().chain(self.recheck_at).min()
     }
 }
 
 pub(super) async fn serve(engine: Arc<Engine>) {
     let (mut poll, mut state) = (None, ClaimerState::new());
     while !engine.stopping.is_cancelled() {
-        match look_and_claim(&engine, &mut state).await {
+        match reconcile_and_claim(&engine, &mut state).await {
             Ok(ClaimOutcome::Full) => {
                 state.more = true;
                 continue;
@@ -103,8 +110,8 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             Ok(ClaimOutcome::Interrupted) => continue,
             Err(error) => {
                 telemetry::operation_failed(engine.worker, "claim", &error);
-                state = ClaimerState { second_look: state.second_look, ..ClaimerState::new() };
-                engine.doubt();
+                state = ClaimerState { recheck_at: state.recheck_at, ..ClaimerState::new() };
+                engine.mark_in_doubt();
                 tokio::select! {
                     biased;
                     () = engine.stopping.cancelled() => return,
@@ -113,8 +120,8 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             }
         }
         // An expected run may be due later than its commit.
-        if engine.signals.was_due.swap(false, Ordering::Relaxed) || poll.is_some() {
-            engine.set_a_time();
+        if engine.signals.rescan_after_claim.swap(false, Ordering::Relaxed) || poll.is_some() {
+            engine.reschedule_timer();
         }
         poll = match engine.signals.expected.swap(false, Ordering::Relaxed) {
             true => Some(POLL_MIN),
@@ -125,13 +132,13 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             () = engine.stopping.cancelled() => return,
             () = engine.signals.claimer.notified() => {}
             () = tokio::time::sleep(poll.unwrap_or_default()), if poll.is_some() => {}
-            () = at(state.next_look()) => {}
+            () = sleep_until_some(state.next_wakeup()) => {}
         }
     }
 }
 
 /// Sleeps until `time`; never returns for `None`.
-async fn at(time: Option<Instant>) {
+async fn sleep_until_some(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
@@ -140,12 +147,16 @@ async fn at(time: Option<Instant>) {
 
 /// Takes all free slots, at least one. `None` when the engine stops, or has to reconcile. If there is known to be more
 /// to claim, it waits for several slots.
-async fn slots(engine: &Engine, gather: bool, second_look: Option<Instant>) -> Option<OwnedSemaphorePermit> {
+async fn acquire_slots(
+    engine: &Engine,
+    gather: bool,
+    second_look: Option<Instant>,
+) -> Option<OwnedSemaphorePermit> {
     let first = async {
-        let part = u32::try_from(engine.settings.concurrency / GATHERED_PART).unwrap_or(u32::MAX);
+        let part = u32::try_from(engine.settings.concurrency / BATCH_SLOTS_FRACTION).unwrap_or(u32::MAX);
         if gather && part > 1 {
             let gathered = engine.slots.clone().acquire_many_owned(part);
-            if let Ok(permits) = tokio::time::timeout(GATHERING_MAX, gathered).await {
+            if let Ok(permits) = tokio::time::timeout(BATCH_SLOTS_WAIT, gathered).await {
                 return permits;
             }
         }
@@ -156,7 +167,7 @@ async fn slots(engine: &Engine, gather: bool, second_look: Option<Instant>) -> O
         () = engine.stopping.cancelled() => return None,
         permits = first => permits,
         () = engine.signals.doubts.notified() => return None,
-        () = at(second_look) => return None,
+        () = sleep_until_some(second_look) => return None,
     };
     let mut permits = first.ok()?;
     let more = engine.slots.available_permits().min(BATCH_MAX.saturating_sub(permits.num_permits()));
@@ -168,18 +179,18 @@ async fn slots(engine: &Engine, gather: bool, second_look: Option<Instant>) -> O
 }
 
 /// Reconciles if answers were lost, even without a free slot; then claims a run for each free slot.
-async fn look_and_claim(engine: &Arc<Engine>, state: &mut ClaimerState) -> sqlx::Result<ClaimOutcome> {
+async fn reconcile_and_claim(engine: &Arc<Engine>, state: &mut ClaimerState) -> sqlx::Result<ClaimOutcome> {
     let in_doubt = engine.in_doubt.swap(false, Ordering::Relaxed);
-    let is_due = state.second_look.is_some_and(|at| at <= Instant::now());
+    let is_due = state.recheck_at.is_some_and(|at| at <= Instant::now());
     if in_doubt {
-        state.second_look = Some(Instant::now() + SECOND_LOOK);
+        state.recheck_at = Some(Instant::now() + RECHECK_AFTER);
     } else if is_due {
-        state.second_look = None;
+        state.recheck_at = None;
     }
-    if engine.sweeps.swap(false, Ordering::Relaxed) || in_doubt || is_due {
-        disown(engine).await?;
+    if engine.reconcile_due.swap(false, Ordering::Relaxed) || in_doubt || is_due {
+        reconcile(engine).await?;
     }
-    let Some(mut slots) = slots(engine, state.more, state.second_look).await else {
+    let Some(mut slots) = acquire_slots(engine, state.more, state.recheck_at).await else {
         return Ok(ClaimOutcome::Interrupted);
     };
     claim_suspect(engine, &mut slots).await?;
@@ -187,14 +198,14 @@ async fn look_and_claim(engine: &Arc<Engine>, state: &mut ClaimerState) -> sqlx:
     if limit == 0 {
         return Ok(ClaimOutcome::Full);
     }
-    let claimed = claim_up_to(engine, limit, state.for_next_claim()).await?;
+    let claimed = claim_ready(engine, limit, state.cursors()).await?;
     let claims = if claimed.len() == limit { ClaimOutcome::Full } else { ClaimOutcome::Partial };
-    start_all(engine, claimed, &mut slots).await;
+    start_claimed(engine, claimed, &mut slots).await;
     Ok(claims)
 }
 
 /// Starts claimed runs in these slots, and hands runs back that cannot be started.
-pub(super) async fn start_all(
+pub(super) async fn start_claimed(
     engine: &Arc<Engine>,
     claimed: Vec<Result<ClaimedRun, Unclaimed>>,
     slots: &mut OwnedSemaphorePermit,
@@ -203,12 +214,12 @@ pub(super) async fn start_all(
     for run in claimed {
         let slot = slots.split(1).expect("no more is claimed than there are slots");
         match run {
-            Ok(claimed) => start(engine, claimed, slot),
+            Ok(claimed) => start_one(engine, claimed, slot),
             Err(run) => unclaimed.push(run),
         }
     }
     for run in unclaimed {
-        set_aside(engine, run).await;
+        park_unclaimed(engine, run).await;
     }
 }
 
@@ -218,75 +229,58 @@ async fn claim_suspect(engine: &Arc<Engine>, slots: &mut OwnedSemaphorePermit) -
         return Ok(());
     };
     let lanes = engine.definitions.lanes();
-    match engine.store.claim_suspect(engine.worker, &engine.identifier, &lanes, &suspect).await? {
+    match engine.store.claim_suspect(engine.claimer(), &lanes, &suspect).await? {
         Some(Ok(claimed)) => {
             let slot = Slot::Shared(slots.split(1).expect("a claim has a slot"));
             let flight = InFlightGuard::begin(engine.clone(), claimed.key);
             let share = engine.running_counts.take(&claimed.handler);
-            let seat = SlotLease::of_suspect(share, slot, engine.suspects.permit());
-            begin(engine, flight, claimed, seat);
+            let lease = SlotLease::of_suspect(share, slot, engine.suspects.permit());
+            spawn_run(engine, flight, claimed, lease);
         }
-        Some(Err(unclaimed)) => set_aside(engine, unclaimed).await,
+        Some(Err(unclaimed)) => park_unclaimed(engine, unclaimed).await,
         None => {}
     }
     Ok(())
 }
 
-async fn claim_up_to(
+async fn claim_ready(
     engine: &Engine,
     limit: usize,
     progress: &mut QueueCursors,
 ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
     let mut lanes = engine.definitions.lanes();
-    if lanes.len() > HANDLERS_FEW {
+    if lanes.len() > FILTER_HANDLERS_ABOVE {
         lanes = Arc::new(engine.store.lanes_ready(&lanes, progress).await?);
     }
     if lanes.len() == 0 {
         return Ok(vec![]);
     }
-    let shares = engine.running_counts.now();
-    engine.store.claim(engine.worker, &engine.identifier, &lanes, limit, &shares, progress).await
+    let shares = engine.running_counts.snapshot();
+    engine.store.claim(engine.claimer(), &lanes, limit, &shares, progress).await
 }
 
-fn start(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePermit) {
+fn start_one(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePermit) {
     let flight = InFlightGuard::begin(engine.clone(), claimed.key);
     let share = engine.running_counts.take(&claimed.handler);
-    begin(engine, flight, claimed, SlotLease::new(share, Slot::Shared(slot)));
+    spawn_run(engine, flight, claimed, SlotLease::new(share, Slot::Shared(slot)));
 }
 
 /// Starts a claimed run in its slot.
-pub(super) fn begin(engine: &Engine, flight: InFlightGuard, claimed: ClaimedRun, seat: SlotLease) {
-    engine.runs.spawn(execute::drive(flight, claimed, seat));
+pub(super) fn spawn_run(engine: &Engine, flight: InFlightGuard, claimed: ClaimedRun, lease: SlotLease) {
+    engine.runs.spawn(execute::drive(flight, claimed, lease));
 }
 
 /// Handles a claimed run that this worker cannot execute: hands it over if another program may read its record.
-async fn set_aside(engine: &Engine, unclaimed: Unclaimed) {
+async fn park_unclaimed(engine: &Engine, unclaimed: Unclaimed) {
     match unclaimed {
         Unclaimed::Unreadable { key, handler, why } => {
             let reason = format!("its record cannot be read: {why}");
-            if hand_to_another(engine, key, (&handler, true), &reason).await == SetAside::Stuck {
+            if hand_to_another(engine, key, &handler, &reason, IfRefused::Stuck).await == SetAside::Stuck {
                 telemetry::unreadable(key.root, key.id);
             }
         }
         Unclaimed::Refused { root, id, why } => telemetry::refused(root, id, &why),
     }
-}
-
-/// Frees the runs that the database assigns to this worker and that are not in flight, and those whose owner is not
-/// registered. The runs in flight are listed while no statement can assign a run to this worker: an earlier launch or
-/// wake-up has committed, with its runs in flight since before, and a later one waits.
-pub(super) async fn disown(engine: &Engine) -> sqlx::Result<()> {
-    let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
-    let disowned = engine.store.disown(engine.worker, in_flight, engine.settings.backoff).await;
-    let Reconciled { freed, woken } = disowned.inspect_err(|_| engine.doubt())?;
-    engine.announce(&woken);
-    if freed.runs > 0 {
-        telemetry::reconciled(engine.worker, freed.runs);
-        // Some of the runs may have to wait.
-        engine.set_a_time();
-    }
-    telemetry::unknown_too_often(&freed.stuck);
-    Ok(())
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]
@@ -297,19 +291,19 @@ mod tests {
     async fn what_a_claim_may_have_overlooked_is_looked_for_soon() {
         let (mut state, start) = (ClaimerState::new(), Instant::now());
         let claim = |state: &mut ClaimerState| {
-            let overlooks = state.for_next_claim().overlooks();
-            state.progress.take(("topic", "handler", 0), time::OffsetDateTime::UNIX_EPOCH);
-            (overlooks, state.next_look())
+            let overlooks = state.cursors().may_skip_runs();
+            state.cursors.take(("topic", "handler", 0), time::OffsetDateTime::UNIX_EPOCH);
+            (overlooks, state.next_wakeup())
         };
         assert_eq!(claim(&mut state), (false, None));
-        let soon = Some(start + LOOK_BACK);
+        let soon = Some(start + CURSOR_RESET_INTERVAL);
         assert_eq!(claim(&mut state), (true, soon));
-        tokio::time::advance(LOOK_BACK / 2).await;
+        tokio::time::advance(CURSOR_RESET_INTERVAL / 2).await;
         assert_eq!(claim(&mut state), (true, soon), "not put off by others");
-        state.second_look = Some(start);
-        assert_eq!(state.next_look(), Some(start), "whichever is first");
-        state.second_look = None;
-        tokio::time::advance(LOOK_BACK / 2).await;
+        state.recheck_at = Some(start);
+        assert_eq!(state.next_wakeup(), Some(start), "whichever is first");
+        state.recheck_at = None;
+        tokio::time::advance(CURSOR_RESET_INTERVAL / 2).await;
         assert_eq!(claim(&mut state), (false, None));
     }
 }

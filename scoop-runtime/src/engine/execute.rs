@@ -11,13 +11,14 @@ use scoop_core::{Conclusion, Continuation, Failure, Run, Tried};
 use super::definitions::recorded::{by_index, recorded};
 use super::definitions::refresh::add_reply_type;
 use super::execution::{Execution, Exit, InFlightGuard, Why, next, reasons_to_give_up};
-use super::refusal::hand_to_another;
-use super::rollback_history::recall;
+use super::reconcile::report_recorded;
+use super::refusal::{IfRefused, hand_to_another};
+use super::rollback_history::load_rollback_plan;
 use super::settle::{StepFailed, settle};
 use super::shared::Engine;
 use super::slots::SlotLease;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
-use crate::bug::{Bug, made};
+use crate::bug::{Bug, is_injected};
 use crate::store::{ClaimedRun, Release, SetAside, StepTransaction};
 use crate::telemetry;
 
@@ -45,19 +46,19 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: Slot
         run,
         definition,
         reserved,
-        stored,
-        tried,
-        reasons,
-        seat: Some(seat),
-        rehearsed: None,
+        stored_context: stored,
+        former_attempts: tried,
+        give_up_reasons: reasons,
+        slot: Some(seat),
+        commit_token: None,
         undecided: None,
     };
     let mut exit = match position(&engine, &mut execution, &tried_under).await {
         Ok(()) => {
-            if made(Bug::ByIndex) && !execution.run.is_backward() {
+            if is_injected(Bug::ByIndex) && !execution.run.is_backward() {
                 by_index(&execution.saga, &mut execution.run);
             }
-            if made(Bug::IgnoreRefusals) {
+            if is_injected(Bug::IgnoreRefusals) {
                 execution.run.recorded = None;
             }
             None
@@ -65,15 +66,17 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: Slot
         Err(exit) => Some(exit),
     };
     // A run that is giving up finishes that even during a shutdown: its cleanup must run.
-    while exit.is_none() && !(execution.is_left(&engine) && execution.reasons.is_empty()) {
+    while exit.is_none() && !(execution.is_left(&engine) && execution.give_up_reasons.is_empty()) {
         exit = advance(&engine, &mut execution).await.err();
     }
     match exit {
-        Some(exit) if !matches!(exit, Exit::Abandoned) => halted(&engine, &execution, exit, flight).await,
+        Some(exit) if !matches!(exit, Exit::Abandoned) => {
+            record_exit(&engine, &execution, exit, flight).await
+        }
         // Other workers continue it.
         _ => {
             release(&engine, Release::at_once(execution.key), flight).await;
-            engine.announce(&[execution.saga.definition.saga.to_string()]);
+            engine.notify_ready(&[execution.saga.definition.saga.to_string()]);
         }
     }
 }
@@ -86,8 +89,8 @@ async fn position(engine: &Engine, execution: &mut Execution, tried_under: &[i32
         for definition in tried_under {
             under.push(recorded(engine, &execution.saga, Some(*definition)).await?);
         }
-        execution.tried = Tried::of(&execution.saga.definition, &execution.run, &under);
-        if !execution.tried.counts {
+        execution.former_attempts = Tried::of(&execution.saga.definition, &execution.run, &under);
+        if !execution.former_attempts.counts {
             (execution.attempts, execution.retries) = (0, 0);
         }
     }
@@ -96,20 +99,20 @@ async fn position(engine: &Engine, execution: &mut Execution, tried_under: &[i32
 
 /// Records why execution stopped. The run stays in flight until then, so that reconciliation skips it. If its state is
 /// in doubt, the guard is dropped first, so that reconciliation finds it.
-async fn halted(engine: &Engine, execution: &Execution, exit: Exit, flight: InFlightGuard) {
+async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight: InFlightGuard) {
     match exit {
         Exit::Settled | Exit::Abandoned => {}
         Exit::TakenOver => {
             // Or this worker wrote it, and the answer was lost.
             drop(flight);
-            engine.doubt();
+            engine.mark_in_doubt();
             if !report_recorded(engine, execution).await {
                 telemetry::discarded(execution.at(&execution.step()));
             }
         }
         Exit::InDoubt(why) => {
             drop(flight);
-            engine.doubt();
+            engine.mark_in_doubt();
             if !report_recorded(engine, execution).await {
                 let outcome = execution.undecided.as_ref().map_or("", |outcome| outcome.name());
                 telemetry::outcome_unknown(execution.at(&execution.step()), outcome, &why);
@@ -117,11 +120,20 @@ async fn halted(engine: &Engine, execution: &Execution, exit: Exit, flight: InFl
         }
         Exit::Infrastructure(why) => {
             let pause = engine.settings.backoff.pause(execution.attempts);
-            retry(engine, execution, (why, pause, true), flight).await;
+            retry(engine, execution, Retry { why, pause, is_infrastructure: true }, flight).await;
         }
-        Exit::Retry { why, pause } => retry(engine, execution, (why, pause, false), flight).await,
+        Exit::Retry { why, pause } => {
+            retry(engine, execution, Retry { why, pause, is_infrastructure: false }, flight).await;
+        }
         Exit::FailedAgain(failed) => {
-            if set_aside(engine, execution, flight, engine.store.hold(execution.key, &failed)).await {
+            if park_run(
+                engine,
+                execution,
+                flight,
+                engine.store.mark_awaiting_operator(execution.key, &failed),
+            )
+            .await
+            {
                 telemetry::rollback_failed(execution.at(&failed.part), &failed.failure, true);
             }
         }
@@ -131,13 +143,8 @@ async fn halted(engine: &Engine, execution: &Execution, exit: Exit, flight: InFl
                 Ok(()) => refuse(engine, execution, &why, flight).await,
                 Err(error) => {
                     let why = format!("the types of replies could not be recorded: {error}").into();
-                    retry(
-                        engine,
-                        execution,
-                        (why, engine.settings.backoff.pause(execution.attempts), true),
-                        flight,
-                    )
-                    .await;
+                    let pause = engine.settings.backoff.pause(execution.attempts);
+                    retry(engine, execution, Retry { why, pause, is_infrastructure: true }, flight).await;
                 }
             }
         }
@@ -146,8 +153,8 @@ async fn halted(engine: &Engine, execution: &Execution, exit: Exit, flight: InFl
 
 /// Hands the run over to a program that can continue it.
 async fn refuse(engine: &Engine, execution: &Execution, why: &Why, flight: InFlightGuard) {
-    match hand_to_another(engine, execution.key, (&execution.saga.definition.saga, true), &why.recorded).await
-    {
+    let saga = &execution.saga.definition.saga;
+    match hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Stuck).await {
         SetAside::Stuck => telemetry::stuck(execution.at(&execution.step()), why.logged()),
         SetAside::HandedOver => telemetry::handed_over(execution.at(&execution.step()), why.logged()),
         SetAside::Void => {}
@@ -155,22 +162,8 @@ async fn refuse(engine: &Engine, execution: &Execution, why: &Why, flight: InFli
     drop(flight);
 }
 
-/// Reports the decision if it is recorded although the answer was lost. Returns whether it is.
-async fn report_recorded(engine: &Engine, execution: &Execution) -> bool {
-    let Some(outcome) = &execution.undecided else {
-        return false;
-    };
-    let recorded = engine.store.recorded(execution.key, &engine.identifier, outcome.kind()).await;
-    // If this fails, too, that is unknown.
-    let recorded = recorded.unwrap_or(false);
-    if recorded {
-        outcome.report(execution);
-    }
-    recorded
-}
-
 /// Whether this took effect: the run was held under its claim.
-async fn set_aside(
+async fn park_run(
     engine: &Engine,
     execution: &Execution,
     flight: InFlightGuard,
@@ -180,28 +173,32 @@ async fn set_aside(
     drop(flight);
     set.unwrap_or_else(|error| {
         telemetry::release_failed(execution.key.root, execution.key.id, &error);
-        engine.doubt();
+        engine.mark_in_doubt();
         false
     })
 }
 
-/// Releases the run, to be retried after a pause.
-async fn retry(
-    engine: &Engine,
-    execution: &Execution,
-    (why, pause, infrastructure): (Why, Duration, bool),
-    flight: InFlightGuard,
-) {
+/// A retry after a pause.
+struct Retry {
+    why: Why,
+    pause: Duration,
+    /// The database or the connection failed, not the step.
+    is_infrastructure: bool,
+}
+
+/// Releases the run, to be retried.
+async fn retry(engine: &Engine, execution: &Execution, retry: Retry, flight: InFlightGuard) {
+    let Retry { why, pause, is_infrastructure } = retry;
     let pause = pause.as_secs_f64();
     let after = Release {
-        granted: !infrastructure,
+        granted: !is_infrastructure,
         definition: engine.definitions.number_of(&execution.saga.definition.saga),
-        again: execution.tried.counts,
+        again: execution.former_attempts.counts,
         ..Release::after(execution.key, pause, why.recorded.clone())
     };
     if release(engine, after, flight).await {
         let report = if execution.attempt() == 0 { telemetry::retried } else { telemetry::retried_again };
-        report(execution.at(&execution.step()), why.logged(), pause, infrastructure);
+        report(execution.at(&execution.step()), why.logged(), pause, is_infrastructure);
     }
 }
 
@@ -210,30 +207,30 @@ async fn release(engine: &Engine, release: Release, flight: InFlightGuard) -> bo
     let key = release.key;
     let released = engine.store.release(&[release]).await;
     drop(flight);
-    engine.set_a_time();
+    engine.reschedule_timer();
     released.map(|released| released > 0).unwrap_or_else(|error| {
         telemetry::release_failed(key.root, key.id, &error);
-        engine.doubt();
+        engine.mark_in_doubt();
         false
     })
 }
 
 /// One turn: the next move, and its conclusion.
 async fn advance(engine: &Engine, execution: &mut Execution) -> Result<(), Exit> {
-    recall(engine, &execution.saga, &mut execution.run).await?;
+    load_rollback_plan(engine, &execution.saga, &mut execution.run).await?;
     if std::mem::take(&mut execution.overdue) {
-        execution.reasons = reasons_to_give_up(engine, execution).await?;
+        execution.give_up_reasons = reasons_to_give_up(engine, execution).await?;
     }
-    let (conclusion, opened) = match std::mem::take(&mut execution.reasons) {
+    let (conclusion, opened) = match std::mem::take(&mut execution.give_up_reasons) {
         reasons if reasons.is_empty() => {
             // From here on the next move counts as tried, however the call ends.
-            execution.tried.next = true;
+            execution.former_attempts.next = true;
             match next(execution)? {
                 Continuation::Record(record) => (record.conclude(), None),
                 Continuation::Call(call) => call_and_conclude(engine, execution, call).await?,
             }
         }
-        reasons => give_up(engine, execution, reasons).await?,
+        reasons => conclude_give_up(engine, execution, reasons).await?,
     };
     let mut persisted = settle(engine, execution, conclusion, opened).await?;
     while let Err(StepFailed { context, failure }) = persisted {
@@ -247,7 +244,7 @@ async fn advance(engine: &Engine, execution: &mut Execution) -> Result<(), Exit>
 }
 
 /// Concludes giving up. Cleans up after steps with failed attempts.
-async fn give_up(
+async fn conclude_give_up(
     engine: &Engine,
     execution: &mut Execution,
     reasons: Vec<Failure>,

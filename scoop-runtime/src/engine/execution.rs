@@ -15,7 +15,7 @@ use crate::error::is_of_contents;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{ClaimKey, FailedRollbackPart, HierarchyFlags};
 use crate::telemetry::{self, At};
-use crate::testing::Commit;
+use crate::testing::CommitToken;
 
 /// A run in execution.
 pub(super) struct Execution {
@@ -34,15 +34,15 @@ pub(super) struct Execution {
     /// Whether it continues under the definition at hand only, which newer ones have refused.
     pub(super) reserved: bool,
     /// Its context, as recorded.
-    pub(super) stored: Context,
+    pub(super) stored_context: Context,
     /// The failed attempts before.
-    pub(super) tried: Tried,
+    pub(super) former_attempts: Tried,
     /// Why it has to give up before the next move, if it has to.
-    pub(super) reasons: Vec<Failure>,
+    pub(super) give_up_reasons: Vec<Failure>,
     /// Its slot, until it leaves that to its parent.
-    pub(super) seat: Option<SlotLease>,
+    pub(super) slot: Option<SlotLease>,
     /// The faults that a rehearsal has let pass.
-    pub(super) rehearsed: Option<Commit>,
+    pub(super) commit_token: Option<CommitToken>,
     /// The decision whose commit has an unknown result.
     pub(super) undecided: Option<Box<Outcome>>,
 }
@@ -134,7 +134,7 @@ pub(super) struct InFlightGuard {
 }
 
 /// An epoch of no claim.
-const NOT_CLAIMED_YET: i64 = i64::MIN;
+const EPOCH_UNKNOWN: i64 = i64::MIN;
 
 impl InFlightGuard {
     pub(super) fn begin(engine: Arc<Engine>, key: ClaimKey) -> Self {
@@ -144,8 +144,8 @@ impl InFlightGuard {
 
     /// For a run that may be claimed now, under an epoch that is not known yet. Only one at a time may expect the same
     /// run.
-    pub(super) fn expect(engine: Arc<Engine>, root: Uuid, id: Uuid) -> Self {
-        Self::begin(engine, ClaimKey { root, id, epoch: NOT_CLAIMED_YET })
+    pub(super) fn begin_at_unknown_epoch(engine: Arc<Engine>, root: Uuid, id: Uuid) -> Self {
+        Self::begin(engine, ClaimKey { root, id, epoch: EPOCH_UNKNOWN })
     }
 }
 
@@ -154,7 +154,7 @@ impl Drop for InFlightGuard {
         // The same run may be in flight under a later claim, which stays.
         self.engine.in_flight().remove(&(self.key.id, self.key.epoch));
         if std::thread::panicking() {
-            self.engine.doubt();
+            self.engine.mark_in_doubt();
         }
     }
 }

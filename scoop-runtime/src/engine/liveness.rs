@@ -15,7 +15,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::Engine;
-use crate::store::{MemorySession, PostgresSession, Reaped, Store};
+#[cfg(feature = "in-memory")]
+use crate::store::MemorySession;
+use crate::store::{PostgresSession, Reaped, Store};
 use crate::telemetry;
 
 /// The longest interval between checks for dead workers. The timer checks as well.
@@ -31,8 +33,9 @@ const REGISTER_INTERVAL: Duration = Duration::from_secs(1);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// The session that shows that this process lives, and receives notifications.
-pub(super) enum Session {
+pub(super) enum WorkerSession {
     Postgres(PostgresSession),
+    #[cfg(feature = "in-memory")]
     Memory(MemorySession),
 }
 
@@ -46,7 +49,7 @@ enum Notification {
     Unlisted,
 }
 
-impl Session {
+impl WorkerSession {
     pub(super) async fn open(engine: &Engine) -> sqlx::Result<Self> {
         match &engine.store {
             Store::Postgres(tables) => {
@@ -59,6 +62,7 @@ impl Session {
                 session.listen(tables).await?;
                 Ok(Self::Postgres(session))
             }
+            #[cfg(feature = "in-memory")]
             Store::Memory(memory) => {
                 let known = engine.definitions.known();
                 let registered = engine.definitions.registered(&known, engine.worker);
@@ -70,9 +74,10 @@ impl Session {
     }
 
     /// Waits for a notification.
-    async fn hear(&mut self, engine: &Engine) -> Notification {
+    async fn next_notification(&mut self, engine: &Engine) -> Notification {
         let sender = match self {
             Self::Postgres(session) => session.hear().await,
+            #[cfg(feature = "in-memory")]
             Self::Memory(session) => session.hear().await,
         };
         match sender {
@@ -84,20 +89,26 @@ impl Session {
 
     /// Frees the lock: the connection goes back to a pool that outlives the engine.
     pub(super) async fn close(self) {
-        if let Self::Postgres(session) = self {
-            session.close().await;
+        match self {
+            Self::Postgres(session) => session.close().await,
+            #[cfg(feature = "in-memory")]
+            Self::Memory(_) => {}
         }
     }
 }
 
 /// Keeps the session, and passes on notifications, until the engine is drained.
-pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: CancellationToken) {
+pub(super) async fn serve_session(
+    engine: Arc<Engine>,
+    mut session: WorkerSession,
+    drained: CancellationToken,
+) {
     let mut registered_at = Instant::now();
     loop {
         let heard = tokio::select! {
             biased;
             () = drained.cancelled() => return session.close().await,
-            heard = session.hear(&engine) => heard,
+            heard = session.next_notification(&engine) => heard,
             () = engine.signals.unlisted.notified() => match is_listed(&engine).await {
                 true => continue,
                 false => Notification::Unlisted,
@@ -105,7 +116,7 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
         };
         match heard {
             Notification::Ourselves => {}
-            Notification::Others => engine.look_up(),
+            Notification::Others => engine.wake_tasks(),
             Notification::End | Notification::Unlisted => {
                 let mut from = Instant::now();
                 if matches!(heard, Notification::Unlisted) {
@@ -120,12 +131,12 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
                 tokio::select! {
                     biased;
                     () = drained.cancelled() => return,
-                    renewed = renew(&engine, from) => session = renewed,
+                    renewed = reopen(&engine, from) => session = renewed,
                 }
                 registered_at = Instant::now();
                 // Notifications may be lost, and runs of this worker may have been taken over.
-                engine.doubt();
-                engine.look_up();
+                engine.mark_in_doubt();
+                engine.wake_tasks();
             }
         }
     }
@@ -138,10 +149,10 @@ async fn is_listed(engine: &Engine) -> bool {
 }
 
 /// Opens a new session from this time on, however long that takes.
-async fn renew(engine: &Engine, from: Instant) -> Session {
+async fn reopen(engine: &Engine, from: Instant) -> WorkerSession {
     tokio::time::sleep_until(from).await;
     loop {
-        match Session::open(engine).await {
+        match WorkerSession::open(engine).await {
             Ok(session) => {
                 telemetry::session_renewed(engine.worker);
                 return session;
@@ -156,7 +167,7 @@ async fn renew(engine: &Engine, from: Instant) -> Session {
 /// often enough. At longer intervals it reconciles without a known reason.
 pub(super) async fn reap(engine: Arc<Engine>) {
     let poll = engine.settings.poll_interval;
-    let (interval, sweep) = match engine.store.tells_of_deaths() {
+    let (interval, sweep) = match engine.store.detects_deaths() {
         // The store reports deaths, and where time is virtual each check costs as much as any other.
         true => (SWEEP_INTERVAL.max(poll), SWEEP_INTERVAL.max(poll)),
         false if poll <= REAP_INTERVAL => (SWEEP_INTERVAL, SWEEP_INTERVAL),
@@ -166,7 +177,7 @@ pub(super) async fn reap(engine: Arc<Engine>) {
     loop {
         if swept.elapsed() >= sweep {
             swept = Instant::now();
-            engine.sweep();
+            engine.request_reconcile();
         }
         match engine.store.reap(engine.worker, engine.settings.backoff).await {
             Ok(Reaped { workers: 0, .. }) => {}
@@ -175,7 +186,7 @@ pub(super) async fn reap(engine: Arc<Engine>) {
                 telemetry::unknown_too_often(&freed.stuck);
                 engine.signals.claimer.notify_one();
                 // Some of the runs may have to wait.
-                engine.set_a_time();
+                engine.reschedule_timer();
                 // Nothing is claimed before this worker knows that the dead one is gone.
                 engine.signals.clock.notify_one();
                 engine.signals.others.notify_one();

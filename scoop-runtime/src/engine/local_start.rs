@@ -19,12 +19,15 @@ use super::slots::{CountGuard, Slot, SlotLease};
 use crate::completion::{RunEnd, StartedAs};
 use crate::error::is_transient;
 use crate::store::Unhandled;
-use crate::store::{ClaimKey, Claimer, Committed, Launch, Launched, Parent, is_bulky, known_before};
+use crate::store::{
+    ClaimKey, CommittedParent, LaunchResult, NewMessage, ParentRef, WakeOptions, is_bulky, known_before,
+};
 use crate::telemetry;
 use crate::util::detached::uninterrupted;
+use crate::util::patience::Attempt;
 
 /// A slot for one run of a launch.
-struct Room {
+struct LocalStart {
     /// The position of its message.
     message: usize,
     key: ClaimKey,
@@ -37,42 +40,42 @@ struct Room {
 /// Launches messages in a transaction of their own, and starts as many of their runs as there are slots. Notifies
 /// workers of the handlers of the other runs.
 ///
-/// After an attempt whose answer was lost, `again` skips the messages launched by it. The runs that it claimed are
-/// no longer in flight, so reconciliation finds them.
+/// After an attempt whose answer was lost, [`Attempt::Repeat`] skips the messages launched by it. The runs that it
+/// claimed are no longer in flight, so reconciliation finds them.
 pub(crate) async fn launch(
     engine: &Arc<Engine>,
-    messages: &mut Arc<Vec<Launched>>,
-    again: bool,
+    messages: &mut Arc<Vec<NewMessage>>,
+    attempt: Attempt,
 ) -> sqlx::Result<StartedAs> {
     // They are registered twice only if the task of an earlier attempt was stopped.
     let own = Arc::get_mut(messages).ok_or(sqlx::Error::WorkerCrashed)?;
-    known_before(own, again);
-    let rooms = keep_rooms(engine, own);
-    let launched = if rooms.is_empty() {
-        let launch = engine.store.launch_alone(messages).await?;
-        tell(engine, messages, &launch, vec![]);
+    known_before(own, attempt);
+    let starts = reserve_local_starts(engine, own);
+    let launched = if starts.is_empty() {
+        let launch = engine.store.launch_in_own_transaction(messages).await?;
+        notify_launch(engine, messages, &launch, vec![]);
         StartedAs::Other
     } else {
         // Claimed runs have to start.
-        uninterrupted(launch_here(engine.clone(), messages.clone(), rooms)).await?
+        uninterrupted(launch_and_start(engine.clone(), messages.clone(), starts)).await?
     };
-    if again {
+    if attempt == Attempt::Repeat {
         // Messages launched by an earlier attempt have not been announced.
-        engine.look_up();
+        engine.wake_tasks();
         engine.signals.others.notify_one();
     }
     Ok(launched)
 }
 
 /// A slot for each run that will want one now, as long as there are any.
-fn keep_rooms(engine: &Arc<Engine>, messages: &mut [Launched]) -> Vec<Room> {
-    let (mut rooms, sagas) = (vec![], engine.sagas());
+fn reserve_local_starts(engine: &Arc<Engine>, messages: &mut [NewMessage]) -> Vec<LocalStart> {
+    let (mut starts, sagas) = (vec![], engine.sagas());
     // A large launch takes a while, for which the worker would be locked.
     if engine.stopping.is_cancelled() || is_bulky(messages) {
-        return rooms;
+        return starts;
     }
     // A claim checks due times and deadlines.
-    let at_once = messages.iter_mut().enumerate().filter(|(_, message)| !message.sets_a_time());
+    let at_once = messages.iter_mut().enumerate().filter(|(_, message)| !message.has_timer());
     for (at, message) in at_once {
         let own = sagas.handlers_of(message.topic);
         for handler in own.filter(|handler| !engine.definitions.is_superseded(handler)) {
@@ -80,59 +83,58 @@ fn keep_rooms(engine: &Arc<Engine>, messages: &mut [Launched]) -> Vec<Room> {
             let Some(slot) = common.or_else(|| engine.reserved.take(&engine.running_counts, handler)) else {
                 continue;
             };
-            let key = message.run_here(handler);
+            let key = message.reserve_local_run(handler);
             let (flight, share) =
                 (InFlightGuard::begin(engine.clone(), key), engine.running_counts.take(handler));
-            rooms.push(Room { message: at, key, handler: handler.to_owned(), flight, share, slot });
+            starts.push(LocalStart { message: at, key, handler: handler.to_owned(), flight, share, slot });
         }
     }
-    rooms
+    starts
 }
 
 /// Launches, and starts the claimed runs.
-async fn launch_here(
+async fn launch_and_start(
     engine: Arc<Engine>,
-    messages: Arc<Vec<Launched>>,
-    rooms: Vec<Room>,
+    messages: Arc<Vec<NewMessage>>,
+    starts: Vec<LocalStart>,
 ) -> sqlx::Result<StartedAs> {
-    let (worker, topology) = (engine.worker, engine.definitions.lanes().topology);
-    let claimer = Claimer { worker, identifier: &engine.identifier, topology };
-    let launch = match engine.store.launch_here(claimer, &messages).await {
+    let topology = engine.definitions.lanes().topology;
+    let launch = match engine.store.launch_and_claim(engine.claimer(), topology, &messages).await {
         Ok(launch) => launch,
         Err(error) => {
             // From here on runs that may have been claimed anyway are not in flight.
-            drop(rooms);
+            drop(starts);
             let refused = error.as_database_error().is_some() || Unhandled::of(&error).is_some();
             if is_transient(&error) || !refused {
                 telemetry::launch_unknown(engine.worker, &error);
-                engine.doubt();
+                engine.mark_in_doubt();
             }
             return Err(error);
         }
     };
     let mut begun = vec![];
-    for Room { message, key, handler, flight, share, slot } in rooms {
+    for LocalStart { message, key, handler, flight, share, slot } in starts {
         // Not if its message existed, or its handler is not subscribed any more.
         if launch.claimed.contains(&key.id) {
             begun.push(handler.clone());
             let claimed = messages[message].claimed(key, handler, &engine.identifier);
-            claim::begin(&engine, flight, claimed, SlotLease::new(share, slot));
+            claim::spawn_run(&engine, flight, claimed, SlotLease::new(share, slot));
         }
     }
-    tell(&engine, &messages, &launch, begun);
+    notify_launch(&engine, &messages, &launch, begun);
     let lone = launch.launched == 1 && launch.claimed.len() == 1 && launch.handlers.is_empty();
     Ok(if lone { StartedAs::SingleLocalRun } else { StartedAs::Other })
 }
 
 /// Notifies workers of runs that do not start here. The runs of the handlers in `begun` have started.
-fn tell(engine: &Engine, messages: &[Launched], launch: &Launch, begun: Vec<String>) {
+fn notify_launch(engine: &Engine, messages: &[NewMessage], launch: &LaunchResult, begun: Vec<String>) {
     if launch.launched > 0 {
         let handlers = [begun, launch.handlers.clone()].concat();
         engine.unhandled.launched(messages.iter().map(|message| message.topic), &handlers);
     }
-    engine.announce(&launch.handlers);
-    if messages.iter().any(Launched::sets_a_time) {
-        engine.set_a_time();
+    engine.notify_ready(&launch.handlers);
+    if messages.iter().any(NewMessage::has_timer) {
+        engine.reschedule_timer();
     }
 }
 
@@ -142,70 +144,70 @@ fn tell(engine: &Engine, messages: &[Launched], launch: &Launch, begun: Vec<Stri
 ///
 /// A parent without a step left and without a failed child commits in the same statement; returns the parents of these.
 ///
-/// After an error it is to be called without `anything_new`: if the first call claimed runs and only the answer was
+/// After an error it is to be called with [`Attempt::Repeat`]: if the first call claimed runs and only the answer was
 /// lost, nothing must count as in flight; and if the database refused a commit, that concerns only its run.
 pub(super) async fn wake(
     engine: &Arc<Engine>,
-    parents: &[Parent],
+    parents: &[ParentRef],
     slots: Option<OwnedSemaphorePermit>,
-    anything_new: bool,
+    attempt: Attempt,
 ) -> sqlx::Result<Vec<ParentCheck>> {
-    let mut slots = if anything_new && !engine.stopping.is_cancelled() {
-        slots_for(engine, parents.len(), slots)
+    let mut slots = if attempt == Attempt::First && !engine.stopping.is_cancelled() {
+        slots_for_parents(engine, parents.len(), slots)
     } else {
         None
     };
-    let room = slots.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+    let slots_free = slots.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
     // Their epochs are unknown. A parent that does not wake stays as it is: an execution of it has it in flight under
     // the epoch of that execution.
-    let room_for = parents.iter().take(room);
-    let expected: Vec<_> =
-        room_for.map(|parent| InFlightGuard::expect(engine.clone(), parent.root, parent.id)).collect();
+    let claimable = parents.iter().take(slots_free);
+    let expected: Vec<_> = claimable
+        .map(|parent| InFlightGuard::begin_at_unknown_epoch(engine.clone(), parent.root, parent.id))
+        .collect();
     let lanes = engine.definitions.lanes();
     // A rehearsal has each run settle for itself.
-    let commits = anything_new && engine.settings.rehearsal.is_none();
-    let woken =
-        engine.store.wake_here(parents, engine.worker, &engine.identifier, &lanes, (room, commits)).await;
-    let woken = match woken {
+    let commits = attempt == Attempt::First && engine.settings.rehearsal.is_none();
+    let options = WakeOptions { slots: slots_free, commits };
+    let woken = match engine.store.wake_and_claim(parents, engine.claimer(), &lanes, options).await {
         Ok(woken) => woken,
         Err(error) => {
             // From here on runs that may have been claimed anyway are not in flight.
             drop(expected);
             // A run that may have committed anyway has a parent that is not notified.
-            if room > 0 || commits {
-                engine.doubt();
+            if slots_free > 0 || commits {
+                engine.mark_in_doubt();
             }
             return Err(error);
         }
     };
     if let Some(slots) = &mut slots {
-        claim::start_all(engine, woken.claimed, slots).await;
+        claim::start_claimed(engine, woken.claimed, slots).await;
     }
-    let bereft = pass_on(engine, woken.committed, slots.as_mut());
+    let checks = split_committed(engine, woken.committed, slots.as_mut());
     drop((expected, slots));
-    engine.announce(&woken.handlers);
-    Ok(bereft)
+    engine.notify_ready(&woken.handlers);
+    Ok(checks)
 }
 
 /// Notifies clients of roots that have committed. Returns the parents of the others, each with one of these slots, as
 /// far as there are any.
-fn pass_on(
+fn split_committed(
     engine: &Engine,
-    committed: Vec<Committed>,
+    committed: Vec<CommittedParent>,
     mut slots: Option<&mut OwnedSemaphorePermit>,
 ) -> Vec<ParentCheck> {
-    let mut bereft = vec![];
-    for Committed { root, parent } in committed {
+    let mut checks = vec![];
+    for CommittedParent { root, parent } in committed {
         match parent {
-            Some(parent) => bereft.push((parent, slots.as_mut().and_then(|slots| slots.split(1)))),
-            None => engine.waiters.root_ended(root, RunEnd::Committed),
+            Some(parent) => checks.push((parent, slots.as_mut().and_then(|slots| slots.split(1)))),
+            None => engine.completions.notify(root, RunEnd::Committed),
         }
     }
-    bereft
+    checks
 }
 
 /// A slot for each of so many runs, as far as there are any: those that are left to them, and free ones.
-fn slots_for(
+fn slots_for_parents(
     engine: &Engine,
     runs: usize,
     left: Option<OwnedSemaphorePermit>,

@@ -9,10 +9,12 @@ mod tasks;
 
 // Selection of the runs that execute here: claims, launches and wake-ups of this process, due times, dead workers.
 mod claim;
+mod deadlines;
 mod liveness;
 mod local_start;
 mod notify;
 mod parents;
+mod reconcile;
 mod schedule;
 mod timer;
 
@@ -32,11 +34,11 @@ mod definitions;
 mod shared;
 mod signals;
 mod slots;
-mod stop_signals;
+mod step_stop_signals;
 mod suspects;
 
 pub(crate) use local_start::launch;
 pub(crate) use shared::{Engine, IDENTIFIER_PREFIX};
-pub use stop_signals::StopSignal;
+pub use step_stop_signals::StopSignal;
 pub(crate) use tasks::start;
 pub use user_code::running::RunningStep;

@@ -16,8 +16,9 @@ use uuid::Uuid;
 use super::local_start;
 use super::shared::Engine;
 use super::signals::{ParentCheck, ParentChecks};
-use crate::store::Parent;
+use crate::store::ParentRef;
 use crate::telemetry;
+use crate::util::patience::Attempt;
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
@@ -25,8 +26,8 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 const BATCH_MAX: usize = 1_000;
 
 /// How often a parent is checked as soon as a child has ended; later checks wait for a pause.
-const ASKED_AT_ONCE: u32 = 4;
-const ASK_PAUSE: Duration = Duration::from_millis(5);
+const IMMEDIATE_CHECKS_MAX: u32 = 4;
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The time after which earlier checks of a parent no longer count.
 const FORGET_AFTER: Duration = Duration::from_millis(20);
@@ -34,15 +35,15 @@ const FORGET_AFTER: Duration = Duration::from_millis(20);
 /// Checks whether parents can continue. Checks that arrive during a query are deduplicated into the next one; parents
 /// that were checked recently are deferred. A shutdown flushes all of them.
 pub(super) async fn serve(engine: Arc<Engine>, mut queue: ParentChecks, drained: CancellationToken) {
-    let (mut batch, mut questions) = (vec![], Questions::default());
+    let (mut batch, mut pending) = (vec![], ParentQueue::default());
     loop {
-        let next = questions.next();
+        let next = pending.next();
         tokio::select! {
             biased;
             // The last check committed some parents: their parents are checked next, with those that arrived meanwhile.
             () = std::future::ready(()), if !batch.is_empty() => {
-                while batch.len() < BATCH_MAX && let Ok(bereft) = queue.try_recv() {
-                    batch.push(bereft);
+                while batch.len() < BATCH_MAX && let Ok(check) = queue.try_recv() {
+                    batch.push(check);
                 }
             }
             // Before the queue is read: a steady inflow must not starve parents that are due.
@@ -51,35 +52,35 @@ pub(super) async fn serve(engine: Arc<Engine>, mut queue: ParentChecks, drained:
             () = drained.cancelled() => break,
         }
         let now = Instant::now();
-        questions.add_all(&mut batch, now);
-        batch = ask(&engine, questions.take(now), questions.slots.take()).await;
+        pending.add_all(&mut batch, now);
+        batch = check_parents(&engine, pending.take(now), pending.slots.take()).await;
     }
-    questions.add_all(&mut batch, Instant::now());
-    while let Some(due) = questions.next() {
-        batch = ask(&engine, questions.take(due), questions.slots.take()).await;
-        questions.add_all(&mut batch, Instant::now());
+    pending.add_all(&mut batch, Instant::now());
+    while let Some(due) = pending.next() {
+        batch = check_parents(&engine, pending.take(due), pending.slots.take()).await;
+        pending.add_all(&mut batch, Instant::now());
     }
 }
 
 /// Checks these parents until the database answers. Some commit in that statement; returns the parents of these.
-async fn ask(
+async fn check_parents(
     engine: &Arc<Engine>,
-    mut parents: Vec<Parent>,
+    mut parents: Vec<ParentRef>,
     mut slots: Option<OwnedSemaphorePermit>,
 ) -> Vec<ParentCheck> {
     // In the order in which other transactions lock them.
     parents.sort_unstable_by_key(|parent| (parent.root, parent.id));
-    let mut anything_new = true;
+    let mut attempt = Attempt::First;
     while !parents.is_empty() {
-        match local_start::wake(engine, &parents, slots.take(), anything_new).await {
-            Ok(bereft) => return bereft,
+        match local_start::wake(engine, &parents, slots.take(), attempt).await {
+            Ok(check) => return check,
             Err(error) if engine.stopping.is_cancelled() => {
                 telemetry::operation_abandoned(engine.worker, "wake-up of parents", &error);
                 break;
             }
             Err(error) => telemetry::operation_failed(engine.worker, "wake-up of parents", &error),
         }
-        anything_new = false;
+        attempt = Attempt::Repeat;
         tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
     }
     vec![]
@@ -89,8 +90,8 @@ async fn ask(
 /// nearly always has others: so it is checked a few times at once, then at intervals, and once after its last child. A
 /// parent stays here no longer than until its next check and its expiry.
 #[derive(Default)]
-struct Questions {
-    parents: BTreeMap<Uuid, Asked>,
+struct ParentQueue {
+    parents: BTreeMap<Uuid, ParentEntry>,
     /// Slots for parents that are checked at once, at most one for each.
     slots: Option<OwnedSemaphorePermit>,
     /// The parents to check, by time.
@@ -101,31 +102,33 @@ struct Questions {
 
 /// A parent to check.
 #[derive(Default)]
-struct Asked {
+struct ParentEntry {
     /// The next check, if there is one.
-    waits: Option<Parent>,
+    pending: Option<ParentRef>,
     /// The number of checks in a row.
-    times: u32,
+    immediate_checks: u32,
     last: Option<Instant>,
 }
 
-impl Questions {
-    fn add_all(&mut self, bereft: &mut Vec<ParentCheck>, now: Instant) {
-        bereft.drain(..).for_each(|(parent, slot)| self.add(parent, slot, now));
+impl ParentQueue {
+    fn add_all(&mut self, check: &mut Vec<ParentCheck>, now: Instant) {
+        check.drain(..).for_each(|(parent, slot)| self.add(parent, slot, now));
     }
 
     /// Adds the parent of a child that has ended.
-    fn add(&mut self, parent: Parent, slot: Option<OwnedSemaphorePermit>, now: Instant) {
+    fn add(&mut self, parent: ParentRef, slot: Option<OwnedSemaphorePermit>, now: Instant) {
         let id = parent.id;
         let asked = self.parents.entry(id).or_default();
-        match &mut asked.waits {
+        match &mut asked.pending {
             Some(known) => known.at = known.at.max(parent.at),
             None => {
                 let at = match asked.last {
-                    Some(last) if asked.times >= ASKED_AT_ONCE => now.max(last + ASK_PAUSE),
+                    Some(last) if asked.immediate_checks >= IMMEDIATE_CHECKS_MAX => {
+                        now.max(last + CHECK_INTERVAL)
+                    }
                     _ => now,
                 };
-                asked.waits = Some(parent);
+                asked.pending = Some(parent);
                 self.due.insert((at, id));
                 // A deferred parent needs no slot.
                 if let Some(slot) = slot.filter(|_| at <= now) {
@@ -144,7 +147,7 @@ impl Questions {
     }
 
     /// Takes the parents to check now.
-    fn take(&mut self, now: Instant) -> Vec<Parent> {
+    fn take(&mut self, now: Instant) -> Vec<ParentRef> {
         self.forget(now);
         let mut parents = vec![];
         while let Some((at, id)) = self.due.first().copied()
@@ -153,8 +156,8 @@ impl Questions {
         {
             self.due.pop_first();
             let asked = self.parents.entry(id).or_default();
-            (asked.times, asked.last) = (asked.times.saturating_add(1), Some(now));
-            parents.extend(asked.waits.take());
+            (asked.immediate_checks, asked.last) = (asked.immediate_checks.saturating_add(1), Some(now));
+            parents.extend(asked.pending.take());
             self.forget.push_back((now + FORGET_AFTER, id));
         }
         parents
@@ -165,8 +168,8 @@ impl Questions {
             && at <= now
         {
             self.forget.pop_front();
-            let idle = |asked: &Asked| {
-                asked.waits.is_none() && asked.last.is_some_and(|last| last + FORGET_AFTER <= now)
+            let idle = |asked: &ParentEntry| {
+                asked.pending.is_none() && asked.last.is_some_and(|last| last + FORGET_AFTER <= now)
             };
             if self.parents.get(&id).is_some_and(idle) {
                 self.parents.remove(&id);
@@ -181,109 +184,109 @@ mod tests {
 
     use super::*;
 
-    fn parent(id: u128, second: i64) -> Parent {
+    fn parent(id: u128, second: i64) -> ParentRef {
         let at = OffsetDateTime::from_unix_timestamp(second).unwrap();
-        Parent { root: Uuid::nil(), id: Uuid::from_u128(id), at }
+        ParentRef { root: Uuid::nil(), id: Uuid::from_u128(id), at }
     }
 
-    fn ids(parents: &[Parent]) -> Vec<u128> {
+    fn ids(parents: &[ParentRef]) -> Vec<u128> {
         parents.iter().map(|parent| parent.id.as_u128()).collect()
     }
 
     #[test]
     fn a_parent_is_asked_for_at_once_and_then_with_pauses() {
-        let (mut questions, start) = (Questions::default(), Instant::now());
+        let (mut pending, start) = (ParentQueue::default(), Instant::now());
         let mut asked = 0;
         for micros in 0..100_000 {
             let now = start + Duration::from_micros(micros);
-            questions.add(parent(1, 0), None, now);
-            asked += u64::try_from(questions.take(now).len()).unwrap();
-            assert!(asked >= u64::from(ASKED_AT_ONCE) || asked > micros);
+            pending.add(parent(1, 0), None, now);
+            asked += u64::try_from(pending.take(now).len()).unwrap();
+            assert!(asked >= u64::from(IMMEDIATE_CHECKS_MAX) || asked > micros);
         }
-        assert_eq!(asked, u64::from(ASKED_AT_ONCE) + 100 / 5 - 1);
+        assert_eq!(asked, u64::from(IMMEDIATE_CHECKS_MAX) + 100 / 5 - 1);
     }
 
     #[test]
     fn the_last_question_comes_after_the_last_child() {
-        let (mut questions, mut now) = (Questions::default(), Instant::now());
+        let (mut pending, mut now) = (ParentQueue::default(), Instant::now());
         let mut latest = None;
         for second in 0..100 {
             now += Duration::from_micros(30);
-            questions.add(parent(1, second), None, now);
-            latest = questions.take(now).pop().or(latest);
+            pending.add(parent(1, second), None, now);
+            latest = pending.take(now).pop().or(latest);
         }
         assert_ne!(latest.as_ref().unwrap().at, parent(1, 99).at, "no pause was made");
-        let due = questions.next().expect("a question is left");
-        assert!(due <= now + ASK_PAUSE);
-        assert!(questions.take(due - Duration::from_nanos(1)).is_empty());
-        let last = questions.take(due);
+        let due = pending.next().expect("a question is left");
+        assert!(due <= now + CHECK_INTERVAL);
+        assert!(pending.take(due - Duration::from_nanos(1)).is_empty());
+        let last = pending.take(due);
         assert_eq!((last.len(), last[0].at), (1, parent(1, 99).at));
-        assert_eq!(questions.next(), None);
+        assert_eq!(pending.next(), None);
     }
 
     #[test]
     fn several_children_of_one_parent_are_one_question() {
-        let (mut questions, now) = (Questions::default(), Instant::now());
+        let (mut pending, now) = (ParentQueue::default(), Instant::now());
         for (id, second) in [(1, 5), (2, 0), (1, 3)] {
-            questions.add(parent(id, second), None, now);
+            pending.add(parent(id, second), None, now);
         }
-        let parents = questions.take(now);
+        let parents = pending.take(now);
         assert_eq!(ids(&parents), [1, 2]);
         assert_eq!(parents[0].at, parent(1, 5).at);
     }
 
     #[test]
     fn who_does_not_come_again_is_forgotten() {
-        let (mut questions, mut now) = (Questions::default(), Instant::now());
+        let (mut pending, mut now) = (ParentQueue::default(), Instant::now());
         for id in 0..100_000 {
-            questions.add(parent(id, 0), None, now);
-            questions.take(now);
+            pending.add(parent(id, 0), None, now);
+            pending.take(now);
             now += Duration::from_micros(10);
         }
-        let kept = questions.parents.len().max(questions.forget.len());
+        let kept = pending.parents.len().max(pending.forget.len());
         assert!(kept <= 2_001, "{kept} are kept");
-        questions.take(now + FORGET_AFTER);
-        assert!(questions.parents.is_empty() && questions.forget.is_empty() && questions.due.is_empty());
+        pending.take(now + FORGET_AFTER);
+        assert!(pending.parents.is_empty() && pending.forget.is_empty() && pending.due.is_empty());
     }
 
     #[test]
     fn who_was_asked_for_lately_is_remembered_from_the_last_time_on() {
-        let (mut questions, start) = (Questions::default(), Instant::now());
+        let (mut pending, start) = (ParentQueue::default(), Instant::now());
         for millis in [0, 15] {
             let now = start + Duration::from_millis(millis);
-            questions.add(parent(1, 0), None, now);
-            questions.take(now);
+            pending.add(parent(1, 0), None, now);
+            pending.take(now);
         }
-        questions.take(start + FORGET_AFTER);
-        assert_eq!(questions.parents.len(), 1, "the second time counts");
-        questions.take(start + Duration::from_millis(15) + FORGET_AFTER);
-        assert!(questions.parents.is_empty());
+        pending.take(start + FORGET_AFTER);
+        assert_eq!(pending.parents.len(), 1, "the second time counts");
+        pending.take(start + Duration::from_millis(15) + FORGET_AFTER);
+        assert!(pending.parents.is_empty());
     }
 
     #[test]
     fn who_is_asked_for_at_once_has_the_slot_of_its_child_and_nobody_else() {
-        let (mut questions, now) = (Questions::default(), Instant::now());
+        let (mut pending, now) = (ParentQueue::default(), Instant::now());
         let slots = Arc::new(tokio::sync::Semaphore::new(9));
         let slot = || slots.clone().try_acquire_owned().ok();
         for id in [1, 1, 2] {
-            questions.add(parent(id, 0), slot(), now);
+            pending.add(parent(id, 0), slot(), now);
         }
-        assert_eq!(questions.slots.take().map(|slots| slots.num_permits()), Some(2), "one for each");
-        for _ in 0..ASKED_AT_ONCE {
-            questions.take(now);
-            questions.slots = None;
-            questions.add(parent(1, 0), slot(), now);
+        assert_eq!(pending.slots.take().map(|slots| slots.num_permits()), Some(2), "one for each");
+        for _ in 0..IMMEDIATE_CHECKS_MAX {
+            pending.take(now);
+            pending.slots = None;
+            pending.add(parent(1, 0), slot(), now);
         }
-        assert!(questions.slots.is_none() && questions.next() > Some(now), "a deferred parent needs no slot");
+        assert!(pending.slots.is_none() && pending.next() > Some(now), "a deferred parent needs no slot");
         assert_eq!(slots.available_permits(), 9);
     }
 
     #[test]
     fn no_more_are_asked_for_at_once_than_fit() {
-        let (mut questions, now) = (Questions::default(), Instant::now());
+        let (mut pending, now) = (ParentQueue::default(), Instant::now());
         let count = 2 * BATCH_MAX + 1;
-        (0..count).for_each(|id| questions.add(parent(u128::try_from(id).unwrap(), 0), None, now));
-        let taken = [(); 4].map(|()| questions.take(now).len());
+        (0..count).for_each(|id| pending.add(parent(u128::try_from(id).unwrap(), 0), None, now));
+        let taken = [(); 4].map(|()| pending.take(now).len());
         assert_eq!(taken, [BATCH_MAX, BATCH_MAX, 1, 0]);
     }
 }

@@ -4,16 +4,25 @@ use super::shared::Engine;
 use crate::store::{ClaimKey, Refusing, SetAside};
 use crate::telemetry;
 
-/// Hands a run over to a worker with a definition that may fit. If there is none, and `or_stuck` is set, the run is
-/// stuck.
+/// What happens to a refused run if no worker has a definition that may fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IfRefused {
+    /// The claim of it stays.
+    Keep,
+    Stuck,
+}
+
+/// Hands a run over to a worker with a definition that may fit.
 pub(super) async fn hand_to_another(
     engine: &Engine,
     key: ClaimKey,
-    (saga, or_stuck): (&str, bool),
+    saga: &str,
     reason: &str,
+    otherwise: IfRefused,
 ) -> SetAside {
     let (worker, definition) = (engine.worker, engine.definitions.number_of(saga));
-    match engine.store.set_aside(Refusing { key, reason, worker, definition, or_stuck }).await {
+    let or_stuck = otherwise == IfRefused::Stuck;
+    match engine.store.mark_stuck(Refusing { key, reason, worker, definition, or_stuck }).await {
         Ok(set) => {
             if set == SetAside::HandedOver {
                 engine.signals.others.notify_one();
@@ -24,7 +33,7 @@ pub(super) async fn hand_to_another(
         }
         Err(error) => {
             telemetry::release_failed(key.root, key.id, &error);
-            engine.doubt();
+            engine.mark_in_doubt();
             SetAside::Void
         }
     }

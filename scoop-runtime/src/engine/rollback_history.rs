@@ -14,7 +14,11 @@ use crate::saga::registry::RunnableSaga;
 use crate::store::{Store, Wanted};
 
 /// The history that the rollback of a run needs.
-pub(super) async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(), Exit> {
+pub(super) async fn load_rollback_plan(
+    engine: &Engine,
+    saga: &RunnableSaga,
+    run: &mut Run,
+) -> Result<(), Exit> {
     let log = Log::new(&engine.store, &saga.definition, engine.settings.history_entries);
     while run.needs_plan() {
         let unread = |error: sqlx::Error| unread("its history could not be read", &error);
@@ -26,7 +30,7 @@ pub(super) async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) 
             None => {
                 let read = log.newest(run).await.map_err(unread)?;
                 let plan = with_removed_steps(engine, saga, read.plan).await?;
-                run.recall(plan, read.last, read.any_part_done);
+                run.set_rollback_plan(plan, read.last, read.any_part_done);
             }
         }
     }
@@ -80,7 +84,9 @@ impl<'a> Log<'a> {
         };
         let read = Read { plan, last: history.last, any_part_done: history.any_part_done };
         Ok(match run.path {
-            Path::Backward { failed_before: true, .. } if self.store.repeats(run).await? => read.repeated(),
+            Path::Backward { failed_before: true, .. } if self.store.reruns_part(run).await? => {
+                read.repeated()
+            }
             _ => read,
         })
     }

@@ -1,4 +1,5 @@
-//! Launches the ticks of scheduled sagas.
+//! Launches the ticks of scheduled sagas. Each store turns due times into messages with `fired` of `store/schedule.rs`;
+//! the times of a schedule are computed in [`crate::saga::timetable`].
 //!
 //! The due times are in the database, and are compared with its clock. A process that finds a due schedule locks its
 //! row, launches the tick and advances the row in one transaction: so each time has exactly one tick, regardless of the
@@ -9,12 +10,12 @@ use std::time::Duration;
 
 use super::shared::Engine;
 use crate::saga::registry::Scheduled;
-use crate::saga::timetable::Unfit;
+use crate::saga::timetable::TimetableError;
 use crate::store::{Awaited, DueSchedule, FireResult, ScheduleRegistration};
 use crate::telemetry;
 
 /// The longest interval between looks at the clock of the database: it may be set, and this process may be stopped.
-const LOOK_MAX: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The pause before another look at a schedule that another process has locked and will advance soon, or that was
 /// registered again.
@@ -36,10 +37,11 @@ async fn publish_some(engine: &Engine, is_one: impl Fn(&str) -> bool) -> sqlx::R
     let now = engine.store.now().await?.latest;
     let published = schedules.into_iter().map(|it| {
         let next_at = it.timetable.first(now);
-        ScheduleRegistration::new((&it.topic, &it.name), &it.schedule, next_at)
+        ScheduleRegistration::new(&it.topic, &it.name, &it.schedule, next_at)
     });
-    let published: Vec<_> =
-        published.collect::<Result<_, Unfit>>().map_err(|unfit| sqlx::Error::Encode(unfit.into()))?;
+    let published: Vec<_> = published
+        .collect::<Result<_, TimetableError>>()
+        .map_err(|unfit| sqlx::Error::Encode(unfit.into()))?;
     engine.store.publish_schedules(&published).await
 }
 
@@ -47,7 +49,7 @@ async fn publish_some(engine: &Engine, is_one: impl Fn(&str) -> bool) -> sqlx::R
 pub(super) async fn serve(engine: Arc<Engine>) {
     let mut followed = FollowedSchedules::of(&engine.schedules);
     while !followed.topics.is_empty() {
-        let pause = match look(&engine, &mut followed).await {
+        let pause = match fire_due(&engine, &mut followed).await {
             Ok(pause) => pause,
             Err(error) => {
                 telemetry::operation_failed(engine.worker, "schedule lookup", &error);
@@ -81,7 +83,7 @@ impl FollowedSchedules {
     }
 
     /// Leaves a schedule to programs that support it.
-    fn forget(&mut self, taken: &DueSchedule) {
+    fn stop_following(&mut self, taken: &DueSchedule) {
         let is = |topic: &String, handler: &String| *topic == taken.topic && *handler == taken.handler;
         let pairs = self.topics.drain(..).zip(self.handlers.drain(..));
         (self.topics, self.handlers) = pairs.filter(|(topic, handler)| !is(topic, handler)).unzip();
@@ -90,25 +92,25 @@ impl FollowedSchedules {
 
 /// Launches the ticks of at most one schedule. Returns the time until the next one is due. A schedule whose row is gone
 /// is registered again, and begins anew.
-async fn look(engine: &Engine, followed: &mut FollowedSchedules) -> sqlx::Result<Duration> {
+async fn fire_due(engine: &Engine, followed: &mut FollowedSchedules) -> sqlx::Result<Duration> {
     let Awaited { seconds, unlisted } = engine.store.schedule_next_due(followed.pairs()).await?;
     if !unlisted.is_empty() {
         unlisted.iter().for_each(|saga| telemetry::schedule_unlisted(engine.worker, saga));
         publish_some(engine, |name| unlisted.iter().any(|saga| saga == name)).await?;
         return Ok(PAUSE_WHILE_TAKEN);
     }
-    let wait = seconds.map_or(LOOK_MAX, |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
+    let wait = seconds.map_or(WAIT_MAX, |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
     if !wait.is_zero() {
-        return Ok(wait.min(LOOK_MAX));
+        return Ok(wait.min(WAIT_MAX));
     }
     match engine.store.fire_schedule(followed.pairs()).await? {
         FireResult::Nothing => return Ok(PAUSE_WHILE_TAKEN),
-        FireResult::Launched(handlers) => engine.announce(&handlers),
+        FireResult::Launched(handlers) => engine.notify_ready(&handlers),
         FireResult::Unfit(taken) => {
             if let Err(error) = &taken.timetable {
                 telemetry::schedule_unfit(engine.worker, &taken.handler, error);
             }
-            followed.forget(&taken);
+            followed.stop_following(&taken);
         }
     }
     Ok(Duration::ZERO)

@@ -15,14 +15,14 @@ use super::definitions::Definitions;
 use super::settle::queue::Settler;
 use super::signals::Signals;
 use super::slots::{ReservedSlots, RunningCounts};
-use super::stop_signals::{StopSignal, StopSignals};
+use super::step_stop_signals::{StopSignal, StopSignals};
 use super::suspects::Suspects;
 use super::user_code::running::Running;
 use crate::RuntimeError;
 use crate::completion::Completions;
 use crate::saga::registry::{Sagas, Scheduled, Subscription};
 use crate::settings::Settings;
-use crate::store::{ClaimKey, HierarchyFlags, Parent, StepTransactions, Store};
+use crate::store::{ClaimKey, Claimer, HierarchyFlags, ParentRef, StepTransactions, Store};
 use crate::unhandled::UnhandledWarnings;
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
@@ -45,7 +45,7 @@ pub(crate) struct Engine {
     /// Set when an answer of the database was lost: then the assignments in the database may differ from `in_flight`.
     pub(super) in_doubt: AtomicBool,
     /// Set when it is time to reconcile without a known reason.
-    pub(super) sweeps: AtomicBool,
+    pub(super) reconcile_due: AtomicBool,
     /// The definitions that the worker claims for.
     pub(super) slots: Arc<Semaphore>,
     pub(super) reserved: ReservedSlots,
@@ -55,8 +55,8 @@ pub(crate) struct Engine {
     pub(crate) step_transactions: Option<StepTransactions>,
     pub(super) settler: Settler,
     pub(super) signals: Signals,
-    pub(super) watched: StopSignals,
-    pub(crate) waiters: Completions,
+    pub(super) stop_signals: StopSignals,
+    pub(crate) completions: Completions,
     pub(crate) unhandled: Arc<UnhandledWarnings>,
     pub(super) stopping: CancellationToken,
     pub(super) stopped: CancellationToken,
@@ -125,8 +125,8 @@ impl Engine {
     }
 
     /// The signal that this run should stop.
-    pub(crate) fn watch(&self, key: ClaimKey) -> StopSignal {
-        self.watched.watch(key)
+    pub(crate) fn stop_signal(&self, key: ClaimKey) -> StopSignal {
+        self.stop_signals.watch(key)
     }
 
     /// Why a run has to give up. `None` if it need not, or is not held by this worker any more.
@@ -136,7 +136,7 @@ impl Engine {
         run: &Run,
         surroundings: HierarchyFlags,
     ) -> sqlx::Result<Vec<Failure>> {
-        let Some(asked) = self.store.give_up(key).await? else {
+        let Some(asked) = self.store.give_up_reasons(key).await? else {
             return Ok(vec![]);
         };
         let undoing = surroundings.undoing || run.is_backward();
@@ -149,18 +149,18 @@ impl Engine {
     }
 
     /// Reacts to a request to cancel, of this process or another one.
-    pub(crate) fn look_up(&self) {
+    pub(crate) fn wake_tasks(&self) {
         self.signals.claimer.notify_one();
         self.signals.clock.notify_one();
-        self.watched.look();
+        self.stop_signals.look();
     }
 
     /// Reacts to a request to cancel. Waiting runs that it marked may be ready.
-    pub(crate) fn asked_to_give_up(&self, runs: Vec<Parent>) {
+    pub(crate) fn on_cancelled(&self, runs: Vec<ParentRef>) {
         for run in runs {
             self.signals.child_ended(run, None);
         }
-        self.look_up();
+        self.wake_tasks();
         self.signals.others.notify_one();
     }
 
@@ -170,7 +170,7 @@ impl Engine {
     }
 
     /// Announces ready runs of these handlers.
-    pub(crate) fn announce(&self, handlers: &[String]) {
+    pub(crate) fn notify_ready(&self, handlers: &[String]) {
         let sagas = self.sagas();
         let own = handlers.iter().any(|handler| sagas.has(handler));
         // Where several definitions are in use, the run may be one that is reserved for another worker, or for this
@@ -185,27 +185,32 @@ impl Engine {
         }
     }
 
+    /// This worker as a claimer of runs.
+    pub(super) fn claimer(&self) -> Claimer<'_> {
+        Claimer { worker: self.worker, identifier: &self.identifier }
+    }
+
     /// Has the timer look again: something becomes due at a certain time.
-    pub(crate) fn set_a_time(&self) {
+    pub(crate) fn reschedule_timer(&self) {
         self.signals.clock.notify_one();
     }
 
     /// Has the claimer poll: a transaction of another component may soon commit ready runs without a notification.
-    pub(crate) fn expect(&self) {
+    pub(crate) fn poll_for_foreign_commit(&self) {
         self.signals.expected.store(true, Ordering::Relaxed);
         self.signals.claimer.notify_one();
     }
 
     /// Has the worker reconcile, since an answer of the database was lost.
-    pub(super) fn doubt(&self) {
+    pub(super) fn mark_in_doubt(&self) {
         self.in_doubt.store(true, Ordering::Relaxed);
         self.signals.doubts.notify_one();
         self.signals.claimer.notify_one();
     }
 
     /// Has the worker reconcile, although no answer is known to be lost.
-    pub(super) fn sweep(&self) {
-        self.sweeps.store(true, Ordering::Relaxed);
+    pub(super) fn request_reconcile(&self) {
+        self.reconcile_due.store(true, Ordering::Relaxed);
         self.signals.doubts.notify_one();
         self.signals.claimer.notify_one();
     }

@@ -4,13 +4,13 @@ use std::sync::atomic::AtomicBool;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
-use crate::store::Parent;
+use crate::store::ParentRef;
 
 /// The receiver of parents to check.
 pub(super) type ParentChecks = mpsc::UnboundedReceiver<ParentCheck>;
 
 /// A parent whose child has ended, and the slot of that child if it is left to the parent.
-pub(super) type ParentCheck = (Parent, Option<OwnedSemaphorePermit>);
+pub(super) type ParentCheck = (ParentRef, Option<OwnedSemaphorePermit>);
 
 /// The signals between the tasks of the engine.
 pub(super) struct Signals {
@@ -23,7 +23,7 @@ pub(super) struct Signals {
     /// Something may be due sooner than known.
     pub(super) clock: Notify,
     /// Something was due, and the next time is unknown.
-    pub(super) was_due: AtomicBool,
+    pub(super) rescan_after_claim: AtomicBool,
     /// Another process is dead.
     pub(super) reaper: Notify,
     /// This worker is not registered any more.
@@ -43,7 +43,7 @@ impl Signals {
             doubts: Notify::new(),
             expected: AtomicBool::new(false),
             clock: Notify::new(),
-            was_due: AtomicBool::new(false),
+            rescan_after_claim: AtomicBool::new(false),
             reaper: Notify::new(),
             unlisted: Notify::new(),
             others: Notify::new(),
@@ -53,7 +53,7 @@ impl Signals {
     }
 
     /// Checks the parent of a child whose end is committed: it may be ready, and continue in the slot of the child.
-    pub(super) fn child_ended(&self, parent: Parent, slot: Option<OwnedSemaphorePermit>) {
+    pub(super) fn child_ended(&self, parent: ParentRef, slot: Option<OwnedSemaphorePermit>) {
         // Without a receiver the engine has stopped, and the sweep of another worker finds the parent.
         let _ = self.parents.send((parent, slot));
     }

@@ -16,7 +16,7 @@ const RESERVED_PART: usize = 16;
 pub(super) struct ReservedSlots {
     slots: Arc<Semaphore>,
     /// A handler with so many runs gets none.
-    few: usize,
+    reserve_below: usize,
 }
 
 impl ReservedSlots {
@@ -24,12 +24,13 @@ impl ReservedSlots {
     pub(super) fn of(concurrency: usize) -> (Self, usize) {
         let reserved = concurrency / RESERVED_PART;
         let few = reserved.div_ceil(4);
-        (Self { slots: Arc::new(Semaphore::new(reserved)), few }, concurrency - reserved)
+        (Self { slots: Arc::new(Semaphore::new(reserved)), reserve_below: few }, concurrency - reserved)
     }
 
     /// A reserved slot for a run of this handler, if it has few runs.
-    pub(super) fn take(&self, shares: &RunningCounts, handler: &str) -> Option<Slot> {
-        let permit = (shares.of(handler) < self.few).then(|| self.slots.clone().try_acquire_owned());
+    pub(super) fn take(&self, counts: &RunningCounts, handler: &str) -> Option<Slot> {
+        let permit =
+            (counts.of(handler) < self.reserve_below).then(|| self.slots.clone().try_acquire_owned());
         Some(Slot::Reserved(permit?.ok()?))
     }
 }
@@ -48,7 +49,7 @@ pub(super) struct RunningCounts(Arc<Mutex<BTreeMap<String, usize>>>);
 
 /// One run of a handler, as long as it has a slot.
 pub(super) struct CountGuard {
-    shares: RunningCounts,
+    counts: RunningCounts,
     handler: String,
 }
 
@@ -75,7 +76,7 @@ impl SlotLease {
     }
 
     /// The slot alone, if it is for a run of any handler.
-    pub(super) fn into_slot(self) -> Option<OwnedSemaphorePermit> {
+    pub(super) fn into_shared_slot(self) -> Option<OwnedSemaphorePermit> {
         let Self { share, slot, suspect } = self;
         drop((share, suspect));
         match slot {
@@ -89,11 +90,11 @@ impl RunningCounts {
     /// Adds one to the count of a handler, until that is dropped.
     pub(super) fn take(&self, handler: &str) -> CountGuard {
         *self.map().entry(handler.to_owned()).or_default() += 1;
-        CountGuard { shares: self.clone(), handler: handler.to_owned() }
+        CountGuard { counts: self.clone(), handler: handler.to_owned() }
     }
 
     /// The counts, in the form of the claim.
-    pub(super) fn now(&self) -> BTreeMap<String, usize> {
+    pub(super) fn snapshot(&self) -> BTreeMap<String, usize> {
         self.map().clone()
     }
 
@@ -108,7 +109,7 @@ impl RunningCounts {
 
 impl Drop for CountGuard {
     fn drop(&mut self) {
-        let mut map = self.shares.map();
+        let mut map = self.counts.map();
         let last = map.get_mut(&self.handler).is_none_or(|count| {
             *count -= 1;
             *count == 0
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn spare_slots_are_for_handlers_with_few() {
         let (reserved, common) = ReservedSlots::of(96);
-        assert_eq!((common, reserved.few), (90, 2));
+        assert_eq!((common, reserved.reserve_below), (90, 2));
         let shares = RunningCounts::default();
         let (_crowd, _one) = ([(); 2].map(|()| shares.take("crowd")), shares.take("lone"));
         assert!(reserved.take(&shares, "crowd").is_none());
@@ -143,7 +144,7 @@ mod tests {
     #[test]
     fn what_is_dropped_is_not_counted() {
         let shares = RunningCounts::default();
-        let now = || serde_json::to_value(shares.now()).unwrap();
+        let now = || serde_json::to_value(shares.snapshot()).unwrap();
         let (one, another, other) = (shares.take("a"), shares.take("a"), shares.take("b"));
         assert_eq!(now(), json!({ "a": 2, "b": 1 }));
         drop((one, other));
@@ -173,13 +174,13 @@ mod interleavings {
                 let (shares, slots) = (shares.clone(), slots.clone());
                 thread::spawn(move || {
                     let slot = block_on(slots.acquire_owned()).unwrap();
-                    let now = |shares: &RunningCounts| serde_json::to_value(shares.now()).unwrap();
+                    let now = |shares: &RunningCounts| serde_json::to_value(shares.snapshot()).unwrap();
                     assert_eq!(now(&shares), json!({}));
                     let seat = SlotLease::new(shares.take(handler), Slot::Shared(slot));
                     assert_eq!(now(&shares), json!({ handler: 1 }));
                     match thread_rng().gen_bool(0.5) {
                         true => drop(seat),
-                        false => drop(seat.into_slot()),
+                        false => drop(seat.into_shared_slot()),
                     }
                 })
             });

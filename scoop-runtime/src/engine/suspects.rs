@@ -1,7 +1,8 @@
 //! Suspects: runs whose last attempts have unknown results, so that each may be what ends its workers.
 //!
-//! A worker executes one suspect at a time, so that the others are not hit again: a suspect that is not the cause
-//! records its next event, and is none any more. The timer finds suspects, and the claimer claims them.
+//! A run becomes stuck after more such attempts: see `run_free.sql`. A worker executes one suspect at a time, so that
+//! the others are not hit again: a suspect that is not the cause records its next event, and is none any more. The
+//! timer finds suspects, and the claimer claims them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Starts the engine and its tasks, and ends them in order.
+//! Starts the engine and its tasks, and ends them in order: the shutdown.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use super::settle::queue::{Queue, Settler};
 use super::shared::{Engine, IDENTIFIER_PREFIX};
 use super::signals::{ParentChecks, Signals};
 use super::slots::{ReservedSlots, RunningCounts};
-use super::stop_signals::StopSignals;
+use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
-use super::{claim, liveness, notify, parents, schedule, timer};
+use super::{claim, liveness, notify, parents, reconcile, schedule, timer};
 use crate::completion::Completions;
 use crate::saga::registry::Registry;
 use crate::settings::Settings;
@@ -60,11 +60,11 @@ pub(crate) async fn start(
         identifier: format!("{IDENTIFIER_PREFIX}{worker}"),
         in_flight: Mutex::default(),
         in_doubt: AtomicBool::new(false),
-        sweeps: AtomicBool::new(false),
+        reconcile_due: AtomicBool::new(false),
         settler,
         signals,
-        watched: StopSignals::default(),
-        waiters: Completions::default(),
+        stop_signals: StopSignals::default(),
+        completions: Completions::default(),
         stopping: CancellationToken::new(),
         stopped: CancellationToken::new(),
         gone: CancellationToken::new(),
@@ -73,8 +73,8 @@ pub(crate) async fn start(
         unread: Mutex::default(),
     });
     // Before this worker is registered: workers with former names of these sagas then look for the new ones.
-    engine.store.publish(&engine.subscriptions).await?;
-    let session = liveness::Session::open(&engine).await?;
+    engine.store.register(&engine.subscriptions).await?;
+    let session = liveness::WorkerSession::open(&engine).await?;
     if let Err(error) = publish(&engine).await {
         session.close().await;
         return Err(error);
@@ -91,12 +91,17 @@ async fn publish(engine: &Engine) -> sqlx::Result<()> {
     for (topic, saga) in engine.store.abandoned_sagas().await? {
         telemetry::saga_missing(engine.worker, &saga, &topic);
     }
-    claim::disown(engine).await
+    reconcile::reconcile(engine).await
 }
 
 /// Runs until it is stopped, then shuts down: no new claims; running steps end and are settled; their runs are
 /// handed back, and the other workers are notified.
-async fn serve(engine: Arc<Engine>, session: liveness::Session, settlements: Queue, parents: ParentChecks) {
+async fn serve(
+    engine: Arc<Engine>,
+    session: liveness::WorkerSession,
+    settlements: Queue,
+    parents: ParentChecks,
+) {
     let _gone = engine.gone.clone().drop_guard();
     let drained = CancellationToken::new();
     // After a panic below, the session ends, so that other workers take the runs over.
@@ -104,12 +109,12 @@ async fn serve(engine: Arc<Engine>, session: liveness::Session, settlements: Que
     let helpers = TaskTracker::new();
     let spawn =
         |task: BoxFuture<'static, ()>| helpers.spawn(helped_by(engine.clone(), task, drained.clone()));
-    spawn(liveness::keep(engine.clone(), session, drained.clone()).boxed());
+    spawn(liveness::serve_session(engine.clone(), session, drained.clone()).boxed());
     spawn(liveness::reap(engine.clone()).boxed());
     spawn(schedule::serve(engine.clone()).boxed());
     spawn(parents::serve(engine.clone(), parents, drained.clone()).boxed());
-    spawn(timer::keep(engine.clone(), drained.clone()).boxed());
-    spawn(timer::watch(engine.clone(), drained.clone()).boxed());
+    spawn(timer::serve_timer(engine.clone(), drained.clone()).boxed());
+    spawn(timer::serve_stop_signals(engine.clone(), drained.clone()).boxed());
     spawn(notify::serve(engine.clone(), drained.clone()).boxed());
     for _ in 0..batched::SETTLERS {
         spawn(batched::serve(engine.clone(), settlements.clone(), drained.clone()).boxed());
@@ -123,7 +128,7 @@ async fn serve(engine: Arc<Engine>, session: liveness::Session, settlements: Que
     helpers.wait().await;
     // Runs that were woken and claimed in the last moment are handed back.
     runs_end(&engine).await;
-    match engine.store.leave(engine.worker, engine.settings.backoff).await {
+    match engine.store.deregister(engine.worker, engine.settings.backoff).await {
         Ok(freed) => telemetry::unknown_too_often(&freed.stuck),
         Err(error) => telemetry::operation_abandoned(engine.worker, "deregistration", &error),
     }

@@ -10,14 +10,12 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::deadlines;
 use super::definitions::refresh;
 use super::shared::Engine;
-use crate::bug::{Bug, made};
+use crate::bug::{Bug, is_injected};
 use crate::store::ClaimKey;
 use crate::telemetry;
-
-/// The number of runs that one statement checks.
-const BATCH_MAX: i64 = 1_000;
 
 /// The interval at which watched runs are checked without a signal.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -30,7 +28,7 @@ const PAUSE_WHEN_DUE: Duration = Duration::from_millis(2);
 const PAUSE_WHEN_DUE_MAX: Duration = Duration::from_millis(100);
 
 /// Waits for the next due time, again and again.
-pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
+pub(super) async fn serve_timer(engine: Arc<Engine>, drained: CancellationToken) {
     let mut pause = PAUSE_WHEN_DUE;
     loop {
         let wait = match look(&engine).await {
@@ -61,11 +59,11 @@ pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
 /// Handles what is due. Returns the time until the next one, if it is known yet.
 async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     let poll = engine.settings.poll_interval;
-    if made(Bug::NotificationsOnly) {
+    if is_injected(Bug::NotificationsOnly) {
         return Ok(Some(poll));
     }
     let lanes = engine.definitions.lanes();
-    let due = engine.store.due(&lanes, engine.worker, engine.suspects.may_claim()).await?;
+    let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.may_claim()).await?;
     match due.topology {
         Some(topology) if topology != lanes.topology => {
             refresh::look(engine).await?;
@@ -83,24 +81,21 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     if seconds > 0.0 {
         return Ok(Some(Duration::try_from_secs_f64(seconds).unwrap_or(poll).min(poll)));
     }
-    let overdue = engine.store.overdue(BATCH_MAX).await?;
-    for parent in overdue {
-        engine.signals.child_ended(parent, None);
-    }
+    deadlines::expire_waiting(engine).await?;
     if let Some(suspect) = due.suspect {
         engine.suspects.found(suspect);
     }
     // The claimer signals when it has taken all; only then is the next time known.
-    engine.signals.was_due.store(true, Ordering::Relaxed);
+    engine.signals.rescan_after_claim.store(true, Ordering::Relaxed);
     engine.signals.claimer.notify_one();
     Ok(None)
 }
 
 /// Raises the signals of the runs that should stop.
-pub(super) async fn watch(engine: Arc<Engine>, drained: CancellationToken) {
+pub(super) async fn serve_stop_signals(engine: Arc<Engine>, drained: CancellationToken) {
     loop {
-        let keys = engine.watched.keys();
-        let wait = match look_after(&engine, &keys).await {
+        let keys = engine.stop_signals.keys();
+        let wait = match refresh_stop_signals(&engine, &keys).await {
             Ok(wait) => wait,
             Err(error) => {
                 telemetry::operation_failed(engine.worker, "stop signal lookup", &error);
@@ -110,21 +105,21 @@ pub(super) async fn watch(engine: Arc<Engine>, drained: CancellationToken) {
         tokio::select! {
             biased;
             () = drained.cancelled() => return,
-            () = engine.watched.changed.notified() => {}
+            () = engine.stop_signals.changed.notified() => {}
             () = tokio::time::sleep(wait), if !keys.is_empty() => {}
         }
     }
 }
 
 /// Raises signals, and returns the time of the next check.
-async fn look_after(engine: &Engine, keys: &[ClaimKey]) -> sqlx::Result<Duration> {
+async fn refresh_stop_signals(engine: &Engine, keys: &[ClaimKey]) -> sqlx::Result<Duration> {
     let mut wait = WATCH_INTERVAL;
     if keys.is_empty() {
         return Ok(wait);
     }
-    for (run, seconds) in engine.store.stops(keys).await? {
+    for (run, seconds) in engine.store.stop_deadlines(keys).await? {
         if seconds <= 0.0 {
-            engine.watched.raise(run);
+            engine.stop_signals.raise(run);
         } else {
             wait = wait.min(Duration::try_from_secs_f64(seconds).unwrap_or(WATCH_INTERVAL));
         }

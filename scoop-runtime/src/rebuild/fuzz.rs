@@ -12,7 +12,7 @@ use serde_json::json;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::{Listened, Recorded, Revival, rebuild};
+use super::{OperatorAction, RecordedEvent, RegisteredHandler, rebuild};
 
 /// The lineages of the runs of a hierarchy; the last of them are invalid.
 const PLACES: [&[u128]; 8] =
@@ -23,7 +23,7 @@ fn message_of(place: &[u128]) -> Uuid {
     Uuid::from_u128(100 + place[place.len() - 1])
 }
 
-fn row() -> impl Strategy<Value = Recorded> {
+fn row() -> impl Strategy<Value = RecordedEvent> {
     let context = prop_oneof![
         4 => Just(json!({})),
         1 => Just(json!({ "AbsoluteDeadlineKey": { "deadline": "1970-01-01T00:00:09Z", "source": "a" } })),
@@ -38,20 +38,23 @@ fn row() -> impl Strategy<Value = Recorded> {
         (place, of_other, kind, 0..40i64),
         (step, option::of(select(&["a", "b"][..])), count(), context, any::<bool>()),
     )
-        .prop_map(|((place, other, kind, second), (step, jump, handling, context, handled))| Recorded {
-            lineage: Lineage::from_ids(place.iter().copied().map(Uuid::from_u128).collect()).expect("ids"),
-            message: message_of(other.unwrap_or(place)),
-            kind,
-            handler: handled.then(|| "handler".to_owned()),
-            topic: "topic".into(),
-            step: step.map(str::to_owned),
-            jump: jump.map(str::to_owned),
-            definition: None,
-            handling,
-            exception: None,
-            context: serde_json::from_value::<Context>(context).expect("an object"),
-            at: OffsetDateTime::UNIX_EPOCH + Duration::seconds(second),
-            redelivered_at: None,
+        .prop_map(|((place, other, kind, second), (step, jump, handling, context, handled))| {
+            RecordedEvent {
+                lineage: Lineage::from_ids(place.iter().copied().map(Uuid::from_u128).collect())
+                    .expect("ids"),
+                message: message_of(other.unwrap_or(place)),
+                kind,
+                handler: handled.then(|| "handler".to_owned()),
+                topic: "topic".into(),
+                step: step.map(str::to_owned),
+                jump: jump.map(str::to_owned),
+                definition: None,
+                handling,
+                exception: None,
+                context: serde_json::from_value::<Context>(context).expect("an object"),
+                at: OffsetDateTime::UNIX_EPOCH + Duration::seconds(second),
+                redelivered_at: None,
+            }
         })
 }
 
@@ -70,10 +73,10 @@ proptest! {
         let at = |second| OffsetDateTime::UNIX_EPOCH + Duration::seconds(second);
         let id = |place: &[u128]| Uuid::from_u128(place[place.len() - 1]);
         let revivals: Vec<_> =
-            revived.iter().map(|(place, second)| Revival { run: id(place), at: at(*second), resolves: false }).collect();
+            revived.iter().map(|(place, second)| OperatorAction { run: id(place), at: at(*second), resolves: false }).collect();
         let listened = |handler: &str, until| {
             let (topic, handler) = ("topic".into(), handler.to_owned());
-            Listened { topic, handler, since: at(0), until, dropped: false }
+            RegisteredHandler { topic, handler, since: at(0), until, dropped: false }
         };
         let topology = [listened("handler", None), listened("late", Some(at(20)))];
         let rebuilt = rebuild(&rows, &revivals, &topology, at(30));

@@ -11,12 +11,12 @@ use uuid::Uuid;
 
 use crate::HierarchyId;
 
-pub(crate) use self::run_history::{Recorded, Revival};
-pub(crate) use self::working_set::{Listened, Rebuilt, newest_outputs, rebuild};
+pub(crate) use self::run_history::{OperatorAction, RecordedEvent};
+pub(crate) use self::working_set::{Rebuilt, RegisteredHandler, newest_outputs, rebuild};
 /// The result of a [rebuild](crate::Scoop::rebuild_working_set) of the working set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Rebuild {
+pub struct RebuildReport {
     /// The number of runs before the rebuild.
     pub before: u64,
     /// The number of runs after the rebuild.
@@ -35,6 +35,6 @@ pub struct SkippedHierarchy {
     pub reason: String,
 }
 
-pub(crate) fn root_of(row: &Recorded) -> Uuid {
+pub(crate) fn root_of(row: &RecordedEvent) -> Uuid {
     row.lineage.root_id()
 }

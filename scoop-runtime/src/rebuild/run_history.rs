@@ -7,11 +7,11 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::repair::{HELD, held_again};
+use crate::repair::{AWAITING_OPERATOR, failed_again_reason};
 
 /// A row of `message_event`, or of `repeated_failure` as another ROLLBACK_FAILED.
 #[derive(Clone, Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedEvent {
     pub(crate) lineage: Lineage,
     pub(crate) message: Uuid,
     pub(crate) kind: EventKind,
@@ -31,7 +31,7 @@ pub(crate) struct Recorded {
 
 /// An intervention of an operator on a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Revival {
+pub(crate) struct OperatorAction {
     pub(crate) run: Uuid,
     pub(crate) at: OffsetDateTime,
     /// Whether the run was rolled back by hand, so that nothing more of it is executed.
@@ -40,10 +40,10 @@ pub(crate) struct Revival {
 
 /// The recorded events of one run, in order.
 #[derive(Debug)]
-pub(super) struct Past<'a> {
-    pub(super) seen: &'a Recorded,
+pub(super) struct RunHistory<'a> {
+    pub(super) seen: &'a RecordedEvent,
     /// The events of the run itself, without its launches.
-    own: Vec<&'a Recorded>,
+    own: Vec<&'a RecordedEvent>,
 }
 
 /// The phase of a run, according to its own events.
@@ -54,7 +54,7 @@ pub(super) enum Phase {
     /// It rolls back.
     Backward,
     /// Its rollback was requested, and has not begun.
-    Told,
+    RollbackRequested,
     /// Its rollback failed.
     Failed,
     /// It has ended.
@@ -62,19 +62,19 @@ pub(super) enum Phase {
 }
 
 /// The recorded events of a hierarchy.
-pub(super) struct Pasts<'a> {
-    pub(super) runs: BTreeMap<Uuid, Past<'a>>,
+pub(super) struct HierarchyHistory<'a> {
+    pub(super) runs: BTreeMap<Uuid, RunHistory<'a>>,
     /// The emission of each message.
-    pub(super) emissions: BTreeMap<Uuid, &'a Recorded>,
+    pub(super) emissions: BTreeMap<Uuid, &'a RecordedEvent>,
     /// The rollback request of each message whose handlers have to roll back.
-    told: BTreeMap<Uuid, &'a Recorded>,
+    told: BTreeMap<Uuid, &'a RecordedEvent>,
     requests: Vec<&'a Lineage>,
-    revivals: &'a [Revival],
+    revivals: &'a [OperatorAction],
     /// The time of the newest event.
     pub(super) newest_at: OffsetDateTime,
 }
 
-impl<'a> Past<'a> {
+impl<'a> RunHistory<'a> {
     pub(super) fn id(&self) -> Uuid {
         self.seen.lineage.id()
     }
@@ -83,20 +83,20 @@ impl<'a> Past<'a> {
         self.seen.handler.as_deref().unwrap_or_default()
     }
 
-    fn newest(&self, kind: EventKind) -> Option<&'a Recorded> {
+    fn newest(&self, kind: EventKind) -> Option<&'a RecordedEvent> {
         self.own.iter().rev().find(|event| event.kind == kind).copied()
     }
 
-    pub(super) fn turned(&self) -> Option<&'a Recorded> {
+    pub(super) fn rolling_back_event(&self) -> Option<&'a RecordedEvent> {
         self.newest(EventKind::RollingBack)
     }
 
-    pub(super) fn committed(&self) -> Option<&'a Recorded> {
+    pub(super) fn committed(&self) -> Option<&'a RecordedEvent> {
         self.newest(EventKind::Committed)
     }
 
     /// The latest failure of its rollback.
-    pub(super) fn failed(&self) -> Option<&'a Recorded> {
+    pub(super) fn failed(&self) -> Option<&'a RecordedEvent> {
         self.newest(EventKind::RollbackFailed)
     }
 
@@ -106,11 +106,11 @@ impl<'a> Past<'a> {
     }
 
     /// The first failure of its rollback; determines which ancestors were waiting for it.
-    fn failed_first(&self) -> Option<&'a Recorded> {
+    fn failed_first(&self) -> Option<&'a RecordedEvent> {
         self.failures().next()
     }
 
-    fn failures(&self) -> impl Iterator<Item = &'a Recorded> {
+    fn failures(&self) -> impl Iterator<Item = &'a RecordedEvent> {
         self.own.iter().copied().filter(|event| event.kind == EventKind::RollbackFailed)
     }
 
@@ -118,49 +118,49 @@ impl<'a> Past<'a> {
     pub(super) fn why_held(&self) -> String {
         let failure = self.failures().skip(1).last().and_then(|failed| failed.exception.clone());
         let failure = failure.and_then(|failure| serde_json::from_value(failure).ok());
-        failure.map_or_else(|| HELD.to_owned(), |failure| held_again(&failure))
+        failure.map_or_else(|| AWAITING_OPERATOR.to_owned(), |failure| failed_again_reason(&failure))
     }
 
     /// Its newest event, launches aside.
-    pub(super) fn last(&self) -> &'a Recorded {
+    pub(super) fn last(&self) -> &'a RecordedEvent {
         self.own.last().copied().unwrap_or(self.seen)
     }
 
     /// Its latest end, if it has ended.
-    pub(super) fn end(&self) -> Option<&'a Recorded> {
+    pub(super) fn end(&self) -> Option<&'a RecordedEvent> {
         let ends = [EventKind::Committed, EventKind::RolledBack, EventKind::RollbackFailed];
         self.own.iter().rev().find(|event| ends.contains(&event.kind)).copied()
     }
 
-    pub(super) fn suspensions(&self) -> impl DoubleEndedIterator<Item = &'a Recorded> {
+    pub(super) fn suspensions(&self) -> impl DoubleEndedIterator<Item = &'a RecordedEvent> {
         self.own.iter().copied().filter(|event| event.kind == EventKind::Suspended)
     }
 
-    pub(super) fn suspended(&self) -> Option<&'a Recorded> {
+    pub(super) fn suspended(&self) -> Option<&'a RecordedEvent> {
         self.suspensions().next_back()
     }
 
     /// Its newest suspension before the failure of its rollback.
-    fn suspended_before_failure(&self) -> Option<&'a Recorded> {
+    fn suspended_before_failure(&self) -> Option<&'a RecordedEvent> {
         let failed = self.failed()?;
         self.suspensions().rfind(|event| event.at < failed.at)
     }
 
     /// The suspensions of the forward path.
-    pub(super) fn forward(&self) -> impl Iterator<Item = &'a Recorded> {
-        let turned = self.turned().map(|turned| turned.at);
+    pub(super) fn forward(&self) -> impl Iterator<Item = &'a RecordedEvent> {
+        let turned = self.rolling_back_event().map(|turned| turned.at);
         self.suspensions().filter(move |event| turned.is_none_or(|turned| event.at < turned))
     }
 
     /// Its newest suspension of the rollback.
-    pub(super) fn suspended_backward(&self) -> Option<&'a Recorded> {
-        let turned = self.turned()?;
+    pub(super) fn suspended_backward(&self) -> Option<&'a RecordedEvent> {
+        let turned = self.rolling_back_event()?;
         self.suspended().filter(|event| event.at > turned.at)
     }
 
     /// Whether its rollback was requested.
     pub(super) fn was_told(&self) -> bool {
-        self.turned().is_some_and(|turned| turned.step.is_none())
+        self.rolling_back_event().is_some_and(|turned| turned.step.is_none())
     }
 
     /// The iteration of its newest step.
@@ -184,7 +184,7 @@ impl<'a> Past<'a> {
 
     /// Whether its rollback failed because of those of its children.
     pub(super) fn failed_with_children(&self) -> bool {
-        let (Some(failed), Some(turned)) = (self.failed(), self.turned()) else {
+        let (Some(failed), Some(turned)) = (self.failed(), self.rolling_back_event()) else {
             return false;
         };
         let suspended = self.suspended_before_failure().filter(|event| event.at > turned.at);
@@ -194,7 +194,7 @@ impl<'a> Past<'a> {
     }
 
     /// Whether its rollback failed after that of this child, for which it was waiting.
-    pub(super) fn failed_after(&self, child: &Past<'_>) -> bool {
+    pub(super) fn failed_after(&self, child: &RunHistory<'_>) -> bool {
         let (Some(failed), Some(below)) = (self.failed(), child.failed_first()) else {
             return false;
         };
@@ -203,27 +203,27 @@ impl<'a> Past<'a> {
     }
 
     /// Whether it waits for this child, whose rollback failed.
-    pub(super) fn waits_for(&self, child: &Past<'_>) -> bool {
+    pub(super) fn waits_for(&self, child: &RunHistory<'_>) -> bool {
         let suspended = self.suspended().map(|suspended| suspended.at);
         child.failed_first().is_some_and(|failed| suspended.is_some_and(|suspended| failed.at > suspended))
     }
 
     /// Whether it waited for this child, whose rollback failed, at that time.
-    fn waited_for(&self, child: &Past<'_>, at: OffsetDateTime) -> bool {
+    fn waited_for(&self, child: &RunHistory<'_>, at: OffsetDateTime) -> bool {
         let suspended = self.suspensions().rfind(|event| event.at < at);
         let failed = child.failed_first().zip(suspended);
         failed.is_some_and(|(failed, suspended)| failed.at > suspended.at)
     }
 
     /// Whether the part that requested this rollback was repeated after a failure, and the run waits since then.
-    pub(super) fn told_again(&self, told: &Recorded) -> bool {
+    pub(super) fn rerun_request(&self, told: &RecordedEvent) -> bool {
         let waits = Some(self.last()).filter(|last| last.kind == EventKind::Suspended);
         let again = waits.zip(self.failed()).filter(|(last, failed)| last.at > failed.at);
         again.is_some_and(|(last, _)| last.step == told.step)
     }
 
     /// Whether the emission belongs to the newest window: the run waits for the handlers of these messages.
-    pub(super) fn is_newest_window(&self, emission: &Recorded) -> bool {
+    pub(super) fn is_current_window(&self, emission: &RecordedEvent) -> bool {
         if self.last().kind != EventKind::Suspended {
             return false;
         }
@@ -233,16 +233,16 @@ impl<'a> Past<'a> {
     }
 }
 
-impl<'a> Pasts<'a> {
+impl<'a> HierarchyHistory<'a> {
     /// Groups the rows of one hierarchy, which are in order, by run.
-    pub(super) fn of(rows: &'a [Recorded], revivals: &'a [Revival]) -> Self {
+    pub(super) fn of(rows: &'a [RecordedEvent], revivals: &'a [OperatorAction]) -> Self {
         let newest_at = rows.iter().map(|row| row.at).max().unwrap_or(OffsetDateTime::UNIX_EPOCH);
         let (runs, emissions, told, requests) = Default::default();
         let mut pasts = Self { runs, emissions, told, requests, revivals, newest_at };
         for row in rows {
             match row.kind {
                 EventKind::Seen => {
-                    let past = Past { seen: row, own: vec![row] };
+                    let past = RunHistory { seen: row, own: vec![row] };
                     pasts.runs.insert(row.lineage.id(), past);
                 }
                 EventKind::Emitted => {
@@ -262,30 +262,30 @@ impl<'a> Pasts<'a> {
         pasts
     }
 
-    pub(super) fn phase(&self, run: &Past<'_>) -> Phase {
+    pub(super) fn phase(&self, run: &RunHistory<'_>) -> Phase {
         let end = run.end().map(|end| end.kind);
         let ever = |kind| run.newest(kind).is_some();
-        match (run.turned(), end) {
+        match (run.rolling_back_event(), end) {
             (Some(_), _) if ever(EventKind::RolledBack) => Phase::Done,
             (Some(_), _) if ever(EventKind::RollbackFailed) => Phase::Failed,
             (Some(_), _) => Phase::Backward,
-            (None, Some(_)) if self.told.contains_key(&run.seen.message) => Phase::Told,
+            (None, Some(_)) if self.told.contains_key(&run.seen.message) => Phase::RollbackRequested,
             (None, Some(_)) => Phase::Done,
             (None, None) => Phase::Forward,
         }
     }
 
     /// The rollback request for the handlers of the run's message.
-    pub(super) fn told(&self, run: &Past<'_>) -> Option<&'a Recorded> {
+    pub(super) fn rollback_request(&self, run: &RunHistory<'_>) -> Option<&'a RecordedEvent> {
         self.told.get(&run.seen.message).copied()
     }
 
     /// The parent run, which launched its message.
-    pub(super) fn above(&self, run: &Past<'_>) -> Option<&Past<'a>> {
+    pub(super) fn parent_of(&self, run: &RunHistory<'_>) -> Option<&RunHistory<'a>> {
         self.runs.get(&run.seen.lineage.parent()?.id())
     }
 
-    pub(super) fn below(&self, run: &Past<'_>) -> impl Iterator<Item = &Past<'a>> {
+    pub(super) fn below(&self, run: &RunHistory<'_>) -> impl Iterator<Item = &RunHistory<'a>> {
         let id = run.id();
         self.runs.values().filter(move |child| {
             child.seen.lineage.ids().len() > 2
@@ -294,9 +294,9 @@ impl<'a> Pasts<'a> {
     }
 
     /// Whether the parent launched its message during a rollback.
-    pub(super) fn compensates(&self, run: &Past<'_>) -> bool {
+    pub(super) fn launched_by_compensation(&self, run: &RunHistory<'_>) -> bool {
         let emission = self.emissions.get(&run.seen.message);
-        let turned = self.above(run).and_then(Past::turned);
+        let turned = self.parent_of(run).and_then(RunHistory::rolling_back_event);
         turned.zip(emission).is_some_and(|(turned, emission)| emission.at > turned.at)
     }
 
@@ -306,7 +306,7 @@ impl<'a> Pasts<'a> {
     }
 
     /// The time of the first intervention on the run or a descendant after its latest failure.
-    pub(super) fn back_at(&self, run: &Past<'_>) -> Option<OffsetDateTime> {
+    pub(super) fn back_at(&self, run: &RunHistory<'_>) -> Option<OffsetDateTime> {
         let failed_at = run.failed()?.at;
         let is_below = |other: Uuid| {
             let other = self.runs.get(&other);
@@ -317,12 +317,12 @@ impl<'a> Pasts<'a> {
     }
 
     /// Whether the run was resolved: rolled back by hand.
-    pub(super) fn is_resolved(&self, run: &Past<'_>) -> bool {
+    pub(super) fn is_resolved(&self, run: &RunHistory<'_>) -> bool {
         self.revivals.iter().any(|revival| revival.run == run.id() && revival.resolves)
     }
 
     /// Whether an operator intervened on the run after the failure of its rollback.
-    pub(super) fn is_revived(&self, run: &Past<'_>) -> bool {
+    pub(super) fn is_revived(&self, run: &RunHistory<'_>) -> bool {
         let failed = run.failed().map(|failed| failed.at);
         let mut revivals = self.revivals.iter().filter(|revival| revival.run == run.id());
         revivals.any(|revival| {
@@ -331,19 +331,19 @@ impl<'a> Pasts<'a> {
     }
 
     /// Whether an ancestor that had waited for this run was settled since then: that settles this run, too.
-    pub(super) fn is_settled_above(&self, run: &Past<'_>, since: OffsetDateTime) -> bool {
-        let above = self.above(run).filter(|above| above.waited_for(run, since));
+    pub(super) fn is_settled_above(&self, run: &RunHistory<'_>, since: OffsetDateTime) -> bool {
+        let above = self.parent_of(run).filter(|above| above.waited_for(run, since));
         above.is_some_and(|above| above.last().at > since || self.is_settled_above(above, since))
     }
 
     /// The time since which the run is part of a rollback.
-    pub(super) fn undoing_since(&self, run: &Past<'_>) -> Option<OffsetDateTime> {
-        if let Some(turned) = run.turned() {
-            let told = self.told(run).filter(|_| run.was_told());
+    pub(super) fn undoing_since(&self, run: &RunHistory<'_>) -> Option<OffsetDateTime> {
+        if let Some(turned) = run.rolling_back_event() {
+            let told = self.rollback_request(run).filter(|_| run.was_told());
             return Some(told.map_or(turned.at, |told| told.at));
         }
-        if self.phase(run) == Phase::Told {
-            return self.told(run).map(|told| told.at);
+        if self.phase(run) == Phase::RollbackRequested {
+            return self.rollback_request(run).map(|told| told.at);
         }
         let emission = self.emissions.get(&run.seen.message)?;
         // Only one level up, so that the recursion ends even with inconsistent records.
@@ -353,7 +353,7 @@ impl<'a> Pasts<'a> {
     }
 
     /// The time of the emission, if it was part of a rollback.
-    pub(super) fn undoing_when_emitted(&self, emission: &Recorded) -> Option<OffsetDateTime> {
+    pub(super) fn undoing_when_emitted(&self, emission: &RecordedEvent) -> Option<OffsetDateTime> {
         let emitter = self.runs.get(&emission.lineage.id())?;
         let emitter = Some(emitter).filter(|run| run.seen.lineage == emission.lineage)?;
         let since = self.undoing_since(emitter)?;

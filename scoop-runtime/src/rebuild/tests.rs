@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::{Listened, Recorded, Revival, rebuild};
+use super::{OperatorAction, RecordedEvent, RegisteredHandler, rebuild};
 
 /// The working set is rebuilt at this second; each row is a second later than the one before.
 const NOW: i64 = 1_000;
@@ -22,9 +22,9 @@ fn id(number: u128) -> Uuid {
 /// A history under construction.
 #[derive(Clone, Default)]
 struct History {
-    rows: Vec<Recorded>,
-    revivals: Vec<Revival>,
-    listened: Vec<Listened>,
+    rows: Vec<RecordedEvent>,
+    revivals: Vec<OperatorAction>,
+    listened: Vec<RegisteredHandler>,
 }
 
 impl History {
@@ -33,7 +33,7 @@ impl History {
         let second = i64::try_from(self.rows.len()).unwrap() + 1;
         let of_run =
             !matches!(kind, EventKind::Emitted | EventKind::CancellationRequested) || place.len() > 1;
-        self.rows.push(Recorded {
+        self.rows.push(RecordedEvent {
             lineage: Lineage::from_ids(place.iter().copied().map(id).collect()).unwrap(),
             message: id(message),
             kind,
@@ -52,7 +52,7 @@ impl History {
     }
 
     /// Changes the last row.
-    fn but(mut self, change: impl FnOnce(&mut Recorded)) -> Self {
+    fn but(mut self, change: impl FnOnce(&mut RecordedEvent)) -> Self {
         change(self.rows.last_mut().unwrap());
         self
     }
@@ -93,7 +93,7 @@ impl History {
 
     fn listens(mut self, message: u128, handler: &str, since: i64, until: Option<i64>) -> Self {
         let (topic, handler) = (format!("t{message}"), handler.to_owned());
-        self.listened.push(Listened {
+        self.listened.push(RegisteredHandler {
             topic,
             handler,
             since: at(since),
@@ -316,7 +316,7 @@ fn broken() -> History {
 fn failed_rollback_is_active_again_after_an_intervention() {
     assert_eq!(broken().states(), []);
     let mut retried = broken();
-    retried.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
+    retried.revivals.push(OperatorAction { run: id(3), at: at(100), resolves: false });
     assert_eq!(retried.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
     let fields = ["failed_before", "told", "undoing_since", "reason"];
     let expected = [json!(true), json!(true), time(NOW), Value::Null];
@@ -325,9 +325,9 @@ fn failed_rollback_is_active_again_after_an_intervention() {
     assert_eq!(retried.states(), [], "the intervention was before the failure");
 
     let mut above = broken();
-    above.revivals.push(Revival { run: id(2), at: at(100), resolves: false });
+    above.revivals.push(OperatorAction { run: id(2), at: at(100), resolves: false });
     assert_eq!(above.states(), states(&[("h2", "waiting", None), ("h3", "stuck", Some(2))]));
-    let expected = [json!(true), json!(crate::repair::HELD)];
+    let expected = [json!(true), json!(crate::repair::AWAITING_OPERATOR)];
     assert_eq!(above.fields("h3", ["failed_before", "reason"]), expected);
 
     let skipped = broken().suspended(&[1, 2, 3], 20, "Rollback of x[0,]");
@@ -345,12 +345,12 @@ fn repeated_failure_awaits_an_operator_again() {
         failed.but(|row| row.exception = Some(why.clone()))
     };
     let mut retried = broken();
-    retried.revivals.push(Revival { run: id(3), at: at(13), resolves: false });
+    retried.revivals.push(OperatorAction { run: id(3), at: at(13), resolves: false });
     // The revival takes a second of its own.
     let retried = again(retried.emitted(&[1, 2, 3], 40));
     assert_eq!(retried.states(), states(&[("h2", "waiting", None), ("h3", "stuck", Some(2))]));
     let failure: scoop_core::Failure = serde_json::from_value(why.clone()).unwrap();
-    let reason = crate::repair::held_again(&failure);
+    let reason = crate::repair::failed_again_reason(&failure);
     assert_eq!(retried.fields("h3", ["reason"]), [json!(reason)]);
 
     let skipped_above = retried.suspended(&[1, 2], 10, "children").handling(0);
@@ -391,7 +391,7 @@ fn failed_child_of_a_compensation_is_passed_to_its_parent() {
     let mut retried =
         failed.row(&[1, 2], EventKind::RollbackFailed, 10).step("Rollback of a[0,]").handling(0);
     assert_eq!(retried.states(), []);
-    retried.revivals.push(Revival { run: id(5), at: at(100), resolves: false });
+    retried.revivals.push(OperatorAction { run: id(5), at: at(100), resolves: false });
     assert_eq!(retried.states(), states(&[("h2", "waiting", None), ("h5", "ready", Some(2))]));
     assert_eq!(retried.fields("h5", ["told"]), [json!(false)]);
     let mut undone = retried.row(&[1, 2, 5], EventKind::RolledBack, 30);
@@ -408,7 +408,7 @@ fn own_failure_awaits_an_operator_when_children_are_active_again() {
     let by_itself = |handling: Option<i32>| {
         let mut history = broken();
         history.rows.last_mut().unwrap().handling = handling;
-        history.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
+        history.revivals.push(OperatorAction { run: id(3), at: at(100), resolves: false });
         history
     };
     let held = states(&[("h2", "stuck", None), ("h3", "ready", None)]);
@@ -416,8 +416,9 @@ fn own_failure_awaits_an_operator_when_children_are_active_again() {
     assert_eq!(by_itself(Some(1)).states(), held, "no failure was handled before");
     assert_eq!(by_itself(Some(0)).fields("h2", ["state"]), [json!("waiting")]);
     let mut handled = by_itself(Some(2));
-    let suspended =
-        |row: &&mut Recorded| row.kind == EventKind::Suspended && row.step.as_deref() == Some("children");
+    let suspended = |row: &&mut RecordedEvent| {
+        row.kind == EventKind::Suspended && row.step.as_deref() == Some("children")
+    };
     handled.rows.iter_mut().find(suspended).unwrap().handling = Some(1);
     assert_eq!(handled.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
     // A handling on the forward path does not count.
@@ -430,7 +431,7 @@ fn own_failure_awaits_an_operator_when_children_are_active_again() {
 fn after_an_intervention_only_later_deadlines_apply() {
     let give_up_at = |second| {
         let mut retried = broken();
-        retried.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
+        retried.revivals.push(OperatorAction { run: id(3), at: at(100), resolves: false });
         let own = retried.rows.iter_mut().filter(|row| row.lineage.id() == id(3));
         own.for_each(|row| {
             row.context = serde_json::from_value(deadline("AbsoluteDeadlineKey", second)).unwrap()
@@ -464,7 +465,7 @@ fn pending_delivery_is_dropped_when_its_emitter_stops_waiting() {
 fn row_contains_step_values_unless_the_rollback_was_requested() {
     let remembers = |history: &History, handler: &str| {
         let rebuilt = rebuild(&history.rows, &history.revivals, &history.listened, at(NOW));
-        rebuilt.iter().find(|run| run.handler == handler).unwrap().remembers()
+        rebuilt.iter().find(|run| run.handler == handler).unwrap().keeps_outputs()
     };
     let family = family().listens(20, "other", 0, None);
     assert!(remembers(&family, "h2") && remembers(&family, "h3") && !remembers(&family, "other"));
@@ -472,7 +473,7 @@ fn row_contains_step_values_unless_the_rollback_was_requested() {
     assert!(remembers(&turned, "h3"));
     assert!(!remembers(&turned.row(&[1, 2, 3], EventKind::RolledBack, 20), "h3"), "it has ended");
     let mut told = broken();
-    told.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
+    told.revivals.push(OperatorAction { run: id(3), at: at(100), resolves: false });
     assert!(!remembers(&told, "h2") && !remembers(&told, "h3"), "they read the values from the record");
 }
 
@@ -502,7 +503,7 @@ fn accepted_failure_revives_no_ancestor() {
     let accepted = failed.suspended(&[1, 2], 10, "a").jump("b").handling(0);
     let turned = accepted.row(&[1, 2], EventKind::RollingBack, 10).step("b").because("no");
     let mut retried = turned.row(&[1, 2], EventKind::RollbackFailed, 10).step("Rollback of a[0,]");
-    retried.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
+    retried.revivals.push(OperatorAction { run: id(3), at: at(100), resolves: false });
     assert_eq!(retried.states(), states(&[("h3", "ready", None)]));
     retried.revivals[0].run = id(2);
     assert_eq!(retried.states(), states(&[("h2", "ready", None)]), "the accepted failure does not block h2");

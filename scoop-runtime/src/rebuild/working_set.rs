@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use crate::util::ids;
 
-use super::run_history::{Past, Pasts, Phase, Recorded, Revival};
+use super::run_history::{HierarchyHistory, OperatorAction, Phase, RecordedEvent, RunHistory};
 
 /// A period of subscription of a handler to a topic.
 #[derive(Clone, Debug)]
-pub(crate) struct Listened {
+pub(crate) struct RegisteredHandler {
     pub(crate) topic: String,
     pub(crate) handler: String,
     pub(crate) since: OffsetDateTime,
@@ -70,22 +70,22 @@ impl Rebuilt {
     }
 
     /// Whether its row contains the values of its steps. A run with a requested rollback reads them from the record.
-    pub(crate) fn remembers(&self) -> bool {
+    pub(crate) fn keeps_outputs(&self) -> bool {
         self.begun && !self.told && self.state != "ended"
     }
 }
 
 /// Computes the working set of a hierarchy from its rows, which are in order.
 pub(crate) fn rebuild(
-    rows: &[Recorded],
-    revivals: &[Revival],
-    topology: &[Listened],
+    rows: &[RecordedEvent],
+    revivals: &[OperatorAction],
+    topology: &[RegisteredHandler],
     now: OffsetDateTime,
 ) -> Vec<Rebuilt> {
-    let pasts = Pasts::of(rows, revivals);
+    let pasts = HierarchyHistory::of(rows, revivals);
     let mut hierarchy = Hierarchy {
-        going: BTreeSet::new(),
-        held: BTreeSet::new(),
+        active: BTreeSet::new(),
+        awaiting_operator: BTreeSet::new(),
         above_those_back: BTreeSet::new(),
         pasts,
         topology,
@@ -93,7 +93,7 @@ pub(crate) fn rebuild(
     };
     hierarchy.find_unfinished();
     let mut rebuilt = hierarchy.unfinished();
-    rebuilt.extend(hierarchy.unnoted());
+    rebuilt.extend(hierarchy.unacknowledged());
     rebuilt.extend(hierarchy.not_begun());
     let awaited = rebuilt.iter().filter(|run| run.state != "ended").filter_map(|run| run.parent);
     let awaited: BTreeSet<_> = awaited.collect();
@@ -106,20 +106,20 @@ pub(crate) fn rebuild(
 }
 
 struct Hierarchy<'a> {
-    pasts: Pasts<'a>,
+    pasts: HierarchyHistory<'a>,
     /// The unfinished runs that do not await an operator.
-    going: BTreeSet<Uuid>,
+    active: BTreeSet<Uuid>,
     /// The runs that await an operator.
-    held: BTreeSet<Uuid>,
+    awaiting_operator: BTreeSet<Uuid>,
     /// Those of `held` that are back because a descendant was repaired.
     above_those_back: BTreeSet<Uuid>,
-    topology: &'a [Listened],
+    topology: &'a [RegisteredHandler],
     now: OffsetDateTime,
 }
 
 impl<'a> Hierarchy<'a> {
     fn is_alive(&self, run: Uuid) -> bool {
-        self.going.contains(&run) || self.held.contains(&run)
+        self.active.contains(&run) || self.awaiting_operator.contains(&run)
     }
 
     /// Finds the unfinished runs. Children come before their parents: a failed rollback continues after the repair of
@@ -132,13 +132,13 @@ impl<'a> Hierarchy<'a> {
             let run = &self.pasts.runs[id];
             match self.pasts.phase(run) {
                 Phase::Done => {}
-                Phase::Forward | Phase::Backward | Phase::Told => drop(self.going.insert(*id)),
+                Phase::Forward | Phase::Backward | Phase::RollbackRequested => drop(self.active.insert(*id)),
                 Phase::Failed => self.find_revived(*id),
             }
         }
-        self.let_go();
+        self.drop_abandoned();
         for (_, id) in &runs {
-            if self.going.contains(id) || self.above_those_back.contains(id) {
+            if self.active.contains(id) || self.above_those_back.contains(id) {
                 self.find_held(*id);
             }
         }
@@ -146,33 +146,36 @@ impl<'a> Hierarchy<'a> {
 
     /// Removes abandoned requests: a requested rollback that had not started when the requester stopped waiting never
     /// starts.
-    fn let_go(&mut self) {
-        let told = self.going.iter().filter(|id| self.pasts.phase(&self.pasts.runs[id]) == Phase::Told);
-        let let_go = told.filter(|id| !self.is_sent_for(&self.pasts.runs[id]));
+    fn drop_abandoned(&mut self) {
+        let told = self
+            .active
+            .iter()
+            .filter(|id| self.pasts.phase(&self.pasts.runs[id]) == Phase::RollbackRequested);
+        let let_go = told.filter(|id| !self.is_still_awaited(&self.pasts.runs[id]));
         let let_go: Vec<_> = let_go.copied().collect();
         for id in let_go {
-            self.going.remove(&id);
+            self.active.remove(&id);
         }
     }
 
     /// Whether the run that requested the rollback of this one still waits for it; true if no run requested it.
-    fn is_sent_for(&self, run: &Past<'_>) -> bool {
-        let Some(told) = self.pasts.told(run).filter(|told| told.handler.is_some()) else {
+    fn is_still_awaited(&self, run: &RunHistory<'_>) -> bool {
+        let Some(told) = self.pasts.rollback_request(run).filter(|told| told.handler.is_some()) else {
             return true;
         };
         let Some(teller) = self.pasts.runs.get(&told.lineage.id()) else {
             return true;
         };
         match self.pasts.phase(teller) {
-            Phase::Backward => teller.is_newest_window(told) && !self.is_overdue(teller),
-            Phase::Failed => self.is_alive(teller.id()) && teller.told_again(told),
+            Phase::Backward => teller.is_current_window(told) && !self.is_overdue(teller),
+            Phase::Failed => self.is_alive(teller.id()) && teller.rerun_request(told),
             Phase::Done => false,
-            Phase::Forward | Phase::Told => true,
+            Phase::Forward | Phase::RollbackRequested => true,
         }
     }
 
     /// Whether the run has to give up: it was cancelled or has missed a deadline.
-    fn is_overdue(&self, run: &Past<'_>) -> bool {
+    fn is_overdue(&self, run: &RunHistory<'_>) -> bool {
         let row = self.row(run);
         row.gives_up || row.give_up_at.is_some_and(|deadline| deadline <= self.now)
     }
@@ -187,16 +190,16 @@ impl<'a> Hierarchy<'a> {
         let below = children.any(|child| self.is_alive(child.id()) || self.leaves_it_to(child, run));
         let is_back = run.failed_again() && !self.pasts.is_settled_above(run, run.last().at);
         if self.pasts.is_revived(run) || went_on || below && run.failed_with_children() {
-            self.going.insert(id);
+            self.active.insert(id);
         } else if below || is_back {
-            self.held.insert(id);
+            self.awaiting_operator.insert(id);
             self.above_those_back.extend(below.then_some(id));
         }
     }
 
     /// Whether this child is now rolled back, so that its parent can continue. Not so if the parent has failed again
     /// since then, or if an operator has settled a further ancestor, which then stopped waiting for the parent.
-    fn leaves_it_to(&self, child: &Past<'_>, run: &Past<'_>) -> bool {
+    fn leaves_it_to(&self, child: &RunHistory<'_>, run: &RunHistory<'_>) -> bool {
         let done_at = child.last().at;
         self.pasts.phase(child) == Phase::Done
             && run.failed().is_none_or(|failed| failed.at < done_at)
@@ -211,23 +214,23 @@ impl<'a> Hierarchy<'a> {
         }
         let children = self.pasts.below(run).filter(|child| run.failed_after(child) && run.waits_for(child));
         let failed = children.filter(|child| self.pasts.phase(child) == Phase::Failed);
-        let held: Vec<_> = failed.map(Past::id).filter(|child| !self.going.contains(child)).collect();
-        self.held.extend(held);
+        let held: Vec<_> = failed.map(RunHistory::id).filter(|child| !self.active.contains(child)).collect();
+        self.awaiting_operator.extend(held);
     }
 
     /// The run that waits for this one.
-    fn parent(&self, run: &Past<'_>) -> Option<Uuid> {
+    fn parent(&self, run: &RunHistory<'_>) -> Option<Uuid> {
         let above =
             || run.seen.lineage.parent().filter(|above| above.ids().len() > 1).map(|above| above.id());
         match self.pasts.phase(run) {
             Phase::Forward => above(),
             Phase::Failed if self.is_alive(run.id()) => {
                 // A run that awaits an operator does not wait for its children.
-                let parent = self.pasts.above(run).filter(|parent| self.going.contains(&parent.id()));
-                parent.filter(|parent| parent.waits_for(run)).map(Past::id)
+                let parent = self.pasts.parent_of(run).filter(|parent| self.active.contains(&parent.id()));
+                parent.filter(|parent| parent.waits_for(run)).map(RunHistory::id)
             }
-            phase if phase == Phase::Told || run.was_told() => {
-                let told = self.pasts.told(run)?;
+            phase if phase == Phase::RollbackRequested || run.was_told() => {
+                let told = self.pasts.rollback_request(run)?;
                 told.handler.is_some().then(|| told.lineage.id())
             }
             _ => above(),
@@ -240,26 +243,26 @@ impl<'a> Hierarchy<'a> {
         alive.map(|run| self.row(run)).collect()
     }
 
-    fn row(&self, run: &Past<'_>) -> Rebuilt {
+    fn row(&self, run: &RunHistory<'_>) -> Rebuilt {
         let phase = self.pasts.phase(run);
         let parent = self.parent(run);
         let undoing_since = self.pasts.undoing_since(run);
         let told = match phase {
             Phase::Forward => false,
-            Phase::Told => true,
-            Phase::Failed => parent.is_none() || !self.pasts.compensates(run),
+            Phase::RollbackRequested => true,
+            Phase::Failed => parent.is_none() || !self.pasts.launched_by_compensation(run),
             Phase::Backward | Phase::Done => run.was_told(),
         };
-        let mut row = self.blank(&run.seen.lineage, run.seen, parent);
-        row.begun = phase != Phase::Told;
+        let mut row = self.fresh_row(&run.seen.lineage, run.seen, parent);
+        row.begun = phase != Phase::RollbackRequested;
         row.backward = phase != Phase::Forward;
         row.told = told;
         row.undoing_since = undoing_since;
         row.gives_up = undoing_since.is_none() && self.pasts.is_asked(&run.seen.lineage);
-        row.turned_back_at = run.turned().map(|turned| turned.at);
+        row.turned_back_at = run.rolling_back_event().map(|turned| turned.at);
         row.failure = match phase {
-            Phase::Told => self.pasts.told(run),
-            _ => run.turned(),
+            Phase::RollbackRequested => self.pasts.rollback_request(run),
+            _ => run.rolling_back_event(),
         }
         .and_then(|turned| turned.exception.clone());
         row.context = self.context(run);
@@ -270,13 +273,13 @@ impl<'a> Hierarchy<'a> {
         let counts = |deadline: &OffsetDateTime| undoing_since.is_none_or(|since| *deadline > since);
         row.give_up_at = deadlines.into_iter().filter(counts).min().filter(|_| moved);
         if phase == Phase::Failed {
-            self.mended(run, &mut row);
+            self.apply_restoration(run, &mut row);
         }
         row
     }
 
     /// Sets the position of the run.
-    fn place(&self, run: &Past<'_>, row: &mut Rebuilt) {
+    fn place(&self, run: &RunHistory<'_>, row: &mut Rebuilt) {
         let told = run.was_told() || !row.begun;
         let backward = run.suspended_backward();
         let last = if told { backward } else { run.suspended() };
@@ -286,17 +289,17 @@ impl<'a> Hierarchy<'a> {
             row.step = last.step.clone();
             row.jump.clone_from(&last.jump);
             row.definition = last.definition;
-            row.iteration = Some(if run.turned().is_some() { 0 } else { run.iteration() });
+            row.iteration = Some(if run.rolling_back_event().is_some() { 0 } else { run.iteration() });
             row.handler_iteration = last.handling;
         }
     }
 
     /// The context of the run: that of its newest event. A just requested rollback combines its own context with that
     /// of the request.
-    fn context(&self, run: &Past<'_>) -> Context {
+    fn context(&self, run: &RunHistory<'_>) -> Context {
         let newest = run.last();
         let told = match newest.kind {
-            EventKind::Committed => self.pasts.told(run),
+            EventKind::Committed => self.pasts.rollback_request(run),
             EventKind::RollingBack if run.was_told() => Some(newest),
             _ => None,
         };
@@ -307,14 +310,14 @@ impl<'a> Hierarchy<'a> {
     }
 
     /// Adapts the row of a failed rollback that is active again.
-    fn mended(&self, run: &Past<'_>, row: &mut Rebuilt) {
+    fn apply_restoration(&self, run: &RunHistory<'_>, row: &mut Rebuilt) {
         row.failed_before = true;
         row.undoing_since = Some(self.now);
         // A deadline that was missed before the intervention has had its effect.
         let back_at = self.pasts.back_at(run).unwrap_or(self.now);
         row.give_up_at =
             row.context.give_up_at(true).into_iter().filter(|deadline| *deadline > back_at).min();
-        if self.held.contains(&run.id()) {
+        if self.awaiting_operator.contains(&run.id()) {
             row.state = "stuck";
             row.reason = Some(run.why_held());
             row.give_up_at = None;
@@ -322,24 +325,24 @@ impl<'a> Hierarchy<'a> {
     }
 
     /// The rows of runs that have ended without success, if the parent has not yet recorded that.
-    fn unnoted(&self) -> Vec<Rebuilt> {
+    fn unacknowledged(&self) -> Vec<Rebuilt> {
         let ended = self.pasts.runs.values().filter(|run| !self.is_alive(run.id()));
         ended.filter_map(|run| self.unnoted_row(run)).collect()
     }
 
-    fn unnoted_row(&self, run: &Past<'_>) -> Option<Rebuilt> {
-        let (end, turned) = run.end().zip(run.turned())?;
+    fn unnoted_row(&self, run: &RunHistory<'_>) -> Option<Rebuilt> {
+        let (end, turned) = run.end().zip(run.rolling_back_event())?;
         let unrolled = run.failed().filter(|_| end.kind == EventKind::RollbackFailed);
         let told = match run.failed() {
-            Some(_) if unrolled.is_none() => !self.pasts.compensates(run),
+            Some(_) if unrolled.is_none() => !self.pasts.launched_by_compensation(run),
             _ => run.was_told(),
         };
         if unrolled.is_none() && (told || self.pasts.is_resolved(run)) {
             return None;
         }
         // A run that awaits an operator does not wait for repaired children.
-        let waits = |parent: &&Past<'_>| match run.failed().filter(|_| unrolled.is_none()) {
-            Some(_) => self.going.contains(&parent.id()),
+        let waits = |parent: &&RunHistory<'_>| match run.failed().filter(|_| unrolled.is_none()) {
+            Some(_) => self.active.contains(&parent.id()),
             None => self.is_alive(parent.id()),
         };
         let parent = self.pasts.runs.get(&self.parent(run)?).filter(waits)?;
@@ -349,7 +352,7 @@ impl<'a> Hierarchy<'a> {
         if last.at > end.at && !kept {
             return None;
         }
-        let mut row = self.blank(&run.seen.lineage, run.seen, Some(parent.id()));
+        let mut row = self.fresh_row(&run.seen.lineage, run.seen, Some(parent.id()));
         (row.state, row.begun, row.backward, row.told) = ("ended", true, true, told);
         row.failure = turned.exception.clone();
         row.rollback_failure = unrolled.and_then(|failed| failed.exception.clone());
@@ -364,7 +367,7 @@ impl<'a> Hierarchy<'a> {
         let awaited = self.pasts.emissions.values().filter(|emission| self.is_awaited(emission));
         let mut rows = vec![];
         for emission in awaited {
-            let listened = |entry: &&Listened| {
+            let listened = |entry: &&RegisteredHandler| {
                 let at = delivered_at(emission);
                 entry.topic == emission.topic
                     && entry.since <= at
@@ -380,24 +383,24 @@ impl<'a> Hierarchy<'a> {
     }
 
     /// Whether pending deliveries of this message are still to begin.
-    fn is_awaited(&self, emission: &Recorded) -> bool {
+    fn is_awaited(&self, emission: &RecordedEvent) -> bool {
         if emission.handler.is_none() {
             return true;
         }
         let emitter = self.pasts.runs.get(&emission.lineage.id());
-        let Some(emitter) = emitter.filter(|run| self.going.contains(&run.id())) else {
+        let Some(emitter) = emitter.filter(|run| self.active.contains(&run.id())) else {
             return false;
         };
-        if !emitter.is_newest_window(emission) {
+        if !emitter.is_current_window(emission) {
             return false;
         }
         !self.is_overdue(emitter)
     }
 
-    fn delivery(&self, emission: &Recorded, handler: &str) -> Rebuilt {
+    fn delivery(&self, emission: &RecordedEvent, handler: &str) -> Rebuilt {
         let parent = emission.handler.is_some().then(|| emission.lineage.id());
         let lineage = emission.lineage.child(ids::now_v7());
-        let mut row = self.blank(&lineage, emission, parent);
+        let mut row = self.fresh_row(&lineage, emission, parent);
         row.handler = handler.to_owned();
         row.undoing_since = parent.and_then(|_| self.pasts.undoing_when_emitted(emission));
         row.gives_up = row.undoing_since.is_none() && self.pasts.is_asked(&lineage);
@@ -410,7 +413,7 @@ impl<'a> Hierarchy<'a> {
     }
 
     /// A row for a run of this message and lineage that has no other events.
-    fn blank(&self, lineage: &Lineage, of: &Recorded, parent: Option<Uuid>) -> Rebuilt {
+    fn fresh_row(&self, lineage: &Lineage, of: &RecordedEvent, parent: Option<Uuid>) -> Rebuilt {
         Rebuilt {
             lineage: lineage.ids().to_vec(),
             parent,
@@ -446,7 +449,7 @@ impl<'a> Hierarchy<'a> {
 }
 
 /// The time at which the handlers of a message were determined: at its launch, or at its redelivery.
-fn delivered_at(emission: &Recorded) -> OffsetDateTime {
+fn delivered_at(emission: &RecordedEvent) -> OffsetDateTime {
     emission.redelivered_at.unwrap_or(emission.at)
 }
 

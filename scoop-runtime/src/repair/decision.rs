@@ -15,13 +15,13 @@ use uuid::Uuid;
 
 /// The kind of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Remedy {
+pub(crate) enum RepairAction {
     Retry,
     Skip,
     Resolve,
 }
 
-impl Remedy {
+impl RepairAction {
     /// The stored name.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -134,10 +134,10 @@ pub(crate) struct RestoredRun {
 }
 
 /// The reason of a run that awaits an operator.
-pub(crate) const HELD: &str = "it could not be undone; retry, skip or resolve it";
+pub(crate) const AWAITING_OPERATOR: &str = "it could not be undone; retry, skip or resolve it";
 
 /// The reason of a run that awaits an operator again after a failed repair.
-pub(crate) fn held_again(failure: &Failure) -> String {
+pub(crate) fn failed_again_reason(failure: &Failure) -> String {
     format!("it could not be undone again: {failure}").replace('\0', "")
 }
 
@@ -175,7 +175,7 @@ impl FailedRollback {
             told: parent.is_none() || !self.compensates,
             context: self.context.clone(),
             deadlines: self.context.give_up_at(true),
-            reason: held.then_some(HELD),
+            reason: held.then_some(AWAITING_OPERATOR),
         }
     }
 }
@@ -194,10 +194,10 @@ impl FailedRollbacks {
     }
 
     /// Decides on a repair. `others` is whether the working set contains other descendants of the run.
-    pub(crate) fn decide(&self, remedy: Remedy, run: Uuid, others: bool) -> Result<Decision, Refusal> {
+    pub(crate) fn decide(&self, remedy: RepairAction, run: Uuid, others: bool) -> Result<Decision, Refusal> {
         let target = self.get(run).ok_or(Refusal::NotFailed)?;
-        let in_the_way = self.all_in_the_way_of(target);
-        let above = self.above(target);
+        let in_the_way = self.all_blockers(target);
+        let above = self.blocked_ancestors(target);
         let mut at_or_below = in_the_way.iter().chain([&target]);
         let busy_above = above.iter().any(|run| run.presence == Presence::Busy);
         if others || busy_above || at_or_below.any(|run| self.is_busy(run)) {
@@ -205,14 +205,14 @@ impl FailedRollbacks {
         }
         let mut decision = Decision { part: target.part.clone(), ..Decision::default() };
         match remedy {
-            Remedy::Retry if !in_the_way.is_empty() => return Err(Refusal::FailedBelow),
-            Remedy::Retry => {
+            RepairAction::Retry if !in_the_way.is_empty() => return Err(Refusal::FailedBelow),
+            RepairAction::Retry => {
                 let failed_there =
                     target.failed_with_children() && target.suspended_part.as_ref() == Some(&target.part);
                 decision.repeats = failed_there || target.leaves_behind;
             }
-            Remedy::Skip => decision.events.push(target.written("SUSPENDED")),
-            Remedy::Resolve => {
+            RepairAction::Skip => decision.events.push(target.written("SUSPENDED")),
+            RepairAction::Resolve => {
                 let settled = in_the_way.iter().rev().chain([&target]);
                 decision.events.extend(settled.map(|run| run.written("ROLLED_BACK")));
                 decision.dropped.push(run);
@@ -223,8 +223,8 @@ impl FailedRollbacks {
         let parent = above.first().map(|run| run.id());
         let waits = above.first().filter(|run| run.failed_with_children()).map(|run| run.id());
         match remedy {
-            Remedy::Resolve => decision.parent = parent,
-            Remedy::Retry | Remedy::Skip => decision.revived.push(target.revived("ready", waits)),
+            RepairAction::Resolve => decision.parent = parent,
+            RepairAction::Retry | RepairAction::Skip => decision.revived.push(target.revived("ready", waits)),
         }
         Ok(decision)
     }
@@ -233,7 +233,7 @@ impl FailedRollbacks {
     fn is_busy(&self, run: &FailedRollback) -> bool {
         match run.presence {
             Presence::Absent | Presence::Held => false,
-            Presence::Waiting => self.in_the_way_of(run).is_empty(),
+            Presence::Waiting => self.blockers(run).is_empty(),
             Presence::Busy => true,
         }
     }
@@ -258,7 +258,7 @@ impl FailedRollbacks {
             }
             let absent =
                 |other: &&&FailedRollback| other.presence == Presence::Absent && other.id() != below.id();
-            let others = self.in_the_way_of(run);
+            let others = self.blockers(run);
             let waits = Some(run.id()).filter(|_| state == "waiting");
             revived.extend(others.iter().filter(absent).map(|other| other.revived("stuck", waits)));
             below = run;
@@ -266,11 +266,11 @@ impl FailedRollbacks {
     }
 
     /// The ancestors that failed because of this run, the nearest first.
-    fn above(&self, run: &FailedRollback) -> Vec<&FailedRollback> {
+    fn blocked_ancestors(&self, run: &FailedRollback) -> Vec<&FailedRollback> {
         let mut above: Vec<&FailedRollback> = vec![];
         let mut below = run;
         while let Some(parent) = below.lineage.parent().and_then(|parent| self.get(parent.id())) {
-            if !is_in_the_way(below, parent) {
+            if !blocks(below, parent) {
                 break;
             }
             above.push(parent);
@@ -280,19 +280,19 @@ impl FailedRollbacks {
     }
 
     /// The children with a failed rollback that block this run: it was waiting for them.
-    fn in_the_way_of(&self, run: &FailedRollback) -> Vec<&FailedRollback> {
+    fn blockers(&self, run: &FailedRollback) -> Vec<&FailedRollback> {
         let children = self.0.values().filter(|child| {
-            child.lineage.parent().is_some_and(|parent| parent.id() == run.id()) && is_in_the_way(child, run)
+            child.lineage.parent().is_some_and(|parent| parent.id() == run.id()) && blocks(child, run)
         });
         children.collect()
     }
 
     /// The descendants with a failed rollback that block this run, parents before their children.
-    fn all_in_the_way_of(&self, run: &FailedRollback) -> Vec<&FailedRollback> {
-        let mut all = self.in_the_way_of(run);
+    fn all_blockers(&self, run: &FailedRollback) -> Vec<&FailedRollback> {
+        let mut all = self.blockers(run);
         let mut at = 0;
         while let Some(next) = all.get(at) {
-            all.extend(self.in_the_way_of(next));
+            all.extend(self.blockers(next));
             at += 1;
         }
         all
@@ -301,7 +301,7 @@ impl FailedRollbacks {
 
 /// Whether the run was still waiting for this child when it failed. A failure that the run accepted before does not
 /// block it.
-fn is_in_the_way(child: &FailedRollback, run: &FailedRollback) -> bool {
+fn blocks(child: &FailedRollback, run: &FailedRollback) -> bool {
     run.suspended_at.is_some_and(|suspended| child.failed_at > suspended)
 }
 
@@ -356,7 +356,7 @@ mod tests {
 
     fn decide(
         runs: impl IntoIterator<Item = FailedRollback>,
-        remedy: Remedy,
+        remedy: RepairAction,
         run: u128,
     ) -> Result<Decision, Refusal> {
         FailedRollbacks::new(runs).decide(remedy, id(run), false)
@@ -380,36 +380,36 @@ mod tests {
 
     #[test]
     fn retry_of_a_failure_without_ancestors_revives_only_the_run() {
-        let decision = decide([failed(&[2], 5)], Remedy::Retry, 2).unwrap();
+        let decision = decide([failed(&[2], 5)], RepairAction::Retry, 2).unwrap();
         assert_eq!(revived(&decision), [(2, "ready", None)]);
         assert_eq!((decision.part.as_str(), decision.repeats), ("Rollback of a[0,]", false));
         assert!(decision.events.is_empty() && decision.dropped.is_empty() && decision.parent.is_none());
         let [run] = &*decision.revived else { panic!() };
         assert!(run.told && run.reason.is_none());
-        assert_eq!(decide([failed(&[2], 5)], Remedy::Retry, 3).unwrap_err(), Refusal::NotFailed);
+        assert_eq!(decide([failed(&[2], 5)], RepairAction::Retry, 3).unwrap_err(), Refusal::NotFailed);
     }
 
     #[test]
     fn retry_revives_the_ancestors_and_the_other_runs_that_block_them() {
-        let decision = decide(family(), Remedy::Retry, 5).unwrap();
+        let decision = decide(family(), RepairAction::Retry, 5).unwrap();
         let expected =
             [(3, "waiting", Some(2)), (2, "waiting", None), (4, "stuck", Some(2)), (5, "ready", Some(3))];
         assert_eq!(revived(&decision), expected);
         let held = decision.revived.iter().find(|run| run.state == "stuck").unwrap();
-        assert_eq!(held.reason, Some(HELD));
+        assert_eq!(held.reason, Some(AWAITING_OPERATOR));
         assert!(dropped(&decision).is_empty() && decision.parent.is_none());
     }
 
     #[test]
     fn run_that_failed_because_of_children_can_be_skipped_and_resolved_but_not_retried() {
-        assert_eq!(decide(family(), Remedy::Retry, 2).unwrap_err(), Refusal::FailedBelow);
-        let skipped = decide(family(), Remedy::Skip, 3).unwrap();
+        assert_eq!(decide(family(), RepairAction::Retry, 2).unwrap_err(), Refusal::FailedBelow);
+        let skipped = decide(family(), RepairAction::Skip, 3).unwrap();
         assert_eq!(events(&skipped), [("SUSPENDED", "h3")]);
         assert_eq!(dropped(&skipped), [5]);
         let expected = [(2, "waiting", None), (4, "stuck", Some(2)), (3, "ready", Some(2))];
         assert_eq!(revived(&skipped), expected);
 
-        let resolved = decide(family(), Remedy::Resolve, 2).unwrap();
+        let resolved = decide(family(), RepairAction::Resolve, 2).unwrap();
         let rolled_back: Vec<_> = events(&resolved);
         assert_eq!(rolled_back.last(), Some(&("ROLLED_BACK", "h2")));
         let place =
@@ -417,7 +417,7 @@ mod tests {
         assert!(place("h5") < place("h3") && place("h4") < place("h2") && rolled_back.len() == 4);
         assert_eq!(dropped(&resolved), [2, 3, 4, 5]);
         assert!(resolved.revived.is_empty() && resolved.parent.is_none());
-        let below = decide(family(), Remedy::Resolve, 3).unwrap();
+        let below = decide(family(), RepairAction::Resolve, 3).unwrap();
         assert_eq!((below.parent, revived(&below)[0]), (Some(id(2)), (2, "waiting", None)));
     }
 
@@ -425,14 +425,14 @@ mod tests {
     fn accepted_failure_blocks_no_ancestor() {
         let mut runs = family();
         runs[0].suspended_at = Some(at(7));
-        let decision = decide(runs.clone(), Remedy::Retry, 5).unwrap();
+        let decision = decide(runs.clone(), RepairAction::Retry, 5).unwrap();
         assert_eq!(
             revived(&decision),
             [(3, "waiting", Some(2)), (2, "waiting", None), (5, "ready", Some(3))]
         );
-        assert_eq!(revived(&decide(runs.clone(), Remedy::Retry, 4).unwrap()), [(4, "ready", None)]);
+        assert_eq!(revived(&decide(runs.clone(), RepairAction::Retry, 4).unwrap()), [(4, "ready", None)]);
         runs[0].suspended_at = None;
-        assert_eq!(revived(&decide(runs, Remedy::Retry, 4).unwrap()), [(4, "ready", None)]);
+        assert_eq!(revived(&decide(runs, RepairAction::Retry, 4).unwrap()), [(4, "ready", None)]);
     }
 
     #[test]
@@ -443,18 +443,18 @@ mod tests {
             move |remedy, run| decide(runs.clone(), remedy, run).map(|_| ())
         };
         for at in [0, 1, 3] {
-            assert_eq!(with(at, Presence::Busy)(Remedy::Retry, 5), Err(Refusal::Busy), "run {at}");
+            assert_eq!(with(at, Presence::Busy)(RepairAction::Retry, 5), Err(Refusal::Busy), "run {at}");
         }
-        assert_eq!(with(2, Presence::Busy)(Remedy::Retry, 5), Ok(()), "run 4 is a sibling of run 3");
-        assert_eq!(with(3, Presence::Busy)(Remedy::Resolve, 2), Err(Refusal::Busy));
+        assert_eq!(with(2, Presence::Busy)(RepairAction::Retry, 5), Ok(()), "run 4 is a sibling of run 3");
+        assert_eq!(with(3, Presence::Busy)(RepairAction::Resolve, 2), Err(Refusal::Busy));
         assert_eq!(
-            with(3, Presence::Waiting)(Remedy::Retry, 5),
+            with(3, Presence::Waiting)(RepairAction::Retry, 5),
             Err(Refusal::Busy),
             "run 5 waits for a run that does not await an operator"
         );
-        assert_eq!(with(1, Presence::Waiting)(Remedy::Skip, 3), Ok(()));
-        assert_eq!(with(3, Presence::Held)(Remedy::Retry, 5), Ok(()));
-        let others = FailedRollbacks::new(family()).decide(Remedy::Retry, id(5), true);
+        assert_eq!(with(1, Presence::Waiting)(RepairAction::Skip, 3), Ok(()));
+        assert_eq!(with(3, Presence::Held)(RepairAction::Retry, 5), Ok(()));
+        let others = FailedRollbacks::new(family()).decide(RepairAction::Retry, id(5), true);
         assert_eq!(others.map(|_| ()), Err(Refusal::Busy));
     }
 
@@ -463,14 +463,14 @@ mod tests {
         let mut runs = family();
         (runs[0].presence, runs[1].presence, runs[2].presence) =
             (Presence::Waiting, Presence::Held, Presence::Held);
-        let decision = decide(runs.clone(), Remedy::Retry, 5).unwrap();
+        let decision = decide(runs.clone(), RepairAction::Retry, 5).unwrap();
         assert_eq!(revived(&decision), [(3, "waiting", Some(2)), (5, "ready", Some(3))]);
         // Run 3 did not fail because of its children, so it awaits an operator itself.
         runs[1].handling = None;
         // It waits for no child, so run 5 gets no parent: an end passed to run 3 would never be consumed.
-        assert_eq!(revived(&decide(runs.clone(), Remedy::Retry, 5).unwrap()), [(5, "ready", None)]);
+        assert_eq!(revived(&decide(runs.clone(), RepairAction::Retry, 5).unwrap()), [(5, "ready", None)]);
         runs[1].presence = Presence::Absent;
-        let decision = decide(runs, Remedy::Retry, 5).unwrap();
+        let decision = decide(runs, RepairAction::Retry, 5).unwrap();
         assert_eq!(revived(&decision), [(3, "stuck", Some(2)), (5, "ready", None)]);
     }
 
@@ -484,18 +484,18 @@ mod tests {
             };
             decide([run], remedy, 2).unwrap().repeats
         };
-        assert!(run(true, Remedy::Retry) && !run(false, Remedy::Retry));
-        assert!(!run(true, Remedy::Skip), "a skip leaves the children unchanged");
+        assert!(run(true, RepairAction::Retry) && !run(false, RepairAction::Retry));
+        assert!(!run(true, RepairAction::Skip), "a skip leaves the children unchanged");
     }
 
     #[test]
     fn reason_of_a_repeated_failure_names_it_without_nul() {
         let failure = Failure::new("Error", "no\0", "s");
         assert_eq!(
-            held_again(&failure),
+            failed_again_reason(&failure),
             format!("it could not be undone again: {failure}").replace('\0', "")
         );
-        assert!(!held_again(&failure).contains('\0'), "the database accepts it");
+        assert!(!failed_again_reason(&failure).contains('\0'), "the database accepts it");
     }
 
     #[test]
@@ -504,7 +504,7 @@ mod tests {
             let mut run = failed(&[2], 5);
             (run.handling, run.suspended_part) = (handling, Some(suspended.0.into()));
             run.suspended_handling = suspended.1;
-            decide([run], Remedy::Retry, 2).unwrap().repeats
+            decide([run], RepairAction::Retry, 2).unwrap().repeats
         };
         assert!(run(Some(0), ("Rollback of a[0,]", None)));
         assert!(run(Some(2), ("Rollback of a[0,]", Some(1))));
@@ -518,9 +518,9 @@ mod tests {
         let mut runs = family();
         runs[3].compensates = true;
         let told = |decision: Decision| decision.revived.last().unwrap().told;
-        assert!(!told(decide(runs.clone(), Remedy::Retry, 5).unwrap()));
+        assert!(!told(decide(runs.clone(), RepairAction::Retry, 5).unwrap()));
         runs[1].suspended_at = Some(at(6));
-        assert!(told(decide(runs, Remedy::Retry, 5).unwrap()), "no run waits for it any more");
+        assert!(told(decide(runs, RepairAction::Retry, 5).unwrap()), "no run waits for it any more");
     }
 
     #[test]
@@ -530,7 +530,7 @@ mod tests {
             "Note": 7, "RollbackPathDeadlineKey": { "deadline": "2026-01-01T00:00:00Z", "source": "a" },
         }))
         .unwrap();
-        let skipped = decide([run], Remedy::Skip, 2).unwrap();
+        let skipped = decide([run], RepairAction::Skip, 2).unwrap();
         let event = serde_json::to_value(&skipped.events[0]).unwrap();
         let lineage = json!([id(1), id(2)]);
         let expected = json!({
@@ -545,7 +545,8 @@ mod tests {
 
     #[test]
     fn remedies_have_their_stored_names() {
-        let names = [Remedy::Retry, Remedy::Skip, Remedy::Resolve].map(Remedy::as_str);
+        let names =
+            [RepairAction::Retry, RepairAction::Skip, RepairAction::Resolve].map(RepairAction::as_str);
         assert_eq!(names, ["retry", "skip", "resolve"]);
         let mut ids = FailedRollbacks::new(family()).ids();
         ids.sort_unstable();

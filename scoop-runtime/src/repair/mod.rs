@@ -12,9 +12,11 @@ use crate::util::stored_time::StoredTime;
 use crate::{HierarchyId, RunId};
 
 pub(crate) use self::decision::{
-    Decision, FailedRollback, FailedRollbacks, HELD, OperatorEvent, Presence, Refusal, Remedy, RestoredRun,
-    held_again,
+    AWAITING_OPERATOR, Decision, FailedRollback, FailedRollbacks, Presence, Refusal, RepairAction,
+    failed_again_reason,
 };
+#[cfg(feature = "in-memory")]
+pub(crate) use self::decision::{OperatorEvent, RestoredRun};
 
 /// The response to a repair request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

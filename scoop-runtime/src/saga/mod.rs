@@ -52,7 +52,7 @@ pub trait Saga: Send + Sync + Sized + 'static {
     }
 
     /// The retry policy of a step or its compensation; `None` is no retry.
-    fn retry(step: Self::Step, what: Attempted) -> Option<Retry> {
+    fn retry(step: Self::Step, what: RetryTarget) -> Option<Retry> {
         let _ = (step, what);
         None
     }
@@ -180,7 +180,7 @@ pub trait Step: Copy + Send + Sync + 'static {
 
 /// The target of a [retry policy](Saga::retry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attempted {
+pub enum RetryTarget {
     /// The step.
     Step,
     /// Its compensation.
@@ -211,7 +211,7 @@ pub trait Handler: Send + Sync + 'static {
     fn timeout(&self, step: usize) -> Option<Duration>;
 
     /// See [`Saga::retry`].
-    fn retry(&self, step: usize, what: Attempted) -> Option<Retry>;
+    fn retry(&self, step: usize, what: RetryTarget) -> Option<Retry>;
 
     /// See [`Saga::invoke`], [`Saga::due`] and [`Saga::finally`], depending on the kind of the step.
     fn invoke<'a>(
@@ -261,7 +261,7 @@ impl<S: Saga> Handler for S {
         S::timeout(S::Step::ALL[step])
     }
 
-    fn retry(&self, step: usize, what: Attempted) -> Option<Retry> {
+    fn retry(&self, step: usize, what: RetryTarget) -> Option<Retry> {
         S::retry(S::Step::ALL[step], what)
     }
 

@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::Scope;
 pub use crate::saga::retry::Retry;
 use crate::saga::shape;
-pub use crate::saga::tick::{ByHand, Launched, Timed, scheduled};
-pub use crate::saga::{Attempted, Handled, Handler, Registration, Saga, Step, StepEnd};
+pub use crate::saga::tick::{LaunchProbe, ScheduledMessage, UserLaunched, scheduled};
+pub use crate::saga::{Handled, Handler, Registration, RetryTarget, Saga, Step, StepEnd};
 
 /// Requires that the future is `Send`. The compiler reports the bound at the user's function, and the declared return
 /// type keeps it from being reported again further out.

@@ -231,7 +231,8 @@ fn check_names(linked: &[&Registration]) -> Vec<SetupError> {
         }
     }
     let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
-    errors.extend(repeated.map(|(name, types)| SetupError::SameName { name, types: quoted(&types) }));
+    errors
+        .extend(repeated.map(|(name, types)| SetupError::DuplicateSagaName { name, types: quoted(&types) }));
     errors
 }
 
@@ -249,7 +250,7 @@ fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
     let name = |types: Vec<(TypeId, &'static str)>| {
         quoted(&types.into_iter().map(|(_, name)| name).collect::<Vec<_>>())
     };
-    contested.map(|(topic, types)| SetupError::SameTopic { topic, types: name(types) }).collect()
+    contested.map(|(topic, types)| SetupError::ConflictingTopicTypes { topic, types: name(types) }).collect()
 }
 
 /// Finds codes of several types of errors, in all linked sagas.
@@ -261,7 +262,7 @@ fn check_codes() -> Vec<SetupError> {
     let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
     let error = |(code, mut types): (&str, Vec<&'static str>)| {
         types.sort_unstable();
-        SetupError::SameCode { code: code.to_owned(), types: quoted(&types) }
+        SetupError::DuplicateFailureCode { code: code.to_owned(), types: quoted(&types) }
     };
     repeated.map(error).collect()
 }

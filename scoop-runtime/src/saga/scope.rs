@@ -18,11 +18,11 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::api::launch_options::{self, Options, launch_options};
-use crate::bug::{Bug, made};
+use crate::bug::{Bug, is_injected};
 use crate::engine::{Engine, StopSignal};
 use crate::error::{CHAIN_MAX, is_transient_within_step};
 use crate::store::{self, ClaimKey, HierarchyFlags, StepTransaction};
-use crate::unhandled::launch_within;
+use crate::unhandled::insert_in;
 use crate::util::ids;
 use crate::util::payload::{self, Unstorable};
 use crate::{RuntimeError, When};
@@ -36,7 +36,7 @@ pub struct Scope<'a> {
     place: CallSite<'a>,
     context: Context,
     replies: Vec<(String, Value)>,
-    opened: Option<StepTransaction>,
+    transaction: Option<StepTransaction>,
     emissions: Vec<Emission>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> CallSite<'a> {
 
 /// The results of a call of user code.
 pub(crate) struct ScopeOutput {
-    pub(crate) opened: Option<StepTransaction>,
+    pub(crate) transaction: Option<StepTransaction>,
     pub(crate) emissions: Vec<Emission>,
     pub(crate) context: Context,
     pub(crate) replies: Vec<(String, Value)>,
@@ -97,7 +97,7 @@ pub(crate) struct ScopeOutput {
 
 impl<'a> Scope<'a> {
     pub(crate) fn new(engine: &'a Engine, place: CallSite<'a>, context: Context) -> Self {
-        Self { engine, place, context, replies: vec![], opened: None, emissions: vec![] }
+        Self { engine, place, context, replies: vec![], transaction: None, emissions: vec![] }
     }
 
     /// The next call is the `finally` of the step that was called before.
@@ -112,8 +112,8 @@ impl<'a> Scope<'a> {
     }
 
     pub(crate) fn into_remains(self) -> ScopeOutput {
-        let Self { opened, emissions, context, replies, .. } = self;
-        ScopeOutput { opened, emissions, context, replies }
+        let Self { transaction: opened, emissions, context, replies, .. } = self;
+        ScopeOutput { transaction: opened, emissions, context, replies }
     }
 
     /// The step's own transaction, opened by the first call.
@@ -123,8 +123,8 @@ impl<'a> Scope<'a> {
     ///
     /// # Errors
     ///
-    /// If the pool has no connection in time. The step is then retried after a pause. There is no transaction [in
-    /// memory](crate::Builder::in_memory), where the step fails.
+    /// If the pool has no connection in time. The step is then retried after a pause. There is no transaction in
+    /// memory, where the step fails.
     ///
     /// # Cancel safety
     ///
@@ -142,10 +142,10 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub async fn tx(&mut self) -> Result<&mut PgConnection> {
-        if self.opened.is_none() {
-            self.opened = Some(self.place.open(self.engine).await?);
+        if self.transaction.is_none() {
+            self.transaction = Some(self.place.open(self.engine).await?);
         }
-        let opened = self.opened.as_mut().expect("it was just opened");
+        let opened = self.transaction.as_mut().expect("it was just opened");
         Ok(&mut *opened.transaction)
     }
 
@@ -240,13 +240,13 @@ impl<'a> Scope<'a> {
         let launched = launched.map_err(|error| Unstorable::in_step(self.place.code(), error))?.unique(key);
         let root = launched.root;
         let store = self.engine.store();
-        let launch = launch_within(store, &self.engine.unhandled, self.tx().await?, launched).await;
+        let launch = insert_in(store, &self.engine.unhandled, self.tx().await?, launched).await;
         let launch = launch.map_err(|error| match error.of_sqlx().is_some_and(is_transient_within_step) {
             true => Error::from(error).into_infrastructure(),
             false => error.into(),
         })?;
-        if let Some(opened) = &mut self.opened {
-            opened.started.extend(launch.handlers);
+        if let Some(opened) = &mut self.transaction {
+            opened.ready_handlers.extend(launch.handlers);
         }
         Ok((root, launch.launched > 0))
     }
@@ -287,7 +287,7 @@ impl<'a> Scope<'a> {
     pub fn set<K: ContextKey>(&mut self, element: K) -> Result<()> {
         let mut context = self.context.clone();
         context.set(element).map_err(|error| Unstorable::in_step(self.place.code(), error.into()))?;
-        launch_options::within(self.engine.settings().context_bytes_max, &context)?;
+        launch_options::check_context_size(self.engine.settings().context_bytes_max, &context)?;
         self.context = context;
         Ok(())
     }
@@ -377,7 +377,7 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn stop_signal(&self) -> StopSignal {
-        self.engine.watch(self.place.key)
+        self.engine.stop_signal(self.place.key)
     }
 
     /// The number of times that this step directly preceded itself: 0, then 1 when it is repeated, and so on. In a
@@ -458,7 +458,7 @@ impl<'a> Scope<'a> {
     fn returned_by(&self, step: &str) -> Option<&Value> {
         let outputs = self.place.outputs;
         let definition = self.place.definition.steps.iter().find(|it| it.name == step);
-        let definition = definition.filter(|_| !made(Bug::ForgetFormerNames));
+        let definition = definition.filter(|_| !is_injected(Bug::ForgetFormerNames));
         let former = definition.map_or(&[][..], |it| it.was).iter().rev();
         outputs.get(step).or_else(|| former.filter_map(|was| outputs.get(*was)).next())
     }

@@ -56,29 +56,29 @@ impl Message for Tick {
     label = "no schedule launches this message",
     note = "write `#[subscribes(scoop::Tick)]`, or remove the schedule"
 )]
-pub trait Timed: Message {}
+pub trait ScheduledMessage: Message {}
 
 #[diagnostic::do_not_recommend]
-impl Timed for Tick {}
+impl ScheduledMessage for Tick {}
 
 /// The schedule of a saga that handles `M`.
-pub const fn scheduled<M: Timed>(schedule: Schedule) -> Schedule {
+pub const fn scheduled<M: ScheduledMessage>(schedule: Schedule) -> Schedule {
     schedule
 }
 
-/// Determines whether programs launch `M`: `Launched::<M>::BY_HAND` is false exactly for [`Tick`], since an inherent
-/// constant takes precedence over that of a trait.
-pub struct Launched<M>(PhantomData<M>);
+/// Determines whether programs launch `M`: `LaunchProbe::<M>::IS_USER_LAUNCHED` is false exactly for [`Tick`], since an
+/// inherent constant takes precedence over that of a trait.
+pub struct LaunchProbe<M>(PhantomData<M>);
 
-impl Launched<Tick> {
+impl LaunchProbe<Tick> {
     /// The engine launches it.
-    pub const BY_HAND: bool = false;
+    pub const IS_USER_LAUNCHED: bool = false;
 }
 
-/// The default of [`Launched`].
-pub trait ByHand {
+/// The default of [`LaunchProbe`].
+pub trait UserLaunched {
     /// Programs launch it.
-    const BY_HAND: bool = true;
+    const IS_USER_LAUNCHED: bool = true;
 }
 
-impl<M> ByHand for Launched<M> {}
+impl<M> UserLaunched for LaunchProbe<M> {}

@@ -1,10 +1,17 @@
 //! Computes the due times of a schedule: a pure function of the clock.
 
+#[cfg(not(feature = "cron"))]
+mod absent;
+
 use std::iter::successors;
 
 use scoop_core::{Missed, Overlap, Recurrence, Schedule};
+#[cfg(feature = "cron")]
 use scoop_cron::{Cron, CronError};
 use time::{Duration, OffsetDateTime};
+
+#[cfg(not(feature = "cron"))]
+use absent::{Cron, CronError};
 
 /// The maximum delay of a time that does not count as missed. A process checks its schedules at least this often,
 /// even if its clock changes.
@@ -47,7 +54,7 @@ pub(crate) struct Due {
 
 /// The reason for which a schedule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unfit {
+pub(crate) enum TimetableError {
     #[error(transparent)]
     Cron(#[from] CronError),
     #[error("it is due every {0:?}, but a whole number of milliseconds is possible, at least one")]
@@ -60,7 +67,7 @@ pub(crate) enum Unfit {
 
 impl Timetable {
     /// The timetable of a schedule.
-    pub(crate) fn of(schedule: &Schedule) -> Result<Self, Unfit> {
+    pub(crate) fn of(schedule: &Schedule) -> Result<Self, TimetableError> {
         let times = match schedule.recurrence {
             Recurrence::Every(pause) => Times::every_ms(every_ms(pause)?)?,
             Recurrence::Cron { expression, zone } => Times::Cron(Box::new(Cron::new(expression, zone)?)),
@@ -74,11 +81,11 @@ impl Timetable {
         cron: Option<(&str, &str)>,
         missed: Missed,
         overlap: Overlap,
-    ) -> Result<Self, Unfit> {
+    ) -> Result<Self, TimetableError> {
         let times = match (every_ms, cron) {
             (Some(ms), None) => Times::every_ms(ms)?,
             (None, Some((expression, zone))) => Times::Cron(Box::new(Cron::new(expression, zone)?)),
-            _ => return Err(Unfit::Unknown),
+            _ => return Err(TimetableError::Unknown),
         };
         Ok(Self { times, missed, overlap })
     }
@@ -162,17 +169,17 @@ impl Timetable {
 }
 
 impl Times {
-    fn every_ms(ms: i64) -> Result<Self, Unfit> {
+    fn every_ms(ms: i64) -> Result<Self, TimetableError> {
         let micros = ms.checked_mul(1_000).filter(|micros| *micros > 0);
-        micros.map(Self::Every).ok_or(Unfit::Unknown)
+        micros.map(Self::Every).ok_or(TimetableError::Unknown)
     }
 }
 
 /// Converts the pause to its stored form.
-pub(crate) fn every_ms(pause: std::time::Duration) -> Result<i64, Unfit> {
+pub(crate) fn every_ms(pause: std::time::Duration) -> Result<i64, TimetableError> {
     let whole = pause.subsec_nanos().is_multiple_of(1_000_000);
     let ms = i64::try_from(pause.as_millis()).ok().filter(|ms| whole && *ms > 0);
-    ms.ok_or(Unfit::Every(pause))
+    ms.ok_or(TimetableError::Every(pause))
 }
 
 #[cfg(test)]
@@ -312,14 +319,14 @@ mod tests {
     fn invalid_schedule_is_refused() {
         let of = |schedule| Timetable::of(&schedule).unwrap_err();
         for pause in [std::time::Duration::ZERO, std::time::Duration::from_nanos(1_500_000)] {
-            assert_eq!(of(Schedule::every(pause)), Unfit::Every(pause));
+            assert_eq!(of(Schedule::every(pause)), TimetableError::Every(pause));
         }
-        assert_eq!(of(Schedule::cron("0 0 30 2 *", "UTC")), Unfit::Cron(CronError::Never));
+        assert_eq!(of(Schedule::cron("0 0 30 2 *", "UTC")), TimetableError::Cron(CronError::Never));
         let stored = |every_ms, cron| Timetable::stored(every_ms, cron, Missed::Once, Overlap::Allow);
-        assert_eq!(stored(None, None).unwrap_err(), Unfit::Unknown);
-        assert_eq!(stored(Some(0), None).unwrap_err(), Unfit::Unknown);
+        assert_eq!(stored(None, None).unwrap_err(), TimetableError::Unknown);
+        assert_eq!(stored(Some(0), None).unwrap_err(), TimetableError::Unknown);
         assert!(stored(None, Some(("* * * * *", "UTC"))).is_ok());
         assert!(stored(Some(1), None).is_ok());
-        assert_eq!(stored(Some(1), Some(("* * * * *", "UTC"))).unwrap_err(), Unfit::Unknown);
+        assert_eq!(stored(Some(1), Some(("* * * * *", "UTC"))).unwrap_err(), TimetableError::Unknown);
     }
 }

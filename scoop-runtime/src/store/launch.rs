@@ -11,11 +11,12 @@ use uuid::Uuid;
 use super::types::{ClaimKey, ClaimedRun, HierarchyFlags, timestamps};
 use crate::RuntimeError;
 use crate::util::ids;
+use crate::util::patience::Attempt;
 use crate::util::payload::{measured, of_message};
 
 /// A message that starts a hierarchy of its own.
 #[derive(Debug, Serialize)]
-pub(crate) struct Launched {
+pub(crate) struct NewMessage {
     pub(crate) id: Uuid,
     pub(crate) root: Uuid,
     pub(crate) topic: &'static str,
@@ -27,7 +28,7 @@ pub(crate) struct Launched {
     deadlines: Vec<OffsetDateTime>,
     /// The runs for which the launching worker has slots, by handler.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) here: BTreeMap<String, Uuid>,
+    pub(super) local_runs: BTreeMap<String, Uuid>,
     /// The Rust type of the message if the launch is refused without a handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) required: Option<&'static str>,
@@ -36,23 +37,13 @@ pub(crate) struct Launched {
     pub(crate) bytes: usize,
     /// It may be there already.
     #[serde(skip)]
-    pub(crate) only_once: bool,
-}
-
-/// A worker that claims runs of the messages that it launches.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Claimer<'a> {
-    pub(crate) worker: Uuid,
-    /// Its identifier in events.
-    pub(crate) identifier: &'a str,
-    /// The value of `worker.topology` that it knows. By another value it claims nothing.
-    pub(crate) topology: i64,
+    pub(crate) is_unique: bool,
 }
 
 /// The messages for an attempt to launch them: after another one they may be there already.
-pub(crate) fn known_before(messages: &mut [Launched], again: bool) -> &[Launched] {
-    if again {
-        messages.iter_mut().for_each(Launched::again);
+pub(crate) fn known_before(messages: &mut [NewMessage], attempt: Attempt) -> &[NewMessage] {
+    if attempt == Attempt::Repeat {
+        messages.iter_mut().for_each(NewMessage::again);
     }
     messages
 }
@@ -60,7 +51,7 @@ pub(crate) fn known_before(messages: &mut [Launched], again: bool) -> &[Launched
 /// Under which ids messages are known that may be launched only once.
 const UNIQUE: Uuid = Uuid::from_u128(0x6d1f_46a2_0c5e_4e0b_9d0a_7b1b_5a3c_9e21);
 
-impl Launched {
+impl NewMessage {
     /// A message with fresh ids.
     pub(crate) fn new(topic: &'static str, payload: Value, bytes: usize) -> Self {
         let (id, root) = (ids::now_v7(), ids::now_v7());
@@ -73,10 +64,10 @@ impl Launched {
             context,
             due: None,
             deadlines,
-            here,
+            local_runs: here,
             required: None,
             bytes,
-            only_once: false,
+            is_unique: false,
         }
     }
 
@@ -85,14 +76,14 @@ impl Launched {
         let namespace = Uuid::new_v5(&UNIQUE, self.topic.as_bytes());
         self.id = Uuid::new_v5(&namespace, key.as_bytes());
         self.root = Uuid::new_v5(&self.id, b"root");
-        self.only_once = true;
+        self.is_unique = true;
         self
     }
 
     /// Launches it unless it is there. Its runs are left to any worker with room.
     pub(crate) fn again(&mut self) {
-        self.only_once = true;
-        self.here.clear();
+        self.is_unique = true;
+        self.local_runs.clear();
     }
 
     /// The same message, with this context.
@@ -105,19 +96,19 @@ impl Launched {
     }
 
     /// Whether something becomes due at a certain time because of this.
-    pub(crate) fn sets_a_time(&self) -> bool {
+    pub(crate) fn has_timer(&self) -> bool {
         self.due.is_some() || !self.deadlines.is_empty()
     }
 
     /// Whether it may be there already or be refused, of which only `scoop.launch` and `message_insert_claiming.sql`
     /// know.
     pub(crate) fn is_conditional(&self) -> bool {
-        self.only_once || self.required.is_some()
+        self.is_unique || self.required.is_some()
     }
 
     /// Whether it is launched in any case, and nothing of it is to be done at a certain time.
-    pub(super) fn is_plain(&self) -> bool {
-        !self.is_conditional() && !self.sets_a_time()
+    pub(super) fn is_simple(&self) -> bool {
+        !self.is_conditional() && !self.has_timer()
     }
 
     /// Until when its runs have to be done.
@@ -126,9 +117,9 @@ impl Launched {
     }
 
     /// Has the run of this handler claimed when it is launched: under this key, if all goes well.
-    pub(crate) fn run_here(&mut self, handler: &str) -> ClaimKey {
+    pub(crate) fn reserve_local_run(&mut self, handler: &str) -> ClaimKey {
         let run = ids::now_v7();
-        self.here.insert(handler.to_owned(), run);
+        self.local_runs.insert(handler.to_owned(), run);
         ClaimKey { root: self.root, id: run, epoch: 1 }
     }
 
@@ -157,7 +148,7 @@ impl Launched {
 
 /// What became of a launch.
 #[derive(Debug)]
-pub(crate) struct Launch {
+pub(crate) struct LaunchResult {
     /// How many of the messages were not there before.
     pub(crate) launched: i64,
     /// Who has something to do.
@@ -171,7 +162,7 @@ pub(crate) struct Launch {
 pub(super) const PAYLOADS_BYTES_MAX: usize = 1024 * 1024;
 
 /// Whether the messages are launched by several statements.
-pub(crate) fn is_bulky(messages: &[Launched]) -> bool {
+pub(crate) fn is_bulky(messages: &[NewMessage]) -> bool {
     messages.len() > 1 && messages.iter().map(|message| message.bytes).sum::<usize>() > PAYLOADS_BYTES_MAX
 }
 
@@ -187,10 +178,10 @@ pub(crate) fn parts<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> impl Iterato
 }
 
 /// Prepares a message for the store, with fresh ids.
-pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<Launched, RuntimeError> {
+pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<NewMessage, RuntimeError> {
     let what = || format!("a message for topic `{}`", M::TOPIC);
     let (payload, bytes) = measured(of_message(message)?, limit, what)?;
-    let mut launched = Launched::new(M::TOPIC, payload, bytes);
+    let mut launched = NewMessage::new(M::TOPIC, payload, bytes);
     launched.required = M::REQUIRES_HANDLER.then(std::any::type_name::<M>);
     Ok(launched)
 }

@@ -1,10 +1,12 @@
-//! The store of runs and their history: PostgreSQL, or the memory of one program, chosen when a program starts.
+//! The store of runs and their history: PostgreSQL, or with the feature `in-memory` the memory of one program, chosen
+//! when a program starts.
 //!
 //! This file declares the operations, once for both; the folder has the values that they take and return. [`postgres`]
 //! and [`memory`] implement them, in files of the same names.
 
 mod definitions;
 mod launch;
+#[cfg(feature = "in-memory")]
 mod memory;
 mod postgres;
 mod queue_cursors;
@@ -15,11 +17,13 @@ mod types;
 mod unhandled;
 
 pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
-pub(crate) use launch::{Claimer, Launch, Launched, is_bulky, known_before, parts, prepare};
+pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare};
 #[cfg(feature = "simulation")]
-pub use memory::Link;
+pub use memory::FaultLink;
+#[cfg(feature = "in-memory")]
 pub use memory::{LoggedEvent, WorkingRun};
-pub(crate) use memory::{Memory, MemorySession};
+#[cfg(feature = "in-memory")]
+pub(crate) use memory::{MemorySession, MemoryStore};
 #[cfg(test)]
 pub(crate) use postgres::tests;
 pub(crate) use postgres::{
@@ -27,16 +31,17 @@ pub(crate) use postgres::{
     StepTransaction, StepTransactions, check, files, migrate, refusal, roll_back, unfit_tables,
 };
 pub(crate) use queue_cursors::QueueCursors;
-pub use requests::ListedHandler;
+pub use requests::RegisteredHandler;
 pub(crate) use requests::{
-    Asked, CancelResult, HandlerOutcome, MessageStatus, Page, Redelivery, RepairRequest, RepairResult,
-    RetiredHandler, RollbackStart, Target,
+    CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Page, Redelivery, RepairRequest,
+    RepairResult, RequestKey, RequestTarget, RetiredHandler, RollbackStart,
 };
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
-pub(crate) use settlement::{SettlePath, Settled, Settlement};
+pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use types::{
-    ClaimKey, ClaimedRun, Committed, Due, FailedRollbackPart, Freed, GiveUpReasons, HierarchyFlags, History,
-    Parent, Reaped, Reconciled, Release, Suspect, Unclaimed, Wanted, Woken, no_failure, readable, timestamps,
+    ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, FailedRollbackPart, Freed, GiveUpReasons,
+    HierarchyFlags, ParentRef, Reaped, Reconciled, Release, RollbackHistory, Suspect, Unclaimed, WakeOptions,
+    Wanted, Woken, no_failure, readable, timestamps,
 };
 pub(crate) use unhandled::Unhandled;
 
@@ -55,7 +60,7 @@ use crate::saga::registry::{Renamed, Subscription};
 use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
 use crate::util::when::Now;
-use crate::{CancellationRequest, Child, FailedCompensation, Intervention, Named, Rebuild, StuckRun};
+use crate::{CancellationRequest, Child, FailedCompensation, Intervention, Named, RebuildReport, StuckRun};
 
 /// Topics and names of sagas, pair by pair.
 pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
@@ -64,7 +69,8 @@ pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
 #[derive(Clone)]
 pub(crate) enum Store {
     Postgres(Arc<PostgresStore>),
-    Memory(Memory),
+    #[cfg(feature = "in-memory")]
+    Memory(MemoryStore),
 }
 
 impl From<PostgresStore> for Store {
@@ -98,6 +104,7 @@ macro_rules! storage {
                 pub(crate) async fn $operation(&self $(, $argument: $type)*) -> sqlx::Result<$answer> {
                     match self {
                         Self::Postgres(tables) => tables.$operation($($argument),*).await,
+                        #[cfg(feature = "in-memory")]
                         Self::Memory(memory) => memory.$operation($($argument),*).await,
                     }
                 }
@@ -115,13 +122,13 @@ storage! {
         /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `shares`. Looks
         /// only at runs that became ready since `progress`, and advances that.
         async fn claim(
-            &self, worker: Uuid, identifier: &str, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
+            &self, claimer: Claimer<'_>, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
             progress: &mut QueueCursors,
         ) -> Vec<Result<ClaimedRun, Unclaimed>>;
 
         /// Claims this suspect, if it is still ready in one of these queues.
         async fn claim_suspect(
-            &self, worker: Uuid, identifier: &str, lanes: &Lanes, suspect: &Suspect,
+            &self, claimer: Claimer<'_>, lanes: &Lanes, suspect: &Suspect,
         ) -> Option<Result<ClaimedRun, Unclaimed>>;
     }
 
@@ -131,18 +138,17 @@ storage! {
         /// the same shape, other than [`Shape::Any`].
         async fn settle(
             &self, identifier: &str, settlements: &[Settlement],
-        ) -> BTreeMap<(Uuid, i64), Settled>;
+        ) -> BTreeMap<(Uuid, i64), SettleResult>;
     }
 
     /// Parents of ended children, releases, and notifications of other processes.
     trait WakeStorage {
         /// Makes the runs ready that wait for no child any more, and returns their handlers.
-        async fn wake(&self, parents: &[Parent]) -> Vec<String>;
+        async fn wake(&self, parents: &[ParentRef]) -> Vec<String>;
 
-        /// Like `wake`, by a worker of these queues. Of the first `room` parents, those that wait for no child are
-        /// claimed. With `commits`, those that had come to the last step of their saga commit instead.
-        async fn wake_here(
-            &self, parents: &[Parent], worker: Uuid, identifier: &str, lanes: &Lanes, room: (usize, bool),
+        /// Like `wake`, by a worker of these queues, which claims and commits parents as the options say.
+        async fn wake_and_claim(
+            &self, parents: &[ParentRef], claimer: Claimer<'_>, lanes: &Lanes, options: WakeOptions,
         ) -> Woken;
 
         /// Hands runs back. Returns how many were still held under their keys.
@@ -156,28 +162,28 @@ storage! {
     trait FreeStorage {
         /// Frees the runs of this worker that are not in flight, and those without a registered owner, and makes the
         /// runs ready that it may have failed to wake. `in_flight` is called when no claim is under way.
-        async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>, backoff: Backoff) -> Reconciled;
+        async fn reconcile(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>, backoff: Backoff) -> Reconciled;
 
         /// Deletes dead workers and frees their runs.
         async fn reap(&self, worker: Uuid, backoff: Backoff) -> Reaped;
 
         /// Deletes this worker, frees its runs, and notifies the others, since they may continue these.
-        async fn leave(&self, worker: Uuid, backoff: Backoff) -> Freed;
+        async fn deregister(&self, worker: Uuid, backoff: Backoff) -> Freed;
     }
 
     /// Due times, deadlines, and the runs that have to give up.
     trait DueStorage {
         /// What this worker of these queues has to do next. Without `claims_suspects`, suspects do not count.
-        async fn due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> Due;
+        async fn next_due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> Due;
 
         /// Makes waiting runs give up that have missed a deadline, and returns them.
-        async fn overdue(&self, limit: i64) -> Vec<Parent>;
+        async fn expire_waiting(&self, limit: i64) -> Vec<ParentRef>;
 
         /// Which of these running runs have to give up, and in how many seconds.
-        async fn stops(&self, keys: &[ClaimKey]) -> Vec<(Uuid, f64)>;
+        async fn stop_deadlines(&self, keys: &[ClaimKey]) -> Vec<(Uuid, f64)>;
 
         /// Why the run has to give up, if it has to and is still held under this key.
-        async fn give_up(&self, key: ClaimKey) -> Option<GiveUpReasons>;
+        async fn give_up_reasons(&self, key: ClaimKey) -> Option<GiveUpReasons>;
 
         /// Whether the run is still held under this key.
         async fn is_held(&self, key: ClaimKey) -> bool;
@@ -202,7 +208,7 @@ storage! {
         async fn living_workers(&self) -> Vec<LivingWorker>;
 
         /// Hands over a run that cannot be continued under this definition, if it is still held under this key.
-        async fn set_aside(&self, refusal: Refusing<'_>) -> SetAside;
+        async fn mark_stuck(&self, refusal: Refusing<'_>) -> SetAside;
     }
 
     /// The record of a run, for its rollback and for its steps.
@@ -212,7 +218,7 @@ storage! {
 
         /// The history of a run: its newest suspension, and up to `limit` entries. The entries of a recorded window are
         /// all returned.
-        async fn history(&self, names: &RollbackNames, handler: &str, run: &Run, limit: usize) -> History;
+        async fn history(&self, names: &RollbackNames, handler: &str, run: &Run, limit: usize) -> RollbackHistory;
 
         /// The newest entries of a run's forward path, up to `until`.
         async fn entries_until(
@@ -229,7 +235,7 @@ storage! {
         async fn values(&self, handler: &str, run: &Run, wanted: &Wanted) -> BTreeMap<String, Value>;
 
         /// Whether an operator wants the newest part of a rollback to run again.
-        async fn repeats(&self, run: &Run) -> bool;
+        async fn reruns_part(&self, run: &Run) -> bool;
 
         /// The outcome of messages in each of their handlers, in the order of the messages.
         async fn children(&self, asked: ChildQuery<'_>) -> Vec<Child>;
@@ -238,16 +244,18 @@ storage! {
     /// Launches of messages.
     trait LaunchStorage {
         /// Launches messages in a transaction of their own.
-        async fn launch_alone(&self, messages: &[Launched]) -> Launch;
+        async fn launch_in_own_transaction(&self, messages: &[NewMessage]) -> LaunchResult;
 
         /// Launches messages by a worker that has slots for some of their runs: these are claimed.
-        async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> Launch;
+        async fn launch_and_claim(
+            &self, claimer: Claimer<'_>, topology: i64, messages: &[NewMessage],
+        ) -> LaunchResult;
     }
 
     /// The state of hierarchies, for clients.
     trait StatusStorage {
         /// The progress of a root message.
-        async fn standing(&self, root: Uuid, message: Uuid) -> MessageStatus;
+        async fn status(&self, root: Uuid, message: Uuid) -> MessageStatus;
 
         /// The message that started a hierarchy.
         async fn root_message(&self, root: Uuid) -> Option<Uuid>;
@@ -259,7 +267,7 @@ storage! {
     /// Cancellation, and rollback of finished runs.
     trait RequestStorage {
         /// The run or message with this id.
-        async fn find_target(&self, id: Uuid) -> Option<Target>;
+        async fn find_target(&self, id: Uuid) -> Option<RequestTarget>;
 
         /// The thing that this id names, if any.
         async fn named(&self, id: Uuid) -> Option<Named>;
@@ -268,19 +276,19 @@ storage! {
         async fn cancellations(&self, root: Uuid) -> Vec<CancellationRequest>;
 
         /// Makes all unfinished runs below the target give up.
-        async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> CancelResult;
+        async fn cancel(&self, target: &RequestTarget, request: &Failure, asked: RequestKey) -> CancelResult;
 
         /// Makes all handlers of the target's message roll back, if all of it is finished.
-        async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> RollbackStart;
+        async fn request_rollback(&self, target: &RequestTarget, request: &Failure, asked: RequestKey) -> RollbackStart;
     }
 
     /// Failed rollbacks and stuck runs, and their repair by operators.
     trait RepairStorage {
         /// Parks a run for an operator after its rollback failed again, and records that failure.
-        async fn hold(&self, key: ClaimKey, failed: &FailedRollbackPart) -> bool;
+        async fn mark_awaiting_operator(&self, key: ClaimKey, failed: &FailedRollbackPart) -> bool;
 
         /// Carries out an intervention on a run, if that is possible.
-        async fn repair(&self, target: &Target, asked: &RepairRequest<'_>) -> Result<RepairResult, Refusal>;
+        async fn repair(&self, target: &RequestTarget, asked: &RepairRequest<'_>) -> Result<RepairResult, Refusal>;
 
         /// A page of failed compensations, newest first.
         async fn failed_compensations(&self, page: Page) -> Vec<FailedCompensation>;
@@ -304,7 +312,7 @@ storage! {
     /// Subscriptions of handlers.
     trait SubscriptionStorage {
         /// Registers the sagas that messages are delivered to, in place of their former names.
-        async fn publish(&self, subscriptions: &[Subscription]) -> ();
+        async fn register(&self, subscriptions: &[Subscription]) -> ();
 
         /// The names that newer programs have given these sagas, and that this program does not have.
         async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> Vec<Renamed>;
@@ -313,10 +321,10 @@ storage! {
         async fn abandoned_sagas(&self) -> Vec<(String, String)>;
 
         /// The registered handlers.
-        async fn listed_handlers(&self) -> Vec<ListedHandler>;
+        async fn listed_handlers(&self) -> Vec<RegisteredHandler>;
 
         /// Retires a handler. With `drops`, its runs that have not begun are deleted.
-        async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> RetiredHandler;
+        async fn retire(&self, topic: &str, handler: &str, drops: bool) -> RetiredHandler;
     }
 
     /// Schedules, and their due ticks.
@@ -332,14 +340,14 @@ storage! {
 
         /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers;
         /// `None` if there is no such schedule.
-        async fn trigger(&self, topic: &str, handler: &str, root: Uuid, asked: Asked) -> Option<Vec<String>>;
+        async fn trigger(&self, topic: &str, handler: &str, root: Uuid, asked: RequestKey) -> Option<Vec<String>>;
     }
 
     /// The rebuild of the working set.
     trait RebuildStorage {
         /// Rebuilds the working set. If processes are alive, it returns their number instead. Hierarchies at fault are
         /// left out of a further pass, in a transaction of its own: their rows are gone in the first one.
-        async fn rebuild(&self) -> Result<Rebuild, i64>;
+        async fn rebuild(&self) -> Result<RebuildReport, i64>;
     }
 }
 
@@ -348,8 +356,8 @@ impl Store {
     pub(crate) async fn launch(
         &self,
         executor: impl PgExecutor<'_>,
-        messages: &[Launched],
-    ) -> sqlx::Result<Launch> {
+        messages: &[NewMessage],
+    ) -> sqlx::Result<LaunchResult> {
         self.tables()?.launch(executor, messages).await
     }
 
@@ -360,7 +368,7 @@ impl Store {
         identifier: &str,
         settlement: &Settlement,
         claim: &str,
-    ) -> sqlx::Result<Option<Settled>> {
+    ) -> sqlx::Result<Option<SettleResult>> {
         self.tables()?.settle_within(connection, identifier, settlement, claim).await
     }
 
@@ -368,22 +376,30 @@ impl Store {
     fn tables(&self) -> sqlx::Result<&PostgresStore> {
         match self {
             Self::Postgres(tables) => Ok(tables),
+            #[cfg(feature = "in-memory")]
             Self::Memory(_) => Err(sqlx::Error::Configuration(IN_MEMORY.into())),
         }
     }
 
     /// Whether the death of a process is reported at once, without polling.
-    pub(crate) fn tells_of_deaths(&self) -> bool {
-        matches!(self, Self::Memory(_))
+    pub(crate) fn detects_deaths(&self) -> bool {
+        match self {
+            Self::Postgres(_) => false,
+            #[cfg(feature = "in-memory")]
+            Self::Memory(_) => true,
+        }
     }
 
     /// Closes its connections, if it has any.
     pub(crate) async fn close(&self) {
-        if let Self::Postgres(tables) = self {
-            tables.sessions().close().await;
+        match self {
+            Self::Postgres(tables) => tables.sessions().close().await,
+            #[cfg(feature = "in-memory")]
+            Self::Memory(_) => {}
         }
     }
 }
 
 /// The error of operations that need a transaction of a database.
+#[cfg(feature = "in-memory")]
 const IN_MEMORY: &str = "scoop runs in memory here, where no transaction of a database can be taken part in";

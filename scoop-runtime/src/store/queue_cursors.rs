@@ -20,7 +20,7 @@ pub(crate) struct QueueCursors(BTreeMap<(String, String, i32), OffsetDateTime>);
 
 impl QueueCursors {
     /// Whether a claim that starts there may overlook a run.
-    pub(crate) fn overlooks(&self) -> bool {
+    pub(crate) fn may_skip_runs(&self) -> bool {
         !self.0.is_empty()
     }
 

@@ -7,35 +7,35 @@ use scoop_core::{Failure, Lineage};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::types::Parent;
-use crate::repair::Remedy;
+use super::types::ParentRef;
+use crate::repair::{Decision, RepairAction};
 use crate::util::ids;
+use crate::util::patience::Attempt;
 use crate::util::stored_time::StoredTime;
 
 /// The part of a hierarchy that a request is about.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct RequestTarget {
     pub(crate) lineage: Lineage,
     pub(crate) message: Uuid,
 }
 
 /// The identity of a request: repeated under its id, it is carried out once.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestKey {
     pub(crate) id: Uuid,
-    /// It was sent before, and its outcome is unknown.
-    pub(crate) again: bool,
+    pub(crate) attempt: Attempt,
 }
 
-impl Asked {
+impl RequestKey {
     /// A new request.
     pub(crate) fn new() -> Self {
-        Self { id: ids::now_v7(), again: false }
+        Self { id: ids::now_v7(), attempt: Attempt::First }
     }
 
-    /// The same request, sent once more or not.
-    pub(crate) fn again(self, again: bool) -> Self {
-        Self { again, ..self }
+    /// This attempt of the same request.
+    pub(crate) fn with(self, attempt: Attempt) -> Self {
+        Self { attempt, ..self }
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct CancelResult {
     /// A run gives up because of it, or has since an earlier attempt.
     pub(crate) any_marked: bool,
     /// The runs that give up by now, because of it or of an earlier one.
-    pub(crate) giving_up: Vec<Parent>,
+    pub(crate) giving_up: Vec<ParentRef>,
 }
 
 /// The result of a rollback request.
@@ -55,7 +55,7 @@ pub(crate) struct CancelResult {
 pub(crate) enum RollbackStart {
     Begun(Vec<String>),
     Unfinished,
-    Unhandled,
+    NoHandlers,
     RolledBack,
     FailedBefore,
 }
@@ -84,24 +84,33 @@ pub(crate) struct RepairResult {
     /// The handlers of the runs that are ready now.
     pub(crate) handlers: Vec<String>,
     /// The parent, which may wait for no child any more.
-    pub(crate) parent: Option<Parent>,
+    pub(crate) parent: Option<ParentRef>,
 }
 
 impl RepairResult {
     /// The work left after an attempt whose answer was lost: the parent may wait for no child any more. Workers find
     /// ready runs without a notification.
-    pub(super) fn before(target: &Target, at: OffsetDateTime) -> Self {
+    pub(super) fn before(target: &RequestTarget, at: OffsetDateTime) -> Self {
         let (root, above) = (target.lineage.root_id(), target.lineage.parent());
-        Self { handlers: vec![], parent: above.map(|above| Parent { root, id: above.id(), at }) }
+        Self { handlers: vec![], parent: above.map(|above| ParentRef { root, id: above.id(), at }) }
     }
+}
+
+/// What an intervention is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InterventionSubject<'a> {
+    pub(crate) target: &'a RequestTarget,
+    pub(crate) handler: &'a str,
+    /// None for a run that was stuck.
+    pub(crate) decision: Option<&'a Decision>,
 }
 
 /// A requested intervention, with its reason and requester.
 pub(crate) struct RepairRequest<'a> {
-    pub(crate) remedy: Remedy,
+    pub(crate) remedy: RepairAction,
     pub(crate) note: &'a str,
     pub(crate) source: &'a str,
-    pub(crate) asked: Asked,
+    pub(crate) asked: RequestKey,
 }
 
 /// The start of a page of a list, and its size.
@@ -118,7 +127,7 @@ pub(crate) struct RetiredHandler {
     pub(crate) waiting: i64,
     pub(crate) dropped: usize,
     /// The parents, which may wait for no child any more.
-    pub(crate) parents: Vec<Parent>,
+    pub(crate) parents: Vec<ParentRef>,
 }
 
 /// The result of one page of a redelivery.
@@ -129,7 +138,7 @@ pub(crate) struct Redelivery {
     /// The handlers that have a new run.
     pub(crate) handlers: BTreeSet<String>,
     /// Whether a message has a due time or a deadline.
-    pub(crate) sets_a_time: bool,
+    pub(crate) has_timer: bool,
     /// The event to continue after; `None` at the end.
     pub(crate) next: Option<Uuid>,
 }
@@ -137,7 +146,7 @@ pub(crate) struct Redelivery {
 /// A handler to which messages are delivered, whether or not a process with it is alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ListedHandler {
+pub struct RegisteredHandler {
     /// The topic that it is subscribed to.
     pub topic: String,
     /// The saga.

@@ -1,4 +1,4 @@
-//! Schedules, and the ticks that are due by them.
+//! Schedules, and the ticks that are due by them: [`fired`] decides which times become messages.
 
 use scoop_core::{ContextKey, Overlap, Recurrence, Schedule};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::Tick;
-use crate::saga::timetable::{self, Timetable, Unfit};
+use crate::saga::timetable::{self, Timetable, TimetableError};
 use crate::util::{ids, shown};
 
 /// A scheduled saga, as it is registered.
@@ -26,10 +26,11 @@ pub(crate) struct ScheduleRegistration<'a> {
 impl<'a> ScheduleRegistration<'a> {
     /// The saga of this schedule, which is due at `next_at` if it is new.
     pub(crate) fn new(
-        (topic, handler): (&'a str, &'a str),
+        topic: &'a str,
+        handler: &'a str,
         schedule: &Schedule,
         next_at: Option<OffsetDateTime>,
-    ) -> Result<Self, Unfit> {
+    ) -> Result<Self, TimetableError> {
         let (missed, overlap) = (schedule.missed.as_str(), schedule.overlap.as_str());
         let (every_ms, cron, zone) = match schedule.recurrence {
             Recurrence::Every(pause) => (Some(timetable::every_ms(pause)?), None, None),
@@ -54,7 +55,7 @@ pub(crate) struct DueSchedule {
     pub(crate) topic: String,
     pub(crate) handler: String,
     /// Its timetable, if this program supports that.
-    pub(crate) timetable: Result<Timetable, Unfit>,
+    pub(crate) timetable: Result<Timetable, TimetableError>,
     pub(crate) next_at: OffsetDateTime,
     /// The number of runs so far.
     pub(crate) fired: i64,

@@ -52,7 +52,7 @@ pub(crate) struct Settlement {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) emissions: Vec<EmissionRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) told: Vec<ToldRow>,
+    pub(super) told: Vec<RollbackRequestRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) told_because: Option<Failure>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -175,7 +175,7 @@ impl Serialize for Payload {
 
 /// A message whose handlers have to roll back.
 #[derive(Debug, Serialize)]
-pub(super) struct ToldRow {
+pub(super) struct RollbackRequestRow {
     pub(super) at: usize,
     pub(super) message_id: Uuid,
 }
@@ -185,14 +185,15 @@ impl Settlement {
     pub(crate) fn new(
         key: ClaimKey,
         before: &Run,
-        (surroundings, stored): (HierarchyFlags, &Context),
+        surroundings: HierarchyFlags,
+        stored: &Context,
         conclusion: Conclusion,
     ) -> Self {
         let may_give_up = may_give_up(before, &conclusion.fate);
         let context = conclusion.context().unwrap_or(&before.context).clone();
         let keeps_definition = matches!(&conclusion.fate, Fate::GoesOn(run) if run.recorded.is_some());
         let undoing = surroundings.undoing || before.is_backward();
-        let mut settlement = Self::of_fate(key, before, surroundings, conclusion.fate);
+        let mut settlement = Self::from_fate(key, before, surroundings, conclusion.fate);
         settlement.may_give_up = may_give_up;
         (settlement.was_forward, settlement.keeps_definition) = (!before.is_backward(), keeps_definition);
         settlement.failure_stands = settlement.failure.as_ref() == before.cause();
@@ -205,9 +206,9 @@ impl Settlement {
         let emissions = conclusion.emissions.into_iter().enumerate();
         settlement.emissions =
             emissions.map(|(at, emission)| EmissionRow::new(at, emission, undoing, &context)).collect();
-        let told = conclusion.told.into_iter().enumerate();
-        settlement.told = told.map(|(at, message_id)| ToldRow { at, message_id }).collect();
-        settlement.told_because = conclusion.told_because;
+        let told = conclusion.rollback_requests.into_iter().enumerate();
+        settlement.told = told.map(|(at, message_id)| RollbackRequestRow { at, message_id }).collect();
+        settlement.told_because = conclusion.rollback_cause;
         let values = conclusion.values.into_iter();
         settlement.return_values = values.map(|(name, value)| ValueRow { name, value }).collect();
         settlement.measure();
@@ -275,7 +276,7 @@ impl Settlement {
 
     /// Whether it is a move that went well, changes nothing of what the run is part of, and leaves
     /// it no deadline: the rest of it is its own events, launches and rollback requests.
-    pub(super) fn is_ordinary(&self) -> bool {
+    pub(super) fn fits_fast_path(&self) -> bool {
         self.may_give_up
             && !self.turns_back
             && self.failure_stands
@@ -286,15 +287,15 @@ impl Settlement {
     }
 
     /// Whether something becomes due at a certain time because of this.
-    pub(crate) fn sets_a_time(&self) -> bool {
+    pub(crate) fn has_timer(&self) -> bool {
         let of_emission = |row: &EmissionRow| row.due.is_some() || !row.deadlines.is_empty();
         !self.deadlines.is_empty() || self.emissions.iter().any(of_emission)
     }
 
-    fn of_fate(key: ClaimKey, before: &Run, surroundings: HierarchyFlags, fate: Fate) -> Self {
+    fn from_fate(key: ClaimKey, before: &Run, surroundings: HierarchyFlags, fate: Fate) -> Self {
         let HierarchyFlags { has_parent, .. } = surroundings;
         let had_failed_children = !before.failed_children.is_empty();
-        let mut settlement = Self::untouched(key);
+        let mut settlement = Self::empty(key);
         settlement.forgets = had_failed_children.then_some("all");
         match fate {
             Fate::GoesOn(run) => {
@@ -302,7 +303,7 @@ impl Settlement {
                     settlement.forgets = Some("rolled back");
                 }
                 settlement.turns_back = !before.is_backward() && run.is_backward();
-                settlement.stand(run);
+                settlement.set_position(run);
             }
             Fate::Committed => settlement.ends = Some(Ending::Unnoted),
             Fate::RolledBack { cause, told } => {
@@ -324,7 +325,7 @@ impl Settlement {
         settlement
     }
 
-    fn untouched(key: ClaimKey) -> Self {
+    fn empty(key: ClaimKey) -> Self {
         Self {
             root: key.root,
             id: key.id,
@@ -362,7 +363,7 @@ impl Settlement {
     }
 
     /// Where the run stands now.
-    fn stand(&mut self, run: Run) {
+    fn set_position(&mut self, run: Run) {
         if let Some(last) = run.last {
             self.step = Some(last.step);
             self.jump = last.jump;
@@ -426,14 +427,14 @@ impl EventRow {
     }
 
     /// Whether it carries nothing but what its run does.
-    pub(super) fn is_the_runs(&self) -> bool {
+    pub(super) fn inherits_from_run(&self) -> bool {
         self.context.is_none() && self.detached_root.is_none() && self.exception.is_none()
     }
 }
 
 impl EmissionRow {
     /// Whether its handlers are children of the run, have something to do at once, and no deadline.
-    pub(super) fn is_for_children_now(&self) -> bool {
+    pub(super) fn is_immediate_child(&self) -> bool {
         self.detached_root.is_none() && self.due.is_none() && self.deadlines.is_empty()
     }
 
@@ -462,9 +463,9 @@ impl EmissionRow {
 
 /// What became of a settlement that was applied.
 #[derive(Clone, Debug)]
-pub(crate) struct Settled {
+pub(crate) struct SettleResult {
     /// The run goes on at once, under the same claim.
-    pub(crate) goes_on: bool,
+    pub(crate) continues: bool,
     /// It has missed a deadline by now.
     pub(crate) overdue: bool,
     /// The run left the working set, or will when its parent has taken note.
@@ -472,7 +473,7 @@ pub(crate) struct Settled {
     /// When its last event was.
     pub(crate) last_event_at: OffsetDateTime,
     /// The handlers that have something to do now.
-    pub(crate) started: Vec<String>,
+    pub(crate) ready_handlers: Vec<String>,
 }
 
 #[cfg(test)]
@@ -522,15 +523,22 @@ mod tests {
     }
 
     fn conclusion(events: Vec<Event>, fate: Fate) -> Conclusion {
-        Conclusion { events, emissions: vec![], told: vec![], told_because: None, values: vec![], fate }
+        Conclusion {
+            events,
+            emissions: vec![],
+            rollback_requests: vec![],
+            rollback_cause: None,
+            values: vec![],
+            fate,
+        }
     }
 
     fn suspended(context: Context) -> Event {
         Event::new(EventKind::Suspended, Uuid::from_u128(3)).in_step("a").with(context)
     }
 
-    fn of_fate(before: &Run, surroundings: HierarchyFlags, fate: Fate) -> Settlement {
-        Settlement::new(KEY, before, (surroundings, &Context::default()), conclusion(vec![], fate))
+    fn from_fate(before: &Run, surroundings: HierarchyFlags, fate: Fate) -> Settlement {
+        Settlement::new(KEY, before, surroundings, &Context::default(), conclusion(vec![], fate))
     }
 
     #[test]
@@ -541,30 +549,31 @@ mod tests {
         let completions = BTreeMap::from([("a".to_owned(), 3)]);
         let after =
             Run { last: Some(last), suspensions: 4, completions, replied: true, outputs, ..forward() };
-        let json = serde_json::to_value(of_fate(&forward(), ALONE, Fate::GoesOn(after.clone()))).unwrap();
+        let json = serde_json::to_value(from_fate(&forward(), ALONE, Fate::GoesOn(after.clone()))).unwrap();
         let expected = json!({
             "root": KEY.root, "id": KEY.id, "epoch": 7, "step": "a", "jump": "b", "iteration": 2,
             "handler_iteration": 3, "suspensions": 4, "completions": { "a": 3 }, "outputs": { "a": 5 }, "backward": false,
             "turns_back": false, "event_count": 0, "replied": true, "may_give_up": true,
         });
         assert_eq!(json, expected);
-        let settlement = of_fate(&forward(), ALONE, Fate::GoesOn(Run { outputs: BTreeMap::new(), ..after }));
+        let settlement =
+            from_fate(&forward(), ALONE, Fate::GoesOn(Run { outputs: BTreeMap::new(), ..after }));
         assert!(settlement.outputs.is_none() && settlement.id() == (KEY.id, 7));
         assert_eq!((signed(u32::MAX), count(7)), (i32::MAX, 7));
     }
 
     #[test]
     fn who_turns_back_does_so_in_any_case() {
-        let turned = of_fate(&forward(), ALONE, Fate::GoesOn(backward()));
+        let turned = from_fate(&forward(), ALONE, Fate::GoesOn(backward()));
         assert!(turned.turns_back && turned.backward && !turned.may_give_up);
         assert_eq!(turned.failure, Some(failure("Cause")));
-        let goes_on = of_fate(&backward(), ALONE, Fate::GoesOn(backward()));
+        let goes_on = from_fate(&backward(), ALONE, Fate::GoesOn(backward()));
         assert!(!goes_on.turns_back && goes_on.backward && goes_on.may_give_up);
     }
 
     #[test]
     fn failed_children_are_forgotten_unless_they_are_in_the_way() {
-        let forgets = |before: Run, after: Run| of_fate(&before, ALONE, Fate::GoesOn(after)).forgets;
+        let forgets = |before: Run, after: Run| from_fate(&before, ALONE, Fate::GoesOn(after)).forgets;
         assert_eq!(forgets(forward(), forward()), None);
         assert_eq!(forgets(with_failed_child(forward()), forward()), Some("all"));
         assert_eq!(forgets(with_failed_child(forward()), with_failed_child(backward())), Some("rolled back"));
@@ -573,30 +582,30 @@ mod tests {
 
     #[test]
     fn an_end_is_noted_if_somebody_above_does_not_know_of_it() {
-        let committed = of_fate(&forward(), BELOW, Fate::Committed);
+        let committed = from_fate(&forward(), BELOW, Fate::Committed);
         assert!(committed.ends == Some(Ending::Unnoted) && committed.may_give_up && !committed.backward);
         for (surroundings, told, expected) in
             [(BELOW, false, Ending::Noted), (BELOW, true, Ending::Unnoted), (ALONE, false, Ending::Unnoted)]
         {
             let rolled_back = || Fate::RolledBack { cause: failure("Cause"), told };
-            let undone = of_fate(&backward(), surroundings, rolled_back());
+            let undone = from_fate(&backward(), surroundings, rolled_back());
             assert_eq!(undone.ends, Some(expected));
             assert!(undone.backward && !undone.turns_back && undone.may_give_up);
             assert_eq!((undone.failure, undone.rollback_failure), (Some(failure("Cause")), None));
-            let at_once = of_fate(&forward(), surroundings, rolled_back());
+            let at_once = from_fate(&forward(), surroundings, rolled_back());
             assert!(at_once.turns_back && !at_once.may_give_up);
         }
         for (surroundings, expected) in [(BELOW, Ending::Noted), (ALONE, Ending::Unnoted)] {
             let (cause, why) = (failure("Cause"), failure("Stuck"));
             let fate = || Fate::RollbackFailed { cause: cause.clone(), failure: why.clone(), told: true };
-            let failed = of_fate(&backward(), surroundings, fate());
+            let failed = from_fate(&backward(), surroundings, fate());
             assert_eq!(failed.ends, Some(expected));
             assert!(failed.backward && !failed.turns_back && !failed.may_give_up);
             assert_eq!(
                 (&failed.failure, &failed.rollback_failure),
                 (&Some(cause.clone()), &Some(why.clone()))
             );
-            assert!(of_fate(&forward(), surroundings, fate()).turns_back);
+            assert!(from_fate(&forward(), surroundings, fate()).turns_back);
         }
     }
 
@@ -609,20 +618,20 @@ mod tests {
         let failed = Event::new(EventKind::RollingBack, message).with(own.clone()).because_of(failure("T"));
         let events = vec![emitted, told, failed, suspended(own.clone())];
         let conclusion = conclusion(events, Fate::GoesOn(forward()));
-        let settlement = Settlement::new(KEY, &forward(), (ALONE, &own), conclusion);
+        let settlement = Settlement::new(KEY, &forward(), ALONE, &own, conclusion);
         assert_eq!((settlement.event_count, settlement.context), (4, None));
         let until_last: Vec<_> = settlement.events.iter().map(|event| event.until_last).collect();
         assert_eq!(until_last, [3, 2, 1, 0]);
         let [emitted, told, failed, suspended] = &*settlement.events else { panic!() };
         assert_eq!(emitted.context.as_ref(), Some(&other));
         assert!(emitted.is(EventKind::Emitted) && !emitted.is(EventKind::Suspended));
-        assert!(!emitted.is_the_runs() && told.is_the_runs() && suspended.is_the_runs());
-        assert!(told.exception.is_none() && failed.exception.is_some() && !failed.is_the_runs());
+        assert!(!emitted.inherits_from_run() && told.inherits_from_run() && suspended.inherits_from_run());
+        assert!(told.exception.is_none() && failed.exception.is_some() && !failed.inherits_from_run());
         let detached = EventRow {
             detached_root: Some(message),
             ..EventRow::new(0, super::tests::suspended(own.clone()), &own)
         };
-        assert!(!detached.is_the_runs());
+        assert!(!detached.inherits_from_run());
     }
 
     #[test]
@@ -630,7 +639,7 @@ mod tests {
         let (old, new) = (context(json!({})), context(json!({ "a": 1 })));
         let written = |now: &Context, stored: &Context| {
             let conclusion = conclusion(vec![suspended(now.clone())], Fate::GoesOn(forward()));
-            Settlement::new(KEY, &forward(), (ALONE, stored), conclusion).context
+            Settlement::new(KEY, &forward(), ALONE, stored, conclusion).context
         };
         assert_eq!(written(&new, &old), Some(new.clone()));
         assert_eq!(written(&new, &new), None);
@@ -642,8 +651,8 @@ mod tests {
         let sets = |run: Value, emissions: Vec<Emission>| {
             let events = vec![suspended(context(run))];
             let conclusion = Conclusion { emissions, ..conclusion(events, Fate::GoesOn(forward())) };
-            let settlement = Settlement::new(KEY, &forward(), (ALONE, &Context::default()), conclusion);
-            settlement.sets_a_time()
+            let settlement = Settlement::new(KEY, &forward(), ALONE, &Context::default(), conclusion);
+            settlement.has_timer()
         };
         let sleep = context(json!({ "SleepUntilKey": { "wakeAfter": "2026-01-01T00:00:00Z" } }));
         assert!(!sets(json!({}), vec![]));
@@ -658,7 +667,7 @@ mod tests {
         let deadlines = |before: &Run, surroundings, detached| {
             let emissions = vec![emission(detached, context(deadline()))];
             let conclusion = Conclusion { emissions, ..conclusion(vec![], Fate::GoesOn(before.clone())) };
-            let settlement = Settlement::new(KEY, before, (surroundings, &Context::default()), conclusion);
+            let settlement = Settlement::new(KEY, before, surroundings, &Context::default(), conclusion);
             settlement.emissions[0].deadlines.len()
         };
         let undoing = HierarchyFlags { undoing: true, ..BELOW };
@@ -672,7 +681,7 @@ mod tests {
     fn what_is_plain_takes_the_short_statements() {
         let events = || vec![suspended(Context::default())];
         let plain = |before: &Run, conclusion| {
-            Settlement::new(KEY, before, (ALONE, &Context::default()), conclusion).shape()
+            Settlement::new(KEY, before, ALONE, &Context::default(), conclusion).shape()
                 == SettlePath::Advance
         };
         let last = Some(Suspension { step: "a".into(), jump: None, iteration: 0, handler_iteration: None });
@@ -693,8 +702,12 @@ mod tests {
             let last =
                 Some(Suspension { step: "a".into(), jump: None, iteration: 0, handler_iteration: None });
             let told = conclusion(events, Fate::GoesOn(Run { last, ..backward() }));
-            let told = Conclusion { told: vec![message], told_because: Some(because.clone()), ..told };
-            Settlement::new(KEY, before, (BELOW, &Context::default()), told).shape()
+            let told = Conclusion {
+                rollback_requests: vec![message],
+                rollback_cause: Some(because.clone()),
+                ..told
+            };
+            Settlement::new(KEY, before, BELOW, &Context::default(), told).shape()
         };
         assert_eq!(shape(&backward(), "a"), SettlePath::RequestRollback);
         assert_eq!(shape(&backward(), "b"), SettlePath::General);

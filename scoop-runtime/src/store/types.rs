@@ -25,6 +25,23 @@ pub(crate) struct FailedRollbackPart {
     pub(crate) failure: Failure,
 }
 
+/// A worker that claims runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimer<'a> {
+    pub(crate) worker: Uuid,
+    /// Its identifier in events.
+    pub(crate) identifier: &'a str,
+}
+
+/// The wakeable parents that are claimed or committed by the same statement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WakeOptions {
+    /// So many of the first parents may be claimed.
+    pub(crate) slots: usize,
+    /// Whether parents without a step left commit.
+    pub(crate) commits: bool,
+}
+
 /// A claimed run, with all that is needed to continue it.
 #[derive(Debug)]
 pub(crate) struct ClaimedRun {
@@ -83,7 +100,7 @@ pub(crate) fn no_failure() -> Failure {
 
 /// A run of which a child has ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Parent {
+pub(crate) struct ParentRef {
     pub(crate) root: Uuid,
     pub(crate) id: Uuid,
     /// The time of the child's last event.
@@ -99,23 +116,23 @@ pub(crate) struct Woken {
     /// The runs claimed by the same statement.
     pub(crate) claimed: Vec<Result<ClaimedRun, Unclaimed>>,
     /// The runs committed by the same statement.
-    pub(crate) committed: Vec<Committed>,
+    pub(crate) committed: Vec<CommittedParent>,
 }
 
 /// A run that has committed when its last child did, as no step was left.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Committed {
+pub(crate) struct CommittedParent {
     pub(crate) root: Uuid,
     /// The run of which a child ended with that.
-    pub(crate) parent: Option<Parent>,
+    pub(crate) parent: Option<ParentRef>,
 }
 
-impl Committed {
+impl CommittedParent {
     /// The run of this lineage, at this time.
     pub(super) fn of(lineage: &Lineage, has_parent: bool, at: OffsetDateTime) -> Self {
         let root = lineage.root_id();
         let parent = lineage.parent().filter(|_| has_parent);
-        Self { root, parent: parent.map(|parent| Parent { root, id: parent.id(), at }) }
+        Self { root, parent: parent.map(|parent| ParentRef { root, id: parent.id(), at }) }
     }
 }
 
@@ -194,15 +211,9 @@ pub(crate) const ANSWER_LOST: &str = "the result of the last attempt is unknown"
 pub(crate) const UNKNOWN_TOO_OFTEN: &str = "the results of 12 of its attempts are unknown: each time the worker ended or \
     panicked, or the answer of the database was lost; see the logs. `Scoop::retry` makes it run again";
 
-/// The part of a pause, from 0.5 to 1.5, for this run after so many attempts; as in `run_free.sql`.
-pub(super) fn spread(run: Uuid, doubts: i32) -> f64 {
-    let place = 9 + usize::try_from(doubts % 7).unwrap_or_default();
-    0.5 + f64::from(run.as_bytes()[place]) / 255.0
-}
-
 /// The newest part of a history, or a window of it.
 #[derive(Default)]
-pub(crate) struct History {
+pub(crate) struct RollbackHistory {
     /// The newest suspension, of a step or of the rollback.
     pub(crate) last: Option<Suspension>,
     /// Whether a part of the rollback was done already.

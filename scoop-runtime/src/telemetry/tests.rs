@@ -6,7 +6,7 @@ use super::page::{Row, rows};
 use super::*;
 
 fn declared() -> BTreeSet<Row> {
-    let all = [OF_RUNS, OF_ROWS, OF_WORKERS, OF_PROGRAMS, OF_LAUNCHES, OF_EMBEDDED].concat();
+    let all = [OF_RUNS, OF_ROWS, OF_WORKERS, OF_PROGRAMS, OF_LAUNCHES].concat();
     let rows = all.iter().map(|event| {
         let fields = event.fields.iter().filter(|field| !["event", "message"].contains(field));
         (event.target.into(), event.name.into(), event.level.into(), fields.map(|&it| it.into()).collect())
@@ -16,7 +16,10 @@ fn declared() -> BTreeSet<Row> {
 
 #[test]
 fn page_of_the_guide_lists_exactly_the_declared_events() {
-    let (declared, described) = (declared(), rows());
+    let declared = declared();
+    // `scoop-embedded` checks its own.
+    let described: BTreeSet<_> =
+        rows().into_iter().filter(|(target, ..)| target != "scoop::embedded").collect();
     let missing: Vec<_> = declared.difference(&described).collect();
     let unknown: Vec<_> = described.difference(&declared).collect();
     assert!(

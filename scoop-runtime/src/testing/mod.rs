@@ -1,4 +1,4 @@
-//! Rehearsals: tests of sagas that inject each possible fault once.
+//! Rehearsals: tests of sagas that inject each possible fault once. With the feature `testing`.
 //!
 //! Each function of this module runs a *rehearsal*, which you write, many times: first without a fault, and then once
 //! for each place where a fault is possible, with exactly that fault. The rehearsal gets a [`Builder`] to start from,
@@ -38,13 +38,13 @@ use std::fmt;
 use scoop_core::{Error, Result};
 
 use crate::Builder;
-use rehearsal::Trouble;
-pub(crate) use rehearsal::{Commit, Rehearsal};
+use rehearsal::InjectedFault;
+pub(crate) use rehearsal::{CommitToken, Rehearsal};
 
 /// A place in a rehearsal with a possible fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Place {
+pub struct FaultPlace {
     /// The saga.
     pub saga: String,
     /// The index of the run among those of the saga, from 0, in the order in which they first reached such a place.
@@ -69,7 +69,7 @@ pub enum Fault {
     CrashAfter,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FaultPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { saga, run, what, number, fault } = self;
         match fault {
@@ -113,8 +113,8 @@ impl fmt::Display for Place {
 /// # }
 /// ```
 pub async fn fail_each_step(
-    rehearse: impl AsyncFn(Builder, Option<&Place>) -> Result<()>,
-) -> Result<Vec<Place>> {
+    rehearse: impl AsyncFn(Builder, Option<&FaultPlace>) -> Result<()>,
+) -> Result<Vec<FaultPlace>> {
     let places = steps_of(&rehearse).await?;
     each(&rehearse, &places).await?;
     Ok(places)
@@ -141,9 +141,9 @@ pub async fn fail_each_step(
 /// # }
 /// ```
 pub async fn run_each_step_twice(rehearse: impl AsyncFn(Builder) -> Result<()>) -> Result<usize> {
-    let rehearsal = Rehearsal::new(Trouble::EachTwice);
+    let rehearsal = Rehearsal::new(InjectedFault::EachTwice);
     rehearse(Builder::new().rehearsed(rehearsal.clone())).await?;
-    Ok(rehearsal.struck())
+    Ok(rehearsal.faults_fired())
 }
 
 /// Makes the process lose a run at each commit, one in each run of the rehearsal: once right before it, and once
@@ -166,9 +166,9 @@ pub async fn run_each_step_twice(rehearse: impl AsyncFn(Builder) -> Result<()>) 
 /// # }
 /// ```
 pub async fn crash_at_each_commit(
-    rehearse: impl AsyncFn(Builder, Option<&Place>) -> Result<()>,
-) -> Result<Vec<Place>> {
-    let rehearsal = Rehearsal::new(Trouble::None);
+    rehearse: impl AsyncFn(Builder, Option<&FaultPlace>) -> Result<()>,
+) -> Result<Vec<FaultPlace>> {
+    let rehearsal = Rehearsal::new(InjectedFault::None);
     rehearse(Builder::new().rehearsed(rehearsal.clone()), None).await?;
     let places = rehearsal.all_commits();
     each(&rehearse, &places).await?;
@@ -176,24 +176,26 @@ pub async fn crash_at_each_commit(
 }
 
 /// The steps of a run of the rehearsal without a fault.
-async fn steps_of(rehearse: &impl AsyncFn(Builder, Option<&Place>) -> Result<()>) -> Result<Vec<Place>> {
-    let rehearsal = Rehearsal::new(Trouble::None);
+async fn steps_of(
+    rehearse: &impl AsyncFn(Builder, Option<&FaultPlace>) -> Result<()>,
+) -> Result<Vec<FaultPlace>> {
+    let rehearsal = Rehearsal::new(InjectedFault::None);
     rehearse(Builder::new().rehearsed(rehearsal.clone()), None).await?;
     Ok(rehearsal.steps())
 }
 
 /// Runs the rehearsal once for each of these places.
 async fn each(
-    rehearse: &impl AsyncFn(Builder, Option<&Place>) -> Result<()>,
-    places: &[Place],
+    rehearse: &impl AsyncFn(Builder, Option<&FaultPlace>) -> Result<()>,
+    places: &[FaultPlace],
 ) -> Result<()> {
     for place in places {
-        let rehearsal = Rehearsal::new(Trouble::At(place.clone()));
-        let told = Told(place);
+        let rehearsal = Rehearsal::new(InjectedFault::At(place.clone()));
+        let told = PanicReporter(place);
         let rehearsed = rehearse(Builder::new().rehearsed(rehearsal.clone()), Some(place)).await;
         drop(told);
         rehearsed.map_err(|error| Error::msg(format!("{place}: {error}")))?;
-        if rehearsal.struck() == 0 {
+        if rehearsal.faults_fired() == 0 {
             return Err(Error::msg(format!(
                 "{place}: the rehearsal never reached this place; it has to take the same course each time"
             )));
@@ -203,9 +205,9 @@ async fn each(
 }
 
 /// Prints the place of the fault if the rehearsal panics.
-struct Told<'a>(&'a Place);
+struct PanicReporter<'a>(&'a FaultPlace);
 
-impl Drop for Told<'_> {
+impl Drop for PanicReporter<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("the rehearsal panicked with this fault: {}", self.0);

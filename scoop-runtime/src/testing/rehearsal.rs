@@ -6,28 +6,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use scoop_core::{Conclusion, Failure};
 use uuid::Uuid;
 
-use super::{Fault, Place};
+use super::{Fault, FaultPlace};
 
 /// One run of a rehearsal. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Rehearsal(Arc<Mutex<Course>>);
+pub(crate) struct Rehearsal(Arc<Mutex<RehearsalState>>);
 
 /// The faults in one run of a rehearsal.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum InjectedFault {
     None,
-    At(Place),
+    At(FaultPlace),
     EachTwice,
 }
 
 #[derive(Debug)]
-struct Course {
-    trouble: Trouble,
+struct RehearsalState {
+    trouble: InjectedFault,
     /// The number of injected faults.
-    struck: usize,
+    faults_fired: usize,
     /// The steps that succeeded, and the commits, in order.
-    steps: Vec<Place>,
-    commits: Vec<Place>,
+    steps: Vec<FaultPlace>,
+    commits: Vec<FaultPlace>,
     /// The runs of each saga.
     runs: HashMap<String, Vec<Uuid>>,
     /// The number of commits of each run.
@@ -38,16 +38,16 @@ struct Course {
 
 /// A commit that is not lost beforehand.
 #[derive(Debug)]
-pub(crate) struct Commit {
-    place: Place,
+pub(crate) struct CommitToken {
+    place: FaultPlace,
     run: Uuid,
 }
 
 impl Rehearsal {
-    pub(super) fn new(trouble: Trouble) -> Self {
-        Self(Arc::new(Mutex::new(Course {
+    pub(super) fn new(trouble: InjectedFault) -> Self {
+        Self(Arc::new(Mutex::new(RehearsalState {
             trouble,
-            struck: 0,
+            faults_fired: 0,
             steps: vec![],
             commits: vec![],
             runs: HashMap::new(),
@@ -57,7 +57,7 @@ impl Rehearsal {
     }
 
     /// Called when a step has succeeded. Returns the failure to inject.
-    pub(crate) fn fails(
+    pub(crate) fn fail_after_step(
         &self,
         saga: &str,
         run: Uuid,
@@ -68,7 +68,7 @@ impl Rehearsal {
         let mut course = self.course();
         let number = usize::try_from(iteration).unwrap_or(usize::MAX);
         let place = course.place(saga, run, step.to_owned(), number, Fault::Fails);
-        let fails = course.strikes(&place);
+        let fails = course.fires_at(&place);
         if !course.steps.contains(&place) {
             course.steps.push(place);
         }
@@ -76,7 +76,12 @@ impl Rehearsal {
     }
 
     /// Called before a commit. Returns `None` if the process loses the run before it.
-    pub(crate) fn commits(&self, saga: &str, run: Uuid, conclusion: &Conclusion) -> Option<Commit> {
+    pub(crate) fn before_commit(
+        &self,
+        saga: &str,
+        run: Uuid,
+        conclusion: &Conclusion,
+    ) -> Option<CommitToken> {
         let mut course = self.course();
         let number = course.committed.get(&run).copied().unwrap_or(0);
         let what = conclusion.events.first().map_or_else(String::new, |event| match &event.step {
@@ -85,59 +90,59 @@ impl Rehearsal {
         });
         let place = course.place(saga, run, what, number, Fault::CrashBefore);
         let again = !course.lost.insert((run, number));
-        let forgets = !again && (course.strikes(&place) || course.loses());
-        (!forgets).then_some(Commit { place, run })
+        let forgets = !again && (course.fires_at(&place) || course.drops_first_attempt());
+        (!forgets).then_some(CommitToken { place, run })
     }
 
     /// Called after a commit. Returns whether the process loses the run.
-    pub(crate) fn committed(&self, commit: Commit) -> bool {
+    pub(crate) fn after_commit(&self, commit: CommitToken) -> bool {
         let mut course = self.course();
         *course.committed.entry(commit.run).or_default() += 1;
-        let after = Place { fault: Fault::CrashAfter, ..commit.place.clone() };
-        let forgets = course.strikes(&after);
+        let after = FaultPlace { fault: Fault::CrashAfter, ..commit.place.clone() };
+        let forgets = course.fires_at(&after);
         course.commits.extend([commit.place, after]);
         forgets
     }
 
     /// The number of injected faults.
-    pub(super) fn struck(&self) -> usize {
-        self.course().struck
+    pub(super) fn faults_fired(&self) -> usize {
+        self.course().faults_fired
     }
 
-    pub(super) fn steps(&self) -> Vec<Place> {
+    pub(super) fn steps(&self) -> Vec<FaultPlace> {
         self.course().steps.clone()
     }
 
-    pub(super) fn all_commits(&self) -> Vec<Place> {
+    pub(super) fn all_commits(&self) -> Vec<FaultPlace> {
         self.course().commits.clone()
     }
 
-    fn course(&self) -> MutexGuard<'_, Course> {
+    fn course(&self) -> MutexGuard<'_, RehearsalState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Course {
-    fn place(&mut self, saga: &str, run: Uuid, what: String, number: usize, fault: Fault) -> Place {
+impl RehearsalState {
+    fn place(&mut self, saga: &str, run: Uuid, what: String, number: usize, fault: Fault) -> FaultPlace {
         let runs = self.runs.entry(saga.to_owned()).or_default();
         let at = runs.iter().position(|known| *known == run).unwrap_or_else(|| {
             runs.push(run);
             runs.len() - 1
         });
-        Place { saga: saga.to_owned(), run: at, what, number, fault }
+        FaultPlace { saga: saga.to_owned(), run: at, what, number, fault }
     }
 
     /// Whether a fault is injected at this place.
-    fn strikes(&mut self, place: &Place) -> bool {
-        let strikes = matches!(&self.trouble, Trouble::At(at) if at == place);
-        self.struck += usize::from(strikes);
+    fn fires_at(&mut self, place: &FaultPlace) -> bool {
+        let strikes = matches!(&self.trouble, InjectedFault::At(at) if at == place);
+        self.faults_fired += usize::from(strikes);
         strikes
     }
 
     /// Whether the first execution is lost.
-    fn loses(&mut self) -> bool {
-        let loses = matches!(self.trouble, Trouble::EachTwice);
-        self.struck += usize::from(loses);
+    fn drops_first_attempt(&mut self) -> bool {
+        let loses = matches!(self.trouble, InjectedFault::EachTwice);
+        self.faults_fired += usize::from(loses);
         loses
     }
 }

@@ -122,10 +122,16 @@ mod fuzz {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::tree::RunHead;
 
     fn row(ids: &[u128]) -> RunRow {
         let lineage = Lineage::from_ids(ids.iter().copied().map(Uuid::from_u128).collect()).expect("ids");
-        RunRow::new(lineage, Uuid::nil(), ("saga", "topic"), None, vec![], None)
+        RunRow::new(
+            RunHead { lineage, message_id: Uuid::nil(), handler: "saga", topic: "topic" },
+            None,
+            vec![],
+            None,
+        )
     }
 
     proptest! {
@@ -154,18 +160,6 @@ mod fuzz {
 pub(crate) struct Extent {
     pub(crate) depth: Option<usize>,
     pub(crate) runs: Option<usize>,
-}
-
-impl Extent {
-    /// Whether a run of this lineage is in it.
-    pub(crate) fn reaches(&self, lineage: &Lineage) -> bool {
-        self.depth.is_none_or(|depth| lineage.ids().len() <= depth.saturating_add(1))
-    }
-
-    /// Whether a run of this lineage is at the maximum depth or below it, so that its children are not in it.
-    pub(crate) fn ends_at(&self, lineage: &Lineage) -> bool {
-        self.depth.is_some_and(|depth| lineage.ids().len() > depth)
-    }
 }
 
 /// The rows read of a hierarchy, in the order of the lineages.

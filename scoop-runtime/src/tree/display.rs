@@ -13,8 +13,8 @@ use crate::util::shown::{ahead, humane, utc, utc_if_known};
 /// The maximum number of named sagas that a run waits for.
 const NAMED_MAX: usize = 4;
 
-/// The number of levels that are indented. A run below them has the number of its level instead, so that the size of the
-/// text is linear in that of the tree.
+/// The number of levels that are indented. A run below them has the number of its level instead, so that the size of
+/// the text is linear in that of the tree.
 const INDENTED_MAX: usize = 32;
 
 /// The shortest duration shown: events that are written together are a microsecond apart.
@@ -23,7 +23,7 @@ const TOLD_MIN: Duration = Duration::from_micros(100);
 impl fmt::Display for RunState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RunState::NotBegun => f.write_str("not begun"),
+            RunState::Pending => f.write_str("not begun"),
             RunState::Ready => f.write_str("ready"),
             RunState::Retrying { attempts, reason } => {
                 write!(f, "backing off; attempt {attempts} failed: {}", Escaped(reason))
@@ -55,7 +55,7 @@ impl RunInfo {
         let back = if self.rolling_back { ", rolling back" } else { "" };
         let next = u64::from(self.attempts) + 1;
         match (state, due) {
-            (RunState::NotBegun | RunState::Ready, Some(due)) => format!("{state}{back}, due {due}"),
+            (RunState::Pending | RunState::Ready, Some(due)) => format!("{state}{back}, due {due}"),
             (RunState::Retrying { attempts, reason }, due) => {
                 let due = due.map_or_else(|| "due now".into(), |due| format!("at {due}"));
                 let reason = Escaped(reason);

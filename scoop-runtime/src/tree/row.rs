@@ -35,12 +35,19 @@ pub(crate) struct Stands {
     pub(crate) owner: Option<Uuid>,
 }
 
+/// What identifies a run for a reader.
+#[derive(Debug)]
+pub(crate) struct RunHead<'a> {
+    pub(crate) lineage: Lineage,
+    pub(crate) message_id: Uuid,
+    pub(crate) handler: &'a str,
+    pub(crate) topic: &'a str,
+}
+
 impl RunRow {
-    /// A run of this saga and topic, read at `read_at` by the clock of the database.
+    /// A run, read at `read_at` by the clock of the database.
     pub(crate) fn new(
-        lineage: Lineage,
-        message_id: Uuid,
-        (handler, topic): (&str, &str),
+        head: RunHead<'_>,
         stands: Option<Stands>,
         mut events: Vec<RunEvent>,
         read_at: Option<SystemTime>,
@@ -48,14 +55,14 @@ impl RunRow {
         tell_apart(&mut events);
         let state = state_of(stands.as_ref(), &events);
         let stands = stands.unwrap_or_default();
-        let is_ready = matches!(state, RunState::NotBegun | RunState::Ready | RunState::Retrying { .. });
+        let is_ready = matches!(state, RunState::Pending | RunState::Ready | RunState::Retrying { .. });
         let ended =
             matches!(state, RunState::Committed | RunState::RolledBack(_) | RunState::RollbackFailed(_));
         Self::Run(Box::new(RunInfo {
-            handler: handler.to_owned(),
-            topic: topic.to_owned(),
-            message_id,
-            lineage,
+            handler: head.handler.to_owned(),
+            topic: head.topic.to_owned(),
+            message_id: head.message_id,
+            lineage: head.lineage,
             rolling_back: stands.backward && !ended,
             attempts: stands.attempts,
             worker: stands.owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
@@ -76,21 +83,13 @@ impl RunRow {
     /// A message without a handler; `emitter` is the lineage of its emitter.
     pub(crate) fn unhandled(
         emitter: Lineage,
-        (message_id, topic): (Uuid, &str),
+        message_id: Uuid,
+        topic: &str,
         at: Option<SystemTime>,
         redelivered_as: Option<Uuid>,
     ) -> Self {
         let redelivered_as = redelivered_as.map(HierarchyId::from);
         Self::Unhandled(emitter, UnhandledMessage { topic: topic.to_owned(), message_id, at, redelivered_as })
-    }
-
-    /// Marks a ready run without a living worker that has its saga. `is_alive` takes a topic and a handler.
-    pub(crate) fn check_alive(&mut self, is_alive: impl Fn(&str, &str) -> bool) {
-        if let Self::Run(run) = self
-            && matches!(run.state, RunState::NotBegun | RunState::Ready | RunState::Retrying { .. })
-        {
-            run.is_abandoned = !is_alive(&run.topic, &run.handler);
-        }
     }
 
     pub(crate) fn lineage(&self) -> &Lineage {
@@ -162,7 +161,7 @@ fn state_of(stands: Option<&Stands>, events: &[RunEvent]) -> RunState {
         (Some("waiting"), _) => RunState::Waiting,
         (Some("running"), _) => RunState::Running,
         (Some("ready"), _) if attempts > 0 => RunState::Retrying { attempts, reason: reason() },
-        (_, None) => RunState::NotBegun,
+        (_, None) => RunState::Pending,
         (Some("ready"), _) => RunState::Ready,
         (_, Some(EventKind::Committed)) => RunState::Committed,
         (_, Some(EventKind::RolledBack)) => RunState::RolledBack(failure(turned_back)),

@@ -8,11 +8,11 @@ pub(crate) fn now_v7() -> uuid::Uuid {
 }
 
 #[cfg(feature = "simulation")]
-pub(crate) use seeded::{now_v7, seed, undisturbed};
+pub(crate) use seeded::{now_v7, seed, without_consuming_ids};
 
 /// Runs `draws` without an effect on ids that are drawn later.
-#[cfg(not(feature = "simulation"))]
-pub(crate) fn undisturbed<T>(draws: impl FnOnce() -> T) -> T {
+#[cfg(all(feature = "in-memory", not(feature = "simulation")))]
+pub(crate) fn without_consuming_ids<T>(draws: impl FnOnce() -> T) -> T {
     draws()
 }
 
@@ -39,7 +39,7 @@ mod seeded {
     }
 
     /// Runs `draws` without an effect on ids that are drawn later.
-    pub(crate) fn undisturbed<T>(draws: impl FnOnce() -> T) -> T {
+    pub(crate) fn without_consuming_ids<T>(draws: impl FnOnce() -> T) -> T {
         let before = SEED.get();
         let drawn = draws();
         SEED.set(before);

@@ -31,15 +31,23 @@ const ACQUIRE_MAX: Duration = Duration::from_secs(5);
 
 tokio::task_local! {
     /// The current attempt of this task.
-    static ATTEMPT: Arc<Attempt>;
+    static CURRENT: Arc<CurrentAttempt>;
 }
 
 /// One attempt, as seen by the functions of the store.
-struct Attempt {
+struct CurrentAttempt {
     /// The end of the patience.
     until: Instant,
     /// Set when the answer to a statement with an effect was lost.
     in_doubt: AtomicBool,
+}
+
+/// Whether an operation is attempted for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    First,
+    /// The outcome of an earlier attempt may be unknown.
+    Repeat,
 }
 
 /// One operation, with its attempts so far.
@@ -93,9 +101,9 @@ impl Trial {
         (self.attempts, self.in_doubt) = (shared.attempts, shared.in_doubt);
     }
 
-    /// Whether there was an attempt.
-    pub(crate) fn is_begun(&self) -> bool {
-        self.attempts > 0
+    /// The attempt that is due.
+    pub(crate) fn next(&self) -> Attempt {
+        if self.attempts == 0 { Attempt::First } else { Attempt::Repeat }
     }
 
     /// Whether it took more than one attempt.
@@ -114,13 +122,13 @@ impl Trial {
     }
 
     /// Makes attempts until one succeeds or is refused by the server, or the patience is over. The argument is
-    /// whether there was an earlier attempt.
-    pub(crate) async fn endure<T, F>(mut self, mut attempt: impl FnMut(bool) -> F) -> Result<T, Vain>
+    /// the attempt.
+    pub(crate) async fn endure<T, F>(mut self, mut attempt: impl FnMut(Attempt) -> F) -> Result<T, Vain>
     where
         F: Future<Output = sqlx::Result<T>>,
     {
         loop {
-            let work = attempt(self.is_begun());
+            let work = attempt(self.next());
             if let Some(answer) = self.attempt(work).await {
                 return answer;
             }
@@ -133,8 +141,8 @@ impl Trial {
         work: impl Future<Output = sqlx::Result<T>>,
     ) -> Option<Result<T, Vain>> {
         self.attempts += 1;
-        let current = Arc::new(Attempt { until: self.until(), in_doubt: AtomicBool::new(false) });
-        let error = match ATTEMPT.scope(current.clone(), work).await {
+        let current = Arc::new(CurrentAttempt { until: self.until(), in_doubt: AtomicBool::new(false) });
+        let error = match CURRENT.scope(current.clone(), work).await {
             Ok(answer) => return Some(Ok(answer)),
             Err(error) => error,
         };
@@ -191,23 +199,23 @@ impl From<sqlx::Error> for Vain {
 
 /// The time for which an attempt waits for a connection; `None` outside of an attempt.
 pub(crate) fn acquires_within() -> Option<Duration> {
-    let left = |attempt: &Arc<Attempt>| attempt.until.saturating_duration_since(Instant::now());
-    ATTEMPT.try_with(left).ok().map(|left| left.clamp(ACQUIRE_MIN, ACQUIRE_MAX))
+    let left = |attempt: &Arc<CurrentAttempt>| attempt.until.saturating_duration_since(Instant::now());
+    CURRENT.try_with(left).ok().map(|left| left.clamp(ACQUIRE_MIN, ACQUIRE_MAX))
 }
 
 /// Records that this failure may hide an effect: the answer to a statement or a commit with an effect was lost.
 pub(crate) fn note(error: &sqlx::Error) {
     if loses_answer(error) {
-        let _ = ATTEMPT.try_with(|attempt| attempt.in_doubt.store(true, Relaxed));
+        let _ = CURRENT.try_with(|attempt| attempt.in_doubt.store(true, Relaxed));
     }
 }
 
 /// Makes the work a part of the current attempt, also if it is moved to another task.
 pub(crate) fn carried<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
-    let attempt = ATTEMPT.try_with(Arc::clone).ok();
+    let attempt = CURRENT.try_with(Arc::clone).ok();
     async move {
         match attempt {
-            Some(attempt) => ATTEMPT.scope(attempt, work).await,
+            Some(attempt) => CURRENT.scope(attempt, work).await,
             None => work.await,
         }
     }

@@ -73,13 +73,13 @@ pub(crate) fn measured(
     }
     // JSON contains a NUL only as this escape, so the value is searched only if the text has it.
     if text.contains("\\u0000") && has_nul(&value) {
-        return Err(RuntimeError::Nul { what: what() });
+        return Err(RuntimeError::NulCharacter { what: what() });
     }
     // Few values have so many brackets, so the depth is computed only for these.
     if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).take(DEPTH_MAX + 1).count() > DEPTH_MAX {
         let depth = depth(&value);
         if depth > DEPTH_MAX {
-            return Err(RuntimeError::TooDeep { what: what(), depth, limit: DEPTH_MAX });
+            return Err(RuntimeError::NestingTooDeep { what: what(), depth, limit: DEPTH_MAX });
         }
     }
     Ok((value, text.len()))
@@ -202,8 +202,8 @@ mod fuzz {
                     prop_assert!(bytes <= LIMIT && !has_nul(&value));
                 }
                 Err(RuntimeError::TooLarge { bytes, .. }) => prop_assert!(bytes == text.len() && bytes > LIMIT),
-                Err(RuntimeError::Nul { .. }) => prop_assert!(text.replace("\\\\", "").contains("\\u0000")),
-                Err(RuntimeError::TooDeep { depth, limit, .. }) => {
+                Err(RuntimeError::NulCharacter { .. }) => prop_assert!(text.replace("\\\\", "").contains("\\u0000")),
+                Err(RuntimeError::NestingTooDeep { depth, limit, .. }) => {
                     prop_assert!(depth > limit && read.is_some() == (depth < 128), "{depth}");
                 }
                 Err(other) => prop_assert!(false, "{other}"),

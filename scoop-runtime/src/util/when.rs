@@ -19,7 +19,7 @@ pub(crate) struct Now {
 }
 
 /// Converts a time of the server to the duration since 1970; zero before that.
-pub(crate) fn since_1970(time: OffsetDateTime) -> Duration {
+pub(crate) fn since_epoch(time: OffsetDateTime) -> Duration {
     Duration::try_from(time - OffsetDateTime::UNIX_EPOCH).unwrap_or_default()
 }
 
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn time_is_converted_to_the_duration_since_1970() {
         let day = Duration::from_secs(86_400);
-        assert_eq!(since_1970(OffsetDateTime::UNIX_EPOCH + day), day);
-        assert_eq!(since_1970(OffsetDateTime::UNIX_EPOCH - day), Duration::ZERO, "before 1970");
+        assert_eq!(since_epoch(OffsetDateTime::UNIX_EPOCH + day), day);
+        assert_eq!(since_epoch(OffsetDateTime::UNIX_EPOCH - day), Duration::ZERO, "before 1970");
     }
 }

@@ -6,23 +6,10 @@ use super::attempts_changed::{Fails, goes_on_in, inserted};
 use super::*;
 use crate::support::{Database, Gate, in_a_process_that_dies};
 
-struct Hanging {
-    gate: Gate,
-}
-
-#[saga(name = "paying")]
-#[subscribes(Root)]
-impl Hanging {
-    #[step(finally = tidy)]
-    async fn prepare(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Ok(())
-    }
-
-    #[step(finally = tidy)]
-    async fn pay(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        self.gate.pass().await;
-        Ok(())
-    }
+handler! {
+    Hanging(gate): "paying" on Root;
+    step "prepare" prepare [finally = tidy] => done();
+    step "pay" pay [finally = tidy] => at_gate();
 
     async fn tidy(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
         Ok(())

@@ -82,7 +82,7 @@ pub(super) async fn goes_on_in<S: Version>(
     fails: Fails,
 ) -> Result<(Outcome, Vec<String>)> {
     let notes = Notes::default();
-    let scoop = db.scoop().only::<S>().provide(S::new(&notes, fails)).start().await?;
+    let scoop = db.start((S::new(&notes, fails),)).await?;
     let outcome = scoop.find(root).await?.ends().await?;
     scoop.shutdown().await?;
     Ok((outcome, notes.all()))

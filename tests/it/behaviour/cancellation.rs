@@ -11,19 +11,9 @@ const NEVER: Duration = Duration::from_secs(3_600);
 mod of_a_part {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", on_child_failure = handle)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            scope.launch(Child2).await?;
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [on_child_failure = handle] => launches(Child).then(launches(Child2));
 
         async fn handle(&self, scope: &mut Scope<'_>, _: &Root, failure: &Failure) -> Result<()> {
             handled(scope);
@@ -31,50 +21,24 @@ mod of_a_part {
             Ok(())
         }
 
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+        step "1" one => done();
     }
 
-    struct Sleepy {
-        gate: Gate,
-    }
-
-    #[saga(name = "sleepy")]
-    #[subscribes(Child)]
-    impl Sleepy {
+    handler! {
+        Sleepy(gate): "sleepy" on Child;
         #[step(name = "0", rollback = undo)]
         async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
             invoked(scope);
             scope.sleep(NEVER).await
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            self.gate.pass().await;
-            Ok(())
-        }
+        rollback undo => done();
+        step "1" one => at_gate().silently();
     }
 
-    struct Sibling {
-        gate: Gate,
-    }
-
-    #[saga(name = "sibling")]
-    #[subscribes(Child2)]
-    impl Sibling {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child2) -> Result<()> {
-            self.gate.pass().await;
-            Ok(())
-        }
+    handler! {
+        Sibling(gate): "sibling" on Child2;
+        step "0" zero => at_gate().silently();
     }
 
     /// A part of a hierarchy that sleeps gives up at once; its sibling does not learn of it, and its
@@ -123,13 +87,11 @@ mod of_a_part {
     async fn unstarted_part_can_be_cancelled() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
-        db.scoop().only::<Sleepy>().provide(Sleepy { gate: gate.clone() }).start().await?.shutdown().await?;
+        db.start((Sleepy { gate: gate.clone() },)).await?.shutdown().await?;
         gate.open(1);
-        let scoop =
-            db.scoop().only::<RootHandler>().only::<Sibling>().provide(Sibling { gate: gate.clone() });
-        let scoop = scoop.start().await?;
+        let scoop = db.start((RootHandler, Sibling { gate: gate.clone() })).await?;
         let root = scoop.launch(Root).await?;
-        let pending = |run: &&&RunInfo| run.handler == "sleepy" && run.state == RunState::NotBegun;
+        let pending = |run: &&&RunInfo| run.handler == "sleepy" && run.state == RunState::Pending;
         let tree = root.comes_to(|tree| tree.runs().iter().any(|run| pending(&run))).await?;
         let part = tree.runs().iter().find(pending).expect("it is pending").lineage.id();
         assert_eq!(scoop.cancel(part, "enough").await?, CancelAnswer::Accepted);
@@ -221,17 +183,9 @@ mod of_a_running_step {
 mod of_a_rollback {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo] => done();
 
         async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
             compensated(scope);
@@ -241,21 +195,12 @@ mod of_a_rollback {
             Ok(())
         }
 
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Err(SIMULATED.into())
-        }
+        step "1" one => fails(SIMULATED);
     }
 
-    /// Handles the message of a compensation: two steps, and a message of its own.
-    struct Undoer {
-        gate: Gate,
-    }
-
-    #[saga(name = "undoer")]
-    #[subscribes(Child)]
-    impl Undoer {
+    handler! {
+        /// Handles the message of a compensation: two steps, and a message of its own.
+        Undoer(gate): "undoer" on Child;
         #[step(name = "0")]
         async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
             invoked(scope);
@@ -265,42 +210,27 @@ mod of_a_rollback {
             Ok(())
         }
 
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+        step "1" one => done();
     }
 
-    #[derive(Default)]
-    struct Helper;
-
-    #[saga(name = "helper")]
-    #[subscribes(Grandchild)]
-    impl Helper {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        Helper: "helper" on Grandchild;
+        step "0" zero => done();
     }
 
     /// W-45: neither a rollback nor the messages of its compensations are cancelled, be they running or launched later.
     #[tokio::test(flavor = "multi_thread")]
     async fn w_45_rollback_and_its_messages_are_not_cancelled() -> Result<()> {
-        let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<RootHandler>().only::<Undoer>().only::<Helper>();
-        let scoop = scoop.provide(Undoer { gate: gate.clone() }).start().await?;
-        let root = scoop.launch(Root).await?;
+        let run = Run::launch((RootHandler, Undoer { gate: gate.clone() }, Helper), Root).await?;
         gate.arrivals(1).await;
-        assert_eq!(scoop.cancel(root.id(), "too late").await?, CancelAnswer::NothingToDo);
+        assert_eq!(run.scoop.cancel(run.root.id(), "too late").await?, CancelAnswer::NothingToDo);
         gate.open(1);
-        let Outcome::RolledBack(failure) = root.ends().await? else {
-            panic!("{}", root.tree().await?);
+        let Outcome::RolledBack(failure) = run.root.ends().await? else {
+            panic!("{}", run.root.tree().await?);
         };
         assert_eq!(failure.message, SIMULATED.0);
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/0
             invoke root-handler/1
             rollback root-handler/0
@@ -405,7 +335,7 @@ mod races {
         const TREES: u32 = 40;
         let db = Database::new().await;
         db.execute("CREATE TABLE effect (tree bigint, amount int)").await;
-        let scoop = db.scoop().only::<Brancher>().start().await?;
+        let scoop = db.start((Brancher,)).await?;
         let other = Scoop::builder().postgres(db.another_pool(6).await).only::<Brancher>().start().await?;
         let mut roots = vec![];
         for tree in 0..TREES {
@@ -456,23 +386,10 @@ mod processes {
     use super::*;
     use crate::support::in_a_process_that_dies;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo] => launches(Child);
+        rollback undo => done();
     }
 
     struct ChildHandler {
@@ -531,8 +448,7 @@ mod processes {
             }
         })
         .await?;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>();
-        let scoop = scoop.provide(ChildHandler { gate }).start().await?;
+        let scoop = db.start((RootHandler, ChildHandler { gate })).await?;
         let root = scoop.find(root).await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
         calls_of(&root).expect(
@@ -545,15 +461,12 @@ mod processes {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn concurrent_requests_are_recorded_once() -> Result<()> {
-        let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>();
-        let scoop = scoop.provide(ChildHandler { gate: gate.clone() }).start().await?;
-        let root = scoop.launch(Root).await?;
+        let run = Run::launch((RootHandler, ChildHandler { gate: gate.clone() }), Root).await?;
         gate.arrivals(1).await;
         let mut requests = tokio::task::JoinSet::new();
         for n in 0..10 {
-            let (scoop, id) = (scoop.clone(), root.id());
+            let (scoop, id) = (run.scoop.clone(), run.root.id());
             requests.spawn(async move { scoop.cancel(id, format!("request {n}")).await });
         }
         let answers: Vec<_> = requests.join_all().await.into_iter().collect::<Result<_, _>>()?;
@@ -561,8 +474,8 @@ mod processes {
         let others = answers.iter().filter(|answer| **answer == CancelAnswer::AlreadyRequested).count();
         assert_eq!((accepted, others), (1, 9), "{answers:?}");
         gate.open(1);
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
-        assert_eq!(db.history().await.count("CANCELLATION_REQUESTED"), 1);
+        assert!(matches!(run.root.ends().await?, Outcome::RolledBack(_)));
+        assert_eq!(run.history().await.count("CANCELLATION_REQUESTED"), 1);
         Ok(())
     }
 }
@@ -570,18 +483,9 @@ mod processes {
 mod of_one_that_launches {
     use super::*;
 
-    struct Parent {
-        gate: Gate,
-    }
-
-    #[saga(name = "parent")]
-    #[subscribes(Root)]
-    impl Parent {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            self.gate.pass().await;
-            Ok(())
-        }
+    handler! {
+        Parent(gate): "parent" on Root;
+        step "0" zero => at_gate();
     }
 
     /// Changes between the snapshot of the request and its lock on the parent. The parent, which another session has
@@ -597,24 +501,22 @@ mod of_one_that_launches {
     /// The request marks none of the runs in its snapshot, since a deadline has. But the child is newer.
     #[tokio::test(flavor = "multi_thread")]
     async fn child_launched_meanwhile_gives_up_after_an_earlier_deadline() -> Result<()> {
-        let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<Parent>().provide(Parent { gate: gate.clone() }).start().await?;
-        let root = scoop.launch(Root).await?;
+        let run = Run::launch((Parent { gate: gate.clone() },), Root).await?;
         gate.arrivals(1).await;
-        let mut tx = db.pool().begin().await?;
+        let mut tx = run.db.pool().begin().await?;
         sqlx::query("SELECT FROM scoop.run WHERE handler = 'parent' FOR UPDATE").execute(&mut *tx).await?;
-        let request = tokio::spawn(scoop.cancel(root.id(), "enough").into_future());
+        let request = tokio::spawn(run.scoop.cancel(run.root.id(), "enough").into_future());
         let held_up = "SELECT count(*) FROM pg_stat_activity
                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        eventually("the request is held up", async || db.number(held_up).await > 0).await;
+        eventually("the request is held up", async || run.db.number(held_up).await > 0).await;
         for statement in LAUNCHES_AND_IS_LATE {
             sqlx::query(statement).execute(&mut *tx).await?;
         }
         tx.commit().await?;
         assert_eq!(request.await.expect("it is made")?, CancelAnswer::Accepted);
         let asked = "SELECT count(*) FROM scoop.run WHERE handler = 'child' AND giving_up";
-        assert_eq!(db.number(asked).await, 1);
+        assert_eq!(run.db.number(asked).await, 1);
         gate.open(1);
         Ok(())
     }

@@ -7,4 +7,4 @@ mod rollback_requested;
 mod several;
 
 use super::*;
-use crate::support::{Database, Gate, calls_of, compensated, eventually, handled, invoked};
+use crate::support::{Gate, eventually, handled, invoked};

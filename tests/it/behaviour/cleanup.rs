@@ -57,18 +57,9 @@ impl RootHandler {
     }
 }
 
-struct ChildHandler {
-    gate: Gate,
-}
-
-#[saga(name = "child-handler")]
-#[subscribes(Child)]
-impl ChildHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        self.gate.pass().await;
-        Ok(())
-    }
+handler! {
+    ChildHandler(gate): "child-handler" on Child;
+    step "0" zero => at_gate().silently();
 }
 
 struct Played {
@@ -277,16 +268,9 @@ mod with_retries_and_handlers {
         }
     }
 
-    #[derive(Default)]
-    struct FailingChild;
-
-    #[saga(name = "failing-child")]
-    #[subscribes(Child)]
-    impl FailingChild {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            Err(SIMULATED.into())
-        }
+    handler! {
+        FailingChild: "failing-child" on Child;
+        step "0" zero => fails(SIMULATED);
     }
 
     /// A cleanup between attempts would be too early, since the step has not failed yet. So would one before the
@@ -295,8 +279,7 @@ mod with_retries_and_handlers {
     async fn retried_step_with_a_handled_failure_is_cleaned_up_after_once() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
-        let scoop = db.scoop().only::<RootHandler>().only::<FailingChild>();
-        let scoop = scoop.provide(RootHandler { notes: notes.clone() }).start().await?;
+        let scoop = db.start((RootHandler { notes: notes.clone() }, FailingChild)).await?;
         assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
         assert_eq!(notes.all(), ["attempt 0", "attempt 1", "attempt 2", "ignore", "clean up"]);
         Ok(())
@@ -331,8 +314,7 @@ mod on_shaky_ground {
     async fn cleanup_with_an_infrastructure_failure_is_repeated() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
-        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { notes: notes.clone() });
-        let scoop = scoop.start().await?;
+        let scoop = db.start((RootHandler { notes: notes.clone() },)).await?;
         let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
             panic!("the step fails");
         };

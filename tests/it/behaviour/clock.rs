@@ -9,16 +9,9 @@ const SOON: Duration = Duration::from_millis(150);
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-#[derive(Default)]
-struct RootHandler;
-
-#[saga(name = "root-handler")]
-#[subscribes(Root)]
-impl RootHandler {
-    #[step]
-    async fn begun(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    RootHandler: "root-handler" on Root;
+    step "begun" begun => done();
 }
 
 async fn program(db: &Database) -> Result<Scoop> {
@@ -41,7 +34,7 @@ async fn delayed_message_of_a_transaction_is_handled_when_due() -> Result<()> {
     let db = Database::new().await;
     let scoop = program(&db).await?;
     let mut tx = db.pool().begin().await?;
-    let root = scoop.launch(Root).delay(SOON).within(&mut tx).await?;
+    let root = scoop.launch(Root).delay(SOON).in_transaction(&mut tx).await?;
     tx.commit().await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
     Ok(())
@@ -68,16 +61,9 @@ async fn a_delayed_message_gives_up_at_its_deadline() -> Result<()> {
     Ok(())
 }
 
-#[derive(Default)]
-struct SleepyHandler;
-
-#[saga(name = "sleepy-handler")]
-#[subscribes(Root)]
-impl SleepyHandler {
-    #[step(sleep = "150ms")]
-    async fn sleep(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    SleepyHandler: "sleepy-handler" on Root;
+    step "sleep" sleep [sleep = "150ms"] => done();
 
     #[step(retry(max = 1, backoff = "150ms"))]
     async fn fail_once(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
@@ -93,17 +79,9 @@ async fn sleeps_and_pauses_end_when_due() -> Result<()> {
     Ok(())
 }
 
-#[derive(Default)]
-struct WaitingHandler;
-
-#[saga(name = "waiting-handler")]
-#[subscribes(Root)]
-impl WaitingHandler {
-    #[step]
-    async fn wait(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        scope.launch(Child).await?;
-        Ok(())
-    }
+handler! {
+    WaitingHandler: "waiting-handler" on Root;
+    step "wait" wait => launches(Child);
 }
 
 #[derive(Default)]

@@ -49,8 +49,7 @@ impl PlainHandler {
 async fn settings_of_a_step_end_with_its_transaction() -> Result<()> {
     let db = Database::new().await;
     let seen = Notes::default();
-    let scoop = db.scoop().only::<StrictHandler>().only::<PlainHandler>();
-    let scoop = scoop.provide(PlainHandler { seen: seen.clone() }).start().await?;
+    let scoop = db.start((StrictHandler, PlainHandler { seen: seen.clone() })).await?;
     let mut roots = scoop.launch_all((0..15).map(|_| Strict)).await?;
     roots.extend(scoop.launch_all((0..15).map(|_| Plain)).await?);
     for root in roots {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::support::{Database, Notes};
+use crate::support::{Database, Notes, calls_of};
 
 #[derive(Debug, PartialEq, ContextKey, Serialize, Deserialize)]
 struct Tenant {
@@ -190,12 +190,8 @@ mod numbers {
         value: u32,
     }
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Root;
         #[step(name = "0", rollback = undo)]
         async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             scope.set(Count { value: 1 })?;
@@ -203,9 +199,7 @@ mod numbers {
             Ok(())
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            scope.set(Count { value: 3 })
-        }
+        rollback undo => sets(Count { value: 3 });
 
         #[step(name = "1")]
         async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
@@ -214,20 +208,10 @@ mod numbers {
         }
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            scope.set(Count { value: 10 })
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            scope.set(Count { value: 11 })
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero [rollback = undo] => sets(Count { value: 10 });
+        rollback undo => sets(Count { value: 11 });
     }
 
     const SOMEBODY_ELSES: &str =
@@ -238,7 +222,7 @@ mod numbers {
     #[tokio::test(flavor = "multi_thread")]
     async fn w_41_w_42_unknown_numbers_stay_exact_in_every_row() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+        let scoop = db.start((RootHandler, ChildHandler)).await?;
         let theirs: Theirs = serde_json::from_str(SOMEBODY_ELSES)?;
         let root = scoop.launch(Root).with(theirs).await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
@@ -262,24 +246,16 @@ mod numbers {
 mod timeouts {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", timeout = "50ms")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.set(tenant("in time"))?;
-            std::future::pending().await
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [timeout = "50ms"] => sets(tenant("in time")).then(never_ends());
     }
 
     /// The context changes of a step outlive its failure, of any kind.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_step_that_takes_too_long_leaves_its_context_behind() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
+        let scoop = db.start((RootHandler,)).await?;
         assert!(matches!(scoop.launch(Root).await?.ends().await?, Outcome::RolledBack(_)));
         db.history().await.expect_with(
             &[("T", json!({"Tenant": {"name": "in time"}}))],
@@ -296,33 +272,20 @@ mod given_up {
     use super::*;
     use crate::support::Gate;
 
-    struct RootHandler {
-        gate: Gate,
-    }
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.set(tenant("too late"))?;
-            self.gate.pass().await;
-            Ok(())
-        }
+    handler! {
+        RootHandler(gate): "root-handler" on Root;
+        step "0" zero => sets(tenant("too late")).then(at_gate());
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_step_that_gives_up_at_its_end_leaves_its_context_behind() -> Result<()> {
-        let db = Database::new().await;
         let gate = Gate::default();
-        let scoop =
-            db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() }).start().await?;
-        let root = scoop.launch(Root).await?;
+        let run = Run::launch((RootHandler { gate: gate.clone() },), Root).await?;
         gate.arrivals(1).await;
-        scoop.cancel(root.id(), "enough").await?;
+        run.scoop.cancel(run.root.id(), "enough").await?;
         gate.open(1);
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
-        db.history().await.expect_with(
+        assert!(matches!(run.root.ends().await?, Outcome::RolledBack(_)));
+        run.history().await.expect_with(
             &[("T", json!({"Tenant": {"name": "too late"}}))],
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
@@ -337,7 +300,7 @@ mod given_up {
 /// Elements of the protocol that another participant wrote in an unreadable form.
 mod unreadable {
     use super::*;
-    use crate::support::{calls_of, compensated, invoked};
+    use crate::support::invoked;
 
     #[derive(ContextKey, Serialize, Deserialize)]
     #[context(key = "AbsoluteDeadlineKey")]
@@ -352,28 +315,16 @@ mod unreadable {
         wake_after: String,
     }
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Root;
         #[step(name = "0", rollback = undo)]
         async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             invoked(scope);
             scope.set(NoDeadline { deadline: "soon".into() })
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+        rollback undo => done();
+        step "1" one => done();
     }
 
     /// An unreadable deadline might have passed: the run gives up with that reason, and is rolled
@@ -381,7 +332,7 @@ mod unreadable {
     #[tokio::test(flavor = "multi_thread")]
     async fn unreadable_deadline_ends_the_forward_path_by_name_and_strands_no_run() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
+        let scoop = db.start((RootHandler,)).await?;
         let root = scoop.launch(Root).with(NoSleep { wake_after: "later".into() }).await?;
         let Outcome::RolledBack(failure) = root.ends().await? else {
             panic!("{}", root.tree().await?);

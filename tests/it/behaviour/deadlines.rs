@@ -5,7 +5,7 @@ use std::time::Duration;
 use scoop::{Deadline, DeadlineKind};
 
 use super::*;
-use crate::support::{Database, Gate, Notes, calls_of, compensated, handled, invoked};
+use crate::support::{Database, Gate, Notes, calls_of, compensated, invoked};
 
 /// Nothing is found by polling within a test, so runs give up by the clock.
 const NEVER: Duration = Duration::from_secs(3_600);
@@ -16,51 +16,17 @@ const SOON: Duration = Duration::from_millis(700);
 mod family {
     use super::*;
 
-    pub(super) struct RootHandler {
-        pub(super) gate: Gate,
+    handler! {
+        pub(super) RootHandler(gate): "root-handler" on Root;
+        step "0" zero [rollback = undo, on_child_failure = handle] => launches(Child);
+        step "1" one => at_gate();
+        rollback undo => done();
+        on_child_failure handle => accepts();
     }
 
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo, on_child_failure = handle)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        async fn handle(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            handled(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            self.gate.pass().await;
-            Ok(())
-        }
-    }
-
-    #[derive(Default)]
-    pub(super) struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
-            scope.stop_signal().raised().await;
-            Ok(())
-        }
+    handler! {
+        pub(super) ChildHandler: "child-handler" on Child;
+        step "0" zero => executes("INSERT INTO effect VALUES (1)").then(until_stopped());
     }
 
     pub(super) async fn start(db: &Database, gate: &Gate) -> Result<Scoop> {
@@ -136,11 +102,10 @@ async fn of_two_deadlines_the_earlier_one_counts() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_that_is_kept_does_no_harm() -> Result<()> {
-    let db = Database::new().await;
     let gate = Gate::default();
     gate.open(1);
-    let scoop = db.scoop().only::<family::RootHandler>().provide(family::RootHandler { gate });
-    let scoop = scoop.start().await?;
+    let db = Database::new().await;
+    let scoop = db.start((family::RootHandler { gate },)).await?;
     let root = scoop.launch(Root).deadline(NEVER).total_deadline(NEVER).rollback_deadline(NEVER).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
     Ok(())
@@ -183,7 +148,7 @@ mod depth {
     async fn w_09_w_10_children_tighten_at_any_depth_and_never_loosen() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
-        let scoop = db.scoop().only::<Level>().provide(Level { notes: notes.clone() }).start().await?;
+        let scoop = db.start((Level { notes: notes.clone() },)).await?;
         let deadlines = vec![4_000, 2_000, 3_000, 1_000, 5_000];
         let root = scoop.launch(Descend { deadlines }).total_deadline(NEVER).source("client").await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
@@ -226,40 +191,21 @@ mod rollbacks {
         compensation: Compensation,
     }
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Fail)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Fail;
         #[step(name = "0", rollback = undo)]
         async fn zero(&self, scope: &mut Scope<'_>, message: &Fail) -> Result<()> {
             scope.launch(Part { compensation: message.child }).await?;
             Ok(())
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Fail, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, _: &mut Scope<'_>, _: &Fail) -> Result<()> {
-            Err(SIMULATED.into())
-        }
+        rollback undo => done();
+        step "1" one => fails(SIMULATED).silently();
     }
 
-    struct ChildHandler {
-        gate: Gate,
-    }
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Part)]
-    impl ChildHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Part) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        ChildHandler(gate): "child-handler" on Part;
+        step "0" zero [rollback = undo] => done().silently();
 
         async fn undo(&self, scope: &mut Scope<'_>, part: &Part, _: &Failure) -> Result<()> {
             compensated(scope);
@@ -358,7 +304,7 @@ mod times {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_deadline_beyond_the_calendar_is_refused() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
+        let scoop = db.start((RootHandler,)).await?;
         let refused = scoop.launch(Root).delay(Duration::MAX).await;
         assert!(matches!(refused, Err(RuntimeError::Time { .. })));
         let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
@@ -373,23 +319,10 @@ mod times {
 mod compensations {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo] => done();
+        rollback undo => launches(Child);
 
         #[step(name = "1")]
         async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
@@ -399,12 +332,8 @@ mod compensations {
         }
     }
 
-    #[derive(Default)]
-    struct Undoer;
-
-    #[saga(name = "undoer")]
-    #[subscribes(Child)]
-    impl Undoer {
+    handler! {
+        Undoer: "undoer" on Child;
         #[step(name = "0")]
         async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
             invoked(scope);
@@ -413,24 +342,12 @@ mod compensations {
             Ok(())
         }
 
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+        step "1" one => done();
     }
 
-    #[derive(Default)]
-    struct Helper;
-
-    #[saga(name = "helper")]
-    #[subscribes(Grandchild)]
-    impl Helper {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        Helper: "helper" on Grandchild;
+        step "0" zero => done();
     }
 
     /// The deadlines that led to the rollback are in the context of its messages, but no longer
@@ -439,7 +356,7 @@ mod compensations {
     async fn deadline_behind_a_rollback_does_not_end_messages_of_compensations() -> Result<()> {
         for total in [false, true] {
             let db = Database::new().await;
-            let scoop = db.scoop().only::<RootHandler>().only::<Undoer>().only::<Helper>().start().await?;
+            let scoop = db.start((RootHandler, Undoer, Helper)).await?;
             let launch = scoop.launch(Root);
             let launch = if total { launch.total_deadline(SOON) } else { launch.deadline(SOON) };
             let root = launch.await?;
@@ -460,43 +377,22 @@ mod compensations {
 mod of_a_rollback_whose_children_are_away {
     use super::*;
 
-    struct RootHandler {
-        gate: Gate,
+    handler! {
+        RootHandler(gate): "root-handler" on Root;
+        step "0" zero => launches(Child);
+        step "1" one => at_gate().then(fails(SIMULATED));
     }
 
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            self.gate.pass().await;
-            Err(SIMULATED.into())
-        }
-    }
-
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn child_that_has_not_begun_its_rollback_is_not_waited_for() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
-        let children = db.scoop().only::<ChildHandler>().start().await?;
+        let children = db.start((ChildHandler,)).await?;
         let pool = db.another_pool(6).await;
         let scoop = Scoop::builder().postgres(pool).only::<RootHandler>();
         let scoop = scoop.provide(RootHandler { gate: gate.clone() }).start().await?;

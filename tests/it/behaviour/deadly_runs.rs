@@ -8,30 +8,14 @@ use crate::support::{Database, Gate, eventually, in_a_process_that_dies};
 /// How many processes may end in a row.
 const ATTEMPTS: u32 = 12;
 
-struct Deadly {
-    gate: Gate,
+handler! {
+    Deadly(gate): "deadly" on Root;
+    step "execute" execute => at_gate();
 }
 
-#[saga(name = "deadly")]
-#[subscribes(Root)]
-impl Deadly {
-    #[step]
-    async fn execute(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        self.gate.pass().await;
-        Ok(())
-    }
-}
-
-#[derive(Default)]
-struct Bystander;
-
-#[saga(name = "bystander")]
-#[subscribes(Child)]
-impl Bystander {
-    #[step]
-    async fn execute(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Bystander: "bystander" on Child;
+    step "execute" execute => done();
 }
 
 async fn start(builder: scoop::Builder, gate: &Gate) -> Result<Scoop> {

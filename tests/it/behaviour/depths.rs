@@ -71,22 +71,20 @@ fn to_the_limit(fails: bool) -> Dig {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_levels_with_values_commit() -> Result<()> {
-    let db = Database::new().await;
-    let scoop = db.scoop().only::<Miner>().start().await?;
-    let root = scoop.launch(to_the_limit(false)).await?;
-    assert_eq!(ends(&root).await?, Outcome::Committed);
-    assert_eq!(counted(&db, "COMMITTED").await, i64::from(DEPTH_MAX));
-    assert_eq!(root.replies::<Dig>().await?.len(), 1);
-    let values = db.number("SELECT count(*) FROM scoop.return_value").await;
+    let run = Run::launch((Miner::default(),), to_the_limit(false)).await?;
+    assert_eq!(ends(&run.root).await?, Outcome::Committed);
+    assert_eq!(counted(&run.db, "COMMITTED").await, i64::from(DEPTH_MAX));
+    assert_eq!(run.root.replies::<Dig>().await?.len(), 1);
+    let values = run.db.number("SELECT count(*) FROM scoop.return_value").await;
     assert_eq!(values, 2 * i64::from(DEPTH_MAX), "the value and the reply of each level");
-    assert_eq!(unfinished(&db).await, 0);
+    assert_eq!(unfinished(&run.db).await, 0);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_at_the_bottom_of_a_thousand_levels_rolls_back_all() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Miner>().start().await?;
+    let scoop = db.start((Miner::default(),)).await?;
     let outcome = ends(&scoop.launch(to_the_limit(true)).await?).await?;
     let Outcome::RolledBack(failure) = outcome else { panic!("{outcome:?}") };
     assert_eq!(failure.root_causes()[0].message, SIMULATED.to_string());
@@ -98,18 +96,17 @@ async fn a_failure_at_the_bottom_of_a_thousand_levels_rolls_back_all() -> Result
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_four_hundred_levels_down_can_be_cancelled() -> Result<()> {
-    let db = Database::new().await;
     let gate = Gate::default();
-    let scoop = db.scoop().provide(Miner { bottom: Some(gate.clone()) }).only::<Miner>().start().await?;
-    let root = scoop.launch(Dig { levels_left: 399, fails: false }).await?;
+    let run =
+        Run::launch((Miner { bottom: Some(gate.clone()) },), Dig { levels_left: 399, fails: false }).await?;
     gate.arrivals(1).await;
     let lowest = "SELECT id::text FROM scoop.run WHERE cardinality(lineage) = 401";
-    let lowest: uuid::Uuid = db.texts(lowest).await[0].parse()?;
-    assert_eq!(scoop.cancel(lowest, "too deep").await?, CancelAnswer::Accepted);
+    let lowest: uuid::Uuid = run.db.texts(lowest).await[0].parse()?;
+    assert_eq!(run.scoop.cancel(lowest, "too deep").await?, CancelAnswer::Accepted);
     gate.open(1);
-    let outcome = ends(&root).await?;
+    let outcome = ends(&run.root).await?;
     assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
-    assert_eq!(unfinished(&db).await, 0);
+    assert_eq!(unfinished(&run.db).await, 0);
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::support::{Database, Gate, Notes, calls_of, compensated, handled, invoked};
+use crate::support::{Database, Gate, Notes, calls_of, handled, invoked};
 
 mod w_05 {
     use super::*;
@@ -21,13 +21,8 @@ mod w_05 {
         fails: bool,
     }
 
-    struct RootHandler {
-        gate: Gate,
-    }
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Task)]
-    impl RootHandler {
+    handler! {
+        RootHandler(gate): "root-handler" on Task;
         #[step(name = "0", rollback = undo, on_child_failure = ignore)]
         async fn zero(&self, scope: &mut Scope<'_>, task: &Task) -> Result<()> {
             invoked(scope);
@@ -42,10 +37,7 @@ mod w_05 {
             Ok(())
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Task, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+        rollback undo => done();
 
         #[step(name = "1")]
         async fn one(&self, scope: &mut Scope<'_>, task: &Task) -> Result<()> {
@@ -54,16 +46,9 @@ mod w_05 {
         }
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Part)]
-    impl ChildHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Part) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Part;
+        step "0" zero [rollback = undo] => done().silently();
 
         async fn undo(&self, _: &mut Scope<'_>, part: &Part, _: &Failure) -> Result<()> {
             if part.fails { Err(IllegalStateException("it cannot be undone").into()) } else { Ok(()) }
@@ -79,8 +64,7 @@ mod w_05 {
     async fn w_05_failed_rollback_below_one_run_does_not_affect_another() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>();
-        let scoop = scoop.provide(RootHandler { gate: gate.clone() }).start().await?;
+        let scoop = db.start((RootHandler { gate: gate.clone() }, ChildHandler)).await?;
         let unlucky = scoop.launch(Task { child_fails: true }).await?;
         gate.arrivals(1).await;
         let other = scoop.launch(Task { child_fails: false }).await?;
@@ -110,33 +94,23 @@ mod w_10 {
         source: String,
     }
 
-    struct RootHandler {
-        gate: Gate,
-    }
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler(gate): "root-handler" on Root;
         #[step(name = "0")]
         async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             assert!(scope.remove::<WayForward>());
             Ok(())
         }
 
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            self.gate.pass().await;
-            scope.check().await
-        }
+        step "1" one => at_gate().then(checks());
     }
 
     /// The newest context counts: a deadline that is there no more cannot be missed.
     #[tokio::test(flavor = "multi_thread")]
     async fn w_10_a_deadline_that_was_taken_out_of_the_context_is_not_missed() -> Result<()> {
-        let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
-        let scoop = scoop.start().await?;
+        let db = Database::new().await;
+        let scoop = db.start((RootHandler { gate: gate.clone() },)).await?;
         let root = scoop.launch(Root).deadline(Duration::from_secs(2)).await?;
         gate.arrivals(1).await;
         let passed = "SELECT (clock_timestamp() > (context #>> '{HappyPathDeadlineKey,deadline}')::timestamptz)::int::bigint
@@ -151,37 +125,15 @@ mod w_10 {
 mod w_33 {
     use super::*;
 
-    #[derive(Default)]
-    struct OnRoot;
-
-    #[saga(name = "twin")]
-    #[subscribes(Root)]
-    impl OnRoot {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
+    handler! {
+        OnRoot: "twin" on Root;
+        step "0" zero => launches(Child);
     }
 
-    #[derive(Default)]
-    struct OnChild;
-
-    #[saga(name = "twin")]
-    #[subscribes(Child)]
-    impl OnChild {
-        #[step(name = "first")]
-        async fn first(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "second")]
-        async fn second(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        OnChild: "twin" on Child;
+        step "first" first => done();
+        step "second" second => done();
     }
 
     /// Two services of one database may not know of each other's names. A single program with both sagas would be
@@ -189,7 +141,7 @@ mod w_33 {
     #[tokio::test(flavor = "multi_thread")]
     async fn w_33_sagas_of_one_name_on_two_topics_do_not_take_each_others_runs() -> Result<()> {
         let db = Database::new().await;
-        let one = db.scoop().only::<OnRoot>().start().await?;
+        let one = db.start((OnRoot,)).await?;
         let other = Scoop::builder().postgres(db.another_pool(5).await).only::<OnChild>().start().await?;
         let mut roots = one.launch_all((0..10).map(|_| Root)).await?;
         for root in &roots {
@@ -218,17 +170,9 @@ mod w_40 {
         depth: u32,
     }
 
-    struct Handler {
-        notes: Notes,
-    }
-
-    #[saga(name = "nested")]
-    #[subscribes(Nested)]
-    impl Handler {
-        #[step(name = "0", finally = clean_up)]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Nested) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        Handler { notes: Notes }: "nested" on Nested;
+        step "0" zero [finally = clean_up] => done();
 
         async fn clean_up(&self, scope: &mut Scope<'_>, nested: &Nested) -> Result<()> {
             self.notes.add(format!("clean up {}", nested.depth));
@@ -243,7 +187,7 @@ mod w_40 {
     async fn w_40_child_is_cleaned_up_although_its_parent_was() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
-        let scoop = db.scoop().only::<Handler>().provide(Handler { notes: notes.clone() }).start().await?;
+        let scoop = db.start((Handler { notes: notes.clone() },)).await?;
         assert_eq!(scoop.launch(Nested { depth: 2 }).await?.ends().await?, Outcome::Committed);
         assert_eq!(notes.all(), ["clean up 2", "clean up 1", "clean up 0"]);
         Ok(())

@@ -44,7 +44,7 @@ mod of_a_step {
     async fn a_cancelled_tx_leaves_no_open_transaction_behind() -> Result<()> {
         let db = Database::new().await;
         db.execute("CREATE TABLE effect (n int)").await;
-        let scoop = db.scoop().only::<Hasty>().start().await?;
+        let scoop = db.start((Hasty,)).await?;
         for _ in 0..5 {
             let root = scoop.launch(Root).await?;
             assert_eq!(root.ends().await?, Outcome::Committed);
@@ -66,16 +66,9 @@ mod of_a_step {
 mod of_the_program {
     use super::*;
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step]
-        async fn nothing(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "nothing" nothing => done();
     }
 
     /// An HTTP handler does this when its client disconnects.
@@ -83,7 +76,7 @@ mod of_the_program {
     async fn cancelled_begin_on_the_pool_does_not_swallow_launches() -> Result<()> {
         let db = Database::new().await;
         let admin = db.another_pool(1).await;
-        let scoop = db.scoop().only::<ChildHandler>().start().await?;
+        let scoop = db.start((ChildHandler,)).await?;
         // A pool needs a moment to take a connection back, and not every time is a bad one.
         for _ in 0..30 {
             cancelled(db.pool().begin());
@@ -108,18 +101,9 @@ mod of_a_request {
     use super::*;
     use crate::support::Gate;
 
-    struct Held {
-        gate: Gate,
-    }
-
-    #[saga(name = "held-request")]
-    #[subscribes(Root)]
-    impl Held {
-        #[step]
-        async fn hold(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            self.gate.pass().await;
-            Ok(())
-        }
+    handler! {
+        Held(gate): "held-request" on Root;
+        step "hold" hold => at_gate();
     }
 
     /// Later writes of the engine are visible to other sessions, on every connection.
@@ -128,7 +112,7 @@ mod of_a_request {
         let db = Database::new().await;
         let admin = db.another_pool(1).await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<Held>().provide(Held { gate: gate.clone() }).start().await?;
+        let scoop = db.start((Held { gate: gate.clone() },)).await?;
         let root = scoop.launch(Root).await?;
         gate.arrivals(1).await;
         for _ in 0..30 {

@@ -27,9 +27,7 @@ impl Waiting {
 #[tokio::test(flavor = "multi_thread")]
 async fn step_that_outlasts_the_limit_of_a_shutdown_is_named_and_goes_to_another_worker() -> Result<()> {
     let (db, gate) = (Database::new().await, Gate::default());
-    let start = async |gate: &Gate| {
-        db.scoop().only::<Waiting>().provide(Waiting { gate: gate.clone() }).start().await
-    };
+    let start = async |gate: &Gate| db.start((Waiting { gate: gate.clone() },)).await;
     let first = start(&gate).await?;
     let root = first.launch(Root).await?;
     gate.arrivals(1).await;
@@ -52,13 +50,13 @@ async fn step_that_outlasts_the_limit_of_a_shutdown_is_named_and_goes_to_another
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_within_a_limit_that_suffices_names_nothing() -> Result<()> {
-    let (db, gate) = (Database::new().await, Gate::default());
-    let scoop = db.scoop().only::<Waiting>().provide(Waiting { gate: gate.clone() }).start().await?;
-    let root = scoop.launch(Root).await?;
+    let gate = Gate::default();
+    let run = Run::launch((Waiting { gate: gate.clone() },), Root).await?;
     gate.arrivals(1).await;
-    let (stopped, ()) = tokio::join!(scoop.shutdown_within(Duration::from_secs(20)), async { gate.open(1) });
+    let (stopped, ()) =
+        tokio::join!(run.scoop.shutdown_within(Duration::from_secs(20)), async { gate.open(1) });
     stopped?;
-    assert_eq!(root.ends().await?, Outcome::Committed);
+    assert_eq!(run.root.ends().await?, Outcome::Committed);
     Ok(())
 }
 

@@ -110,7 +110,7 @@ fn line_of(code: &str) -> usize {
 
 /// The outcome of an order.
 async fn order(db: &Database, order: Order) -> Result<Outcome> {
-    let scoop = db.scoop().only::<Shop>().only::<Forwarder>().only::<Stock>().start().await?;
+    let scoop = db.start((Shop, Forwarder, Stock)).await?;
     Ok(scoop.launch(order).await?.ends().await?)
 }
 
@@ -146,7 +146,7 @@ async fn client_finds_the_error_unchanged() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn error_with_a_nul_comes_back_whole() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Nul>().start().await?;
+    let scoop = db.start((Nul,)).await?;
     let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
         panic!("it did not fail");
     };
@@ -155,16 +155,9 @@ async fn error_with_a_nul_comes_back_whole() -> Result<()> {
     Ok(())
 }
 
-#[derive(Default)]
-struct Nul;
-
-#[saga]
-#[subscribes(Root)]
-impl Nul {
-    #[step]
-    async fn step(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Err(OutOfStock { product: "a\0b".into(), wanted: 1, left: 0 }.into())
-    }
+handler! {
+    Nul: "nul" on Root;
+    step "step" step => fails(OutOfStock { product: "a\0b".into(), wanted: 1, left: 0 });
 }
 
 #[tokio::test(flavor = "multi_thread")]

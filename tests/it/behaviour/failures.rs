@@ -100,32 +100,14 @@ mod chained {
 mod slow {
     use super::*;
 
-    struct Slow {
-        gate: Gate,
+    handler! {
+        Slow(gate): "slow" on Root;
+        step "step" step [timeout = "50ms"] => executes("INSERT INTO effect VALUES (1)").then(at_gate());
     }
 
-    #[saga]
-    #[subscribes(Root)]
-    impl Slow {
-        #[step(timeout = "50ms")]
-        async fn step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
-            self.gate.pass().await;
-            Ok(())
-        }
-    }
-
-    #[derive(Default)]
-    struct SlowQuery;
-
-    #[saga]
-    #[subscribes(Root)]
-    impl SlowQuery {
-        #[step(timeout = "50ms")]
-        async fn step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            sqlx::query("SELECT pg_sleep(5)").execute(scope.tx().await?).await?;
-            Ok(())
-        }
+    handler! {
+        SlowQuery: "slow-query" on Root;
+        step "step" step [timeout = "50ms"] => executes("SELECT pg_sleep(5)");
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -133,7 +115,7 @@ mod slow {
         let db = Database::new().await;
         db.execute("CREATE TABLE effect (n int)").await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<Slow>().provide(Slow { gate }).start().await?;
+        let scoop = db.start((Slow { gate },)).await?;
         let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
             panic!("it did not fail");
         };
@@ -283,7 +265,7 @@ mod transactions {
     async fn nested_transactions_work() -> Result<()> {
         for (deed, effects) in [(Deed::FailInside, 1), (Deed::SucceedInside, 2)] {
             let db = database().await;
-            let scoop = db.scoop().only::<Doer>().start().await?;
+            let scoop = db.start((Doer,)).await?;
             assert_eq!(scoop.launch(deed).await?.ends().await?, Outcome::Committed);
             assert_eq!(db.number("SELECT count(*) FROM effect").await, effects);
         }
@@ -341,7 +323,7 @@ mod payloads {
     async fn a_payload_that_does_not_fit_is_the_runs_failure() -> Result<()> {
         let db = Database::new().await;
         send(&db, r#"{"no": "text"}"#).await;
-        let scoop = db.scoop().only::<Echo>().start().await?;
+        let scoop = db.start((Echo,)).await?;
         let root = db.texts("SELECT cooperation_lineage[1]::text FROM scoop.message_event").await;
         let root = scoop.find(root[0].parse::<HierarchyId>()?).await?;
         let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it did not fail") };
@@ -377,9 +359,9 @@ mod payloads {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_nul_in_a_payload_is_refused() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Echo>().start().await?;
+        let scoop = db.start((Echo,)).await?;
         let refused = scoop.launch(Text("a\0b".into())).await.err().expect("PostgreSQL cannot store it");
-        assert!(matches!(refused, RuntimeError::Nul { .. }), "{refused}");
+        assert!(matches!(refused, RuntimeError::NulCharacter { .. }), "{refused}");
         Ok(())
     }
 
@@ -403,17 +385,15 @@ mod payloads {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_payload_that_does_not_fit_fails_the_saga_that_launched_it() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<Mistaken>().only::<Echo>().start().await?;
-        let root = scoop.launch(Root).await?;
-        let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it did not fail") };
+        let run = Run::launch((Mistaken, Echo), Root).await?;
+        let Outcome::RolledBack(failure) = run.root.ends().await? else { panic!("it did not fail") };
         let causes: Vec<_> =
             failure.root_causes().into_iter().map(|cause| (&*cause.kind, &*cause.source)).collect();
         assert!(
             matches!(&causes[..], [("PayloadMismatch", source)] if source.starts_with("echo[")),
             "{causes:?}"
         );
-        db.history().await.of(&["mistaken"]).about(&["M0"]).expect(
+        run.history().await.of(&["mistaken"]).about(&["M0"]).expect(
             "M0 EMITTED · ·
             M0 SEEN mistaken ·
             M0 SUSPENDED mistaken launch
@@ -425,21 +405,15 @@ mod payloads {
         Ok(())
     }
 
-    #[derive(Default)]
-    struct Spoiling;
-
-    #[saga]
-    #[subscribes(Root)]
-    impl Spoiling {
+    handler! {
+        Spoiling: "spoiling" on Root;
         #[step(rollback = undo)]
         async fn spoil(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             scope.launch(Text("a\0b".into())).await?;
             Ok(())
         }
 
-        async fn undo(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            Ok(())
-        }
+        rollback undo => done();
     }
 
     #[derive(Default)]

@@ -3,34 +3,16 @@
 use super::*;
 use crate::support::{Database, Gate};
 
-struct Busy {
-    gate: Gate,
+handler! {
+    Busy(gate): "busy" on Root;
+    step "hold" hold => at_gate();
 }
 
-#[saga(name = "busy")]
-#[subscribes(Root)]
-impl Busy {
-    #[step]
-    async fn hold(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        self.gate.pass().await;
-        Ok(())
-    }
-}
-
-/// The only run of its saga, beside all those.
-#[derive(Default)]
-struct Lone {
-    gate: Gate,
-}
-
-#[saga(name = "lone")]
-#[subscribes(Child)]
-impl Lone {
-    #[step]
-    async fn arrive(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        self.gate.pass().await;
-        Ok(())
-    }
+handler! {
+    /// The only run of its saga, beside all those.
+    #[derive(Default)]
+    Lone(gate): "lone" on Child;
+    step "arrive" arrive => at_gate();
 }
 
 /// The builder of a program with so many slots.

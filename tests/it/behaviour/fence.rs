@@ -5,31 +5,14 @@ use std::time::Duration;
 use super::*;
 use crate::support::{Database, Gate};
 
-struct RootHandler {
-    gate: Gate,
+handler! {
+    RootHandler(gate): "root-handler" on Root;
+    step "0" zero => at_gate().then(launches(Child));
 }
 
-#[saga(name = "root-handler")]
-#[subscribes(Root)]
-impl RootHandler {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        self.gate.pass().await;
-        scope.launch(Child).await?;
-        Ok(())
-    }
-}
-
-#[derive(Default)]
-struct ChildHandler;
-
-#[saga(name = "child-handler")]
-#[subscribes(Child)]
-impl ChildHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    ChildHandler: "child-handler" on Child;
+    step "0" zero => done();
 }
 
 /// On one thread, so that both outcomes are written in the same batch.
@@ -64,18 +47,9 @@ async fn a_run_taken_over_by_the_same_process_is_settled_once() -> Result<()> {
 mod of_a_rollback {
     use super::*;
 
-    struct UndoneHandler {
-        gate: Gate,
-        way_back: Gate,
-    }
-
-    #[saga(name = "undone-handler")]
-    #[subscribes(Root)]
-    impl UndoneHandler {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        UndoneHandler { gate: Gate, way_back: Gate }: "undone-handler" on Root;
+        step "0" zero => done();
 
         #[step(name = "1", rollback = undo)]
         async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {

@@ -81,7 +81,7 @@ impl Scales {
 #[tokio::test(flavor = "multi_thread")]
 async fn float_that_is_not_finite_fails_the_step_and_everything_is_undone() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Scales>().start().await?;
+    let scoop = db.start((Scales,)).await?;
     let cases = [
         (Where::Value, "what step `divide` of saga `scales` returned cannot be stored: it is NaN"),
         (
@@ -116,7 +116,7 @@ async fn float_that_is_not_finite_fails_the_step_and_everything_is_undone() -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn message_of_a_client_that_is_not_finite_is_refused_and_not_launched() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Scales>().start().await?;
+    let scoop = db.start((Scales,)).await?;
     let Err(refused) = scoop.launch(Weight(f64::NAN)).await else { panic!("it was launched") };
     let RuntimeError::Payload { topic, source } = refused else { panic!("{refused}") };
     assert_eq!((topic, source.to_string()), ("weight", "it is NaN, which JSON cannot express".into()));

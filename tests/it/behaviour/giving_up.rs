@@ -6,34 +6,22 @@ use crate::support::{Database, Gate};
 #[derive(ContextKey, Serialize, Deserialize)]
 struct Mark(String);
 
-struct Marking {
-    gate: Gate,
-}
-
-#[saga(name = "marking")]
-#[subscribes(Root)]
-impl Marking {
-    #[step]
-    async fn mark(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        scope.set(Mark("left behind".into()))?;
-        self.gate.pass().await;
-        Ok(())
-    }
+handler! {
+    Marking(gate): "marking" on Root;
+    step "mark" mark => sets(Mark("left behind".into())).then(at_gate());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_context_that_a_refused_step_left_behind_is_on_record() -> Result<()> {
-    let db = Database::new().await;
     let gate = Gate::default();
-    let scoop = db.scoop().only::<Marking>().provide(Marking { gate: gate.clone() }).start().await?;
-    let root = scoop.launch(Root).await?;
+    let run = Run::launch((Marking { gate: gate.clone() },), Root).await?;
     gate.arrivals(1).await;
-    scoop.cancel(root.id(), "enough").await?;
+    run.scoop.cancel(run.root.id(), "enough").await?;
     gate.open(1);
-    assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+    assert!(matches!(run.root.ends().await?, Outcome::RolledBack(_)));
     let marked = "SELECT type::text FROM scoop.message_event
                   WHERE context ->> 'Mark' = 'left behind' ORDER BY created_at";
-    assert_eq!(db.texts(marked).await, ["ROLLING_BACK", "ROLLED_BACK"]);
+    assert_eq!(run.db.texts(marked).await, ["ROLLING_BACK", "ROLLED_BACK"]);
     Ok(())
 }
 
@@ -82,7 +70,7 @@ mod cleaning_up {
         let db = Database::new().await;
         db.execute(TABLES).await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<Long>().provide(Long { gate: gate.clone() }).start().await?;
+        let scoop = db.start((Long { gate: gate.clone() },)).await?;
         let root = scoop.launch(Root).await?;
         gate.arrivals(1).await;
         scoop.cancel(root.id(), "enough").await?;
@@ -109,24 +97,15 @@ mod cleaning_up {
             }
         })
         .await?;
-        let scoop = db.scoop().only::<Long>().provide(Long { gate }).start().await?;
+        let scoop = db.start((Long { gate },)).await?;
         assert!(matches!(scoop.find(root).await?.ends().await?, Outcome::RolledBack(_)));
         assert_eq!(db.texts(EFFECTS).await, ["closed"]);
         Ok(())
     }
 
-    #[derive(Default)]
-    struct Twice;
-
-    #[saga(name = "twice-the-same")]
-    #[subscribes(Root)]
-    impl Twice {
-        #[step(finally = close)]
-        async fn repeat(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.set(Mark("left behind".into()))?;
-            sqlx::query("INSERT INTO one VALUES (1), (1)").execute(scope.tx().await?).await?;
-            Ok(())
-        }
+    handler! {
+        Twice: "twice-the-same" on Root;
+        step "repeat" repeat [finally = close] => sets(Mark("left behind".into())).then(executes("INSERT INTO one VALUES (1), (1)"));
 
         async fn close(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             let mark = scope.get::<Mark>()?.map_or("nothing".into(), |mark| mark.0);
@@ -138,7 +117,7 @@ mod cleaning_up {
     async fn after_a_step_that_could_not_be_committed() -> Result<()> {
         let db = Database::new().await;
         db.execute(TABLES).await;
-        let scoop = db.scoop().only::<Twice>().start().await?;
+        let scoop = db.start((Twice,)).await?;
         let outcome = scoop.launch(Root).await?.ends().await?;
         let Outcome::RolledBack(failure) = outcome else { panic!("{outcome:?}") };
         assert_eq!(failure.kind, "TransactionError");
@@ -146,16 +125,9 @@ mod cleaning_up {
         Ok(())
     }
 
-    #[derive(Default)]
-    struct Busy;
-
-    #[saga(name = "busy-line")]
-    #[subscribes(Root)]
-    impl Busy {
-        #[step(retry(max = 5, backoff = "1h"), finally = hang_up)]
-        async fn call(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Err(SIMULATED)?
-        }
+    handler! {
+        Busy: "busy-line" on Root;
+        step "call" call [retry(max = 5, backoff = "1h"), finally = hang_up] => fails(SIMULATED);
 
         async fn hang_up(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             effect(scope, "hung up").await
@@ -166,7 +138,7 @@ mod cleaning_up {
     async fn after_a_step_that_was_cancelled_between_two_attempts() -> Result<()> {
         let db = Database::new().await;
         db.execute(TABLES).await;
-        let scoop = db.scoop().only::<Busy>().start().await?;
+        let scoop = db.start((Busy,)).await?;
         let root = scoop.launch(Root).await?;
         let retries = "SELECT coalesce(max(retries), 0)::bigint FROM scoop.run";
         crate::support::eventually("the line was busy", async || db.number(retries).await > 0).await;
@@ -176,16 +148,9 @@ mod cleaning_up {
         Ok(())
     }
 
-    #[derive(Default)]
-    struct Shaky;
-
-    #[saga(name = "shaky-cleanup")]
-    #[subscribes(Root)]
-    impl Shaky {
-        #[step(finally = close)]
-        async fn fail(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Err(SIMULATED)?
-        }
+    handler! {
+        Shaky: "shaky-cleanup" on Root;
+        step "fail" fail [finally = close] => fails(SIMULATED);
 
         /// The first time the server closes the connection.
         async fn close(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
@@ -201,7 +166,7 @@ mod cleaning_up {
     async fn again_when_the_connection_was_lost_meanwhile() -> Result<()> {
         let db = Database::new().await;
         db.execute(TABLES).await;
-        let scoop = db.scoop().only::<Shaky>().start().await?;
+        let scoop = db.start((Shaky,)).await?;
         let outcome = scoop.launch(Root).await?.ends().await?;
         let Outcome::RolledBack(failure) = outcome else { panic!("{outcome:?}") };
         assert!(failure.causes.is_empty(), "{}", failure.report());
@@ -267,48 +232,23 @@ mod in_a_rollback {
     use super::*;
     use crate::support::eventually;
 
-    #[derive(Default)]
-    struct Above;
-
-    #[saga(name = "gives-its-rollback-up")]
-    #[subscribes(Root)]
-    impl Above {
-        #[step]
-        async fn launch(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step]
-        async fn fail(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Err(RuntimeException("why it turned back"))?
-        }
+    handler! {
+        Above: "gives-its-rollback-up" on Root;
+        step "launch" launch => launches(Child);
+        step "fail" fail => fails(RuntimeException("why it turned back"));
     }
 
-    struct Below {
-        gate: Gate,
-    }
-
-    #[saga(name = "is-slow-to-undo")]
-    #[subscribes(Child)]
-    impl Below {
-        #[step(rollback = undo)]
-        async fn act(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            Ok(())
-        }
-
-        async fn undo(&self, _: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            self.gate.pass().await;
-            Err(RuntimeException("why it could not be undone"))?
-        }
+    handler! {
+        Below(gate): "is-slow-to-undo" on Child;
+        step "act" act [rollback = undo] => done();
+        rollback undo => at_gate().then(fails(RuntimeException("why it could not be undone")));
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn no_failure_is_lost() -> Result<()> {
-        let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<Above>().only::<Below>();
-        let scoop = scoop.provide(Below { gate: gate.clone() }).start().await?;
+        let db = Database::new().await;
+        let scoop = db.start((Above, Below { gate: gate.clone() })).await?;
         let root = scoop.launch(Root).rollback_deadline(Duration::from_secs(1)).await?;
         gate.arrivals(1).await;
         let overdue = "SELECT count(*) FROM scoop.run WHERE parent IS NULL AND giving_up";

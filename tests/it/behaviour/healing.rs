@@ -13,16 +13,9 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::support::{Database, eventually};
 
-#[derive(Default)]
-struct IdleHandler;
-
-#[saga(name = "idle-handler")]
-#[subscribes(Root)]
-impl IdleHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    IdleHandler: "idle-handler" on Root;
+    step "0" zero => done();
 }
 
 const NAME: &str = "idle-client";
@@ -74,7 +67,7 @@ async fn end_sessions(db: &Database) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn cut_connections_of_an_idle_client_fail_no_operation() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<IdleHandler>().start().await?;
+    let scoop = db.start((IdleHandler,)).await?;
     let client = idle_client(&db, Duration::from_secs(20)).await?;
     let hour = Duration::from_secs(3600);
 
@@ -225,7 +218,7 @@ async fn a_server_away_for_longer_than_the_patience_is_an_error_that_names_the_s
         assert!(error.is_transient());
     }
     way.open().await?;
-    assert_eq!(client.launch(Root).await?.ends().await?, Outcome::Unhandled);
+    assert_eq!(client.launch(Root).await?.ends().await?, Outcome::NoHandlers);
     Ok(())
 }
 
@@ -250,8 +243,8 @@ async fn a_server_that_returns_within_the_patience_fails_no_operation() -> Resul
     );
     returned?;
     tree?;
-    assert_eq!(ended?, Outcome::Unhandled);
-    assert_eq!(launched?.ends().await?, Outcome::Unhandled);
+    assert_eq!(ended?, Outcome::NoHandlers);
+    assert_eq!(launched?.ends().await?, Outcome::NoHandlers);
     many.into_iter().collect::<Result<Vec<_>, _>>()?;
     assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 22);
     assert_eq!(db.number("SELECT count(*) FROM scoop.message_event WHERE type = 'EMITTED'").await, 22);

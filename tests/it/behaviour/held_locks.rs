@@ -77,9 +77,7 @@ async fn dead_worker_whose_lock_another_role_takes_loses_its_runs() -> Result<()
     doomed.shutdown_background();
     let held = holding.await??;
 
-    let survivor =
-        db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone(), stopped: None });
-    let survivor = survivor.start().await?;
+    let survivor = db.start((RootHandler { gate: gate.clone(), stopped: None },)).await?;
     gate.open(1);
     let ended = survivor.find(root).await?.ends().await;
     survivor.shutdown().await?;
@@ -99,9 +97,7 @@ async fn stopped_worker_keeps_its_runs_until_its_session_is_ended() -> Result<()
     let (stopped, root) = program(&db, saga).await?;
     gate.arrivals(1).await;
 
-    let survivor =
-        db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone(), stopped: None });
-    let survivor = survivor.start().await?;
+    let survivor = db.start((RootHandler { gate: gate.clone(), stopped: None },)).await?;
     gate.open(1);
     assert_eq!(survivor.launch(Root).await?.ends().await?, Outcome::Committed);
     gate.arrivals(1).await;

@@ -34,7 +34,7 @@ mod deep {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_failure_travels_up_eighty_levels() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Digger>().start().await?;
+        let scoop = db.start((Digger,)).await?;
         let outcome = scoop.launch(Dig { levels_left: 80 }).await?.ends().await?;
         assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
         let undone = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLED_BACK'";
@@ -83,7 +83,7 @@ mod wide {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_wide_hierarchy_of_which_half_fails_is_undone() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Wide>().only::<PartOfWide>().start().await?;
+        let scoop = db.start((Wide, PartOfWide)).await?;
         let outcome = scoop.launch(Root).await?.ends().await?;
         assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
         let undone = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLED_BACK'";
@@ -113,31 +113,20 @@ mod around {
         }
     }
 
-    #[derive(Default)]
-    struct ChildOfFamily;
-
-    #[saga]
-    #[subscribes(Child)]
-    impl ChildOfFamily {
-        #[step]
-        async fn ask(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            sqlx::query("SELECT 1").execute(scope.tx().await?).await?;
-            Ok(())
-        }
+    handler! {
+        ChildOfFamily: "child-of-family" on Child;
+        step "ask" ask => executes("SELECT 1");
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_clock_set_back_does_not_stop_a_hierarchy() -> Result<()> {
-        let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<Family>().only::<ChildOfFamily>();
-        let scoop = scoop.provide(Family { gate: gate.clone() }).start().await?;
-        let root = scoop.launch(Root).await?;
+        let run = Run::launch((Family { gate: gate.clone() }, ChildOfFamily), Root).await?;
         gate.arrivals(1).await;
         // As if the server's clock had been an hour ahead when the last event was written.
-        db.execute("UPDATE scoop.run SET last_event_at = last_event_at + interval '1 hour'").await;
+        run.db.execute("UPDATE scoop.run SET last_event_at = last_event_at + interval '1 hour'").await;
         gate.open(1);
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        assert_eq!(run.root.ends().await?, Outcome::Committed);
         Ok(())
     }
 

@@ -14,49 +14,28 @@ struct Work;
 #[derive(Debug, Serialize, Deserialize)]
 struct Weight(f64);
 
-/// The second step waits for a gate.
-struct Worker {
-    gate: Gate,
-}
-
-#[saga(name = "worker")]
-#[subscribes(Work)]
-impl Worker {
+handler! {
+    /// The second step waits for a gate.
+    Worker(gate): "worker" on Work;
     #[step(rollback = undo)]
     async fn begin(&self, _: &mut Scope<'_>, _: &Work) -> Result<Weight> {
         Ok(Weight(1.5))
     }
 
-    #[step]
-    async fn finish(&self, _: &mut Scope<'_>, _: &Work) -> Result<()> {
-        self.gate.pass().await;
-        Ok(())
-    }
-
-    async fn undo(&self, _: &mut Scope<'_>, _: &Work, _: &Failure) -> Result<()> {
-        Ok(())
-    }
+    step "finish" finish => at_gate();
+    rollback undo => done();
 }
 
-/// Fails in its second step, within the transaction of the step.
-struct Failing {
-    gate: Gate,
-}
-
-#[saga(name = "failing")]
-#[subscribes(Child)]
-impl Failing {
+handler! {
+    /// Fails in its second step, within the transaction of the step.
+    Failing(gate): "failing" on Child;
     #[step(rollback = undo)]
     async fn begin(&self, scope: &mut Scope<'_>, _: &Child) -> Result<Weight> {
         scope.tx().await?;
         Ok(Weight(1.5))
     }
 
-    #[step]
-    async fn fail(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        self.gate.pass().await;
-        Err(SIMULATED.into())
-    }
+    step "fail" fail => at_gate().then(fails(SIMULATED));
 
     async fn undo(&self, _: &mut Scope<'_>, _: &Child, weight: &Weight, _: &Failure) -> Result<()> {
         assert!(weight.0 > 1.0);
@@ -170,7 +149,7 @@ async fn infinite_times_stop_no_other_run() -> Result<()> {
     assert_eq!(past.ends().await?, Outcome::Committed);
     others_finish(&scoop, &gate).await?;
     let tree = never.tree().await?;
-    assert_eq!(tree.roots()[0].state, RunState::NotBegun);
+    assert_eq!(tree.roots()[0].state, RunState::Pending);
     assert!(tree.to_string().contains("not begun, due 9999-12-31T00:00:00.000Z"), "{tree}");
     scoop.shutdown().await?;
     Ok(())

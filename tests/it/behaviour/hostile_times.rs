@@ -1,5 +1,5 @@
-//! Times that Rust does not have, written into the tables by another program: lists have each entry once, and a run whose
-//! record has such a time ends or is stuck at once.
+//! Times that Rust does not have, written into the tables by another program: lists have each entry once, and a run
+//! whose record has such a time ends or is stuck at once.
 
 use std::collections::BTreeSet;
 
@@ -57,25 +57,16 @@ impl Worker {
 #[message(topic = "hostile-times-long")]
 struct Long;
 
-/// Has more history than is read at a time, and fails behind the gate.
-struct Turning {
-    gate: Gate,
-}
-
-#[saga(name = "timed-long")]
-#[subscribes(Long)]
-impl Turning {
+handler! {
+    /// Has more history than is read at a time, and fails behind the gate.
+    Turning(gate): "timed-long" on Long;
     #[step(rollback = unturn)]
     async fn turn(&self, scope: &mut Scope<'_>, _: &Long) -> Result<With<TurningStep, u32>> {
         let n = scope.iteration();
         Ok(if n < 150 { Next::Repeat } else { Next::Continue }.with(n))
     }
 
-    #[step]
-    async fn fail(&self, _: &mut Scope<'_>, _: &Long) -> Result<()> {
-        self.gate.pass().await;
-        Err(SIMULATED.into())
-    }
+    step "fail" fail => at_gate().then(fails(SIMULATED));
 
     async fn unturn(&self, scope: &mut Scope<'_>, _: &Long, turn: &u32, _: &Failure) -> Result<()> {
         assert_eq!(*turn, scope.iteration());
@@ -83,16 +74,9 @@ impl Turning {
     }
 }
 
-#[derive(Default)]
-struct ChildHandler;
-
-#[saga(name = "timed-child")]
-#[subscribes(Child)]
-impl ChildHandler {
-    #[step]
-    async fn only(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    ChildHandler: "timed-child" on Child;
+    step "only" only => done();
 }
 
 async fn start(db: &Database, gate: &Gate) -> Result<Scoop> {

@@ -63,24 +63,16 @@ impl Undoing {
     }
 }
 
-#[derive(Default)]
-struct FailingChild;
-
-#[saga]
-#[subscribes(Child)]
-impl FailingChild {
-    #[step]
-    async fn fail(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Err(SIMULATED.into())
-    }
+handler! {
+    FailingChild: "failing-child" on Child;
+    step "fail" fail => fails(SIMULATED).silently();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compensation_and_each_call_of_its_failure_handler_have_keys_of_their_own() -> Result<()> {
     let db = Database::new().await;
     let calls = Calls::default();
-    let scoop = db.scoop().only::<Undoing>().only::<FailingChild>();
-    let scoop = scoop.provide(Undoing { calls: calls.clone() }).start().await?;
+    let scoop = db.start((Undoing { calls: calls.clone() }, FailingChild)).await?;
     let root = scoop.launch(Root).await?;
     let outcome = root.ends().await?;
     assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}\n{}", root.tree().await?);

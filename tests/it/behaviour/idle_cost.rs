@@ -5,16 +5,9 @@ use sqlx::Connection;
 use super::*;
 use crate::support::{Database, takes};
 
-#[derive(Default)]
-struct Idle;
-
-#[saga(name = "idle")]
-#[subscribes(Root)]
-impl Idle {
-    #[step]
-    async fn nothing(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Idle: "idle" on Root;
+    step "nothing" nothing => done();
 }
 
 /// Sessions report their statistics once a second.
@@ -32,7 +25,7 @@ async fn transactions_meanwhile(db: &Database) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn engine_does_not_spin_on_a_locked_run() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Idle>().start().await?;
+    let scoop = db.start((Idle,)).await?;
     let idle = transactions_meanwhile(&db).await;
     assert!(idle < 60, "{idle} transactions of an idle engine in three seconds");
 

@@ -24,13 +24,9 @@ struct Aside;
 #[derive(Serialize, Deserialize, scoop::ContextKey)]
 struct Tenant(u32);
 
-/// Two parts, one of which fails at first; then a step that is repeated, and at last perhaps a failure.
-#[derive(Default)]
-struct Planner;
-
-#[saga(name = "in-memory-planner")]
-#[subscribes(Plan)]
-impl Planner {
+handler! {
+    /// Two parts, one of which fails at first; then a step that is repeated, and at last perhaps a failure.
+    Planner: "in-memory-planner" on Plan;
     #[step(rollback = forget, on_child_failure = again)]
     async fn parts(&self, scope: &mut Scope<'_>, _: &Plan) -> Result<u32> {
         scope.set(Tenant(7))?;
@@ -55,9 +51,7 @@ impl Planner {
         Ok(())
     }
 
-    async fn unsay(&self, _: &mut Scope<'_>, _: &Plan, _: &Failure) -> Result<()> {
-        Ok(())
-    }
+    rollback unsay => done();
 
     #[step]
     async fn end(&self, _: &mut Scope<'_>, plan: &Plan) -> Result<()> {
@@ -65,20 +59,10 @@ impl Planner {
     }
 }
 
-#[derive(Default)]
-struct Worker;
-
-#[saga(name = "in-memory-worker")]
-#[subscribes(Part)]
-impl Worker {
-    #[step(rollback = undo)]
-    async fn begin(&self, _: &mut Scope<'_>, _: &Part) -> Result<()> {
-        Ok(())
-    }
-
-    async fn undo(&self, _: &mut Scope<'_>, _: &Part, _: &Failure) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Worker: "in-memory-worker" on Part;
+    step "begin" begin [rollback = undo] => done();
+    rollback undo => done();
 
     #[step]
     async fn finish(&self, _: &mut Scope<'_>, part: &Part) -> Result<()> {
@@ -110,7 +94,7 @@ fn by_run(history: &History) -> BTreeMap<(String, Option<String>), Vec<String>> 
 async fn the_rows_of_each_run_are_the_same_in_memory() -> Result<()> {
     let (db, memory) = (Database::new().await, InMemory::new());
     let there = both(db.scoop()).await?;
-    let here = both(Scoop::builder().in_memory_on(&memory)).await?;
+    let here = both(Scoop::builder().in_memory_database(&memory)).await?;
     assert!(matches!(&there, [Outcome::Committed, Outcome::RolledBack(_)]), "{there:?}");
     assert!(matches!(&here, [Outcome::Committed, Outcome::RolledBack(_)]), "{here:?}");
     let (there, here) = (by_run(&db.history().await), by_run(&History::of_log(memory.event_log())));

@@ -83,7 +83,7 @@ fn raises(code: &str) -> String {
 async fn effects(cases: impl IntoIterator<Item = (String, Wrapped)>) -> Result<Vec<i64>> {
     let db = Database::new().await;
     db.execute("CREATE TABLE effect (n int)").await;
-    let scoop = db.scoop().only::<Shop>().start().await?;
+    let scoop = db.start((Shop,)).await?;
     let mut effects = vec![];
     for (statement, wrapped) in cases {
         scoop.launch(Fails(statement, wrapped)).await?.ends().await?;
@@ -146,16 +146,14 @@ impl Idle {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn session_that_the_server_ended_for_being_idle_runs_the_step_again() -> Result<()> {
-    let db = Database::new().await;
     let gate = Gate::default();
-    let scoop = db.scoop().only::<Idle>().provide(Idle { gate: gate.clone() }).start().await?;
-    let root = scoop.launch(Root).await?;
+    let run = Run::launch((Idle { gate: gate.clone() },), Root).await?;
     gate.arrivals(1).await;
     let idle = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND query LIKE 'SET LOCAL idle%'
         AND datname = current_database()";
-    eventually("the session is ended", async || db.number(idle).await == 0).await;
+    eventually("the session is ended", async || run.db.number(idle).await == 0).await;
     gate.open(1);
-    assert_eq!(root.ends().await?, Outcome::Committed);
+    assert_eq!(run.root.ends().await?, Outcome::Committed);
     Ok(())
 }
 
@@ -291,20 +289,18 @@ async fn statement_timeout_in_a_statement_of_the_engine_fails_no_step() -> Resul
         (Hurried::Settle, "SELECT FROM scoop.run FOR UPDATE"),
         (Hurried::Detach, "LOCK TABLE scoop.message IN ACCESS EXCLUSIVE MODE"),
     ] {
-        let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<Hurry>().provide(Hurry { gate: gate.clone() }).start().await?;
-        let root = scoop.launch(what).await?;
+        let run = Run::launch((Hurry { gate: gate.clone() },), what).await?;
         gate.arrivals(1).await;
-        let others = db.another_pool(1).await;
+        let others = run.db.another_pool(1).await;
         let mut tx = others.begin().await?;
         sqlx::raw_sql(lock).execute(&mut *tx).await?;
         gate.open(1);
         let rolled_back = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
             AND (query LIKE '-- Makes runs ready that this worker holds%' OR query = 'ROLLBACK')";
-        eventually("the step is undone", async || db.number(rolled_back).await > 0).await;
+        eventually("the step is undone", async || run.db.number(rolled_back).await > 0).await;
         tx.rollback().await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        assert_eq!(run.root.ends().await?, Outcome::Committed);
     }
     Ok(())
 }
@@ -325,7 +321,7 @@ async fn conflict_at_the_commit_runs_the_step_again_after_a_pause() -> Result<()
              FOR EACH ROW EXECUTE FUNCTION conflict()",
     )
     .await;
-    let scoop = db.scoop().only::<Shop>().start().await?;
+    let scoop = db.start((Shop,)).await?;
     let root = scoop.launch(Fails("SELECT 1".into(), Wrapped::From)).await?;
     let reason = "SELECT count(*) FROM scoop.run WHERE reason LIKE '%conflict%' AND attempts > 0";
     eventually("it is recorded why the step runs again", async || db.number(reason).await > 0).await;

@@ -7,23 +7,16 @@ use sqlx::postgres::PgPoolOptions;
 use super::*;
 use crate::support::{Database, Gate, eventually};
 
-#[derive(Default)]
-struct Writing;
-
-#[saga(name = "writing")]
-#[subscribes(Root)]
-impl Writing {
+handler! {
+    Writing: "writing" on Root;
     #[step]
     async fn write(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
         sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
         Ok(())
     }
 
-    /// Does not touch the database, and is recorded together with others.
-    #[step]
-    async fn think(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Ok(())
-    }
+    // Does not touch the database, and is recorded together with others.
+    step "think" think => done();
 }
 
 /// While this is there, the server behaves on every new event as if its disk were full.
@@ -37,7 +30,7 @@ const FULL_DISK: &str = "
 async fn a_full_disk_delays_and_loses_nothing() -> Result<()> {
     let db = Database::new().await;
     db.execute("CREATE TABLE effect (n int)").await;
-    let scoop = db.scoop().only::<Writing>().start().await?;
+    let scoop = db.start((Writing,)).await?;
     db.execute(FULL_DISK).await;
     let root = scoop.launch(Root).await?;
     let claimed = "SELECT coalesce(max(epoch), 0) FROM scoop.run";
@@ -127,7 +120,7 @@ impl Detaching {
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_connection_in_an_operation_of_a_step_fails_no_saga() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Detaching>().start().await?;
+    let scoop = db.start((Detaching,)).await?;
     assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
     assert_eq!(db.number("SELECT count(*) FROM scoop.message WHERE topic = 'child-topic'").await, 1);
     Ok(())
@@ -150,12 +143,10 @@ impl Impatient {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_lock_on_a_run_fails_no_step_with_a_short_lock_timeout() -> Result<()> {
-    let db = Database::new().await;
     let gate = Gate::default();
-    let scoop = db.scoop().only::<Impatient>().provide(Impatient { gate: gate.clone() }).start().await?;
-    let root = scoop.launch(Root).await?;
+    let run = Run::launch((Impatient { gate: gate.clone() },), Root).await?;
     gate.arrivals(1).await;
-    let others = db.another_pool(1).await;
+    let others = run.db.another_pool(1).await;
     let mut tx = others.begin().await?;
     sqlx::query("SELECT FROM scoop.run FOR UPDATE").execute(&mut *tx).await?;
     gate.open(1);
@@ -168,11 +159,11 @@ async fn long_lock_on_a_run_fails_no_step_with_a_short_lock_timeout() -> Result<
     // The settlement waits for the lock and fails. Then the statement that hands the run back
     // waits.
     eventually("the step is given back", async || {
-        db.number(&waiting("-- Makes runs ready that this worker holds%")).await > 0
+        run.db.number(&waiting("-- Makes runs ready that this worker holds%")).await > 0
     })
     .await;
     tx.commit().await?;
     gate.open(10);
-    assert_eq!(root.ends().await?, Outcome::Committed);
+    assert_eq!(run.root.ends().await?, Outcome::Committed);
     Ok(())
 }

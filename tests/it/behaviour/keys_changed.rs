@@ -108,7 +108,7 @@ async fn tried_by<S: Version>(
     db: &Database,
     (calls, step, tries): (&Calls, &'static str, usize),
 ) -> Result<HierarchyId> {
-    let scoop = db.scoop().only::<S>().provide(S::new(calls, false)).start().await?;
+    let scoop = db.start((S::new(calls, false),)).await?;
     let root = scoop.launch(Root).await?.id();
     eventually("the step was tried", async || calls.keys(step).len() >= tries).await;
     scoop.shutdown().await?;
@@ -116,7 +116,7 @@ async fn tried_by<S: Version>(
 }
 
 async fn goes_on_in<S: Version>(db: &Database, calls: &Calls, root: HierarchyId) -> Result<()> {
-    let scoop = db.scoop().only::<S>().provide(S::new(calls, true)).start().await?;
+    let scoop = db.start((S::new(calls, true),)).await?;
     assert_eq!(scoop.find(root).await?.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     Ok(())

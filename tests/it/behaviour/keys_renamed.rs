@@ -68,8 +68,7 @@ async fn renamed_step_keeps_its_key() -> Result<()> {
     let second = renamed::Second { calls: calls.clone(), gate: gate.clone() };
     dies_at_the_gate(&db, second, &gate, false).await?;
     gate.open(1);
-    let scoop = db.scoop().only::<renamed::Third>();
-    let scoop = scoop.provide(renamed::Third { calls: calls.clone(), gate }).start().await?;
+    let scoop = db.start((renamed::Third { calls: calls.clone(), gate },)).await?;
     assert_eq!(scoop.find(root).await?.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     let calls = calls.0.lock().expect("no test panics with the lock").clone();

@@ -72,16 +72,9 @@ impl Launcher {
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-#[derive(Default)]
-struct Taker;
-
-#[saga(name = "large-payloads-taker")]
-#[subscribes(Bulk)]
-impl Taker {
-    #[step]
-    async fn take(&self, _: &mut Scope<'_>, _: &Bulk) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Taker: "large-payloads-taker" on Bulk;
+    step "take" take => done();
 }
 
 /// A server that has nothing else to do: what it writes to its log is counted for all of it.
@@ -179,7 +172,7 @@ async fn large_messages_of_one_launch_are_written_once_without_temporary_files()
 #[tokio::test(flavor = "multi_thread")]
 async fn large_launch_that_lacks_a_required_handler_leaves_no_message() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Launcher>().start().await?;
+    let scoop = db.start((Launcher,)).await?;
     let launched = scoop.launch(Launches::Required).await?;
     let Outcome::RolledBack(failure) = launched.ends().await? else { panic!("no handler takes them") };
     assert_eq!(failure.kind, "NoHandler");

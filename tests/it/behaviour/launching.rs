@@ -8,48 +8,27 @@ use scoop::{Handle, RunState, RuntimeError, Status};
 use super::*;
 use crate::support::{Database, Gate, eventually};
 
-#[derive(Default)]
-struct RootHandler;
-
-#[saga(name = "root-handler")]
-#[subscribes(Root)]
-impl RootHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    RootHandler: "root-handler" on Root;
+    step "0" zero => done();
 }
 
-#[derive(Default)]
-struct FailingHandler;
-
-#[saga(name = "failing-handler")]
-#[subscribes(Root)]
-impl FailingHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Err(SIMULATED.into())
-    }
+handler! {
+    FailingHandler: "failing-handler" on Root;
+    step "0" zero => fails(SIMULATED);
 }
 
-#[derive(Default)]
-struct AlsoFailingHandler;
-
-#[saga(name = "also-failing-handler")]
-#[subscribes(Root)]
-impl AlsoFailingHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Err(SIMULATED.into())
-    }
+handler! {
+    AlsoFailingHandler: "also-failing-handler" on Root;
+    step "0" zero => fails(SIMULATED);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_launched_in_a_transaction_exists_when_that_commits() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<RootHandler>().start().await?;
+    let scoop = db.start((RootHandler,)).await?;
     let mut tx = db.pool().begin().await?;
-    let root = scoop.launch_in(&mut tx, Root).await?;
+    let root = scoop.launch(Root).in_transaction(&mut tx).await?;
     assert!(matches!(root.wait().await, Err(RuntimeError::NoSuchMessage { id }) if id == root.message_id()));
     tx.commit().await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
@@ -59,9 +38,9 @@ async fn a_message_launched_in_a_transaction_exists_when_that_commits() -> Resul
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_launched_in_a_transaction_is_gone_when_that_rolls_back() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<RootHandler>().start().await?;
+    let scoop = db.start((RootHandler,)).await?;
     let mut tx = db.pool().begin().await?;
-    let root = scoop.launch_in(&mut tx, Root).await?;
+    let root = scoop.launch(Root).in_transaction(&mut tx).await?;
     tx.rollback().await?;
     assert!(matches!(root.status().await, Err(RuntimeError::NoSuchMessage { .. })));
     assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await, 0);
@@ -119,7 +98,7 @@ async fn launched_at_once(
 #[tokio::test(flavor = "multi_thread")]
 async fn simultaneous_launches_of_a_client_are_committed_together() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<LongHandler>().start().await?;
+    let scoop = db.start((LongHandler,)).await?;
     let launched = launched_at_once(&db, (0..50).map(|n| n.to_string())).await?;
     let mut ids = vec![];
     for root in launched {
@@ -141,7 +120,7 @@ async fn simultaneous_launches_of_a_client_are_committed_together() -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_launch_does_not_stop_the_others_of_its_batch() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<LongHandler>().start().await?.shutdown().await?;
+    db.start((LongHandler,)).await?.shutdown().await?;
     db.execute("ALTER TABLE scoop.message ADD CHECK (payload <> '\"7\"')").await;
     let launched = launched_at_once(&db, (0..10).map(|n| n.to_string())).await?;
     for (n, root) in launched.into_iter().enumerate() {
@@ -161,37 +140,26 @@ async fn refused_launch_does_not_stop_the_others_of_its_batch() -> Result<()> {
     Ok(())
 }
 
-#[derive(Default)]
-struct LongHandler;
-
-#[saga(name = "long-handler")]
-#[subscribes(Long)]
-impl LongHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Long) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    LongHandler: "long-handler" on Long;
+    step "0" zero => done();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_without_handler_is_unhandled_at_once() -> Result<()> {
-    let db = Database::new().await;
-    let scoop = db.scoop().only::<RootHandler>().start().await?;
-    let root = scoop.launch(Child).await?;
-    assert_eq!(root.status().await?, Status::Ended(Outcome::Unhandled));
-    assert!(root.tree().await?.roots().is_empty());
+    let run = Run::launch((RootHandler,), Child).await?;
+    assert_eq!(run.root.status().await?, Status::Ended(Outcome::NoHandlers));
+    assert!(run.root.tree().await?.roots().is_empty());
     Ok(())
 }
 
 /// Handlers of one root message are hierarchies beside each other: none undoes another.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_several_handlers_the_worst_outcome_counts() -> Result<()> {
-    let db = Database::new().await;
-    let scoop = db.scoop().only::<RootHandler>().only::<FailingHandler>().start().await?;
-    let root = scoop.launch(Root).await?;
-    let Outcome::RolledBack(failure) = root.ends().await? else { panic!("one failed") };
+    let run = Run::launch((RootHandler, FailingHandler), Root).await?;
+    let Outcome::RolledBack(failure) = run.root.ends().await? else { panic!("one failed") };
     assert_eq!(failure.message, SIMULATED.to_string());
-    let states = root.tree().await?.runs().iter().map(|run| run.state.clone()).collect::<Vec<_>>();
+    let states = run.root.tree().await?.runs().iter().map(|run| run.state.clone()).collect::<Vec<_>>();
     assert!(states.contains(&RunState::Committed), "{states:?}");
     assert!(states.contains(&RunState::RolledBack(failure)), "{states:?}");
     Ok(())
@@ -200,7 +168,7 @@ async fn of_several_handlers_the_worst_outcome_counts() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_of_several_handlers_are_combined() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<AlsoFailingHandler>().only::<FailingHandler>().start().await?;
+    let scoop = db.start((AlsoFailingHandler, FailingHandler)).await?;
     let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else { panic!("both failed") };
     assert_eq!((&*failure.kind, failure.causes.len()), ("HandlersFailed", 2));
     Ok(())
@@ -209,7 +177,7 @@ async fn failures_of_several_handlers_are_combined() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_launches_waits_and_finds() -> Result<()> {
     let db = Database::new().await;
-    let _server = db.scoop().only::<RootHandler>().start().await?;
+    let _server = db.start((RootHandler,)).await?;
     let client = Scoop::client(db.another_pool(2).await);
     let root = client.launch(Root).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
@@ -227,12 +195,12 @@ async fn a_client_launches_waits_and_finds() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn registered_handler_gets_messages_launched_in_its_absence() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<RootHandler>().start().await?.shutdown().await?;
+    db.start((RootHandler,)).await?.shutdown().await?;
     let root = Scoop::client(db.pool().clone()).launch(Root).await?;
     assert_eq!(root.status().await?, Status::Unfinished);
-    assert_eq!(root.tree().await?.roots()[0].state, RunState::NotBegun);
+    assert_eq!(root.tree().await?.roots()[0].state, RunState::Pending);
 
-    let _scoop = db.scoop().only::<RootHandler>().start().await?;
+    let _scoop = db.start((RootHandler,)).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
     Ok(())
 }
@@ -240,51 +208,32 @@ async fn registered_handler_gets_messages_launched_in_its_absence() -> Result<()
 mod detached {
     use super::*;
 
-    #[derive(Default)]
-    struct Launching;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl Launching {
+    handler! {
+        Launching: "root-handler" on Root;
         #[step(name = "0")]
         async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             scope.detach(Child).await?;
             Ok(())
         }
 
-        #[step(name = "1")]
-        async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Err(SIMULATED.into())
-        }
+        step "1" one => fails(SIMULATED);
     }
 
-    struct ChildHandler {
-        gate: Gate,
-    }
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            self.gate.pass().await;
-            Ok(())
-        }
+    handler! {
+        ChildHandler(gate): "child-handler" on Child;
+        step "0" zero => at_gate();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_detached_message_is_neither_waited_for_nor_undone() -> Result<()> {
-        let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<Launching>().only::<ChildHandler>();
-        let scoop = scoop.provide(ChildHandler { gate: gate.clone() }).start().await?;
-        let root = scoop.launch(Root).await?;
+        let run = Run::launch((Launching, ChildHandler { gate: gate.clone() }), Root).await?;
         gate.arrivals(1).await;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        assert!(matches!(run.root.ends().await?, Outcome::RolledBack(_)));
         gate.open(1);
-        eventually("the child has committed", async || db.history().await.count("COMMITTED") == 1).await;
+        eventually("the child has committed", async || run.history().await.count("COMMITTED") == 1).await;
 
-        let history = db.history().await;
+        let history = run.history().await;
         history.about(&["M0"]).expect(
             "M0 EMITTED · · L=[R]
             M0 SEEN root-handler · L=[R,a]
@@ -307,50 +256,30 @@ mod detached {
 mod tree {
     use super::*;
 
-    #[derive(Default)]
-    struct Launching;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl Launching {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(Child).await?;
-            Ok(())
-        }
+    handler! {
+        Launching: "root-handler" on Root;
+        step "0" zero => launches(Child);
     }
 
-    struct ChildHandler {
-        gate: Gate,
-    }
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            self.gate.pass().await;
-            Err(SIMULATED.into())
-        }
+    handler! {
+        ChildHandler(gate): "child-handler" on Child;
+        step "0" zero => at_gate().then(fails(SIMULATED));
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_tree_shows_how_far_each_run_is() -> Result<()> {
-        let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<Launching>().only::<ChildHandler>();
-        let scoop = scoop.provide(ChildHandler { gate: gate.clone() }).start().await?;
-        let root = scoop.launch(Root).await?;
+        let run = Run::launch((Launching, ChildHandler { gate: gate.clone() }), Root).await?;
         gate.arrivals(1).await;
-        let tree = root.tree().await?;
+        let tree = run.root.tree().await?;
         let [parent] = tree.roots() else { panic!("{tree}") };
         let [child] = &*parent.children else { panic!("{tree}") };
         assert_eq!((&parent.state, &child.state), (&RunState::Waiting, &RunState::Running), "{tree}");
         assert_eq!((&*child.handler, &*child.topic), ("child-handler", "child-topic"));
 
         gate.open(1);
-        root.ends().await?;
-        let tree = root.tree().await?;
+        run.root.ends().await?;
+        let tree = run.root.tree().await?;
         let shown = tree.to_string();
         assert_eq!(tree.runs().len(), 2, "{tree}");
         for part in [

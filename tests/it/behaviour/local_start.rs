@@ -5,34 +5,16 @@ use std::time::Duration;
 use super::*;
 use crate::support::{Database, Gate, eventually};
 
-#[derive(Default)]
-struct Here {
-    gate: Gate,
+handler! {
+    #[derive(Default)]
+    Here(gate): "here" on Root;
+    step "arrive" arrive => at_gate();
 }
 
-#[saga(name = "here")]
-#[subscribes(Root)]
-impl Here {
-    #[step]
-    async fn arrive(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        self.gate.pass().await;
-        Ok(())
-    }
-}
-
-#[derive(Default)]
-struct Elsewhere {
-    gate: Gate,
-}
-
-#[saga(name = "elsewhere")]
-#[subscribes(Root)]
-impl Elsewhere {
-    #[step]
-    async fn arrive(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        self.gate.pass().await;
-        Ok(())
-    }
+handler! {
+    #[derive(Default)]
+    Elsewhere(gate): "elsewhere" on Root;
+    step "arrive" arrive => at_gate();
 }
 
 /// Makes all claims fail from now on.
@@ -123,7 +105,7 @@ async fn delayed_message_waits_for_its_time() -> Result<()> {
     gate.arrivals(1).await;
     gate.open(1);
     assert_eq!(limited.ends().await?, Outcome::Committed);
-    assert_eq!(later.tree().await?.roots()[0].state, RunState::NotBegun);
+    assert_eq!(later.tree().await?.roots()[0].state, RunState::Pending);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Rollbacks of runs with more history than is read at a time.
 
 use super::*;
-use crate::support::{Database, calls_of, compensated};
+use crate::support::compensated;
 
 /// How often [`Loops::turn`] and [`Loops::walk`] are run.
 #[derive(Message, Serialize, Deserialize)]
@@ -16,21 +16,14 @@ struct Round {
 #[message(topic = "long-loops-turn", reply = u32)]
 struct Turned(u32);
 
-#[derive(Default)]
-struct Turning;
-
-#[saga(name = "turning")]
-#[subscribes(Turned)]
-impl Turning {
+handler! {
+    Turning: "turning" on Turned;
     #[step(rollback = unact)]
     async fn act(&self, scope: &mut Scope<'_>, turned: &Turned) -> Result<()> {
         scope.reply(turned, turned.0)
     }
 
-    async fn unact(&self, scope: &mut Scope<'_>, _: &Turned, _: &Failure) -> Result<()> {
-        compensated(scope);
-        Ok(())
-    }
+    rollback unact => done();
 }
 
 /// A value from before the loops.
@@ -43,13 +36,9 @@ struct Turn(u32);
 #[derive(Serialize, Deserialize)]
 struct Walk(u32);
 
-/// A step that is repeated, then two in turns; at last it fails.
-#[derive(Default)]
-struct Loops;
-
-#[saga(name = "long-loops")]
-#[subscribes(Round)]
-impl Loops {
+handler! {
+    /// A step that is repeated, then two in turns; at last it fails.
+    Loops: "long-loops" on Round;
     #[step(rollback = unprice)]
     async fn price(&self, _: &mut Scope<'_>, _: &Round) -> Result<Price> {
         Ok(Price(7))
@@ -72,10 +61,7 @@ impl Loops {
         Ok(if walk.0 + 1 < round.walks { Next::goto(LoopsStep::Walk) } else { Next::Continue })
     }
 
-    #[step]
-    async fn end(&self, _: &mut Scope<'_>, _: &Round) -> Result<()> {
-        Err(SIMULATED)?
-    }
+    step "end" end => fails(SIMULATED).silently();
 
     async fn unprice(&self, scope: &mut Scope<'_>, _: &Round, price: &Price, _: &Failure) -> Result<()> {
         assert_eq!(price.0, 7);
@@ -120,10 +106,8 @@ impl Loops {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_iteration_of_a_long_loop_is_undone_with_its_own_value() -> Result<()> {
-    let db = Database::new().await;
-    let scoop = db.scoop().only::<Loops>().only::<Turning>().start().await?;
-    let root = scoop.launch(Round { turns: 150, walks: 70 }).await?;
-    let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it fails") };
+    let run = Run::launch((Loops, Turning), Round { turns: 150, walks: 70 }).await?;
+    let Outcome::RolledBack(failure) = run.root.ends().await? else { panic!("it fails") };
     assert_eq!(failure.message, SIMULATED.0);
 
     let turns = (0..150).rev().flat_map(|n| {
@@ -131,7 +115,7 @@ async fn each_iteration_of_a_long_loop_is_undone_with_its_own_value() -> Result<
     });
     let walks = std::iter::repeat_n("rollback long-loops/walk it=0\n".to_owned(), 70);
     let calls: String = walks.chain(turns).chain(["rollback long-loops/price it=0".to_owned()]).collect();
-    calls_of(&root).expect(&calls);
-    db.history().await;
+    run.calls().expect(&calls);
+    run.history().await;
     Ok(())
 }

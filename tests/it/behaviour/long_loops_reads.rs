@@ -9,44 +9,27 @@ struct Round {
     iterations: u32,
 }
 
-#[derive(Default)]
-struct Loop;
-
-#[saga(name = "counted-loop")]
-#[subscribes(Round)]
-impl Loop {
+handler! {
+    Loop: "counted-loop" on Round;
     #[step(rollback = unturn)]
     async fn turn(&self, scope: &mut Scope<'_>, round: &Round) -> Result<Next<LoopStep>> {
         scope.launch(Child).await?;
         Ok(if scope.iteration() + 1 < round.iterations { Next::Repeat } else { Next::Continue })
     }
 
-    #[step]
-    async fn end(&self, _: &mut Scope<'_>, _: &Round) -> Result<()> {
-        Err(SIMULATED)?
-    }
-
-    async fn unturn(&self, _: &mut Scope<'_>, _: &Round, _: &Failure) -> Result<()> {
-        Ok(())
-    }
+    step "end" end => fails(SIMULATED);
+    rollback unturn => done().silently();
 }
 
-#[derive(Default)]
-struct Turn;
-
-#[saga(name = "counted-turn")]
-#[subscribes(Child)]
-impl Turn {
-    #[step]
-    async fn act(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Turn: "counted-turn" on Child;
+    step "act" act => done().silently();
 }
 
 /// How many rows of the log are read, there and back.
 async fn rows_read(iterations: u32) -> Result<i64> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Loop>().only::<Turn>().start().await?;
+    let scoop = db.start((Loop, Turn)).await?;
     assert!(matches!(scoop.launch(Round { iterations }).await?.ends().await?, Outcome::RolledBack(_)));
     scoop.shutdown().await?;
     drop(scoop);

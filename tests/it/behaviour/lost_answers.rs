@@ -25,8 +25,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 enum Cut {
     /// The server has carried the request out, and its answer is lost.
     Answer,
-    /// The program loses the connection while the server carries the request out, or at its arrival if the proxy is armed
-    /// before. The server does not learn of it.
+    /// The program loses the connection while the server carries the request out, or at its arrival if the proxy is
+    /// armed before. The server does not learn of it.
     Unnoticed,
     /// The program loses the connection at once, and the request gets to the server only when it is let go.
     Late,
@@ -156,17 +156,9 @@ impl Proxy {
 mod of_a_commit {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(Child).await?;
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero => launches(Child);
     }
 
     struct ChildHandler {
@@ -203,16 +195,9 @@ mod of_a_commit {
 mod of_a_claim {
     use super::*;
 
-    #[derive(Default)]
-    struct LateHandler;
-
-    #[saga(name = "late-handler")]
-    #[subscribes(Child)]
-    impl LateHandler {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        LateHandler: "late-handler" on Child;
+        step "0" zero => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -250,17 +235,9 @@ mod of_a_claim {
 mod of_a_launch {
     use super::*;
 
-    #[derive(Default)]
-    struct UniqueHandler;
-
-    #[saga(name = "unique-handler")]
-    #[subscribes(Child)]
-    impl UniqueHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
-            Ok(())
-        }
+    handler! {
+        UniqueHandler: "unique-handler" on Child;
+        step "0" zero => executes("INSERT INTO effect VALUES (1)");
     }
 
     /// The run was claimed at once, for a worker that did not learn of it.
@@ -302,16 +279,9 @@ mod of_a_late_launch {
         Coming(when.to_owned())
     }
 
-    #[derive(Default)]
-    struct PatientHandler;
-
-    #[saga(name = "patient-handler")]
-    #[subscribes(Coming)]
-    impl PatientHandler {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Coming) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        PatientHandler: "patient-handler" on Coming;
+        step "0" zero => done();
     }
 
     /// Its outcome was looked up before the server had even read the launch.
@@ -355,17 +325,9 @@ mod of_a_repeated_launch {
         Repeated(which.to_owned())
     }
 
-    #[derive(Default)]
-    struct RepeatedHandler;
-
-    #[saga(name = "repeated-handler")]
-    #[subscribes(Repeated)]
-    impl RepeatedHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Repeated) -> Result<()> {
-            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
-            Ok(())
-        }
+    handler! {
+        RepeatedHandler: "repeated-handler" on Repeated;
+        step "0" zero => executes("INSERT INTO effect VALUES (1)");
     }
 
     async fn database() -> Database {
@@ -409,7 +371,7 @@ mod of_a_repeated_launch {
     #[tokio::test(flavor = "multi_thread")]
     async fn launch_of_a_client_with_a_lost_answer_takes_effect_once() -> Result<()> {
         let db = database().await;
-        let _scoop = db.scoop().only::<RepeatedHandler>().start().await?;
+        let _scoop = db.start((RepeatedHandler,)).await?;
         let proxy = Proxy::new(b"lost answer", Cut::Answer);
         let client = Scoop::builder().postgres(proxy.pool(&db).await?).client().await?;
         launches_survive(&db, &proxy, &client).await
@@ -428,7 +390,7 @@ mod of_a_repeated_launch {
     #[tokio::test(flavor = "multi_thread")]
     async fn launch_with_a_late_attempt_takes_effect_once() -> Result<()> {
         let db = database().await;
-        let _scoop = db.scoop().only::<RepeatedHandler>().start().await?;
+        let _scoop = db.start((RepeatedHandler,)).await?;
         let proxy = Proxy::new(b"comes late", Cut::Late);
         let client = Scoop::builder().postgres(proxy.pool(&db).await?).client().await?;
         client.launch(repeated("first")).await?.ends().await?;
@@ -453,22 +415,15 @@ mod of_a_repeated_launch {
 mod of_a_request {
     use super::*;
 
-    #[derive(Default)]
-    struct AskedHandler;
-
-    #[saga(name = "asked-handler")]
-    #[subscribes(Root)]
-    impl AskedHandler {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        AskedHandler: "asked-handler" on Root;
+        step "0" zero => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn request_with_a_lost_commit_answer_takes_effect_once() -> Result<()> {
         let db = Database::new().await;
-        let _scoop = db.scoop().only::<AskedHandler>().start().await?;
+        let _scoop = db.start((AskedHandler,)).await?;
         let proxy = Proxy::new(b"COMMIT\0", Cut::Answer);
         let client = Scoop::builder().postgres(proxy.pool(&db).await?).client().await?;
         let later = client.launch(Root).delay(Duration::from_secs(3600)).await?;
@@ -492,7 +447,7 @@ mod of_a_request {
     #[tokio::test(flavor = "multi_thread")]
     async fn retirement_with_a_lost_commit_answer_may_have_happened() -> Result<()> {
         let db = Database::new().await;
-        db.scoop().only::<AskedHandler>().start().await?.shutdown().await?;
+        db.start((AskedHandler,)).await?.shutdown().await?;
         let proxy = Proxy::new(b"COMMIT\0", Cut::Answer);
         let client = Scoop::builder().postgres(proxy.pool(&db).await?).client().await?;
         proxy.arm();
@@ -508,13 +463,8 @@ mod of_a_request {
 mod of_a_wake_up {
     use super::*;
 
-    struct LeftHandler {
-        proxy: Proxy,
-    }
-
-    #[saga(name = "left-handler")]
-    #[subscribes(Root)]
-    impl LeftHandler {
+    handler! {
+        LeftHandler { proxy: Proxy }: "left-handler" on Root;
         #[step(name = "0")]
         async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             scope.launch(Child).await?;
@@ -522,23 +472,12 @@ mod of_a_wake_up {
             Ok(())
         }
 
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
-            Ok(())
-        }
+        step "1" one => executes("INSERT INTO effect VALUES (1)");
     }
 
-    #[derive(Default)]
-    struct LastHandler;
-
-    #[saga(name = "last-handler")]
-    #[subscribes(Child)]
-    impl LastHandler {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        LastHandler: "last-handler" on Child;
+        step "0" zero => done();
     }
 
     /// The parent was claimed at once, for a worker that did not learn of it.

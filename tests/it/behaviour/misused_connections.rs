@@ -74,7 +74,7 @@ impl Innocent {
 async fn fails(what: Misuse, text: &str) -> Result<()> {
     let db = Database::new().await;
     db.execute("CREATE TABLE effect (n int)").await;
-    let scoop = db.scoop().only::<Misusing>().only::<Innocent>().start().await?;
+    let scoop = db.start((Misusing, Innocent)).await?;
     for count in 1..=5 {
         let Outcome::RolledBack(failure) = scoop.launch(what).await?.ends().await? else {
             panic!("it did not fail");

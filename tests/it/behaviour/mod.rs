@@ -84,5 +84,8 @@ mod uniqueness;
 use scoop::prelude::*;
 use scoop::{CancelAnswer, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
 
-use crate::support::Ends as _;
 use crate::support::messages::*;
+use crate::support::{
+    Ends as _, Run, Store as _, accepts, acts, at_gate, checks, done, executes, fails, handler, launches,
+    never_ends, passes_on, sets, until_stopped,
+};

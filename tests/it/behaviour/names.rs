@@ -6,46 +6,24 @@ use uuid::Uuid;
 use super::*;
 use crate::support::Database;
 
-#[derive(Default)]
-struct Checkout;
-
-#[saga(name = "checkout")]
-#[subscribes(Root)]
-impl Checkout {
-    #[step]
-    async fn reserve(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        scope.launch(Child).await?;
-        Ok(())
-    }
+handler! {
+    Checkout: "checkout" on Root;
+    step "reserve" reserve => launches(Child);
 }
 
-#[derive(Default)]
-struct Stock;
-
-#[saga(name = "stock")]
-#[subscribes(Child)]
-impl Stock {
-    #[step]
-    async fn take(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Stock: "stock" on Child;
+    step "take" take => done();
 }
 
-#[derive(Default)]
-struct Mail;
-
-#[saga(name = "mail")]
-#[subscribes(Child)]
-impl Mail {
-    #[step]
-    async fn send(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Mail: "mail" on Child;
+    step "send" send => done();
 }
 
 async fn committed() -> Result<(Database, Scoop, Handle)> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Checkout>().only::<Stock>().only::<Mail>().start().await?;
+    let scoop = db.start((Checkout, Stock, Mail)).await?;
     let order = scoop.launch(Root).await?;
     assert_eq!(order.ends().await?, Outcome::Committed);
     Ok((db, scoop, order))
@@ -139,7 +117,7 @@ async fn id_of_a_run_where_a_hierarchy_is_wanted_is_refused_with_the_hierarchy()
 #[tokio::test(flavor = "multi_thread")]
 async fn run_that_has_not_begun_is_found_by_its_id() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Checkout>().only::<Stock>().only::<Mail>().start().await?;
+    let scoop = db.start((Checkout, Stock, Mail)).await?;
     let order = scoop.launch(Root).delay(std::time::Duration::from_secs(3600)).await?;
     let run = order.tree().await?.roots()[0].id();
     let expected = format!("{run} is a run of `checkout` in hierarchy {id}; use {id}", id = order.id());

@@ -25,28 +25,14 @@ enum Bill {
     Both,
 }
 
-#[derive(Default)]
-struct Charger;
-
-#[saga(name = "no-handler-charger")]
-#[subscribes(Charge)]
-impl Charger {
-    #[step]
-    async fn charge(&self, _: &mut Scope<'_>, _: &Charge) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Charger: "no-handler-charger" on Charge;
+    step "charge" charge => done();
 }
 
-#[derive(Default)]
-struct Notary;
-
-#[saga(name = "no-handler-notary")]
-#[subscribes(Charged)]
-impl Notary {
-    #[step]
-    async fn note(&self, _: &mut Scope<'_>, _: &Charged) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Notary: "no-handler-notary" on Charged;
+    step "note" note => done();
 }
 
 #[derive(Default)]
@@ -85,7 +71,7 @@ fn is_refused<T>(launched: std::result::Result<T, RuntimeError>, near: &[&str]) 
 #[tokio::test(flavor = "multi_thread")]
 async fn required_handler_missing_client_launch_is_refused() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Notary>().start().await?;
+    let scoop = db.start((Notary,)).await?;
     for scoop in [&scoop, &db.client()] {
         let near = ["no-handler.charged"];
         is_refused(scoop.launch(Charge).await, &near);
@@ -111,7 +97,7 @@ async fn required_handler_missing_client_launch_is_refused() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn required_handler_present_launch_runs() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Charger>().only::<Biller>().start().await?;
+    let scoop = db.start((Charger, Biller)).await?;
     for scoop in [&scoop, &db.client()] {
         assert_eq!(scoop.launch(Charge).await?.ends().await?, Outcome::Committed);
         for charge in scoop.launch_all([Charge, Charge]).required().await? {
@@ -129,7 +115,7 @@ async fn required_handler_present_launch_runs() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn message_launched_once_before_its_handler_was_retired_is_found_again() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Charger>().start().await?;
+    let scoop = db.start((Charger,)).await?;
     let first = scoop.launch(Charge).unique("7").await?;
     assert_eq!(first.ends().await?, Outcome::Committed);
     scoop.retire_handler("no-handler.charge", "no-handler-charger").await?;
@@ -142,7 +128,7 @@ async fn message_launched_once_before_its_handler_was_retired_is_found_again() -
 #[tokio::test(flavor = "multi_thread")]
 async fn required_handler_missing_step_fails_and_launches_nothing() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Biller>().start().await?;
+    let scoop = db.start((Biller,)).await?;
     for (bill, topic) in [
         (Bill::Charge, "no-handler.charge"),
         (Bill::Detached, "no-handler.charge"),
@@ -172,7 +158,7 @@ async fn unhandled_topic_is_warned_about_once_in_each_process() -> Result<()> {
     let of_topic = || warnings("topic=\"no-handler.remark\"").len();
     let before = of_topic();
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Notary>().only::<Biller>().start().await?;
+    let scoop = db.start((Notary, Biller)).await?;
     // The step launches on a topic that has a handler, too.
     scoop.launch(Bill::Both).await?.ends().await?;
     eventually("the warning of a step", async || of_topic() == before + 1).await;

@@ -34,12 +34,12 @@ impl Biller {
 async fn refused_launch_leaves_the_transaction_of_the_caller_usable() -> Result<()> {
     let db = Database::new().await;
     db.execute("CREATE TABLE bills (id int)").await;
-    let scoop = db.scoop().only::<Biller>().start().await?;
+    let scoop = db.start((Biller,)).await?;
     let mut tx = db.pool().begin().await?;
     sqlx::query("INSERT INTO bills VALUES (1)").execute(&mut *tx).await?;
-    let refused = scoop.launch_in(&mut tx, Charge).await;
+    let refused = scoop.launch(Charge).in_transaction(&mut tx).await;
     assert!(matches!(refused, Err(RuntimeError::NoHandler { topic, .. }) if topic == "within.charge"));
-    let refused = scoop.launch(Bill { once: true }).required().within(&mut tx).await;
+    let refused = scoop.launch(Bill { once: true }).required().in_transaction(&mut tx).await;
     assert!(refused.is_ok());
     tx.commit().await?;
     assert_eq!(db.number("SELECT count(*) FROM bills").await, 1);
@@ -52,7 +52,7 @@ async fn refused_launch_leaves_the_transaction_of_the_caller_usable() -> Result<
 async fn refused_launch_rolls_the_transaction_of_its_step_back() -> Result<()> {
     let db = Database::new().await;
     db.execute("CREATE TABLE bills (id int)").await;
-    let scoop = db.scoop().only::<Biller>().start().await?;
+    let scoop = db.start((Biller,)).await?;
     for once in [false, true] {
         let outcome = scoop.launch(Bill { once }).await?.ends().await?;
         let Outcome::RolledBack(failure) = outcome else { panic!("{outcome:?}") };

@@ -3,17 +3,9 @@
 use super::*;
 use crate::support::Database;
 
-#[derive(Default)]
-struct RootHandler;
-
-#[saga(name = "root-handler")]
-#[subscribes(Root)]
-impl RootHandler {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        sqlx::query("SELECT 1").execute(scope.tx().await?).await?;
-        Ok(())
-    }
+handler! {
+    RootHandler: "root-handler" on Root;
+    step "0" zero => executes("SELECT 1");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,22 +18,15 @@ mod in_deserialize {
         }
     }
 
-    #[derive(Default)]
-    struct TouchyHandler;
-
-    #[saga]
-    #[subscribes(Touchy)]
-    impl TouchyHandler {
-        #[step]
-        async fn nothing(&self, _: &mut Scope<'_>, _: &Touchy) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        TouchyHandler: "touchy-handler" on Touchy;
+        step "nothing" nothing => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_panic_in_deserialize_does_not_lose_the_run() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<TouchyHandler>().start().await?;
+        let scoop = db.start((TouchyHandler,)).await?;
         let Outcome::RolledBack(failure) = scoop.launch(Touchy).await?.ends().await? else {
             panic!("it did not fail");
         };
@@ -57,22 +50,15 @@ mod in_display {
 
     impl std::error::Error for Unspeakable {}
 
-    #[derive(Default)]
-    struct Speechless;
-
-    #[saga]
-    #[subscribes(Root)]
-    impl Speechless {
-        #[step]
-        async fn fail(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Err(Unspeakable.into())
-        }
+    handler! {
+        Speechless: "speechless" on Root;
+        step "fail" fail => fails(Unspeakable);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_panic_in_the_display_of_an_error_does_not_lose_the_run() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Speechless>().start().await?;
+        let scoop = db.start((Speechless,)).await?;
         let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
             panic!("it did not fail");
         };
@@ -291,27 +277,16 @@ mod in_drop_of_a_message {
         }
     }
 
-    #[derive(Default)]
-    struct Clung;
-
-    #[saga]
-    #[subscribes(Clinging)]
-    impl Clung {
-        #[step]
-        async fn one(&self, _: &mut Scope<'_>, _: &Clinging) -> Result<()> {
-            Ok(())
-        }
-
-        #[step]
-        async fn two(&self, _: &mut Scope<'_>, _: &Clinging) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        Clung: "clung" on Clinging;
+        step "one" one => done();
+        step "two" two => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn panic_in_drop_of_a_message_changes_nothing() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Clung>().start().await?;
+        let scoop = db.start((Clung,)).await?;
         assert_eq!(scoop.launch(Clinging { panics: false }).await?.ends().await?, Outcome::Committed);
         scoop.shutdown().await?;
         Ok(())

@@ -5,18 +5,9 @@ use std::time::Duration;
 use super::*;
 use crate::support::{Database, Gate, eventually};
 
-struct Above {
-    second: Gate,
-}
-
-#[saga(name = "above")]
-#[subscribes(Root)]
-impl Above {
-    #[step]
-    async fn first(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        scope.launch(Child).await?;
-        Ok(())
-    }
+handler! {
+    Above { second: Gate }: "above" on Root;
+    step "first" first => launches(Child);
 
     #[step]
     async fn second(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
@@ -25,18 +16,9 @@ impl Above {
     }
 }
 
-struct Below {
-    gate: Gate,
-}
-
-#[saga(name = "below")]
-#[subscribes(Child)]
-impl Below {
-    #[step]
-    async fn step(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        self.gate.pass().await;
-        Ok(())
-    }
+handler! {
+    Below(gate): "below" on Child;
+    step "step" step => at_gate();
 }
 
 /// A program with both sagas, which claims only when notified.
@@ -109,7 +91,7 @@ async fn a_parent_goes_on_in_the_slot_of_its_child() -> Result<()> {
 async fn a_parent_of_another_program_goes_on_there() -> Result<()> {
     let db = Database::new().await;
     let (below, second) = (Gate::default(), Gate::default());
-    let above = db.scoop().only::<Above>().provide(Above { second: second.clone() }).start().await?;
+    let above = db.start((Above { second: second.clone() },)).await?;
     let elsewhere = Scoop::builder().postgres(db.another_pool(5).await).only::<Below>();
     let _elsewhere = elsewhere.provide(Below { gate: below.clone() }).start().await?;
     below.open(1);

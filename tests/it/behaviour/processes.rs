@@ -10,25 +10,10 @@ use crate::support::{Database, Gate, calls_of, eventually, invoked};
 mod shutdown {
     use super::*;
 
-    struct RootHandler {
-        gate: Gate,
-    }
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            self.gate.pass().await;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler(gate): "root-handler" on Root;
+        step "0" zero => at_gate();
+        step "1" one => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -93,8 +78,7 @@ mod shutdown {
     async fn nothing_new_is_begun_after_a_shutdown() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
-        let scoop = scoop.start().await?;
+        let scoop = db.start((RootHandler { gate: gate.clone() },)).await?;
         scoop.shutdown().await?;
         scoop.launch(Root).await?;
         db.history().await.expect("M0 EMITTED · ·");
@@ -147,8 +131,7 @@ mod death {
         gate.arrivals(1).await;
         doomed.shutdown_background();
 
-        let survivor = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
-        let survivor = survivor.start().await?;
+        let survivor = db.start((RootHandler { gate: gate.clone() },)).await?;
         gate.arrivals(1).await;
         gate.open(1);
         let root = survivor.find(root).await?;
@@ -208,21 +191,14 @@ mod lost_connections {
         }
     }
 
-    #[derive(Default)]
-    struct Items;
-
-    #[saga]
-    #[subscribes(Item)]
-    impl Items {
+    handler! {
+        Items: "items" on Item;
         #[step(rollback = undo)]
         async fn take(&self, scope: &mut Scope<'_>, Item(order): &Item) -> Result<()> {
             effect(scope, "take", *order).await
         }
 
-        #[step]
-        async fn pack(&self, _: &mut Scope<'_>, _: &Item) -> Result<()> {
-            Ok(())
-        }
+        step "pack" pack => done();
 
         async fn undo(&self, scope: &mut Scope<'_>, Item(order): &Item, _: &Failure) -> Result<()> {
             effect(scope, "undo take", *order).await

@@ -43,14 +43,9 @@ struct Prepared {
     rounds: u32,
 }
 
-#[derive(Clone, Default)]
-struct TopHandler {
-    gate: Gate,
-}
-
-#[saga(name = "top")]
-#[subscribes(Top)]
-impl TopHandler {
+handler! {
+    #[derive(Clone, Default)]
+    TopHandler(gate): "top" on Top;
     #[step(rollback = discard)]
     async fn prepare(&self, scope: &mut Scope<'_>, _: &Top) -> Result<scoop::With<TopHandlerStep, Prepared>> {
         self.gate.pass().await;
@@ -82,11 +77,7 @@ impl TopHandler {
         Ok(())
     }
 
-    async fn undo(&self, scope: &mut Scope<'_>, _: &Top, _: &Failure) -> Result<()> {
-        self.gate.pass().await;
-        scope.launch(Repair).await?;
-        Ok(())
-    }
+    rollback undo => at_gate().then(launches(Repair));
 
     /// Launches another message at its first call, and fails at the next.
     async fn once_more(&self, scope: &mut Scope<'_>, _: &Top, failure: &Failure) -> Result<()> {
@@ -127,20 +118,11 @@ impl MiddleHandler {
     }
 }
 
-/// Beside the saga above.
-#[derive(Clone, Default)]
-struct SideHandler {
-    gate: Gate,
-}
-
-#[saga(name = "side")]
-#[subscribes(Middle)]
-impl SideHandler {
-    #[step(rollback = undo)]
-    async fn stand(&self, _: &mut Scope<'_>, _: &Middle) -> Result<()> {
-        self.gate.pass().await;
-        Ok(())
-    }
+handler! {
+    /// Beside the saga above.
+    #[derive(Clone, Default)]
+    SideHandler(gate): "side" on Middle;
+    step "stand" stand [rollback = undo] => at_gate();
 
     async fn undo(&self, _: &mut Scope<'_>, middle: &Middle, _: &Failure) -> Result<()> {
         self.gate.pass().await;
@@ -149,28 +131,14 @@ impl SideHandler {
     }
 }
 
-#[derive(Default)]
-struct BottomHandler;
-
-#[saga(name = "bottom")]
-#[subscribes(Bottom)]
-impl BottomHandler {
-    #[step]
-    async fn step(&self, _: &mut Scope<'_>, _: &Bottom) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    BottomHandler: "bottom" on Bottom;
+    step "step" step => done();
 }
 
-#[derive(Default)]
-struct RepairHandler;
-
-#[saga(name = "repair")]
-#[subscribes(Repair)]
-impl RepairHandler {
-    #[step]
-    async fn step(&self, _: &mut Scope<'_>, _: &Repair) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    RepairHandler: "repair" on Repair;
+    step "step" step => done();
 }
 
 /// The working set without the parts that a rebuild may change. The id of a run that has not begun is not recorded yet.
@@ -298,7 +266,7 @@ async fn hierarchy_with_a_failed_rollback_is_rebuilt_after_every_step() -> Resul
 /// Registers all sagas, but executes only the topmost until the tree meets the condition.
 async fn only_top(db: &Database, comes: impl Fn(&Tree) -> bool) -> Result<Handle> {
     all(db, &open()).start().await?.shutdown().await?;
-    let scoop = db.scoop().only::<TopHandler>().provide(TopHandler { gate: open() }).start().await?;
+    let scoop = db.start((TopHandler { gate: open() },)).await?;
     let root = scoop.launch(Top::default()).await?;
     root.comes_to(comes).await?;
     scoop.shutdown().await?;
@@ -443,8 +411,8 @@ async fn rebuild_beside_a_live_worker_is_refused() -> Result<()> {
     let scoop = all(&db, &open()).start().await?;
     let client = Scoop::client(db.pool().clone());
     let refused = client.rebuild_working_set().await;
-    assert!(matches!(refused, Err(RuntimeError::StillAtWork { workers: 1 })), "{refused:?}");
-    assert!(matches!(scoop.rebuild_working_set().await, Err(RuntimeError::StillAtWork { .. })));
+    assert!(matches!(refused, Err(RuntimeError::WorkersAlive { workers: 1 })), "{refused:?}");
+    assert!(matches!(scoop.rebuild_working_set().await, Err(RuntimeError::WorkersAlive { .. })));
     scoop.shutdown().await?;
     client.rebuild_working_set().await?;
     Ok(())

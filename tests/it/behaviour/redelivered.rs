@@ -57,34 +57,20 @@ impl Traveller {
     }
 }
 
-#[derive(Default)]
-struct Reader;
-
-#[saga(name = "redelivered-reader")]
-#[subscribes(Note)]
-impl Reader {
-    #[step]
-    async fn read(&self, _: &mut Scope<'_>, _: &Note) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Reader: "redelivered-reader" on Note;
+    step "read" read => done().silently();
 }
 
-/// Subscribed to the same topic, later.
-#[derive(Default)]
-struct SecondReader;
-
-#[saga(name = "redelivered-second-reader")]
-#[subscribes(Note)]
-impl SecondReader {
-    #[step]
-    async fn read(&self, _: &mut Scope<'_>, _: &Note) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    /// Subscribed to the same topic, later.
+    SecondReader: "redelivered-second-reader" on Note;
+    step "read" read => done().silently();
 }
 
 /// Registers the reader, and stops its program.
 async fn register(db: &Database) -> Result<()> {
-    db.scoop().only::<Reader>().start().await?.shutdown().await?;
+    db.start((Reader,)).await?.shutdown().await?;
     Ok(())
 }
 
@@ -96,17 +82,17 @@ async fn redelivered(scoop: &Scoop) -> Result<usize> {
 #[tokio::test(flavor = "multi_thread")]
 async fn message_of_a_client_goes_on_in_its_hierarchy() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await?;
+    db.start((Traveller::default(),)).await?.shutdown().await?;
     let client = db.client();
     let note = client.launch(Note).await?;
-    assert_eq!(note.ends().await?, Outcome::Unhandled);
+    assert_eq!(note.ends().await?, Outcome::NoHandlers);
     let tree = note.tree().await?;
     let (text, unhandled) = (tree.to_string(), tree.unhandled());
     assert!(text.starts_with("no handler (on redelivered.note): launched 2"), "{text}");
     assert!(text.ends_with("Z\n") && unhandled[0].at.is_some(), "{text}");
     assert_eq!((unhandled.len(), unhandled[0].message_id), (1, note.message_id()));
 
-    let scoop = db.scoop().only::<Reader>().start().await?;
+    let scoop = db.start((Reader,)).await?;
     let redelivered = scoop.redeliver::<Note>().await?;
     assert_eq!((&redelivered.hierarchies[..], redelivered.more), (&[note.id()][..], false));
     assert_eq!(scoop.find(note.id()).await?.ends().await?, Outcome::Committed);
@@ -125,7 +111,7 @@ async fn message_of_a_client_goes_on_in_its_hierarchy() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn message_of_a_step_starts_a_hierarchy_of_its_own() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?;
+    let scoop = db.start((Traveller::default(),)).await?;
     let trip = scoop.launch(Trip::Launches).await?;
     assert_eq!(trip.ends().await?, Outcome::Committed);
     let text = trip.tree().await?.to_string();
@@ -135,7 +121,7 @@ async fn message_of_a_step_starts_a_hierarchy_of_its_own() -> Result<()> {
     );
     scoop.shutdown().await?;
 
-    let scoop = db.scoop().only::<Reader>().start().await?;
+    let scoop = db.start((Reader,)).await?;
     let redelivered = scoop.redeliver::<Note>().await?;
     let &[hierarchy] = &redelivered.hierarchies[..] else { panic!("{redelivered:?}") };
     assert_ne!(hierarchy, trip.id());
@@ -154,10 +140,10 @@ async fn message_of_a_step_starts_a_hierarchy_of_its_own() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn detached_message_goes_on_in_its_hierarchy() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?;
+    let scoop = db.start((Traveller::default(),)).await?;
     assert_eq!(scoop.launch(Trip::Detaches).await?.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
-    let scoop = db.scoop().only::<Reader>().start().await?;
+    let scoop = db.start((Reader,)).await?;
     let redelivered = scoop.redeliver::<Note>().await?;
     assert_eq!(scoop.find(redelivered.hierarchies[0]).await?.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
@@ -168,7 +154,7 @@ async fn detached_message_goes_on_in_its_hierarchy() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn message_of_a_saga_that_was_undone_is_not_redelivered() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?;
+    let scoop = db.start((Traveller::default(),)).await?;
     assert!(matches!(scoop.launch(Trip::Fails).await?.ends().await?, Outcome::RolledBack(_)));
     scoop.shutdown().await?;
     register(&db).await?;
@@ -180,7 +166,7 @@ async fn message_of_a_saga_that_was_undone_is_not_redelivered() -> Result<()> {
 async fn message_of_a_saga_that_has_to_give_up_is_not_redelivered() -> Result<()> {
     let (db, gate) = (Database::new().await, Gate::default());
     let client = db.client();
-    let scoop = db.scoop().only::<Traveller>().provide(Traveller { gate: gate.clone() }).start().await?;
+    let scoop = db.start((Traveller { gate: gate.clone() },)).await?;
     let trip = scoop.launch(Trip::Waits).await?;
     gate.arrivals(1).await;
     scoop.cancel(trip.id(), "enough").await?;
@@ -196,10 +182,10 @@ async fn message_of_a_saga_that_has_to_give_up_is_not_redelivered() -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn message_of_a_compensation_is_redelivered() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?;
+    let scoop = db.start((Traveller::default(),)).await?;
     assert!(matches!(scoop.launch(Trip::Compensates).await?.ends().await?, Outcome::RolledBack(_)));
     scoop.shutdown().await?;
-    let scoop = db.scoop().only::<Reader>().start().await?;
+    let scoop = db.start((Reader,)).await?;
     let redelivered = scoop.redeliver::<Note>().await?;
     assert_eq!(scoop.find(redelivered.hierarchies[0]).await?.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
@@ -210,14 +196,14 @@ async fn message_of_a_compensation_is_redelivered() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_or_dropped_or_waiting_message_is_not_redelivered() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await?;
+    db.start((Traveller::default(),)).await?.shutdown().await?;
     let client = db.client();
     let cancelled = client.launch(Note).await?;
     client.cancel(cancelled.id(), "enough").await?;
     register(&db).await?;
     let dropped = client.launch(Note).await?;
-    client.retire_handler("redelivered.note", "redelivered-reader").dropping_what_waits().await?;
-    assert_eq!(dropped.ends().await?, Outcome::Unhandled);
+    client.retire_handler("redelivered.note", "redelivered-reader").drop_pending().await?;
+    assert_eq!(dropped.ends().await?, Outcome::NoHandlers);
     register(&db).await?;
     client.launch(Note).await?;
     assert_eq!(redelivered(&client).await?, 0);
@@ -228,10 +214,10 @@ async fn cancelled_or_dropped_or_waiting_message_is_not_redelivered() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_redeliveries_take_each_message_once() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await?;
+    db.start((Traveller::default(),)).await?.shutdown().await?;
     let client = db.client();
     let notes = client.launch_all((0..20).map(|_| Note)).await?;
-    let scoop = db.scoop().only::<Reader>().start().await?;
+    let scoop = db.start((Reader,)).await?;
     let calls = (0..6).map(|nth| if nth % 2 == 0 { &scoop } else { &client });
     let calls = calls.map(|scoop| scoop.redeliver::<Note>().into_future());
     let mut taken = vec![];
@@ -251,7 +237,7 @@ async fn concurrent_redeliveries_take_each_message_once() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn limit_and_time_bound_the_redelivery() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await?;
+    db.start((Traveller::default(),)).await?.shutdown().await?;
     let client = db.client();
     client.launch_all((0..5).map(|_| Note)).await?;
     register(&db).await?;
@@ -285,12 +271,12 @@ async fn topic_without_handlers_is_an_error() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn handler_registered_after_a_redelivery_gets_nothing() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await?;
+    db.start((Traveller::default(),)).await?.shutdown().await?;
     let client = db.client();
     client.launch(Note).await?;
     register(&db).await?;
     assert_eq!(redelivered(&client).await?, 1);
-    db.scoop().only::<SecondReader>().start().await?.shutdown().await?;
+    db.start((SecondReader,)).await?.shutdown().await?;
     assert_eq!(redelivered(&client).await?, 0);
     assert_eq!(db.unfinished().await, 1);
     Ok(())
@@ -299,7 +285,7 @@ async fn handler_registered_after_a_redelivery_gets_nothing() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn redelivered_message_is_rebuilt() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?;
+    let scoop = db.start((Traveller::default(),)).await?;
     scoop.launch(Trip::Launches).await?.ends().await?;
     scoop.shutdown().await?;
     let client = db.client();
@@ -309,7 +295,7 @@ async fn redelivered_message_is_rebuilt() -> Result<()> {
     assert_eq!((hierarchies.len(), db.unfinished().await), (2, 2));
     let rebuild = client.rebuild_working_set().await?;
     assert_eq!((rebuild.before, rebuild.after), (2, 2));
-    let scoop = db.scoop().only::<Reader>().start().await?;
+    let scoop = db.start((Reader,)).await?;
     for hierarchy in hierarchies {
         assert_eq!(scoop.find(hierarchy).await?.ends().await?, Outcome::Committed);
     }

@@ -7,22 +7,15 @@ use crate::support::{Database, eventually};
 #[message(topic = "redelivered-pages.note")]
 struct Note;
 
-#[derive(Default)]
-struct Reader;
-
-#[saga(name = "redelivered-pages-reader")]
-#[subscribes(Note)]
-impl Reader {
-    #[step]
-    async fn read(&self, _: &mut Scope<'_>, _: &Note) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Reader: "redelivered-pages-reader" on Note;
+    step "read" read => done();
 }
 
 /// A database where handlers are known, but none of the message.
 async fn without_handlers() -> Result<(Database, Scoop)> {
     let db = Database::new().await;
-    db.scoop().only::<Reader>().start().await?.shutdown().await?;
+    db.start((Reader,)).await?.shutdown().await?;
     let client = db.client();
     client.retire_handler("redelivered-pages.note", "redelivered-pages-reader").await?;
     Ok((db, client))
@@ -40,7 +33,7 @@ async fn message_behind_many_events_is_found() -> Result<()> {
     ))
     .await;
     let second = client.launch(Note).await?;
-    let scoop = db.scoop().only::<Reader>().start().await?;
+    let scoop = db.start((Reader,)).await?;
     let redelivered = scoop.redeliver::<Note>().await?;
     assert_eq!((redelivered.hierarchies, redelivered.more), (vec![first.id(), second.id()], false));
     scoop.shutdown().await?;
@@ -52,7 +45,7 @@ async fn message_behind_many_events_is_found() -> Result<()> {
 async fn message_whose_cancellation_is_not_committed_is_left_for_later() -> Result<()> {
     let (db, client) = without_handlers().await?;
     let note = client.launch(Note).await?;
-    db.scoop().only::<Reader>().start().await?.shutdown().await?;
+    db.start((Reader,)).await?.shutdown().await?;
     db.execute(
         "CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql
          AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NULL; END';

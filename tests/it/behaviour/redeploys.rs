@@ -26,16 +26,9 @@ pub(super) struct Book {
 #[message(topic = "nights")]
 pub(super) struct Night;
 
-#[derive(Default)]
-pub(super) struct Hotel;
-
-#[saga(name = "hotel")]
-#[subscribes(Night)]
-impl Hotel {
-    #[step]
-    async fn stay(&self, _: &mut Scope<'_>, _: &Night) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    pub(super) Hotel: "hotel" on Night;
+    step "stay" stay => done();
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -268,7 +261,7 @@ async fn left_by<S: Saga>(book: Book) -> Result<(Database, Vec<Handle>)> {
 pub(super) async fn left_waiting<S: Saga>(book: Book, trips: i64) -> Result<(Database, Vec<Handle>)> {
     let db = Database::new().await;
     db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
-    db.scoop().only::<Hotel>().start().await?.shutdown().await?;
+    db.start((Hotel,)).await?.shutdown().await?;
     let scoop = db.scoop().only::<S>().start().await?;
     let mut left = vec![];
     for number in 0..trips {
@@ -334,7 +327,7 @@ async fn step_inserted_after_the_completed_one_runs_next() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn deployment_rolled_back_skips_and_repeats_nothing() -> Result<()> {
     let (db, left) = left_by::<inserted_after::Trip>(launching_in("between")).await?;
-    let scoop = db.scoop().only::<original::Trip>().only::<Hotel>().start().await?;
+    let scoop = db.start((original::Trip, Hotel)).await?;
     // `between` is gone and `three` follows it in either version.
     assert_eq!(left[0].ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
@@ -377,7 +370,7 @@ async fn renamed_step_goes_on_and_is_undone() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn removed_next_step_gives_way_to_its_successor() -> Result<()> {
     let (db, left) = left_by::<four_steps::Trip>(launching_in("two")).await?;
-    let scoop = db.scoop().only::<next_removed::Trip>().only::<Hotel>().start().await?;
+    let scoop = db.start((next_removed::Trip, Hotel)).await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     assert_eq!(notes(&db, 0).await, "one@four_steps two@four_steps four@next_removed");
@@ -394,7 +387,7 @@ async fn replaced_completed_step_makes_the_run_stuck() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn reordered_following_steps_take_the_new_order() -> Result<()> {
     let (db, left) = left_by::<four_steps::Trip>(launching_in("two")).await?;
-    let scoop = db.scoop().only::<following_reordered::Trip>().only::<Hotel>().start().await?;
+    let scoop = db.start((following_reordered::Trip, Hotel)).await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     let done = "one@four_steps two@four_steps four@following_reordered three@following_reordered";
@@ -426,12 +419,12 @@ async fn completed_steps_stay_done_when_reordered_or_removed() -> Result<()> {
 async fn rollback_without_a_compensation_waits_for_a_program_that_has_it() -> Result<()> {
     let fails = Book { fails: "three".into(), ..launching_in("two") };
     let (db, left) = left_by::<original::Trip>(fails).await?;
-    let scoop = db.scoop().only::<completed_removed::Trip>().only::<Hotel>().start().await?;
+    let scoop = db.start((completed_removed::Trip, Hotel)).await?;
     let is_stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
     let tree = left[0].comes_to(is_stuck).await?;
     assert!(tree.to_string().contains("has no step `one`, which has a compensation"), "{tree}");
     assert!(tree.to_string().contains("keep that step, or write a step with `was = \"one\"`"), "{tree}");
-    let fitting = db.scoop().only::<original::Trip>().only::<Hotel>().start().await?;
+    let fitting = db.start((original::Trip, Hotel)).await?;
     assert!(matches!(left[0].ends().await?, Outcome::RolledBack(_)));
     fitting.shutdown().await?;
     scoop.shutdown().await?;
@@ -452,8 +445,8 @@ async fn removed_step_without_a_compensation_is_passed_in_the_rollback() -> Resu
     for both in [false, true] {
         let fails = Book { fails: "three".into(), ..launching_in("note") };
         let (db, left) = left_by::<noted::Trip>(fails).await?;
-        let old = if both { Some(db.scoop().only::<noted::Trip>().start().await?) } else { None };
-        let new = db.scoop().only::<without_note::Trip>().only::<Hotel>().start().await?;
+        let old = if both { Some(db.start((noted::Trip,)).await?) } else { None };
+        let new = db.start((without_note::Trip, Hotel)).await?;
         assert!(matches!(left[0].ends().await?, Outcome::RolledBack(_)));
         assert!(new.stuck_runs().await?.is_empty());
         for scoop in old.into_iter().chain([new]) {
@@ -471,9 +464,9 @@ async fn removed_step_without_a_compensation_is_passed_in_the_rollback() -> Resu
 #[tokio::test(flavor = "multi_thread")]
 async fn finished_run_is_undone_without_a_removed_step_that_had_no_compensation() -> Result<()> {
     let (db, left) = left_waiting::<noted::Trip>(launching_in("note two"), 1).await?;
-    let old = db.scoop().only::<noted::Trip>().only::<Hotel>().start().await?;
+    let old = db.start((noted::Trip, Hotel)).await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
-    let new = db.scoop().only::<without_note::Trip>().start().await?;
+    let new = db.start((without_note::Trip,)).await?;
     assert_eq!(new.rollback(left[0].id(), "not needed").await?, RollbackAnswer::Accepted);
     left[0].comes_to(|tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await?;
     new.shutdown().await?;
@@ -487,7 +480,7 @@ async fn finished_run_is_undone_without_a_removed_step_that_had_no_compensation(
 async fn compensation_added_or_removed_is_that_of_the_program_that_undoes() -> Result<()> {
     let fails = || Book { fails: "three".into(), ..launching_in("two") };
     let (db, left) = left_by::<noted::Trip>(fails()).await?;
-    let new = db.scoop().only::<note_compensated::Trip>().only::<Hotel>().start().await?;
+    let new = db.start((note_compensated::Trip, Hotel)).await?;
     assert!(matches!(left[0].ends().await?, Outcome::RolledBack(_)));
     new.shutdown().await?;
     let undone = "Rollback of two[0,]@note_compensated Rollback of note[0,]@note_compensated \
@@ -495,7 +488,7 @@ async fn compensation_added_or_removed_is_that_of_the_program_that_undoes() -> R
     assert_eq!(notes(&db, 0).await, format!("one@noted note@noted two@noted {undone}"));
 
     let (db, left) = left_by::<note_compensated::Trip>(fails()).await?;
-    let new = db.scoop().only::<noted::Trip>().only::<Hotel>().start().await?;
+    let new = db.start((noted::Trip, Hotel)).await?;
     assert!(matches!(left[0].ends().await?, Outcome::RolledBack(_)));
     new.shutdown().await?;
     let done = "one@note_compensated note@note_compensated two@note_compensated \
@@ -514,7 +507,7 @@ async fn settings_of_a_step_added_or_removed_skip_and_repeat_nothing() -> Result
     assert_eq!((outcome, &*asleep), (Outcome::Committed, "one@original two@original three@sleeps"));
 
     let (db, left) = left_by::<at_and_finally::Trip>(launching_in("two")).await?;
-    let scoop = db.scoop().only::<original::Trip>().only::<Hotel>().start().await?;
+    let scoop = db.start((original::Trip, Hotel)).await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     assert_eq!(notes(&db, 0).await, "one@at_and_finally two@at_and_finally three@original");
@@ -526,7 +519,7 @@ async fn settings_of_a_step_added_or_removed_skip_and_repeat_nothing() -> Result
 async fn sleeping_run_goes_on_in_a_version_that_does_not_sleep() -> Result<()> {
     let db = Database::new().await;
     db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
-    let scoop = db.scoop().only::<sleeps::Trip>().start().await?;
+    let scoop = db.start((sleeps::Trip,)).await?;
     let trip = scoop.launch(Book::default()).await?.id();
     scoop
         .find(trip)
@@ -534,7 +527,7 @@ async fn sleeping_run_goes_on_in_a_version_that_does_not_sleep() -> Result<()> {
         .comes_to(|tree| waits(tree) || tree.roots()[0].state == RunState::Committed)
         .await?;
     scoop.shutdown().await?;
-    let scoop = db.scoop().only::<inserted_after::Trip>().start().await?;
+    let scoop = db.start((inserted_after::Trip,)).await?;
     assert_eq!(scoop.find(trip).await?.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     let done = notes(&db, 0).await;
@@ -547,7 +540,7 @@ async fn sleeping_run_goes_on_in_a_version_that_does_not_sleep() -> Result<()> {
 async fn loop_goes_on_by_the_names_of_its_steps() -> Result<()> {
     let book = Book { rounds: 1, ..launching_in("check") };
     let (db, left) = left_by::<looping::before::Trip>(book).await?;
-    let scoop = db.scoop().only::<looping::after::Trip>().only::<Hotel>().start().await?;
+    let scoop = db.start((looping::after::Trip, Hotel)).await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     assert_eq!(notes(&db, 0).await, "one@before check@before one@after between@after check@after");
@@ -558,8 +551,8 @@ async fn loop_goes_on_by_the_names_of_its_steps() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_versions_at_once_skip_and_repeat_nothing() -> Result<()> {
     let (db, left) = left_waiting::<original::Trip>(launching_in("two"), 20).await?;
-    let old = db.scoop().only::<original::Trip>().start().await?;
-    let new = db.scoop().only::<inserted_after::Trip>().only::<Hotel>().start().await?;
+    let old = db.start((original::Trip,)).await?;
+    let new = db.start((inserted_after::Trip, Hotel)).await?;
     let mut trips = left;
     for number in 20..40 {
         let scoop = if number % 2 == 0 { &old } else { &new };
@@ -580,8 +573,8 @@ async fn two_versions_at_once_skip_and_repeat_nothing() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn older_version_finishes_runs_that_the_newer_one_refuses() -> Result<()> {
     let (db, left) = left_waiting::<original::Trip>(launching_in("two"), 10).await?;
-    let old = db.scoop().only::<original::Trip>().start().await?;
-    let new = db.scoop().only::<moved_before::Trip>().only::<Hotel>().start().await?;
+    let old = db.start((original::Trip,)).await?;
+    let new = db.start((moved_before::Trip, Hotel)).await?;
     for (number, trip) in (0..).zip(&left) {
         assert_eq!(trip.ends().await?, Outcome::Committed);
         assert_eq!(notes(&db, number).await, "one@original two@original three@original");
@@ -599,10 +592,10 @@ async fn older_version_finishes_runs_that_the_newer_one_refuses() -> Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn last_started_version_wins_and_the_other_takes_over_at_its_end() -> Result<()> {
     let (db, left) = left_waiting::<original::Trip>(launching_in("two"), 3).await?;
-    let new = db.scoop().only::<inserted_after::Trip>().start().await?;
+    let new = db.start((inserted_after::Trip,)).await?;
     // The deployment is rolled back: the former version registers again, and wins again.
-    let old = db.scoop().only::<original::Trip>().start().await?;
-    let hotel = db.scoop().only::<Hotel>().start().await?;
+    let old = db.start((original::Trip,)).await?;
+    let hotel = db.start((Hotel,)).await?;
     for (number, trip) in (0..).zip(&left) {
         assert_eq!(trip.ends().await?, Outcome::Committed);
         assert_eq!(notes(&db, number).await, "one@original two@original three@original");
@@ -669,7 +662,7 @@ mod forgotten {
 #[tokio::test(flavor = "multi_thread")]
 async fn renamed_saga_takes_over_runs_under_way() -> Result<()> {
     let (db, left) = left_by::<original::Trip>(launching_in("two")).await?;
-    let new = db.scoop().only::<journey::Trip>().only::<Hotel>().start().await?;
+    let new = db.start((journey::Trip, Hotel)).await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
     assert_eq!(notes(&db, 0).await, "one@original two@original three@trip");
     // A finished run is undone under its former name.
@@ -690,14 +683,14 @@ async fn renamed_saga_takes_over_runs_under_way() -> Result<()> {
 async fn renamed_saga_and_its_former_version_at_once_handle_each_message_once() -> Result<()> {
     let db = Database::new().await;
     db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
-    let old = db.scoop().only::<original::Trip>().start().await?;
-    let new = db.scoop().only::<journey::Trip>().only::<Hotel>().start().await?;
+    let old = db.start((original::Trip,)).await?;
+    let new = db.start((journey::Trip, Hotel)).await?;
     let mut trips = vec![];
     for number in 0..10 {
         trips.push(old.launch(Book { number, ..launching_in("two") }).await?);
     }
     // An instance of the older program starts again.
-    let again = db.scoop().only::<original::Trip>().start().await?;
+    let again = db.start((original::Trip,)).await?;
     for number in 10..20 {
         trips.push(new.launch(Book { number, ..launching_in("two") }).await?);
     }
@@ -720,15 +713,15 @@ async fn renamed_saga_and_its_former_version_at_once_handle_each_message_once() 
 async fn older_program_takes_a_renamed_saga_back_when_the_newer_one_ends() -> Result<()> {
     let db = Database::new().await;
     db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
-    db.scoop().only::<Hotel>().start().await?.shutdown().await?;
-    let old = db.scoop().only::<original::Trip>().start().await?;
-    let new = db.scoop().only::<journey::Trip>().start().await?;
+    db.start((Hotel,)).await?.shutdown().await?;
+    let old = db.start((original::Trip,)).await?;
+    let new = db.start((journey::Trip,)).await?;
     let begun = new.launch(Book { number: 0, ..launching_in("two") }).await?;
     begun.comes_to(waits).await?;
     new.shutdown().await?;
     let left = db.client().launch(Book { number: 1, ..launching_in("one") }).await?;
     left.comes_to(waits).await?;
-    let hotel = db.scoop().only::<Hotel>().start().await?;
+    let hotel = db.start((Hotel,)).await?;
     let fresh = old.launch(Book { number: 2, ..Book::default() }).await?;
     for trip in [&begun, &left, &fresh] {
         assert_eq!(trip.ends().await?, Outcome::Committed);
@@ -739,7 +732,7 @@ async fn older_program_takes_a_renamed_saga_back_when_the_newer_one_ends() -> Re
     assert_eq!(notes(&db, 2).await, "one@original two@original three@original");
     assert!(old.stuck_runs().await?.is_empty());
     // An instance that starts later takes the old name back, and has both.
-    let again = db.scoop().only::<original::Trip>().start().await?;
+    let again = db.start((original::Trip,)).await?;
     assert_eq!(again.rollback(begun.id(), "not needed").await?, RollbackAnswer::Accepted);
     begun
         .comes_to(|tree| tree.roots().iter().all(|run| matches!(run.state, RunState::RolledBack(_))))
@@ -758,7 +751,7 @@ async fn older_program_takes_a_renamed_saga_back_when_the_newer_one_ends() -> Re
 async fn names_on_other_topics_and_replaced_names_take_no_messages() -> Result<()> {
     let db = Database::new().await;
     db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
-    let old = db.scoop().only::<original::Trip>().start().await?;
+    let old = db.start((original::Trip,)).await?;
     old.shutdown().await?;
     db.execute("INSERT INTO scoop.handler (topic, handler, was) VALUES ('elsewhere', 'tour', '{trip}')")
         .await;
@@ -768,7 +761,7 @@ async fn names_on_other_topics_and_replaced_names_take_no_messages() -> Result<(
     )
     .await;
     db.execute("INSERT INTO scoop.handler (topic, handler) VALUES ('trips', 'cruise')").await;
-    let scoop = db.scoop().only::<original::Trip>().start().await?;
+    let scoop = db.start((original::Trip,)).await?;
     let listed = |topic: &'static str, handler: &'static str| {
         let sql = format!(
             "SELECT count(*) FROM scoop.handler WHERE topic = '{topic}' AND handler = '{handler}' AND retired_at IS NULL"
@@ -812,8 +805,8 @@ mod charged {
 async fn message_only_an_older_program_can_decode_goes_to_that_program() -> Result<()> {
     let db = Database::new().await;
     db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
-    let old = db.scoop().only::<original::Trip>().start().await?;
-    let new = db.scoop().only::<charged::Trip>().start().await?;
+    let old = db.start((original::Trip,)).await?;
+    let new = db.start((charged::Trip,)).await?;
     let trip = db.client().launch(Book::default()).await?;
     assert_eq!(trip.ends().await?, Outcome::Committed);
     assert_eq!(notes(&db, 0).await, "one@original two@original three@original");
@@ -837,7 +830,7 @@ struct Unknown;
 #[tokio::test(flavor = "multi_thread")]
 async fn run_of_a_saga_that_no_program_has_is_listed_as_stuck() -> Result<()> {
     let (db, left) = left_by::<original::Trip>(launching_in("two")).await?;
-    let scoop = db.scoop().only::<forgotten::Trip>().only::<Hotel>().start().await?;
+    let scoop = db.start((forgotten::Trip, Hotel)).await?;
     crate::support::eventually("the run is listed", async || {
         let stuck = scoop.stuck_runs().await.expect("the database answers");
         stuck.len() == 1 && stuck[0].reason.starts_with("no living program has saga `trip`")
@@ -847,7 +840,7 @@ async fn run_of_a_saga_that_no_program_has_is_listed_as_stuck() -> Result<()> {
     let tree = left[0].tree().await?;
     assert!(tree.roots()[0].is_abandoned, "{tree}");
     assert!(tree.to_string().contains("no living program has saga `trip`"), "{tree}");
-    let fitting = db.scoop().only::<original::Trip>().start().await?;
+    let fitting = db.start((original::Trip,)).await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
     assert!(scoop.stuck_runs().await?.is_empty());
     fitting.shutdown().await?;
@@ -982,7 +975,7 @@ async fn reply_of_another_type_is_left_to_a_fitting_program() -> Result<()> {
     let db = Database::new().await;
     db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
     db.scoop().only::<in_cents::Shop>().start().await?.shutdown().await?;
-    let scoop = db.scoop().only::<in_cents::Trip>().start().await?;
+    let scoop = db.start((in_cents::Trip,)).await?;
     let trip = db.client().find(scoop.launch(Book::default()).await?.id()).await?;
     trip.comes_to(waits).await?;
     scoop.shutdown().await?;
@@ -1002,7 +995,7 @@ async fn reply_of_another_type_is_left_to_a_fitting_program() -> Result<()> {
 
     // Both at once: the version that started last takes new messages. Runs with replies that it cannot read go to the
     // other one.
-    let old = db.scoop().only::<in_cents::Trip>().start().await?;
+    let old = db.start((in_cents::Trip,)).await?;
     assert_eq!(trip.ends().await?, Outcome::Committed);
     assert_eq!(notes(&db, 0).await, "one@in_cents two@in_cents");
     for number in 1..4 {

@@ -33,32 +33,12 @@ impl Faults {
     }
 }
 
-/// Does two things and fails at the third.
-struct RootHandler {
-    faults: Faults,
-}
-
-#[saga(name = "root-handler")]
-#[subscribes(Root)]
-impl RootHandler {
-    #[step(name = "0", rollback = undo_zero)]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        invoked(scope);
-        Ok(())
-    }
-
-    #[step(name = "1", rollback = undo_one)]
-    async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        invoked(scope);
-        scope.launch(Child).await?;
-        Ok(())
-    }
-
-    #[step(name = "2")]
-    async fn two(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        invoked(scope);
-        Err(SIMULATED.into())
-    }
+handler! {
+    /// Does two things and fails at the third.
+    RootHandler { faults: Faults }: "root-handler" on Root;
+    step "0" zero [rollback = undo_zero] => done();
+    step "1" one [rollback = undo_one] => launches(Child);
+    step "2" two => fails(SIMULATED);
 
     async fn undo_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
         compensated(scope);
@@ -74,20 +54,10 @@ impl RootHandler {
     }
 }
 
-/// The child, and its only compensation.
-struct ChildHandler {
-    faults: Faults,
-}
-
-#[saga(name = "child-handler")]
-#[subscribes(Child)]
-impl ChildHandler {
-    #[step(name = "0", rollback = undo)]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-        invoked(scope);
-        scope.launch(Grandchild).await?;
-        Ok(())
-    }
+handler! {
+    /// The child, and its only compensation.
+    ChildHandler { faults: Faults }: "child-handler" on Child;
+    step "0" zero [rollback = undo] => launches(Grandchild);
 
     #[step(name = "1")]
     async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
@@ -101,19 +71,10 @@ impl ChildHandler {
     }
 }
 
-/// Another handler of the same message.
-struct OtherChildHandler {
-    faults: Faults,
-}
-
-#[saga(name = "other-child-handler")]
-#[subscribes(Child)]
-impl OtherChildHandler {
-    #[step(name = "0", rollback = undo)]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-        invoked(scope);
-        Ok(())
-    }
+handler! {
+    /// Another handler of the same message.
+    OtherChildHandler { faults: Faults }: "other-child-handler" on Child;
+    step "0" zero [rollback = undo] => done();
 
     async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
         compensated(scope);
@@ -121,19 +82,10 @@ impl OtherChildHandler {
     }
 }
 
-/// One more level.
-struct GrandchildHandler {
-    faults: Faults,
-}
-
-#[saga(name = "grandchild-handler")]
-#[subscribes(Grandchild)]
-impl GrandchildHandler {
-    #[step(name = "0", rollback = undo)]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
-        invoked(scope);
-        Ok(())
-    }
+handler! {
+    /// One more level.
+    GrandchildHandler { faults: Faults }: "grandchild-handler" on Grandchild;
+    step "0" zero [rollback = undo] => done();
 
     #[step(name = "1")]
     async fn one(&self, _: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
@@ -537,7 +489,7 @@ async fn of_two_operators_at_once_one_is_heard() -> Result<()> {
     assert_eq!(accepted, 1);
     broken.is_undone().await?;
     let retried = calls_of(&broken.root).of(&["root-handler"]);
-    assert_eq!(retried.len(), 6, "three steps, one failed compensation and two more");
+    assert_eq!(retried.count(), 6, "three steps, one failed compensation and two more");
     Ok(())
 }
 
@@ -585,30 +537,17 @@ async fn run_without_a_failed_rollback_cannot_be_repaired() -> Result<()> {
 mod messages_of_compensations {
     use super::*;
 
-    /// Its compensation launches a message.
-    struct Compensating {
-        faults: Faults,
-    }
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl Compensating {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        /// Its compensation launches a message.
+        Compensating { faults: Faults }: "root-handler" on Root;
+        step "0" zero [rollback = undo] => done();
 
         #[step(name = "1")]
         async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
             self.faults.check("root 1 goes on")
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
+        rollback undo => launches(Child);
     }
 
     fn sagas(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
@@ -652,7 +591,7 @@ mod messages_of_compensations {
         broken.faults.mend("child 1 goes on");
         assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
         broken.is_undone().await?;
-        let compensations = calls_of(&broken.root).of(&["root-handler"]).len();
+        let compensations = calls_of(&broken.root).of(&["root-handler"]).count();
         assert_eq!(compensations, 1 + 3, "one step, and its compensation three times");
         Ok(())
     }
@@ -661,19 +600,10 @@ mod messages_of_compensations {
 mod accepted {
     use super::*;
 
-    /// Accepts the failures of its children.
-    #[derive(Default)]
-    struct Accepting;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl Accepting {
-        #[step(name = "0", on_child_failure = accept)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
+    handler! {
+        /// Accepts the failures of its children.
+        Accepting: "root-handler" on Root;
+        step "0" zero [on_child_failure = accept] => launches(Child);
 
         async fn accept(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
             Ok(())
@@ -706,32 +636,13 @@ mod deadlines {
 
     use super::*;
 
-    /// Its first compensation takes until the deadline, the first time.
-    #[derive(Default)]
-    struct Late;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl Late {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Ok(())
-        }
-
-        #[step(name = "1", rollback = undo_late)]
-        async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Ok(())
-        }
-
-        #[step(name = "2")]
-        async fn two(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Err(SIMULATED.into())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        /// Its first compensation takes until the deadline, the first time.
+        Late: "root-handler" on Root;
+        step "0" zero [rollback = undo] => done().silently();
+        step "1" one [rollback = undo_late] => done().silently();
+        step "2" two => fails(SIMULATED).silently();
+        rollback undo => done();
 
         async fn undo_late(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
             if compensated(scope) == 0 {
@@ -741,30 +652,12 @@ mod deadlines {
         }
     }
 
-    /// Fails once its gate is open.
-    struct Waiting {
-        gate: Gate,
-    }
-
-    #[saga(name = "waiting-handler")]
-    #[subscribes(Root)]
-    impl Waiting {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            self.gate.pass().await;
-            Err(SIMULATED.into())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        /// Fails once its gate is open.
+        Waiting(gate): "waiting-handler" on Root;
+        step "0" zero [rollback = undo] => launches(Child).silently();
+        step "1" one => at_gate().then(fails(SIMULATED)).silently();
+        rollback undo => done();
     }
 
     /// No process could undo the child by the deadline. The retry still undoes it.
@@ -772,7 +665,7 @@ mod deadlines {
     async fn abandoned_child_is_undone_when_the_rollback_is_retried() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<Waiting>().provide(Waiting { gate: gate.clone() }).start().await?;
+        let scoop = db.start((Waiting { gate: gate.clone() },)).await?;
         let faults = Faults::default();
         let below = async || {
             let child = ChildHandler { faults: faults.clone() };
@@ -801,7 +694,7 @@ mod deadlines {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_rollback_that_took_too_long_goes_on_without_the_deadline() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Late>().start().await?;
+        let scoop = db.start((Late,)).await?;
         let launch = scoop.launch(Root).rollback_deadline(Duration::from_secs(2));
         let broken = Broken { root: launch.await?, scoop, db, faults: Faults::default() };
         assert!(matches!(broken.root.ends().await?, Outcome::RollbackFailed(_)));

@@ -14,18 +14,9 @@ mod twice {
     #[message(topic = "root-topic")]
     struct Start;
 
-    struct RootHandler {
-        notes: Notes,
-    }
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Start)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Start) -> Result<()> {
-            scope.launch(Ask).await?;
-            Ok(())
-        }
+    handler! {
+        RootHandler { notes: Notes }: "root-handler" on Start;
+        step "0" zero => launches(Ask);
 
         #[step(name = "1")]
         async fn one(&self, scope: &mut Scope<'_>, _: &Start) -> Result<()> {
@@ -151,28 +142,18 @@ mod windows {
         }
     }
 
-    #[derive(Default)]
-    struct Silent;
-
-    #[saga(name = "silent")]
-    #[subscribes(Ask)]
-    impl Silent {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Ask) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        Silent: "silent" on Ask;
+        step "0" zero => done();
     }
 
     /// W-48: the replies of the last step's messages, in the order of the messages; all of the run's
     /// on request.
     #[tokio::test(flavor = "multi_thread")]
     async fn w_48_replies_in_a_loop_are_those_of_the_last_iteration_in_order() -> Result<()> {
-        let db = Database::new().await;
         let notes = Notes::default();
-        let scoop = db.scoop().only::<RootHandler>().only::<Answering>().only::<Silent>();
-        let scoop = scoop.provide(RootHandler { notes: notes.clone() }).start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed, "{}", root.tree().await?);
+        let run = Run::launch((RootHandler { notes: notes.clone() }, Answering, Silent), Root).await?;
+        assert_eq!(run.root.ends().await?, Outcome::Committed, "{}", run.root.tree().await?);
         assert_eq!(notes.all(), ["[]", "[3, 1, 2]", "[13, 11, 12]", "[3, 1, 2, 13, 11, 12]"]);
         Ok(())
     }
@@ -244,7 +225,7 @@ mod unreadable {
     #[tokio::test(flavor = "multi_thread")]
     async fn unreadable_reply_makes_the_run_stuck_and_names_the_mismatch() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+        let scoop = db.start((RootHandler, ChildHandler)).await?;
         let root = scoop.launch(Root).await?;
         let is_stuck = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
         let message = root.comes_to(is_stuck).await?.roots()[0].children[0].message_id;
@@ -268,13 +249,8 @@ mod unreadable {
 mod children {
     use super::*;
 
-    struct RootHandler {
-        notes: Notes,
-    }
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler { notes: Notes }: "root-handler" on Root;
         #[step(name = "0", rollback = undo)]
         async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             scope.launch(Child).await?;
@@ -282,9 +258,7 @@ mod children {
             Ok(())
         }
 
-        async fn undo(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            Ok(())
-        }
+        rollback undo => done();
 
         #[step(name = "1")]
         async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
@@ -295,16 +269,9 @@ mod children {
         }
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero => done();
     }
 
     /// Sleeping is a message, too, but is not listed.
@@ -312,8 +279,7 @@ mod children {
     async fn step_gets_the_outcomes_of_the_last_steps_children() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>();
-        let scoop = scoop.provide(RootHandler { notes: notes.clone() }).start().await?;
+        let scoop = db.start((RootHandler { notes: notes.clone() }, ChildHandler)).await?;
         assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
         assert_eq!(notes.all(), ["child-handler on child-topic: Committed"]);
         Ok(())

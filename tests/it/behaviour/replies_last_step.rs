@@ -142,20 +142,14 @@ mod launched_again {
 mod let_be {
     use super::*;
 
-    #[derive(Default)]
-    struct Trip;
-
-    #[saga(name = "trip")]
-    #[subscribes(Root)]
-    impl Trip {
+    handler! {
+        Trip: "trip" on Root;
         #[step(on_child_failure = let_be)]
         async fn book(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             book(scope, &[(1, 0), (2, 1), (3, 0)]).await
         }
 
-        async fn let_be(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            Ok(())
-        }
+        on_child_failure let_be => accepts();
 
         #[step]
         async fn add_up(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
@@ -354,12 +348,9 @@ mod failing_to_go_back {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn failure_handler_in_a_rollback_gets_the_children_rolled_back() -> Result<()> {
-        let db = Database::new().await;
         let notes = Notes::default();
-        let scoop = db.scoop().only::<Trip>().only::<TicketOffice>().provide(Trip { notes: notes.clone() });
-        let scoop = scoop.start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)), "{}", root.tree().await?);
+        let run = Run::launch((Trip { notes: notes.clone() }, TicketOffice), Root).await?;
+        assert!(matches!(run.root.ends().await?, Outcome::RolledBack(_)), "{}", run.root.tree().await?);
         let notes = notes.all();
         assert_eq!(notes[..2], ["1 given back", "2 kept"]);
         assert!(notes[2].contains("is on topic `buy-ticket`, so it is no `"), "{}", notes[2]);
@@ -404,17 +395,9 @@ mod many {
         }
     }
 
-    #[derive(Default)]
-    struct Buyer;
-
-    #[saga(name = "buyer")]
-    #[subscribes(Root)]
-    impl Buyer {
-        #[step]
-        async fn ask(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(OffersWanted).await?;
-            Ok(())
-        }
+    handler! {
+        Buyer: "buyer" on Root;
+        step "ask" ask => launches(OffersWanted);
 
         #[step]
         async fn choose(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
@@ -429,10 +412,8 @@ mod many {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn many_replies_come_each_once_and_in_their_order_from_retried_and_repeated_steps() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<Buyer>().only::<Broker>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed, "{}", root.tree().await?);
+        let run = Run::launch((Buyer, Broker), Root).await?;
+        assert_eq!(run.root.ends().await?, Outcome::Committed, "{}", run.root.tree().await?);
         Ok(())
     }
 }
@@ -469,7 +450,7 @@ mod second {
     async fn second_reply_is_refused_with_saga_step_and_remedy() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
-        let scoop = db.scoop().only::<Shop>().provide(Shop { notes: notes.clone() }).start().await?;
+        let scoop = db.start((Shop { notes: notes.clone() },)).await?;
         assert_eq!(scoop.launch(AskPrice).result().await?, 7);
         for (refusal, step) in notes.all().iter().zip(["quote", "quote_again"]) {
             assert!(

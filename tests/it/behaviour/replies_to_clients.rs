@@ -120,22 +120,15 @@ impl BusyShop {
     }
 }
 
-#[derive(Default)]
-struct NoWholesaler;
-
-#[saga(name = "no-wholesaler")]
-#[subscribes(Other)]
-impl NoWholesaler {
-    #[step]
-    async fn fail(&self, _: &mut Scope<'_>, _: &Other) -> Result<()> {
-        Err(SIMULATED.into())
-    }
+handler! {
+    NoWholesaler: "no-wholesaler" on Other;
+    step "fail" fail => fails(SIMULATED);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reply_in_a_finally_is_dropped_when_the_step_is_undone() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<BusyShop>().only::<NoWholesaler>().start().await?;
+    let scoop = db.start((BusyShop, NoWholesaler)).await?;
     assert_eq!(scoop.launch(ask(0, false)).result().await?, 30);
     let error = scoop.launch(ask(0, true)).result().await.expect_err("there is nothing to sell");
     assert!(matches!(error, RuntimeError::NoResult { why: NoResult::RolledBack(_), .. }), "{error}");
@@ -145,7 +138,7 @@ async fn reply_in_a_finally_is_dropped_when_the_step_is_undone() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn error_of_a_failed_hierarchy_names_the_first_failure_with_saga_and_step() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<BusyShop>().only::<NoWholesaler>().start().await?;
+    let scoop = db.start((BusyShop, NoWholesaler)).await?;
     let error = scoop.launch(ask(0, true)).result().await.expect_err("there is nothing to sell");
     let text = error.to_string();
     let expected = "has no result: it was rolled back: Simulated failure to test rollback (step `fail` of saga \
@@ -177,7 +170,7 @@ impl ConfusedShop {
 #[tokio::test(flavor = "multi_thread")]
 async fn reply_to_a_message_of_another_saga_fails_the_step() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<ConfusedShop>().start().await?;
+    let scoop = db.start((ConfusedShop,)).await?;
     for (fails, step) in [(true, "quote"), (false, "quote (finally)")] {
         let error = scoop.launch(ask(0, fails)).result().await.expect_err("no reader would find the reply");
         let failure = error.failure().expect("it has failed").root_causes()[0].clone();
@@ -232,9 +225,9 @@ async fn no_reply_and_several_replies_are_errors_with_a_remedy() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn unhandled_message_has_no_result_and_another_type_is_refused() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Wholesaler>().start().await?;
+    let scoop = db.start((Wholesaler,)).await?;
     let error = scoop.launch(ask(1, false)).result().await.expect_err("no shop is open");
-    assert!(matches!(error, RuntimeError::NoResult { why: NoResult::Unhandled, .. }), "{error}");
+    assert!(matches!(error, RuntimeError::NoResult { why: NoResult::NoHandlers, .. }), "{error}");
 
     let other = scoop.launch(Other).await?;
     assert_eq!(other.result::<Other>().await?, 5);

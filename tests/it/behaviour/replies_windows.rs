@@ -70,7 +70,7 @@ impl Asking {
 #[tokio::test(flavor = "multi_thread")]
 async fn wait_or_cleanup_in_between_hides_no_reply() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Asking>().only::<Answering>().start().await?;
+    let scoop = db.start((Asking, Answering)).await?;
     assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
     Ok(())
 }

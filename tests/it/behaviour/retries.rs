@@ -122,17 +122,9 @@ mod steps {
 mod compensations {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo, rollback_retry(max = 3, backoff = "1ms"))]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo, rollback_retry(max = 3, backoff = "1ms")] => done();
 
         async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
             match compensated(scope) {
@@ -141,11 +133,7 @@ mod compensations {
             }
         }
 
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Err(SIMULATED.into())
-        }
+        step "1" one => fails(SIMULATED);
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -181,23 +169,10 @@ mod pauses {
         pause: Pause,
     }
 
-    struct RootHandler {
-        gate: Gate,
-    }
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Task)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Task) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Task, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler(gate): "root-handler" on Task;
+        step "0" zero [rollback = undo] => done();
+        rollback undo => done();
 
         #[step(name = "1", retry(max = 3, backoff = "1h"))]
         async fn one(&self, scope: &mut Scope<'_>, task: &Task) -> Result<()> {
@@ -283,7 +258,7 @@ mod pauses {
                 let scoop = scoop.start().await?;
                 let root = scoop.launch(Task { pause: Pause::Long }).await?;
                 gate.open(1);
-                root.comes_to(|tree| !matches!(tree.runs()[0].state, RunState::Running | RunState::NotBegun))
+                root.comes_to(|tree| !matches!(tree.runs()[0].state, RunState::Running | RunState::Pending))
                     .await?;
                 Ok((scoop, root.id()))
             }
@@ -294,14 +269,13 @@ mod pauses {
         // The hour has passed.
         db.execute("UPDATE scoop.run SET ready_at = clock_timestamp()").await;
         for count in 2..=4 {
-            let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
-            let scoop = scoop.start().await?;
+            let scoop = db.start((RootHandler { gate: gate.clone() },)).await?;
             gate.open(1);
             let root = scoop.find(root).await?;
             if count == 4 {
                 assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
                 assert_eq!(
-                    calls_of(&root).len(),
+                    calls_of(&root).count(),
                     1 + 4 + 1,
                     "the first attempt, three more, and the rollback"
                 );

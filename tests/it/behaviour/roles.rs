@@ -80,37 +80,24 @@ impl Orders {
 #[message(topic = "roles.item")]
 struct Item;
 
-#[derive(Default)]
-struct Items;
-
-#[saga]
-#[subscribes(Item)]
-impl Items {
+handler! {
+    Items: "items" on Item;
     #[step(rollback = undo)]
     async fn take(&self, scope: &mut Scope<'_>, _: &Item) -> Result<()> {
         sqlx::query("SELECT 1").execute(scope.tx().await?).await?;
         Ok(())
     }
 
-    async fn undo(&self, _: &mut Scope<'_>, _: &Item, _: &Failure) -> Result<()> {
-        Ok(())
-    }
+    rollback undo => done();
 }
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "roles.forgotten")]
 struct Forgotten;
 
-#[derive(Default)]
-struct Remembers;
-
-#[saga]
-#[subscribes(Forgotten)]
-impl Remembers {
-    #[step]
-    async fn remember(&self, _: &mut Scope<'_>, _: &Forgotten) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Remembers: "remembers" on Forgotten;
+    step "remember" remember => done();
 }
 
 #[derive(Default)]
@@ -156,7 +143,7 @@ async fn engine_role_does_all_that_programs_and_operators_do() -> Result<()> {
     assert!(matches!(later.ends().await?, Outcome::RolledBack(_)));
 
     let unhandled = scoop.launch(Forgotten).await?;
-    assert_eq!(unhandled.ends().await?, Outcome::Unhandled);
+    assert_eq!(unhandled.ends().await?, Outcome::NoHandlers);
     assert_eq!(scoop.launch(order(false)).unique("1").await?.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
 
@@ -165,7 +152,7 @@ async fn engine_role_does_all_that_programs_and_operators_do() -> Result<()> {
         scoop.redeliver::<Forgotten>().since(SystemTime::now() - Duration::from_secs(60)).await?;
     assert_eq!(redelivered.hierarchies.len(), 1);
     assert_eq!(unhandled.ends().await?, Outcome::Committed);
-    scoop.retire_handler("roles.item", "items").dropping_what_waits().await?;
+    scoop.retire_handler("roles.item", "items").drop_pending().await?;
     scoop.shutdown().await?;
     Scoop::builder().postgres(pool.clone()).client().await?.rebuild_working_set().await?;
     pool.close().await;
@@ -177,7 +164,7 @@ async fn engine_role_does_all_that_programs_and_operators_do() -> Result<()> {
 async fn client_role_launches_and_looks_and_cannot_forge() -> Result<()> {
     let db = Database::new().await;
     let roles = Roles::granted(&db).await;
-    let scoop = db.scoop().only::<Orders>().only::<Items>().start().await?;
+    let scoop = db.start((Orders, Items)).await?;
     let pool = roles.pool(&db, "client");
     let client = Scoop::builder().postgres(pool.clone()).client().await?;
 
@@ -186,7 +173,7 @@ async fn client_role_launches_and_looks_and_cannot_forge() -> Result<()> {
     assert_eq!(order.ends().await?, Outcome::Committed);
     assert_eq!(order.tree().await?.runs().len(), 2);
     let (mut tx, fails) = (pool.begin().await?, false);
-    let within = client.launch_in(&mut tx, Order { fails }).await?;
+    let within = client.launch(Order { fails }).in_transaction(&mut tx).await?;
     tx.commit().await?;
     assert_eq!(within.ends().await?, Outcome::Committed);
     let once = [
@@ -306,7 +293,7 @@ async fn each_right_of_the_guide_is_reported_when_the_engine_role_lacks_it() -> 
 async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     let db = Database::new().await;
     let roles = Roles::granted(&db).await;
-    let scoop = db.scoop().only::<Orders>().only::<Items>().start().await?;
+    let scoop = db.start((Orders, Items)).await?;
     let order = scoop.launch(Order { fails: false }).await?;
     let pool = roles.pool(&db, "reader");
     let reader = Scoop::builder().postgres(pool.clone()).client().await?;

@@ -90,22 +90,10 @@ mod family {
         }
     }
 
-    #[derive(Default)]
-    pub(super) struct Other;
-
-    #[saga(name = "other")]
-    #[subscribes(Part)]
-    impl Other {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Part) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Part, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        pub(super) Other: "other" on Part;
+        step "0" zero [rollback = undo] => done();
+        rollback undo => done();
 
         #[step(name = "1")]
         async fn one(&self, _: &mut Scope<'_>, part: &Part) -> Result<()> {
@@ -113,22 +101,10 @@ mod family {
         }
     }
 
-    #[derive(Default)]
-    pub(super) struct GrandchildHandler;
-
-    #[saga(name = "grandchild-handler")]
-    #[subscribes(Grandchild)]
-    impl GrandchildHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Grandchild, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        pub(super) GrandchildHandler: "grandchild-handler" on Grandchild;
+        step "0" zero [rollback = undo] => done();
+        rollback undo => done();
     }
 
     /// A program with all of them, on a database of its own.
@@ -201,7 +177,7 @@ async fn finished_hierarchy_is_undone_with_its_values_and_contexts() -> Result<(
         rollback child-handler/0
         rollback root-handler/0",
     );
-    assert_eq!(undone.of(&["other"]).len(), 2);
+    assert_eq!(undone.of(&["other"]).count(), 2);
     assert_eq!(program.db.unfinished().await, 0);
     Ok(())
 }
@@ -221,7 +197,7 @@ async fn w_11_w_13_w_14_hierarchy_can_be_undone_after_a_part() -> Result<()> {
         root.comes_to(|tree| tree.runs().into_iter().all(undone)).await?;
         // The ancestor gets no request, and does not change.
         assert_eq!(root.ends().await?, Outcome::Committed);
-        assert_eq!(calls_of(&root).of(&["root-handler"]).len(), 2);
+        assert_eq!(calls_of(&root).of(&["root-handler"]).count(), 2);
         let again = program.scoop.rollback(part, "not this").await?;
         assert_eq!(again, RollbackAnswer::AlreadyRolledBack);
 
@@ -230,7 +206,7 @@ async fn w_11_w_13_w_14_hierarchy_can_be_undone_after_a_part() -> Result<()> {
         for handler in ["child-handler", "other", "grandchild-handler", "root-handler"] {
             let calls = calls_of(&root).of(&[handler]);
             assert_eq!(
-                calls.len(),
+                calls.count(),
                 if handler == "root-handler" { 3 } else { 2 },
                 "{handler} is undone once"
             );
@@ -280,7 +256,7 @@ async fn db_requests(db: &Database) -> usize {
 async fn unhandled_or_failed_hierarchy_needs_no_rollback() -> Result<()> {
     let program = start().await?;
     let unhandled = program.scoop.launch(Finally).await?;
-    assert_eq!(program.scoop.rollback(unhandled.id(), "x").await?, RollbackAnswer::Unhandled);
+    assert_eq!(program.scoop.rollback(unhandled.id(), "x").await?, RollbackAnswer::NoHandlers);
 
     let root = program.scoop.launch(Order { child_fails: false, fails: true }).await?;
     program.root_gate.open(1);
@@ -310,7 +286,7 @@ async fn of_many_requests_at_once_one_is_obeyed() -> Result<()> {
     assert_eq!(db_requests(&program.db).await, accepted);
     crate::support::eventually("nothing is left", async || program.db.unfinished().await == 0).await;
     for handler in ["child-handler", "other", "grandchild-handler"] {
-        assert!(calls_of(&root).of(&[handler]).len() <= 2, "{handler} is undone once");
+        assert!(calls_of(&root).of(&[handler]).count() <= 2, "{handler} is undone once");
     }
     program.db.history().await;
     Ok(())
@@ -319,58 +295,30 @@ async fn of_many_requests_at_once_one_is_obeyed() -> Result<()> {
 mod failed {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo, on_child_failure = ignore)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(Child).await?;
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo, on_child_failure = ignore] => launches(Child).silently();
 
         async fn ignore(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
             Ok(())
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+        rollback undo => done();
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            Ok(())
-        }
-
-        async fn undo(&self, _: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            Err(IllegalStateException("it cannot be undone").into())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            Err(SIMULATED.into())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero [rollback = undo] => done().silently();
+        step "1" one => fails(SIMULATED).silently();
+        rollback undo => fails(IllegalStateException("it cannot be undone")).silently();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn request_above_a_failed_rollback_is_refused() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
-        assert_eq!(scoop.rollback(root.id(), "x").await?, RollbackAnswer::FailedBefore);
-        assert_eq!(root.ends().await?, Outcome::Committed);
-        calls_of(&root).expect("");
+        let run = Run::commits((RootHandler, ChildHandler), Root).await?;
+        assert_eq!(run.scoop.rollback(run.root.id(), "x").await?, RollbackAnswer::FailedBefore);
+        assert_eq!(run.root.ends().await?, Outcome::Committed);
+        run.calls().expect("");
         Ok(())
     }
 }
@@ -378,57 +326,32 @@ mod failed {
 mod told_in_vain {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo] => launches(Child).silently();
+        rollback undo => done();
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            Ok(())
-        }
-
-        async fn undo(&self, _: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            Err(IllegalStateException("it cannot be undone").into())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero [rollback = undo] => done().silently();
+        rollback undo => fails(IllegalStateException("it cannot be undone")).silently();
     }
 
     /// The failed rollback is never reported as done, for the part or for the whole.
     #[tokio::test(flavor = "multi_thread")]
     async fn request_after_a_failed_rollback_is_answered_with_the_failure() -> Result<()> {
         for whole in [false, true] {
-            let db = Database::new().await;
-            let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-            let root = scoop.launch(Root).await?;
-            assert_eq!(root.ends().await?, Outcome::Committed);
-            let id = if whole { root.id().uuid() } else { run_of(&root, "child-handler").await? };
-            assert_eq!(scoop.rollback(id, "x").await?, RollbackAnswer::Accepted);
+            let run = Run::commits((RootHandler, ChildHandler), Root).await?;
+            let id = if whole { run.root.id().uuid() } else { run_of(&run.root, "child-handler").await? };
+            assert_eq!(run.scoop.rollback(id, "x").await?, RollbackAnswer::Accepted);
             let failed = |tree: &Tree| {
                 tree.runs().into_iter().filter(|run| matches!(run.state, RunState::RollbackFailed(_))).count()
             };
-            root.comes_to(|tree| failed(tree) == if whole { 2 } else { 1 }).await?;
-            assert_eq!(scoop.rollback(id, "x").await?, RollbackAnswer::FailedBefore);
-            assert_eq!(scoop.rollback(root.id(), "x").await?, RollbackAnswer::FailedBefore);
-            calls_of(&root).expect("");
+            run.root.comes_to(|tree| failed(tree) == if whole { 2 } else { 1 }).await?;
+            assert_eq!(run.scoop.rollback(id, "x").await?, RollbackAnswer::FailedBefore);
+            assert_eq!(run.scoop.rollback(run.root.id(), "x").await?, RollbackAnswer::FailedBefore);
+            run.calls().expect("");
         }
         Ok(())
     }
@@ -437,51 +360,29 @@ mod told_in_vain {
 mod of_two_handlers {
     use super::*;
 
-    #[derive(Default)]
-    struct Succeeding;
-
-    #[saga(name = "succeeding")]
-    #[subscribes(Root)]
-    impl Succeeding {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        Succeeding: "succeeding" on Root;
+        step "0" zero [rollback = undo] => done();
+        rollback undo => done();
     }
 
-    #[derive(Default)]
-    struct Failing;
-
-    #[saga(name = "failing")]
-    #[subscribes(Root)]
-    impl Failing {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Err(SIMULATED.into())
-        }
+    handler! {
+        Failing: "failing" on Root;
+        step "0" zero => fails(SIMULATED).silently();
     }
 
     /// The request is for those handlers of the message that are not undone yet.
     #[tokio::test(flavor = "multi_thread")]
     async fn committed_handler_is_undone_although_another_one_failed() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<Succeeding>().only::<Failing>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
-        calls_of(&root).expect("invoke succeeding/0");
-        assert_eq!(scoop.rollback(root.id(), "all of it").await?, RollbackAnswer::Accepted);
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
-        calls_of(&root).expect(
+        let run = Run::rolls_back((Succeeding, Failing), Root).await?;
+        run.calls().expect("invoke succeeding/0");
+        assert_eq!(run.scoop.rollback(run.root.id(), "all of it").await?, RollbackAnswer::Accepted);
+        assert!(matches!(run.root.ends().await?, Outcome::RolledBack(_)));
+        run.calls().expect(
             "invoke succeeding/0
             rollback succeeding/0",
         );
-        assert_eq!(scoop.rollback(root.id(), "again").await?, RollbackAnswer::AlreadyRolledBack);
+        assert_eq!(run.scoop.rollback(run.root.id(), "again").await?, RollbackAnswer::AlreadyRolledBack);
         Ok(())
     }
 }

@@ -108,7 +108,7 @@ mod times {
     async fn a_saga_runs_again_and_again() -> Result<()> {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
-        let scoop = db.scoop().only::<Brisk>().provide(Brisk { told }).start().await?;
+        let scoop = db.start((Brisk { told },)).await?;
         let ticks = heard.next(5).await;
         scoop.shutdown().await?;
 
@@ -129,7 +129,7 @@ mod times {
     async fn a_cron_expression_is_followed() -> Result<()> {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
-        let scoop = db.scoop().only::<EverySecond>().provide(EverySecond { told }).start().await?;
+        let scoop = db.start((EverySecond { told },)).await?;
         let ticks = heard.next(2).await;
         scoop.shutdown().await?;
         for tick in &ticks {
@@ -144,7 +144,7 @@ mod times {
     async fn a_run_starts_a_hierarchy_of_its_own() -> Result<()> {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
-        let scoop = db.scoop().only::<Brisk>().provide(Brisk { told }).start().await?;
+        let scoop = db.start((Brisk { told },)).await?;
         heard.next(1).await;
         let roots = "SELECT cooperation_lineage[1]::text FROM scoop.message_event e
             JOIN scoop.message m ON m.id = e.message_id
@@ -189,7 +189,7 @@ mod missed {
     async fn one_run_makes_up_for_all() -> Result<()> {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
-        let start = async || db.scoop().only::<Once>().provide(Once { told: told.clone() }).start().await;
+        let start = async || db.start((Once { told: told.clone() },)).await;
         start().await?.shutdown().await?;
         let (first, due) = sleep_through(&db, "hourly-once").await;
         let scoop = start().await?;
@@ -206,7 +206,7 @@ mod missed {
     async fn each_is_made_up_for() -> Result<()> {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
-        let start = async || db.scoop().only::<All>().provide(All { told: told.clone() }).start().await;
+        let start = async || db.start((All { told: told.clone() },)).await;
         start().await?.shutdown().await?;
         let (first, due) = sleep_through(&db, "hourly-all").await;
         let scoop = start().await?;
@@ -225,7 +225,7 @@ mod missed {
     async fn very_many_are_made_up_for() -> Result<()> {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
-        let start = async || db.scoop().only::<All>().provide(All { told: told.clone() }).start().await;
+        let start = async || db.start((All { told: told.clone() },)).await;
         start().await?.shutdown().await?;
         db.execute("UPDATE scoop.schedule SET next_at = next_at - interval '250 hours'").await;
         let scoop = start().await?;
@@ -277,7 +277,7 @@ mod missed {
     async fn they_are_let_go() -> Result<()> {
         let db = Database::new().await;
         let (told, _heard) = ticks();
-        let start = async || db.scoop().only::<Skip>().provide(Skip { told: told.clone() }).start().await;
+        let start = async || db.start((Skip { told: told.clone() },)).await;
         start().await?.shutdown().await?;
         let (first, _) = sleep_through(&db, "hourly-skip").await;
         let scoop = start().await?;
@@ -314,8 +314,7 @@ mod processes {
     async fn locked_schedule_does_not_block_others() -> Result<()> {
         let db = Database::new().await;
         let ((told, mut heard), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
-        let builder = db.scoop().only::<Once>().only::<Brisk>();
-        let scoop = builder.provide(Once { told }).provide(Brisk { told: brisk_told }).start().await?;
+        let scoop = db.start((Once { told }, Brisk { told: brisk_told })).await?;
         let other = db.another_pool(1).await;
         let mut taken = other.begin().await?;
         sqlx::query(
@@ -344,7 +343,7 @@ mod processes {
     async fn connections_that_are_cut_lose_and_repeat_nothing() -> Result<()> {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
-        let start = async || db.scoop().only::<Swift>().provide(Swift { told: told.clone() }).start().await;
+        let start = async || db.start((Swift { told: told.clone() },)).await;
         start().await?.shutdown().await?;
         db.execute(
             "TRUNCATE scoop.message, scoop.message_event; DELETE FROM scoop.run;
@@ -400,7 +399,7 @@ mod changes {
     async fn unchanged_schedule_keeps_its_next_time() -> Result<()> {
         let db = Database::new().await;
         let (told, _heard) = ticks();
-        let start = async || db.scoop().only::<Daily>().provide(Daily { told: told.clone() }).start().await;
+        let start = async || db.start((Daily { told: told.clone() },)).await;
         start().await?.shutdown().await?;
         let before = next_at(&db, "daily").await;
         start().await?.shutdown().await?;
@@ -412,11 +411,11 @@ mod changes {
     async fn a_schedule_that_changed_begins_anew() -> Result<()> {
         let db = Database::new().await;
         let (told, _heard) = ticks();
-        let daily = db.scoop().only::<Daily>().provide(Daily { told: told.clone() }).start().await?;
+        let daily = db.start((Daily { told: told.clone() },)).await?;
         daily.shutdown().await?;
         // An unchanged schedule would make up for this.
         db.execute("UPDATE scoop.schedule SET next_at = clock_timestamp() - interval '2 days'").await;
-        let by_cron = db.scoop().only::<DailyByCron>().provide(DailyByCron { told }).start().await?;
+        let by_cron = db.start((DailyByCron { told },)).await?;
         let found = db.texts(
             "SELECT concat_ws(' | ', cron, zone, missed, overlap, every_ms, (next_at AT TIME ZONE 'Europe/Prague')::time,
                  next_at > clock_timestamp(), run_count) FROM scoop.schedule",
@@ -439,7 +438,7 @@ mod changes {
             .await;
         let missed = next_at(&db, "hourly-once").await;
         let (brisk_told, mut brisk_heard) = ticks();
-        let brisk = db.scoop().only::<Brisk>().provide(Brisk { told: brisk_told }).start().await?;
+        let brisk = db.start((Brisk { told: brisk_told },)).await?;
         brisk_heard.next(3).await;
         brisk.shutdown().await?;
         assert_eq!(next_at(&db, "hourly-once").await, missed);
@@ -456,8 +455,7 @@ mod changes {
     async fn schedule_of_an_unknown_kind_is_left_unchanged() -> Result<()> {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
-        let builder = db.scoop().only::<Once>().only::<Brisk>();
-        let scoop = builder.provide(Once { told: told.clone() }).provide(Brisk { told }).start().await?;
+        let scoop = db.start((Once { told: told.clone() }, Brisk { told })).await?;
         db.execute(
             "UPDATE scoop.schedule SET missed = 'perhaps', next_at = '2026-01-01Z' WHERE handler = 'hourly-once'",
         )
@@ -475,8 +473,7 @@ mod changes {
         let db = Database::new().await;
         warnings("");
         let (told, mut heard) = ticks();
-        let builder = db.scoop().only::<Once>().only::<Brisk>();
-        let scoop = builder.provide(Once { told: told.clone() }).provide(Brisk { told }).start().await?;
+        let scoop = db.start((Once { told: told.clone() }, Brisk { told })).await?;
         db.execute(
             "UPDATE scoop.schedule SET run_count = 9223372036854775807, next_at = '-infinity'
              WHERE handler = 'hourly-once'",
@@ -497,8 +494,7 @@ mod changes {
         let db = Database::new().await;
         warnings("");
         let ((told, mut heard), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
-        let builder = db.scoop().only::<Deleted>().only::<Brisk>();
-        let scoop = builder.provide(Deleted { told }).provide(Brisk { told: brisk_told }).start().await?;
+        let scoop = db.start((Deleted { told }, Brisk { told: brisk_told })).await?;
         heard.next(2).await;
         db.execute("DELETE FROM scoop.schedule WHERE handler = 'deleted'").await;
         let fires_again = "SELECT count(*) FROM scoop.schedule WHERE handler = 'deleted' AND run_count > 0";
@@ -514,7 +510,7 @@ mod changes {
     async fn an_infinitely_early_time_is_due() -> Result<()> {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
-        let start = async || db.scoop().only::<Once>().provide(Once { told: told.clone() }).start().await;
+        let start = async || db.start((Once { told: told.clone() },)).await;
         start().await?.shutdown().await?;
         db.execute("UPDATE scoop.schedule SET next_at = '-infinity'").await;
         let scoop = start().await?;
@@ -561,7 +557,7 @@ mod overlap {
     async fn runs_may_overlap() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<Impatient>().provide(Impatient { gate: gate.clone() }).start().await?;
+        let scoop = db.start((Impatient { gate: gate.clone() },)).await?;
         gate.arrivals(3).await;
         gate.open(1_000);
         scoop.shutdown().await?;
@@ -572,7 +568,7 @@ mod overlap {
     async fn a_time_during_the_last_run_can_be_let_go() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<Patient>().provide(Patient { gate: gate.clone() }).start().await?;
+        let scoop = db.start((Patient { gate: gate.clone() },)).await?;
         gate.arrivals(1).await;
         for _ in 0..3 {
             let before = next_at(&db, "patient").await;
@@ -595,7 +591,7 @@ mod by_hand {
     async fn a_run_beside_the_schedule_is_counted_and_changes_nothing_else() -> Result<()> {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
-        let scoop = db.scoop().only::<Daily>().provide(Daily { told }).start().await?;
+        let scoop = db.start((Daily { told },)).await?;
         let before = next_at(&db, "daily").await;
         let asked = SystemTime::now() - Duration::from_secs(60);
         assert_eq!(scoop.trigger::<Daily>().await?.ends().await?, Outcome::Committed);
@@ -625,22 +621,15 @@ mod setup {
     /// The attribute does not recognize an alias as `Tick`.
     type Alias = Tick;
 
-    #[derive(Default)]
-    struct Never;
-
-    #[saga]
-    #[subscribes(Alias)]
-    impl Never {
-        #[step]
-        async fn step(&self, _: &mut Scope<'_>, _: &Alias) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        Never: "never" on Alias;
+        step "step" step => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn saga_of_ticks_without_a_schedule_prevents_the_start() {
         let db = Database::new().await;
-        let Err(RuntimeError::Setup(found)) = db.scoop().only::<Never>().start().await else {
+        let Err(RuntimeError::Setup(found)) = db.start((Never,)).await else {
             panic!("it started");
         };
         assert!(matches!(&*found, [SetupError::Schedule { name, .. }] if name == "never"), "{found:?}");
@@ -654,22 +643,15 @@ mod setup {
         #[derive(Message, Serialize, Deserialize)]
         struct Tick;
 
-        #[derive(Default)]
-        struct Parasites;
-
-        #[saga]
-        #[subscribes(Tick)]
-        impl Parasites {
-            #[step]
-            async fn step(&self, _: &mut Scope<'_>, _: &Tick) -> Result<()> {
-                Ok(())
-            }
+        handler! {
+            Parasites: "parasites" on Tick;
+            step "step" step => done();
         }
 
         #[tokio::test(flavor = "multi_thread")]
         async fn a_message_may_have_the_same_name() -> Result<()> {
             let db = Database::new().await;
-            let scoop = db.scoop().only::<Parasites>().start().await?;
+            let scoop = db.start((Parasites,)).await?;
             assert_eq!(scoop.launch(Tick).await?.ends().await?, Outcome::Committed);
             Ok(())
         }

@@ -7,24 +7,17 @@ use sqlx::postgres::PgPoolOptions;
 use super::*;
 use crate::support::Database;
 
-const PLANTED: &str = include_str!("../support/planted.sql");
+const PLANTED: &str = include_str!("planted.sql");
 
-#[derive(Default)]
-struct RootHandler;
-
-#[saga(name = "root-handler")]
-#[subscribes(Root)]
-impl RootHandler {
+handler! {
+    RootHandler: "root-handler" on Root;
     #[step(name = "0", rollback = undo)]
     async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<String> {
         scope.launch(Child).await?;
         Ok(sqlx::query_scalar("SHOW search_path").fetch_one(scope.tx().await?).await?)
     }
 
-    async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-        sqlx::query("SELECT 1").execute(scope.tx().await?).await?;
-        Ok(())
-    }
+    rollback undo => executes("SELECT 1").silently();
 
     #[step(name = "1")]
     async fn one(&self, scope: &mut Scope<'_>, _: &Root, path: &String) -> Result<()> {
@@ -36,29 +29,14 @@ impl RootHandler {
     }
 }
 
-#[derive(Default)]
-struct ChildHandler;
-
-#[saga(name = "child-handler")]
-#[subscribes(Child)]
-impl ChildHandler {
-    #[step(name = "0", rollback = undo)]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-        scope.launch(Grandchild).await?;
-        Ok(())
-    }
-
-    async fn undo(&self, _: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    ChildHandler: "child-handler" on Child;
+    step "0" zero [rollback = undo] => launches(Grandchild).silently();
+    rollback undo => done().silently();
 }
 
-#[derive(Default)]
-struct FailingHandler;
-
-#[saga(name = "failing-handler")]
-#[subscribes(Child2)]
-impl FailingHandler {
+handler! {
+    FailingHandler: "failing-handler" on Child2;
     #[step(name = "0")]
     async fn zero(&self, scope: &mut Scope<'_>, _: &Child2) -> Result<()> {
         scope.launch(Child).await?;
@@ -66,10 +44,7 @@ impl FailingHandler {
         Ok(())
     }
 
-    #[step(name = "1")]
-    async fn one(&self, _: &mut Scope<'_>, _: &Child2) -> Result<()> {
-        Err(SIMULATED.into())
-    }
+    step "1" one => fails(SIMULATED).silently();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,8 +63,10 @@ async fn planted_functions_and_operators_are_never_called() -> Result<()> {
     let failing = scoop.launch(Child2).await?;
     assert!(matches!(failing.ends().await?, Outcome::RolledBack(_)));
     let mut tx = pool.begin().await?;
-    let launched =
-        [scoop.launch_in(&mut tx, Root).await?, scoop.launch(Root).unique("1").within(&mut tx).await?];
+    let launched = [
+        scoop.launch(Root).in_transaction(&mut tx).await?,
+        scoop.launch(Root).unique("1").in_transaction(&mut tx).await?,
+    ];
     tx.commit().await?;
     for launched in &launched {
         assert_eq!(launched.ends().await?, Outcome::Committed);

@@ -5,46 +5,20 @@ use scoop::{RuntimeError, SetupError};
 use super::*;
 use crate::support::Database;
 
-#[derive(Default)]
-struct RootHandler;
-
-#[saga(name = "root-handler")]
-#[subscribes(Root)]
-impl RootHandler {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        scope.launch(Child).await?;
-        Ok(())
-    }
-
-    #[step(name = "1")]
-    async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    RootHandler: "root-handler" on Root;
+    step "0" zero => launches(Child);
+    step "1" one => done();
 }
 
-#[derive(Default)]
-struct ChildHandler;
-
-#[saga(name = "child-handler")]
-#[subscribes(Child)]
-impl ChildHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    ChildHandler: "child-handler" on Child;
+    step "0" zero => done();
 }
 
-#[derive(Default)]
-struct Namesake;
-
-#[saga(name = "root-handler")]
-#[subscribes(Child)]
-impl Namesake {
-    #[step]
-    async fn step(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Namesake: "root-handler" on Child;
+    step "step" step => done();
 }
 
 /// Not `Default`, and with another type for the topic of root messages.
@@ -74,16 +48,9 @@ impl Message for Distant {
     type Reply = ();
 }
 
-#[derive(Default)]
-struct DistantHandler;
-
-#[saga(name = "distant-handler")]
-#[subscribes(Distant)]
-impl DistantHandler {
-    #[step]
-    async fn step(&self, _: &mut Scope<'_>, _: &Distant) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    DistantHandler: "distant-handler" on Distant;
+    step "step" step => done();
 }
 
 /// Takes over the runs of a saga that is still there.
@@ -136,10 +103,10 @@ async fn all_mistakes_of_a_program_are_reported_at_once() {
             |it| matches!(it, SetupError::SchemaName { name, why } if name == "Not\nGood" && why.contains("control")),
         ),
         is(
-            |it| matches!(it, SetupError::SameName { name, types } if name == "root-handler" && types.contains("Namesake")),
+            |it| matches!(it, SetupError::DuplicateSagaName { name, types } if name == "root-handler" && types.contains("Namesake")),
         ),
         is(
-            |it| matches!(it, SetupError::SameTopic { topic, types } if topic == "root-topic" && types.contains("AnotherRoot")),
+            |it| matches!(it, SetupError::ConflictingTopicTypes { topic, types } if topic == "root-topic" && types.contains("AnotherRoot")),
         ),
         is(
             |it| matches!(it, SetupError::NotProvided { name, type_name } if name == "needy" && type_name.ends_with("Needy")),
@@ -159,7 +126,7 @@ async fn former_name_claimed_twice_is_refused() {
     let names: Vec<_> = found
         .iter()
         .filter_map(|it| match it {
-            SetupError::SameName { name, types } => Some((name.as_str(), types.as_str())),
+            SetupError::DuplicateSagaName { name, types } => Some((name.as_str(), types.as_str())),
             _ => None,
         })
         .collect();
@@ -209,13 +176,13 @@ async fn another_schema_works_from_end_to_end() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_schemas_of_one_database_do_not_see_each_other() -> Result<()> {
     let db = Database::new().await;
-    let ours = db.scoop().only::<RootHandler>().start().await?;
+    let ours = db.start((RootHandler,)).await?;
     let theirs = Scoop::builder().postgres(db.another_pool(5).await).schema("theirs");
     let theirs = theirs.only::<ChildHandler>().start().await?;
     // The child has no handler here, although it has one in the other schema.
     assert_eq!(ours.launch(Root).await?.ends().await?, Outcome::Committed);
-    assert_eq!(ours.launch(Child).await?.ends().await?, Outcome::Unhandled);
-    assert_eq!(theirs.launch(Root).await?.ends().await?, Outcome::Unhandled);
+    assert_eq!(ours.launch(Child).await?.ends().await?, Outcome::NoHandlers);
+    assert_eq!(theirs.launch(Root).await?.ends().await?, Outcome::NoHandlers);
     assert_eq!(theirs.launch(Child).await?.ends().await?, Outcome::Committed);
     assert_eq!(db.history_in("theirs").await.count("EMITTED"), 2);
     Ok(())

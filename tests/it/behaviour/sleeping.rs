@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use crate::support::{Database, Gate, calls_of, compensated, invoked};
+use crate::support::{Database, Gate, calls_of, invoked};
 
 /// Nothing is found by polling within a test.
 const NEVER: Duration = Duration::from_secs(3_600);
@@ -18,12 +18,8 @@ mod steps {
         fails: bool,
     }
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Nap)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Nap;
         #[step(name = "0", rollback = undo)]
         async fn zero(&self, scope: &mut Scope<'_>, nap: &Nap) -> Result<()> {
             invoked(scope);
@@ -33,10 +29,7 @@ mod steps {
             Ok(())
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Nap, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+        rollback undo => done();
 
         #[step(name = "1")]
         async fn one(&self, scope: &mut Scope<'_>, nap: &Nap) -> Result<()> {
@@ -46,18 +39,9 @@ mod steps {
         }
     }
 
-    struct ChildHandler {
-        gate: Gate,
-    }
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            self.gate.pass().await;
-            Ok(())
-        }
+    handler! {
+        ChildHandler(gate): "child-handler" on Child;
+        step "0" zero => at_gate().silently();
     }
 
     async fn start(db: &Database, gate: &Gate) -> Result<Scoop> {
@@ -98,7 +82,7 @@ mod steps {
                 tree.runs().into_iter().find(|run| run.handler == handler).map(|run| &run.state)
             };
             (state("child-handler"), state("sleep-handler"))
-                == (Some(&RunState::Committed), Some(&RunState::NotBegun))
+                == (Some(&RunState::Committed), Some(&RunState::Pending))
         };
         root.comes_to(rests).await?;
         first.shutdown().await?;
@@ -199,30 +183,14 @@ mod delays {
         }
     }
 
-    #[derive(Default)]
-    struct Later;
-
-    #[saga(name = "later")]
-    #[subscribes(Child)]
-    impl Later {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        Later: "later" on Child;
+        step "0" zero => done();
     }
 
-    #[derive(Default)]
-    struct AtOnce;
-
-    #[saga(name = "at-once")]
-    #[subscribes(Child2)]
-    impl AtOnce {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child2) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        AtOnce: "at-once" on Child2;
+        step "0" zero => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -8,39 +8,24 @@ use sqlx::postgres::PgPoolOptions;
 use super::*;
 use crate::support::{Database, eventually};
 
-/// Runs beside the slow saga.
-#[derive(Default)]
-struct Bystander;
-
-#[saga]
-#[subscribes(Grandchild)]
-impl Bystander {
-    #[step]
-    async fn stand(&self, _: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    /// Runs beside the slow saga.
+    Bystander: "bystander" on Grandchild;
+    step "stand" stand => done();
 }
 
 mod timeouts {
     use super::*;
 
-    #[derive(Default)]
-    struct Blocked;
-
-    #[saga]
-    #[subscribes(Root)]
-    impl Blocked {
-        #[step(timeout = "50ms")]
-        async fn sleep(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            sqlx::query("SELECT pg_sleep(15)").execute(scope.tx().await?).await?;
-            Ok(())
-        }
+    handler! {
+        Blocked: "blocked" on Root;
+        step "sleep" sleep [timeout = "50ms"] => executes("SELECT pg_sleep(15)");
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn steps_that_time_out_in_a_statement_leave_the_engine_its_connections() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Blocked>().only::<Bystander>().start().await?;
+        let scoop = db.start((Blocked, Bystander)).await?;
         let begin = Instant::now();
         // As many as there are connections for steps.
         for root in scoop.launch_all([Root, Root]).await? {
@@ -76,7 +61,7 @@ mod hopeless {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_statement_that_always_times_out_fails_the_step() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Limited>().start().await?;
+        let scoop = db.start((Limited,)).await?;
         let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
             panic!("it did not fail");
         };
@@ -109,7 +94,7 @@ mod hopeless {
     #[tokio::test(flavor = "multi_thread")]
     async fn too_many_parameters_fail_the_step() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Excessive>().start().await?;
+        let scoop = db.start((Excessive,)).await?;
         let outcome = scoop.launch(Child).await?.ends().await?;
         assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
         Ok(())
@@ -137,16 +122,9 @@ mod outcomes {
         }
     }
 
-    #[derive(Default)]
-    struct Parts;
-
-    #[saga]
-    #[subscribes(Part)]
-    impl Parts {
-        #[step]
-        async fn nothing(&self, _: &mut Scope<'_>, _: &Part) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        Parts: "parts" on Part;
+        step "nothing" nothing => done();
     }
 
     /// Makes every launch of a part slow, so that those of a step together take 400 ms.

@@ -7,17 +7,9 @@ use sqlx::PgPool;
 
 use super::*;
 
-#[derive(Default)]
-struct HeirHandler;
-
-#[saga(name = "heir-handler")]
-#[subscribes(Root)]
-impl HeirHandler {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        sqlx::query("SELECT 1").execute(scope.tx().await?).await?;
-        Ok(())
-    }
+handler! {
+    HeirHandler: "heir-handler" on Root;
+    step "0" zero => executes("SELECT 1");
 }
 
 #[tokio::test(flavor = "multi_thread")]

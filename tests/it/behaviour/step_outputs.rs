@@ -41,22 +41,15 @@ mod to_later_steps {
         }
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step]
-        async fn nothing(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "nothing" nothing => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_value_is_there_for_later_steps() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Checkout>().only::<ChildHandler>().start().await?;
+        let scoop = db.start((Checkout, ChildHandler)).await?;
         assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
         Ok(())
     }
@@ -97,7 +90,7 @@ mod to_the_compensation {
     async fn a_value_is_there_for_the_compensation() -> Result<()> {
         let db = Database::new().await;
         let undone: &'static Undone = Box::leak(Box::default());
-        let scoop = db.scoop().only::<Checkout>().provide(Checkout { undone }).start().await?;
+        let scoop = db.start((Checkout { undone },)).await?;
         assert!(matches!(scoop.launch(Root).await?.ends().await?, Outcome::RolledBack(_)));
         assert_eq!(*undone.0.lock().expect("no thread panicked"), [7]);
         Ok(())
@@ -107,22 +100,10 @@ mod to_the_compensation {
 mod to_a_finished_childs_compensation {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Err(SIMULATED.into())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero => launches(Child);
+        step "1" one => fails(SIMULATED);
     }
 
     #[derive(Default)]
@@ -180,7 +161,7 @@ mod to_a_finished_childs_compensation {
     async fn each_compensation_of_a_finished_child_gets_the_values_of_its_instance() -> Result<()> {
         let db = Database::new().await;
         db.execute("CREATE TABLE log (id serial, text text)").await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+        let scoop = db.start((RootHandler, ChildHandler)).await?;
         assert!(matches!(scoop.launch(Root).await?.ends().await?, Outcome::RolledBack(_)));
         let undone = db.texts("SELECT text FROM log WHERE text <> 'charge' ORDER BY id").await;
         let expected =
@@ -218,7 +199,7 @@ mod skipped {
     #[tokio::test(flavor = "multi_thread")]
     async fn the_value_of_a_skipped_step_is_missed_by_name() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Checkout>().start().await?;
+        let scoop = db.start((Checkout,)).await?;
         let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
             panic!("it did not fail");
         };

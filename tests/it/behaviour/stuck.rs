@@ -9,56 +9,27 @@ use crate::support::Database;
 mod before {
     use super::*;
 
-    #[derive(Default)]
-    pub(super) struct Checkout;
-
-    #[saga(name = "checkout")]
-    #[subscribes(Root)]
-    impl Checkout {
-        #[step(rollback = undo)]
-        async fn reserve(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step]
-        async fn charge(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Ok(())
-        }
-
-        async fn undo(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        pub(super) Checkout: "checkout" on Root;
+        step "reserve" reserve [rollback = undo] => launches(Child);
+        step "charge" charge => done();
+        rollback undo => done();
     }
 }
 
-/// Handles the message of the first step.
-#[derive(Default)]
-struct ChildHandler;
-
-#[saga(name = "child-handler")]
-#[subscribes(Child)]
-impl ChildHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    /// Handles the message of the first step.
+    ChildHandler: "child-handler" on Child;
+    step "0" zero => done();
 }
 
 /// The first step is gone, and another one stands in its place.
 mod shorter {
     use super::*;
 
-    #[derive(Default)]
-    pub(super) struct Checkout;
-
-    #[saga(name = "checkout")]
-    #[subscribes(Root)]
-    impl Checkout {
-        #[step]
-        async fn other(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        pub(super) Checkout: "checkout" on Root;
+        step "other" other => done();
     }
 }
 
@@ -66,16 +37,9 @@ mod shorter {
 mod renamed {
     use super::*;
 
-    #[derive(Default)]
-    pub(super) struct Checkout;
-
-    #[saga(name = "checkout")]
-    #[subscribes(Root)]
-    impl Checkout {
-        #[step]
-        async fn charge(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Err(SIMULATED.into())
-        }
+    handler! {
+        pub(super) Checkout: "checkout" on Root;
+        step "charge" charge => fails(SIMULATED);
     }
 }
 
@@ -87,25 +51,11 @@ mod emptied {
     #[message(topic = "root-topic")]
     pub(super) struct Anything(serde_json::Value);
 
-    #[derive(Default)]
-    pub(super) struct Checkout;
-
-    #[saga(name = "checkout")]
-    #[subscribes(Anything)]
-    impl Checkout {
-        #[step(rollback = nothing)]
-        async fn reserve(&self, _: &mut Scope<'_>, _: &Anything) -> Result<()> {
-            Ok(())
-        }
-
-        #[step]
-        async fn other(&self, _: &mut Scope<'_>, _: &Anything) -> Result<()> {
-            Ok(())
-        }
-
-        async fn nothing(&self, _: &mut Scope<'_>, _: &Anything, _: &Failure) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        pub(super) Checkout: "checkout" on Anything;
+        step "reserve" reserve [rollback = nothing] => done();
+        step "other" other => done();
+        rollback nothing => done();
     }
 }
 
@@ -119,16 +69,9 @@ mod demanding {
         price: u32,
     }
 
-    #[derive(Default)]
-    pub(super) struct Checkout;
-
-    #[saga(name = "checkout")]
-    #[subscribes(Priced)]
-    impl Checkout {
-        #[step]
-        async fn reserve(&self, _: &mut Scope<'_>, _: &Priced) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        pub(super) Checkout: "checkout" on Priced;
+        step "reserve" reserve => done();
 
         #[step]
         async fn charge(&self, _: &mut Scope<'_>, message: &Priced) -> Result<()> {
@@ -140,8 +83,8 @@ mod demanding {
 /// A run after its first step, which waits for a child without a running handler. The handle is
 /// that of a client.
 async fn left_half_way(db: &Database) -> Result<Handle> {
-    db.scoop().only::<ChildHandler>().start().await?.shutdown().await?;
-    let scoop = db.scoop().only::<before::Checkout>().start().await?;
+    db.start((ChildHandler,)).await?.shutdown().await?;
+    let scoop = db.start((before::Checkout,)).await?;
     let root = scoop.launch(Root).await?;
     root.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::Waiting)).await?;
     scoop.shutdown().await?;
@@ -169,10 +112,10 @@ async fn stuck_with<S: Saga>(other: impl Message, why: &str) -> Result<()> {
     assert!(root.tree().await?.to_string().contains(&format!("STUCK: {reason}")));
 
     let other = scoop.launch(other).await?;
-    assert_ne!(other.ends().await?, Outcome::Unhandled);
+    assert_ne!(other.ends().await?, Outcome::NoHandlers);
     scoop.shutdown().await?;
 
-    let _fitting = db.scoop().only::<before::Checkout>().only::<ChildHandler>().start().await?;
+    let _fitting = db.start((before::Checkout, ChildHandler)).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
     db.history().await.about(&["M0"]).expect(
         "M0 EMITTED · ·
@@ -199,12 +142,12 @@ async fn run_with_an_unreadable_message_waits_for_a_fitting_program() -> Result<
 async fn rollback_past_a_removed_step_waits_for_its_return() -> Result<()> {
     let db = Database::new().await;
     let root = left_half_way(&db).await?;
-    let scoop = db.scoop().only::<renamed::Checkout>().only::<ChildHandler>().start().await?;
+    let scoop = db.start((renamed::Checkout, ChildHandler)).await?;
     let reason = reason(&root).await?;
     assert!(reason.contains("saga `checkout` has no step `reserve`"), "{reason}");
     scoop.shutdown().await?;
 
-    let _fitting = db.scoop().only::<before::Checkout>().only::<ChildHandler>().start().await?;
+    let _fitting = db.start((before::Checkout, ChildHandler)).await?;
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
     db.history().await.about(&["M0"]).expect(
         "M0 EMITTED · ·
@@ -222,7 +165,7 @@ async fn rollback_past_a_removed_step_waits_for_its_return() -> Result<()> {
 async fn stuck_runs_are_listed_and_get_another_chance_on_request() -> Result<()> {
     let db = Database::new().await;
     let root = left_half_way(&db).await?;
-    let scoop = db.scoop().only::<shorter::Checkout>().only::<ChildHandler>().start().await?;
+    let scoop = db.start((shorter::Checkout, ChildHandler)).await?;
     let reason = reason(&root).await?;
 
     let client = db.client();
@@ -251,7 +194,7 @@ async fn stuck_runs_are_listed_and_get_another_chance_on_request() -> Result<()>
 async fn cancelled_stuck_run_gives_up_in_a_fitting_program() -> Result<()> {
     let db = Database::new().await;
     let root = left_half_way(&db).await?;
-    let scoop = db.scoop().only::<shorter::Checkout>().only::<ChildHandler>().start().await?;
+    let scoop = db.start((shorter::Checkout, ChildHandler)).await?;
     reason(&root).await?;
     assert_eq!(scoop.cancel(root.id(), "too late").await?, CancelAnswer::Accepted);
     let [stuck] = &*scoop.stuck_runs().await? else { panic!("one run is stuck") };
@@ -259,7 +202,7 @@ async fn cancelled_stuck_run_gives_up_in_a_fitting_program() -> Result<()> {
     assert_eq!(root.status().await?, scoop::Status::Unfinished);
     scoop.shutdown().await?;
 
-    let _fitting = db.scoop().only::<before::Checkout>().only::<ChildHandler>().start().await?;
+    let _fitting = db.start((before::Checkout, ChildHandler)).await?;
     let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it was cancelled") };
     assert!(failure.report().contains("too late"), "{}", failure.report());
     Ok(())
@@ -270,7 +213,7 @@ async fn cancelled_stuck_run_gives_up_in_a_fitting_program() -> Result<()> {
 async fn cancelled_run_whose_code_is_gone_is_ended_by_empty_steps() -> Result<()> {
     let db = Database::new().await;
     let root = left_half_way(&db).await?;
-    let scoop = db.scoop().only::<shorter::Checkout>().only::<ChildHandler>().start().await?;
+    let scoop = db.start((shorter::Checkout, ChildHandler)).await?;
     let reason = reason(&root).await?;
     assert!(reason.contains("`reserve`"), "{reason}");
     let [stuck] = &*scoop.stuck_runs().await? else { panic!("one run is stuck") };
@@ -280,7 +223,7 @@ async fn cancelled_run_whose_code_is_gone_is_ended_by_empty_steps() -> Result<()
     assert_eq!(scoop.cancel(run, "its code is gone").await?, CancelAnswer::Accepted);
     scoop.shutdown().await?;
 
-    let scoop = db.scoop().only::<emptied::Checkout>().only::<ChildHandler>().start().await?;
+    let scoop = db.start((emptied::Checkout, ChildHandler)).await?;
     let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it was cancelled") };
     assert!(failure.report().contains("its code is gone"), "{}", failure.report());
     assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);

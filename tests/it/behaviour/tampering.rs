@@ -90,17 +90,10 @@ impl Supply {
     }
 }
 
-/// A saga of a process that has nothing to do.
-#[derive(Default)]
-struct Idle;
-
-#[saga(name = "idle")]
-#[subscribes(Weight)]
-impl Idle {
-    #[step]
-    async fn nothing(&self, _: &mut Scope<'_>, _: &Weight) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    /// A saga of a process that has nothing to do.
+    Idle: "idle" on Weight;
+    step "nothing" nothing => done();
 }
 
 /// The same numbers in each run of the test, so that a failure can be looked into.
@@ -378,8 +371,8 @@ async fn are_healthy(scoop: &Scoop) -> Result<()> {
     Ok(())
 }
 
-/// Returns when each of the hierarchies has ended or is shown as it is: with those whose runs are lost to the working set,
-/// and unfinished in the tree.
+/// Returns when each of the hierarchies has ended or is shown as it is: with those whose runs are lost to the working
+/// set, and unfinished in the tree.
 async fn are_settled(scoop: &Scoop, mut left: Vec<Tampered>) -> Vec<Tampered> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -79,7 +79,7 @@ async fn names(db: &Database) -> Vec<String> {
 #[tokio::test]
 async fn connections_of_the_engine_bear_the_name_of_the_program() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<OrderSaga>().start().await?;
+    let scoop = db.start((OrderSaga,)).await?;
     let program = std::env::current_exe()?;
     let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     assert_eq!(names(&db).await, [format!("{program}/scoop")]);
@@ -100,7 +100,7 @@ async fn connections_of_the_engine_bear_the_name_of_the_program() -> Result<()> 
 async fn start_on_tables_that_are_there_gives_no_notice() -> Result<()> {
     let db = Database::new().await;
     let (events, _guard) = Events::listen();
-    db.scoop().only::<OrderSaga>().start().await?.shutdown().await?;
+    db.start((OrderSaga,)).await?.shutdown().await?;
     assert_eq!(events.of("started").len(), 1);
     let notices = events.text("sqlx::postgres::notice");
     assert_eq!(notices, "");
@@ -111,7 +111,7 @@ async fn start_on_tables_that_are_there_gives_no_notice() -> Result<()> {
 async fn cleanup_that_cannot_be_committed_is_reported() -> Result<()> {
     let db = database().await;
     let (events, _guard) = Events::listen();
-    let scoop = db.scoop().only::<OrderSaga>().start().await?;
+    let scoop = db.start((OrderSaga,)).await?;
     let order = scoop.launch(Order::new()).await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
     // The end is known before it is reported.

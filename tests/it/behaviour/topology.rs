@@ -7,29 +7,14 @@ use scoop::{RunState, Tree};
 use super::*;
 use crate::support::Database;
 
-#[derive(Default)]
-struct RootHandler;
-
-#[saga(name = "root-handler")]
-#[subscribes(Root)]
-impl RootHandler {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        scope.launch(Child).await?;
-        Ok(())
-    }
+handler! {
+    RootHandler: "root-handler" on Root;
+    step "0" zero => launches(Child);
 }
 
-#[derive(Default)]
-struct ChildHandler;
-
-#[saga(name = "child-handler")]
-#[subscribes(Child)]
-impl ChildHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    ChildHandler: "child-handler" on Child;
+    step "0" zero => done();
 }
 
 /// The sagas of this test that are listed; the one that sleeps always is.
@@ -42,8 +27,8 @@ async fn listed(scoop: &Scoop) -> Result<Vec<String>> {
 
 /// A root that waits for a child without a running handler.
 async fn waiting(db: &Database) -> Result<(Scoop, scoop::Handle)> {
-    db.scoop().only::<ChildHandler>().start().await?.shutdown().await?;
-    let scoop = db.scoop().only::<RootHandler>().start().await?;
+    db.start((ChildHandler,)).await?.shutdown().await?;
+    let scoop = db.start((RootHandler,)).await?;
     let root = scoop.launch(Root).await?;
     root.comes_to(|tree: &Tree| tree.roots().iter().any(|run| run.state == RunState::Waiting)).await?;
     Ok((scoop, root))
@@ -60,7 +45,7 @@ async fn retired_handler_gets_no_more_messages_but_keeps_its_waiting_runs() -> R
     let retired = scoop.retire_handler("child-topic", "child-handler").await?;
     assert_eq!((retired.was_listed, retired.waiting, retired.dropped), (false, 1, 0));
     assert_eq!(listed(&scoop).await?, ["root-handler on root-topic"]);
-    assert_eq!(scoop.launch(Child).await?.ends().await?, Outcome::Unhandled);
+    assert_eq!(scoop.launch(Child).await?.ends().await?, Outcome::NoHandlers);
 
     // The handler can still come back.
     let back = Scoop::builder().postgres(db.another_pool(6).await).only::<ChildHandler>().start().await?;
@@ -74,7 +59,7 @@ async fn retired_handler_gets_no_more_messages_but_keeps_its_waiting_runs() -> R
 async fn waiting_runs_of_a_retired_handler_can_be_dropped() -> Result<()> {
     let db = Database::new().await;
     let (scoop, root) = waiting(&db).await?;
-    let retired = scoop.retire_handler("child-topic", "child-handler").dropping_what_waits().await?;
+    let retired = scoop.retire_handler("child-topic", "child-handler").drop_pending().await?;
     assert_eq!((retired.was_listed, retired.waiting, retired.dropped), (true, 0, 1));
     assert_eq!(root.ends().await?, Outcome::Committed);
     db.history().await.expect(
@@ -91,15 +76,15 @@ async fn waiting_runs_of_a_retired_handler_can_be_dropped() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_run_is_not_rebuilt() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<ChildHandler>().start().await?.shutdown().await?;
+    db.start((ChildHandler,)).await?.shutdown().await?;
     let client = Scoop::client(db.pool().clone());
     let child = client.launch(Child).await?;
     assert_eq!(client.rebuild_working_set().await?.after, 1);
     client.retire_handler("child-topic", "child-handler").await?;
     assert_eq!(client.rebuild_working_set().await?.after, 1);
-    let retired = client.retire_handler("child-topic", "child-handler").dropping_what_waits().await?;
+    let retired = client.retire_handler("child-topic", "child-handler").drop_pending().await?;
     assert_eq!((retired.was_listed, retired.dropped), (false, 1));
-    assert_eq!(child.ends().await?, Outcome::Unhandled);
+    assert_eq!(child.ends().await?, Outcome::NoHandlers);
     assert_eq!(client.rebuild_working_set().await?.after, 0);
     Ok(())
 }

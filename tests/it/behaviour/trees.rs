@@ -67,18 +67,9 @@ fn is_to_retry(error: &scoop::Error) -> bool {
     error.to_string().contains("Simulated")
 }
 
-struct Stock {
-    gate: Gate,
-}
-
-#[saga(name = "stock")]
-#[subscribes(Child)]
-impl Stock {
-    #[step(name = "take")]
-    async fn take(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        self.gate.pass().await;
-        Ok(())
-    }
+handler! {
+    Stock(gate): "stock" on Child;
+    step "take" take => at_gate();
 }
 
 /// A program, with a gate that its children pass.
@@ -91,8 +82,7 @@ struct Shop {
 impl Shop {
     async fn open() -> Result<Self> {
         let (db, gate) = (Database::new().await, Gate::default());
-        let scoop = db.scoop().only::<Checkout>().only::<Stock>().provide(Checkout);
-        let scoop = scoop.provide(Stock { gate: gate.clone() }).start().await?;
+        let scoop = db.start((Checkout, Stock { gate: gate.clone() })).await?;
         Ok(Self { _db: db, scoop, gate })
     }
 
@@ -308,7 +298,7 @@ async fn delayed_run_shows_its_due_time() -> Result<()> {
     let order = shop.scoop.launch(Order { plan: Plan::Commit }).delay(Duration::from_secs(3600)).await?;
     let tree = order.tree().await?;
     let [root] = tree.roots() else { panic!("{tree}") };
-    assert!(root.wakes_at.is_some() && root.state == RunState::NotBegun, "{tree}");
+    assert!(root.wakes_at.is_some() && root.state == RunState::Pending, "{tree}");
     assert!(tree.to_string().starts_with("checkout (on root-topic): not begun, due 2"), "{tree}");
     Ok(())
 }

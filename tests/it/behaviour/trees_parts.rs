@@ -1,7 +1,6 @@
 //! Parts of large trees: down to a depth, or so many runs.
 
 use super::*;
-use crate::support::Database;
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "branches")]
@@ -34,24 +33,21 @@ fn depths(tree: &Tree) -> Vec<usize> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tree_has_as_many_runs_and_levels_as_are_asked_for() -> Result<()> {
-    let db = Database::new().await;
-    let scoop = db.scoop().only::<Branching>().start().await?;
-    let root = scoop.launch(Branch { levels_left: 2 }).await?;
-    assert_eq!(root.ends().await?, Outcome::Committed);
+    let run = Run::commits((Branching,), Branch { levels_left: 2 }).await?;
 
-    let all = root.tree().await?;
+    let all = run.root.tree().await?;
     assert_eq!(depths(&all), [1, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3]);
     assert!(all.is_complete() && !all.to_string().contains("left out"));
 
-    let above = root.tree().depth(2).await?;
+    let above = run.root.tree().depth(2).await?;
     assert_eq!(depths(&above), [1, 2, 2, 2]);
     assert!(!above.is_complete() && above.to_string().contains("more runs are left out"), "{above}");
-    assert!(root.tree().depth(3).await?.is_complete());
+    assert!(run.root.tree().depth(3).await?.is_complete());
 
-    let few = root.tree().limit(5).await?;
+    let few = run.root.tree().limit(5).await?;
     assert_eq!(depths(&few), [1, 2, 2, 2, 3], "runs above come first");
     assert!(!few.is_complete());
-    assert!(root.tree().limit(13).await?.is_complete());
-    assert_eq!(depths(&root.tree().depth(2).limit(2).await?), [1, 2]);
+    assert!(run.root.tree().limit(13).await?.is_complete());
+    assert_eq!(depths(&run.root.tree().depth(2).limit(2).await?), [1, 2]);
     Ok(())
 }

@@ -7,21 +7,14 @@ use scoop::{EventKind, Handle};
 use super::*;
 use crate::support::Database;
 
-#[derive(Default)]
-struct Checkout;
-
-#[saga(name = "checkout")]
-#[subscribes(Root)]
-impl Checkout {
-    #[step]
-    async fn reserve(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-        Err(SIMULATED.into())
-    }
+handler! {
+    Checkout: "checkout" on Root;
+    step "reserve" reserve => fails(SIMULATED);
 }
 
 async fn rolled_back() -> Result<(Database, Handle)> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Checkout>().start().await?;
+    let scoop = db.start((Checkout,)).await?;
     let order = scoop.launch(Root).await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
     scoop.cancel(order.id(), "too late").await?;
@@ -100,7 +93,7 @@ async fn run_that_cannot_be_read_at_all_leaves_the_others() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn run_that_never_becomes_ready_is_shown() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<Checkout>().start().await?.shutdown().await?;
+    db.start((Checkout,)).await?.shutdown().await?;
     let order = db.client().launch(Root).await?;
     db.execute(
         "UPDATE scoop.run SET ready_at = 'infinity', give_up_at = '-infinity' WHERE handler = 'checkout'",
@@ -108,7 +101,7 @@ async fn run_that_never_becomes_ready_is_shown() -> Result<()> {
     .await;
     let tree = order.tree().await?;
     let [root] = tree.roots() else { panic!("{tree}") };
-    assert_eq!(root.state, RunState::NotBegun, "{tree}");
+    assert_eq!(root.state, RunState::Pending, "{tree}");
     assert!(root.wakes_at.is_some_and(|at| at > SystemTime::now()), "{tree}");
     let text = tree.to_string();
     assert!(text.contains("not begun, due 9999-12-31T00:00:00.000Z"), "{text}");

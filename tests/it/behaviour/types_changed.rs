@@ -73,20 +73,13 @@ versions! {
     other_value(Order, Amount);
 }
 
-#[derive(Default)]
-struct Clerk;
-
-#[saga]
-#[subscribes(Child)]
-impl Clerk {
-    #[step]
-    async fn work(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Clerk: "clerk" on Child;
+    step "work" work => done();
 }
 
 async fn starts<S: Version>(db: &Database, notes: &Notes) -> Result<scoop::Scoop> {
-    Ok(db.scoop().only::<S>().provide(S::new(notes)).start().await?)
+    Ok(db.start((S::new(notes),)).await?)
 }
 
 /// How many runs are left. Programs that may take each other's share them by chance.
@@ -94,7 +87,7 @@ const RUNS: usize = 8;
 
 /// The original program, and runs of it that wait for children that no program handles yet.
 async fn waiting(db: &Database, notes: &Notes) -> Result<(scoop::Scoop, Vec<Handle>)> {
-    db.scoop().only::<Clerk>().start().await?.shutdown().await?;
+    db.start((Clerk,)).await?.shutdown().await?;
     let scoop = starts::<original::Shop>(db, notes).await?;
     let mut roots = vec![];
     for _ in 0..RUNS {
@@ -119,7 +112,7 @@ async fn finished_beside<S: Version>() -> Result<()> {
     let (db, notes) = (Database::new().await, Notes::default());
     let (old, roots) = waiting(&db, &notes).await?;
     let new = starts::<S>(&db, &notes).await?;
-    let clerk = db.scoop().only::<Clerk>().start().await?;
+    let clerk = db.start((Clerk,)).await?;
     end(&roots, &notes).await?;
     assert!(new.stuck_runs().await?.is_empty());
     for scoop in [clerk, new, old] {
@@ -133,7 +126,7 @@ async fn stuck_in<S: Version>() -> Result<String> {
     let (db, notes) = (Database::new().await, Notes::default());
     let (old, roots) = waiting(&db, &notes).await?;
     old.shutdown().await?;
-    let (new, clerk) = (starts::<S>(&db, &notes).await?, db.scoop().only::<Clerk>().start().await?);
+    let (new, clerk) = (starts::<S>(&db, &notes).await?, db.start((Clerk,)).await?);
     for root in &roots {
         root.comes_to(|tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await?;
     }

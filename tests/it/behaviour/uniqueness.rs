@@ -83,7 +83,7 @@ async fn a_launch_that_is_rolled_back_leaves_the_key_to_others() -> Result<()> {
     let notes = Notes::default();
     let scoop = start(&db, &notes, &Notes::default()).await?;
     let mut tx = db.pool().begin().await?;
-    let given_up = scoop.launch(Child).unique("key").within(&mut tx).await?;
+    let given_up = scoop.launch(Child).unique("key").in_transaction(&mut tx).await?;
     let second = tokio::spawn({
         let scoop = scoop.clone();
         async move { scoop.launch(Child).unique("key").await }
@@ -108,7 +108,7 @@ async fn launches_that_wait_for_their_key_do_not_block_others() -> Result<()> {
     let notes = Notes::default();
     let scoop = start(&db, &notes, &Notes::default()).await?;
     let mut tx = db.pool().begin().await?;
-    let first = scoop.launch(Child).unique("key").within(&mut tx).await?;
+    let first = scoop.launch(Child).unique("key").in_transaction(&mut tx).await?;
     let again = |_| {
         let scoop = scoop.clone();
         async move { scoop.launch(Child).unique("key").await }

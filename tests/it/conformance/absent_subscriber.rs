@@ -23,39 +23,24 @@ impl RootHandler {
     }
 }
 
-#[derive(Default)]
-struct ChildHandler;
-
-#[saga(name = "child-handler")]
-#[subscribes(Child)]
-impl ChildHandler {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-        invoked(scope);
-        Ok(())
-    }
+handler! {
+    ChildHandler: "child-handler" on Child;
+    step "0" zero => done();
 }
 
-#[derive(Default)]
-struct StubHandler;
-
-#[saga(name = "stub-handler")]
-#[subscribes(Stub)]
-impl StubHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Stub) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    StubHandler: "stub-handler" on Stub;
+    step "0" zero => done().silently();
 }
 
 /// Only the absent handler has work left, so the observed state is final.
 #[tokio::test(flavor = "multi_thread")]
 async fn sb_01_registered_handler_without_a_process_blocks_the_parent() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<StubHandler>().start().await?.shutdown().await?;
-    let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+    db.start((StubHandler,)).await?.shutdown().await?;
+    let scoop = db.start((RootHandler, ChildHandler)).await?;
     let root = scoop.launch(Root).await?;
-    let at_rest = |run: &&RunInfo| !matches!(run.state, RunState::NotBegun | RunState::Waiting);
+    let at_rest = |run: &&RunInfo| !matches!(run.state, RunState::Pending | RunState::Waiting);
     root.comes_to(|tree| {
         let runs = tree.runs();
         runs.len() == 3

@@ -12,28 +12,18 @@
 use std::time::Duration;
 
 use super::*;
-use crate::support::{Database, Gate, calls_of, eventually, invoked};
+use crate::support::{Database, Gate, calls_of, eventually};
 
 const NEVER: Duration = Duration::from_secs(3_600);
 
-struct Worker {
-    gate: Gate,
-}
-
-#[saga(name = "worker")]
-#[subscribes(Root)]
-impl Worker {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        invoked(scope);
-        self.gate.pass().await;
-        Ok(())
-    }
+handler! {
+    Worker(gate): "worker" on Root;
+    step "0" zero => at_gate();
 }
 
 /// Lists the handler without running it.
 async fn list(db: &Database) -> Result<()> {
-    let scoop = db.scoop().only::<Worker>().provide(Worker { gate: Gate::default() }).start().await?;
+    let scoop = db.start((Worker { gate: Gate::default() },)).await?;
     scoop.shutdown().await?;
     Ok(())
 }
@@ -69,7 +59,7 @@ async fn rg_05_polling_finds_work_without_a_notification() -> Result<()> {
 
     let client = db.scoop().client().await?;
     let mut tx = db.pool().begin().await?;
-    let root = client.launch_in(&mut tx, Root).await?;
+    let root = client.launch(Root).in_transaction(&mut tx).await?;
     tx.commit().await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
     Ok(())

@@ -5,14 +5,10 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 
 use super::*;
-use crate::support::{Database, compensated, invoked};
+use crate::support::{Database, invoked};
 
-#[derive(Default)]
-struct RootHandler;
-
-#[saga(name = "root-handler")]
-#[subscribes(Root)]
-impl RootHandler {
+handler! {
+    RootHandler: "root-handler" on Root;
     #[step(name = "0", rollback = undo_zero)]
     async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
         invoked(scope);
@@ -20,23 +16,12 @@ impl RootHandler {
         Ok(())
     }
 
-    async fn undo_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-        compensated(scope);
-        Ok(())
-    }
+    rollback undo_zero => done();
 }
 
-#[derive(Default)]
-struct ChildHandler;
-
-#[saga(name = "child-handler")]
-#[subscribes(Child)]
-impl ChildHandler {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-        invoked(scope);
-        std::future::pending().await
-    }
+handler! {
+    ChildHandler: "child-handler" on Child;
+    step "0" zero => never_ends();
 }
 
 /// How the protocol writes that there is no deadline.
@@ -45,7 +30,7 @@ const NEVER: &str = "9999-12-31T23:59:59.999999Z";
 #[tokio::test(flavor = "multi_thread")]
 async fn dl_01_a_child_gets_a_deadline_that_has_already_passed() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+    let scoop = db.start((RootHandler, ChildHandler)).await?;
     let never = SystemTime::UNIX_EPOCH + Duration::from_micros(253_402_300_799_999_999);
     let root = scoop.launch(Root).deadline(never).source("root system").await?;
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));

@@ -1,48 +1,25 @@
 //! The recorded events of a message, and their number (scenarios ME).
 
 use super::*;
-use crate::support::{Database, calls_of, invoked};
+use crate::support::{Database, calls_of};
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "test-events-topic")]
 struct Event;
 
-#[derive(Default)]
-struct Succeeding;
-
-#[saga(name = "succeeding-handler")]
-#[subscribes(Event)]
-impl Succeeding {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Event) -> Result<()> {
-        invoked(scope);
-        Ok(())
-    }
+handler! {
+    Succeeding: "succeeding-handler" on Event;
+    step "0" zero => done();
 }
 
-#[derive(Default)]
-struct AlsoSucceeding;
-
-#[saga(name = "another-handler")]
-#[subscribes(Event)]
-impl AlsoSucceeding {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Event) -> Result<()> {
-        invoked(scope);
-        Ok(())
-    }
+handler! {
+    AlsoSucceeding: "another-handler" on Event;
+    step "0" zero => done();
 }
 
-#[derive(Default)]
-struct Failing;
-
-#[saga(name = "failing-handler")]
-#[subscribes(Event)]
-impl Failing {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Event) -> Result<()> {
-        Err(SIMULATED.into())
-    }
+handler! {
+    Failing: "failing-handler" on Event;
+    step "0" zero => fails(SIMULATED).silently();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,7 +27,7 @@ async fn me_01_a_message_without_subscriber_is_only_emitted() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().client().await?;
     let root = scoop.launch(Event).await?;
-    assert_eq!(root.ends().await?, Outcome::Unhandled);
+    assert_eq!(root.ends().await?, Outcome::NoHandlers);
     db.history().await.expect("M0 EMITTED · ·");
     Ok(())
 }
@@ -58,7 +35,7 @@ async fn me_01_a_message_without_subscriber_is_only_emitted() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn me_02_each_of_two_handlers_sees_the_message() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Succeeding>().only::<AlsoSucceeding>().start().await?;
+    let scoop = db.start((Succeeding, AlsoSucceeding)).await?;
     assert_eq!(scoop.launch(Event).await?.ends().await?, Outcome::Committed);
 
     let history = db.history().await;
@@ -72,7 +49,7 @@ async fn me_02_each_of_two_handlers_sees_the_message() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn me_03_of_two_processes_with_one_saga_one_processes_the_message() -> Result<()> {
     let db = Database::new().await;
-    let one = db.scoop().only::<Succeeding>().start().await?;
+    let one = db.start((Succeeding,)).await?;
     let _other = Scoop::builder().postgres(db.another_pool(5).await).only::<Succeeding>().start().await?;
     let root = one.launch(Event).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
@@ -86,7 +63,7 @@ async fn me_03_of_two_processes_with_one_saga_one_processes_the_message() -> Res
 #[tokio::test(flavor = "multi_thread")]
 async fn me_04_me_06_successful_run_is_committed_once() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Succeeding>().start().await?;
+    let scoop = db.start((Succeeding,)).await?;
     assert_eq!(scoop.launch(Event).await?.ends().await?, Outcome::Committed);
 
     db.history().await.expect(
@@ -102,7 +79,7 @@ async fn me_04_me_06_successful_run_is_committed_once() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn me_05_me_07_failed_run_is_rolled_back_once() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Failing>().start().await?;
+    let scoop = db.start((Failing,)).await?;
     assert!(matches!(scoop.launch(Event).await?.ends().await?, Outcome::RolledBack(_)));
 
     db.history().await.expect(
@@ -117,7 +94,7 @@ async fn me_05_me_07_failed_run_is_rolled_back_once() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn me_08_two_processes_share_five_messages_without_doing_any_twice() -> Result<()> {
     let db = Database::new().await;
-    let one = db.scoop().only::<Succeeding>().start().await?;
+    let one = db.start((Succeeding,)).await?;
     let _other = Scoop::builder().postgres(db.another_pool(5).await).only::<Succeeding>().start().await?;
     let roots = one.launch_all((0..5).map(|_| Event)).await?;
     for root in &roots {

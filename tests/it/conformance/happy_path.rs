@@ -1,59 +1,27 @@
 //! The happy path (scenarios HP).
 
 use super::*;
-use crate::support::{Database, calls_of, invoked, takes};
+
+handler! {
+    ParentOfOne: "root-handler" on Root;
+    step "0" zero => launches(Child);
+    step "1" one => done();
+}
 
 mod hp_01 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-    }
-
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            takes(100).await;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero => takes_ms(100);
+        step "1" one => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn hp_01_a_parents_next_step_waits_for_its_child() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((ParentOfOne, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · · L=[R]
             M0 SEEN root-handler · L=[R,a]
             M1 EMITTED root-handler 0 L=[R,a]
@@ -65,7 +33,7 @@ mod hp_01 {
             M0 SUSPENDED root-handler 1
             M0 COMMITTED root-handler 1",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/0
             invoke child-handler/0
             invoke child-handler/1
@@ -78,86 +46,24 @@ mod hp_01 {
 mod hp_02 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero => done();
+        step "1" one => launches(Grandchild);
+        step "2" two => done();
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            scope.launch(Grandchild).await?;
-            Ok(())
-        }
-
-        #[step(name = "2")]
-        async fn two(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-    }
-
-    #[derive(Default)]
-    struct GrandchildHandler;
-
-    #[saga(name = "grandchild-handler")]
-    #[subscribes(Grandchild)]
-    impl GrandchildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
-            invoked(scope);
-            takes(200).await;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        GrandchildHandler: "grandchild-handler" on Grandchild;
+        step "0" zero => takes_ms(200);
+        step "1" one => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn hp_02_the_same_two_levels_deep() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .only::<GrandchildHandler>()
-            .start()
-            .await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((ParentOfOne, ChildHandler, GrandchildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -175,7 +81,7 @@ mod hp_02 {
             M0 SUSPENDED root-handler 1
             M0 COMMITTED root-handler 1",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/0
             invoke child-handler/0
             invoke child-handler/1
@@ -191,77 +97,30 @@ mod hp_02 {
 mod hp_03 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            scope.launch(Child2).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero => launches(Child).then(launches(Child2));
+        step "1" one => done();
     }
 
-    #[derive(Default)]
-    struct ChildHandler1;
-
-    #[saga(name = "child-handler-1")]
-    #[subscribes(Child)]
-    impl ChildHandler1 {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            takes(100).await;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        ChildHandler1: "child-handler-1" on Child;
+        step "0" zero => takes_ms(100);
+        step "1" one => done();
     }
 
-    #[derive(Default)]
-    struct ChildHandler2;
-
-    #[saga(name = "child-handler-2")]
-    #[subscribes(Child2)]
-    impl ChildHandler2 {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child2) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Child2) -> Result<()> {
-            invoked(scope);
-            takes(300).await;
-            Ok(())
-        }
+    handler! {
+        ChildHandler2: "child-handler-2" on Child2;
+        step "0" zero => done();
+        step "1" one => takes_ms(300);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn hp_03_two_messages_of_one_step_are_waited_for() -> Result<()> {
-        let db = Database::new().await;
-        let scoop =
-            db.scoop().only::<RootHandler>().only::<ChildHandler1>().only::<ChildHandler2>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler, ChildHandler1, ChildHandler2), Root).await?;
 
-        let history = db.history().await;
-        let calls = calls_of(&root);
+        let history = run.history().await;
+        let calls = run.calls();
         history.of(&["root-handler", "child-handler-1"]).expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
@@ -300,7 +159,7 @@ mod hp_03 {
             invoke child-handler-2/1
             invoke root-handler/1",
         );
-        assert_eq!(calls.len(), 6);
+        assert_eq!(calls.count(), 6);
 
         Ok(())
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
-use crate::support::{Database, Gate, Notes, calls_of, compensated, handled, invoked};
+use crate::support::{Database, Gate, Notes, calls_of, compensated, invoked};
 
 /// Registers a saga and stops its process.
 macro_rules! list {
@@ -18,53 +18,24 @@ macro_rules! list {
 mod im_02 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", on_child_failure = handle_zero)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        async fn handle_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            handled(scope);
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [on_child_failure = handle_zero] => launches(Child);
+        step "1" one => done();
+        on_child_failure handle_zero => accepts();
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(SIMULATED.into())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero => fails(SIMULATED);
     }
 
     /// Unlike in the reference, which calls the handler for ever, the failure is over (W-01).
     #[tokio::test(flavor = "multi_thread")]
     async fn im_02_a_handler_that_returns_normally_ends_the_failure() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -76,7 +47,7 @@ mod im_02 {
             M0 SUSPENDED root-handler 1
             M0 COMMITTED root-handler 1",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/0
             invoke child-handler/0
             hcf root-handler/0 cfhi=0 next=Continue
@@ -90,47 +61,17 @@ mod im_02 {
 mod family {
     use super::*;
 
-    #[derive(Default)]
-    pub(super) struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1", rollback = undo)]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        pub(super) RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo] => launches(Child);
+        step "1" one [rollback = undo] => done();
+        rollback undo => done();
     }
 
-    #[derive(Default)]
-    pub(super) struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        pub(super) ChildHandler: "child-handler" on Child;
+        step "0" zero [rollback = undo] => done();
+        rollback undo => done();
     }
 }
 
@@ -157,11 +98,11 @@ mod im_03 {
         for whole in [true, false] {
             let db = Database::new().await;
             list!(db, ChildHandler, ChildHandler);
-            let scoop = db.scoop().only::<RootHandler>().start().await?;
+            let scoop = db.start((RootHandler,)).await?;
             let root = scoop.launch(Root).await?;
             let waits = |tree: &Tree| tree.runs().len() == 2 && tree.runs()[0].state == RunState::Waiting;
             let tree = root.comes_to(waits).await?;
-            assert_eq!(tree.runs()[1].state, RunState::NotBegun);
+            assert_eq!(tree.runs()[1].state, RunState::Pending);
             let id = if whole { root.id().uuid() } else { tree.runs()[0].id().uuid() };
             assert_eq!(scoop.cancel(id, "changed my mind").await?, CancelAnswer::Accepted);
             assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
@@ -185,7 +126,7 @@ mod im_03 {
     async fn im_03_w_06_the_same_when_a_deadline_passes() -> Result<()> {
         let db = Database::new().await;
         list!(db, ChildHandler, ChildHandler);
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
+        let scoop = db.start((RootHandler,)).await?;
         let root = scoop.launch(Root).deadline(Duration::from_secs(1)).await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
         let history = db.history().await;
@@ -215,34 +156,31 @@ mod im_07 {
     /// W-15).
     #[tokio::test(flavor = "multi_thread")]
     async fn im_07_requests_are_idempotent_and_may_be_void() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler, ChildHandler), Root).await?;
 
         // A cancellation after the end is recorded, and has no effect.
-        assert_eq!(scoop.cancel(root.id(), "late").await?, CancelAnswer::NothingToDo);
-        assert_eq!(scoop.cancel(root.id(), "later").await?, CancelAnswer::AlreadyRequested);
-        assert_eq!(root.ends().await?, Outcome::Committed);
-        assert_eq!(scoop.rollback(root.id(), "undo").await?, RollbackAnswer::Accepted);
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
-        assert_eq!(scoop.rollback(root.id(), "undo").await?, RollbackAnswer::AlreadyRolledBack);
+        assert_eq!(run.scoop.cancel(run.root.id(), "late").await?, CancelAnswer::NothingToDo);
+        assert_eq!(run.scoop.cancel(run.root.id(), "later").await?, CancelAnswer::AlreadyRequested);
+        assert_eq!(run.root.ends().await?, Outcome::Committed);
+        assert_eq!(run.scoop.rollback(run.root.id(), "undo").await?, RollbackAnswer::Accepted);
+        assert!(matches!(run.root.ends().await?, Outcome::RolledBack(_)));
+        assert_eq!(run.scoop.rollback(run.root.id(), "undo").await?, RollbackAnswer::AlreadyRolledBack);
 
         // The id of a message is not the id of a run. An unknown id is neither.
-        let message = scoop.cancel(root.message_id(), "who?").await;
+        let message = run.scoop.cancel(run.root.message_id(), "who?").await;
         assert!(
-            matches!(message, Err(RuntimeError::WrongId { id, .. }) if id == root.message_id()),
+            matches!(message, Err(RuntimeError::WrongId { id, .. }) if id == run.root.message_id()),
             "{message:?}"
         );
-        let message = scoop.rollback(root.message_id(), "who?").await;
+        let message = run.scoop.rollback(run.root.message_id(), "who?").await;
         assert!(matches!(message, Err(RuntimeError::WrongId { .. })), "{message:?}");
         let unknown = Uuid::new_v4();
-        let absent = scoop.cancel(unknown, "who?").await;
+        let absent = run.scoop.cancel(unknown, "who?").await;
         assert!(matches!(absent, Err(RuntimeError::NoSuchRun { id }) if id == unknown), "{absent:?}");
-        let absent = scoop.rollback(unknown, "who?").await;
+        let absent = run.scoop.rollback(unknown, "who?").await;
         assert!(matches!(absent, Err(RuntimeError::NoSuchRun { .. })), "{absent:?}");
 
-        db.history().await.expect(
+        run.history().await.expect(
             r#"M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -273,12 +211,8 @@ mod im_07 {
 mod im_08 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Root;
         #[step(name = "0")]
         async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             scope.set(Answer { value: 42 })?;
@@ -293,10 +227,7 @@ mod im_08 {
             Ok(())
         }
 
-        #[step(name = "2")]
-        async fn two(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Err(SIMULATED.into())
-        }
+        step "2" two => fails(SIMULATED);
     }
 
     #[derive(ContextKey, Serialize, Deserialize)]
@@ -306,26 +237,16 @@ mod im_08 {
 
     use super::family::ChildHandler;
 
-    struct Pause {
-        gate: Gate,
-    }
-
-    #[saga(name = "pause")]
-    #[subscribes(Child2)]
-    impl Pause {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child2) -> Result<()> {
-            self.gate.pass().await;
-            Ok(())
-        }
+    handler! {
+        Pause(gate): "pause" on Child2;
+        step "0" zero => at_gate();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn im_08_a_run_is_frozen_between_rollback_emitted_and_rolling_back() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<RootHandler>().only::<Pause>();
-        let scoop = scoop.provide(Pause { gate: gate.clone() }).start().await?;
+        let scoop = db.start((RootHandler, Pause { gate: gate.clone() })).await?;
         let child =
             async || Scoop::builder().postgres(db.another_pool(5).await).only::<ChildHandler>().start().await;
         let away = child().await?;
@@ -372,14 +293,11 @@ mod im_09 {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn im_09_message_without_handlers_is_not_waited_for() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
-        assert_eq!(scoop.rollback(root.id(), "undo").await?, RollbackAnswer::Accepted);
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::commits((RootHandler,), Root).await?;
+        assert_eq!(run.scoop.rollback(run.root.id(), "undo").await?, RollbackAnswer::Accepted);
+        assert!(matches!(run.root.ends().await?, Outcome::RolledBack(_)));
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -403,25 +321,10 @@ mod im_10 {
     use super::family::ChildHandler;
     use super::*;
 
-    struct RootHandler {
-        gate: Gate,
-    }
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            self.gate.pass().await;
-            scope.launch(Child).await?;
-            Ok(())
-        }
+    handler! {
+        RootHandler(gate): "root-handler" on Root;
+        step "0" zero => launches(Child);
+        step "1" one => at_gate().then(launches(Child));
     }
 
     /// The recipients of a message are fixed at its emission (W-19). In the reference they depend on when a handler
@@ -431,8 +334,7 @@ mod im_10 {
     async fn im_10_w_19_late_handler_gets_only_later_emissions() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
-        let scoop = scoop.start().await?;
+        let scoop = db.start((RootHandler { gate: gate.clone() },)).await?;
         let unheard = scoop.launch(Child).await?;
         let root = scoop.launch(Root).await?;
         gate.arrivals(1).await;
@@ -440,7 +342,7 @@ mod im_10 {
         let _late = late.start().await?;
         gate.open(1);
         assert_eq!(root.ends().await?, Outcome::Committed);
-        assert_eq!(unheard.ends().await?, Outcome::Unhandled);
+        assert_eq!(unheard.ends().await?, Outcome::NoHandlers);
 
         let history = db.history().await;
         history.about(&["M0"]).expect("M0 EMITTED · ·");
@@ -458,23 +360,10 @@ mod im_10 {
 mod im_14 {
     use super::*;
 
-    struct RootHandler {
-        gate: Gate,
-    }
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo_zero)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler(gate): "root-handler" on Root;
+        step "0" zero [rollback = undo_zero] => done();
+        rollback undo_zero => done();
 
         #[step(name = "1")]
         async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
@@ -489,10 +378,10 @@ mod im_14 {
     #[tokio::test(flavor = "multi_thread")]
     async fn im_14_w_08_an_absolute_deadline_missed_on_the_happy_path_is_followed_by_the_rollback()
     -> Result<()> {
-        let db = Database::new().await;
         let gate = Gate::default();
         gate.open(1);
-        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate }).start().await?;
+        let db = Database::new().await;
+        let scoop = db.start((RootHandler { gate },)).await?;
         let root = scoop.launch(Root).total_deadline(Duration::from_secs(1)).source("me").await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
@@ -519,23 +408,10 @@ mod im_14 {
 mod im_15 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1", rollback = undo_slowly)]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo] => done();
+        step "1" one [rollback = undo_slowly] => done();
 
         async fn undo_slowly(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
             compensated(scope);
@@ -543,15 +419,8 @@ mod im_15 {
             Ok(())
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        #[step(name = "2")]
-        async fn two(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Err(SIMULATED.into())
-        }
+        rollback undo => done();
+        step "2" two => fails(SIMULATED).silently();
     }
 
     /// The deadline under the name by which the reference looks for it, but never writes it.
@@ -568,7 +437,7 @@ mod im_15 {
     async fn im_15_w_07_rollback_deadline_missed_during_the_rollback_ends_the_rollback() -> Result<()> {
         for misspelt in [false, true] {
             let db = Database::new().await;
-            let scoop = db.scoop().only::<RootHandler>().start().await?;
+            let scoop = db.start((RootHandler,)).await?;
             let root = match misspelt {
                 false => {
                     scoop.launch(Root).rollback_deadline(Duration::from_millis(1_500)).source("me").await?
@@ -641,8 +510,7 @@ mod im_16 {
     async fn im_16_w_04_of_two_sleepers_each_wakes_in_its_own_time() -> Result<()> {
         let db = Database::new().await;
         let (notes, gate) = (Notes::default(), Gate::default());
-        let scoop = db.scoop().only::<Sleeper>();
-        let scoop = scoop.provide(Sleeper { notes: notes.clone(), gate: gate.clone() }).start().await?;
+        let scoop = db.start((Sleeper { notes: notes.clone(), gate: gate.clone() },)).await?;
         let long = scoop.launch(Nap { millis: 3_600_000 }).await?;
         gate.arrivals(1).await;
         gate.open(1);
@@ -652,7 +520,7 @@ mod im_16 {
         assert_eq!(short.ends().await?, Outcome::Committed);
         assert_eq!(notes.all(), ["50"]);
         let tree = long.tree().await?;
-        assert_eq!((&tree.runs()[0].state, &tree.runs()[1].state), (&RunState::Waiting, &RunState::NotBegun));
+        assert_eq!((&tree.runs()[0].state, &tree.runs()[1].state), (&RunState::Waiting, &RunState::Pending));
         Ok(())
     }
 }
@@ -673,12 +541,8 @@ mod im_17 {
         wants: Wants,
     }
 
-    #[derive(Default)]
-    struct Parent;
-
-    #[saga(name = "parent")]
-    #[subscribes(Want)]
-    impl Parent {
+    handler! {
+        Parent: "parent" on Want;
         #[step(name = "0")]
         async fn zero(&self, scope: &mut Scope<'_>, want: &Want) -> Result<()> {
             invoked(scope);
@@ -689,25 +553,14 @@ mod im_17 {
             Ok(())
         }
 
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Want) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+        step "1" one => done();
     }
 
     use super::family::ChildHandler as Offline;
 
-    #[derive(Default)]
-    struct Online;
-
-    #[saga(name = "online")]
-    #[subscribes(Child2)]
-    impl Online {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child2) -> Result<()> {
-            Ok(())
-        }
+    handler! {
+        Online: "online" on Child2;
+        step "0" zero => done().silently();
     }
 
     /// Unlike in the reference, each run is judged for itself (W-02, W-03).
@@ -715,7 +568,7 @@ mod im_17 {
     async fn im_17_w_02_w_03_two_runs_of_one_saga_do_not_concern_each_other() -> Result<()> {
         let db = Database::new().await;
         list!(db, Offline, Offline);
-        let scoop = db.scoop().only::<Parent>().only::<Online>().start().await?;
+        let scoop = db.start((Parent, Online)).await?;
         let waits = |tree: &Tree| tree.runs().len() == 2 && tree.runs()[0].state == RunState::Waiting;
 
         // A run whose child has not started does not block others.
@@ -738,12 +591,8 @@ mod im_17 {
 mod im_18 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Root;
         #[step(name = "0", on_child_failure = handle)]
         async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             let before = invoked(scope);
@@ -751,33 +600,20 @@ mod im_18 {
             Ok(if before < 2 { Next::Repeat } else { Next::Continue })
         }
 
-        async fn handle(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            handled(scope);
-            Ok(())
-        }
+        on_child_failure handle => accepts();
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            Err(SIMULATED.into())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero => fails(SIMULATED).silently();
     }
 
     /// Unlike in the reference, which counts for the step that would run next, the handler gets the
     /// iteration of the step that emitted (W-39); each iteration's failures are counted anew (W-01).
     #[tokio::test(flavor = "multi_thread")]
     async fn im_18_w_38_w_39_the_handler_gets_the_iteration_of_the_step_that_emitted() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
-        calls_of(&root).expect(
+        let run = Run::commits((RootHandler, ChildHandler), Root).await?;
+        run.calls().expect(
             "invoke root-handler/0 it=0
             hcf root-handler/0 it=0 cfhi=0
             invoke root-handler/0 it=1
@@ -792,62 +628,34 @@ mod im_18 {
 mod im_19 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(Child).await?;
-            scope.launch(Child2).await?;
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero => launches(Child).then(launches(Child2));
     }
 
-    struct First {
-        gate: Gate,
+    handler! {
+        First(gate): "first" on Child;
+        step "0" zero => at_gate().then(fails(RuntimeException("first")));
     }
 
-    #[saga(name = "first")]
-    #[subscribes(Child)]
-    impl First {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            self.gate.pass().await;
-            Err(RuntimeException("first").into())
-        }
-    }
-
-    #[derive(Default)]
-    struct Second;
-
-    #[saga(name = "second")]
-    #[subscribes(Child2)]
-    impl Second {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child2) -> Result<()> {
-            Err(RuntimeException("second").into())
-        }
+    handler! {
+        Second: "second" on Child2;
+        step "0" zero => fails(RuntimeException("second"));
     }
 
     /// The order of the causes is fixed, unlike in the reference. It is the order in which the children began to roll
     /// back (W-51), not that of their launches.
     #[tokio::test(flavor = "multi_thread")]
     async fn im_19_w_51_failures_of_two_children_are_combined_in_order() -> Result<()> {
-        let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<RootHandler>().only::<First>().only::<Second>();
-        let scoop = scoop.provide(First { gate: gate.clone() }).start().await?;
-        let root = scoop.launch(Root).await?;
+        let run = Run::launch((RootHandler, First { gate: gate.clone() }, Second), Root).await?;
         gate.arrivals(1).await;
         let failed = |run: &RunInfo| matches!(run.state, RunState::RolledBack(_));
-        root.comes_to(|tree| tree.runs().iter().any(|run| failed(run))).await?;
+        run.root.comes_to(|tree| tree.runs().iter().any(|run| failed(run))).await?;
         gate.open(1);
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        assert!(matches!(run.root.ends().await?, Outcome::RolledBack(_)));
 
-        db.history().await.of(&["root-handler"]).about(&["M0"]).expect(
+        run.history().await.of(&["root-handler"]).about(&["M0"]).expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler 0
@@ -863,18 +671,9 @@ mod im_19 {
 mod im_20 {
     use super::*;
 
-    struct RootHandler {
-        gate: Gate,
-    }
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler(gate): "root-handler" on Root;
+        step "0" zero => done();
 
         #[step(name = "1")]
         async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
@@ -907,8 +706,7 @@ mod im_20 {
         })
         .await?;
 
-        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
-        let scoop = scoop.start().await?;
+        let scoop = db.start((RootHandler { gate: gate.clone() },)).await?;
         gate.open(1);
         let root = scoop.find(root).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);

@@ -47,29 +47,18 @@ mod if_01 {
 mod if_02 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Err(SIMULATED.into())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero => fails(SIMULATED);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn if_02_a_business_failure_is_not_retried() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler,), Root).await?;
 
-        let history = db.history().await;
+        let history = run.history().await;
         assert_eq!((history.count("ROLLING_BACK"), history.count("ROLLED_BACK")), (1, 1));
-        calls_of(&root).expect("invoke root-handler/0");
+        run.calls().expect("invoke root-handler/0");
         Ok(())
     }
 }

@@ -24,22 +24,15 @@ impl CommitHandler {
     }
 }
 
-#[derive(Default)]
-struct ChildHandler;
-
-#[saga(name = "child-handler")]
-#[subscribes(Child)]
-impl ChildHandler {
-    #[step(name = "0")]
-    async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    ChildHandler: "child-handler" on Child;
+    step "0" zero => done();
 }
 
 /// How it ends, and how many business rows there are then.
 async fn sell(db: &Database, fails: bool) -> Result<(Outcome, i64)> {
     db.execute("CREATE TABLE business (n int)").await;
-    let scoop = db.scoop().only::<CommitHandler>().only::<ChildHandler>().start().await?;
+    let scoop = db.start((CommitHandler, ChildHandler)).await?;
     let outcome = scoop.launch(Sale { fails }).await?.ends().await?;
     Ok((outcome, db.number("SELECT count(*) FROM business").await))
 }

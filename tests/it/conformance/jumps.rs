@@ -1,51 +1,35 @@
 //! Jumps to another step (scenarios GT).
 
 use super::*;
-use crate::support::{Database, calls_of, compensated, invoked, takes};
+use crate::support::invoked;
 
 mod gt_01 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Root;
         #[step(name = "step-0")]
         async fn step_0(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             invoked(scope);
             Ok(Next::goto(RootHandlerStep::Step2))
         }
 
-        #[step(name = "step-1")]
-        async fn step_1(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "step-2")]
-        async fn step_2(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+        step "step-1" step_1 => done();
+        step "step-2" step_2 => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn gt_01_a_jump_forward_skips_steps() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler,), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler step-0 next=2
             M0 SUSPENDED root-handler step-2
             M0 COMMITTED root-handler step-2",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/step-0
             invoke root-handler/step-2",
         );
@@ -56,23 +40,10 @@ mod gt_01 {
 mod gt_02 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "step-A")]
-        async fn step_a(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "step-B")]
-        async fn step_b(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "step-A" step_a => done();
+        step "step-B" step_b => done();
 
         #[step(name = "step-C")]
         async fn step_c(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
@@ -83,12 +54,9 @@ mod gt_02 {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn gt_02_a_jump_backward_starts_counting_anew() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler,), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler step-A next=1
@@ -99,7 +67,7 @@ mod gt_02 {
             M0 SUSPENDED root-handler step-C
             M0 COMMITTED root-handler step-C",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/step-A
             invoke root-handler/step-B
             invoke root-handler/step-C
@@ -114,12 +82,8 @@ mod gt_02 {
 mod gt_03 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Root;
         #[step(name = "self-goto-step")]
         async fn self_goto_step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             invoked(scope);
@@ -129,21 +93,14 @@ mod gt_03 {
             })
         }
 
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+        step "1" one => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn gt_03_a_jump_to_oneself_repeats() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler,), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler self-goto-step next=0
@@ -152,7 +109,7 @@ mod gt_03 {
             M0 SUSPENDED root-handler 1
             M0 COMMITTED root-handler 1",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/self-goto-step it=0
             invoke root-handler/self-goto-step it=1
             invoke root-handler/self-goto-step it=2
@@ -165,23 +122,15 @@ mod gt_03 {
 mod gt_04 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Root;
         #[step(name = "step-A", rollback = undo)]
         async fn step_a(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             let before = invoked(scope);
             Ok(if before == 0 { Next::Continue } else { Next::goto(RootHandlerStep::StepC) })
         }
 
-        #[step(name = "step-B", rollback = undo)]
-        async fn step_b(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+        step "step-B" step_b [rollback = undo] => done();
 
         #[step(name = "step-C", rollback = undo)]
         async fn step_c(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
@@ -189,20 +138,14 @@ mod gt_04 {
             if before == 0 { Ok(Next::goto(RootHandlerStep::StepA)) } else { Err(SIMULATED.into()) }
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+        rollback undo => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn gt_04_rollback_follows_the_executed_steps_not_the_definition() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler,), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler step-A next=1
@@ -220,7 +163,7 @@ mod gt_04 {
             M0 SUSPENDED root-handler RB(step-A[0,])
             M0 ROLLED_BACK root-handler RB(step-A[0,])",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/step-A
             invoke root-handler/step-B
             invoke root-handler/step-C
@@ -238,12 +181,8 @@ mod gt_04 {
 mod gt_05 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Root;
         #[step(name = "loop-step", rollback = undo)]
         async fn loop_step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             invoked(scope);
@@ -251,40 +190,20 @@ mod gt_05 {
             Ok(if scope.iteration() < 1 { Next::Repeat } else { Next::Continue })
         }
 
-        #[step(name = "failing-step", rollback = undo)]
-        async fn failing_step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Err(SIMULATED.into())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+        step "failing-step" failing_step [rollback = undo] => fails(SIMULATED);
+        rollback undo => done();
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            takes(50).await;
-            Ok(())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero => takes_ms(50);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn gt_05_children_are_undone_with_their_iteration() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler loop-step
@@ -314,7 +233,7 @@ mod gt_05 {
             M0 SUSPENDED root-handler RB(loop-step[0,])
             M0 ROLLED_BACK root-handler RB(loop-step[0,])",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/loop-step
             invoke child-handler/0
             invoke root-handler/loop-step it=1

@@ -1,38 +1,27 @@
 //! Loops (scenarios LP).
 
 use super::*;
-use crate::support::{Database, calls_of, compensated, handled, invoked, takes};
+use crate::support::{handled, invoked};
 
 mod lp_01 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Root;
         #[step(name = "loop-step")]
         async fn loop_step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             invoked(scope);
             Ok(if scope.iteration() < 2 { Next::Repeat } else { Next::Continue })
         }
 
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+        step "1" one => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn lp_01_repeating_counts_iterations() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler,), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler loop-step next=0
@@ -41,7 +30,7 @@ mod lp_01 {
             M0 SUSPENDED root-handler 1
             M0 COMMITTED root-handler 1",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/loop-step it=0
             invoke root-handler/loop-step it=1
             invoke root-handler/loop-step it=2
@@ -54,40 +43,29 @@ mod lp_01 {
 mod lp_02 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Root;
         #[step(name = "immediate-continue")]
         async fn immediate_continue(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             invoked(scope);
             Ok(Next::Continue)
         }
 
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+        step "1" one => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn lp_02_to_continue_at_once_is_an_ordinary_step() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler,), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler immediate-continue next=1
             M0 SUSPENDED root-handler 1
             M0 COMMITTED root-handler 1",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/immediate-continue it=0
             invoke root-handler/1",
         );
@@ -98,12 +76,8 @@ mod lp_02 {
 mod lp_03 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Root;
         #[step(name = "loop-step")]
         async fn loop_step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             invoked(scope);
@@ -111,35 +85,19 @@ mod lp_03 {
             Ok(if scope.iteration() < 1 { Next::Repeat } else { Next::Continue })
         }
 
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+        step "1" one => done();
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            takes(50).await;
-            Ok(())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero => takes_ms(50);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn lp_03_each_iteration_waits_for_its_own_children() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler loop-step
@@ -155,7 +113,7 @@ mod lp_03 {
             M0 SUSPENDED root-handler 1
             M0 COMMITTED root-handler 1",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/loop-step it=0
             invoke child-handler/0
             invoke root-handler/loop-step it=1
@@ -169,23 +127,10 @@ mod lp_03 {
 mod lp_04 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "step-with-children", rollback = undo, on_child_failure = handle_step_with_children)]
-        async fn step_with_children(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "step-with-children" step_with_children [rollback = undo, on_child_failure = handle_step_with_children] => launches(Child);
+        rollback undo => done();
 
         async fn handle_step_with_children(
             &self,
@@ -202,29 +147,18 @@ mod lp_04 {
         }
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("Simulated child failure").into())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero => fails(RuntimeException("Simulated child failure"));
     }
 
     /// Unlike in the reference, the failure that the handler had handled is over (W-01): the second
     /// call, and the exception it passes on, know of the second child only.
     #[tokio::test(flavor = "multi_thread")]
     async fn lp_04_a_child_failure_handler_that_emits_anew_is_called_again() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
 "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler step-with-children
@@ -245,7 +179,7 @@ mod lp_04 {
             M0 SUSPENDED root-handler RB(step-with-children[0,])
             M0 ROLLED_BACK root-handler RB(step-with-children[0,])",
 );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/step-with-children it=0
             invoke child-handler/0
             hcf root-handler/step-with-children cfhi=0 next=Continue
@@ -260,12 +194,8 @@ mod lp_04 {
 mod lp_05 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
+    handler! {
+        RootHandler: "root-handler" on Root;
         #[step(name = "loop-step", rollback = undo)]
         async fn loop_step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             invoked(scope);
@@ -275,21 +205,15 @@ mod lp_05 {
             }
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+        rollback undo => done();
     }
 
     /// Unlike in the reference, a compensation gets the iteration of the instance it undoes (W-38).
     #[tokio::test(flavor = "multi_thread")]
     async fn lp_05_a_failure_in_the_middle_of_a_loop() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler,), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler loop-step next=0
@@ -301,7 +225,7 @@ mod lp_05 {
             M0 SUSPENDED root-handler RB(loop-step[0,])
             M0 ROLLED_BACK root-handler RB(loop-step[0,])",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/loop-step it=0
             invoke root-handler/loop-step it=1
             invoke root-handler/loop-step it=2

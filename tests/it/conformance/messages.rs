@@ -54,7 +54,7 @@ mod mq_02 {
     async fn mq_02_a_subscriber_receives_all_messages() -> Result<()> {
         let db = Database::new().await;
         db.execute("CREATE TABLE received (text text)").await;
-        let scoop = db.scoop().only::<Receiver>().start().await?;
+        let scoop = db.start((Receiver,)).await?;
         let texts = ["a", "b", "c", "d", "e"];
         for root in scoop.launch_all(texts.map(Greeting::new)).await? {
             assert_eq!(root.ends().await?, Outcome::Committed);
@@ -91,7 +91,7 @@ mod mq_03 {
     #[tokio::test(flavor = "multi_thread")]
     async fn mq_03_a_root_message_of_a_failing_step_is_gone() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Forwarder>().start().await?;
+        let scoop = db.start((Forwarder,)).await?;
         let roots = scoop.launch_all([Number(1), Number(2)]).await?;
         assert!(matches!(roots[0].ends().await?, Outcome::RolledBack(_)));
         assert_eq!(roots[1].ends().await?, Outcome::Committed);
@@ -104,18 +104,9 @@ mod mq_03 {
 mod mq_04 {
     use super::*;
 
-    struct Blocking {
-        gate: Gate,
-    }
-
-    #[saga(name = "blocking")]
-    #[subscribes(Greeting)]
-    impl Blocking {
-        #[step]
-        async fn block(&self, _: &mut Scope<'_>, _: &Greeting) -> Result<()> {
-            self.gate.pass().await;
-            Ok(())
-        }
+    handler! {
+        Blocking(gate): "blocking" on Greeting;
+        step "block" block => at_gate();
     }
 
     /// An instance of the reference is here a process that does one thing at a time.
@@ -198,7 +189,7 @@ mod mq_07 {
     #[tokio::test(flavor = "multi_thread")]
     async fn mq_07_an_error_is_stored_with_the_name_of_its_type() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Throwing>().start().await?;
+        let scoop = db.start((Throwing,)).await?;
         let outcome = scoop.launch(Greeting::new("")).await?.ends().await?;
 
         let history = db.history().await;

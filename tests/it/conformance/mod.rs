@@ -29,5 +29,8 @@ mod sleeping;
 use scoop::prelude::*;
 use scoop::{CancelAnswer, ChildOutcome, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
 
-use crate::support::Ends as _;
 use crate::support::messages::*;
+use crate::support::{
+    Ends as _, Run, Store as _, accepts, at_gate, done, fails, handler, launches, never_ends, passes_on,
+    takes_ms,
+};

@@ -3,37 +3,19 @@
 use std::time::Duration;
 
 use super::*;
-use crate::support::{Database, Gate, calls_of, invoked};
+use crate::support::{Database, Gate, calls_of};
 
 /// Nothing is found by polling within a test.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-struct One {
-    gate: Gate,
+handler! {
+    One(gate): "one" on Root;
+    step "0" zero => at_gate();
 }
 
-#[saga(name = "one")]
-#[subscribes(Root)]
-impl One {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        invoked(scope);
-        self.gate.pass().await;
-        Ok(())
-    }
-}
-
-#[derive(Default)]
-struct Other;
-
-#[saga(name = "other")]
-#[subscribes(Root)]
-impl Other {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        invoked(scope);
-        Ok(())
-    }
+handler! {
+    Other: "other" on Root;
+    step "0" zero => done();
 }
 
 /// Here notifications go from process to process, and name no topic. So a test observes one by a
@@ -49,7 +31,7 @@ async fn pn_01_mh_01_one_notification_of_another_process_wakes_all_sagas_of_the_
     let client = Scoop::builder().postgres(db.another_pool(5).await).client().await?;
     let root = client.launch(Root).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
-    assert_eq!(calls_of(&root).len(), 2);
+    assert_eq!(calls_of(&root).count(), 2);
     engine.shutdown().await?;
     Ok(())
 }
@@ -83,7 +65,7 @@ async fn sh_01_w_32_five_programs_stop_in_the_middle_of_their_work() -> Result<(
     assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE state = 'ready'").await, 5);
 
     gate.open(5);
-    let _next = db.scoop().only::<One>().provide(One { gate: gate.clone() }).start().await?;
+    let _next = db.start((One { gate: gate.clone() },)).await?;
     for root in roots {
         assert_eq!(root.ends().await?, Outcome::Committed);
         calls_of(&root).expect("invoke one/0");

@@ -41,13 +41,8 @@ mod pq_01 {
         stop: Stop,
     }
 
-    struct Worker {
-        gate: Gate,
-    }
-
-    #[saga(name = "worker")]
-    #[subscribes(Task)]
-    impl Worker {
+    handler! {
+        Worker(gate): "worker" on Task;
         #[step(name = "0", rollback = undo)]
         async fn zero(&self, scope: &mut Scope<'_>, task: &Task) -> Result<()> {
             invoked(scope);
@@ -57,11 +52,7 @@ mod pq_01 {
             Ok(())
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Task, _: &Failure) -> Result<()> {
-            compensated(scope);
-            self.gate.pass().await;
-            Ok(())
-        }
+        rollback undo => at_gate();
 
         #[step(name = "1")]
         async fn one(&self, scope: &mut Scope<'_>, task: &Task) -> Result<()> {
@@ -94,7 +85,7 @@ mod pq_01 {
         })
         .await?;
 
-        let scoop = db.scoop().only::<Worker>().provide(Worker { gate: gate.clone() }).start().await?;
+        let scoop = db.start((Worker { gate: gate.clone() },)).await?;
         gate.open(3);
         let calls = [
             "invoke worker/0
@@ -128,17 +119,9 @@ mod pq_06 {
         compensation_fails: bool,
     }
 
-    #[derive(Default)]
-    struct Worker;
-
-    #[saga(name = "worker")]
-    #[subscribes(Task)]
-    impl Worker {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Task) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        Worker: "worker" on Task;
+        step "0" zero [rollback = undo] => done();
 
         async fn undo(&self, scope: &mut Scope<'_>, task: &Task, _: &Failure) -> Result<()> {
             compensated(scope);
@@ -155,7 +138,7 @@ mod pq_06 {
     #[tokio::test(flavor = "multi_thread")]
     async fn pq_06_to_pq_08_a_run_that_has_ended_is_not_resumed() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Worker>().start().await?;
+        let scoop = db.start((Worker,)).await?;
         let tasks = [(false, false), (true, false), (true, true)];
         let tasks = tasks.map(|(step_fails, compensation_fails)| Task { step_fails, compensation_fails });
         let roots = scoop.launch_all(tasks).await?;
@@ -175,7 +158,7 @@ mod pq_06 {
         assert_eq!(other.ends().await?, Outcome::Committed);
         assert_eq!(db.history().await.rows().len(), before + 5);
         for (root, calls) in roots.iter().zip([2, 3, 3]) {
-            assert_eq!(calls_of(root).len(), calls);
+            assert_eq!(calls_of(root).count(), calls);
         }
         Ok(())
     }
@@ -185,19 +168,9 @@ mod pq_06 {
 mod four {
     use super::*;
 
-    pub(super) struct RootHandler {
-        pub(super) notes: Notes,
-    }
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", on_child_failure = note)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(Child).await?;
-            scope.launch(Child2).await?;
-            Ok(())
-        }
+    handler! {
+        pub(super) RootHandler { notes: Notes }: "root-handler" on Root;
+        step "0" zero [on_child_failure = note] => launches(Child).then(launches(Child2));
 
         async fn note(&self, scope: &mut Scope<'_>, _: &Root, failure: &Failure) -> Result<()> {
             for child in scope.children().await? {
@@ -310,22 +283,10 @@ mod pq_14 {
 mod pq_35 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo] => launches(Child).silently();
+        rollback undo => done();
     }
 
     /// Two handlers of one topic with compensations that stop at a gate.

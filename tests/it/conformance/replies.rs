@@ -43,19 +43,9 @@ impl ChildHandler2 {
     }
 }
 
-struct RootHandler {
-    notes: Notes,
-}
-
-#[saga(name = "root-handler")]
-#[subscribes(Root)]
-impl RootHandler {
-    #[step(name = "0")]
-    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        scope.launch(Ask).await?;
-        scope.launch(Ask2).await?;
-        Ok(())
-    }
+handler! {
+    RootHandler { notes: Notes }: "root-handler" on Root;
+    step "0" zero => launches(Ask).then(launches(Ask2));
 
     #[step(name = "1")]
     async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {

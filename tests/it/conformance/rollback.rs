@@ -1,50 +1,36 @@
 //! The rollback path (scenarios RB).
 
 use super::*;
-use crate::support::{Database, calls_of, compensated, handled, invoked, takes};
+
+handler! {
+    ChildHandler2: "child-handler-2" on Child;
+    step "0" zero [rollback = undo] => done();
+    step "1" one => fails(SIMULATED);
+    rollback undo => done();
+}
 
 mod rb_01 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo, on_child_failure = rethrow)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Err(SIMULATED.into())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        async fn rethrow(&self, scope: &mut Scope<'_>, _: &Root, failure: &Failure) -> Result<()> {
-            handled(scope);
-            Err(Error::failure(failure.clone()))
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo, on_child_failure = rethrow] => launches(Child).then(fails(SIMULATED));
+        rollback undo => done();
+        on_child_failure rethrow => passes_on();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn rb_01_a_failure_in_the_first_step_leaves_nothing() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler,), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 ROLLING_BACK root-handler 0 exc=RTE(Simulated failure to test rollback)@root-handler
             M0 ROLLED_BACK root-handler RB(0[0,])",
         );
-        calls_of(&root).expect("invoke root-handler/0");
-        let messages = db.texts("SELECT topic::text FROM scoop.message").await;
+        run.calls().expect("invoke root-handler/0");
+        let messages = run.db.texts("SELECT topic::text FROM scoop.message").await;
         assert_eq!(messages, ["root-topic"]);
 
         Ok(())
@@ -53,45 +39,19 @@ mod rb_01 {
 mod rb_02 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo, on_child_failure = rethrow)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1", rollback = undo, on_child_failure = rethrow)]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Err(SIMULATED.into())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        async fn rethrow(&self, scope: &mut Scope<'_>, _: &Root, failure: &Failure) -> Result<()> {
-            handled(scope);
-            Err(Error::failure(failure.clone()))
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo, on_child_failure = rethrow] => launches(Child);
+        step "1" one [rollback = undo, on_child_failure = rethrow] => launches(Child).then(fails(SIMULATED));
+        rollback undo => done();
+        on_child_failure rethrow => passes_on();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn rb_02_a_failure_in_the_second_step_rolls_back_the_first() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler,), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -102,12 +62,12 @@ mod rb_02 {
             M0 SUSPENDED root-handler RB(0[0,])
             M0 ROLLED_BACK root-handler RB(0[0,])",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/0
             invoke root-handler/1
             rollback root-handler/0",
         );
-        let messages = db.texts("SELECT topic::text FROM scoop.message ORDER BY topic").await;
+        let messages = run.db.texts("SELECT topic::text FROM scoop.message ORDER BY topic").await;
         assert_eq!(messages, ["child-topic", "root-topic"]);
 
         Ok(())
@@ -116,62 +76,25 @@ mod rb_02 {
 mod rb_03 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo, on_child_failure = rethrow)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        async fn rethrow(&self, scope: &mut Scope<'_>, _: &Root, failure: &Failure) -> Result<()> {
-            handled(scope);
-            Err(Error::failure(failure.clone()))
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo, on_child_failure = rethrow] => launches(Child);
+        rollback undo => done();
+        on_child_failure rethrow => passes_on();
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(SIMULATED.into())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero [rollback = undo] => done();
+        step "1" one => fails(SIMULATED);
+        rollback undo => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn rb_03_a_child_that_fails_compensates_before_its_parent() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -188,7 +111,7 @@ mod rb_03 {
             M0 SUSPENDED root-handler RB(0[0,])
             M0 ROLLED_BACK root-handler RB(0[0,])",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/0
             invoke child-handler/0
             invoke child-handler/1
@@ -203,63 +126,25 @@ mod rb_03 {
 mod rb_04 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Err(SIMULATED.into())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo] => launches(Child);
+        step "1" one => fails(SIMULATED);
+        rollback undo => done();
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1", rollback = undo)]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero [rollback = undo] => done();
+        step "1" one [rollback = undo] => done();
+        rollback undo => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn rb_04_a_child_that_had_committed_is_undone_first() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -280,7 +165,7 @@ mod rb_04 {
             M0 SUSPENDED root-handler RB(0[0,])
             M0 ROLLED_BACK root-handler RB(0[0,])",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/0
             invoke child-handler/0
             invoke child-handler/1
@@ -296,132 +181,36 @@ mod rb_04 {
 mod rb_05 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1", rollback = undo, on_child_failure = rethrow)]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        async fn rethrow(&self, scope: &mut Scope<'_>, _: &Root, failure: &Failure) -> Result<()> {
-            handled(scope);
-            Err(Error::failure(failure.clone()))
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo] => done();
+        step "1" one [rollback = undo, on_child_failure = rethrow] => launches(Child);
+        rollback undo => done();
+        on_child_failure rethrow => passes_on();
     }
 
-    #[derive(Default)]
-    struct ChildHandler1;
-
-    #[saga(name = "child-handler-1")]
-    #[subscribes(Child)]
-    impl ChildHandler1 {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1", rollback = undo)]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            scope.launch(Grandchild).await?;
-            Ok(())
-        }
-
-        #[step(name = "2", rollback = undo)]
-        async fn two(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        ChildHandler1: "child-handler-1" on Child;
+        step "0" zero [rollback = undo] => done();
+        step "1" one [rollback = undo] => launches(Grandchild);
+        step "2" two [rollback = undo] => done();
+        rollback undo => done();
     }
 
-    #[derive(Default)]
-    struct ChildHandler2;
-
-    #[saga(name = "child-handler-2")]
-    #[subscribes(Child)]
-    impl ChildHandler2 {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(SIMULATED.into())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-    }
-
-    #[derive(Default)]
-    struct GrandchildHandler;
-
-    #[saga(name = "grandchild-handler")]
-    #[subscribes(Grandchild)]
-    impl GrandchildHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1", rollback = undo)]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
-            invoked(scope);
-            takes(200).await;
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Grandchild, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        GrandchildHandler: "grandchild-handler" on Grandchild;
+        step "0" zero [rollback = undo] => done();
+        step "1" one [rollback = undo] => takes_ms(200);
+        rollback undo => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn rb_05_of_two_siblings_three_levels_deep_one_fails() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler1>()
-            .only::<ChildHandler2>()
-            .only::<GrandchildHandler>()
-            .start()
-            .await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run =
+            Run::rolls_back((RootHandler, ChildHandler1, ChildHandler2, GrandchildHandler), Root).await?;
 
-        let history = db.history().await;
-        let calls = calls_of(&root);
+        let history = run.history().await;
+        let calls = run.calls();
         history.of(&["root-handler", "child-handler-1", "grandchild-handler"]).expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
@@ -508,7 +297,7 @@ mod rb_05 {
             rollback root-handler/1
             rollback root-handler/0",
         );
-        assert_eq!(calls.len(), 18);
+        assert_eq!(calls.count(), 18);
 
         Ok(())
     }
@@ -516,137 +305,38 @@ mod rb_05 {
 mod rb_06 {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1", on_child_failure = rethrow)]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        async fn rethrow(&self, scope: &mut Scope<'_>, _: &Root, failure: &Failure) -> Result<()> {
-            handled(scope);
-            Err(Error::failure(failure.clone()))
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero => done();
+        step "1" one [on_child_failure = rethrow] => launches(Child);
+        on_child_failure rethrow => passes_on();
     }
 
-    #[derive(Default)]
-    struct ChildHandler1;
-
-    #[saga(name = "child-handler-1")]
-    #[subscribes(Child)]
-    impl ChildHandler1 {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1", on_child_failure = rethrow)]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            scope.launch(Grandchild).await?;
-            Ok(())
-        }
-
-        #[step(name = "2", rollback = undo)]
-        async fn two(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        async fn rethrow(&self, scope: &mut Scope<'_>, _: &Child, failure: &Failure) -> Result<()> {
-            handled(scope);
-            Err(Error::failure(failure.clone()))
-        }
+    handler! {
+        ChildHandler1: "child-handler-1" on Child;
+        step "0" zero => done();
+        step "1" one [on_child_failure = rethrow] => launches(Grandchild);
+        step "2" two [rollback = undo] => done();
+        rollback undo => done();
+        on_child_failure rethrow => passes_on();
     }
 
-    #[derive(Default)]
-    struct ChildHandler2;
-
-    #[saga(name = "child-handler-2")]
-    #[subscribes(Child)]
-    impl ChildHandler2 {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(SIMULATED.into())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-    }
-
-    #[derive(Default)]
-    struct GrandchildHandler;
-
-    #[saga(name = "grandchild-handler")]
-    #[subscribes(Grandchild)]
-    impl GrandchildHandler {
-        #[step(name = "0", rollback = undo_zero)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1", rollback = undo)]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
-            invoked(scope);
-            takes(200).await;
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Grandchild, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        async fn undo_zero(&self, scope: &mut Scope<'_>, _: &Grandchild, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Err(IllegalStateException("Rollback failure").into())
-        }
+    handler! {
+        GrandchildHandler: "grandchild-handler" on Grandchild;
+        step "0" zero [rollback = undo_zero] => done();
+        step "1" one [rollback = undo] => takes_ms(200);
+        rollback undo => done();
+        rollback undo_zero => fails(IllegalStateException("Rollback failure"));
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn rb_06_the_same_but_a_compensation_fails_in_the_grandchild() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler1>()
-            .only::<ChildHandler2>()
-            .only::<GrandchildHandler>()
-            .start()
-            .await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
+        let run =
+            Run::fails_to_roll_back((RootHandler, ChildHandler1, ChildHandler2, GrandchildHandler), Root)
+                .await?;
 
-        let history = db.history().await;
-        let calls = calls_of(&root);
+        let history = run.history().await;
+        let calls = run.calls();
         history.of(&["root-handler", "child-handler-1", "grandchild-handler"]).expect(
 "M0 EMITTED · ·
             M0 SEEN root-handler ·
@@ -720,7 +410,7 @@ mod rb_06 {
             hcf root-handler/1
             hcf root-handler/1",
         );
-        assert_eq!(calls.len(), 16);
+        assert_eq!(calls.count(), 16);
 
         Ok(())
     }

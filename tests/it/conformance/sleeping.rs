@@ -16,40 +16,25 @@ mod sl_01 {
 
     const NAP: Duration = Duration::from_millis(150);
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero => done();
 
         #[step(name = "1")]
         async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             scope.sleep(NAP).await
         }
 
-        #[step(name = "2")]
-        async fn two(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+        step "2" two => done();
     }
 
     /// A sleeping run costs nothing before it wakes, unlike in the reference. SEEN is written then,
     /// with everything else.
     #[tokio::test(flavor = "multi_thread")]
     async fn sl_01_sleep_between_two_steps() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler,), Root).await?;
 
-        let history = db.history().await;
+        let history = run.history().await;
         history.expect_with(
             &[("S", sleeps())],
             "M0 EMITTED · ·
@@ -67,10 +52,12 @@ mod sl_01 {
         let slept = rows[6].micros() - rows[2].micros();
         assert!(slept >= i64::try_from(NAP.as_micros())?, "slept for {slept} µs");
         assert_eq!(
-            db.texts("SELECT topic || ' ' || payload FROM scoop.message ORDER BY created_at OFFSET 1").await,
+            run.db
+                .texts("SELECT topic || ' ' || payload FROM scoop.message ORDER BY created_at OFFSET 1")
+                .await,
             ["sleep-9d24148d-d851-4107-8beb-e5c57f5cca88 {}"]
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/0
             invoke root-handler/2",
         );
@@ -109,7 +96,7 @@ mod sl_02 {
     #[tokio::test(flavor = "multi_thread")]
     async fn sl_02_a_step_scheduled_for_a_point_in_time() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
+        let scoop = db.start((RootHandler,)).await?;
         let now = db.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").await;
         let micros = now + 150_000;
         let at = SystemTime::UNIX_EPOCH + Duration::from_micros(micros.try_into()?);

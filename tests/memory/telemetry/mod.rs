@@ -218,7 +218,7 @@ async fn asleep(database: &InMemory, secret: &str) -> Result<(Program, Handle)> 
     let shop = shop(database).await?;
     let order = shop.scoop.launch(Order { sleeps: true, secret: secret.into(), ..Order::default() }).await?;
     order.comes_to(|tree| tree.roots().iter().all(|run| run.state == RunState::Waiting)).await?;
-    let client = Scoop::builder().in_memory_on(database).client().await?;
+    let client = Scoop::builder().in_memory_database(database).client().await?;
     let order = client.find(order.id()).await?;
     Ok((shop, order))
 }
@@ -430,10 +430,10 @@ async fn faults(events: &Events) -> Result<()> {
     gated.0.arrivals(1).await;
     doomed.die();
     gated.0.arrivals(1).await;
-    other.process.cut();
+    other.process.disconnect();
     eventually("a new session", async || !events.of("session_renewed").is_empty()).await;
     gated.0.open(3);
-    Scoop::builder().in_memory_on(&database).client().await?.find(visit.id()).await?.ends().await?;
+    Scoop::builder().in_memory_database(&database).client().await?.find(visit.id()).await?.ends().await?;
 
     let expect = async |name: &'static str| {
         eventually(name, async || !events.of(name).is_empty()).await;
@@ -465,7 +465,7 @@ async fn faults(events: &Events) -> Result<()> {
     let database = InMemory::new();
     let unlucky = shop(&database).await?;
     unlucky.link.fail_after("claim", usize::MAX);
-    Scoop::builder().in_memory_on(&database).client().await?.launch(Order::default()).await?;
+    Scoop::builder().in_memory_database(&database).client().await?.launch(Order::default()).await?;
     tokio::time::sleep(Duration::from_secs(300)).await;
     expect("in_doubt_too_often").await;
     Ok(())

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt, pending};
 use scoop::prelude::*;
 use scoop::{Builder, InMemory, Tick};
-use scoop_runtime::simulation::{Link, Process};
+use scoop_runtime::simulation::{FaultLink, Process};
 
 use super::{NEVER, SOON};
 use crate::support::Gate;
@@ -289,7 +289,7 @@ impl Faulty {
     }
 }
 
-impl Link for Faulty {
+impl FaultLink for Faulty {
     fn before(&self, operation: &'static str) -> BoxFuture<'static, io::Result<()>> {
         self.fate(&self.before, operation)
     }
@@ -314,14 +314,14 @@ impl Program {
     pub(super) async fn start(database: &InMemory, build: impl FnOnce(Builder) -> Builder) -> Result<Self> {
         let link = Faulty::default();
         let process = Process::new(database, Arc::new(link.clone()));
-        let builder = Scoop::builder().in_memory_as(&process).poll_interval(SOON);
+        let builder = Scoop::builder().simulated_process(&process).poll_interval(SOON);
         let scoop = build(builder).start().await?;
         Ok(Self { link, process, scoop })
     }
 
     pub(super) fn die(self) {
         self.link.dead.store(true, Ordering::Relaxed);
-        self.process.cut();
+        self.process.disconnect();
         // Dropping the handle would be a shutdown.
         std::mem::forget(self.scoop);
     }

@@ -15,10 +15,10 @@ use crate::saga::model::{Outline, Step, Variant};
 /// type, and not each trait of the enum.
 pub(super) fn step_enum(outline: &Outline) -> TokenStream {
     let Outline { ident, step_enum, variants, .. } = outline;
-    let (step_enum, module) = (ours(step_enum), module(outline));
+    let (step_enum, module) = (at_call_site(step_enum), module(outline));
     let about = format!(" The steps of `{ident}`, in their order.");
     let docs = variants.iter().map(|it| format!(" The step `{}`.", it.name));
-    let names: Vec<_> = variants.iter().map(|it| ours(&it.ident)).collect();
+    let names: Vec<_> = variants.iter().map(|it| at_call_site(&it.ident)).collect();
     let trait_impl = (!names.is_empty()).then(|| {
         let all = variants.iter().zip(&names).flat_map(|(it, name)| std::iter::repeat_n(name, it.steps));
         let index = index(variants, &names);
@@ -56,7 +56,7 @@ fn unplaced(ident: &Ident) -> Ident {
 
 /// The path of the enum, which no other block of the type has.
 pub(super) fn step_path(outline: &Outline) -> Path {
-    let (module, step_enum) = (module(outline), ours(&outline.step_enum));
+    let (module, step_enum) = (module(outline), at_call_site(&outline.step_enum));
     syn::parse_quote!(#module::#step_enum)
 }
 
@@ -64,7 +64,7 @@ pub(super) fn step_path(outline: &Outline) -> Path {
 /// module, which `use super::*` would import.
 fn module(Outline { ident, .. }: &Outline) -> Ident {
     let module = format_ident!("__steps_of_{ident}_at_{:x}", place(), span = ident.span());
-    ours(&module)
+    at_call_site(&module)
 }
 
 /// A number that stands for the place of the attribute; zero outside of a compilation.
@@ -121,7 +121,7 @@ pub(super) fn definition(step: &Step) -> TokenStream {
 }
 
 /// The identifier at the same place, but not as the user's own, so that no lint applies.
-fn ours(ident: &Ident) -> Ident {
+fn at_call_site(ident: &Ident) -> Ident {
     let span = Span::call_site().located_at(ident.span());
     Ident::new(&ident.to_string(), span)
 }

@@ -1,11 +1,5 @@
 #![allow(unused)]
-use scoop::prelude::*;
-
-#[derive(Message, Serialize, Deserialize)]
-struct OrderPlaced;
-
-#[derive(Serialize, Deserialize)]
-struct Payment(u32);
+include!("../orders.rs");
 
 struct Checkout;
 

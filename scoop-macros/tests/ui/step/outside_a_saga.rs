@@ -1,8 +1,5 @@
 #![allow(unused)]
-use scoop::prelude::*;
-
-#[derive(Message, Serialize, Deserialize)]
-struct OrderPlaced;
+include!("../orders.rs");
 
 struct Checkout;
 

@@ -3,7 +3,7 @@
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Failure, Message};
 
-use super::{Handle, LOOK_MAX, LOOK_MIN, Outcome};
+use super::{Handle, Outcome, POLL_MAX, POLL_MIN};
 use crate::saga::children::{Child, ChildQuery, Launches, Reply, replies_of, reply_name};
 use crate::util::patience::Vain;
 use crate::{FailedStep, NoResult, RollbackFailure, RuntimeError};
@@ -126,7 +126,7 @@ impl Handle {
                 Outcome::RollbackFailed(RollbackFailure { failure, cause }) => {
                     (NoResult::RollbackFailed(Box::new(failure.caused_by([*cause]))), None)
                 }
-                Outcome::Unhandled => (NoResult::Unhandled, None),
+                Outcome::NoHandlers => (NoResult::NoHandlers, None),
             };
             let failed = match cause {
                 Some(cause) => self.origin_of(&cause).await,
@@ -149,13 +149,13 @@ impl Handle {
         topic: &'static str,
         replies: &'static str,
     ) -> Result<Vec<Child>, RuntimeError> {
-        let mut pause = LOOK_MIN;
+        let mut pause = POLL_MIN;
         loop {
             match self.replied(topic, replies).await {
                 Err(error) if error.is_transient() => tokio::time::sleep(pause).await,
                 read => return read,
             }
-            pause = (pause * 2).min(LOOK_MAX);
+            pause = (pause * 2).min(POLL_MAX);
         }
     }
 

@@ -24,7 +24,7 @@ use scoop_core::RecordedStep;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::bug::{Bug, made};
+use crate::bug::{Bug, is_injected};
 use crate::saga::registry::{RunnableSaga, Sagas};
 use crate::store::{Lanes, LivingWorker, PublishedDefinition, Registered, Store};
 use crate::util::sync::{Mutex, lock};
@@ -112,7 +112,7 @@ impl Definitions {
     /// Whether living workers have several definitions of a saga of this program.
     pub(super) fn is_contested(&self, saga: &str) -> bool {
         let view = self.view();
-        !made(Bug::ForgetOtherDefinitions) && view.contested.iter().any(|name| name == saga)
+        !is_injected(Bug::ForgetOtherDefinitions) && view.contested.iter().any(|name| name == saga)
     }
 
     fn view(&self) -> Arc<View> {
@@ -135,7 +135,7 @@ impl Definitions {
                 let this = (living.started_at, living.id, *definition);
                 let newest = newest.entry((topic, handler)).or_insert((this.0, this.1, this.2, false));
                 newest.3 |= newest.2 != *definition;
-                if (this > (newest.0, newest.1, newest.2)) != made(Bug::OlderWins) {
+                if (this > (newest.0, newest.1, newest.2)) != is_injected(Bug::OlderWins) {
                     (newest.0, newest.1, newest.2) = this;
                 }
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Known;
-use crate::bug::{Bug, made};
+use crate::bug::{Bug, is_injected};
 use crate::engine::shared::Engine;
 use crate::saga::registry::{Renamed, RunnableSaga, Sagas};
 use crate::telemetry;
@@ -31,7 +31,7 @@ pub(in crate::engine) async fn add_reply_type(
     }
     // A type that was added before may not have reached the database.
     enlist_and_look(engine).await?;
-    engine.look_up();
+    engine.wake_tasks();
     Ok(())
 }
 
@@ -63,7 +63,7 @@ async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
         living = engine.store.living_workers().await?;
     }
     engine.definitions.derive_view(engine.worker, &living);
-    if !engine.definitions.view().contested.is_empty() && !made(Bug::ForgetOtherDefinitions) {
+    if !engine.definitions.view().contested.is_empty() && !is_injected(Bug::ForgetOtherDefinitions) {
         // With outdated knowledge, this worker did not notify other workers of runs that only they may claim.
         engine.signals.others.notify_one();
     }

@@ -10,7 +10,7 @@ use super::queue::{Pending, Queue, SettleError};
 use crate::engine::shared::Engine;
 use crate::error::is_transient;
 use crate::store::Unhandled;
-use crate::store::{SettlePath, Settled, Settlement, parts};
+use crate::store::{SettlePath, SettleResult, Settlement, parts};
 use crate::telemetry;
 
 /// The number of settler tasks: while one commits, the other collects.
@@ -20,7 +20,7 @@ pub(in crate::engine) const SETTLERS: usize = 2;
 const BATCH_MAX: usize = 200;
 
 /// The result of each settlement that applied, by run and epoch.
-type Answers = BTreeMap<(Uuid, i64), Settled>;
+type Answers = BTreeMap<(Uuid, i64), SettleResult>;
 
 /// Writes the outcomes in the queue, without waiting for more, until all senders are gone.
 pub(in crate::engine) async fn serve(engine: Arc<Engine>, queue: Queue, drained: CancellationToken) {

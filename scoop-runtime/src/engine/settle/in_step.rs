@@ -1,10 +1,11 @@
-//! Writes a conclusion in the transaction of its step, and commits it.
+//! Writes a conclusion in the transaction of its step, and commits it. If the answer to the COMMIT is lost, the run
+//! ends in doubt, and [`crate::engine::reconcile`] finds out what was committed.
 
 use crate::engine::execution::Exit;
 use crate::engine::shared::Engine;
 use crate::error::{is_cancelled, is_rolled_back, is_transient_in_step, is_transient_within_step};
 use crate::store::Unhandled;
-use crate::store::{MARKED, Settled, Settlement, StepTransaction, roll_back};
+use crate::store::{MARKED, SettleResult, Settlement, StepTransaction, roll_back};
 
 /// Why the transaction of a step was not committed.
 pub(super) enum CommitError {
@@ -17,36 +18,36 @@ pub(super) enum CommitError {
 }
 
 /// Writes the conclusion into the transaction of the step, and commits it.
-pub(super) async fn commit_with(
+pub(super) async fn settle_and_commit(
     engine: &Engine,
     settlement: Settlement,
     mut opened: StepTransaction,
-) -> Result<Settled, CommitError> {
+) -> Result<SettleResult, CommitError> {
     if opened.is_nested() {
         roll_back(Some(opened)).await;
         return Err(CommitError::Failed(NESTED.into()));
     }
     let settled =
         engine.store.settle_within(&mut opened.transaction, &engine.identifier, &settlement, MARKED).await;
-    let settled = settled.map_err(not_written)?;
+    let settled = settled.map_err(classify_write_error)?;
     let Some(mut settled) = settled else {
-        return Err(match opened.is_open().await {
+        return Err(match opened.has_claim_mark().await {
             Ok(true) => {
                 roll_back(Some(opened)).await;
                 CommitError::Exit(Exit::TakenOver)
             }
             Ok(false) => CommitError::Failed(SELF_ENDED.into()),
-            Err(error) => not_written(error),
+            Err(error) => classify_write_error(error),
         });
     };
-    let started = std::mem::take(&mut opened.started);
+    let started = std::mem::take(&mut opened.ready_handlers);
     let Some(connections) = &engine.step_transactions else {
         return Err(CommitError::Failed("there is no database in which a step could have written".into()));
     };
-    let goes_on = settled.goes_on.then_some(settlement.id().0);
+    let goes_on = settled.continues.then_some(settlement.id().0);
     match connections.commit(opened, goes_on).await {
         Ok(()) => {
-            settled.started.extend(started);
+            settled.ready_handlers.extend(started);
             Ok(settled)
         }
         Err(error) if is_rolled_back(&error) => {
@@ -76,7 +77,7 @@ const WENT_ON: &str = "a statement of the step failed, and the step went on as i
 const IN_FAILED_TRANSACTION: &str = "25P02";
 
 /// Classifies the error of a commit.
-fn not_written(error: sqlx::Error) -> CommitError {
+fn classify_write_error(error: sqlx::Error) -> CommitError {
     if let Some(unhandled) = Unhandled::of(&error) {
         return CommitError::Unhandled(unhandled.clone());
     }

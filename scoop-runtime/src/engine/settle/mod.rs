@@ -9,21 +9,21 @@ use std::collections::BTreeSet;
 
 use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Run, Tried};
 
-use self::in_step::{CommitError, commit_with};
+use self::in_step::{CommitError, settle_and_commit};
 use self::queue::SettleError;
 use super::execution::{Execution, Exit, reasons_to_give_up};
 use super::outcome::Outcome;
-use super::rollback_history::recall;
+use super::rollback_history::load_rollback_plan;
 use super::shared::Engine;
 use super::slots::SlotLease;
 use crate::completion::RunEnd;
 use crate::saga::registry::RunnableSaga;
 use crate::store::Unhandled;
-use crate::store::{FailedRollbackPart, Parent, Settled, Settlement, StepTransaction, roll_back};
+use crate::store::{FailedRollbackPart, ParentRef, SettleResult, Settlement, StepTransaction, roll_back};
 use crate::telemetry;
 
 /// The number of events that are coalesced at most.
-const GATHERED_EVENTS_MAX: usize = 100;
+const COALESCED_EVENTS_MAX: usize = 100;
 
 /// The failure of a step whose code succeeded, and the context that the code left behind.
 pub(super) struct StepFailed {
@@ -32,7 +32,7 @@ pub(super) struct StepFailed {
 }
 
 /// The result of a settlement: the run continues, or its step has failed after all.
-type Persisted = Result<Result<(), StepFailed>, Exit>;
+type SettleOutcome = Result<Result<(), StepFailed>, Exit>;
 
 /// Persists the conclusion: in the transaction of the step, if it opened one. A step fails after all if what follows
 /// from it cannot be written.
@@ -41,30 +41,30 @@ pub(super) async fn settle(
     execution: &mut Execution,
     conclusion: Conclusion,
     opened: Option<StepTransaction>,
-) -> Persisted {
+) -> SettleOutcome {
     if let Some(rehearsal) = &engine.settings.rehearsal {
-        execution.rehearsed =
-            rehearsal.commits(&execution.saga.definition.saga, execution.key.id, &conclusion);
-        if execution.rehearsed.is_none() {
+        execution.commit_token =
+            rehearsal.before_commit(&execution.saga.definition.saga, execution.key.id, &conclusion);
+        if execution.commit_token.is_none() {
             roll_back(opened).await;
             return Err(Exit::InDoubt("the process crashes before the commit, as it was to".into()));
         }
     }
     match opened {
         None => settle_batched(engine, execution, conclusion).await,
-        Some(opened) => settle_within(engine, execution, conclusion, opened).await,
+        Some(opened) => settle_in_step(engine, execution, conclusion, opened).await,
     }
 }
 
 /// Coalesces moves without user code, so that they need no commit of their own: the COMMITTED after a last step, and
 /// parts of a rollback that undo nothing.
-async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion) -> Conclusion {
-    while !conclusion.involves_others() && conclusion.events.len() < GATHERED_EVENTS_MAX {
+async fn coalesce(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion) -> Conclusion {
+    while !conclusion.waits_for_children() && conclusion.events.len() < COALESCED_EVENTS_MAX {
         let Fate::GoesOn(run) = &mut conclusion.fate else {
             break;
         };
         // A record that cannot be read now is read in the next turn.
-        if recall(engine, saga, run).await.is_err() {
+        if load_rollback_plan(engine, saga, run).await.is_err() {
             break;
         }
         let Ok(Continuation::Record(record)) = Continuation::of(&saga.definition, run) else {
@@ -80,27 +80,28 @@ fn settlement(engine: &Engine, execution: &Execution, conclusion: Conclusion) ->
     let settlement = Settlement::new(
         execution.key,
         &execution.run,
-        (execution.surroundings, &execution.stored),
+        execution.surroundings,
+        &execution.stored_context,
         conclusion,
     );
     settlement.under(engine.definitions.number_of(&execution.saga.definition.saga), execution.definition)
 }
 
 /// Persists it together with conclusions of other runs.
-async fn settle_batched(engine: &Engine, execution: &mut Execution, conclusion: Conclusion) -> Persisted {
+async fn settle_batched(engine: &Engine, execution: &mut Execution, conclusion: Conclusion) -> SettleOutcome {
     if let Fate::FailedAgain { part, handler_iteration, failure } = conclusion.fate {
         return Err(Exit::FailedAgain(Box::new(FailedRollbackPart { part, handler_iteration, failure })));
     }
-    let conclusion = gather(engine, &execution.saga, conclusion).await;
+    let conclusion = coalesce(engine, &execution.saga, conclusion).await;
     let after = AfterCommit::of(&execution.run, &conclusion);
     let settlement = settlement(engine, execution, conclusion);
     let definition = settlement.definition();
-    let sets_a_time = settlement.sets_a_time();
+    let sets_a_time = settlement.has_timer();
     match engine.settler.settle(settlement).await {
         Ok(settled) => {
-            proceed(engine, execution, settled, AfterCommit { definition, ..after }, sets_a_time).map(Ok)
+            apply(engine, execution, settled, AfterCommit { definition, ..after }, sets_a_time).map(Ok)
         }
-        Err(SettleError::TakenOver) => refused(engine, execution, after, false).await,
+        Err(SettleError::TakenOver) => on_refused(engine, execution, after, false).await,
         Err(SettleError::Refused(error)) => {
             Err(Exit::Stuck(format!("the result of the step cannot be written: {error}").into()))
         }
@@ -115,24 +116,24 @@ async fn settle_batched(engine: &Engine, execution: &mut Execution, conclusion: 
 }
 
 /// Persists it in the transaction of the step.
-async fn settle_within(
+async fn settle_in_step(
     engine: &Engine,
     execution: &mut Execution,
     conclusion: Conclusion,
     opened: StepTransaction,
-) -> Persisted {
-    let conclusion = gather(engine, &execution.saga, conclusion).await;
+) -> SettleOutcome {
+    let conclusion = coalesce(engine, &execution.saga, conclusion).await;
     let after = AfterCommit::of(&execution.run, &conclusion);
     // A failure is recorded even if the writes of the cleanup are not.
     let failing = (after.backward && !execution.run.is_backward()).then(|| conclusion.clone());
     let settlement = settlement(engine, execution, conclusion);
     let definition = settlement.definition();
-    let sets_a_time = settlement.sets_a_time();
-    match commit_with(engine, settlement, opened).await {
+    let sets_a_time = settlement.has_timer();
+    match settle_and_commit(engine, settlement, opened).await {
         Ok(settled) => {
-            proceed(engine, execution, settled, AfterCommit { definition, ..after }, sets_a_time).map(Ok)
+            apply(engine, execution, settled, AfterCommit { definition, ..after }, sets_a_time).map(Ok)
         }
-        Err(CommitError::Exit(Exit::TakenOver)) => refused(engine, execution, after, true).await,
+        Err(CommitError::Exit(Exit::TakenOver)) => on_refused(engine, execution, after, true).await,
         Err(CommitError::Exit(exit)) => {
             execution.undecided = after.outcome;
             Err(exit)
@@ -154,12 +155,12 @@ async fn settle_within(
 }
 
 /// The conclusion was not written, since another worker has the run, or since the run has to give up.
-async fn refused(
+async fn on_refused(
     engine: &Engine,
     execution: &mut Execution,
     after: AfterCommit,
     in_transaction: bool,
-) -> Persisted {
+) -> SettleOutcome {
     let reasons = reasons_to_give_up(engine, execution).await?;
     if reasons.is_empty() {
         // The writes of the step are rolled back, so if the run is still held, the step has caused that.
@@ -172,7 +173,7 @@ async fn refused(
     }
     // Changes of the context by the step outlive it.
     execution.run.context = after.context;
-    execution.reasons = reasons;
+    execution.give_up_reasons = reasons;
     Ok(Ok(()))
 }
 
@@ -221,15 +222,15 @@ async fn without_handler(
 }
 
 /// Applies a committed settlement: notifies parents and clients, and the run continues if it can.
-fn proceed(
+fn apply(
     engine: &Engine,
     execution: &mut Execution,
-    settled: Settled,
+    settled: SettleResult,
     after: AfterCommit,
     sets_a_time: bool,
 ) -> Result<(), Exit> {
-    if let (Some(rehearsal), Some(commit)) = (&engine.settings.rehearsal, execution.rehearsed.take())
-        && rehearsal.committed(commit)
+    if let (Some(rehearsal), Some(commit)) = (&engine.settings.rehearsal, execution.commit_token.take())
+        && rehearsal.after_commit(commit)
     {
         return Err(Exit::InDoubt("the process crashes after the commit, as it was to".into()));
     }
@@ -237,38 +238,37 @@ fn proceed(
         outcome.report(execution);
     }
     if !after.topics.is_empty() {
-        engine.unhandled.launched(after.topics.iter().map(String::as_str), &settled.started);
+        engine.unhandled.launched(after.topics.iter().map(String::as_str), &settled.ready_handlers);
     }
-    engine.announce(&settled.started);
+    engine.notify_ready(&settled.ready_handlers);
     if sets_a_time {
-        engine.set_a_time();
+        engine.reschedule_timer();
     }
     if settled.ended {
         match execution.run.lineage.parent() {
             Some(parent) if execution.surroundings.has_parent => {
                 let (root, id) = (parent.root_id(), parent.id());
-                let slot = execution.seat.take().and_then(SlotLease::into_slot);
-                engine.signals.child_ended(Parent { root, id, at: settled.last_event_at }, slot);
+                let slot = execution.slot.take().and_then(SlotLease::into_shared_slot);
+                engine.signals.child_ended(ParentRef { root, id, at: settled.last_event_at }, slot);
             }
             _ => {
                 let committed = after.run.is_none() && !after.backward;
-                engine.waiters.root_ended(
-                    execution.key.root,
-                    if committed { RunEnd::Committed } else { RunEnd::Unknown },
-                );
+                engine
+                    .completions
+                    .notify(execution.key.root, if committed { RunEnd::Committed } else { RunEnd::Unknown });
             }
         }
     }
     match after.run {
-        Some(run) if settled.goes_on => {
+        Some(run) if settled.continues => {
             execution.surroundings.undoing |= run.is_backward();
-            execution.stored = run.context.clone();
+            execution.stored_context = run.context.clone();
             (execution.run, execution.definition) = (run, after.definition);
             execution.key.epoch += 1;
-            execution.seat.iter_mut().for_each(SlotLease::clear_suspicion);
+            execution.slot.iter_mut().for_each(SlotLease::clear_suspicion);
             execution.attempts = 0;
             execution.retries = 0;
-            execution.tried = Tried::default();
+            execution.former_attempts = Tried::default();
             execution.overdue = settled.overdue;
             Ok(())
         }

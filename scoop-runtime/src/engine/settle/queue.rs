@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use crate::store::Unhandled;
-use crate::store::{Settled, Settlement};
+use crate::store::{SettleResult, Settlement};
 
 /// The capacity of the queue of outcomes. A sender waits while it is full.
 const QUEUE_MAX: usize = 1_000;
 
-pub(super) type Answer = Result<Settled, SettleError>;
+pub(super) type Answer = Result<SettleResult, SettleError>;
 
 /// An outcome, and the sender of its result.
 pub(in crate::engine) struct Pending {

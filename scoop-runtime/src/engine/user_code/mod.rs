@@ -15,11 +15,11 @@ use tracing::Instrument as _;
 use self::boundary::{Held, Stopped};
 use self::running::Stop;
 use super::execution::{Execution, Exit, Why};
-use super::refusal::hand_to_another;
+use super::refusal::{IfRefused, hand_to_another};
 use super::shared::Engine;
-use crate::bug::{Bug, made};
+use crate::bug::{Bug, is_injected};
 use crate::error::is_of_infrastructure;
-use crate::saga::Attempted;
+use crate::saga::RetryTarget;
 use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitValue};
 use crate::store::{RolledBack, SetAside, StepTransaction, roll_back};
 use crate::telemetry::{self, Code};
@@ -37,7 +37,7 @@ pub(super) async fn call_and_conclude(
         Err(Unfit::Begun(why)) => return Err(Exit::Stuck(why)),
         Err(Unfit::Fresh(why)) => {
             let saga = &execution.saga.definition.saga;
-            if hand_to_another(engine, execution.key, (saga, false), &why.recorded).await
+            if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await
                 == SetAside::HandedOver
             {
                 telemetry::handed_over(execution.at(call.step()), why.logged());
@@ -47,10 +47,10 @@ pub(super) async fn call_and_conclude(
             return Ok((call.conclude(execution.run.context.clone(), Err(failure)), None));
         }
     };
-    if made(Bug::CompensateTwice) && matches!(call.action(), Action::Compensate { .. }) {
-        let _ = perform(engine, execution, &call, message).await;
+    if is_injected(Bug::CompensateTwice) && matches!(call.action(), Action::Compensate { .. }) {
+        let _ = run_user_code(engine, execution, &call, message).await;
     }
-    let (outcome, opened, context) = perform(engine, execution, &call, message).await;
+    let (outcome, opened, context) = run_user_code(engine, execution, &call, message).await;
     let error = match outcome {
         Err(Failed::Abandoned) => {
             roll_back(opened).await;
@@ -134,7 +134,7 @@ pub(super) async fn conclude_failed(
     let steps = cleanups_of(execution, call.action());
     match decode(execution) {
         Ok(message) if !steps.is_empty() => {
-            clean_up(engine, execution, call, message, (steps, context, failure)).await
+            run_finally(engine, execution, call, message, Cleanup { steps, context, failure }).await
         }
         _ => Ok((call.conclude(context, Err(failure)), None)),
     }
@@ -147,8 +147,8 @@ fn pause_before_retry(
     error: &Error,
 ) -> Result<Option<Duration>, Failure> {
     let (step, what) = match call.action() {
-        Action::Invoke { step, .. } => (*step, Attempted::Step),
-        Action::Compensate { step, .. } => (*step, Attempted::Compensation),
+        Action::Invoke { step, .. } => (*step, RetryTarget::Step),
+        Action::Compensate { step, .. } => (*step, RetryTarget::Compensation),
         Action::HandleChildFailure { .. } => return Ok(None),
     };
     let pause = boundary::run(&execution.run.source, || {
@@ -167,21 +167,30 @@ pub(super) fn cleanups_of(execution: &Execution, action: &Action) -> Vec<usize> 
         let next = execution.saga.definition.steps.get(step + 1);
         next.is_some_and(|next| next.kind == StepKind::Finally)
     };
-    let own = Some(*step).filter(|_| execution.tried.next);
-    own.into_iter().chain(execution.tried.others.iter().copied()).filter(cleans_up).collect()
+    let own = Some(*step).filter(|_| execution.former_attempts.next);
+    own.into_iter().chain(execution.former_attempts.others.iter().copied()).filter(cleans_up).collect()
+}
+
+/// The cleanup of failed steps.
+struct Cleanup {
+    /// Their positions, in the order of the calls.
+    steps: Vec<usize>,
+    /// The context that the failed code left behind.
+    context: Context,
+    failure: Failure,
 }
 
 /// Cleans up after failed steps. Its writes are committed together with the record of the failure; its launches are
 /// not, since the failed step has no instance that could wait for them.
-async fn clean_up(
+async fn run_finally(
     engine: &Engine,
     execution: &Execution,
     call: Call<'_>,
     message: &(dyn Any + Send + Sync),
-    (steps, context, failure): (Vec<usize>, Context, Failure),
+    Cleanup { steps, context, failure }: Cleanup,
 ) -> Result<(Conclusion, Option<StepTransaction>), Exit> {
     let definition = &execution.saga.definition;
-    let mut scope = Scope::new(engine, place(execution, &call), context);
+    let mut scope = Scope::new(engine, call_site(execution, &call), context);
     let mut outcome = Ok(Ok(()));
     for step in steps {
         let name = &*definition.steps[step].name;
@@ -194,8 +203,8 @@ async fn clean_up(
             break;
         }
     }
-    engine.watched.forget(execution.key.id);
-    let ScopeOutput { opened, context, .. } = scope.into_remains();
+    engine.stop_signals.forget(execution.key.id);
+    let ScopeOutput { transaction: opened, context, .. } = scope.into_remains();
     let Ok(outcome) = outcome else {
         // It has no limit.
         roll_back(opened).await;
@@ -249,14 +258,14 @@ enum Failed {
 }
 
 /// Calls the user code. Returns its value, the transaction that it opened, and its context.
-async fn perform(
+async fn run_user_code(
     engine: &Engine,
     execution: &Execution,
     call: &Call<'_>,
     message: &(dyn Any + Send + Sync),
 ) -> (Result<Returned, Failed>, Option<StepTransaction>, Context) {
     let _entry = engine.running.enter(&execution.saga.definition.saga, execution.key.id, call.step());
-    let mut scope = Scope::new(engine, place(execution, call), execution.run.context.clone());
+    let mut scope = Scope::new(engine, call_site(execution, call), execution.run.context.clone());
     let source = &execution.run.source;
     if let Action::Compensate { cause: failure, .. } | Action::HandleChildFailure { failure, .. } =
         call.action()
@@ -280,8 +289,8 @@ async fn perform(
         }
         Err(panic) => Err(Failed::Error(Error::failure(panic))),
     };
-    engine.watched.forget(execution.key.id);
-    let ScopeOutput { opened, emissions, context, replies } = scope.into_remains();
+    engine.stop_signals.forget(execution.key.id);
+    let ScopeOutput { transaction: opened, emissions, context, replies } = scope.into_remains();
     let outcome = outcome.and_then(|returned| {
         let limit = engine.settings.payload_bytes_max;
         let what = || format!("what step `{}` returned", call.step());
@@ -289,8 +298,9 @@ async fn perform(
         let output = output.map_err(|error| Failed::Error(error.into()))?;
         Ok(Returned { output, emissions, replies, ..returned })
     });
-    let rehearsed =
-        |returned| rehearsed(engine, execution, call).map_or(Ok(returned), |it| Err(Failed::Error(it)));
+    let rehearsed = |returned| {
+        injected_failure(engine, execution, call).map_or(Ok(returned), |it| Err(Failed::Error(it)))
+    };
     let outcome = outcome.and_then(rehearsed);
     (outcome, opened, context)
 }
@@ -312,7 +322,7 @@ fn took_longer(execution: &Execution, call: &Call<'_>, limit: Duration) -> Failu
 }
 
 /// The reason for which a step that succeeded fails nevertheless.
-fn rehearsed(engine: &Engine, execution: &Execution, call: &Call<'_>) -> Option<Error> {
+fn injected_failure(engine: &Engine, execution: &Execution, call: &Call<'_>) -> Option<Error> {
     let rehearsal = engine.settings.rehearsal.as_ref()?;
     let (saga, source) = (&execution.saga.definition.saga, &execution.run.source);
     let Action::Invoke { iteration, .. } = call.action() else {
@@ -321,11 +331,11 @@ fn rehearsed(engine: &Engine, execution: &Execution, call: &Call<'_>) -> Option<
     if saga == SLEEP_HANDLER {
         return None;
     }
-    rehearsal.fails(saga, execution.key.id, call.step(), *iteration, source).map(Error::failure)
+    rehearsal.fail_after_step(saga, execution.key.id, call.step(), *iteration, source).map(Error::failure)
 }
 
 /// The place of the call, as recorded by its scope.
-fn place<'a>(execution: &'a Execution, call: &'a Call<'_>) -> CallSite<'a> {
+fn call_site<'a>(execution: &'a Execution, call: &'a Call<'_>) -> CallSite<'a> {
     let (iteration, handler_iteration) = match call.action() {
         Action::Invoke { iteration, .. } | Action::Compensate { iteration, .. } => (*iteration, None),
         Action::HandleChildFailure { iteration, handler_iteration, .. } => {

@@ -7,21 +7,23 @@ use scoop_core::{ChildFailure, EventKind, Failure, Path, Run, Suspension};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::Memory;
-use super::definitions::named;
+use super::MemoryStore;
+use super::definitions::lanes_of;
 use super::event_log::Event;
-use super::row::{Lane, Row, RunState};
+use super::row::{Lane, RunState, WorkingRow};
 use super::state::{RunId, State, later};
-use crate::bug::{Bug, made};
-use crate::store::{ClaimStorage, ClaimedRun, HierarchyFlags, Lanes, QueueCursors, Suspect, Unclaimed};
+use crate::bug::{Bug, is_injected};
+use crate::store::{
+    ClaimStorage, ClaimedRun, Claimer, HierarchyFlags, Lanes, QueueCursors, Suspect, Unclaimed,
+};
 
 /// Runs that became ready within this time may become visible after later ones: as in `run_claim.sql`.
 const LATE: Duration = Duration::SECOND;
 
-impl ClaimStorage for Memory {
+impl ClaimStorage for MemoryStore {
     async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<Lanes> {
         self.run("lanes_ready", |state| {
-            let known = named(lanes).zip(progress.of(lanes));
+            let known = lanes_of(lanes).zip(progress.of(lanes));
             let ready = known.filter(|(lane, reached)| state.due(lane, *reached).next().is_some());
             let ready: BTreeSet<Lane> = ready.map(|(lane, _)| lane).collect();
             Ok(lanes.only(|(topic, handler, lane)| ready.contains(&(handler.into(), topic.into(), lane))))
@@ -31,11 +33,10 @@ impl ClaimStorage for Memory {
 
     async fn claim(
         &self,
-        worker: Uuid,
-        identifier: &str,
+        Claimer { worker, identifier }: Claimer<'_>,
         lanes: &Lanes,
         limit: usize,
-        shares: &BTreeMap<String, usize>,
+        running_counts: &BTreeMap<String, usize>,
         progress: &mut QueueCursors,
     ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
         self.run("claim", |state| {
@@ -43,7 +44,7 @@ impl ClaimStorage for Memory {
                 return Ok(vec![]);
             }
             let identifier: Arc<str> = identifier.into();
-            let taken = state.queue(lanes, limit, shares, progress);
+            let taken = state.queue(lanes, limit, running_counts, progress);
             let mut claimed: Vec<_> = taken
                 .into_iter()
                 .filter_map(|run| Some((state.row(run)?.ready_at, state.take(run, worker, &identifier)?)))
@@ -59,15 +60,15 @@ impl ClaimStorage for Memory {
 
     async fn claim_suspect(
         &self,
-        worker: Uuid,
-        identifier: &str,
+        Claimer { worker, identifier }: Claimer<'_>,
         lanes: &Lanes,
         suspect: &Suspect,
     ) -> sqlx::Result<Option<Result<ClaimedRun, Unclaimed>>> {
         self.run("claim", |state| {
             let run = (suspect.root, suspect.id);
-            let is_ready = |row: &Row| row.state == RunState::Ready && row.ready_at <= state.now();
-            let is_of_queue = named(lanes).any(|lane| state.row(run).is_some_and(|row| row.lane() == lane));
+            let is_ready = |row: &WorkingRow| row.state == RunState::Ready && row.ready_at <= state.now();
+            let is_of_queue =
+                lanes_of(lanes).any(|lane| state.row(run).is_some_and(|row| row.lane() == lane));
             if !is_of_queue
                 || !state.row(run).is_some_and(is_ready)
                 || !state.may_claim(worker, lanes.topology)
@@ -83,7 +84,7 @@ impl ClaimStorage for Memory {
 impl State {
     /// The suspect of these queues that has been ready longest, or will be first.
     pub(super) fn suspect(&self, lanes: &Lanes) -> Option<Suspect> {
-        let queues: BTreeSet<Lane> = named(lanes).collect();
+        let queues: BTreeSet<Lane> = lanes_of(lanes).collect();
         let mut rows = self.suspects.iter().filter_map(|(.., run)| self.row(*run));
         let row = rows.find(|row| queues.contains(&row.lane()))?;
         Some(Suspect {
@@ -101,12 +102,12 @@ impl State {
         &self,
         lanes: &Lanes,
         limit: usize,
-        shares: &BTreeMap<String, usize>,
+        running_counts: &BTreeMap<String, usize>,
         progress: &QueueCursors,
     ) -> Vec<RunId> {
         let mut queue = vec![];
-        for (lane, reached) in named(lanes).zip(progress.of(lanes)) {
-            let share = shares.get(&*lane.0).copied().unwrap_or(0);
+        for (lane, reached) in lanes_of(lanes).zip(progress.of(lanes)) {
+            let share = running_counts.get(&*lane.0).copied().unwrap_or(0);
             let due = self.due(&lane, reached).take(limit);
             queue.extend(due.enumerate().map(|(place, (at, turn, run))| (place + share, *at, *turn, *run)));
         }
@@ -124,7 +125,7 @@ impl State {
         let since = reached.map(|reached| reached.min(now - LATE));
         let ready = ready.skip_while(move |(at, ..)| since.is_some_and(|since| *at < since));
         let due = ready.take_while(move |(at, ..)| *at <= now);
-        due.filter(|(.., run)| !self.row(*run).is_some_and(Row::is_suspect))
+        due.filter(|(.., run)| !self.row(*run).is_some_and(WorkingRow::is_suspect))
     }
 
     /// Claims a ready run for this worker. The first claim records its beginning.
@@ -133,13 +134,13 @@ impl State {
         let row = self.change(run, |row| {
             (row.state, row.owner) = (RunState::Running, Some(worker));
             row.last_event_at = later(now, row.last_event_at);
-            if row.is_untouched() && row.told {
+            if row.is_unclaimed() && row.told {
                 row.turned_back_at = Some(now);
             }
-            let keeps = made(Bug::TakeOverLiving) && row.attempts > 0;
+            let keeps = is_injected(Bug::TakeOverLiving) && row.attempts > 0;
             row.epoch += i64::from(!keeps);
         })?;
-        let again = made(Bug::SeenTwice) && row.attempts > 0 && !row.told;
+        let again = is_injected(Bug::SeenTwice) && row.attempts > 0 && !row.told;
         let begins = row.epoch == row.first_epoch + 1 || again;
         if begins {
             let (told, failure, message) = (row.told, row.failure.clone(), row.message);
@@ -192,19 +193,19 @@ impl State {
         let mut ended: Vec<_> = self.children(run).filter(|child| child.state == RunState::Ended).collect();
         ended.sort_by_key(|child| (child.turned_back_at.is_none(), child.turned_back_at, child.id()));
         let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
-        let failure = |child: &Row| ChildFailure {
+        let failure = |child: &WorkingRow| ChildFailure {
             rolled_back: child.failure.clone().unwrap_or_else(unknown),
             rollback_failed: child.rollback_failure.clone(),
             told: child.told,
         };
-        if made(Bug::DropFailure) && ended.len() > 1 {
+        if is_injected(Bug::DropFailure) && ended.len() > 1 {
             ended.pop();
         }
         ended.into_iter().map(failure).collect()
     }
 }
 
-impl Row {
+impl WorkingRow {
     /// The row as a run of the core.
     fn run(&self, identifier: &str) -> Run {
         let source = format!("{}[{identifier}]", self.handler);

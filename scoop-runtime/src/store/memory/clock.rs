@@ -16,14 +16,14 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn new(starts_at: OffsetDateTime) -> Self {
-        Self { starts_at: whole(starts_at), started: Instant::now(), ahead: Mutex::default() }
+        Self { starts_at: truncate_to_micros(starts_at), started: Instant::now(), ahead: Mutex::default() }
     }
 
     pub(super) fn now(&self) -> OffsetDateTime {
         let ahead = *self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = self.started.elapsed().saturating_add(ahead);
         let passed = time::Duration::try_from(passed).unwrap_or(time::Duration::MAX);
-        whole(self.starts_at.saturating_add(passed))
+        truncate_to_micros(self.starts_at.saturating_add(passed))
     }
 
     /// The same, but later than this: no two operations take place at the same time.
@@ -39,7 +39,7 @@ impl Clock {
 }
 
 /// The time as a database keeps it: in microseconds.
-fn whole(time: OffsetDateTime) -> OffsetDateTime {
+fn truncate_to_micros(time: OffsetDateTime) -> OffsetDateTime {
     let micros = time.microsecond();
     time.replace_microsecond(micros).unwrap_or(time)
 }

@@ -4,9 +4,9 @@
 use scoop_core::RecordedStep;
 use uuid::Uuid;
 
-use super::Memory;
+use super::MemoryStore;
 use super::row::{Lane, RunState};
-use super::state::{Recorded, RunId, State, Worker};
+use super::state::{RecordedRow, RunId, State, Worker};
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     DefinitionStorage, Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside,
@@ -19,14 +19,14 @@ impl Worker {
     }
 }
 
-impl DefinitionStorage for Memory {
+impl DefinitionStorage for MemoryStore {
     async fn publish_definitions(
         &self,
         definitions: &[PublishedDefinition],
     ) -> sqlx::Result<Vec<(String, i32)>> {
         self.run("publish_definitions", |state| {
             let number = |definition: &PublishedDefinition| {
-                let is_same = |it: &Recorded| {
+                let is_same = |it: &RecordedRow| {
                     it.handler == definition.handler && it.fingerprint == definition.fingerprint
                 };
                 let known = state.definitions.iter().position(is_same);
@@ -34,7 +34,7 @@ impl DefinitionStorage for Memory {
                 if known.is_none() {
                     let PublishedDefinition { handler, fingerprint, steps } = definition;
                     let (handler, fingerprint, steps) = (handler.clone(), *fingerprint, steps.clone());
-                    state.definitions.push(Recorded { handler, fingerprint, steps });
+                    state.definitions.push(RecordedRow { handler, fingerprint, steps });
                 }
                 (definition.handler.clone(), i32::try_from(at + 1).unwrap_or(i32::MAX))
             };
@@ -64,7 +64,7 @@ impl DefinitionStorage for Memory {
                 worker.definitions = registered.definitions.to_vec();
             }
             state.change_topology(changed);
-            state.tell(registered.worker);
+            state.notify(registered.worker);
             Ok(())
         })
         .await
@@ -85,7 +85,7 @@ impl DefinitionStorage for Memory {
         .await
     }
 
-    async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
+    async fn mark_stuck(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
         let Refusing { key, reason, definition, or_stuck, .. } = refusal;
         self.run("set_aside", |state| {
             let Some(row) = state.claimed_under(key) else {
@@ -116,7 +116,7 @@ impl DefinitionStorage for Memory {
 }
 
 /// The queues as the index of ready runs has them.
-pub(super) fn named(lanes: &Lanes) -> impl Iterator<Item = Lane> {
+pub(super) fn lanes_of(lanes: &Lanes) -> impl Iterator<Item = Lane> {
     lanes.each().map(|(topic, handler, lane)| (handler.into(), topic.into(), lane))
 }
 

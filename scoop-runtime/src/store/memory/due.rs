@@ -4,18 +4,18 @@ use scoop_core::EventKind;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Memory;
-use super::definitions::named;
-use super::row::Row;
+use super::MemoryStore;
+use super::definitions::lanes_of;
+use super::row::WorkingRow;
 use super::state::State;
-use crate::store::{ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, Parent};
+use crate::store::{ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef};
 use crate::util::when::Now;
 
-impl DueStorage for Memory {
-    async fn due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
+impl DueStorage for MemoryStore {
+    async fn next_due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
         self.run("due", |state| {
-            let ready = named(lanes).filter_map(|lane| {
-                let is_suspect = |run| state.row(run).is_some_and(Row::is_suspect);
+            let ready = lanes_of(lanes).filter_map(|lane| {
+                let is_suspect = |run| state.row(run).is_some_and(WorkingRow::is_suspect);
                 let first = state.ready.get(&lane)?.iter().find(|(.., run)| !is_suspect(*run));
                 first.map(|(at, ..)| *at)
             });
@@ -32,26 +32,26 @@ impl DueStorage for Memory {
         .await
     }
 
-    async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
+    async fn expire_waiting(&self, limit: i64) -> sqlx::Result<Vec<ParentRef>> {
         self.run("overdue", |state| {
             let (now, limit) = (state.now(), usize::try_from(limit).unwrap_or(usize::MAX));
             let late = state.overdue.iter().take_while(|(at, _)| *at <= now).take(limit);
             let late: Vec<_> = late.map(|(_, run)| *run).collect();
             let parents = late.into_iter().filter_map(|run| {
-                let dropped = state.children(run).filter(|child| child.is_untouched());
-                let dropped: Vec<_> = dropped.map(Row::id).collect();
+                let dropped = state.children(run).filter(|child| child.is_unclaimed());
+                let dropped: Vec<_> = dropped.map(WorkingRow::id).collect();
                 dropped.into_iter().for_each(|child| drop(state.remove((run.0, child))));
                 let row = state.change(run, |row| row.gives_up = true)?;
-                Some(Parent { root: run.0, id: run.1, at: row.last_event_at })
+                Some(ParentRef { root: run.0, id: run.1, at: row.last_event_at })
             });
             Ok(parents.collect())
         })
         .await
     }
 
-    async fn stops(&self, keys: &[ClaimKey]) -> sqlx::Result<Vec<(Uuid, f64)>> {
+    async fn stop_deadlines(&self, keys: &[ClaimKey]) -> sqlx::Result<Vec<(Uuid, f64)>> {
         self.run("stops", |state| {
-            let seconds = |row: &Row| match (row.gives_up, row.give_up_at) {
+            let seconds = |row: &WorkingRow| match (row.gives_up, row.give_up_at) {
                 (true, _) => Some(0.0),
                 (false, at) => at.map(|at| (at - state.now()).as_seconds_f64()),
             };
@@ -64,7 +64,7 @@ impl DueStorage for Memory {
         .await
     }
 
-    async fn give_up(&self, key: ClaimKey) -> sqlx::Result<Option<GiveUpReasons>> {
+    async fn give_up_reasons(&self, key: ClaimKey) -> sqlx::Result<Option<GiveUpReasons>> {
         self.run("give_up", |state| {
             let now = state.now();
             let Some(row) = state.claimed_under(key).filter(|row| row.is_overdue(now)) else {
@@ -94,7 +94,7 @@ impl DueStorage for Memory {
 
 impl State {
     /// The requests to this run or to its ancestors, oldest first.
-    fn requests_of(&self, row: &Row) -> Vec<scoop_core::Failure> {
+    fn requests_of(&self, row: &WorkingRow) -> Vec<scoop_core::Failure> {
         let Some(hierarchy) = self.hierarchy(row.root()) else {
             return vec![];
         };

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::Memory;
+use super::MemoryStore;
 use super::row::RunState;
 use super::state::{RunId, State};
-use crate::bug::{Bug, made};
+use crate::bug::{Bug, is_injected};
 use crate::settings::Backoff;
-use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE, spread};
+use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE};
 use crate::store::{FreeStorage, Freed, Reaped, Reconciled};
 
-impl FreeStorage for Memory {
-    async fn disown(
+impl FreeStorage for MemoryStore {
+    async fn reconcile(
         &self,
         worker: Uuid,
         in_flight: impl Fn() -> Vec<Uuid>,
@@ -44,10 +44,10 @@ impl FreeStorage for Memory {
         .await
     }
 
-    async fn leave(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Freed> {
+    async fn deregister(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Freed> {
         self.run("leave", |state| {
             let freed = state.delete_worker(worker, backoff);
-            state.tell(worker);
+            state.notify(worker);
             Ok(freed)
         })
         .await
@@ -56,7 +56,7 @@ impl FreeStorage for Memory {
 
 impl State {
     fn delete_worker(&mut self, worker: Uuid, backoff: Backoff) -> Freed {
-        let owned = if made(Bug::KeepDead) { vec![] } else { self.owned_by(worker) };
+        let owned = if is_injected(Bug::KeepDead) { vec![] } else { self.owned_by(worker) };
         let freed = self.free(worker, owned, WORKER_GONE, backoff);
         let gone = self.workers.remove(&worker);
         self.change_topology(&gone.map_or_else(Vec::new, |worker| worker.handlers));
@@ -97,4 +97,10 @@ impl State {
         let at = worker.handlers.iter().position(|handler| **handler == *row.handler)?;
         worker.definitions.get(at).copied()
     }
+}
+
+/// The part of a pause, from 0.5 to 1.5, for this run after so many attempts; as in `run_free.sql`.
+fn spread(run: Uuid, doubts: i32) -> f64 {
+    let place = 9 + usize::try_from(doubts % 7).unwrap_or_default();
+    0.5 + f64::from(run.as_bytes()[place]) / 255.0
 }

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 use scoop_core::{Context, EventKind, Failure, Lineage};
 use uuid::Uuid;
 
-use super::Memory;
+use super::MemoryStore;
 use super::event_log::{Event, EventLog};
-use super::row::Row;
+use super::row::WorkingRow;
 
 /// An event, as in the protocol's table `message_event`, with the topic of its message.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +65,7 @@ pub struct WorkingRun {
     pub reason: Option<String>,
 }
 
-impl Memory {
+impl MemoryStore {
     /// All events, in the order in which they were written.
     pub(crate) fn event_log(&self) -> Vec<LoggedEvent> {
         let state = self.lock();
@@ -73,32 +73,38 @@ impl Memory {
         let mut events: Vec<_> =
             records.flat_map(|record| record.events.iter().map(move |event| (record, event))).collect();
         events.sort_unstable_by_key(|(_, event)| event.place);
-        events.into_iter().map(|(record, event)| event.logged(record)).collect()
+        events.into_iter().map(|(record, event)| event.logged_event(record)).collect()
     }
 
     /// The events of one hierarchy, in the order in which they were written.
     pub(crate) fn event_log_of(&self, root: Uuid) -> Vec<LoggedEvent> {
         let state = self.lock();
         let record = state.hierarchy(root).map(|hierarchy| &hierarchy.record);
-        let events =
-            record.into_iter().flat_map(|record| record.events.iter().map(|event| event.logged(record)));
+        let events = record
+            .into_iter()
+            .flat_map(|record| record.events.iter().map(|event| event.logged_event(record)));
         events.collect()
     }
 
     /// All unfinished runs.
     pub(crate) fn working_set(&self) -> Vec<WorkingRun> {
         let state = self.lock();
-        state.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values()).map(Row::shown).collect()
+        state
+            .hierarchies
+            .values()
+            .flat_map(|hierarchy| hierarchy.rows.values())
+            .map(WorkingRow::to_public)
+            .collect()
     }
 
     /// Forgets the hierarchies that have ended, and returns their number.
-    pub(crate) fn forget_ended(&self) -> usize {
-        self.lock().forget_ended()
+    pub(crate) fn prune_finished(&self) -> usize {
+        self.lock().prune_finished()
     }
 }
 
 impl Event {
-    fn logged(&self, record: &EventLog) -> LoggedEvent {
+    fn logged_event(&self, record: &EventLog) -> LoggedEvent {
         LoggedEvent {
             id: self.id,
             message_id: self.message,
@@ -117,8 +123,8 @@ impl Event {
     }
 }
 
-impl Row {
-    fn shown(&self) -> WorkingRun {
+impl WorkingRow {
+    fn to_public(&self) -> WorkingRun {
         WorkingRun {
             lineage: self.lineage.clone(),
             message_id: self.message,

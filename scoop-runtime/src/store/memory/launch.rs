@@ -9,14 +9,14 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Memory;
+use super::MemoryStore;
 use super::event_log::{Event, Message};
-use super::row::{Row, RunState};
+use super::row::{RunState, WorkingRow};
 use super::state::{Pair, State, after, child_of};
-use crate::store::{Claimer, Launch, LaunchStorage, Launched, TickMessage, Unhandled};
+use crate::store::{Claimer, LaunchResult, LaunchStorage, NewMessage, TickMessage, Unhandled};
 
 /// A message as it is launched.
-pub(super) struct Root<'a> {
+pub(super) struct RootMessage<'a> {
     pub(super) id: Uuid,
     pub(super) root: Uuid,
     pub(super) topic: &'a str,
@@ -27,8 +27,8 @@ pub(super) struct Root<'a> {
     pub(super) here: Option<&'a BTreeMap<String, Uuid>>,
 }
 
-impl<'a> From<&'a Launched> for Root<'a> {
-    fn from(launched: &'a Launched) -> Self {
+impl<'a> From<&'a NewMessage> for RootMessage<'a> {
+    fn from(launched: &'a NewMessage) -> Self {
         Self {
             id: launched.id,
             root: launched.root,
@@ -37,12 +37,12 @@ impl<'a> From<&'a Launched> for Root<'a> {
             context: &launched.context,
             due: launched.due,
             give_up_at: launched.give_up_at(),
-            here: Some(&launched.here),
+            here: Some(&launched.local_runs),
         }
     }
 }
 
-impl<'a> Root<'a> {
+impl<'a> RootMessage<'a> {
     /// A tick of a schedule.
     pub(super) fn tick(tick: &'a TickMessage<'_>) -> sqlx::Result<Self> {
         let payload =
@@ -52,21 +52,25 @@ impl<'a> Root<'a> {
     }
 }
 
-impl LaunchStorage for Memory {
-    async fn launch_alone(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
+impl LaunchStorage for MemoryStore {
+    async fn launch_in_own_transaction(&self, messages: &[NewMessage]) -> sqlx::Result<LaunchResult> {
         self.run("launch", |state| {
             state.refuses_launch(messages).map_or(Ok(()), Err)?;
-            Ok(state.launch(messages.iter().map(Root::from), None))
+            Ok(state.launch(messages.iter().map(RootMessage::from), None))
         })
         .await
     }
 
-    async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> sqlx::Result<Launch> {
+    async fn launch_and_claim(
+        &self,
+        Claimer { worker, identifier }: Claimer<'_>,
+        topology: i64,
+        messages: &[NewMessage],
+    ) -> sqlx::Result<LaunchResult> {
         self.run("launch_here", |state| {
             state.refuses_launch(messages).map_or(Ok(()), Err)?;
-            let Claimer { worker, identifier, topology } = claimer;
             let worker = state.may_claim(worker, topology).then(|| (worker, identifier.into()));
-            Ok(state.launch(messages.iter().map(Root::from), worker))
+            Ok(state.launch(messages.iter().map(RootMessage::from), worker))
         })
         .await
     }
@@ -76,16 +80,16 @@ impl State {
     /// Launches the messages that do not exist yet. The worker, if any, claims the runs in `here`.
     pub(super) fn launch<'a>(
         &mut self,
-        messages: impl Iterator<Item = Root<'a>>,
+        messages: impl Iterator<Item = RootMessage<'a>>,
         worker: Option<(Uuid, Arc<str>)>,
-    ) -> Launch {
-        let mut launch = Launch { launched: 0, handlers: vec![], claimed: vec![] };
+    ) -> LaunchResult {
+        let mut launch = LaunchResult { launched: 0, handlers: vec![], claimed: vec![] };
         for message in messages {
-            if self.homes.contains_key(&message.id) {
+            if self.hierarchy_by_id.contains_key(&message.id) {
                 continue;
             }
             launch.launched += 1;
-            self.publish(message.root, (message.id, message.topic), message.payload.clone());
+            self.publish(message.root, message.id, message.topic, message.payload.clone());
             let emitted = Event::new(EventKind::Emitted, message.id, Lineage::root(message.root), self.now());
             self.append(Event { context: message.context.clone(), ..emitted });
             for pair in self.listening(message.topic) {
@@ -98,30 +102,30 @@ impl State {
     }
 
     /// The refusal of all: a message that does not exist yet requires a handler, and has none.
-    fn refuses_launch(&self, messages: &[Launched]) -> Option<sqlx::Error> {
+    fn refuses_launch(&self, messages: &[NewMessage]) -> Option<sqlx::Error> {
         let mut required = messages.iter().filter_map(|message| Some((message, message.required?)));
         let refused = required.find(|(message, _)| {
-            !self.homes.contains_key(&message.id) && self.listening(message.topic).is_empty()
+            !self.hierarchy_by_id.contains_key(&message.id) && self.listening(message.topic).is_empty()
         });
-        let (Launched { topic, .. }, message) = refused?;
+        let (NewMessage { topic, .. }, message) = refused?;
         Some(Unhandled { topic: (*topic).to_owned(), message: message.to_owned(), at: None }.into())
     }
 
     fn deliver(
         &mut self,
-        message: &Root<'_>,
+        message: &RootMessage<'_>,
         (handler, topic): &Pair,
         worker: Option<&(Uuid, Arc<str>)>,
-        launch: &mut Launch,
+        launch: &mut LaunchResult,
     ) {
         let now = self.now();
         let wanted = message.here.and_then(|here| here.get(&**handler)).copied();
         let lineage = Lineage::root(message.root);
         let lineage = wanted.map_or_else(|| child_of(&lineage), |run| lineage.child(run));
-        let mut row = Row::new(lineage, message.id, (topic.clone(), handler.clone()), now);
+        let mut row = WorkingRow::new(lineage, message.id, (topic.clone(), handler.clone()), now);
         row.context = message.context.clone();
         row.give_up_at = message.give_up_at;
-        row.ready_at = earlier(message.due.unwrap_or(now), message.give_up_at);
+        row.ready_at = min_deadline(message.due.unwrap_or(now), message.give_up_at);
         let Some((worker, identifier)) = worker.filter(|_| wanted.is_some()) else {
             launch.handlers.push(handler.to_string());
             return self.insert(row);
@@ -134,8 +138,8 @@ impl State {
     }
 
     /// Puts a message into its hierarchy.
-    pub(super) fn publish(&mut self, root: Uuid, (id, topic): (Uuid, &str), payload: Value) {
-        self.homes.insert(id, root);
+    pub(super) fn publish(&mut self, root: Uuid, id: Uuid, topic: &str, payload: Value) {
+        self.hierarchy_by_id.insert(id, root);
         let message = Message { topic: topic.into(), payload };
         self.hierarchies.entry(root).or_default().record.messages.insert(id, message);
     }
@@ -143,7 +147,7 @@ impl State {
 
 impl Event {
     /// An event of this run about its own message, with its context, at the time of its last.
-    pub(super) fn of(row: &Row, kind: EventKind, identifier: &Arc<str>) -> Self {
+    pub(super) fn of(row: &WorkingRow, kind: EventKind, identifier: &Arc<str>) -> Self {
         Self {
             handler: Some(row.handler.clone()),
             identifier: Some(identifier.clone()),
@@ -154,6 +158,6 @@ impl Event {
 }
 
 /// A deadline before the due time wins.
-pub(super) fn earlier(due: OffsetDateTime, give_up_at: Option<OffsetDateTime>) -> OffsetDateTime {
+pub(super) fn min_deadline(due: OffsetDateTime, give_up_at: Option<OffsetDateTime>) -> OffsetDateTime {
     give_up_at.map_or(due, |at| due.min(at))
 }

@@ -31,8 +31,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::clock::Clock;
 #[cfg(feature = "simulation")]
-pub use self::faults::Link;
-use self::faults::Linked;
+pub use self::faults::FaultLink;
+use self::faults::Faults;
 pub use self::inspect::{LoggedEvent, WorkingRun};
 pub(crate) use self::session::MemorySession;
 use self::state::State;
@@ -40,34 +40,34 @@ use crate::completion::Completions;
 
 /// The handle of one process to a database in memory. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryStore {
     database: Arc<Database>,
     /// The number of the process. Handles with the same number share its link and its sessions.
     process: u64,
-    link: Linked,
+    link: Faults,
 }
 
 /// The state that all processes share.
 struct Database {
     state: Mutex<State>,
     clock: Clock,
-    waiters: Arc<Completions>,
+    completions: Arc<Completions>,
 }
 
-impl Memory {
+impl MemoryStore {
     /// An empty database, whose clock starts at this time.
     pub(crate) fn new(starts_at: ::time::OffsetDateTime) -> Self {
         let (state, clock) = (State::default(), Clock::new(starts_at));
-        let waiters = state.waiters.clone();
-        let database = Database { state: Mutex::new(state), clock, waiters };
-        Self { database: Arc::new(database), process: 0, link: Linked::default() }
+        let waiters = state.completions.clone();
+        let database = Database { state: Mutex::new(state), clock, completions: waiters };
+        Self { database: Arc::new(database), process: 0, link: Faults::default() }
     }
 
     /// The same database for another process, which reaches it through this link.
     #[cfg(feature = "simulation")]
-    pub(crate) fn through(&self, link: Arc<dyn Link>) -> Self {
+    pub(crate) fn through(&self, link: Arc<dyn FaultLink>) -> Self {
         let process = self.lock().new_process();
-        Self { database: self.database.clone(), process, link: Linked::through(link) }
+        Self { database: self.database.clone(), process, link: Faults::through(link) }
     }
 
     /// Carries out an operation: all of it, or, if it fails, nothing.
@@ -95,8 +95,8 @@ impl Memory {
     }
 
     /// The clients that wait for the end of a hierarchy.
-    pub(crate) fn waiters(&self) -> &Completions {
-        &self.database.waiters
+    pub(crate) fn completions(&self) -> &Completions {
+        &self.database.completions
     }
 
     /// The time of its clock.
@@ -107,6 +107,6 @@ impl Memory {
     pub(crate) fn advance(&self, by: std::time::Duration) {
         self.database.clock.advance(by);
         // Workers wait for the next due time by the old clock, and have to check again.
-        self.lock().tell(uuid::Uuid::nil());
+        self.lock().notify(uuid::Uuid::nil());
     }
 }

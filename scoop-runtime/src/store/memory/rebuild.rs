@@ -8,16 +8,18 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Memory;
+use super::MemoryStore;
 use super::event_log::{Event, EventLog};
-use super::row::{Row, RunState};
+use super::row::{RunState, WorkingRow};
 use super::state::{Hierarchy, State};
-use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, newest_outputs, rebuild};
-use crate::repair::Remedy;
+use crate::rebuild::{
+    OperatorAction, RebuildReport, Rebuilt, RecordedEvent, RegisteredHandler, newest_outputs, rebuild,
+};
+use crate::repair::RepairAction;
 use crate::util::ids;
 
-impl RebuildStorage for Memory {
-    async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
+impl RebuildStorage for MemoryStore {
+    async fn rebuild(&self) -> sqlx::Result<Result<RebuildReport, i64>> {
         self.run("rebuild", |state| {
             let alive =
                 state.workers.values().filter(|worker| state.sessions.contains_key(&worker.session)).count();
@@ -35,26 +37,26 @@ impl RebuildStorage for Memory {
                 rows.into_iter().for_each(|row| state.insert(row));
             }
             let count = |rows| u64::try_from(rows).unwrap_or(u64::MAX);
-            Ok(Ok(Rebuild { before: count(before), after: count(after), skipped: vec![] }))
+            Ok(Ok(RebuildReport { before: count(before), after: count(after), skipped: vec![] }))
         })
         .await
     }
 }
 
-impl Memory {
+impl MemoryStore {
     /// The difference between the rows of a hierarchy and those that follow from its record, if any.
-    pub(crate) fn rebuild_differs(&self, root: Uuid) -> Option<String> {
+    pub(crate) fn rebuild_diff(&self, root: Uuid) -> Option<String> {
         let state = self.lock();
         let now = self.database.clock.now_after(state.now);
-        let rebuilt = ids::undisturbed(|| state.rebuilt(root, now, 1));
-        let mut rebuilt: Vec<_> = rebuilt.iter().map(|row| row.essence(now).to_string()).collect();
+        let rebuilt = ids::without_consuming_ids(|| state.rebuilt(root, now, 1));
+        let mut rebuilt: Vec<_> = rebuilt.iter().map(|row| row.comparable(now).to_string()).collect();
         let hierarchy = state.hierarchy(root)?;
-        let lets_go = |row: &Row| {
+        let lets_go = |row: &WorkingRow| {
             let parent = row.parent.and_then(|parent| hierarchy.rows.get(&parent));
-            row.is_untouched() && parent.is_some_and(|parent| parent.is_overdue(now))
+            row.is_unclaimed() && parent.is_some_and(|parent| parent.is_overdue(now))
         };
         let kept = hierarchy.rows.values().filter(|row| !lets_go(row));
-        let mut kept: Vec<_> = kept.map(|row| row.essence(now).to_string()).collect();
+        let mut kept: Vec<_> = kept.map(|row| row.comparable(now).to_string()).collect();
         rebuilt.sort();
         kept.sort();
         (rebuilt != kept)
@@ -64,11 +66,11 @@ impl Memory {
 
 impl State {
     /// The rows of a hierarchy that follow from its record.
-    fn rebuilt(&self, root: Uuid, now: OffsetDateTime, epoch: i64) -> Vec<Row> {
+    fn rebuilt(&self, root: Uuid, now: OffsetDateTime, epoch: i64) -> Vec<WorkingRow> {
         let topology: Vec<_> = self
             .topology
             .iter()
-            .map(|listed| Listened {
+            .map(|listed| RegisteredHandler {
                 topic: listed.topic.to_string(),
                 handler: listed.handler.to_string(),
                 since: listed.since,
@@ -82,10 +84,10 @@ impl State {
         let mut events: Vec<_> = record.events.iter().chain(&record.repeated_failures).collect();
         events.sort_by_key(|event| (event.at, event.place));
         let events: Vec<_> = events.into_iter().map(|event| event.recorded(record)).collect();
-        let revivals = record.interventions.iter().map(|done| Revival {
+        let revivals = record.interventions.iter().map(|done| OperatorAction {
             run: done.run,
             at: done.at,
-            resolves: done.kind == Remedy::Resolve.as_str(),
+            resolves: done.kind == RepairAction::Resolve.as_str(),
         });
         let revivals: Vec<_> = revivals.collect();
         let rebuilt = rebuild(&events, &revivals, &topology, now);
@@ -94,8 +96,8 @@ impl State {
 }
 
 impl Event {
-    fn recorded(&self, record: &EventLog) -> Recorded {
-        Recorded {
+    fn recorded(&self, record: &EventLog) -> RecordedEvent {
+        RecordedEvent {
             lineage: self.lineage.clone(),
             message: self.message,
             kind: self.kind,
@@ -114,14 +116,14 @@ impl Event {
 }
 
 impl EventLog {
-    fn row(&self, rebuilt: Rebuilt, epoch: i64) -> Option<Row> {
-        let remembers = rebuilt.remembers();
+    fn row(&self, rebuilt: Rebuilt, epoch: i64) -> Option<WorkingRow> {
+        let remembers = rebuilt.keeps_outputs();
         let lineage = Lineage::from_ids(rebuilt.lineage)?;
         let failure =
             |value: Option<Value>| value.and_then(|value| serde_json::from_value::<Failure>(value).ok());
         let pair: (Arc<str>, Arc<str>) = (rebuilt.topic.into(), rebuilt.handler.into());
         let id = lineage.id();
-        let mut row = Row::new(lineage, rebuilt.message_id, pair, rebuilt.last_event_at);
+        let mut row = WorkingRow::new(lineage, rebuilt.message_id, pair, rebuilt.last_event_at);
         row.parent = rebuilt.parent;
         row.state = RunState::named(rebuilt.state);
         row.ready_at = rebuilt.ready_at;
@@ -149,10 +151,10 @@ impl EventLog {
     }
 }
 
-impl Row {
+impl WorkingRow {
     /// The row without what a rebuild need not know: owner, attempts, pauses and reasons, and the id of a run that has
     /// not begun.
-    fn essence(&self, now: OffsetDateTime) -> Value {
+    fn comparable(&self, now: OffsetDateTime) -> Value {
         let state = match self.state {
             RunState::Ended => "ended",
             RunState::Stuck if self.held => "stuck",

@@ -4,15 +4,15 @@ use scoop_core::{EventKind, Lineage};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Memory;
+use super::MemoryStore;
 use super::event_log::{Event, Redelivered};
-use super::launch::earlier;
-use super::row::Row;
+use super::launch::min_deadline;
+use super::row::WorkingRow;
 use super::state::{Hierarchy, State, after, child_of, later};
 use crate::store::{Redelivery, RedeliveryStorage};
 use crate::util::ids;
 
-impl RedeliveryStorage for Memory {
+impl RedeliveryStorage for MemoryStore {
     async fn redeliver(
         &self,
         topic: &str,
@@ -53,7 +53,8 @@ impl State {
             })
         };
         unhandled.retain(|event| {
-            let own = self.home_of(event.message).map(|hierarchy| hierarchy.record.topic_of(event.message));
+            let own =
+                self.hierarchy_of(event.message).map(|hierarchy| hierarchy.record.topic_of(event.message));
             event.at >= since && own.as_deref() == Some(topic) && !dropped(event)
         });
         unhandled.sort_by_key(|event| event.place);
@@ -73,19 +74,19 @@ impl State {
         let copy = copied.then_some(message);
         record.redeliveries.insert(emitted.message, Redelivered { root, copy, at });
         if copied {
-            self.publish(root, (message, topic), payload.unwrap_or_default());
+            self.publish(root, message, topic, payload.unwrap_or_default());
             let launched = Event::new(EventKind::Emitted, message, Lineage::root(root), at);
             self.append(Event { context: emitted.context.clone(), ..launched });
         }
         redelivery.roots.insert(root);
         let (due, deadlines) = (emitted.context.not_before(), emitted.context.give_up_at(false));
-        redelivery.sets_a_time |= due.is_some() || !deadlines.is_empty();
+        redelivery.has_timer |= due.is_some() || !deadlines.is_empty();
         for (handler, topic) in self.listening(topic) {
             redelivery.handlers.insert(handler.to_string());
-            let mut row = Row::new(child_of(&Lineage::root(root)), message, (topic, handler), at);
+            let mut row = WorkingRow::new(child_of(&Lineage::root(root)), message, (topic, handler), at);
             row.context = emitted.context.clone();
             row.give_up_at = deadlines.iter().min().copied();
-            row.ready_at = earlier(due.unwrap_or(at), row.give_up_at);
+            row.ready_at = min_deadline(due.unwrap_or(at), row.give_up_at);
             self.insert(row);
         }
         self.newest = self.newest.max(Some(after(at)));
@@ -117,7 +118,7 @@ impl Hierarchy {
     /// Whether a run has begun to roll back since then, or is about to.
     fn is_undone_since(&self, run: Uuid, since: OffsetDateTime) -> bool {
         let turned = |event: &Event| event.kind == EventKind::RollingBack && event.at > since;
-        let about_to = |row: &Row| row.gives_up || row.undoing_since.is_some_and(|at| at > since);
+        let about_to = |row: &WorkingRow| row.gives_up || row.undoing_since.is_some_and(|at| at > since);
         self.record.of_run(run).any(turned) || self.rows.get(&run).is_some_and(about_to)
     }
 }

@@ -6,23 +6,24 @@ use scoop_core::{EventKind, Lineage, OPERATOR};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Memory;
+use super::MemoryStore;
 use super::event_log::{Event, EventLog, InterventionRow};
 use super::requests::is_unrolled;
-use super::row::{Row, RunState};
-use super::state::{Hierarchy, Listed, RunId, State, after, later};
+use super::row::{RunState, WorkingRow};
+use super::state::{Hierarchy, Registration, RunId, State, after, later};
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent, Presence,
-    Refusal, Remedy, RepairStatus, RestoredRun, StuckRun, held_again, no_program,
+    Refusal, RepairAction, RepairStatus, RestoredRun, StuckRun, failed_again_reason, no_program,
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    ClaimKey, FailedRollbackPart, Page, Parent, RepairRequest, RepairResult, RepairStorage, Target,
+    ClaimKey, FailedRollbackPart, InterventionSubject, Page, ParentRef, RepairRequest, RepairResult,
+    RepairStorage, RequestTarget,
 };
-use crate::util::when::since_1970;
+use crate::util::when::since_epoch;
 
-impl RepairStorage for Memory {
-    async fn hold(&self, key: ClaimKey, failed: &FailedRollbackPart) -> sqlx::Result<bool> {
+impl RepairStorage for MemoryStore {
+    async fn mark_awaiting_operator(&self, key: ClaimKey, failed: &FailedRollbackPart) -> sqlx::Result<bool> {
         self.run("hold", |state| {
             if state.claimed_under(key).is_none() {
                 return Ok(false);
@@ -30,7 +31,7 @@ impl RepairStorage for Memory {
             let (now, run) = (state.now(), (key.root, key.id));
             state.change(run, |row| {
                 row.free(now);
-                (row.state, row.reason) = (RunState::Stuck, Some(held_again(&failed.failure)));
+                (row.state, row.reason) = (RunState::Stuck, Some(failed_again_reason(&failed.failure)));
                 row.last_event_at = later(now, row.last_event_at);
                 (row.held, row.gives_up, row.give_up_at) = (true, false, None);
                 (row.attempts, row.retries) = (0, 0);
@@ -38,7 +39,7 @@ impl RepairStorage for Memory {
             state.record_failure(run, failed);
             // The run has taken note of its failed children.
             let noted = state.children(run).filter(|child| child.state == RunState::Ended);
-            let noted: Vec<_> = noted.map(Row::id).collect();
+            let noted: Vec<_> = noted.map(WorkingRow::id).collect();
             noted.into_iter().for_each(|child| drop(state.remove((key.root, child))));
             Ok(true)
         })
@@ -47,7 +48,7 @@ impl RepairStorage for Memory {
 
     async fn repair(
         &self,
-        target: &Target,
+        target: &RequestTarget,
         asked: &RepairRequest<'_>,
     ) -> sqlx::Result<Result<RepairResult, Refusal>> {
         self.run("repair", |state| Ok(state.repair(target, asked))).await
@@ -76,7 +77,7 @@ impl RepairStorage for Memory {
             let abandoned = state.abandoned().filter(|row| is_after(row.ready_at, row.id()));
             let mut rows: Vec<_> = stuck.chain(abandoned).collect();
             rows.sort_by_key(|row| (row.ready_at, row.id()));
-            Ok(rows.into_iter().take(limit).map(Row::stuck).collect())
+            Ok(rows.into_iter().take(limit).map(WorkingRow::stuck).collect())
         })
         .await
     }
@@ -94,7 +95,7 @@ impl RepairStorage for Memory {
 }
 
 impl State {
-    fn repair(&mut self, target: &Target, asked: &RepairRequest<'_>) -> Result<RepairResult, Refusal> {
+    fn repair(&mut self, target: &RequestTarget, asked: &RepairRequest<'_>) -> Result<RepairResult, Refusal> {
         let (root, id) = (target.lineage.root_id(), target.lineage.id());
         let hierarchy = self.hierarchy(root).ok_or(Refusal::NotFailed)?;
         let unrolled = hierarchy.unrolled(&self.topology);
@@ -106,13 +107,13 @@ impl State {
         let unrolled = FailedRollbacks::new(unrolled.into_iter().map(|(_, run)| run));
         let state = hierarchy.rows.get(&id).map(|row| row.state);
         let known = unrolled.ids();
-        let is_below = |row: &&Row| row.lineage.ids().starts_with(target.lineage.ids());
+        let is_below = |row: &&WorkingRow| row.lineage.ids().starts_with(target.lineage.ids());
         let mut below = hierarchy.rows.values().filter(is_below);
         let others = below.any(|row| row.id() != id && !known.contains(&row.id()));
         let held = unrolled.get(id).is_some_and(|run| run.presence == Presence::Held);
         if state == Some(RunState::Stuck) && !held {
             return match asked.remedy {
-                Remedy::Retry => self.give_a_chance(target, asked).ok_or(Refusal::Busy),
+                RepairAction::Retry => self.give_a_chance(target, asked).ok_or(Refusal::Busy),
                 _ => Err(Refusal::Stuck),
             };
         }
@@ -122,15 +123,16 @@ impl State {
             Err(refusal) => return Err(refusal),
         };
         let handler = unrolled.get(id).ok_or(Refusal::NotFailed)?.handler.clone();
-        self.intervene(target, (handler, Some(decision.part.clone()), decision.repeats), asked, now);
+        let subject = InterventionSubject { target, handler: &handler, decision: Some(&decision) };
+        self.intervene(subject, asked, now);
         self.carry_out(root, &decision, now);
-        let parent = decision.parent.map(|id| Parent { root, id, at: now });
+        let parent = decision.parent.map(|id| ParentRef { root, id, at: now });
         let ready = decision.revived.into_iter().filter(|run| run.state == "ready");
         Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent })
     }
 
     /// Gives a stuck run another chance.
-    fn give_a_chance(&mut self, target: &Target, asked: &RepairRequest<'_>) -> Option<RepairResult> {
+    fn give_a_chance(&mut self, target: &RequestTarget, asked: &RepairRequest<'_>) -> Option<RepairResult> {
         let (now, run) = (self.now(), (target.lineage.root_id(), target.lineage.id()));
         self.row(run).filter(|row| !row.held)?;
         let row = self.change(run, |row| {
@@ -139,26 +141,21 @@ impl State {
             row.doubts = row.doubts.min(UNKNOWN_MAX - 3);
         })?;
         let handler = row.handler.to_string();
-        self.intervene(target, (handler.clone(), None, false), asked, now);
+        self.intervene(InterventionSubject { target, handler: &handler, decision: None }, asked, now);
         Some(RepairResult { handlers: vec![handler], parent: None })
     }
 
     /// Records an intervention.
-    fn intervene(
-        &mut self,
-        target: &Target,
-        (handler, part, repeats): (String, Option<String>, bool),
-        asked: &RepairRequest<'_>,
-        at: OffsetDateTime,
-    ) {
+    fn intervene(&mut self, subject: InterventionSubject<'_>, asked: &RepairRequest<'_>, at: OffsetDateTime) {
+        let InterventionSubject { target, handler, decision } = subject;
         self.requests.insert(asked.asked.id);
         let hierarchy = self.hierarchies.entry(target.lineage.root_id()).or_default();
         hierarchy.record.interventions.push(InterventionRow {
             run: target.lineage.id(),
-            handler,
-            part,
+            handler: handler.to_owned(),
+            part: decision.map(|decision| decision.part.clone()),
             kind: asked.remedy.as_str(),
-            repeats,
+            repeats: decision.is_some_and(|decision| decision.repeats),
             note: Some(asked.note.replace('\0', "")).filter(|note| !note.is_empty()),
             source: asked.source.replace('\0', ""),
             at,
@@ -226,11 +223,11 @@ impl OperatorEvent {
 }
 
 impl EventLog {
-    fn revived(&self, revived: &RestoredRun, epoch: i64, now: OffsetDateTime) -> Option<Row> {
+    fn revived(&self, revived: &RestoredRun, epoch: i64, now: OffsetDateTime) -> Option<WorkingRow> {
         let lineage = Lineage::from_ids(revived.lineage.clone())?;
         let turned = self.of_handler(revived.message_id, EventKind::RollingBack, &revived.handler)?;
         let pair = (self.topic_of(revived.message_id), revived.handler.as_str().into());
-        let mut row = Row::new(lineage, revived.message_id, pair, now);
+        let mut row = WorkingRow::new(lineage, revived.message_id, pair, now);
         row.parent = revived.parent;
         row.state = RunState::named(revived.state);
         (row.epoch, row.backward, row.told, row.failed_before) = (epoch, true, revived.told, true);
@@ -259,7 +256,7 @@ impl EventLog {
 
     /// Whether a handler has not begun what this part of a rollback launched, or the rollback that it requested. A part
     /// that an operator has skipped leaves nothing behind.
-    fn leaves_behind(&self, part: &Event, topology: &[Listed]) -> bool {
+    fn leaves_behind(&self, part: &Event, topology: &[Registration]) -> bool {
         if part.identifier.as_deref() == Some(OPERATOR) {
             return false;
         }
@@ -304,11 +301,15 @@ impl Hierarchy {
     }
 
     /// The same, as input of decisions, each with the time of its newest event.
-    fn unrolled(&self, topology: &[Listed]) -> Vec<(OffsetDateTime, FailedRollback)> {
+    fn unrolled(&self, topology: &[Registration]) -> Vec<(OffsetDateTime, FailedRollback)> {
         self.failed().filter_map(|failed| self.unrolled_run(failed, topology)).collect()
     }
 
-    fn unrolled_run(&self, failed: &Event, topology: &[Listed]) -> Option<(OffsetDateTime, FailedRollback)> {
+    fn unrolled_run(
+        &self,
+        failed: &Event,
+        topology: &[Registration],
+    ) -> Option<(OffsetDateTime, FailedRollback)> {
         let (record, id) = (&self.record, failed.lineage.id());
         let again = record.newest_failure(failed);
         let handler = failed.handler.as_deref()?;
@@ -372,14 +373,14 @@ impl Hierarchy {
             message_id: failed.message,
             step: newest.step.clone().unwrap_or_default(),
             failure: super::status::failure_of(Some(newest)),
-            at: since_1970(failed.at),
+            at: since_epoch(failed.at),
             status,
             stored_at: failed.at.into(),
         }
     }
 }
 
-impl Row {
+impl WorkingRow {
     fn stuck(&self) -> StuckRun {
         StuckRun {
             lineage: self.lineage.clone(),
@@ -392,7 +393,7 @@ impl Row {
                 RunState::Stuck => self.reason.clone().unwrap_or_default(),
                 _ => no_program(&self.handler),
             },
-            since: since_1970(self.ready_at),
+            since: since_epoch(self.ready_at),
             gives_up: self.gives_up,
             stored_since: self.ready_at.into(),
         }
@@ -408,7 +409,7 @@ impl InterventionRow {
             kind: self.kind.to_owned(),
             note: self.note.clone(),
             source: self.source.clone(),
-            at: since_1970(self.at),
+            at: since_epoch(self.at),
         }
     }
 }

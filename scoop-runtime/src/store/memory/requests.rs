@@ -6,19 +6,19 @@ use scoop_core::{EventKind, Failure, Lineage};
 use uuid::Uuid;
 
 use super::super::requests::CancelResult;
-use super::Memory;
+use super::MemoryStore;
 use super::event_log::{Event, EventLog};
-use super::row::Row;
+use super::row::WorkingRow;
 use super::state::{Hierarchy, State, after, micros};
-use crate::store::{Asked, Parent, RequestStorage, RollbackStart, Target};
+use crate::store::{ParentRef, RequestKey, RequestStorage, RequestTarget, RollbackStart};
 use crate::util::name::RUNS_NAMED;
 use crate::util::shown::system_time;
 use crate::{CancellationRequest, Named, RunId};
 
-impl RequestStorage for Memory {
-    async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
+impl RequestStorage for MemoryStore {
+    async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<RequestTarget>> {
         self.run("find_target", |state| {
-            let Some(hierarchy) = state.hierarchy(id).or_else(|| state.home_of(id)) else {
+            let Some(hierarchy) = state.hierarchy(id).or_else(|| state.hierarchy_of(id)) else {
                 return Ok(None);
             };
             let begins = |event: &&Event| match event.kind {
@@ -29,14 +29,14 @@ impl RequestStorage for Memory {
             let recorded = hierarchy.record.of_run(id).find(begins);
             let recorded = recorded.map(|event| (&event.lineage, event.message));
             let found = recorded.or_else(|| hierarchy.rows.get(&id).map(|row| (&row.lineage, row.message)));
-            Ok(found.map(|(lineage, message)| Target { lineage: lineage.clone(), message }))
+            Ok(found.map(|(lineage, message)| RequestTarget { lineage: lineage.clone(), message }))
         })
         .await
     }
 
     async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
         self.run("named", |state| {
-            let named = state.home_of(id).and_then(|hierarchy| hierarchy.named(id));
+            let named = state.hierarchy_of(id).and_then(|hierarchy| hierarchy.named(id));
             Ok(named.or_else(|| state.hierarchy(id)?.named(id)))
         })
         .await
@@ -57,7 +57,12 @@ impl RequestStorage for Memory {
         .await
     }
 
-    async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<CancelResult> {
+    async fn cancel(
+        &self,
+        target: &RequestTarget,
+        request: &Failure,
+        asked: RequestKey,
+    ) -> sqlx::Result<CancelResult> {
         self.run("cancel", |state| {
             let (now, root) = (state.now(), target.lineage.root_id());
             let kind = EventKind::CancellationRequested;
@@ -83,7 +88,7 @@ impl RequestStorage for Memory {
             state.drop_what_nobody_began(&target.lineage);
             let giving_up = state.below(&target.lineage, |row| row.gives_up);
             let parent =
-                |id: Uuid| state.row((root, id)).map(|row| Parent { root, id, at: row.last_event_at });
+                |id: Uuid| state.row((root, id)).map(|row| ParentRef { root, id, at: row.last_event_at });
             let giving_up = giving_up.into_iter().filter_map(parent).collect();
             let (fresh, any_marked) = (fresh || is_done, !marked.is_empty() || is_done);
             Ok(CancelResult { fresh, any_marked, giving_up })
@@ -91,13 +96,18 @@ impl RequestStorage for Memory {
         .await
     }
 
-    async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<RollbackStart> {
+    async fn request_rollback(
+        &self,
+        target: &RequestTarget,
+        request: &Failure,
+        asked: RequestKey,
+    ) -> sqlx::Result<RollbackStart> {
         self.run("undo", |state| {
             if state.requests.contains(&asked.id) {
                 return Ok(RollbackStart::Begun(vec![]));
             }
             let Some(hierarchy) = state.hierarchy(target.lineage.root_id()) else {
-                return Ok(RollbackStart::Unhandled);
+                return Ok(RollbackStart::NoHandlers);
             };
             if let Some(refusal) = hierarchy.refuses_to_undo(target.message) {
                 return Ok(refusal);
@@ -111,7 +121,7 @@ impl RequestStorage for Memory {
 
 impl State {
     /// The rows of a part of a hierarchy that meet a condition.
-    fn below(&self, part: &Lineage, is_so: impl Fn(&Row) -> bool) -> Vec<Uuid> {
+    fn below(&self, part: &Lineage, is_so: impl Fn(&WorkingRow) -> bool) -> Vec<Uuid> {
         let rows = self.hierarchy(part.root_id()).into_iter().flat_map(|hierarchy| &hierarchy.rows);
         let below = rows.filter(|(_, row)| row.lineage.ids().starts_with(part.ids()) && is_so(row));
         below.map(|(id, _)| *id).collect()
@@ -128,7 +138,7 @@ impl State {
     }
 
     /// Requests the rollback of the runs that handled a message, all of them finished.
-    fn begin_undoing(&mut self, target: &Target, request: &Failure) -> Vec<String> {
+    fn begin_undoing(&mut self, target: &RequestTarget, request: &Failure) -> Vec<String> {
         let (root, message, now) = (target.lineage.root_id(), target.message, self.now());
         let Some(record) = self.hierarchy(root).map(|hierarchy| &hierarchy.record) else {
             return vec![];
@@ -144,7 +154,7 @@ impl State {
             let done = record.of_handler(message, EventKind::Committed, &handler);
             let context = done.map(|done| done.context.clone()).unwrap_or_default();
             let pair = (record.topic_of(message), handler);
-            let mut row = Row::new(seen.lineage.clone(), message, pair, told_at);
+            let mut row = WorkingRow::new(seen.lineage.clone(), message, pair, told_at);
             row.ready_at = now;
             (row.backward, row.told) = (true, true);
             row.failure = Some(request.clone());
@@ -203,16 +213,17 @@ impl Hierarchy {
     fn refuses_to_undo(&self, message: Uuid) -> Option<RollbackStart> {
         let record = &self.record;
         let handled: Vec<_> = record.of_message(message, EventKind::Seen).collect();
-        let related = |row: &Row, seen: &Event| {
+        let related = |row: &WorkingRow, seen: &Event| {
             let (row, seen) = (row.lineage.ids(), seen.lineage.ids());
             row.starts_with(seen) || seen.starts_with(row)
         };
-        let unfinished = |row: &Row| row.message == message || handled.iter().any(|seen| related(row, seen));
+        let unfinished =
+            |row: &WorkingRow| row.message == message || handled.iter().any(|seen| related(row, seen));
         if self.rows.values().any(unfinished) {
             return Some(RollbackStart::Unfinished);
         }
         if handled.is_empty() {
-            return Some(RollbackStart::Unhandled);
+            return Some(RollbackStart::NoHandlers);
         }
         let told = record.of_message(message, EventKind::RollbackEmitted).next().is_some();
         let turned = |seen: &Event| turned_back(record, seen);

@@ -7,15 +7,15 @@ use scoop_core::{Beginning, Entry, EventKind, RollbackNames, Run, Suspension, Wi
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::Memory;
+use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::state::{Hierarchy, State};
 use super::status::failure_of;
 use crate::saga::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
 use crate::store::types::{micros_of, unreadable};
-use crate::store::{ClaimKey, History, HistoryStorage, Wanted};
+use crate::store::{ClaimKey, HistoryStorage, RollbackHistory, Wanted};
 
-impl HistoryStorage for Memory {
+impl HistoryStorage for MemoryStore {
     async fn recorded(&self, run: ClaimKey, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
         self.run("recorded", |state| {
             let is = |event: &Event| event.kind == kind && event.identifier.as_deref() == Some(identifier);
@@ -31,11 +31,11 @@ impl HistoryStorage for Memory {
         handler: &str,
         run: &Run,
         limit: usize,
-    ) -> sqlx::Result<History> {
+    ) -> sqlx::Result<RollbackHistory> {
         self.run("history", |state| {
             let record = state.hierarchy(run.lineage.root_id()).map(|hierarchy| &hierarchy.record);
             record.map_or_else(
-                || Ok(History::default()),
+                || Ok(RollbackHistory::default()),
                 |record| record.history(names, handler, run.lineage.id(), limit),
             )
         })
@@ -101,10 +101,10 @@ impl HistoryStorage for Memory {
         .await
     }
 
-    async fn repeats(&self, run: &Run) -> sqlx::Result<bool> {
+    async fn reruns_part(&self, run: &Run) -> sqlx::Result<bool> {
         self.run("history", |state| {
             let record = state.hierarchy(run.lineage.root_id()).map(|hierarchy| &hierarchy.record);
-            Ok(record.is_some_and(|record| record.repeats(run.lineage.id())))
+            Ok(record.is_some_and(|record| record.reruns_part(run.lineage.id())))
         })
         .await
     }
@@ -116,7 +116,7 @@ impl HistoryStorage for Memory {
                 Launches::OfLastStep { run, .. } | Launches::OfRun { run, .. } => Some(run),
                 Launches::Given(messages) => messages.first().copied(),
             };
-            let Some(Hierarchy { record, .. }) = id.and_then(|id| state.home_of(id)) else {
+            let Some(Hierarchy { record, .. }) = id.and_then(|id| state.hierarchy_of(id)) else {
                 return Ok(vec![]);
             };
             let launched = record.launched(of);
@@ -230,11 +230,11 @@ impl EventLog {
         handler: &str,
         run: Uuid,
         limit: usize,
-    ) -> sqlx::Result<History> {
+    ) -> sqlx::Result<RollbackHistory> {
         let is_part = |event: &Event| event.step.as_deref().is_some_and(|step| names.matches(step));
         let suspended = || self.suspensions_until(handler, run, i64::MAX);
         let Some(newest) = suspended().next() else {
-            return Ok(History::default());
+            return Ok(RollbackHistory::default());
         };
         let last = Suspension {
             step: newest.step.clone().unwrap_or_default(),
@@ -254,7 +254,7 @@ impl EventLog {
         let entries: Vec<_> = entries.map(|(entry, _)| entry).collect();
         let whole = window.is_none() && entries.len() < limit;
         let outputs = self.values.get(&run).filter(|_| whole).cloned().unwrap_or_default();
-        Ok(History { last: Some(last), any_part_done, window, entries, outputs })
+        Ok(RollbackHistory { last: Some(last), any_part_done, window, entries, outputs })
     }
 
     /// The suspensions of a run up to `until`, newest first.
@@ -294,7 +294,7 @@ impl EventLog {
     }
 
     /// Whether an operator requested the newest part of a rollback to run again, and it has not yet.
-    fn repeats(&self, run: Uuid) -> bool {
+    fn reruns_part(&self, run: Uuid) -> bool {
         let Some(suspended) = self.suspended(run).map(|event| event.at) else {
             return false;
         };

@@ -8,7 +8,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::bug::{Bug, made};
+use crate::bug::{Bug, is_injected};
 use crate::store::ClaimKey;
 
 /// The state of a run; see the migrations.
@@ -45,7 +45,7 @@ impl RunState {
 
 /// An unfinished run of a handler. The fields are the columns of the table `run`.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct WorkingRow {
     pub(super) parent: Option<Uuid>,
     pub(super) lineage: Lineage,
     pub(super) message: Uuid,
@@ -92,7 +92,7 @@ pub(super) struct Row {
 
 /// The place of a row in the indices, apart from its id.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum IndexKey {
     /// With whether it is a suspect.
     Ready(OffsetDateTime, u64, bool),
     Running(Option<Uuid>),
@@ -102,7 +102,7 @@ pub(super) enum Place {
     Stuck(OffsetDateTime),
 }
 
-impl Row {
+impl WorkingRow {
     /// A run of this message that has not begun, and may begin at once.
     pub(super) fn new(
         lineage: Lineage,
@@ -170,26 +170,26 @@ impl Row {
         (self.handler.clone(), self.topic.clone(), self.reserved_for)
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> IndexKey {
         match self.state {
-            RunState::Ready => Place::Ready(self.ready_at, self.turn, self.is_suspect()),
-            RunState::Running => Place::Running(self.owner),
-            RunState::Waiting => Place::Waiting(self.give_up_at.filter(|_| !self.gives_up)),
-            RunState::Ended => Place::Ended,
-            RunState::Stuck => Place::Stuck(self.ready_at),
+            RunState::Ready => IndexKey::Ready(self.ready_at, self.turn, self.is_suspect()),
+            RunState::Running => IndexKey::Running(self.owner),
+            RunState::Waiting => IndexKey::Waiting(self.give_up_at.filter(|_| !self.gives_up)),
+            RunState::Ended => IndexKey::Ended,
+            RunState::Stuck => IndexKey::Stuck(self.ready_at),
         }
     }
 
     /// Whether a claim under this key still holds.
     pub(super) fn is_claimed_under(&self, key: ClaimKey) -> bool {
-        let again = made(Bug::SettleTwice) && self.epoch == key.epoch + 1;
-        let epoch = self.epoch == key.epoch || again || made(Bug::SkipFence);
+        let again = is_injected(Bug::SettleTwice) && self.epoch == key.epoch + 1;
+        let epoch = self.epoch == key.epoch || again || is_injected(Bug::SkipFence);
         epoch && self.state == RunState::Running
     }
 
     /// Whether it has to give up by now.
     pub(super) fn is_overdue(&self, now: OffsetDateTime) -> bool {
-        (self.gives_up || self.give_up_at.is_some_and(|at| at <= now)) && !made(Bug::IgnoreGiveUp)
+        (self.gives_up || self.give_up_at.is_some_and(|at| at <= now)) && !is_injected(Bug::IgnoreGiveUp)
     }
 
     /// Whether it may be what ends its workers; see `scoop.is_suspect` in the migrations.
@@ -198,7 +198,7 @@ impl Row {
     }
 
     /// Whether it has not begun, be it for the first time or again.
-    pub(super) fn is_untouched(&self) -> bool {
+    pub(super) fn is_unclaimed(&self) -> bool {
         self.epoch == self.first_epoch
     }
 

@@ -4,14 +4,14 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::super::schedule::{Awaited, FireResult, TickMessage, fired};
-use super::Memory;
-use super::launch::Root;
+use super::MemoryStore;
+use super::launch::RootMessage;
 use super::state::{Scheduled, State};
-use crate::saga::timetable::{Timetable, Unfit};
-use crate::store::{Asked, DueSchedule, Pairs, ScheduleRegistration, ScheduleStorage};
+use crate::saga::timetable::{Timetable, TimetableError};
+use crate::store::{DueSchedule, Pairs, RequestKey, ScheduleRegistration, ScheduleStorage};
 use scoop_core::{Missed, Overlap};
 
-impl ScheduleStorage for Memory {
+impl ScheduleStorage for MemoryStore {
     async fn publish_schedules(&self, schedules: &[ScheduleRegistration<'_>]) -> sqlx::Result<()> {
         self.run("publish_schedules", |state| {
             schedules.iter().for_each(|published| state.list_schedule(published));
@@ -64,7 +64,7 @@ impl ScheduleStorage for Memory {
         topic: &str,
         handler: &str,
         root: Uuid,
-        asked: Asked,
+        asked: RequestKey,
     ) -> sqlx::Result<Option<Vec<String>>> {
         self.run("trigger", |state| {
             let now = state.now();
@@ -115,7 +115,7 @@ impl State {
     }
 
     fn tick(&mut self, ticks: &[TickMessage<'_>]) -> sqlx::Result<Vec<String>> {
-        let roots = ticks.iter().map(Root::tick).collect::<sqlx::Result<Vec<_>>>()?;
+        let roots = ticks.iter().map(RootMessage::tick).collect::<sqlx::Result<Vec<_>>>()?;
         Ok(self.launch(roots.into_iter(), None).handlers)
     }
 }
@@ -125,7 +125,7 @@ impl Scheduled {
         let cron = self.cron.as_ref().map(|(cron, zone)| (cron.as_str(), zone.as_str()));
         let timetable = match (Missed::named(self.missed), Overlap::named(self.overlap)) {
             (Some(missed), Some(overlap)) => Timetable::stored(self.every_ms, cron, missed, overlap),
-            _ => Err(Unfit::Unknown),
+            _ => Err(TimetableError::Unknown),
         };
         let (topic, handler) = (topic.clone(), handler.clone());
         let (fired, last_root) = (self.fired, self.last_root);

@@ -4,20 +4,20 @@ use time::OffsetDateTime;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::Memory;
+use super::MemoryStore;
 use super::state::{State, Worker};
 use crate::store::Registered;
 
 /// A session. When it is dropped, its process counts as dead.
 pub(crate) struct MemorySession {
-    memory: Memory,
+    memory: MemoryStore,
     number: u64,
     heard: mpsc::UnboundedReceiver<Uuid>,
     /// How often the newest notification is still to be delivered.
     repeats: u32,
 }
 
-impl Memory {
+impl MemoryStore {
     /// Opens a session, registers its worker, and notifies the others.
     pub(crate) async fn open_session(
         &self,
@@ -58,7 +58,7 @@ impl State {
         let worker = Worker { session, topics, handlers, definitions, started_at, topology };
         self.workers.insert(registered.worker, worker);
         self.change_topology(registered.handlers);
-        self.tell(registered.worker);
+        self.notify(registered.worker);
         started_at
     }
 }

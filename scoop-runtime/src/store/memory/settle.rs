@@ -7,21 +7,21 @@ use scoop_core::{Context, EventKind, Lineage};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::super::settlement::{EmissionRow, Ending, EventRow, ToldRow};
-use super::Memory;
+use super::super::settlement::{EmissionRow, Ending, EventRow, RollbackRequestRow};
+use super::MemoryStore;
 use super::event_log::Event;
-use super::launch::earlier;
-use super::row::{Row, RunState};
+use super::launch::min_deadline;
+use super::row::{RunState, WorkingRow};
 use super::state::{State, child_of, later, micros};
-use crate::bug::{Bug, made};
-use crate::store::{ClaimKey, SettleStorage, Settled, Settlement, Unhandled};
+use crate::bug::{Bug, is_injected};
+use crate::store::{ClaimKey, SettleResult, SettleStorage, Settlement, Unhandled};
 
-impl SettleStorage for Memory {
+impl SettleStorage for MemoryStore {
     async fn settle(
         &self,
         identifier: &str,
         settlements: &[Settlement],
-    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), SettleResult>> {
         self.run("settle", |state| {
             let refused = settlements.iter().find_map(|settlement| state.refuses(settlement));
             if let Some(why) = refused {
@@ -46,7 +46,7 @@ impl SettleStorage for Memory {
 struct SettleStep<'a> {
     settlement: &'a Settlement,
     identifier: &'a Arc<str>,
-    held: Row,
+    held: WorkingRow,
     last_event: OffsetDateTime,
     /// The context of the run from now on.
     knows: Context,
@@ -67,10 +67,8 @@ impl State {
             epoch: settlement.epoch,
         })?;
         let record = &self.hierarchy(settlement.root)?.record;
-        let written = settlement
-            .events
-            .iter()
-            .filter_map(|event| event.as_written(held, settlement, held.last_event_at));
+        let written =
+            settlement.events.iter().filter_map(|event| event.to_event(held, settlement, held.last_event_at));
         let mut written = written.filter(|event| event.kind != EventKind::RollbackEmitted);
         let second = written.find(|event| !record.admits(event));
         second.map(|event| format!("there is a {} of run {} already", event.kind.as_str(), event.lineage))
@@ -88,7 +86,7 @@ impl State {
         missing.next().and_then(EmissionRow::unhandled)
     }
 
-    fn settle(&mut self, settlement: &Settlement, identifier: &Arc<str>) -> Option<Settled> {
+    fn settle(&mut self, settlement: &Settlement, identifier: &Arc<str>) -> Option<SettleResult> {
         let key = ClaimKey { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
         let now = self.now();
         let held = self.claimed_under(key)?.clone();
@@ -107,25 +105,25 @@ impl State {
             waits: false,
         };
         for emission in &settlement.emissions {
-            self.emit(&mut step, emission);
+            self.deliver_emission(&mut step, emission);
         }
         for told in &settlement.told {
-            self.send_back(&mut step, told);
+            self.request_rollback(&mut step, told);
         }
-        let settled = self.stand(&step);
+        let settled = self.update_row(&step);
         self.write(&step);
         if let Some(forgets) = settlement.forgets {
-            self.forget_failures(&step, forgets == "all");
+            self.clear_failed_children(&step, forgets == "all");
         }
-        Some(Settled { started: step.started.into_iter().collect(), ..settled })
+        Some(SettleResult { ready_handlers: step.started.into_iter().collect(), ..settled })
     }
 
     /// Publishes a launched message, with a run for each handler that is registered at this moment.
-    fn emit(&mut self, step: &mut SettleStep<'_>, emission: &EmissionRow) {
+    fn deliver_emission(&mut self, step: &mut SettleStep<'_>, emission: &EmissionRow) {
         let now = self.now();
         let root = emission.detached_root.unwrap_or(step.settlement.root);
-        self.publish(root, (emission.id, &emission.topic), emission.payload.value.clone());
-        if is_lost(step.settlement, emission.id) {
+        self.publish(root, emission.id, &emission.topic, emission.payload.value.clone());
+        if bug_drops_message(step.settlement, emission.id) {
             return;
         }
         let above = emission.detached_root.map_or_else(|| step.held.lineage.clone(), Lineage::root);
@@ -134,12 +132,15 @@ impl State {
         let give_up_at = emission.deadlines.iter().copied().filter(counts).min();
         for (handler, topic) in self.listening(&emission.topic) {
             step.started.insert(handler.to_string());
-            let above =
-                if made(Bug::WrongLineage) { above.parent().unwrap_or(above.clone()) } else { above.clone() };
-            let mut row = Row::new(child_of(&above), emission.id, (topic, handler), step.last_event);
+            let above = if is_injected(Bug::WrongLineage) {
+                above.parent().unwrap_or(above.clone())
+            } else {
+                above.clone()
+            };
+            let mut row = WorkingRow::new(child_of(&above), emission.id, (topic, handler), step.last_event);
             row.parent = emission.detached_root.is_none().then(|| step.held.id());
-            row.ready_at = earlier(emission.due.unwrap_or_else(|| now + place(emission.at)), give_up_at);
-            if made(Bug::ForgetReadyAt) {
+            row.ready_at = min_deadline(emission.due.unwrap_or_else(|| now + place(emission.at)), give_up_at);
+            if is_injected(Bug::ForgetReadyAt) {
                 row.ready_at = now;
             }
             row.context = emission.context.clone().unwrap_or_else(|| step.knows.clone());
@@ -151,7 +152,7 @@ impl State {
     }
 
     /// Requests the rollback of a message's finished runs that have not begun to roll back.
-    fn send_back(&mut self, step: &mut SettleStep<'_>, told: &ToldRow) {
+    fn request_rollback(&mut self, step: &mut SettleStep<'_>, told: &RollbackRequestRow) {
         let now = self.now();
         let Some(hierarchy) = self.hierarchy(step.settlement.root) else {
             return;
@@ -167,7 +168,7 @@ impl State {
             let own = record.of_handler(message, EventKind::Committed, &handler);
             let own = own.map(|committed| committed.context.clone()).unwrap_or_default();
             let pair = (record.topic_of(message), handler);
-            let mut row = Row::new(seen.lineage.clone(), message, pair, step.last_event);
+            let mut row = WorkingRow::new(seen.lineage.clone(), message, pair, step.last_event);
             row.parent = Some(step.held.id());
             row.ready_at = now + place(told.at);
             (row.backward, row.told) = (true, true);
@@ -183,25 +184,26 @@ impl State {
             row.context = own.overlaid_by(&step.knows);
             rows.push(row);
         }
-        if made(Bug::SkipToldChild) && rows.len() > 1 {
+        if is_injected(Bug::SkipToldChild) && rows.len() > 1 {
             rows.pop();
         }
-        step.waits |= !rows.is_empty() && !made(Bug::ParentFirst);
+        step.waits |= !rows.is_empty() && !is_injected(Bug::ParentFirst);
         rows.into_iter().for_each(|row| self.insert(row));
     }
 
     /// Updates the row of the run, or removes it.
-    fn stand(&mut self, step: &SettleStep<'_>) -> Settled {
+    fn update_row(&mut self, step: &SettleStep<'_>) -> SettleResult {
         let (now, settlement, held) = (self.now(), step.settlement, &step.held);
         let run = (held.root(), held.id());
-        let settled = |state: RunState, give_up_at: Option<OffsetDateTime>| Settled {
-            goes_on: state == RunState::Running,
+        let settled = |state: RunState, give_up_at: Option<OffsetDateTime>| SettleResult {
+            continues: state == RunState::Running,
             overdue: give_up_at.is_some_and(|at| at <= now),
             ended: state == RunState::Ended,
             last_event_at: step.last_event,
-            started: vec![],
+            ready_handlers: vec![],
         };
-        if settlement.ends == Some(Ending::Unnoted) || made(Bug::SwallowFailure) && settlement.ends.is_some()
+        if settlement.ends == Some(Ending::Unnoted)
+            || is_injected(Bug::SwallowFailure) && settlement.ends.is_some()
         {
             self.remove(run);
             return settled(RunState::Ended, held.give_up_at);
@@ -220,17 +222,18 @@ impl State {
             row.owner = row.owner.filter(|_| state == RunState::Running);
             row.epoch += 1;
             row.step.clone_from(&settlement.step);
-            row.jump = settlement.jump.clone().filter(|_| !made(Bug::ForgetNext));
+            row.jump = settlement.jump.clone().filter(|_| !is_injected(Bug::ForgetNext));
             row.definition = settlement.definition;
-            row.iteration = settlement.iteration.map(|it| if made(Bug::ForgetIteration) { 0 } else { it });
+            row.iteration =
+                settlement.iteration.map(|it| if is_injected(Bug::ForgetIteration) { 0 } else { it });
             row.handler_iteration = settlement.handler_iteration;
             row.suspensions = settlement.suspensions;
             row.completions.clone_from(&settlement.completions);
-            row.outputs = settlement.outputs.clone().filter(|_| !made(Bug::LoseOutputs));
+            row.outputs = settlement.outputs.clone().filter(|_| !is_injected(Bug::LoseOutputs));
             row.backward = settlement.backward;
             row.failure.clone_from(&settlement.failure);
             row.rollback_failure.clone_from(&settlement.rollback_failure);
-            if !made(Bug::StaleContext) {
+            if !is_injected(Bug::StaleContext) {
                 row.context = step.knows.clone();
             }
             row.replied = settlement.replied;
@@ -248,11 +251,11 @@ impl State {
     fn write(&mut self, step: &SettleStep<'_>) {
         let SettleStep { settlement, identifier, held, .. } = step;
         for row in &settlement.events {
-            if made(Bug::ForgetEmission) && is_lost(settlement, row.message_id) {
+            if is_injected(Bug::ForgetEmission) && bug_drops_message(settlement, row.message_id) {
                 continue;
             }
             let at = step.last_event - place(row.until_last);
-            let Some(mut event) = row.as_written(held, settlement, at) else {
+            let Some(mut event) = row.to_event(held, settlement, at) else {
                 continue;
             };
             if row.context.is_none() {
@@ -275,18 +278,18 @@ impl State {
     }
 
     /// Deletes the failed children that the run has taken note of.
-    fn forget_failures(&mut self, step: &SettleStep<'_>, all: bool) {
+    fn clear_failed_children(&mut self, step: &SettleStep<'_>, all: bool) {
         let run = (step.held.root(), step.held.id());
         let noted = self.children(run).filter(|child| child.state == RunState::Ended);
         let noted = noted.filter(|child| all || child.rollback_failure.is_none());
-        let noted: Vec<_> = noted.map(Row::id).collect();
+        let noted: Vec<_> = noted.map(WorkingRow::id).collect();
         noted.into_iter().for_each(|child| drop(self.remove((run.0, child))));
     }
 }
 
 impl EventRow {
     /// The event as it is recorded, without the identifier of the worker.
-    fn as_written(&self, held: &Row, settlement: &Settlement, at: OffsetDateTime) -> Option<Event> {
+    fn to_event(&self, held: &WorkingRow, settlement: &Settlement, at: OffsetDateTime) -> Option<Event> {
         let kind = EventKind::from_name(self.kind)?;
         let lineage = self.detached_root.map_or_else(|| held.lineage.clone(), Lineage::root);
         let exception = match kind {
@@ -308,8 +311,8 @@ impl EventRow {
 }
 
 /// Whether an injected bug loses this message, the last one of its move.
-fn is_lost(settlement: &Settlement, message: Uuid) -> bool {
-    let loses = made(Bug::ForgetDelivery) || made(Bug::ForgetEmission);
+fn bug_drops_message(settlement: &Settlement, message: Uuid) -> bool {
+    let loses = is_injected(Bug::ForgetDelivery) || is_injected(Bug::ForgetEmission);
     loses && settlement.emissions.last().is_some_and(|last| last.id == message)
 }
 

@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::event_log::{Event, EventLog};
-use super::row::{Lane, Place, Row, RunState};
-use crate::bug::{Bug, made};
+use super::row::{IndexKey, Lane, RunState, WorkingRow};
+use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
 use crate::store::ClaimKey;
 
@@ -25,7 +25,7 @@ pub(super) type Pair = (Arc<str>, Arc<str>);
 
 /// A row of `handler`.
 #[derive(Clone, Debug)]
-pub(super) struct Listed {
+pub(super) struct Registration {
     pub(super) topic: Arc<str>,
     pub(super) handler: Arc<str>,
     pub(super) since: OffsetDateTime,
@@ -37,7 +37,7 @@ pub(super) struct Listed {
 
 /// A session that marks a process as alive. Without it the process is dead.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct MemorySession {
     /// The process that it belongs to, as [`super::Memory`] numbers them.
     #[cfg_attr(not(feature = "simulation"), expect(dead_code, reason = "only a simulation cuts sessions"))]
     pub(super) process: u64,
@@ -47,7 +47,7 @@ pub(super) struct Session {
 /// The rows of one hierarchy.
 #[derive(Default)]
 pub(super) struct Hierarchy {
-    pub(super) rows: BTreeMap<Uuid, Row>,
+    pub(super) rows: BTreeMap<Uuid, WorkingRow>,
     pub(super) record: EventLog,
     children: BTreeMap<Uuid, Children>,
 }
@@ -68,11 +68,11 @@ pub(super) struct State {
     pub(super) newest: Option<OffsetDateTime>,
     pub(super) hierarchies: BTreeMap<Uuid, Hierarchy>,
     /// The hierarchy of a message or a run.
-    pub(super) homes: BTreeMap<Uuid, Uuid>,
-    pub(super) topology: Vec<Listed>,
+    pub(super) hierarchy_by_id: BTreeMap<Uuid, Uuid>,
+    pub(super) topology: Vec<Registration>,
     pub(super) workers: BTreeMap<Uuid, Worker>,
-    pub(super) definitions: Vec<Recorded>,
-    pub(super) sessions: BTreeMap<u64, Session>,
+    pub(super) definitions: Vec<RecordedRow>,
+    pub(super) sessions: BTreeMap<u64, MemorySession>,
     pub(super) schedules: BTreeMap<(String, String), Scheduled>,
     pub(super) ready: BTreeMap<Lane, BTreeSet<(OffsetDateTime, u64, RunId)>>,
     /// The ready runs that are suspects.
@@ -85,7 +85,7 @@ pub(super) struct State {
     pub(super) overdue: BTreeSet<(OffsetDateTime, RunId)>,
     pub(super) stuck: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
     /// The clients that wait for the end of a hierarchy.
-    pub(super) waiters: Arc<Completions>,
+    pub(super) completions: Arc<Completions>,
     written: u64,
     turns: u64,
     sessions_opened: u64,
@@ -106,26 +106,26 @@ impl State {
     }
 
     /// The hierarchy of a message or a run.
-    pub(super) fn home_of(&self, id: Uuid) -> Option<&Hierarchy> {
-        self.hierarchies.get(self.homes.get(&id)?)
+    pub(super) fn hierarchy_of(&self, id: Uuid) -> Option<&Hierarchy> {
+        self.hierarchies.get(self.hierarchy_by_id.get(&id)?)
     }
 
-    pub(super) fn row(&self, (root, id): RunId) -> Option<&Row> {
+    pub(super) fn row(&self, (root, id): RunId) -> Option<&WorkingRow> {
         self.hierarchies.get(&root)?.rows.get(&id)
     }
 
     /// The row that is held under this key.
-    pub(super) fn claimed_under(&self, key: ClaimKey) -> Option<&Row> {
+    pub(super) fn claimed_under(&self, key: ClaimKey) -> Option<&WorkingRow> {
         self.row((key.root, key.id)).filter(|row| row.is_claimed_under(key))
     }
 
     /// Puts a run into the working set that is not in it.
-    pub(super) fn insert(&mut self, mut row: Row) {
+    pub(super) fn insert(&mut self, mut row: WorkingRow) {
         let (root, id) = (row.root(), row.id());
         self.turns += 1;
         row.turn = self.turns;
         self.epoch_max = self.epoch_max.max(row.epoch);
-        self.homes.insert(id, root);
+        self.hierarchy_by_id.insert(id, root);
         let place = row.place();
         let hierarchy = self.hierarchies.entry(root).or_default();
         if let Some(parent) = row.parent {
@@ -135,16 +135,20 @@ impl State {
         }
         let lane = row.lane();
         hierarchy.rows.insert(id, row);
-        self.enter((root, id), lane, place);
+        self.index((root, id), lane, place);
     }
 
     /// Changes a row, and keeps the indices in step.
-    pub(super) fn change(&mut self, (root, id): RunId, change: impl FnOnce(&mut Row)) -> Option<&Row> {
+    pub(super) fn change(
+        &mut self,
+        (root, id): RunId,
+        change: impl FnOnce(&mut WorkingRow),
+    ) -> Option<&WorkingRow> {
         let hierarchy = self.hierarchies.get_mut(&root)?;
         let row = hierarchy.rows.get_mut(&id)?;
         let (before, was_in, was_open) = (row.place(), row.lane(), row.state != RunState::Ended);
         change(row);
-        if row.state == RunState::Ready && !matches!(before, Place::Ready(..)) {
+        if row.state == RunState::Ready && !matches!(before, IndexKey::Ready(..)) {
             self.turns += 1;
             row.turn = self.turns;
         }
@@ -154,14 +158,14 @@ impl State {
             children.open = children.open + usize::from(is_open) - usize::from(was_open);
         }
         if before != after || was_in != is_in {
-            self.leave((root, id), &was_in, &before);
-            self.enter((root, id), is_in, after);
+            self.unindex((root, id), &was_in, &before);
+            self.index((root, id), is_in, after);
         }
         self.row((root, id))
     }
 
     /// Takes a run out of the working set.
-    pub(super) fn remove(&mut self, (root, id): RunId) -> Option<Row> {
+    pub(super) fn remove(&mut self, (root, id): RunId) -> Option<WorkingRow> {
         let hierarchy = self.hierarchies.get_mut(&root)?;
         let row = hierarchy.rows.remove(&id)?;
         if let Some(parent) = row.parent
@@ -174,44 +178,44 @@ impl State {
             }
         }
         if hierarchy.record.of_run(id).next().is_none() {
-            self.homes.remove(&id);
+            self.hierarchy_by_id.remove(&id);
         }
-        self.leave((root, id), &row.lane(), &row.place());
+        self.unindex((root, id), &row.lane(), &row.place());
         if row.parent.is_none() {
-            self.waiters.root_ended(root, RunEnd::Unknown);
+            self.completions.notify(root, RunEnd::Unknown);
         }
         Some(row)
     }
 
-    fn enter(&mut self, run: RunId, lane: Lane, place: Place) {
+    fn index(&mut self, run: RunId, lane: Lane, place: IndexKey) {
         if lane.2 != 0 {
             self.reserved.insert((lane.0.clone(), run));
         }
         match place {
-            Place::Ready(at, turn, suspect) => {
+            IndexKey::Ready(at, turn, suspect) => {
                 self.ready.entry(lane).or_default().insert((at, turn, run));
                 self.suspects.extend(suspect.then_some((at, turn, run)));
             }
-            Place::Running(owner) => {
+            IndexKey::Running(owner) => {
                 if let Some(owner) = owner {
                     self.owned.entry(owner).or_default().insert(run);
                 }
             }
-            Place::Waiting(give_up) => {
+            IndexKey::Waiting(give_up) => {
                 self.waiting.insert(run);
                 self.overdue.extend(give_up.map(|at| (at, run)));
             }
-            Place::Ended => {}
-            Place::Stuck(at) => drop(self.stuck.insert((at, run.1, run.0))),
+            IndexKey::Ended => {}
+            IndexKey::Stuck(at) => drop(self.stuck.insert((at, run.1, run.0))),
         }
     }
 
-    fn leave(&mut self, run: RunId, lane: &Lane, place: &Place) {
+    fn unindex(&mut self, run: RunId, lane: &Lane, place: &IndexKey) {
         if lane.2 != 0 {
             self.reserved.remove(&(lane.0.clone(), run));
         }
         match place {
-            Place::Ready(at, turn, _) => {
+            IndexKey::Ready(at, turn, _) => {
                 self.suspects.remove(&(*at, *turn, run));
                 if let Some(queue) = self.ready.get_mut(lane) {
                     queue.remove(&(*at, *turn, run));
@@ -220,7 +224,7 @@ impl State {
                     }
                 }
             }
-            Place::Running(owner) => {
+            IndexKey::Running(owner) => {
                 if let Some(owner) = owner
                     && let Some(owned) = self.owned.get_mut(owner)
                 {
@@ -230,14 +234,14 @@ impl State {
                     }
                 }
             }
-            Place::Waiting(give_up) => {
+            IndexKey::Waiting(give_up) => {
                 self.waiting.remove(&run);
                 if let Some(at) = give_up {
                     self.overdue.remove(&(*at, run));
                 }
             }
-            Place::Ended => {}
-            Place::Stuck(at) => drop(self.stuck.remove(&(*at, run.1, run.0))),
+            IndexKey::Ended => {}
+            IndexKey::Stuck(at) => drop(self.stuck.remove(&(*at, run.1, run.0))),
         }
     }
 
@@ -252,7 +256,7 @@ impl State {
     }
 
     /// The rows of the children of a run.
-    pub(super) fn children(&self, (root, parent): RunId) -> impl Iterator<Item = &Row> {
+    pub(super) fn children(&self, (root, parent): RunId) -> impl Iterator<Item = &WorkingRow> {
         let hierarchy = self.hierarchies.get(&root);
         let children = hierarchy.and_then(|hierarchy| hierarchy.children.get(&parent));
         let ids = children.into_iter().flat_map(|children| &children.all);
@@ -262,7 +266,7 @@ impl State {
     /// Whether a run waits for no child any more.
     pub(super) fn is_alone(&self, (root, parent): RunId) -> bool {
         let children = self.hierarchies.get(&root).and_then(|hierarchy| hierarchy.children.get(&parent));
-        let nearly = usize::from(made(Bug::CountTwice));
+        let nearly = usize::from(is_injected(Bug::CountTwice));
         children.is_none_or(|children| children.open <= nearly)
     }
 
@@ -297,7 +301,7 @@ impl State {
     /// A new session of this process.
     pub(super) fn open(&mut self, process: u64, hears: mpsc::UnboundedSender<Uuid>) -> u64 {
         self.sessions_opened += 1;
-        self.sessions.insert(self.sessions_opened, Session { process, hears });
+        self.sessions.insert(self.sessions_opened, MemorySession { process, hears });
         self.sessions_opened
     }
 
@@ -308,12 +312,12 @@ impl State {
         }
         let died = self.workers.iter().find(|(_, of)| of.session == session).map(|(worker, _)| *worker);
         if let Some(worker) = died {
-            self.tell(worker);
+            self.notify(worker);
         }
     }
 
     /// Notifies all processes that there may be work.
-    pub(super) fn tell(&self, worker: Uuid) {
+    pub(super) fn notify(&self, worker: Uuid) {
         for session in self.sessions.values() {
             // One that does not listen any more is about to be closed.
             let _ = session.hears.send(worker);
@@ -323,13 +327,13 @@ impl State {
     /// The workers whose sessions are gone.
     pub(super) fn dead(&self, but: Uuid) -> impl Iterator<Item = Uuid> {
         let dead = self.workers.iter().filter(move |(id, worker)| {
-            **id != but && (!self.sessions.contains_key(&worker.session) || made(Bug::TakeOverLiving))
+            **id != but && (!self.sessions.contains_key(&worker.session) || is_injected(Bug::TakeOverLiving))
         });
         dead.map(|(id, _)| *id)
     }
 
     /// Forgets the hierarchies without unfinished runs, and returns their number.
-    pub(super) fn forget_ended(&mut self) -> usize {
+    pub(super) fn prune_finished(&mut self) -> usize {
         let ended = self.hierarchies.iter().filter(|(_, hierarchy)| hierarchy.rows.is_empty());
         let ended: Vec<_> = ended.map(|(root, _)| *root).collect();
         for root in &ended {
@@ -337,7 +341,7 @@ impl State {
                 let runs = record.events.iter().map(|event| event.lineage.id());
                 let ids = runs.chain(record.messages.keys().copied());
                 for id in ids {
-                    self.homes.remove(&id);
+                    self.hierarchy_by_id.remove(&id);
                 }
             }
         }
@@ -352,7 +356,7 @@ pub(super) fn micros(time: OffsetDateTime) -> i64 {
 
 /// The time `now`, or just after `than` if that is later.
 pub(super) fn later(now: OffsetDateTime, than: OffsetDateTime) -> OffsetDateTime {
-    if made(Bug::StandingClock) { than } else { now.max(after(than)) }
+    if is_injected(Bug::StandingClock) { than } else { now.max(after(than)) }
 }
 
 /// The next time that differs from this one.
@@ -367,7 +371,7 @@ pub(super) fn child_of(parent: &Lineage) -> Lineage {
 
 /// A row of `definition`. Its number is its position, from 1 on.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(super) struct RecordedRow {
     pub(super) handler: String,
     pub(super) fingerprint: Uuid,
     pub(super) steps: Vec<RecordedStep>,

@@ -1,21 +1,21 @@
 //! The progress of a message, and the tree of its hierarchy; see `message_status.sql` and `run_tree.sql`.
 
-use scoop_core::{EventKind, Failure};
+use scoop_core::{EventKind, Failure, Lineage};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Memory;
+use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::requests::children_of;
-use super::row::Row;
+use super::row::WorkingRow;
 use super::state::{Hierarchy, State};
-use crate::RunEvent;
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage};
-use crate::tree::{Extent, RunRow, Stands, TreeRows};
+use crate::tree::{Extent, RunHead, RunRow, Stands, TreeRows};
 use crate::util::shown::system_time;
+use crate::{RunEvent, RunState};
 
-impl StatusStorage for Memory {
-    async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<MessageStatus> {
+impl StatusStorage for MemoryStore {
+    async fn status(&self, root: Uuid, message: Uuid) -> sqlx::Result<MessageStatus> {
         self.run("standing", |state| {
             let hierarchy = state.hierarchy(root);
             let record = hierarchy.map(|hierarchy| &hierarchy.record);
@@ -44,7 +44,7 @@ impl StatusStorage for Memory {
 
     async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
         self.run("tree", |state| {
-            let Some(hierarchy) = state.home_of(message) else {
+            let Some(hierarchy) = state.hierarchy_of(message) else {
                 return Ok(TreeRows::new(vec![], false, extent));
             };
             let (mut rows, has_more) = hierarchy.tree(message, extent, state.now());
@@ -78,7 +78,8 @@ impl State {
             let redelivered = record.redeliveries.get(&event.message).map(|redelivered| redelivered.root);
             RunRow::unhandled(
                 event.lineage.clone(),
-                (event.message, &topic),
+                event.message,
+                &topic,
                 Some(system_time(event.at)),
                 redelivered,
             )
@@ -124,7 +125,7 @@ impl Hierarchy {
         let untouched = self.rows.values().filter(|row| row.epoch == 0 && !row.told);
         let untouched = untouched.filter(|row| extent.reaches(&row.lineage));
         let begun = begun.into_iter().map(|seen| self.begun(seen, now));
-        let rows = begun.chain(untouched.map(|row| shown(row, vec![], now)));
+        let rows = begun.chain(untouched.map(|row| to_public(row, vec![], now)));
         let mut rows: Vec<_> = rows.take(extent.runs.unwrap_or(usize::MAX).saturating_add(1)).collect();
         rows.sort_by(|one, other| one.lineage().cmp(other.lineage()));
         (rows, has_more)
@@ -135,18 +136,24 @@ impl Hierarchy {
         let own = own.filter(|event| event.message == seen.message && event.handler == seen.handler);
         let events: Vec<_> = own.map(told).collect();
         match self.rows.get(&seen.lineage.id()) {
-            Some(row) => shown(row, events, now),
+            Some(row) => to_public(row, events, now),
             None => {
                 let handler = seen.handler.as_deref().unwrap_or_default();
                 let topic = self.record.topic_of(seen.message);
                 let read_at = Some(system_time(now));
-                RunRow::new(seen.lineage.clone(), seen.message, (handler, &topic), None, events, read_at)
+                let head = RunHead {
+                    lineage: seen.lineage.clone(),
+                    message_id: seen.message,
+                    handler,
+                    topic: &topic,
+                };
+                RunRow::new(head, None, events, read_at)
             }
         }
     }
 }
 
-fn shown(row: &Row, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {
+fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {
     let stands = Stands {
         state: row.state.as_str().to_owned(),
         attempts: u32::try_from(row.attempts + row.retries).unwrap_or(0),
@@ -158,8 +165,13 @@ fn shown(row: &Row, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {
         is_abandoned: false,
         owner: row.owner,
     };
-    let (pair, read_at) = ((&*row.handler, &*row.topic), Some(system_time(now)));
-    RunRow::new(row.lineage.clone(), row.message, pair, Some(stands), events, read_at)
+    let head = RunHead {
+        lineage: row.lineage.clone(),
+        message_id: row.message,
+        handler: &row.handler,
+        topic: &row.topic,
+    };
+    RunRow::new(head, Some(stands), events, Some(system_time(now)))
 }
 
 fn told(event: &Event) -> RunEvent {
@@ -169,4 +181,27 @@ fn told(event: &Event) -> RunEvent {
         event.handling.is_some(),
         event.exception.clone(),
     )
+}
+
+impl Extent {
+    /// Whether a run of this lineage is in it.
+    fn reaches(&self, lineage: &Lineage) -> bool {
+        self.depth.is_none_or(|depth| lineage.ids().len() <= depth.saturating_add(1))
+    }
+
+    /// Whether a run of this lineage is at the maximum depth or below it, so that its children are not in it.
+    fn ends_at(&self, lineage: &Lineage) -> bool {
+        self.depth.is_some_and(|depth| lineage.ids().len() > depth)
+    }
+}
+
+impl RunRow {
+    /// Marks a ready run without a living worker that has its saga. `is_alive` takes a topic and a handler.
+    fn check_alive(&mut self, is_alive: impl Fn(&str, &str) -> bool) {
+        if let Self::Run(run) = self
+            && matches!(run.state, RunState::Pending | RunState::Ready | RunState::Retrying { .. })
+        {
+            run.is_abandoned = !is_alive(&run.topic, &run.handler);
+        }
+    }
 }

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Memory;
-use super::row::{Lane, Row, RunState};
-use super::state::{Listed, Pair, RunId, State};
-use crate::ListedHandler;
-use crate::bug::{Bug, made};
+use super::MemoryStore;
+use super::row::{Lane, RunState, WorkingRow};
+use super::state::{Pair, Registration, RunId, State};
+use crate::RegisteredHandler;
+use crate::bug::{Bug, is_injected};
 use crate::saga::registry::{Renamed, Subscription};
-use crate::store::{Parent, RetiredHandler, SubscriptionStorage};
-use crate::util::when::since_1970;
+use crate::store::{ParentRef, RetiredHandler, SubscriptionStorage};
+use crate::util::when::since_epoch;
 
-impl SubscriptionStorage for Memory {
-    async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
+impl SubscriptionStorage for MemoryStore {
+    async fn register(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
         self.run("publish", |state| {
             let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
             let now = state.now();
@@ -33,10 +33,17 @@ impl SubscriptionStorage for Memory {
                     listed.was = was;
                 } else {
                     let since = state.now();
-                    if made(Bug::LateListeners) {
+                    if is_injected(Bug::LateListeners) {
                         state.deliver_late(&(handler.clone(), topic.clone()));
                     }
-                    state.topology.push(Listed { topic, handler, since, until: None, dropped: false, was });
+                    state.topology.push(Registration {
+                        topic,
+                        handler,
+                        since,
+                        until: None,
+                        dropped: false,
+                        was,
+                    });
                 }
             }
             Ok(())
@@ -76,21 +83,21 @@ impl SubscriptionStorage for Memory {
         .await
     }
 
-    async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
+    async fn listed_handlers(&self) -> sqlx::Result<Vec<RegisteredHandler>> {
         self.run("listed_handlers", |state| {
             let mut listed: Vec<_> = state.topology.iter().filter(|listed| listed.until.is_none()).collect();
             listed.sort_by(|one, other| (&one.topic, &one.handler).cmp(&(&other.topic, &other.handler)));
-            let told = |listed: &Listed| ListedHandler {
+            let told = |listed: &Registration| RegisteredHandler {
                 topic: listed.topic.to_string(),
                 handler: listed.handler.to_string(),
-                since: since_1970(listed.since),
+                since: since_epoch(listed.since),
             };
             Ok(listed.into_iter().map(told).collect())
         })
         .await
     }
 
-    async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<RetiredHandler> {
+    async fn retire(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<RetiredHandler> {
         self.run("strike_out", |state| {
             let now = state.now();
             let mut own = state.topology.iter_mut().filter(|listed| listed.is(topic, handler));
@@ -102,8 +109,9 @@ impl SubscriptionStorage for Memory {
                 let gone = std::mem::take(&mut waiting).into_iter().filter_map(|run| state.remove(run));
                 let gone: Vec<_> = gone.collect();
                 dropped = gone.len();
-                let parent =
-                    |row: &Row| row.parent.map(|id| Parent { root: row.root(), id, at: row.last_event_at });
+                let parent = |row: &WorkingRow| {
+                    row.parent.map(|id| ParentRef { root: row.root(), id, at: row.last_event_at })
+                };
                 parents = gone.iter().filter_map(parent).collect();
             }
             let waiting = i64::try_from(waiting.len()).unwrap_or(i64::MAX);
@@ -113,22 +121,22 @@ impl SubscriptionStorage for Memory {
     }
 }
 
-impl Memory {
+impl MemoryStore {
     /// All subscriptions, from the beginning on.
     #[cfg(feature = "simulation")]
-    pub(crate) fn listings(&self) -> Vec<crate::simulation::Listing> {
-        let told = |listed: &Listed| crate::simulation::Listing {
+    pub(crate) fn listings(&self) -> Vec<crate::simulation::Subscription> {
+        let told = |listed: &Registration| crate::simulation::Subscription {
             topic: listed.topic.to_string(),
             handler: listed.handler.to_string(),
-            since: since_1970(listed.since),
-            until: listed.until.map(since_1970),
+            since: since_epoch(listed.since),
+            until: listed.until.map(since_epoch),
             dropped: listed.dropped,
         };
         self.lock().topology.iter().map(told).collect()
     }
 }
 
-impl Listed {
+impl Registration {
     /// Whether this is the current subscription of the handler.
     fn is(&self, topic: &str, handler: &str) -> bool {
         *self.topic == *topic && *self.handler == *handler && self.until.is_none()
@@ -151,7 +159,8 @@ impl State {
             });
             for event in emitted {
                 let pair = (topic.clone(), handler.clone());
-                let mut row = Row::new(super::state::child_of(&event.lineage), event.message, pair, now);
+                let mut row =
+                    WorkingRow::new(super::state::child_of(&event.lineage), event.message, pair, now);
                 row.parent = Some(id);
                 rows.push(row);
             }
@@ -165,7 +174,7 @@ impl State {
         let from = (handler.clone(), topic.clone(), i32::MIN);
         let queues = self.ready.range(from..=(handler, topic, i32::MAX));
         let ready = queues.flat_map(|(_, queue)| queue).map(|(.., run)| *run);
-        let untouched = |row: &Row| row.state == RunState::Ready && row.epoch == 0 && !row.told;
+        let untouched = |row: &WorkingRow| row.state == RunState::Ready && row.epoch == 0 && !row.told;
         ready.filter(|run| self.row(*run).is_some_and(untouched)).collect()
     }
 
@@ -178,7 +187,7 @@ impl State {
     }
 
     /// The due runs without a living worker of their saga.
-    pub(super) fn abandoned(&self) -> impl Iterator<Item = &Row> {
+    pub(super) fn abandoned(&self) -> impl Iterator<Item = &WorkingRow> {
         let runs = self.abandoned_queues().flat_map(|lane| &self.ready[lane]);
         runs.filter(|(at, ..)| *at <= self.now()).filter_map(|(.., run)| self.row(*run))
     }

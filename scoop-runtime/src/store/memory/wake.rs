@@ -7,34 +7,34 @@ use scoop_core::EventKind;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Memory;
-use super::definitions::named;
+use super::MemoryStore;
+use super::definitions::lanes_of;
 use super::event_log::Event;
-use super::row::{Lane, Row, RunState};
+use super::row::{Lane, RunState, WorkingRow};
 use super::state::{RunId, State, after, later};
-use crate::bug::{Bug, made};
-use crate::store::{Committed, Lanes, Parent, Release, WakeStorage, Woken};
+use crate::bug::{Bug, is_injected};
+use crate::store::{Claimer, CommittedParent, Lanes, ParentRef, Release, WakeOptions, WakeStorage, Woken};
 
-impl WakeStorage for Memory {
-    async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
-        let woken = self.wake_here(parents, Uuid::nil(), "", &Lanes::default(), (0, false)).await?;
+impl WakeStorage for MemoryStore {
+    async fn wake(&self, parents: &[ParentRef]) -> sqlx::Result<Vec<String>> {
+        let none = Claimer { worker: Uuid::nil(), identifier: "" };
+        let woken = self.wake_and_claim(parents, none, &Lanes::default(), WakeOptions::default()).await?;
         Ok(woken.handlers)
     }
 
-    async fn wake_here(
+    async fn wake_and_claim(
         &self,
-        parents: &[Parent],
-        worker: Uuid,
-        identifier: &str,
+        parents: &[ParentRef],
+        Claimer { worker, identifier }: Claimer<'_>,
         lanes: &Lanes,
-        (room, commits): (usize, bool),
+        WakeOptions { slots, commits }: WakeOptions,
     ) -> sqlx::Result<Woken> {
         self.run("wake", |state| {
             let listed = state.may_claim(worker, lanes.topology);
-            let room = if listed { room } else { 0 };
+            let slots = if listed { slots } else { 0 };
             let end =
                 |at: usize| (listed && commits).then(|| (&*lanes.last_steps[at], lanes.definitions[at]));
-            let own = named(lanes).enumerate().map(|(at, lane)| (lane, end(at)));
+            let own = lanes_of(lanes).enumerate().map(|(at, lane)| (lane, end(at)));
             let own: BTreeMap<Lane, Option<(&str, i32)>> = own.collect();
             let identifier: Arc<str> = identifier.into();
             let mut woken = Woken::default();
@@ -46,12 +46,12 @@ impl WakeStorage for Memory {
                 };
                 let end = own.get(&(row.handler.clone(), row.topic.clone(), row.reserved_for));
                 if let Some(end) = end.copied().flatten()
-                    && state.commits(row, end)
+                    && state.can_commit(row, end)
                 {
                     woken.committed.extend(state.commit(run, parent.at, &identifier));
                     continue;
                 }
-                let mine = place < room && !row.is_untouched() && end.is_some();
+                let mine = place < slots && !row.is_unclaimed() && end.is_some();
                 let handler = row.handler.to_string();
                 state.wake(run, parent.at, mine.then_some(worker));
                 match state.claimed(run, &identifier, true).filter(|_| mine) {
@@ -73,7 +73,7 @@ impl WakeStorage for Memory {
 
     async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
         self.run("notify", |state| {
-            state.tell(worker);
+            state.notify(worker);
             Ok(())
         })
         .await
@@ -83,7 +83,7 @@ impl WakeStorage for Memory {
 impl State {
     /// Wakes a run after its last child, which ended at this time. The run is ready then, or claimed by this worker.
     fn wake(&mut self, run: RunId, at: OffsetDateTime, worker: Option<Uuid>) {
-        if forgotten(run) {
+        if bug_never_wakes(run) {
             return;
         }
         let now = self.now();
@@ -101,24 +101,24 @@ impl State {
     }
 
     /// Whether a run that waits for no child has no step left, if this is the last step of that definition.
-    fn commits(&self, row: &Row, (last_step, definition): (&str, i32)) -> bool {
+    fn can_commit(&self, row: &WorkingRow, (last_step, definition): (&str, i32)) -> bool {
         let run = (row.root(), row.id());
         row.step.as_deref() == Some(last_step)
             && row.jump.is_none()
             && row.definition == Some(definition)
             && !row.backward
             && !row.is_overdue(self.now())
-            && (self.children(run).next().is_none() || made(Bug::CommitOverFailure))
+            && (self.children(run).next().is_none() || is_injected(Bug::CommitOverFailure))
     }
 
     /// Commits a run after its last child, which ended at this time.
-    fn commit(&mut self, run: RunId, at: OffsetDateTime, identifier: &Arc<str>) -> Option<Committed> {
-        if forgotten(run) {
+    fn commit(&mut self, run: RunId, at: OffsetDateTime, identifier: &Arc<str>) -> Option<CommittedParent> {
+        if bug_never_wakes(run) {
             return None;
         }
         let row = self.remove(run)?;
         let at = later(self.now(), row.last_event_at).max(after(at));
-        let committed = Committed::of(&row.lineage, row.parent.is_some(), at);
+        let committed = CommittedParent::of(&row.lineage, row.parent.is_some(), at);
         self.append(Event {
             handler: Some(row.handler),
             identifier: Some(identifier.clone()),
@@ -132,7 +132,7 @@ impl State {
 
     pub(super) fn sweep(&mut self) -> Vec<String> {
         let now = self.now();
-        let alone = self.waiting().filter(|run| self.is_alone(*run) && !forgotten(*run));
+        let alone = self.waiting().filter(|run| self.is_alone(*run) && !bug_never_wakes(*run));
         let alone: Vec<_> = alone.collect();
         let mut wake = |run| self.change(run, |row| row.free(now)).map(|row| row.handler.to_string());
         alone.into_iter().filter_map(&mut wake).collect()
@@ -169,6 +169,6 @@ impl State {
 }
 
 /// Whether an injected bug forgets to wake the run.
-fn forgotten((_, id): RunId) -> bool {
-    made(Bug::ForgetWake) && id.as_bytes()[15].is_multiple_of(8)
+fn bug_never_wakes((_, id): RunId) -> bool {
+    is_injected(Bug::ForgetWake) && id.as_bytes()[15].is_multiple_of(8)
 }

@@ -8,13 +8,13 @@ use sqlx::types::Json;
 
 use super::PostgresStore;
 use crate::store::settlement::EmissionRow;
-use crate::store::{Launch, Launched, Settlement, parts};
+use crate::store::{LaunchResult, NewMessage, Settlement, parts};
 use crate::util::patience;
 use crate::util::payload;
 
 impl PostgresStore {
     /// Launches messages by several statements in a transaction of their own.
-    pub(super) async fn launch_in_parts(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
+    pub(super) async fn launch_in_parts(&self, messages: &[NewMessage]) -> sqlx::Result<LaunchResult> {
         let mut tx = self.sessions.begin().await?;
         let (mut launched, mut handlers) = (0, BTreeSet::new());
         for part in parts(messages, |message| message.bytes) {
@@ -23,7 +23,7 @@ impl PostgresStore {
             handlers.extend(launch.handlers);
         }
         tx.commit().await.inspect_err(patience::note)?;
-        Ok(Launch { launched, handlers: handlers.into_iter().collect(), claimed: vec![] })
+        Ok(LaunchResult { launched, handlers: handlers.into_iter().collect(), claimed: vec![] })
     }
 
     /// Stores the messages of a settlement ahead of it, in its transaction. `claim` is what the transaction of a step

@@ -1,4 +1,5 @@
-//! Claims ready runs. If the database refuses a claim because of one of its runs, that run is marked stuck.
+//! Claims ready runs; `run_claim.sql` decides which. If the database refuses a claim because of one of its runs, that
+//! run is marked stuck.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +14,17 @@ use super::PostgresStore;
 use super::decode::time;
 use super::query_ext::FetchExt;
 use crate::error::is_of_contents;
-use crate::store::{ClaimStorage, ClaimedRun, Lanes, QueueCursors, Suspect, Unclaimed};
+use crate::store::{ClaimStorage, ClaimedRun, Claimer, Lanes, QueueCursors, Suspect, Unclaimed};
 use crate::util::ids;
 
 /// How many runs of each handler a worker executes.
-type Shares = BTreeMap<String, usize>;
+type Counts = BTreeMap<String, usize>;
 
 /// The arguments of a claim.
 struct Claim<'a, S> {
-    worker: Uuid,
-    identifier: &'a str,
+    claimer: Claimer<'a>,
     lanes: &'a Lanes,
-    shares: S,
+    running_counts: S,
 }
 
 impl ClaimStorage for PostgresStore {
@@ -46,14 +46,13 @@ impl ClaimStorage for PostgresStore {
 
     async fn claim(
         &self,
-        worker: Uuid,
-        identifier: &str,
+        claimer: Claimer<'_>,
         lanes: &Lanes,
         limit: usize,
-        shares: &BTreeMap<String, usize>,
+        running_counts: &BTreeMap<String, usize>,
         progress: &mut QueueCursors,
     ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
-        let claim = Claim { worker, identifier, lanes, shares };
+        let claim = Claim { claimer, lanes, running_counts };
         match self.claim_from(&claim, limit, progress, None).await {
             // Boxed, so that the usual claim is not as large as this one.
             Err(error) if is_of_contents(&error) => Box::pin(self.claim_apart(&claim, limit)).await,
@@ -63,8 +62,7 @@ impl ClaimStorage for PostgresStore {
 
     async fn claim_suspect(
         &self,
-        worker: Uuid,
-        identifier: &str,
+        claimer: Claimer<'_>,
         lanes: &Lanes,
         suspect: &Suspect,
     ) -> sqlx::Result<Option<Result<ClaimedRun, Unclaimed>>> {
@@ -77,7 +75,7 @@ impl ClaimStorage for PostgresStore {
         if suspect.ready_at > OffsetDateTime::UNIX_EPOCH {
             from_there.take(suspect.lane(), suspect.ready_at);
         }
-        let claim = Claim { worker, identifier, lanes, shares: Shares::new() };
+        let claim = Claim { claimer, lanes, running_counts: Counts::new() };
         match self.claim_from(&claim, 1, &mut from_there, Some(&[suspect.id])).await {
             Err(error) if is_of_contents(&error) => {
                 Ok(self.mark_refused((suspect.root, suspect.id), &error).await?.map(Err))
@@ -96,14 +94,14 @@ impl PostgresStore {
         progress: &mut QueueCursors,
         only: Option<&[Uuid]>,
     ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
-        let Claim { worker, identifier, lanes, shares } = claim;
+        let Claim { claimer: Claimer { worker, identifier }, lanes, running_counts } = claim;
         let rows = sqlx::query(self.sql.run_claim.clone())
             .bind(worker)
             .bind(identifier)
             .bind(&lanes.topics)
             .bind(&lanes.handlers)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .bind(Json(shares))
+            .bind(Json(running_counts))
             .bind((0..limit).map(|_| ids::now_v7()).collect::<Vec<_>>())
             .bind(progress.of(lanes))
             .bind(&lanes.reserved_for)

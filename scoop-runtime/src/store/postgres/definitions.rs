@@ -74,7 +74,7 @@ impl DefinitionStorage for PostgresStore {
         rows.iter().map(LivingWorker::from_row).collect()
     }
 
-    async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
+    async fn mark_stuck(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         // So the next statement sees all living workers, and a worker that starts later sees its result.
         sqlx::query(self.sql.worker_share.clone()).bind(refusal.worker).execute(&mut *tx).await?;

@@ -1,4 +1,5 @@
-//! What is due by the clock of the server, and the runs that have to give up.
+//! What is due by the clock of the server (`run_next_due.sql`), and the runs that have to give up: waiting ones at
+//! their deadlines (`run_mark_overdue.sql`), running ones by signals (`run_stop_deadlines.sql`).
 
 use scoop_core::Context;
 use serde_json::Value;
@@ -10,12 +11,12 @@ use uuid::Uuid;
 use super::decode::{time, time_if_any};
 use super::query_ext::FetchExt;
 use crate::store::{
-    ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, Parent, PostgresStore, Suspect, readable,
+    ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef, PostgresStore, Suspect, readable,
 };
 use crate::util::when::Now;
 
 impl DueStorage for PostgresStore {
-    async fn due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
+    async fn next_due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
         let due = sqlx::query(self.sql.run_next_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
         let due = due.bind(worker).bind(&lanes.reserved_for).bind(claims_suspects);
         let row = due.one(&self.sessions).await?;
@@ -27,12 +28,12 @@ impl DueStorage for PostgresStore {
         })
     }
 
-    async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
+    async fn expire_waiting(&self, limit: i64) -> sqlx::Result<Vec<ParentRef>> {
         let rows = sqlx::query(self.sql.run_mark_overdue.clone()).bind(limit).all(&self.sessions).await?;
-        rows.iter().map(Parent::from_row).collect()
+        rows.iter().map(ParentRef::from_row).collect()
     }
 
-    async fn stops(&self, keys: &[ClaimKey]) -> sqlx::Result<Vec<(Uuid, f64)>> {
+    async fn stop_deadlines(&self, keys: &[ClaimKey]) -> sqlx::Result<Vec<(Uuid, f64)>> {
         let each = keys.iter();
         sqlx::query_as(self.sql.run_stop_deadlines.clone())
             .bind(each.clone().map(|key| key.root).collect::<Vec<_>>())
@@ -42,7 +43,7 @@ impl DueStorage for PostgresStore {
             .await
     }
 
-    async fn give_up(&self, key: ClaimKey) -> sqlx::Result<Option<GiveUpReasons>> {
+    async fn give_up_reasons(&self, key: ClaimKey) -> sqlx::Result<Option<GiveUpReasons>> {
         let row = sqlx::query(self.sql.run_give_up_reasons.clone())
             .bind(key.root)
             .bind(key.id)

@@ -1,4 +1,5 @@
-//! Frees the runs that their owner does not execute: those of dead workers, and those that a worker has lost track of.
+//! Frees the runs that their owner does not execute: those of dead workers (`worker_reap.sql`), and those that a worker
+//! has lost track of. `run_free.sql` counts such an attempt, and marks a run stuck after too many.
 
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
@@ -14,7 +15,7 @@ use crate::store::{FreeStorage, Freed, Reaped, Reconciled};
 type Owner = (Uuid, Vec<String>, Vec<i32>);
 
 impl FreeStorage for PostgresStore {
-    async fn disown(
+    async fn reconcile(
         &self,
         worker: Uuid,
         in_flight: impl Fn() -> Vec<Uuid>,
@@ -54,7 +55,7 @@ impl FreeStorage for PostgresStore {
         Ok(Reaped { workers, freed })
     }
 
-    async fn leave(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Freed> {
+    async fn deregister(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Freed> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;
         let left = sqlx::query_as(self.sql.worker_delete.clone()).bind(worker).fetch_all(&mut *tx).await?;

@@ -27,7 +27,7 @@ struct Entries<T> {
     /// The items with their expiry times, earliest first.
     kept: VecDeque<(Instant, T)>,
     /// Whether a [`EvictionTask`] drops expired items.
-    watched: bool,
+    is_evicting: bool,
 }
 
 impl<T: Send + 'static> IdleCache<T> {
@@ -41,7 +41,7 @@ impl<T: Send + 'static> IdleCache<T> {
         let begins = {
             let mut shelf = lock(&self.0);
             shelf.kept.push_back((Instant::now() + KEPT_FOR, thing));
-            !std::mem::replace(&mut shelf.watched, true)
+            !std::mem::replace(&mut shelf.is_evicting, true)
         };
         if begins {
             // Spawned without the lock: a runtime that is shutting down drops the task at once, which locks.
@@ -52,7 +52,7 @@ impl<T: Send + 'static> IdleCache<T> {
 
 impl<T> Default for IdleCache<T> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Entries { kept: VecDeque::new(), watched: false })))
+        Self(Arc::new(Mutex::new(Entries { kept: VecDeque::new(), is_evicting: false })))
     }
 }
 
@@ -80,7 +80,7 @@ impl<T> EvictionTask<T> {
             let due = shelf.kept.pop_front_if(|(until, _)| *until <= now);
             if due.is_none() {
                 let next = shelf.kept.front().map(|(until, _)| *until);
-                shelf.watched = next.is_some();
+                shelf.is_evicting = next.is_some();
                 drop(shelf);
                 self.0.take_if(|_| next.is_none());
                 return next;
@@ -97,7 +97,7 @@ impl<T> Drop for EvictionTask<T> {
         let Some(shelf) = &self.0 else { return };
         let kept = {
             let mut shelf = lock(shelf);
-            shelf.watched = false;
+            shelf.is_evicting = false;
             std::mem::take(&mut shelf.kept)
         };
         drop(kept);

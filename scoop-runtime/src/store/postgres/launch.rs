@@ -1,4 +1,4 @@
-//! What clients ask of the database, one function for each statement.
+//! Launches messages that start hierarchies of their own (`message_insert_*.sql`).
 
 use scoop_core::Context;
 use serde::Serialize;
@@ -8,17 +8,17 @@ use sqlx::types::Json;
 use sqlx::{PgExecutor, Postgres, Row, SqlStr};
 
 use super::PostgresStore;
-use crate::store::{Claimer, Launch, LaunchStorage, Launched, Unhandled, is_bulky};
+use crate::store::{Claimer, LaunchResult, LaunchStorage, NewMessage, Unhandled, is_bulky};
 use crate::util::ids;
 
-impl Launched {
+impl NewMessage {
     /// Its context, if that says anything.
-    fn said(&self) -> Option<Json<&Context>> {
+    fn context_json(&self) -> Option<Json<&Context>> {
         Some(Json(&self.context)).filter(|context| !context.is_empty())
     }
 
     /// Its statement, if it is the only one.
-    fn publish(&self, statement: SqlStr) -> Query<'_, Postgres, PgArguments> {
+    fn insert_query(&self, statement: SqlStr) -> Query<'_, Postgres, PgArguments> {
         sqlx::query(statement)
             .bind(self.id)
             .bind(self.root)
@@ -26,16 +26,17 @@ impl Launched {
             .bind(ids::now_v7())
             .bind(self.topic)
             .bind(&self.payload)
-            .bind(self.said())
+            .bind(self.context_json())
             .bind(self.due)
             .bind(self.give_up_at())
     }
 
     /// Its statement, if it is the only one, and the launching worker has room for some of its runs.
-    fn publish_here<'a>(
+    fn insert_claiming_query<'a>(
         &'a self,
         statement: SqlStr,
         claimer: Claimer<'a>,
+        topology: i64,
     ) -> Query<'a, Postgres, PgArguments> {
         sqlx::query(statement)
             .bind(self.id)
@@ -43,18 +44,18 @@ impl Launched {
             .bind(ids::now_v7())
             .bind(self.topic)
             .bind(&self.payload)
-            .bind(self.said())
+            .bind(self.context_json())
             .bind(claimer.worker)
             .bind(claimer.identifier)
-            .bind(self.here.keys().map(String::as_str).collect::<Vec<_>>())
-            .bind(self.here.values().copied().collect::<Vec<_>>())
-            .bind(self.here.values().map(|_| ids::now_v7()).collect::<Vec<_>>())
-            .bind(claimer.topology)
+            .bind(self.local_runs.keys().map(String::as_str).collect::<Vec<_>>())
+            .bind(self.local_runs.values().copied().collect::<Vec<_>>())
+            .bind(self.local_runs.values().map(|_| ids::now_v7()).collect::<Vec<_>>())
+            .bind(topology)
     }
 }
 
 /// The statement of many of them.
-fn publish_all(statement: SqlStr, messages: &[Launched]) -> Query<'_, Postgres, PgArguments> {
+fn insert_many_query(statement: SqlStr, messages: &[NewMessage]) -> Query<'_, Postgres, PgArguments> {
     let each = || messages.iter();
     sqlx::query(statement)
         .bind(each().map(|message| message.id).collect::<Vec<_>>())
@@ -63,21 +64,25 @@ fn publish_all(statement: SqlStr, messages: &[Launched]) -> Query<'_, Postgres, 
         .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
         .bind(each().map(|message| message.topic).collect::<Vec<_>>())
         .bind(each().map(|message| Json(&message.payload)).collect::<Vec<_>>())
-        .bind(each().map(Launched::said).collect::<Vec<_>>())
+        .bind(each().map(NewMessage::context_json).collect::<Vec<_>>())
         .bind(each().map(|message| message.due).collect::<Vec<_>>())
-        .bind(each().map(Launched::give_up_at).collect::<Vec<_>>())
+        .bind(each().map(NewMessage::give_up_at).collect::<Vec<_>>())
 }
 
 /// What a conditional launch has done, unless it was refused.
-fn launch_of(row: &PgRow) -> sqlx::Result<Launch> {
+fn launch_of(row: &PgRow) -> sqlx::Result<LaunchResult> {
     if let Some(topic) = row.try_get("refused")? {
         return Err(Unhandled { topic, message: row.try_get("refused_type")?, at: None }.into());
     }
-    Ok(Launch { launched: row.try_get("launched")?, handlers: row.try_get("handlers")?, claimed: vec![] })
+    Ok(LaunchResult {
+        launched: row.try_get("launched")?,
+        handlers: row.try_get("handlers")?,
+        claimed: vec![],
+    })
 }
 
 impl LaunchStorage for PostgresStore {
-    async fn launch_alone(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
+    async fn launch_in_own_transaction(&self, messages: &[NewMessage]) -> sqlx::Result<LaunchResult> {
         // Asked before a connection is held.
         self.may_write().await?;
         if is_bulky(messages) {
@@ -86,10 +91,15 @@ impl LaunchStorage for PostgresStore {
         self.sessions.run(async |session| self.launch(session, messages).await).await
     }
 
-    async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> sqlx::Result<Launch> {
+    async fn launch_and_claim(
+        &self,
+        claimer: Claimer<'_>,
+        topology: i64,
+        messages: &[NewMessage],
+    ) -> sqlx::Result<LaunchResult> {
         let launch = async |session: &mut _| match messages {
-            [one] if one.is_plain() => self.launch_one_here(session, claimer, one).await,
-            all => self.launch_for(session, all, claimer).await,
+            [one] if one.is_simple() => self.launch_one_here(session, claimer, topology, one).await,
+            all => self.launch_deduplicated(session, all, claimer, topology).await,
         };
         self.sessions.run(launch).await
     }
@@ -101,31 +111,37 @@ impl PostgresStore {
     pub(crate) async fn launch(
         &self,
         executor: impl PgExecutor<'_>,
-        messages: &[Launched],
-    ) -> sqlx::Result<Launch> {
-        if messages.iter().any(Launched::is_conditional) || !self.may_write().await? {
+        messages: &[NewMessage],
+    ) -> sqlx::Result<LaunchResult> {
+        if messages.iter().any(NewMessage::is_conditional) || !self.may_write().await? {
             return self.launch_any(executor, messages).await;
         }
         let publish = match messages {
-            [message] => message.publish(self.sql.message_insert_one.clone()),
-            _ => publish_all(self.sql.message_insert_many.clone(), messages),
+            [message] => message.insert_query(self.sql.message_insert_one.clone()),
+            _ => insert_many_query(self.sql.message_insert_many.clone(), messages),
         };
         // The transaction may be one of the user, in which names may be taken.
-        let rows = publish.persistent(self.sessions.keeps_statements()).fetch_all(executor).await?;
+        let rows = publish.persistent(self.sessions.supports_prepared()).fetch_all(executor).await?;
         let handlers = rows.iter().map(|row| row.try_get("handler")).collect::<Result<_, _>>()?;
-        Ok(Launch { launched: i64::try_from(messages.len()).unwrap_or(i64::MAX), handlers, claimed: vec![] })
+        Ok(LaunchResult {
+            launched: i64::try_from(messages.len()).unwrap_or(i64::MAX),
+            handlers,
+            claimed: vec![],
+        })
     }
 
     pub(super) async fn launch_one_here(
         &self,
         executor: impl PgExecutor<'_>,
         claimer: Claimer<'_>,
-        message: &Launched,
-    ) -> sqlx::Result<Launch> {
-        debug_assert!(message.is_plain(), "the statement knows nothing of the rest");
-        let publish = message.publish_here(self.sql.message_insert_one_claiming.clone(), claimer);
-        let mut launch = Launch { launched: 1, handlers: vec![], claimed: vec![] };
-        for row in publish.persistent(self.sessions.keeps_statements()).fetch_all(executor).await? {
+        topology: i64,
+        message: &NewMessage,
+    ) -> sqlx::Result<LaunchResult> {
+        debug_assert!(message.is_simple(), "the statement knows nothing of the rest");
+        let publish =
+            message.insert_claiming_query(self.sql.message_insert_one_claiming.clone(), claimer, topology);
+        let mut launch = LaunchResult { launched: 1, handlers: vec![], claimed: vec![] };
+        for row in publish.persistent(self.sessions.supports_prepared()).fetch_all(executor).await? {
             if row.try_get("claimed")? {
                 launch.claimed.push(row.try_get("id")?);
             } else {
@@ -135,17 +151,18 @@ impl PostgresStore {
         Ok(launch)
     }
 
-    pub(super) async fn launch_for(
+    pub(super) async fn launch_deduplicated(
         &self,
         executor: impl PgExecutor<'_>,
         messages: &[impl Serialize + Sync],
         claimer: Claimer<'_>,
-    ) -> sqlx::Result<Launch> {
+        topology: i64,
+    ) -> sqlx::Result<LaunchResult> {
         let launch =
             sqlx::query(self.sql.message_insert_claiming.clone()).bind(Json(messages)).bind(claimer.worker);
-        let launch = launch.bind(claimer.identifier).bind(claimer.topology);
-        let row = launch.persistent(self.sessions.keeps_statements()).fetch_one(executor).await?;
-        Ok(Launch { claimed: row.try_get("claimed")?, ..launch_of(&row)? })
+        let launch = launch.bind(claimer.identifier).bind(topology);
+        let row = launch.persistent(self.sessions.supports_prepared()).fetch_one(executor).await?;
+        Ok(LaunchResult { claimed: row.try_get("claimed")?, ..launch_of(&row)? })
     }
 
     /// The same, in a transaction of any session, without claiming anything.
@@ -153,10 +170,10 @@ impl PostgresStore {
         &self,
         executor: impl PgExecutor<'_>,
         messages: &[impl Serialize + Sync],
-    ) -> sqlx::Result<Launch> {
+    ) -> sqlx::Result<LaunchResult> {
         let launch = sqlx::query(self.sql.message_insert_any.clone()).bind(Json(messages));
         // The transaction may be one of the user, in which names may be taken.
-        let launch = launch.persistent(self.sessions.keeps_statements());
+        let launch = launch.persistent(self.sessions.supports_prepared());
         launch_of(&launch.fetch_one(executor).await?)
     }
 }

@@ -67,14 +67,14 @@ pub(crate) struct Sessions {
     listening: PgPool,
     route: Route,
     /// Connections of `pool` that were just in use.
-    warm: IdleCache<Session>,
+    idle: IdleCache<PooledSession>,
     /// The number of callers that wait for `pool`: then no connection is kept.
     waiting: Arc<AtomicUsize>,
 }
 
 /// A connection between two statements.
 #[derive(Debug)]
-struct Session {
+struct PooledSession {
     connection: PoolConnection<Postgres>,
     /// The number of statements that it has served without a rest.
     statements: u32,
@@ -109,7 +109,7 @@ impl Sessions {
             false => (Route::Direct, options),
         };
         let pool = own_pool(connections, route).connect_lazy_with(options);
-        Self { pool, listening, route, warm: IdleCache::default(), waiting: Arc::default() }
+        Self { pool, listening, route, idle: IdleCache::default(), waiting: Arc::default() }
     }
 
     /// Runs a single statement, in a transaction of its own.
@@ -126,7 +126,7 @@ impl Sessions {
             transaction.commit().await.inspect_err(patience::note)?;
             return Ok(answer);
         }
-        let Session { mut connection, statements } = self.session().await?;
+        let PooledSession { mut connection, statements } = self.session().await?;
         // A connection dropped in the middle is left to the pool.
         let answer = match statement(&mut connection).await {
             Ok(answer) => answer,
@@ -140,7 +140,7 @@ impl Sessions {
         };
         let rests = statements >= USES_MAX || self.pool.is_closed();
         if !rests && self.waiting.load(Relaxed) == 0 {
-            self.warm.put(Session { connection, statements: statements + 1 });
+            self.idle.put(PooledSession { connection, statements: statements + 1 });
         }
         Ok(answer)
     }
@@ -166,19 +166,22 @@ impl Sessions {
         Ok(answer)
     }
 
-    async fn session(&self) -> sqlx::Result<Session> {
-        if let Some(session) = self.warm.take()
+    async fn session(&self) -> sqlx::Result<PooledSession> {
+        if let Some(session) = self.idle.take()
             && !self.pool.is_closed()
         {
             return Ok(session);
         }
-        let _waiting = Waiting::new(&self.waiting);
-        Ok(Session { connection: acquire(&self.pool, patience::acquires_within()).await?, statements: 1 })
+        let _waiting = WaiterCount::new(&self.waiting);
+        Ok(PooledSession {
+            connection: acquire(&self.pool, patience::acquires_within()).await?,
+            statements: 1,
+        })
     }
 
     /// A connection to read from, with one statement after another, each of which sees what was
     /// committed before it.
-    pub(crate) async fn lend(&self) -> sqlx::Result<ReadConnection> {
+    pub(crate) async fn reader(&self) -> sqlx::Result<ReadConnection> {
         Ok(match self.route {
             Route::Direct => ReadConnection::Connection(self.session().await?.connection),
             Route::Proxied => ReadConnection::Transaction(self.begin().await?),
@@ -201,8 +204,8 @@ impl Sessions {
         };
         // Safe: all of it is constant.
         let (pool, begin) = (self.pool.clone(), AssertSqlSafe(begin));
-        let waiting = Waiting::new(&self.waiting);
-        drop(self.warm.take());
+        let waiting = WaiterCount::new(&self.waiting);
+        drop(self.idle.take());
         let within = patience::acquires_within();
         uninterrupted(async move {
             let _waiting = waiting;
@@ -221,7 +224,7 @@ impl Sessions {
     }
 
     /// Whether a session keeps what is prepared in it.
-    pub(crate) fn keeps_statements(&self) -> bool {
+    pub(crate) fn supports_prepared(&self) -> bool {
         self.route == Route::Direct
     }
 
@@ -247,16 +250,16 @@ impl Sessions {
 }
 
 /// A caller that waits for a connection of the pool: returned connections have to go there.
-struct Waiting(Arc<AtomicUsize>);
+struct WaiterCount(Arc<AtomicUsize>);
 
-impl Waiting {
+impl WaiterCount {
     fn new(waiting: &Arc<AtomicUsize>) -> Self {
         waiting.fetch_add(1, Relaxed);
         Self(waiting.clone())
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaiterCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }

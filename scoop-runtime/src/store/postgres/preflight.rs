@@ -12,7 +12,7 @@ use crate::{RuntimeError, SetupError};
 
 /// How often to check whether a connection keeps its session. Each check detects a proxy that has no other client at
 /// that moment.
-const LOOKS: usize = 8;
+const PROBES: usize = 8;
 
 /// The limit for learning why a connection is refused.
 const REFUSAL_MAX: Duration = Duration::from_secs(5);
@@ -34,16 +34,16 @@ pub(crate) async fn check(users: &PgPool, sessions: &Sessions) -> Result<(), Run
     if shares {
         mistakes.push(SetupError::SharedSession);
     } else {
-        let one = lead_to_one_database(&mut listening, sessions).await;
+        let one = same_database(&mut listening, sessions).await;
         if !one.map_err(database("connections were compared"))? {
             // A lock of a shared session does not belong to one client.
-            mistakes.push(SetupError::AnotherDatabase);
+            mistakes.push(SetupError::DatabaseMismatch);
         }
     }
-    let remembers = !sessions.keeps_statements()
-        && remembers_statements(users).await.map_err(database("the pool for steps was checked"))?;
+    let remembers = !sessions.supports_prepared()
+        && caches_statements(users).await.map_err(database("the pool for steps was checked"))?;
     if remembers {
-        mistakes.push(SetupError::RememberedStatements);
+        mistakes.push(SetupError::StatementCacheEnabled);
     }
     let too_old = too_old(&mut listening).await.map_err(database("asking for the server's version"))?;
     mistakes.extend(too_old.map(|version| SetupError::DatabaseTooOld { version }));
@@ -99,7 +99,7 @@ async fn close(opened: impl IntoIterator<Item = PgConnection>) {
 /// second holds a transaction, the first has to get another session if it had that one.
 async fn shares_session(asking: &mut PgConnection, holding: &mut PgConnection) -> sqlx::Result<bool> {
     let session = session_of(asking).await?;
-    for _ in 0..LOOKS {
+    for _ in 0..PROBES {
         let mut held = holding.begin().await?;
         // In this order: where there is one session in all, the first would wait for the second.
         let mut shared = session_of(&mut held).await? == session || session_of(asking).await? != session;
@@ -123,7 +123,7 @@ async fn session_of(connection: &mut PgConnection) -> sqlx::Result<i32> {
 
 /// Whether the other connections see a lock of the listening session: by such a lock, workers notice each other's
 /// death.
-async fn lead_to_one_database(listening: &mut PgConnection, sessions: &Sessions) -> sqlx::Result<bool> {
+async fn same_database(listening: &mut PgConnection, sessions: &Sessions) -> sqlx::Result<bool> {
     let (_, random) = Uuid::now_v7().as_u64_pair();
     let key = i64::from_ne_bytes(random.to_ne_bytes());
     // Safe: the key is a number.
@@ -139,7 +139,7 @@ async fn lead_to_one_database(listening: &mut PgConnection, sessions: &Sessions)
 }
 
 /// Whether connections of this pool rely on statements that they prepared before.
-async fn remembers_statements(pool: &PgPool) -> sqlx::Result<bool> {
+async fn caches_statements(pool: &PgPool) -> sqlx::Result<bool> {
     let mut transaction = pool.begin_with("BEGIN; DEALLOCATE ALL").await?;
     sqlx::query("SELECT 1").execute(&mut *transaction).await?;
     let remembered = transaction.cached_statements_size();

@@ -19,9 +19,10 @@ use super::pool::READ_COMMITTED;
 use super::rollback_history::outside_of_time;
 use crate::error::is_of_contents;
 use crate::rebuild::{
-    Listened, Rebuild, Rebuilt, Recorded, Revival, SkippedHierarchy, newest_outputs, rebuild, root_of,
+    OperatorAction, RebuildReport, Rebuilt, RecordedEvent, RegisteredHandler, SkippedHierarchy,
+    newest_outputs, rebuild, root_of,
 };
-use crate::repair::Remedy;
+use crate::repair::RepairAction;
 use crate::util::patience::note;
 
 /// The number of runs written by one statement.
@@ -38,7 +39,7 @@ struct Pass {
 }
 
 impl RebuildStorage for PostgresStore {
-    async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
+    async fn rebuild(&self) -> sqlx::Result<Result<RebuildReport, i64>> {
         let mut skipped = BTreeMap::new();
         loop {
             match self.rebuild_but(&skipped).await? {
@@ -46,7 +47,7 @@ impl RebuildStorage for PostgresStore {
                     let skipped = skipped.into_iter();
                     let skipped =
                         skipped.map(|(id, reason)| SkippedHierarchy { hierarchy: id.into(), reason });
-                    return Ok(Ok(Rebuild { before, after, skipped: skipped.collect() }));
+                    return Ok(Ok(RebuildReport { before, after, skipped: skipped.collect() }));
                 }
                 Ok(Pass { at_fault, .. }) => skipped.extend(at_fault),
                 Err(alive) => return Ok(Err(alive)),
@@ -62,7 +63,7 @@ impl PostgresStore {
         // It idles while a hierarchy is read on another connection, however long that takes.
         sqlx::raw_sql("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *tx).await?;
         // Before the lock: those that wait for it may hold all other connections.
-        let mut reader = self.sessions.lend().await?;
+        let mut reader = self.sessions.reader().await?;
         sqlx::query(self.sql.rebuild_lock.clone()).execute(&mut *tx).await?;
         let alive: i64 = sqlx::query_scalar(self.sql.worker_count_alive.clone()).fetch_one(&mut *tx).await?;
         if alive > 0 {
@@ -92,7 +93,7 @@ impl PostgresStore {
         let topology = topology.iter().map(read_listened).collect::<sqlx::Result<Vec<_>>>()?;
         let now: OffsetDateTime = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *tx).await?;
         let mut events = sqlx::query(self.sql.rebuild_events.clone()).fetch(reader);
-        let (mut hierarchy, mut rebuilt): (Vec<Recorded>, Vec<Rebuilt>) = Default::default();
+        let (mut hierarchy, mut rebuilt): (Vec<RecordedEvent>, Vec<Rebuilt>) = Default::default();
         loop {
             let next = match events.try_next().await? {
                 Some(row) => {
@@ -174,7 +175,11 @@ impl PostgresStore {
     }
 
     /// The interventions in a hierarchy with a failed rollback.
-    async fn revivals(&self, tx: &mut PgConnection, hierarchy: &[Recorded]) -> sqlx::Result<Vec<Revival>> {
+    async fn revivals(
+        &self,
+        tx: &mut PgConnection,
+        hierarchy: &[RecordedEvent],
+    ) -> sqlx::Result<Vec<OperatorAction>> {
         let Some(failed) = hierarchy.iter().find(|row| row.kind == EventKind::RollbackFailed) else {
             return Ok(vec![]);
         };
@@ -182,14 +187,14 @@ impl PostgresStore {
             sqlx::query(self.sql.intervention_list.clone()).bind(root_of(failed)).fetch_all(tx).await?;
         let read = |row: &PgRow| {
             let kind: &str = row.try_get("kind")?;
-            let resolves = kind == Remedy::Resolve.as_str();
-            Ok(Revival { run: row.try_get("run")?, at: time(row, "requested_at")?, resolves })
+            let resolves = kind == RepairAction::Resolve.as_str();
+            Ok(OperatorAction { run: row.try_get("run")?, at: time(row, "requested_at")?, resolves })
         };
         rows.iter().map(read).collect()
     }
 
     async fn write_rebuilt(&self, tx: &mut PgConnection, rebuilt: &mut [Rebuilt]) -> sqlx::Result<u64> {
-        for run in rebuilt.iter_mut().filter(|run| run.remembers()) {
+        for run in rebuilt.iter_mut().filter(|run| run.keeps_outputs()) {
             let values: Vec<(String, Value)> = sqlx::query_as(self.sql.run_outputs.clone())
                 .bind(run.lineage.last())
                 .bind(&run.handler)
@@ -203,7 +208,7 @@ impl PostgresStore {
     }
 }
 
-fn read_recorded(row: &PgRow) -> sqlx::Result<Recorded> {
+fn read_recorded(row: &PgRow) -> sqlx::Result<RecordedEvent> {
     let kind: String = row.try_get("type")?;
     let kind = EventKind::from_name(&kind)
         .ok_or_else(|| sqlx::Error::Decode(format!("an event of the unknown type `{kind}`").into()))?;
@@ -211,7 +216,7 @@ fn read_recorded(row: &PgRow) -> sqlx::Result<Recorded> {
         return Err(outside_of_time(row.try_get::<Uuid, _>("id")?));
     }
     let context: Option<Json<Context>> = row.try_get("context")?;
-    Ok(Recorded {
+    Ok(RecordedEvent {
         lineage: lineage(row)?,
         message: row.try_get("message_id")?,
         kind,
@@ -228,8 +233,8 @@ fn read_recorded(row: &PgRow) -> sqlx::Result<Recorded> {
     })
 }
 
-fn read_listened(row: &PgRow) -> sqlx::Result<Listened> {
-    Ok(Listened {
+fn read_listened(row: &PgRow) -> sqlx::Result<RegisteredHandler> {
+    Ok(RegisteredHandler {
         topic: row.try_get("topic")?,
         handler: row.try_get("handler")?,
         since: time(row, "since")?,

@@ -113,7 +113,7 @@ impl PostgresStore {
         }
         let sets_a_time =
             |one: &Candidate| one.context.not_before().is_some() || !one.context.give_up_at(false).is_empty();
-        redelivery.sets_a_time = messages.iter().any(sets_a_time);
+        redelivery.has_timer = messages.iter().any(sets_a_time);
         Ok(())
     }
 }

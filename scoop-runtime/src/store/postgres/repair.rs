@@ -14,19 +14,19 @@ use super::query_ext::{ExecuteExt, FetchExt};
 use super::{PostgresStore, Sessions};
 use crate::RepairStatus;
 use crate::repair::{
-    Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, Presence, Refusal, Remedy,
-    StuckRun, held_again, no_program,
+    Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, Presence, Refusal,
+    RepairAction, StuckRun, failed_again_reason, no_program,
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    ClaimKey, FailedRollbackPart, Page, Parent, RepairRequest, RepairResult, RepairStorage, Target,
-    no_failure, readable,
+    ClaimKey, FailedRollbackPart, InterventionSubject, Page, ParentRef, RepairRequest, RepairResult,
+    RepairStorage, RequestTarget, no_failure, readable,
 };
 use crate::util::patience::note;
-use crate::util::when::since_1970;
+use crate::util::when::since_epoch;
 
 impl RepairStorage for PostgresStore {
-    async fn hold(&self, key: ClaimKey, failed: &FailedRollbackPart) -> sqlx::Result<bool> {
+    async fn mark_awaiting_operator(&self, key: ClaimKey, failed: &FailedRollbackPart) -> sqlx::Result<bool> {
         let held = sqlx::query(self.sql.run_mark_awaiting_operator.clone())
             .bind(key.root)
             .bind(key.id)
@@ -34,7 +34,7 @@ impl RepairStorage for PostgresStore {
             .bind(&failed.part)
             .bind(failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)))
             .bind(Json(&failed.failure))
-            .bind(held_again(&failed.failure))
+            .bind(failed_again_reason(&failed.failure))
             .done(&self.sessions)
             .await?;
         Ok(held.rows_affected() > 0)
@@ -42,7 +42,7 @@ impl RepairStorage for PostgresStore {
 
     async fn repair(
         &self,
-        target: &Target,
+        target: &RequestTarget,
         asked: &RepairRequest<'_>,
     ) -> sqlx::Result<Result<RepairResult, Refusal>> {
         let (root, run) = (target.lineage.root_id(), target.lineage.id());
@@ -56,7 +56,7 @@ impl RepairStorage for PostgresStore {
         let is_stuck = state.as_deref() == Some("stuck");
         let held = unrolled.get(run).is_some_and(|run| run.presence == Presence::Held);
         if is_stuck && !held {
-            if asked.remedy != Remedy::Retry {
+            if asked.remedy != RepairAction::Retry {
                 return Ok(Err(Refusal::Stuck));
             }
             let repaired = self.give_a_chance(&mut tx, target, asked).await?;
@@ -71,11 +71,11 @@ impl RepairStorage for PostgresStore {
         let Some(run) = unrolled.get(run) else {
             return Ok(Err(Refusal::NotFailed));
         };
-        let about = (&*run.handler, Some(&*decision.part), decision.repeats);
-        self.record(&mut tx, target, about, asked, now).await?;
+        let subject = InterventionSubject { target, handler: &run.handler, decision: Some(&decision) };
+        self.record(&mut tx, subject, asked, now).await?;
         self.carry_out(&mut tx, root, &decision, now).await?;
         tx.commit().await.inspect_err(note)?;
-        let parent = decision.parent.map(|id| Parent { root, id, at: now });
+        let parent = decision.parent.map(|id| ParentRef { root, id, at: now });
         let ready = decision.revived.into_iter().filter(|run| run.state == "ready");
         Ok(Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent }))
     }
@@ -120,7 +120,7 @@ impl PostgresStore {
     async fn others(
         &self,
         connection: &mut PgConnection,
-        target: &Target,
+        target: &RequestTarget,
         known: &[Uuid],
     ) -> sqlx::Result<(Option<String>, bool)> {
         let row = sqlx::query(self.sql.run_find_active_below.clone())
@@ -136,7 +136,7 @@ impl PostgresStore {
     async fn give_a_chance(
         &self,
         connection: &mut PgConnection,
-        target: &Target,
+        target: &RequestTarget,
         asked: &RepairRequest<'_>,
     ) -> sqlx::Result<Option<RepairResult>> {
         let handler: Option<String> = sqlx::query_scalar(self.sql.run_retry_one_stuck.clone())
@@ -149,15 +149,15 @@ impl PostgresStore {
             return Ok(None);
         };
         let now = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *connection).await?;
-        self.record(connection, target, (&handler, None, false), asked, now).await?;
+        let subject = InterventionSubject { target, handler: &handler, decision: None };
+        self.record(connection, subject, asked, now).await?;
         Ok(Some(RepairResult { handlers: vec![handler], parent: None }))
     }
 
     async fn record(
         &self,
         connection: &mut PgConnection,
-        target: &Target,
-        (handler, part, repeats): (&str, Option<&str>, bool),
+        InterventionSubject { target, handler, decision }: InterventionSubject<'_>,
         asked: &RepairRequest<'_>,
         now: OffsetDateTime,
     ) -> sqlx::Result<()> {
@@ -166,9 +166,9 @@ impl PostgresStore {
             .bind(target.lineage.id())
             .bind(handler)
             .bind(target.message)
-            .bind(part)
+            .bind(decision.map(|decision| &decision.part))
             .bind(asked.remedy.as_str())
-            .bind(repeats)
+            .bind(decision.is_some_and(|decision| decision.repeats))
             .bind(Some(asked.note.replace('\0', "")).filter(|note| !note.is_empty()))
             .bind(asked.source.replace('\0', ""))
             .bind(now)
@@ -273,7 +273,7 @@ impl FailedCompensation {
             message_id: row.try_get("message_id")?,
             step: row.try_get::<Option<_>, _>("step")?.unwrap_or_else(|| "unknown".into()),
             failure: failure.unwrap_or_else(no_failure),
-            at: since_1970(stored_at.time()),
+            at: since_epoch(stored_at.time()),
             status,
             stored_at,
         })
@@ -296,7 +296,7 @@ impl StuckRun {
             backward: row.try_get("rolling_back")?,
             reason: reason.unwrap_or_else(|| no_program(&handler)),
             handler,
-            since: since_1970(stored_since.time()),
+            since: since_epoch(stored_since.time()),
             gives_up: row.try_get("giving_up")?,
             stored_since,
         })
@@ -312,7 +312,7 @@ impl Intervention {
             kind: row.try_get("kind")?,
             note: row.try_get("note")?,
             source: row.try_get("source")?,
-            at: since_1970(time(row, "requested_at")?),
+            at: since_epoch(time(row, "requested_at")?),
         })
     }
 }

@@ -9,15 +9,16 @@ use super::PostgresStore;
 use super::decode::lineage;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
-use crate::store::{Asked, CancelResult, Parent, RequestStorage, RollbackStart, Target};
+use crate::store::{CancelResult, ParentRef, RequestKey, RequestStorage, RequestTarget, RollbackStart};
 use crate::util::name::RUNS_NAMED;
-use crate::util::patience::note;
+use crate::util::patience::{Attempt, note};
 use crate::{CancellationRequest, Named, RunId};
 
 impl RequestStorage for PostgresStore {
-    async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
+    async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<RequestTarget>> {
         let row = sqlx::query(self.sql.request_find_target.clone()).bind(id).first(&self.sessions).await?;
-        row.map(|row| Ok(Target { lineage: lineage(&row)?, message: row.try_get("message_id")? })).transpose()
+        row.map(|row| Ok(RequestTarget { lineage: lineage(&row)?, message: row.try_get("message_id")? }))
+            .transpose()
     }
 
     async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
@@ -50,7 +51,12 @@ impl RequestStorage for PostgresStore {
         Ok(rows.iter().filter_map(CancellationRequest::from_row).collect())
     }
 
-    async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<CancelResult> {
+    async fn cancel(
+        &self,
+        target: &RequestTarget,
+        request: &Failure,
+        asked: RequestKey,
+    ) -> sqlx::Result<CancelResult> {
         let (root, id) = (target.lineage.root_id(), target.lineage.id());
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let recorded = sqlx::query(self.sql.event_insert_cancellation.clone())
@@ -77,11 +83,16 @@ impl RequestStorage for PostgresStore {
         Ok(CancelResult {
             fresh: recorded.rows_affected() > 0 || is_done,
             any_marked: marked > 0 || is_done,
-            giving_up: giving_up.iter().map(Parent::from_row).collect::<sqlx::Result<_>>()?,
+            giving_up: giving_up.iter().map(ParentRef::from_row).collect::<sqlx::Result<_>>()?,
         })
     }
 
-    async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<RollbackStart> {
+    async fn request_rollback(
+        &self,
+        target: &RequestTarget,
+        request: &Failure,
+        asked: RequestKey,
+    ) -> sqlx::Result<RollbackStart> {
         let root = target.lineage.root_id();
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.hierarchy_lock.clone()).bind(root).execute(&mut *tx).await?;
@@ -94,7 +105,7 @@ impl RequestStorage for PostgresStore {
             return Ok(RollbackStart::Unfinished);
         }
         if state.try_get::<i64, _>("handled")? == 0 {
-            return Ok(RollbackStart::Unhandled);
+            return Ok(RollbackStart::NoHandlers);
         }
         let turned_back = state.try_get("rollback_requested")? || state.try_get::<i64, _>("done")? == 0;
         if turned_back && !state.try_get("failed_itself")? {
@@ -118,8 +129,8 @@ impl RequestStorage for PostgresStore {
 
 impl PostgresStore {
     /// Whether an earlier attempt has carried this request out. Checked when that attempt cannot commit any more.
-    pub(super) async fn is_done(&self, tx: &mut PgConnection, asked: Asked) -> sqlx::Result<bool> {
-        if !asked.again {
+    pub(super) async fn is_done(&self, tx: &mut PgConnection, asked: RequestKey) -> sqlx::Result<bool> {
+        if asked.attempt == Attempt::First {
             return Ok(false);
         }
         sqlx::query_scalar(self.sql.request_is_done.clone()).bind(asked.id).fetch_one(tx).await

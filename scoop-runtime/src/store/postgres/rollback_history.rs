@@ -18,7 +18,7 @@ use crate::saga::children::ChildQuery;
 use crate::saga::children::{Launches, chosen};
 use crate::store::types::micros_of;
 use crate::store::types::unreadable;
-use crate::store::{ClaimKey, History, HistoryStorage, Wanted};
+use crate::store::{ClaimKey, HistoryStorage, RollbackHistory, Wanted};
 use crate::util::stored_time::StoredTime;
 use crate::{Child, ChildOutcome};
 
@@ -34,9 +34,9 @@ impl HistoryStorage for PostgresStore {
         handler: &str,
         run: &Run,
         limit: usize,
-    ) -> sqlx::Result<History> {
+    ) -> sqlx::Result<RollbackHistory> {
         let rows = self.read_history(names, handler, run, limit, None).await?;
-        let mut history = History::default();
+        let mut history = RollbackHistory::default();
         for row in &rows {
             match read_entry(row)? {
                 Some(entry) => history.entries.push(entry),
@@ -104,7 +104,7 @@ impl HistoryStorage for PostgresStore {
         Ok(values.into_iter().collect())
     }
 
-    async fn repeats(&self, run: &Run) -> sqlx::Result<bool> {
+    async fn reruns_part(&self, run: &Run) -> sqlx::Result<bool> {
         sqlx::query_scalar(self.sql.run_needs_rerun.clone()).bind(run.lineage.id()).one(&self.sessions).await
     }
 
@@ -150,7 +150,7 @@ impl PostgresStore {
     }
 }
 
-impl History {
+impl RollbackHistory {
     fn take_newest(&mut self, row: &PgRow) -> sqlx::Result<()> {
         let handler_iteration: Option<i32> = row.try_get("handling")?;
         self.last = Some(Suspension {

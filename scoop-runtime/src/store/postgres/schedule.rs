@@ -1,4 +1,5 @@
-//! The statements about schedules, one function for each.
+//! Schedules and their ticks on PostgreSQL (`schedule_*.sql`). Which ticks are launched is decided in
+//! [`crate::store::schedule`].
 
 use scoop_core::{Missed, Overlap};
 use sqlx::postgres::PgRow;
@@ -11,10 +12,10 @@ use super::PostgresStore;
 use super::decode::time;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::is_of_contents;
-use crate::saga::timetable::{Timetable, Unfit};
+use crate::saga::timetable::{Timetable, TimetableError};
 use crate::store::schedule::fired;
 use crate::store::{
-    Asked, Awaited, DueSchedule, FireResult, Pairs, ScheduleRegistration, ScheduleStorage, TickMessage,
+    Awaited, DueSchedule, FireResult, Pairs, RequestKey, ScheduleRegistration, ScheduleStorage, TickMessage,
 };
 use crate::util::patience::note;
 
@@ -32,13 +33,13 @@ impl DueSchedule {
     }
 }
 
-fn timetable_of(row: &PgRow) -> sqlx::Result<Result<Timetable, Unfit>> {
+fn timetable_of(row: &PgRow) -> sqlx::Result<Result<Timetable, TimetableError>> {
     let (cron, zone): (Option<&str>, Option<&str>) = (row.try_get("cron")?, row.try_get("zone")?);
     let (missed, overlap) = (row.try_get("missed")?, row.try_get("overlap")?);
     let every_ms = row.try_get("every_ms")?;
     Ok(match (Missed::named(missed), Overlap::named(overlap)) {
         (Some(missed), Some(overlap)) => Timetable::stored(every_ms, cron.zip(zone), missed, overlap),
-        _ => Err(Unfit::Unknown),
+        _ => Err(TimetableError::Unknown),
     })
 }
 
@@ -69,7 +70,7 @@ impl ScheduleStorage for PostgresStore {
                 Ok(FireResult::Launched(handlers))
             }
             Err(error) if is_of_contents(&error) => {
-                let timetable = Err(Unfit::Refused(error.to_string()));
+                let timetable = Err(TimetableError::Refused(error.to_string()));
                 Ok(FireResult::Unfit(DueSchedule { timetable, ..taken }))
             }
             Err(error) => Err(error),
@@ -81,7 +82,7 @@ impl ScheduleStorage for PostgresStore {
         topic: &str,
         handler: &str,
         root: Uuid,
-        asked: Asked,
+        asked: RequestKey,
     ) -> sqlx::Result<Option<Vec<String>>> {
         let mut tx = self.sessions.begin().await?;
         let trigger = sqlx::query(self.sql.schedule_trigger.clone()).bind(topic).bind(handler).bind(root);

@@ -9,7 +9,7 @@ use crate::util::sync::{Mutex, lock};
 use crate::util::when::Now;
 
 /// The time for which a reading is reused; the time since the reading is added to it.
-const GOOD_FOR: Duration = Duration::from_secs(1);
+const READING_VALID_FOR: Duration = Duration::from_secs(1);
 
 /// The server's clock.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl ServerClock {
     /// The server's current time. Queries the server at most once a second.
     pub(crate) async fn now(&self, sessions: &Sessions) -> sqlx::Result<Now> {
         let known = *lock(&self.reading);
-        if let Some(reading) = known.filter(|reading| reading.asked.elapsed() < GOOD_FOR) {
+        if let Some(reading) = known.filter(|reading| reading.asked.elapsed() < READING_VALID_FOR) {
             return Ok(reading.now());
         }
         let asked = Instant::now();

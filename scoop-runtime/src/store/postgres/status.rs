@@ -27,7 +27,7 @@ impl HandlerOutcome {
 }
 
 impl StatusStorage for PostgresStore {
-    async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<MessageStatus> {
+    async fn status(&self, root: Uuid, message: Uuid) -> sqlx::Result<MessageStatus> {
         let rows =
             sqlx::query(self.sql.message_status.clone()).bind(root).bind(message).all(&self.sessions).await?;
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;

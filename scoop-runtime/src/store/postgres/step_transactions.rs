@@ -73,14 +73,14 @@ pub(crate) struct StepTransactions {
     preamble: &'static str,
     queue: Arc<Mutex<Queue>>,
     /// Begun, and not in use.
-    warm: IdleCache<StepTransaction>,
+    idle: IdleCache<StepTransaction>,
 }
 
 /// The transaction of a step.
 pub(crate) struct StepTransaction {
     pub(crate) transaction: Transaction<'static, Postgres>,
     /// The handlers to notify after the commit.
-    pub(crate) started: Vec<String>,
+    pub(crate) ready_handlers: Vec<String>,
     /// The number of steps since this connection was last idle.
     steps: u32,
     /// The run that it was begun for, until that run asks for it.
@@ -95,7 +95,7 @@ struct Queue {
     /// The number of free rights.
     free: usize,
     /// The sagas with waiting steps, in turn.
-    turns: VecDeque<Saga>,
+    waiting_sagas: VecDeque<Saga>,
     waiting: HashMap<Saga, VecDeque<Waiter>>,
 }
 
@@ -113,19 +113,19 @@ enum Grant {
 impl StepTransactions {
     /// At most so many connections at a time, from this pool.
     pub(crate) fn new(pool: PgPool, limit: usize, preamble: &'static str) -> Self {
-        let queue = Queue { free: limit, turns: VecDeque::new(), waiting: HashMap::new() };
-        Self { pool, preamble, queue: Arc::new(Mutex::new(queue)), warm: IdleCache::default() }
+        let queue = Queue { free: limit, waiting_sagas: VecDeque::new(), waiting: HashMap::new() };
+        Self { pool, preamble, queue: Arc::new(Mutex::new(queue)), idle: IdleCache::default() }
     }
 
     /// Begins the transaction of a step of this saga, in this run.
     pub(crate) async fn begin(&self, saga: &Saga, run: Uuid) -> sqlx::Result<StepTransaction> {
-        if let Some(opened) = self.warm.take() {
-            return opened.for_run(run).await;
+        if let Some(opened) = self.idle.take() {
+            return opened.reuse_for(run).await;
         }
-        let permit = match Permit::or_turn(&self.queue, saga) {
+        let permit = match Permit::acquire_or_enqueue(&self.queue, saga) {
             Ok(permit) => permit,
             Err(turn) => match turn.await.map_err(|_| sqlx::Error::PoolClosed)? {
-                Grant::Transaction(opened) => return opened.for_run(run).await,
+                Grant::Transaction(opened) => return opened.reuse_for(run).await,
                 Grant::Permit(permit) => permit,
             },
         };
@@ -141,7 +141,7 @@ impl StepTransactions {
                 Err(error) if lacks_statement(&error) => begin_anew(&pool, begin).await?,
                 begun => begun?,
             };
-            Ok(StepTransaction { transaction, started: vec![], steps: 1, begun_for: None, permit })
+            Ok(StepTransaction { transaction, ready_handlers: vec![], steps: 1, begun_for: None, permit })
         })
         .await
     }
@@ -160,7 +160,7 @@ impl StepTransactions {
         let turn = match &committed {
             Ok(Next::Begun) => Grant::Transaction(StepTransaction {
                 transaction,
-                started: vec![],
+                ready_handlers: vec![],
                 steps: steps + 1,
                 begun_for,
                 permit,
@@ -170,7 +170,7 @@ impl StepTransactions {
         match (next, turn) {
             // A step that does not wait any more passes it on by dropping it.
             (Some(waiter), turn) => drop(waiter.send(turn)),
-            (None, Grant::Transaction(opened)) => self.keep(opened),
+            (None, Grant::Transaction(opened)) => self.park(opened),
             (None, Grant::Permit(permit)) => drop(permit),
         }
         committed.map(drop)
@@ -182,13 +182,13 @@ impl StepTransactions {
     }
 
     /// Keeps it for its run, unless a step waits by now.
-    fn keep(&self, mut opened: StepTransaction) {
+    fn park(&self, mut opened: StepTransaction) {
         loop {
-            self.warm.put(opened);
-            if lock(&self.queue).turns.is_empty() {
+            self.idle.put(opened);
+            if lock(&self.queue).waiting_sagas.is_empty() {
                 return;
             }
-            let Some(taken) = self.warm.take() else { return };
+            let Some(taken) = self.idle.take() else { return };
             let next = lock(&self.queue).next();
             match next {
                 Some(waiter) => return drop(waiter.send(Grant::Transaction(taken))),
@@ -259,7 +259,7 @@ fn lacks_statement(error: &sqlx::Error) -> bool {
 
 impl StepTransaction {
     /// Begins it anew if it was begun for another run.
-    async fn for_run(mut self, run: Uuid) -> sqlx::Result<Self> {
+    async fn reuse_for(mut self, run: Uuid) -> sqlx::Result<Self> {
         if self.begun_for.take().is_some_and(|other| other != run) {
             // It is empty, so nothing of it remains.
             commit_and_begin(&mut self.transaction, "").await?;
@@ -273,7 +273,7 @@ impl StepTransaction {
     }
 
     /// Whether the transaction is still the one that the engine began.
-    pub(crate) async fn is_open(&mut self) -> sqlx::Result<bool> {
+    pub(crate) async fn has_claim_mark(&mut self) -> sqlx::Result<bool> {
         let current: Option<String> =
             sqlx::query_scalar("SELECT pg_catalog.current_setting('scoop_run.claim', true)")
                 .fetch_one(&mut *self.transaction)
@@ -296,7 +296,7 @@ impl StepTransaction {
 
 impl Permit {
     /// A free right, or a position in the queue.
-    fn or_turn(queue: &Arc<Mutex<Queue>>, saga: &Saga) -> Result<Self, oneshot::Receiver<Grant>> {
+    fn acquire_or_enqueue(queue: &Arc<Mutex<Queue>>, saga: &Saga) -> Result<Self, oneshot::Receiver<Grant>> {
         let mut held = lock(queue);
         match held.free.checked_sub(1) {
             Some(free) => {
@@ -329,7 +329,7 @@ impl Queue {
         let (waiter, turn) = oneshot::channel();
         let waiters = self.waiting.entry(saga.clone()).or_default();
         if waiters.is_empty() {
-            self.turns.push_back(saga.clone());
+            self.waiting_sagas.push_back(saga.clone());
         }
         waiters.push_back(waiter);
         turn
@@ -338,13 +338,13 @@ impl Queue {
     /// The next waiting step.
     fn next(&mut self) -> Option<Waiter> {
         loop {
-            let saga = self.turns.pop_front()?;
+            let saga = self.waiting_sagas.pop_front()?;
             let waiters = self.waiting.get_mut(&saga)?;
             let waiter = waiters.pop_front();
             if waiters.is_empty() {
                 self.waiting.remove(&saga);
             } else {
-                self.turns.push_back(saga);
+                self.waiting_sagas.push_back(saga);
             }
             if waiter.as_ref().is_some_and(|waiter| !waiter.is_closed()) {
                 return waiter;
@@ -387,7 +387,7 @@ mod tests {
     const RUN: Uuid = Uuid::from_u128(1);
 
     fn queue(free: usize) -> Arc<Mutex<Queue>> {
-        Arc::new(Mutex::new(Queue { free, turns: VecDeque::new(), waiting: HashMap::new() }))
+        Arc::new(Mutex::new(Queue { free, waiting_sagas: VecDeque::new(), waiting: HashMap::new() }))
     }
 
     fn wait(queue: &Mutex<Queue>, saga: &Saga) -> oneshot::Receiver<Grant> {
@@ -454,14 +454,14 @@ mod tests {
             let insert = sqlx::query("INSERT INTO done VALUES ($1)").bind(i64::from(step));
             insert.execute(&mut *opened.transaction).await.unwrap();
             connections.commit(opened, Some(RUN)).await.unwrap();
-            let kept = connections.warm.take().expect("it is kept");
+            let kept = connections.idle.take().expect("it is kept");
             assert_eq!((kept.steps, lock(&connections.queue).free), (step + 1, 0));
             // No other task has run since, so it has not been given back.
-            connections.warm.put(kept);
+            connections.idle.put(kept);
         }
         let opened = connections.begin(&saga, RUN).await.unwrap();
         connections.commit(opened, None).await.unwrap();
-        assert!(connections.warm.take().is_none(), "the run has ended");
+        assert!(connections.idle.take().is_none(), "the run has ended");
         assert_eq!(lock(&connections.queue).free, 1);
         let steps: i64 = sqlx::query_scalar("SELECT count(*) FROM done").fetch_one(&pool).await.unwrap();
         assert_eq!(steps, 3);
@@ -476,10 +476,10 @@ mod tests {
         for (run, is_later) in [(RUN, false), (Uuid::from_u128(2), true)] {
             let opened = connections.begin(&saga, RUN).await.unwrap();
             connections.commit(opened, Some(RUN)).await.unwrap();
-            let kept = connections.warm.take().expect("nothing else has run since");
+            let kept = connections.idle.take().expect("nothing else has run since");
             let now = sqlx::query_scalar("SELECT clock_timestamp()::text");
             let meanwhile: String = now.fetch_one(&pool).await.unwrap();
-            connections.warm.put(kept);
+            connections.idle.put(kept);
             let mut opened = connections.begin(&saga, run).await.unwrap();
             let later = sqlx::query_scalar("SELECT now() > $1::timestamptz").bind(meanwhile);
             let later: bool = later.fetch_one(&mut *opened.transaction).await.unwrap();
@@ -494,11 +494,12 @@ mod tests {
         let (pool, server) = database("meanwhile").await;
         let (connections, saga) = (StepTransactions::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
         let opened = connections.begin(&saga, RUN).await.unwrap();
-        let [gone, waits] = [(); 2].map(|()| Permit::or_turn(&connections.queue, &saga).err().unwrap());
+        let [gone, waits] =
+            [(); 2].map(|()| Permit::acquire_or_enqueue(&connections.queue, &saga).err().unwrap());
         drop(gone);
-        connections.keep(opened);
+        connections.park(opened);
         assert!(matches!(waits.await, Ok(Grant::Transaction(_))));
-        assert!(connections.warm.take().is_none());
+        assert!(connections.idle.take().is_none());
         done(pool, server).await;
     }
 
@@ -547,7 +548,7 @@ mod interleavings {
 
     /// A step that gets the right to a connection, or stops waiting for it at any moment.
     fn step(queue: &Arc<Mutex<Queue>>, saga: &Saga, holders: &AtomicUsize) {
-        let permit = match Permit::or_turn(queue, saga) {
+        let permit = match Permit::acquire_or_enqueue(queue, saga) {
             Ok(permit) => permit,
             Err(turn) if thread_rng().gen_bool(0.3) => {
                 thread::yield_now();
@@ -574,7 +575,7 @@ mod interleavings {
     fn every_waiter_gets_its_turn_and_no_permit_is_lost() {
         explore(|| {
             let (turns, waiting) = Default::default();
-            let queue = Arc::new(Mutex::new(Queue { free: LIMIT, turns, waiting }));
+            let queue = Arc::new(Mutex::new(Queue { free: LIMIT, waiting_sagas: turns, waiting }));
             let holders = Arc::new(AtomicUsize::new(0));
             let steps = [0, 0, 0, 1, 1].map(|saga| {
                 let (queue, holders) = (queue.clone(), holders.clone());
@@ -582,7 +583,7 @@ mod interleavings {
             });
             steps.into_iter().for_each(|step| step.join().unwrap());
             let queue = lock(&queue);
-            assert_eq!((queue.free, queue.turns.len(), queue.waiting.len()), (LIMIT, 0, 0));
+            assert_eq!((queue.free, queue.waiting_sagas.len(), queue.waiting.len()), (LIMIT, 0, 0));
         });
     }
 }

@@ -8,14 +8,14 @@ use super::PostgresStore;
 use super::decode::time;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
-use crate::ListedHandler;
+use crate::RegisteredHandler;
 use crate::saga::registry::{Renamed, Subscription};
-use crate::store::{Parent, RetiredHandler, SubscriptionStorage};
+use crate::store::{ParentRef, RetiredHandler, SubscriptionStorage};
 use crate::util::patience::note;
-use crate::util::when::since_1970;
+use crate::util::when::since_epoch;
 
 impl SubscriptionStorage for PostgresStore {
-    async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
+    async fn register(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
         let each = || subscriptions.iter();
         let former = || each().flat_map(|it| it.was.iter().map(|was| (&*it.handler, &**was)));
         sqlx::query(self.sql.handler_register.clone())
@@ -41,12 +41,12 @@ impl SubscriptionStorage for PostgresStore {
         sqlx::query_as(self.sql.handler_list_abandoned.clone()).all(&self.sessions).await
     }
 
-    async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
+    async fn listed_handlers(&self) -> sqlx::Result<Vec<RegisteredHandler>> {
         let rows = sqlx::query(self.sql.handler_list.clone()).all(&self.sessions).await?;
-        rows.iter().map(ListedHandler::from_row).collect()
+        rows.iter().map(RegisteredHandler::from_row).collect()
     }
 
-    async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<RetiredHandler> {
+    async fn retire(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<RetiredHandler> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let retired =
             sqlx::query(self.sql.handler_retire.clone()).bind(topic).bind(handler).execute(&mut *tx).await?;
@@ -70,15 +70,15 @@ impl SubscriptionStorage for PostgresStore {
     }
 }
 
-fn read_parent(row: &PgRow) -> sqlx::Result<Option<Parent>> {
+fn read_parent(row: &PgRow) -> sqlx::Result<Option<ParentRef>> {
     let (root, at) = (row.try_get("root")?, time(row, "at")?);
     let parent: Option<Uuid> = row.try_get("parent")?;
-    Ok(parent.map(|id| Parent { root, id, at }))
+    Ok(parent.map(|id| ParentRef { root, id, at }))
 }
 
-impl ListedHandler {
+impl RegisteredHandler {
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let since = since_1970(time(row, "since")?);
+        let since = since_epoch(time(row, "since")?);
         Ok(Self { topic: row.try_get("topic")?, handler: row.try_get("handler")?, since })
     }
 }

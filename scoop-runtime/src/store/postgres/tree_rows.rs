@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::decode::{lineage, time_if_any};
 use crate::store::readable;
-use crate::tree::{RunRow, Stands};
+use crate::tree::{RunHead, RunRow, Stands};
 use crate::util::shown;
 use crate::util::shown::system_time;
 use crate::{CancellationRequest, RunEvent};
@@ -47,7 +47,7 @@ impl RunRow {
         let (message, topic): (Uuid, &str) = (row.try_get("message_id")?, row.try_get("topic")?);
         let Some(handler) = row.try_get("handler")? else {
             let at = time(row, "launched_at")?;
-            return Ok(Self::unhandled(lineage(row)?, (message, topic), at, row.try_get("redelivered_as")?));
+            return Ok(Self::unhandled(lineage(row)?, message, topic, at, row.try_get("redelivered_as")?));
         };
         let events: Option<Json<Vec<EventRow>>> = row.try_get("events")?;
         let events = events.into_iter().flat_map(|Json(events)| events);
@@ -57,7 +57,8 @@ impl RunRow {
             None => None,
         };
         let read_at = time(row, "read_at")?;
-        Ok(Self::new(lineage(row)?, message, (handler, topic), stands, events, read_at))
+        let head = RunHead { lineage: lineage(row)?, message_id: message, handler, topic };
+        Ok(Self::new(head, stands, events, read_at))
     }
 }
 

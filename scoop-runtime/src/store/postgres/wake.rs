@@ -1,4 +1,5 @@
-//! The statements of the engine, one function for each.
+//! Wakes parents after the end of their children (`run_wake.sql` decides which continue or commit), hands runs back
+//! (`run_release.sql`), and notifies other processes.
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -10,17 +11,19 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::decode::{lineage, time, time_if_any};
 use super::query_ext::{ExecuteExt, FetchExt};
-use crate::store::{ClaimedRun, Committed, Lanes, Parent, Release, WakeStorage, Woken};
+use crate::store::{
+    ClaimedRun, Claimer, CommittedParent, Lanes, ParentRef, Release, WakeOptions, WakeStorage, Woken,
+};
 use crate::util::ids;
 
-impl Parent {
+impl ParentRef {
     /// From a row with `root`, `id` and `at`.
     pub(super) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         Ok(Self { root: row.try_get("root")?, id: row.try_get("id")?, at: time(row, "at")? })
     }
 }
 
-impl Committed {
+impl CommittedParent {
     fn from_row(row: &PgRow, at: OffsetDateTime) -> sqlx::Result<Self> {
         let parent: Option<Uuid> = row.try_get("parent")?;
         Ok(Self::of(&lineage(row)?, parent.is_some(), at))
@@ -28,18 +31,18 @@ impl Committed {
 }
 
 impl WakeStorage for PostgresStore {
-    async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
-        let woken = self.wake_here(parents, Uuid::nil(), "", &Lanes::default(), (0, false)).await?;
+    async fn wake(&self, parents: &[ParentRef]) -> sqlx::Result<Vec<String>> {
+        let none = Claimer { worker: Uuid::nil(), identifier: "" };
+        let woken = self.wake_and_claim(parents, none, &Lanes::default(), WakeOptions::default()).await?;
         Ok(woken.handlers)
     }
 
-    async fn wake_here(
+    async fn wake_and_claim(
         &self,
-        parents: &[Parent],
-        worker: Uuid,
-        identifier: &str,
+        parents: &[ParentRef],
+        Claimer { worker, identifier }: Claimer<'_>,
         lanes: &Lanes,
-        (room, commits): (usize, bool),
+        WakeOptions { slots, commits }: WakeOptions,
     ) -> sqlx::Result<Woken> {
         let last_steps: &[String] = if commits { &lanes.last_steps } else { &[] };
         let rows = sqlx::query(self.sql.run_wake.clone())
@@ -47,7 +50,7 @@ impl WakeStorage for PostgresStore {
             .bind(worker)
             .bind(&lanes.topics)
             .bind(&lanes.handlers)
-            .bind(i64::try_from(room).unwrap_or(i64::MAX))
+            .bind(i64::try_from(slots).unwrap_or(i64::MAX))
             .bind(last_steps)
             .bind(identifier)
             .bind(parents.iter().map(|_| ids::now_v7()).collect::<Vec<_>>())
@@ -59,7 +62,7 @@ impl WakeStorage for PostgresStore {
         let mut woken = Woken::default();
         for row in &rows {
             if let Some(at) = time_if_any(row, "committed_at")? {
-                woken.committed.push(Committed::from_row(row, at)?);
+                woken.committed.push(CommittedParent::from_row(row, at)?);
             } else if row.try_get("claimed")? {
                 woken.claimed.push(ClaimedRun::from_row(row, identifier)?);
             } else {

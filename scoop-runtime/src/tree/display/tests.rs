@@ -5,7 +5,7 @@ use scoop_core::{Failure, Lineage, SLEEP_HANDLER, SLEEP_TOPIC};
 use uuid::Uuid;
 
 use super::*;
-use crate::tree::{RunRow, Stands, TreeRows};
+use crate::tree::{RunHead, RunRow, Stands, TreeRows};
 
 const WORKER: &str = "scoop-rs:0197a6a0-0000-7000-8000-000000000001";
 
@@ -35,7 +35,9 @@ fn stands(state: &str) -> Stands {
 }
 
 fn row(ids: &[u128], saga: (&str, &str), stands: Option<Stands>, events: Vec<RunEvent>) -> RunRow {
-    RunRow::new(lineage(ids), Uuid::nil(), saga, stands, events, Some(at(20_000)))
+    let (handler, topic) = saga;
+    let head = RunHead { lineage: lineage(ids), message_id: Uuid::nil(), handler, topic };
+    RunRow::new(head, stands, events, Some(at(20_000)))
 }
 
 fn shown(rows: Vec<RunRow>) -> String {
@@ -277,7 +279,7 @@ fn chain(levels: u128) -> String {
     let ids: Vec<_> = (0..=levels).collect();
     let link = |level: usize| row(&ids[..=level + 1], ("link", "chain"), Some(stands("waiting")), events());
     let mut rows: Vec<_> = (0..ids.len() - 1).map(link).collect();
-    rows.push(RunRow::unhandled(lineage(&ids), (Uuid::nil(), "nowhere"), Some(at(7)), None));
+    rows.push(RunRow::unhandled(lineage(&ids), Uuid::nil(), "nowhere", Some(at(7)), None));
     shown(rows)
 }
 

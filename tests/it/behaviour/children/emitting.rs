@@ -5,77 +5,30 @@ use super::*;
 mod emitting_anew {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo, on_child_failure = handle_zero)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Err(SIMULATED.into())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        async fn handle_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            handled(scope);
-            scope.launch(Child2).await?;
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo, on_child_failure = handle_zero] => launches(Child);
+        step "1" one => fails(SIMULATED);
+        rollback undo => done();
+        on_child_failure handle_zero => acts(launches(Child2));
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("no chairs left").into())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero => fails(RuntimeException("no chairs left"));
     }
 
-    #[derive(Default)]
-    struct ChildHandler2;
-
-    #[saga(name = "child-handler-2")]
-    #[subscribes(Child2)]
-    impl ChildHandler2 {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child2) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Child2, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        ChildHandler2: "child-handler-2" on Child2;
+        step "0" zero [rollback = undo] => done();
+        rollback undo => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn messages_of_a_failure_handler_are_waited_for_and_undone() -> Result<()> {
-        let db = Database::new().await;
-        let scoop =
-            db.scoop().only::<RootHandler>().only::<ChildHandler>().only::<ChildHandler2>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler, ChildHandler, ChildHandler2), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -100,7 +53,7 @@ mod emitting_anew {
             M0 SUSPENDED root-handler RB(0[0,])
             M0 ROLLED_BACK root-handler RB(0[0,])",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/0
             invoke child-handler/0
             hcf root-handler/0
@@ -116,24 +69,10 @@ mod emitting_anew {
 mod second_failure {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", on_child_failure = handle_zero)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [on_child_failure = handle_zero] => launches(Child);
+        step "1" one => done();
 
         async fn handle_zero(&self, scope: &mut Scope<'_>, _: &Root, failure: &Failure) -> Result<()> {
             let before = handled(scope);
@@ -146,41 +85,21 @@ mod second_failure {
         }
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("first").into())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero => fails(RuntimeException("first"));
     }
 
-    #[derive(Default)]
-    struct ChildHandler2;
-
-    #[saga(name = "child-handler-2")]
-    #[subscribes(Child2)]
-    impl ChildHandler2 {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child2) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("second").into())
-        }
+    handler! {
+        ChildHandler2: "child-handler-2" on Child2;
+        step "0" zero => fails(RuntimeException("second"));
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_second_failure_calls_the_handler_again_with_that_failure_only() -> Result<()> {
-        let db = Database::new().await;
-        let scoop =
-            db.scoop().only::<RootHandler>().only::<ChildHandler>().only::<ChildHandler2>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler, ChildHandler, ChildHandler2), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0

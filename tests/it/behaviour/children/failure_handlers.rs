@@ -2,27 +2,18 @@
 
 use super::*;
 
+handler! {
+    ChildHandler: "child-handler" on Child;
+    step "0" zero => fails(RuntimeException("no chairs left"));
+}
+
 mod ignored {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", on_child_failure = handle_zero)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [on_child_failure = handle_zero] => launches(Child);
+        step "1" one => done();
 
         async fn handle_zero(&self, scope: &mut Scope<'_>, _: &Root, failure: &Failure) -> Result<()> {
             handled(scope);
@@ -31,27 +22,11 @@ mod ignored {
         }
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("no chairs left").into())
-        }
-    }
-
     #[tokio::test(flavor = "multi_thread")]
     async fn a_failure_that_is_handled_is_over() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -63,7 +38,7 @@ mod ignored {
             M0 SUSPENDED root-handler 1
             M0 COMMITTED root-handler 1",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/0
             invoke child-handler/0
             hcf root-handler/0
@@ -76,46 +51,17 @@ mod ignored {
 mod ignored_in_the_last_step {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", on_child_failure = handle_zero)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        async fn handle_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            handled(scope);
-            Ok(())
-        }
-    }
-
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("no chairs left").into())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [on_child_failure = handle_zero] => launches(Child);
+        on_child_failure handle_zero => accepts();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_failure_handled_in_the_last_step_lets_the_run_commit() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -133,57 +79,19 @@ mod ignored_in_the_last_step {
 mod own_error {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo, on_child_failure = handle_zero)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        async fn handle_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            handled(scope);
-            Err(IllegalStateException("cannot do without chairs").into())
-        }
-    }
-
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("no chairs left").into())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo, on_child_failure = handle_zero] => launches(Child);
+        step "1" one => done();
+        rollback undo => done();
+        on_child_failure handle_zero => acts(fails(IllegalStateException("cannot do without chairs")));
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_handler_may_fail_with_an_error_of_its_own() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
 "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -204,30 +112,11 @@ mod own_error {
 mod jumping {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", on_child_failure = handle_zero)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "2")]
-        async fn two(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [on_child_failure = handle_zero] => launches(Child);
+        step "1" one => done();
+        step "2" two => done();
 
         async fn handle_zero(
             &self,
@@ -240,27 +129,11 @@ mod jumping {
         }
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("no chairs left").into())
-        }
-    }
-
     #[tokio::test(flavor = "multi_thread")]
     async fn a_handler_may_say_where_to_go() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -305,27 +178,11 @@ mod repeating {
         }
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("no chairs left").into())
-        }
-    }
-
     #[tokio::test(flavor = "multi_thread")]
     async fn a_handler_may_have_the_step_repeated() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -337,7 +194,7 @@ mod repeating {
             M0 SUSPENDED root-handler 0
             M0 COMMITTED root-handler 0",
         );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/0
             invoke child-handler/0
             hcf root-handler/0

@@ -2,56 +2,27 @@
 
 use super::*;
 
+handler! {
+    FailingChild: "child-handler" on Child;
+    step "0" zero => fails(RuntimeException("no chairs left"));
+}
+
 mod compensation_emits {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo_zero)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Err(SIMULATED.into())
-        }
-
-        async fn undo_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-    }
-
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("no chairs left").into())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo_zero] => done();
+        step "1" one => fails(SIMULATED);
+        rollback undo_zero => launches(Child);
     }
 
     /// W-16. The reference ignores the failure.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_compensation_whose_message_fails_has_failed() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
+        let run = Run::fails_to_roll_back((RootHandler, FailingChild), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler 0 next=1
@@ -71,63 +42,25 @@ mod compensation_emits {
 mod compensation_waits {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1", rollback = undo_one)]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "2")]
-        async fn two(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Err(SIMULATED.into())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        async fn undo_one(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo] => done();
+        step "1" one [rollback = undo_one] => done();
+        step "2" two => fails(SIMULATED);
+        rollback undo => done();
+        rollback undo_one => launches(Child);
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_compensation_waits_for_its_message_and_the_next_one_for_both() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler 0 next=1
@@ -150,57 +83,19 @@ mod compensation_waits {
 mod compensation_handled {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo_zero, on_child_failure = handle_zero)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Err(SIMULATED.into())
-        }
-
-        async fn undo_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        async fn handle_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            handled(scope);
-            Ok(())
-        }
-    }
-
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("no chairs left").into())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo_zero, on_child_failure = handle_zero] => done();
+        step "1" one => fails(SIMULATED);
+        rollback undo_zero => launches(Child);
+        on_child_failure handle_zero => accepts();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_handler_may_ignore_the_failure_of_a_compensations_message() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler, FailingChild), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler 0 next=1
@@ -221,69 +116,27 @@ mod compensation_handled {
 mod child_not_undone {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1", rollback = undo, on_child_failure = rethrow)]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
-
-        async fn rethrow(&self, scope: &mut Scope<'_>, _: &Root, failure: &Failure) -> Result<()> {
-            handled(scope);
-            Err(Error::failure(failure.clone()))
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero [rollback = undo] => done();
+        step "1" one [rollback = undo, on_child_failure = rethrow] => launches(Child);
+        rollback undo => done();
+        on_child_failure rethrow => passes_on();
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0", rollback = undo_zero)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("no chairs left").into())
-        }
-
-        async fn undo_zero(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Err(IllegalStateException("the chairs are glued").into())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero [rollback = undo_zero] => done();
+        step "1" one => fails(RuntimeException("no chairs left"));
+        rollback undo_zero => fails(IllegalStateException("the chairs are glued"));
     }
 
     /// W-17: the handler is called on both paths.
     #[tokio::test(flavor = "multi_thread")]
     async fn failed_rollback_of_a_child_blocks_that_of_its_parent() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
+        let run = Run::fails_to_roll_back((RootHandler, ChildHandler), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
 "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler 0 next=1
@@ -297,7 +150,7 @@ mod child_not_undone {
             M0 ROLLING_BACK root-handler 1 cfhi=0 exc=CRF(1)@root-handler[=row 10,CRB@root-handler[=row 8]]
             M0 ROLLBACK_FAILED root-handler RBC(1[0,]) cfhi=0 exc=CRF(1)@root-handler[=row 10,=row 11]",
 );
-        calls_of(&root).expect(
+        run.calls().expect(
             "invoke root-handler/0
             invoke root-handler/1
             invoke child-handler/0

@@ -5,34 +5,17 @@ use super::*;
 mod nobody_handles {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
-
-        #[step(name = "1")]
-        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero => launches(Child);
+        step "1" one => done();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn unhandled_message_is_not_waited_for() -> Result<()> {
-        let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert_eq!(root.ends().await?, Outcome::Committed);
+        let run = Run::commits((RootHandler,), Root).await?;
 
-        db.history().await.expect(
+        run.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
@@ -47,60 +30,27 @@ mod nobody_handles {
 mod both_handlers_of_a_topic {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero => launches(Child);
     }
 
-    #[derive(Default)]
-    struct ChildHandler;
-
-    #[saga(name = "child-handler")]
-    #[subscribes(Child)]
-    impl ChildHandler {
-        #[step(name = "0", rollback = undo)]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Ok(())
-        }
-
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
-            compensated(scope);
-            Ok(())
-        }
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        step "0" zero [rollback = undo] => done();
+        rollback undo => done();
     }
 
-    #[derive(Default)]
-    struct SecondHandler;
-
-    #[saga(name = "second-handler")]
-    #[subscribes(Child)]
-    impl SecondHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("no chairs left").into())
-        }
+    handler! {
+        SecondHandler: "second-handler" on Child;
+        step "0" zero => fails(RuntimeException("no chairs left"));
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_handler_that_succeeded_is_undone_when_its_sibling_fails() -> Result<()> {
-        let db = Database::new().await;
-        let scoop =
-            db.scoop().only::<RootHandler>().only::<ChildHandler>().only::<SecondHandler>().start().await?;
-        let root = scoop.launch(Root).await?;
-        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let run = Run::rolls_back((RootHandler, ChildHandler, SecondHandler), Root).await?;
 
-        let history = db.history().await;
+        let history = run.history().await;
         history.of(&["root-handler", "child-handler"]).expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
@@ -127,61 +77,31 @@ mod both_handlers_of_a_topic {
 mod several_failures {
     use super::*;
 
-    #[derive(Default)]
-    struct RootHandler;
-
-    #[saga(name = "root-handler")]
-    #[subscribes(Root)]
-    impl RootHandler {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            invoked(scope);
-            scope.launch(Child).await?;
-            scope.launch(Child2).await?;
-            Ok(())
-        }
+    handler! {
+        RootHandler: "root-handler" on Root;
+        step "0" zero => launches(Child).then(launches(Child2));
     }
 
-    #[derive(Default)]
-    struct ChildHandler2;
-
-    #[saga(name = "child-handler-2")]
-    #[subscribes(Child2)]
-    impl ChildHandler2 {
-        #[step(name = "0")]
-        async fn zero(&self, scope: &mut Scope<'_>, _: &Child2) -> Result<()> {
-            invoked(scope);
-            Err(RuntimeException("quick").into())
-        }
+    handler! {
+        ChildHandler2: "child-handler-2" on Child2;
+        step "0" zero => fails(RuntimeException("quick"));
     }
 
-    struct SlowHandler {
-        gate: Gate,
-    }
-
-    #[saga(name = "slow-handler")]
-    #[subscribes(Child)]
-    impl SlowHandler {
-        #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
-            self.gate.pass().await;
-            Err(RuntimeException("slow").into())
-        }
+    handler! {
+        SlowHandler(gate): "slow-handler" on Child;
+        step "0" zero => at_gate().then(fails(RuntimeException("slow")));
     }
 
     /// W-51: neither the order of the messages nor that of the sagas matters.
     #[tokio::test(flavor = "multi_thread")]
     async fn failures_of_several_children_are_ordered_by_the_start_of_their_rollbacks() -> Result<()> {
-        let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db.scoop().only::<RootHandler>().only::<SlowHandler>().only::<ChildHandler2>();
-        let scoop = scoop.provide(SlowHandler { gate: gate.clone() }).start().await?;
-        let root = scoop.launch(Root).await?;
+        let run = Run::launch((RootHandler, SlowHandler { gate: gate.clone() }, ChildHandler2), Root).await?;
         gate.arrivals(1).await;
-        eventually("the other child rolls back", async || db.history().await.count("ROLLING_BACK") == 1)
+        eventually("the other child rolls back", async || run.history().await.count("ROLLING_BACK") == 1)
             .await;
         gate.open(1);
-        let Outcome::RolledBack(failure) = root.ends().await? else {
+        let Outcome::RolledBack(failure) = run.root.ends().await? else {
             panic!("it did not roll back");
         };
         let messages: Vec<_> = failure.causes.iter().map(|cause| &*cause.message).collect();

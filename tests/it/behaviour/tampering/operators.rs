@@ -1,5 +1,5 @@
-//! Rows of what operators have done changed, copied and deleted at random: runs that could not be undone are listed until
-//! that is decided, and messages that were delivered later stay delivered.
+//! Rows of what operators have done changed, copied and deleted at random: runs that could not be undone are listed
+//! until that is decided, and messages that were delivered later stay delivered.
 
 use super::*;
 
@@ -8,26 +8,12 @@ const HIERARCHIES: u32 = 24;
 #[derive(Message, Serialize, Deserialize)]
 struct Vase;
 
-/// It cannot be undone, however often that is tried.
-#[derive(Default)]
-struct Fall;
-
-#[saga(name = "fall")]
-#[subscribes(Vase)]
-impl Fall {
-    #[step(rollback = mend)]
-    async fn drop_it(&self, _: &mut Scope<'_>, _: &Vase) -> Result<()> {
-        Ok(())
-    }
-
-    #[step]
-    async fn fail(&self, _: &mut Scope<'_>, _: &Vase) -> Result<()> {
-        Err(SIMULATED.into())
-    }
-
-    async fn mend(&self, _: &mut Scope<'_>, _: &Vase, _: &Failure) -> Result<()> {
-        Err(SIMULATED.into())
-    }
+handler! {
+    /// It cannot be undone, however often that is tried.
+    Fall: "fall" on Vase;
+    step "drop_it" drop_it [rollback = mend] => done();
+    step "fail" fail => fails(SIMULATED);
+    rollback mend => fails(SIMULATED);
 }
 
 #[test]

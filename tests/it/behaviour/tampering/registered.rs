@@ -1,5 +1,5 @@
-//! Rows of sagas and processes changed, copied and deleted at random, under two processes with sagas of their own: those
-//! of one saga and its process are damaged, and the hierarchies of the other saga finish.
+//! Rows of sagas and processes changed, copied and deleted at random, under two processes with sagas of their own:
+//! those of one saga and its process are damaged, and the hierarchies of the other saga finish.
 //!
 //! Left out is the table of migrations, which is read at the start only: a program that finds another version does not
 //! start.
@@ -14,16 +14,9 @@ const TAMPERED: u32 = 20;
 #[message(topic = "brittle")]
 struct Brittle;
 
-#[derive(Default)]
-struct Glass;
-
-#[saga(name = "glass")]
-#[subscribes(Brittle)]
-impl Glass {
-    #[step]
-    async fn ring(&self, _: &mut Scope<'_>, _: &Brittle) -> Result<()> {
-        Ok(())
-    }
+handler! {
+    Glass: "glass" on Brittle;
+    step "ring" ring => done();
 }
 
 /// It runs by itself in the process that is damaged.

@@ -10,7 +10,7 @@ use sqlx::{PgConnection, Postgres};
 use super::super::decode::time;
 use super::super::query_ext::FetchExt;
 use crate::store::settlement::{Ending, EventRow, ValueRow};
-use crate::store::{PostgresStore, Settled, Settlement};
+use crate::store::{PostgresStore, SettleResult, Settlement};
 use crate::util::ids;
 
 /// A settlement that is no more than that.
@@ -32,11 +32,11 @@ impl<'a> Advance<'a> {
             _ => return None,
         };
         let ends = |event: &EventRow| event.is(EventKind::Committed) || event.is(EventKind::RolledBack);
-        let fits = all.is_ordinary()
+        let fits = all.fits_fast_path()
             && all.emissions.is_empty()
             && all.told.is_empty()
-            && suspended.is_none_or(|event| event.is(EventKind::Suspended) && event.is_the_runs())
-            && last.is_none_or(|event| ends(event) && event.is_the_runs())
+            && suspended.is_none_or(|event| event.is(EventKind::Suspended) && event.inherits_from_run())
+            && last.is_none_or(|event| ends(event) && event.inherits_from_run())
             && last.is_none_or(|event| event.handler_iteration.is_none())
             && suspended.zip(last).is_none_or(|(suspended, last)| suspended.step == last.step);
         fits.then_some(Self { all, suspended, last })
@@ -80,7 +80,7 @@ impl<'a> Advance<'a> {
         connection: &mut PgConnection,
         identifier: &str,
         claim: Option<&str>,
-    ) -> sqlx::Result<Option<Settled>> {
+    ) -> sqlx::Result<Option<SettleResult>> {
         let row = self.query(store, identifier, claim).fetch_optional(connection).await?;
         row.map(|row| settled(&row, self.last.is_some())).transpose()
     }
@@ -159,12 +159,12 @@ pub(super) async fn settle_all(
 }
 
 /// What became of one of them, from a row of any of the statements.
-pub(super) fn settled(row: &PgRow, ended: bool) -> sqlx::Result<Settled> {
-    Ok(Settled {
-        goes_on: !ended,
+pub(super) fn settled(row: &PgRow, ended: bool) -> sqlx::Result<SettleResult> {
+    Ok(SettleResult {
+        continues: !ended,
         overdue: false,
         ended,
         last_event_at: time(row, "last_event_at")?,
-        started: vec![],
+        ready_handlers: vec![],
     })
 }

@@ -25,16 +25,16 @@ impl<'a> LaunchChildren<'a> {
             event.is(EventKind::Emitted)
                 && event.message_id == emission.id
                 && event.step == suspended.step
-                && emission.is_for_children_now()
+                && emission.is_immediate_child()
         };
-        let fits = all.is_ordinary()
+        let fits = all.fits_fast_path()
             && all.told.is_empty()
             && all.ends.is_none()
             && !emitted.is_empty()
             && emitted.len() == all.emissions.len()
             && emitted.iter().zip(&all.emissions).all(tells_of)
             && suspended.is(EventKind::Suspended)
-            && suspended.is_the_runs();
+            && suspended.inherits_from_run();
         fits.then_some(Self { all, suspended })
     }
 

@@ -16,14 +16,14 @@ use self::advance::Advance;
 use self::launch::LaunchChildren;
 use self::request_rollback::RequestRollback;
 use super::decode::time;
-use crate::store::{PostgresStore, SettlePath, SettleStorage, Settled, Settlement};
+use crate::store::{PostgresStore, SettlePath, SettleResult, SettleStorage, Settlement};
 
 impl SettleStorage for PostgresStore {
     async fn settle(
         &self,
         identifier: &str,
         settlements: &[Settlement],
-    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), SettleResult>> {
         if settlements.iter().any(|settlement| settlement.requires_handlers() || settlement.is_bulky()) {
             return self.settle_in_transaction(identifier, settlements).await;
         }
@@ -43,9 +43,10 @@ impl SettleStorage for PostgresStore {
             };
             return rows.iter().map(settled).collect();
         }
-        let settle = async |session: &mut _| self.settle_on(session, identifier, settlements, None).await;
+        let settle =
+            async |session: &mut _| self.settle_by_path(session, identifier, settlements, None).await;
         let settled = self.sessions.run(settle).await?;
-        settled.iter().map(Settled::from_row).collect()
+        settled.iter().map(SettleResult::from_row).collect()
     }
 }
 
@@ -59,7 +60,7 @@ impl PostgresStore {
         identifier: &str,
         settlement: &Settlement,
         claim: &str,
-    ) -> sqlx::Result<Option<Settled>> {
+    ) -> sqlx::Result<Option<SettleResult>> {
         if let Some(plain) = Advance::of(settlement) {
             return plain.settle(self, connection, identifier, Some(claim)).await;
         }
@@ -67,11 +68,11 @@ impl PostgresStore {
             return Ok(None);
         }
         let settlements = std::slice::from_ref(settlement);
-        let rows = self.settle_on(connection, identifier, settlements, Some(claim)).await?;
+        let rows = self.settle_by_path(connection, identifier, settlements, Some(claim)).await?;
         if !rows.is_empty() && settlement.requires_handlers() {
             self.check_handlers(connection, settlement).await?;
         }
-        rows.first().map(|row| Settled::from_row(row).map(|(_, settled)| settled)).transpose()
+        rows.first().map(|row| SettleResult::from_row(row).map(|(_, settled)| settled)).transpose()
     }
 
     /// Like [`PostgresStore::settle`], always by the function `scoop.settle`, and outside the transaction of a step.
@@ -80,17 +81,17 @@ impl PostgresStore {
         &self,
         identifier: &str,
         settlements: &[Settlement],
-    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), SettleResult>> {
         let mut tx = self.sessions.begin().await?;
         for bulky in settlements.iter().filter(|settlement| settlement.is_bulky()) {
             self.store_messages(&mut tx, bulky, None).await?;
         }
-        let rows = self.settle_any(&mut tx, identifier, settlements, None).await?;
+        let rows = self.settle_general(&mut tx, identifier, settlements, None).await?;
         tx.commit().await?;
-        rows.iter().map(Settled::from_row).collect()
+        rows.iter().map(SettleResult::from_row).collect()
     }
 
-    pub(super) async fn settle_on(
+    pub(super) async fn settle_by_path(
         &self,
         connection: &mut PgConnection,
         identifier: &str,
@@ -104,10 +105,10 @@ impl PostgresStore {
         if let (Some(telling), None) = (telling, claim) {
             return request_rollback::settle_all(self, connection, identifier, &telling).await;
         }
-        self.settle_any(connection, identifier, settlements, claim).await
+        self.settle_general(connection, identifier, settlements, claim).await
     }
 
-    async fn settle_any(
+    async fn settle_general(
         &self,
         connection: &mut PgConnection,
         identifier: &str,
@@ -134,16 +135,16 @@ impl Settlement {
     }
 }
 
-impl Settled {
+impl SettleResult {
     /// From a row of `settle_general.sql`, with the id of the run and the epoch of the settlement.
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<((Uuid, i64), Self)> {
         let state: String = row.try_get("state")?;
         let settled = Self {
-            goes_on: state == "running",
+            continues: state == "running",
             overdue: row.try_get("overdue")?,
             ended: state == "ended",
             last_event_at: time(row, "last_event_at")?,
-            started: row.try_get("ready_handlers")?,
+            ready_handlers: row.try_get("ready_handlers")?,
         };
         Ok(((row.try_get("id")?, row.try_get("epoch")?), settled))
     }

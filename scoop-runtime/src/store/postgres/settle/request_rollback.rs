@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 
-use crate::store::settlement::{EventRow, ToldRow, count};
+use crate::store::settlement::{EventRow, RollbackRequestRow, count};
 use crate::store::{PostgresStore, Settlement};
 use crate::util::ids;
 
@@ -20,13 +20,13 @@ impl<'a> RequestRollback<'a> {
     /// The settlement as such, if there is no more to it.
     pub(super) fn of(all: &'a Settlement) -> Option<Self> {
         let (suspended, emitted) = all.events.split_last()?;
-        let tells_of = |(event, told): (&EventRow, &ToldRow)| {
+        let tells_of = |(event, told): (&EventRow, &RollbackRequestRow)| {
             event.is(EventKind::RollbackEmitted)
                 && event.message_id == told.message_id
                 && event.step == suspended.step
-                && event.is_the_runs()
+                && event.inherits_from_run()
         };
-        let fits = all.is_ordinary()
+        let fits = all.fits_fast_path()
             && all.backward
             && all.ends.is_none()
             && all.emissions.is_empty()
@@ -35,7 +35,7 @@ impl<'a> RequestRollback<'a> {
             && emitted.len() == all.told.len()
             && emitted.iter().zip(&all.told).all(tells_of)
             && suspended.is(EventKind::Suspended)
-            && suspended.is_the_runs()
+            && suspended.inherits_from_run()
             && (suspended.next_step, suspended.handler_iteration) == (None, None)
             && all.step == suspended.step
             && all.jump == suspended.jump
@@ -45,7 +45,7 @@ impl<'a> RequestRollback<'a> {
     }
 
     /// What it tells, each with the event that says so.
-    fn told(&self) -> impl Iterator<Item = (&'a EventRow, &'a ToldRow)> + use<'a> {
+    fn told(&self) -> impl Iterator<Item = (&'a EventRow, &'a RollbackRequestRow)> + use<'a> {
         self.all.events.iter().zip(&self.all.told)
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::store::{PostgresStore, SettleStorage, Settled, Settlement};
+use crate::store::{PostgresStore, SettleResult, SettleStorage, Settlement};
 
 impl PostgresStore {
     /// Applies settlements of which one launches large messages, or one that requires a handler, in a transaction.
@@ -15,13 +15,13 @@ impl PostgresStore {
         &self,
         identifier: &str,
         settlements: &[Settlement],
-    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), SettleResult>> {
         let mut tx = self.sessions.begin().await?;
         for bulky in settlements.iter().filter(|settlement| settlement.is_bulky()) {
             self.store_messages(&mut tx, bulky, None).await?;
         }
-        let rows = self.settle_on(&mut tx, identifier, settlements, None).await?;
-        let settled: BTreeMap<_, _> = rows.iter().map(Settled::from_row).collect::<sqlx::Result<_>>()?;
+        let rows = self.settle_by_path(&mut tx, identifier, settlements, None).await?;
+        let settled: BTreeMap<_, _> = rows.iter().map(SettleResult::from_row).collect::<sqlx::Result<_>>()?;
         if settlements.iter().any(|it| it.is_bulky() && !settled.contains_key(&it.id())) {
             // Messages were stored whose settlement is void.
             tx.rollback().await?;
@@ -40,7 +40,7 @@ impl PostgresStore {
         &self,
         identifier: &str,
         settlements: &[Settlement],
-    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), SettleResult>> {
         let mut settled = BTreeMap::new();
         for one in settlements.chunks(1).filter(|_| settlements.len() > 1) {
             settled.extend(Box::pin(self.settle(identifier, one)).await?);
@@ -63,7 +63,7 @@ impl PostgresStore {
             .bind(own.iter().map(|row| row.id).collect::<Vec<_>>())
             .bind(detached.iter().map(|row| row.id).collect::<Vec<_>>())
             .bind(detached.iter().filter_map(|row| row.detached_root).collect::<Vec<_>>())
-            .persistent(self.sessions.keeps_statements())
+            .persistent(self.sessions.supports_prepared())
             .fetch_optional(connection)
             .await?;
         let mut missing = settlement.emissions.iter().filter(|row| Some(row.id) == missing);

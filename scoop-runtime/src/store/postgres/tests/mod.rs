@@ -18,9 +18,9 @@ use crate::embedded::Embedded;
 use crate::saga::registry::Subscription;
 use crate::settings::Backoff;
 use crate::store::{
-    ClaimKey, ClaimStorage as _, ClaimedRun, Claimer, Committed, FreeStorage as _, Lanes, Launch,
-    LaunchStorage as _, Launched, Parent, QueueCursors, SettleStorage as _, Settlement,
-    SubscriptionStorage as _, WakeStorage as _,
+    ClaimKey, ClaimStorage as _, ClaimedRun, Claimer, CommittedParent, FreeStorage as _, Lanes, LaunchResult,
+    LaunchStorage as _, NewMessage, ParentRef, QueueCursors, SettleStorage as _, Settlement,
+    SubscriptionStorage as _, WakeOptions, WakeStorage as _,
 };
 
 /// Pauses that no test waits for.
@@ -76,7 +76,7 @@ impl scoop_core::ContextKey for Sum {
 }
 
 /// A store, a worker registered in it, and a message with a context value that a saga handles.
-async fn launching_at_once(pool: &PgPool) -> (PostgresStore, Uuid, Launched) {
+async fn launching_at_once(pool: &PgPool) -> (PostgresStore, Uuid, NewMessage) {
     let (store, worker, launched) = launching(pool).await;
     let mut context = scoop_core::Context::default();
     context.set(Sum(7)).unwrap();
@@ -84,17 +84,17 @@ async fn launching_at_once(pool: &PgPool) -> (PostgresStore, Uuid, Launched) {
 }
 
 /// The same, with a message that has been due for long.
-async fn launching(pool: &PgPool) -> (PostgresStore, Uuid, Launched) {
+async fn launching(pool: &PgPool) -> (PostgresStore, Uuid, NewMessage) {
     let schema = Schema::new("scoop").unwrap();
     migrate(pool, &schema).await.unwrap();
     let sessions = Sessions::new(pool, 2, &ConnectionSettings::default());
     let (store, worker) = (PostgresStore::new(sessions, &schema), Uuid::now_v7());
     store.register_alone(pool, worker, 1).await;
-    store.publish(&Subscription::pairs(&["a".into()], &["saga".into()])).await.unwrap();
+    store.register(&Subscription::pairs(&["a".into()], &["saga".into()])).await.unwrap();
     let payload = serde_json::json!({ "order": 7, "rates": [0.5, 1e30, null], "of": { "b": "\u{1F6D2}" } });
     let mut context = scoop_core::Context::default();
     context.set(scoop_core::SleepUntil::new(time::OffsetDateTime::UNIX_EPOCH)).unwrap();
-    (store, worker, Launched::new("a", payload, 0).with(context))
+    (store, worker, NewMessage::new("a", payload, 0).with(context))
 }
 
 /// As of a process that is stopped in the middle of its start.
@@ -123,7 +123,7 @@ pub(super) async fn claim(
     worker: Uuid,
     progress: &mut QueueCursors,
 ) -> Vec<ClaimedRun> {
-    let claimed = store.claim(worker, "w", &lanes(), 10, &BTreeMap::new(), progress).await.unwrap();
+    let claimed = store.claim(claimer(worker), &lanes(), 10, &BTreeMap::new(), progress).await.unwrap();
     claimed.into_iter().map(|claimed| claimed.expect("it can be read")).collect()
 }
 
@@ -145,7 +145,11 @@ async fn rows_of(pool: &PgPool, key: ClaimKey) -> (String, String) {
 }
 
 fn claimer(worker: Uuid) -> Claimer<'static> {
-    Claimer { worker, identifier: "w", topology: 0 }
+    Claimer { worker, identifier: "w" }
+}
+
+fn options(slots: usize, commits: bool) -> WakeOptions {
+    WakeOptions { slots, commits }
 }
 
 /// A worker launches a message and claims some of its runs, by the statement for one message or by that for many.
@@ -154,13 +158,13 @@ async fn launch_here(
     session: &mut PgConnection,
     one: bool,
     worker: Uuid,
-    launched: &Launched,
-) -> Launch {
+    launched: &NewMessage,
+) -> LaunchResult {
     match one {
-        true => store.launch_one_here(session, claimer(worker), launched).await.unwrap(),
+        true => store.launch_one_here(session, claimer(worker), 0, launched).await.unwrap(),
         false => {
             let launched = std::slice::from_ref(launched);
-            store.launch_for(session, launched, claimer(worker)).await.unwrap()
+            store.launch_deduplicated(session, launched, claimer(worker), 0).await.unwrap()
         }
     }
 }
@@ -170,7 +174,7 @@ async fn run_claimed_at_launch_is_as_any_claim_leaves_it() {
     let (pool, server) = database("claimed_at_launch").await;
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
-        let key = launched.run_here("saga");
+        let key = launched.reserve_local_run("saga");
         let mut session = pool.acquire().await.unwrap();
         let launch = launch_here(&store, &mut session, one, worker, &launched).await;
         assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec![], vec![key.id]));
@@ -199,10 +203,10 @@ async fn launch_claims_only_the_runs_that_have_a_slot() {
     let mut left = vec![];
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
-        store.publish(&Subscription::pairs(&["a".into()], &["second".into()])).await.unwrap();
-        let key = launched.run_here("saga");
+        store.register(&Subscription::pairs(&["a".into()], &["second".into()])).await.unwrap();
+        let key = launched.reserve_local_run("saga");
         // An unregistered handler gets no run.
-        launched.run_here("absent");
+        launched.reserve_local_run("absent");
         let mut session = pool.acquire().await.unwrap();
         let launch = launch_here(&store, &mut session, one, worker, &launched).await;
         assert_eq!(
@@ -223,7 +227,7 @@ async fn a_launch_leaves_the_same_whichever_way_it_goes() {
     let (pool, server) = database("ways_to_launch").await;
     let due = async || {
         let (store, _, launched) = launching(&pool).await;
-        store.publish(&Subscription::pairs(&["a".into()], &["second".into()])).await.unwrap();
+        store.register(&Subscription::pairs(&["a".into()], &["second".into()])).await.unwrap();
         (store, launched)
     };
     let late = async || {
@@ -246,10 +250,11 @@ async fn a_launch_leaves_the_same_whichever_way_it_goes() {
     for kept in [&mut one, &mut many, &mut general] {
         *kept = vec![plain().await, due().await, late().await];
     }
-    let ids =
-        |kept: &[(PostgresStore, Launched)]| kept.iter().map(|(_, launched)| launched.id).collect::<Vec<_>>();
+    let ids = |kept: &[(PostgresStore, NewMessage)]| {
+        kept.iter().map(|(_, launched)| launched.id).collect::<Vec<_>>()
+    };
     let (ids, store) = ([ids(&one), ids(&many), ids(&general)], one[0].0.clone());
-    let of = |kept: Vec<(PostgresStore, Launched)>| {
+    let of = |kept: Vec<(PostgresStore, NewMessage)>| {
         kept.into_iter().map(|(_, launched)| launched).collect::<Vec<_>>()
     };
     for launched in of(one) {
@@ -301,8 +306,8 @@ async fn unregistered_worker_claims_nothing_at_launch() {
     let (pool, server) = database("unlisted_launch").await;
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
-        store.leave(worker, BACKOFF).await.unwrap();
-        launched.run_here("saga");
+        store.deregister(worker, BACKOFF).await.unwrap();
+        launched.reserve_local_run("saga");
         let mut session = pool.acquire().await.unwrap();
         let launch = launch_here(&store, &mut session, one, worker, &launched).await;
         assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec!["saga".into()], vec![]));
@@ -319,7 +324,7 @@ async fn runs_in_flight_are_read_when_no_launch_is_under_way() {
     let (pool, server) = database("disown_at_launch").await;
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
-        let key = launched.run_here("saga");
+        let key = launched.reserve_local_run("saga");
         let mut tx = pool.begin().await.unwrap();
         let launch = launch_here(&store, &mut tx, one, worker, &launched).await;
         assert_eq!(launch.claimed, [key.id]);
@@ -327,7 +332,7 @@ async fn runs_in_flight_are_read_when_no_launch_is_under_way() {
         let in_flight: Arc<std::sync::Mutex<Vec<Uuid>>> = Arc::default();
         let disowning = tokio::spawn({
             let (store, in_flight) = (store.clone(), in_flight.clone());
-            async move { store.disown(worker, || in_flight.lock().unwrap().clone(), BACKOFF).await }
+            async move { store.reconcile(worker, || in_flight.lock().unwrap().clone(), BACKOFF).await }
         });
         blocked(&pool).await;
         in_flight.lock().unwrap().push(key.id);
@@ -335,7 +340,7 @@ async fn runs_in_flight_are_read_when_no_launch_is_under_way() {
         assert_eq!(disowning.await.unwrap().unwrap().freed.runs, 0);
         in_flight.lock().unwrap().clear();
         assert_eq!(
-            store.disown(worker, || in_flight.lock().unwrap().clone(), BACKOFF).await.unwrap().freed.runs,
+            store.reconcile(worker, || in_flight.lock().unwrap().clone(), BACKOFF).await.unwrap().freed.runs,
             1
         );
     }
@@ -347,22 +352,22 @@ async fn runs_in_flight_are_read_when_no_launch_is_under_way() {
 async fn unregistered_worker_releases_nothing() {
     let (pool, server) = database("disown_unlisted").await;
     let (store, worker, mut launched) = launching(&pool).await;
-    let key = launched.run_here("saga");
-    store.leave(worker, BACKOFF).await.unwrap();
+    let key = launched.reserve_local_run("saga");
+    store.deregister(worker, BACKOFF).await.unwrap();
     let launched = [launched];
     let comes_back = async || {
         store.register_alone(&pool, worker, 2).await;
-        store.launch_here(claimer(worker), &launched).await.unwrap().claimed
+        store.launch_and_claim(claimer(worker), 0, &launched).await.unwrap().claimed
     };
     let in_flight = || {
         let claimed = || tokio::runtime::Handle::current().block_on(comes_back());
         assert_eq!(tokio::task::block_in_place(claimed), [key.id]);
         vec![]
     };
-    assert_eq!(store.disown(worker, in_flight, BACKOFF).await.unwrap().freed.runs, 0);
+    assert_eq!(store.reconcile(worker, in_flight, BACKOFF).await.unwrap().freed.runs, 0);
     assert_eq!(comes_back().await, [key.id]);
     assert_eq!(
-        store.disown(worker, Vec::new, BACKOFF).await.unwrap().freed.runs,
+        store.reconcile(worker, Vec::new, BACKOFF).await.unwrap().freed.runs,
         1,
         "a registered worker releases a run that is not in flight"
     );
@@ -370,14 +375,14 @@ async fn unregistered_worker_releases_nothing() {
 }
 
 /// Three waiting runs without children.
-async fn waiting(pool: &PgPool, store: &PostgresStore, launched: Launched) -> Vec<Parent> {
-    let again = || Launched::new("a", serde_json::Value::Null, 4);
+async fn waiting(pool: &PgPool, store: &PostgresStore, launched: NewMessage) -> Vec<ParentRef> {
+    let again = || NewMessage::new("a", serde_json::Value::Null, 4);
     store.launch(pool, &[launched, again(), again()]).await.unwrap();
     let wait = r#"UPDATE scoop.run SET state = 'waiting', epoch = 2, step = 'one', definition = 7, handler_iteration = 2, suspensions = 1,
                     context = '{"Sum": 7}'
                 WHERE topic = 'a' RETURNING root, id, last_event_at + interval '1 hour' AS at"#;
     let rows = sqlx::query(wait).fetch_all(pool).await.unwrap();
-    let mut parents: Vec<_> = rows.iter().map(|row| Parent::from_row(row).unwrap()).collect();
+    let mut parents: Vec<_> = rows.iter().map(|row| ParentRef::from_row(row).unwrap()).collect();
     parents.sort_by_key(|parent| parent.id);
     parents
 }
@@ -387,10 +392,10 @@ async fn run_claimed_at_wake_up_is_as_any_claim_leaves_it() {
     let (pool, server) = database("claimed_at_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
-    let woken = store.wake_here(&parents, worker, "w", &lanes(), (1, false)).await.unwrap();
+    let woken = store.wake_and_claim(&parents, claimer(worker), &lanes(), options(1, false)).await.unwrap();
     let [Ok(here)] = &woken.claimed[..] else { panic!("there was room for one: {:?}", woken.claimed) };
     assert_eq!((here.key.id, woken.handlers.len()), (parents[0].id, 2));
-    let again = store.wake_here(&parents, worker, "w", &lanes(), (3, false)).await.unwrap();
+    let again = store.wake_and_claim(&parents, claimer(worker), &lanes(), options(3, false)).await.unwrap();
     assert_eq!((again.claimed.len(), again.handlers.len()), (0, 0), "no run wakes twice");
 
     let held = "UPDATE scoop.run SET state = 'ready', owner = NULL, epoch = 2 WHERE id = $1";
@@ -421,18 +426,20 @@ async fn run_committed_at_wake_up_is_as_any_end_leaves_it() {
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
 
-    let woken = store.wake_here(&parents[..1], worker, "w", &lanes(), (1, false)).await.unwrap();
+    let woken =
+        store.wake_and_claim(&parents[..1], claimer(worker), &lanes(), options(1, false)).await.unwrap();
     let [Ok(claimed)] = &woken.claimed[..] else { panic!("there was room for it: {:?}", woken.claimed) };
     let Continuation::Record(end) = Continuation::of(&SAGA, &claimed.run).unwrap() else {
         panic!("no step is left")
     };
-    let stored = (claimed.surroundings, &claimed.run.context);
-    let settlement = Settlement::new(claimed.key, &claimed.run, stored, end.conclude());
+    let (flags, stored) = (claimed.surroundings, &claimed.run.context);
+    let settlement = Settlement::new(claimed.key, &claimed.run, flags, stored, end.conclude());
     assert!(store.settle("w", &[settlement]).await.unwrap().values().all(|settled| settled.ended));
 
-    let woken = store.wake_here(&parents[1..], worker, "w", &lanes(), (1, true)).await.unwrap();
+    let woken =
+        store.wake_and_claim(&parents[1..], claimer(worker), &lanes(), options(1, true)).await.unwrap();
     assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 0));
-    let roots: Vec<_> = parents[1..].iter().map(|p| Committed { root: p.root, parent: None }).collect();
+    let roots: Vec<_> = parents[1..].iter().map(|p| CommittedParent { root: p.root, parent: None }).collect();
     assert_eq!(woken.committed, roots);
     let [settled] = &committed(&pool, parents[0].id).await[..] else { panic!("it has committed") };
     assert!(settled.contains(r#"{"Sum": 7}"#) && settled.contains(r#"iteration": 2"#), "{settled}");
@@ -444,7 +451,7 @@ async fn run_committed_at_wake_up_is_as_any_end_leaves_it() {
     let late = "SELECT bool_and(created_at > now() + interval '59 minutes') FROM scoop.message_event
                 WHERE type = 'COMMITTED'";
     assert!(sqlx::query_scalar::<_, bool>(late).fetch_one(&pool).await.unwrap(), "the child was later");
-    let again = store.wake_here(&parents, worker, "w", &lanes(), (3, true)).await.unwrap();
+    let again = store.wake_and_claim(&parents, claimer(worker), &lanes(), options(3, true)).await.unwrap();
     assert_eq!((again.committed.len(), again.claimed.len(), again.handlers.len()), (0, 0, 0));
     done(pool, server).await;
 }
@@ -475,7 +482,8 @@ async fn parent_with_a_step_left_wakes_and_does_not_commit() {
         sqlx::query(wait).bind(id).execute(&mut *tx).await.unwrap();
         sqlx::query(what).bind(id).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
-        let woken = store.wake_here(&parents[..1], worker, "w", &lanes(), (0, true)).await.unwrap();
+        let woken =
+            store.wake_and_claim(&parents[..1], claimer(worker), &lanes(), options(0, true)).await.unwrap();
         assert_eq!((woken.committed.len(), &woken.handlers[..]), (0, &["saga".to_owned()][..]), "{what}");
         assert!(committed(&pool, id).await.is_empty(), "{what}");
     }
@@ -483,7 +491,7 @@ async fn parent_with_a_step_left_wakes_and_does_not_commit() {
     let others = Lanes { handlers: vec!["other".into()], ..lanes() };
     for (parent, worker, lanes) in [(1, worker, others), (2, Uuid::now_v7(), lanes())] {
         let parent = &parents[parent..=parent];
-        let woken = store.wake_here(parent, worker, "w", &lanes, (0, true)).await.unwrap();
+        let woken = store.wake_and_claim(parent, claimer(worker), &lanes, options(0, true)).await.unwrap();
         assert_eq!((woken.committed.len(), woken.handlers.len()), (0, 1));
     }
     done(pool, server).await;
@@ -507,7 +515,7 @@ async fn wake_up_that_may_commit_locks_the_row_of_its_worker() {
             is_held
         };
         let lanes = lanes();
-        let waking = store.wake_here(parent, worker, "w", &lanes, (0, commits));
+        let waking = store.wake_and_claim(parent, claimer(worker), &lanes, options(0, commits));
         let (woken, is_held) = tokio::join!(waking, meanwhile);
         assert_eq!((woken.unwrap().committed.len(), is_held), (usize::from(commits), commits));
     }
@@ -532,7 +540,7 @@ async fn worker_without_registration_or_handler_claims_nothing_at_wake_up() {
     let parents = waiting(&pool, &store, launched).await;
     for (worker, handler) in [(Uuid::now_v7(), "saga"), (worker, "other")] {
         let lanes = Lanes { handlers: vec![handler.into()], ..lanes() };
-        let woken = store.wake_here(&parents, worker, "w", &lanes, (3, false)).await.unwrap();
+        let woken = store.wake_and_claim(&parents, claimer(worker), &lanes, options(3, false)).await.unwrap();
         assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 3));
         let wait = "UPDATE scoop.run SET state = 'waiting' WHERE topic = 'a'";
         sqlx::query(wait).execute(&pool).await.unwrap();
@@ -557,7 +565,7 @@ fn a_schema_name_without_room_in_the_texts_is_refused_with_the_reason() {
 
 /// A run of `saga` that has been ready for so long.
 async fn ready_for(pool: &PgPool, store: &PostgresStore, seconds: f64) -> Uuid {
-    let launched = Launched::new("a", serde_json::Value::Null, 0);
+    let launched = NewMessage::new("a", serde_json::Value::Null, 0);
     store.launch(pool, std::slice::from_ref(&launched)).await.unwrap();
     let since = "UPDATE scoop.run SET ready_at = clock_timestamp() - make_interval(secs => $2)
                  WHERE message_id = $1 RETURNING id";
@@ -574,7 +582,7 @@ async fn a_claim_goes_on_from_where_the_last_one_has_come_to() {
     let mut progress = QueueCursors::default();
     let mut expected = vec![ready_for(&pool, &store, 3000.0).await, ready_for(&pool, &store, 2000.0).await];
     assert_eq!(claim(&mut progress).await, expected);
-    assert!(progress.overlooks());
+    assert!(progress.may_skip_runs());
     // One that was launched before the newest, but committed only now; and one that is newer.
     let hidden = ready_for(&pool, &store, 2500.0).await;
     expected = vec![ready_for(&pool, &store, 1000.0).await];
@@ -601,8 +609,8 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
     let names = |names: &str| names.split(' ').map(str::to_owned).collect::<Vec<_>>();
     // `b` handles two topics; `x` is of another program.
     let (topics, handlers) = (names("t t u t t t"), names("a b b c d e"));
-    store.publish(&Subscription::pairs(&topics, &handlers)).await.unwrap();
-    store.publish(&Subscription::pairs(&names("t"), &names("x"))).await.unwrap();
+    store.register(&Subscription::pairs(&topics, &handlers)).await.unwrap();
+    store.register(&Subscription::pairs(&names("t"), &names("x"))).await.unwrap();
     let ready = async |topic: &str, handler: &str, seconds: f64| {
         let insert = "
             INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at)

@@ -13,7 +13,7 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate}
 use super::{Sum, claim, database, done};
 use crate::saga::registry::Subscription;
 use crate::store::{
-    ClaimedRun, HierarchyFlags, Launched, QueueCursors, SettlePath, SettleStorage as _, Settled, Settlement,
+    ClaimedRun, NewMessage, QueueCursors, SettlePath, SettleResult, SettleStorage as _, Settlement,
     SubscriptionStorage as _,
 };
 
@@ -27,13 +27,13 @@ async fn listening(pool: &PgPool) -> (PostgresStore, Uuid) {
     let pairs = [("a", "saga"), ("two", "first"), ("two", "second")];
     let (topics, handlers): (Vec<_>, Vec<_>) =
         pairs.map(|(t, h)| (t.to_owned(), h.to_owned())).into_iter().unzip();
-    store.publish(&Subscription::pairs(&topics, &handlers)).await.unwrap();
+    store.register(&Subscription::pairs(&topics, &handlers)).await.unwrap();
     (store, worker)
 }
 
 /// A claimed run, in a rollback if `backward`.
 async fn claimed(pool: &PgPool, (store, worker): &(PostgresStore, Uuid), backward: bool) -> ClaimedRun {
-    store.launch(pool, &[Launched::new("a", json!({}), 0)]).await.unwrap();
+    store.launch(pool, &[NewMessage::new("a", json!({}), 0)]).await.unwrap();
     let mut claimed = claim(store, *worker, &mut QueueCursors::default()).await.pop().expect("one is ready");
     // As if the server's clock had been an hour ahead then.
     let ahead = "UPDATE scoop.run SET last_event_at = last_event_at + interval '1 hour' WHERE id = $1";
@@ -70,7 +70,14 @@ fn suspended(run: &Run, step: &str) -> (Event, Run) {
 }
 
 fn of(events: Vec<Event>, fate: Fate) -> Conclusion {
-    Conclusion { events, emissions: vec![], told: vec![], told_because: None, values: vec![], fate }
+    Conclusion {
+        events,
+        emissions: vec![],
+        rollback_requests: vec![],
+        rollback_cause: None,
+        values: vec![],
+        fate,
+    }
 }
 
 fn goes_on(run: &Run) -> Conclusion {
@@ -140,7 +147,11 @@ fn tells(run: &Run, messages: &[u128]) -> Conclusion {
         event.because_of(because.clone()).with(run.context.clone())
     };
     let events = told.iter().map(tell).chain([event.clone()]).collect();
-    Conclusion { told, told_because: Some(because.clone()), ..of(events, Fate::GoesOn(after)) }
+    Conclusion {
+        rollback_requests: told,
+        rollback_cause: Some(because.clone()),
+        ..of(events, Fate::GoesOn(after))
+    }
 }
 
 /// The message that the run launched as its `nth`.
@@ -219,8 +230,9 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
             let mut settlements = vec![];
             for _ in 0..if way == Way::Batched { 2 } else { 1 } {
                 let claimed = claimed(&pool, &listening, backward).await;
-                let around: (HierarchyFlags, &Context) = (claimed.surroundings, &claimed.run.context);
-                let settlement = Settlement::new(claimed.key, &claimed.run, around, follows(&claimed.run));
+                let (flags, stored) = (claimed.surroundings, &claimed.run.context);
+                let settlement =
+                    Settlement::new(claimed.key, &claimed.run, flags, stored, follows(&claimed.run));
                 settlements.push(settlement.under(7, Some(5)));
             }
             assert!(settlements.iter().all(|settlement| settlement.shape() == shape), "case {at}");
@@ -245,9 +257,9 @@ async fn large_messages_of_a_void_settlement_are_not_stored() {
     let mut settlements = vec![];
     for _ in 0..2 {
         let claimed = claimed(&pool, &listening, false).await;
-        let around: (HierarchyFlags, &Context) = (claimed.surroundings, &claimed.run.context);
+        let (flags, stored) = (claimed.surroundings, &claimed.run.context);
         let follows = launches_bulk(&claimed.run, &["two", "none"]);
-        settlements.push(Settlement::new(claimed.key, &claimed.run, around, follows));
+        settlements.push(Settlement::new(claimed.key, &claimed.run, flags, stored, follows));
     }
     let (store, void) = (&listening.0, settlements[0].root);
     assert!(settlements.iter().all(Settlement::is_bulky));
@@ -286,7 +298,7 @@ async fn write(pool: &PgPool, store: &PostgresStore, way: Way, settlements: &[Se
     };
     let told = settlements.iter().map(|settlement| {
         let settled = settled.remove(&settlement.id()).expect("its claim holds");
-        (settled.goes_on, settled.ended, settled.started)
+        (settled.continues, settled.ended, settled.ready_handlers)
     });
     told.collect()
 }
@@ -295,7 +307,7 @@ async fn within_a_step(
     pool: &PgPool,
     store: &PostgresStore,
     settlement: &Settlement,
-) -> BTreeMap<(Uuid, i64), Settled> {
+) -> BTreeMap<(Uuid, i64), SettleResult> {
     let mut step = pool.begin().await.unwrap();
     sqlx::raw_sql("SET LOCAL scoop_run.claim = 'held'").execute(&mut *step).await.unwrap();
     let refused = store.settle_within(&mut step, "w", settlement, "another").await.unwrap();

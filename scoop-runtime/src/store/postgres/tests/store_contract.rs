@@ -22,12 +22,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use scoop_core::store::conformance::{self, Fault, Faults, Struck, World};
-use scoop_core::store::{Dequeued, Entry, Item, Round, Rounds, Token, Verdict};
 use scoop_core::{
     Conclusion, Context, ContextKey, Continuation, Definition, Emission, Fate, Lineage, Returned, Run,
     SleepUntil, StepDefinition,
 };
+use scoop_store_contract::conformance::{self, Fault, Faults, InjectedAt, World};
+use scoop_store_contract::{Dequeued, Entry, Item, Round, Rounds, Token, Verdict};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use time::OffsetDateTime;
@@ -40,7 +40,8 @@ use super::{database, done};
 use crate::saga::registry::Subscription;
 use crate::settings::Backoff;
 use crate::store::{
-    ClaimKey, ClaimedRun, HierarchyFlags, Lanes, Launched, Memory, QueueCursors, Release, Settlement, Store,
+    ClaimKey, ClaimedRun, Claimer, HierarchyFlags, Lanes, MemoryStore, NewMessage, QueueCursors, Release,
+    Settlement, Store,
 };
 
 const ITEMS: &str = "rounds.items";
@@ -119,8 +120,8 @@ impl Holder {
 struct Handle(Arc<Tested>);
 
 /// A message that can be launched only once, with this context.
-fn launched(topic: &'static str, key: &str, payload: serde_json::Value, context: Context) -> Launched {
-    Launched::new(topic, payload, 0).unique(key).with(context)
+fn launched(topic: &'static str, key: &str, payload: serde_json::Value, context: Context) -> NewMessage {
+    NewMessage::new(topic, payload, 0).unique(key).with(context)
 }
 
 /// The claim of a token.
@@ -140,9 +141,9 @@ impl Tested {
         operation: impl AsyncFnOnce(&Store) -> sqlx::Result<T>,
     ) -> Result<T, Error> {
         match self.faults.next() {
-            Struck::No => Ok(operation(&self.store).await?),
-            Struck::Before => Err(self.outside.interrupted(locks, operation(&self.store)).await),
-            Struck::After => {
+            InjectedAt::No => Ok(operation(&self.store).await?),
+            InjectedAt::Before => Err(self.outside.interrupted(locks, operation(&self.store)).await),
+            InjectedAt::After => {
                 operation(&self.store).await?;
                 Err(Error::Unanswered)
             }
@@ -154,7 +155,7 @@ impl Tested {
     }
 
     /// The messages of a round.
-    fn messages(&self, round: &Round) -> Vec<Launched> {
+    fn messages(&self, round: &Round) -> Vec<NewMessage> {
         let (mut keys, number) = (BTreeSet::new(), Uuid::now_v7());
         let mut messages = vec![];
         for (place, entry) in round.append.iter().enumerate() {
@@ -192,7 +193,7 @@ impl Tested {
         let (worker, in_flight, doubts) =
             self.holder(holder, |holder| (holder.worker, holder.ids(), holder.doubts)).await?;
         if doubts {
-            self.call("run", async |store| store.disown(worker, || in_flight.clone(), NO_PAUSE).await)
+            self.call("run", async |store| store.reconcile(worker, || in_flight.clone(), NO_PAUSE).await)
                 .await?;
             self.holder(holder, |holder| holder.doubts = false).await?;
         }
@@ -210,16 +211,18 @@ impl Tested {
         let worker = self.holder(holder, |holder| holder.worker).await?;
         let (topics, handlers) = ([ITEMS.to_owned()], [SAGA.saga.to_string()]);
         let lanes = Lanes { topology: self.topology(worker).await?, ..Lanes::unreserved(&topics, &handlers) };
+        let claimer = Claimer { worker, identifier: IDENTIFIER };
         let nothing = BTreeMap::<String, usize>::new();
         let claim = async |store: &Store| {
-            store.claim(worker, IDENTIFIER, &lanes, 1, &nothing, &mut QueueCursors::default()).await
+            store.claim(claimer, &lanes, 1, &nothing, &mut QueueCursors::default()).await
         };
         let mut claimed = self.call("run", claim).await?.pop();
         if claimed.is_none() {
-            let claim_suspect = async |store: &Store| match store.due(&lanes, worker, true).await?.suspect {
-                Some(suspect) => store.claim_suspect(worker, IDENTIFIER, &lanes, &suspect).await,
-                None => Ok(None),
-            };
+            let claim_suspect =
+                async |store: &Store| match store.next_due(&lanes, worker, true).await?.suspect {
+                    Some(suspect) => store.claim_suspect(claimer, &lanes, &suspect).await,
+                    None => Ok(None),
+                };
             claimed = Box::pin(self.call("run", claim_suspect)).await?;
         }
         Ok(claimed.map(|claimed| claimed.expect("it was written by us")))
@@ -233,11 +236,11 @@ impl Tested {
     }
 
     /// The messages that do not exist yet.
-    async fn unknown(&self, mut messages: Vec<Launched>) -> Result<Vec<Launched>, Error> {
+    async fn unknown(&self, mut messages: Vec<NewMessage>) -> Result<Vec<NewMessage>, Error> {
         let look = async |store: &Store| {
             let mut known = vec![];
             for message in &messages {
-                known.push(store.standing(message.root, message.id).await?.emitted);
+                known.push(store.status(message.root, message.id).await?.emitted);
             }
             Ok(known)
         };
@@ -253,7 +256,7 @@ impl Tested {
         let run = Run::new(lineage, receipt.message, format!("{}[{IDENTIFIER}]", SAGA.saga));
         let surroundings = HierarchyFlags { has_parent: false, undoing: false };
         let context = run.context.clone();
-        let settlement = Settlement::new(key, &run, (surroundings, &context), conclusion(&run, messages));
+        let settlement = Settlement::new(key, &run, surroundings, &context, conclusion(&run, messages));
         let settlements = [settlement];
         let settled = self.call("message_event", async |store| store.settle(IDENTIFIER, &settlements).await);
         Ok(match settled.await?.get(&(key.id, key.epoch)) {
@@ -267,9 +270,9 @@ impl Tested {
 }
 
 /// The engine's conclusion when these messages are emitted by the only step of a run.
-fn conclusion(run: &Run, messages: Vec<Launched>) -> Conclusion {
+fn conclusion(run: &Run, messages: Vec<NewMessage>) -> Conclusion {
     let Ok(Continuation::Call(step)) = Continuation::of(&SAGA, run) else { unreachable!("it has a step") };
-    let emission = |message: Launched| Emission {
+    let emission = |message: NewMessage| Emission {
         message: message.id,
         topic: message.topic.to_owned(),
         detached_root: Some(message.root),
@@ -320,7 +323,7 @@ impl Rounds for Handle {
             return self.0.settle(token, round).await;
         }
         let messages = self.0.messages(round);
-        self.0.call("message_event", async |store| store.launch_alone(&messages).await).await?;
+        self.0.call("message_event", async |store| store.launch_in_own_transaction(&messages).await).await?;
         Ok(Verdict::Committed)
     }
 
@@ -381,7 +384,7 @@ fn tested(outside: Outside) -> Handle {
 
 /// Registers the handler of items.
 async fn list(store: &Store) {
-    store.publish(&Subscription::pairs(&[ITEMS.to_owned()], &[SAGA.saga.to_string()])).await.unwrap();
+    store.register(&Subscription::pairs(&[ITEMS.to_owned()], &[SAGA.saga.to_string()])).await.unwrap();
 }
 
 /// A claim with a lost answer is released when its worker reconciles, not only when the worker is dead.
@@ -426,7 +429,7 @@ async fn the_store_on_postgresql_conforms() {
 #[tokio::test]
 async fn the_store_in_memory_conforms() {
     conforms(async || {
-        let memory = Memory::new(OffsetDateTime::UNIX_EPOCH);
+        let memory = MemoryStore::new(OffsetDateTime::UNIX_EPOCH);
         list(&Store::Memory(memory.clone())).await;
         tested(Outside::Memory(memory))
     })

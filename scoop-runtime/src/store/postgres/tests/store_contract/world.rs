@@ -8,12 +8,12 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row};
 use uuid::Uuid;
 
 use super::{ENTRIES, Error, Noted};
-use crate::store::{Memory, MemorySession, PostgresStore, Registered, Store};
+use crate::store::{MemorySession, MemoryStore, PostgresStore, Registered, Store};
 
 /// Access to a store from outside.
 pub(super) enum Outside {
     Postgres(Server),
-    Memory(Memory),
+    Memory(MemoryStore),
 }
 
 /// The session that marks a worker as alive.

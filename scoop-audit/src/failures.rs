@@ -1,0 +1,259 @@
+//! I8: the failures of all children reach the parent, each once, and none is made up. I9: a rollback covers the
+//! descendants of the run, too.
+
+use scoop_core::{EventKind, Failure};
+use time::Duration;
+
+use crate::Invariant;
+use crate::history::{Findings, Hierarchy, Row, Run, Window, kind_of, steps};
+
+pub(crate) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
+    for run in &hierarchy.runs {
+        for window in run.windows() {
+            reaches_parent(hierarchy, run, &window, findings);
+        }
+        tells_why(hierarchy, run, findings);
+        is_undone_as_a_whole(hierarchy, run, findings);
+    }
+}
+
+/// A child that failed while the run waited for it.
+struct Failed<'a> {
+    turned: Row<'a>,
+    /// Whether the parent run requested the rollback, and so knew of it.
+    told: bool,
+    /// The ROLLBACK_FAILED of the child, if its rollback failed.
+    unrolled: Option<Row<'a>>,
+}
+
+/// The children that failed in a window, in the order in which they began to roll back.
+fn failed_in<'a>(hierarchy: &Hierarchy<'a>, window: &Window<'a>) -> Vec<Failed<'a>> {
+    let mut failed = vec![];
+    let until = window.left.map_or(usize::MAX, |left| left.at);
+    let launched = window.emitted.iter().chain(&window.told);
+    for child in launched.flat_map(|row| hierarchy.handling(row.event.message)) {
+        let ends = child.ends().filter(|end| window.closed.at < end.at && end.at < until);
+        let end = ends.filter(|end| end.kind() != EventKind::Committed).last();
+        let Some((end, turned)) = end.zip(child.first(EventKind::RollingBack)) else {
+            continue;
+        };
+        let unrolled = (end.kind() == EventKind::RollbackFailed).then_some(end);
+        let told = child.was_told();
+        if !told || unrolled.is_some() {
+            failed.push(Failed { turned, told, unrolled });
+        }
+    }
+    failed.sort_by_key(|failed| failed.turned.event.at);
+    failed
+}
+
+/// The next row of the run handles the failures of its children.
+fn reaches_parent(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>, findings: &mut Findings) {
+    let failed = failed_in(hierarchy, window);
+    let Some(next) = window.left.map(|left| outcome(run, left)) else {
+        return;
+    };
+    let handles = handles(hierarchy, run, window);
+    let handled = handles_failures(next);
+    if failed.is_empty() {
+        if handled && !hierarchy.repaired {
+            let what = format!("{} handles a failure, but no child had failed", next.told());
+            hierarchy.find(findings, Invariant::Failures, what);
+        }
+        return;
+    }
+    let heard = match next.kind() {
+        EventKind::Suspended => handled || hierarchy.repaired,
+        EventKind::RollingBack if next.gave_up() => true,
+        EventKind::RollingBack | EventKind::RollbackFailed if handles => handled || next.gave_up(),
+        EventKind::RollingBack => {
+            handled && tells_of_exactly(next, &failed, hierarchy.log.tolerance.min(ONE_COMMIT))
+        }
+        EventKind::RollbackFailed => (handled || next.gave_up()) && tells_of_all(next, &failed),
+        EventKind::RolledBack => hierarchy.repaired,
+        _ => false,
+    };
+    if !heard {
+        let children: Vec<_> = failed.iter().map(|failed| failed.turned.told()).collect();
+        let what = format!("{} does not contain the failures of {}", next.told(), children.join(", "));
+        hierarchy.find(findings, Invariant::Failures, what);
+    }
+    failed_rollbacks_block(hierarchy, run, next, &failed, findings);
+}
+
+/// A run that rolls back still has to handle children whose rollback failed.
+fn failed_rollbacks_block(
+    hierarchy: &Hierarchy<'_>,
+    run: &Run<'_>,
+    turned: Row<'_>,
+    failed: &[Failed<'_>],
+    findings: &mut Findings,
+) {
+    let unrolled = failed.iter().find_map(|failed| failed.unrolled);
+    let Some(unrolled) = unrolled.filter(|_| turned.kind() == EventKind::RollingBack) else {
+        return;
+    };
+    let Some(next) = run.after(turned).map(|next| outcome(run, next)) else {
+        return;
+    };
+    let heard = handles_failures(next) || next.gave_up();
+    if !heard && !hierarchy.repaired {
+        let what = format!("{} ignores {}", next.told(), unrolled.told());
+        hierarchy.find(findings, Invariant::Failures, what);
+    }
+}
+
+/// The outcome of the move that begins with this row; emissions precede the outcome.
+fn outcome<'a>(run: &Run<'a>, row: Row<'a>) -> Row<'a> {
+    let emits = |row: &Row<'_>| matches!(row.kind(), EventKind::Emitted | EventKind::RollbackEmitted);
+    let rows = run.rows.iter().copied().filter(|later| later.at >= row.at);
+    rows.filter(|row| !emits(row)).min_by_key(|row| row.at).unwrap_or(row)
+}
+
+/// Whether this row is the outcome of handling the failures of children. The row after it repeats its count.
+fn handles_failures(row: Row<'_>) -> bool {
+    let outcomes = [EventKind::Suspended, EventKind::RollingBack, EventKind::RollbackFailed];
+    outcomes.contains(&row.kind()) && row.event.handler_iteration.is_some() && !row.gave_up()
+}
+
+/// Whether user code handles the failures of this window.
+fn handles(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>) -> bool {
+    let versions = hierarchy.versions(run);
+    let suspended = window.closed.step();
+    let of_part = || {
+        let (_, rest) = suspended.split_once("Rollback of ")?;
+        let (step, _) = rest.trim_start_matches('$').rsplit_once('[')?;
+        Some(step)
+    };
+    let name = if window.backward { of_part() } else { Some(suspended) };
+    let known: Vec<_> = name.into_iter().flat_map(|name| steps(&versions, name)).collect();
+    known.is_empty() || known.iter().any(|step| step.handles_child_failure)
+}
+
+/// The failures that must reach the parent: those of failed rollbacks, and those of children that rolled back on
+/// their own.
+fn to_tell<'a>(failed: &'a [Failed<'_>]) -> impl Iterator<Item = &'a Failure> {
+    failed.iter().flat_map(|failed| {
+        let unrolled = failed.unrolled.as_ref().and_then(Row::failure);
+        let turned = failed.turned.failure().filter(|_| !failed.told);
+        unrolled.into_iter().chain(turned)
+    })
+}
+
+fn tells_of_all(row: Row<'_>, failed: &[Failed<'_>]) -> bool {
+    row.failure().is_some_and(|failure| to_tell(failed).all(|cause| tells_of(failure, cause)))
+}
+
+/// Children that begin to roll back within this time may have done so in one commit, and then have no order.
+const ONE_COMMIT: Duration = Duration::milliseconds(1);
+
+/// Whether the row contains all failures. If all children rolled back, it must contain each once, in the order in
+/// which they began to.
+fn tells_of_exactly(row: Row<'_>, failed: &[Failed<'_>], slack: Duration) -> bool {
+    let Some(failure) = row.failure() else {
+        return false;
+    };
+    if failed.iter().any(|failed| failed.unrolled.is_some()) {
+        return kind_of(failure) == "ChildRollbackFailedException" && tells_of_all(row, failed);
+    }
+    let mut left: Vec<_> = failed.iter().map(|failed| failed.turned).collect();
+    let one_by_one = failure.causes.iter().all(|told| {
+        let soon = left.first().map(|first| first.event.at + slack);
+        let next =
+            left.iter().position(|turned| turned.failure() == Some(told) && Some(turned.event.at) <= soon);
+        next.map(|at| left.remove(at)).is_some()
+    });
+    let one_by_one = one_by_one && left.is_empty();
+    let counted = || !is_truncated(failure) && count_of(failure) == failed.len() as u64;
+    let told = one_by_one
+        || is_truncated(failure) && tells_of_all(row, failed)
+        || is_shortened(failure) && (is_truncated(failure) || counted());
+    kind_of(failure) == "ChildRolledBackException" && told
+}
+
+/// Rollback requests of a run contain the cause of its own rollback.
+fn tells_why(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
+    let cause = run.first(EventKind::RollingBack);
+    for told in run.of_kind(EventKind::RollbackEmitted) {
+        let why = told.failure().zip(cause.as_ref().and_then(Row::failure));
+        if !why.is_some_and(|(told, cause)| tells_of(told, cause)) {
+            let what = format!("{} lacks the cause of the run's rollback", told.told());
+            hierarchy.find(findings, Invariant::Failures, what);
+        }
+    }
+}
+
+/// I9: no child launched on the forward path of a rolled-back run stays committed.
+fn is_undone_as_a_whole(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
+    let undone = run.end().is_some_and(|end| end.kind() == EventKind::RolledBack);
+    if !undone || hierarchy.repaired {
+        return;
+    }
+    for window in run.forward() {
+        for child in window.emitted.iter().flat_map(|row| hierarchy.handling(row.event.message)) {
+            let stays = child.end().is_none_or(|end| end.kind() == EventKind::Committed);
+            if stays {
+                let what = format!("{} is not rolled back, but its parent is", child.seen.told());
+                hierarchy.find(findings, Invariant::Whole, what);
+            }
+        }
+    }
+}
+
+/// Whether `failure` reports `cause`: it contains `cause`, or its root causes if deep wrappers were left out.
+fn tells_of(failure: &Failure, cause: &Failure) -> bool {
+    let origins = failure.root_causes();
+    let origin_told = || cause.root_causes().iter().all(|origin| origins.contains(origin));
+    // The first one may be shortened to the beginning of its text, or only counted among others.
+    let first_told = || {
+        let known = |first: &Failure| origins.iter().any(|origin| origin.kind == first.kind);
+        cause.root_causes().first().is_none_or(|first| known(first)) || stands_for_others(failure)
+    };
+    failure.contains(cause) || is_excerpt(failure) && origin_told() || is_shortened(failure) && first_told()
+}
+
+/// Whether texts or causes were left out because of their size.
+fn is_shortened(failure: &Failure) -> bool {
+    /// The approximate limit on the bytes of the cause in a rollback request.
+    const MUCH: usize = 3_500;
+    let left_out =
+        |failure: &Failure| failure.kind == MORE || failure.message.contains(" bytes left out ..] ");
+    let any = |failure: &Failure| in_all(failure, &mut |failure| usize::from(left_out(failure))) > 0;
+    any(failure) || in_all(failure, &mut |failure| failure.message.len() + failure.kind.len() + 100) > MUCH
+}
+
+fn stands_for_others(failure: &Failure) -> bool {
+    in_all(failure, &mut |failure| usize::from(failure.kind == MORE)) > 0
+}
+
+/// The type of a cause that replaces others.
+const MORE: &str = "scoop:more";
+
+/// The number of its causes, listed or only counted.
+fn count_of(failure: &Failure) -> u64 {
+    let stands_for = |cause: &Failure| {
+        let count = cause.message.strip_prefix("and ").filter(|_| cause.kind == MORE)?.split(' ').next()?;
+        count.parse().ok()
+    };
+    failure.causes.iter().map(|cause| stands_for(cause).unwrap_or(1)).sum()
+}
+
+/// The sum over a failure and all its causes.
+fn in_all(failure: &Failure, of: &mut impl FnMut(&Failure) -> usize) -> usize {
+    let own = of(failure);
+    failure.causes.iter().fold(own, |sum, cause| sum + in_all(cause, of))
+}
+
+/// Whether the failure is wrapped so often that the protocol may have left wrappers out.
+fn is_truncated(failure: &Failure) -> bool {
+    depth(failure) >= 38
+}
+
+/// Whether the failure is nested so deeply that a rollback request may contain the inner failures only.
+fn is_excerpt(failure: &Failure) -> bool {
+    depth(failure) >= 7
+}
+
+fn depth(failure: &Failure) -> usize {
+    1 + failure.causes.iter().map(depth).max().unwrap_or(0)
+}

@@ -1,0 +1,183 @@
+//! I1: a run waits for all handlers of its messages. I7, as far as a log at rest shows: nothing is left to do.
+
+use scoop_core::EventKind;
+use time::OffsetDateTime;
+
+use crate::Invariant;
+use crate::history::{Findings, Hierarchy, Row, Run, Window};
+use crate::log::{Listing, Redelivery};
+
+pub(crate) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
+    for emitted in hierarchy.rows.iter().filter(|row| row.kind() == EventKind::Emitted) {
+        redelivered_once(hierarchy, *emitted, findings);
+        only_listeners_hear(hierarchy, *emitted, findings);
+        if emitted.event.handler.is_none() {
+            all_listeners_heard(hierarchy, *emitted, None, findings);
+        }
+    }
+    for run in &hierarchy.runs {
+        for window in run.windows() {
+            children_ended(hierarchy, &window, findings);
+            told_children_ended(hierarchy, &window, findings);
+        }
+        ended_at_rest(hierarchy, run, findings);
+    }
+}
+
+/// The time at which the handlers of the message were determined: its emission, or a redelivery. A redelivered message
+/// has started a hierarchy, since no run waits for it.
+fn delivered_at(hierarchy: &Hierarchy<'_>, emitted: Row<'_>) -> OffsetDateTime {
+    let mut redeliveries = hierarchy.log.redeliveries.iter().filter(|_| emitted.event.handler.is_none());
+    let redelivered = redeliveries.find(|redelivery| redelivery.message == emitted.event.message);
+    redelivered.map_or(emitted.event.at, |redelivery| redelivery.at)
+}
+
+/// A message is redelivered at most once, after an emission without subscribed handlers.
+fn redelivered_once(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, findings: &mut Findings) {
+    let of_message = |it: &&Redelivery| it.message == emitted.event.message;
+    for (nth, redelivery) in hierarchy.log.redeliveries.iter().filter(of_message).enumerate() {
+        let mut runs = hierarchy.handling(emitted.event.message);
+        let early = redelivery.at <= emitted.event.at || runs.any(|run| run.seen.event.at < redelivery.at);
+        if nth > 0 || early || emitted.event.handler.is_some() {
+            let what = format!("{} was delivered a second time", emitted.told());
+            hierarchy.find(findings, Invariant::Once, what);
+        }
+    }
+}
+
+/// The handlers subscribed when those of the message were determined: certain ones, or possible ones.
+fn listened(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, listing: &Listing, certainly: bool) -> bool {
+    let slack = if certainly { hierarchy.log.tolerance } else { -hierarchy.log.tolerance };
+    let at = delivered_at(hierarchy, emitted);
+    hierarchy.topic(emitted.event.message) == Some(&listing.topic)
+        && listing.since + slack <= at
+        && listing.until.is_none_or(|until| at < until - slack)
+}
+
+fn only_listeners_hear(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, findings: &mut Findings) {
+    let listings = || hierarchy.log.listings.iter();
+    let topic = hierarchy.topic(emitted.event.message);
+    if !listings().any(|listing| Some(&*listing.topic) == topic) {
+        return;
+    }
+    for run in hierarchy.handling(emitted.event.message) {
+        let mut own = listings().filter(|listing| listing.handler == run.handler);
+        if !own.any(|listing| listened(hierarchy, emitted, listing, false)) {
+            let what = format!("{}: it was not subscribed when the message was emitted", run.seen.told());
+            hierarchy.find(findings, Invariant::Waits, what);
+        }
+    }
+}
+
+/// Every certainly subscribed handler has begun: before the emitter continued with `left`, or at rest.
+fn all_listeners_heard(
+    hierarchy: &Hierarchy<'_>,
+    emitted: Row<'_>,
+    left: Option<Row<'_>>,
+    findings: &mut Findings,
+) {
+    // A run that gives up stops waiting. The log does not show that a run gave up again, but it does show the
+    // intervention of an operator.
+    let need_not_wait = |left: Row<'_>| left.gave_up() || left.is_operators();
+    if left.is_none() && !hierarchy.is_at_rest() || left.is_some_and(need_not_wait) {
+        return;
+    }
+    let listings = hierarchy.log.listings.iter();
+    let certain = listings.filter(|listing| !listing.dropped && listened(hierarchy, emitted, listing, true));
+    for listing in certain {
+        let mut runs = hierarchy.handling(emitted.event.message);
+        if runs.any(|run| run.handler == listing.handler) {
+            continue;
+        }
+        let (listener, message) = (&listing.handler, emitted.told());
+        match left {
+            Some(left) => {
+                let what = format!("{} did not wait for `{listener}` to begin with {message}", left.told());
+                hierarchy.find(findings, Invariant::Waits, what);
+            }
+            None if !hierarchy.set_aside => {
+                let what = format!("`{listener}` never began with {message}");
+                hierarchy.find(findings, Invariant::Progress, what);
+            }
+            None => {}
+        }
+    }
+}
+
+/// The runs that a run launched began after it suspended, and ended before it continues.
+fn children_ended(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings: &mut Findings) {
+    for emitted in &window.emitted {
+        all_listeners_heard(hierarchy, *emitted, window.left, findings);
+        for child in hierarchy.handling(emitted.event.message) {
+            let seen = child.seen;
+            if !is_later(seen, window.closed) {
+                let what = format!("{} began before {} was done", seen.told(), window.closed.told());
+                hierarchy.find(findings, Invariant::Waits, what);
+            }
+            let Some(left) = window.left else {
+                continue;
+            };
+            let ended = child.ends().next().is_some_and(|end| is_later(left, end));
+            if !ended {
+                let what = format!("{} did not wait for {}", left.told(), seen.told());
+                hierarchy.find(findings, Invariant::Waits, what);
+            }
+        }
+    }
+}
+
+/// A rollback continues after the requested rollbacks of children have ended. Children that failed before the
+/// request rolled back on their own.
+fn told_children_ended(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings: &mut Findings) {
+    let Some(left) = window.left else {
+        return;
+    };
+    for told in &window.told {
+        for child in hierarchy.handling(told.event.message) {
+            let had_ended = |row: &Row<'_>| row.at < told.at && row.kind() != EventKind::Committed;
+            if child.ends().any(|row| had_ended(&row)) || left.gave_up() {
+                continue;
+            }
+            let mut ends = child.ends().filter(|end| end.kind() != EventKind::Committed);
+            if !ends.any(|end| is_later(left, end) && is_later(end, window.closed)) {
+                let what = format!("{} continued before {} had rolled back", left.told(), child.seen.told());
+                hierarchy.find(findings, Invariant::Reverse, what);
+            }
+        }
+    }
+}
+
+fn is_later(row: Row<'_>, than: Row<'_>) -> bool {
+    row.at > than.at && row.event.at > than.event.at
+}
+
+/// At rest every run has ended, and every requested rollback has happened.
+fn ended_at_rest(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
+    if !hierarchy.is_at_rest() || hierarchy.set_aside {
+        return;
+    }
+    let told = hierarchy.about(run.message(), EventKind::RollbackEmitted).last();
+    let what = match (run.end(), told) {
+        (None, _) => "never ended",
+        (Some(end), Some(told)) if end.kind() == EventKind::Committed && end.at < told.at => {
+            if gave_up_on(hierarchy, told) {
+                return;
+            }
+            "was requested to roll back, and did not"
+        }
+        _ => return,
+    };
+    hierarchy.find(findings, Invariant::Progress, format!("{} {what}", run.seen.told()));
+}
+
+/// Whether the run that requested this rollback gave up waiting for it, and did not complete its own rollback without
+/// it, unless an operator intervened.
+fn gave_up_on(hierarchy: &Hierarchy<'_>, told: Row<'_>) -> bool {
+    let mut runs = hierarchy.runs.iter().filter(|run| run.seen.event.lineage == told.event.lineage);
+    runs.any(|run| {
+        let mut later = run.rows.iter().filter(|row| row.at > told.at);
+        let is_undone = later.clone().any(|row| row.kind() == EventKind::RolledBack);
+        let wanted = later.clone().any(|row| row.is_operators());
+        later.any(|row| row.gave_up()) && (!is_undone || wanted)
+    })
+}

@@ -1,0 +1,125 @@
+//! The audit of histories: a reference model that checks all invariants on the log.
+//!
+//! It shares no decision with the protocol and is as naive as possible: it knows only the events in their order, and
+//! checks whether each may stand at its position. So it finds mistakes in any log, regardless of the code that wrote
+//! it. Simulations and fault injection tests use it.
+//!
+//! It accepts deviations that are allowed: failures that a handler accepted, rollbacks that failed for a recorded
+//! reason, runs that give up, deliveries that end with their emitter, operators' repairs.
+
+mod effects;
+mod failures;
+mod history;
+mod join;
+mod log;
+mod order;
+mod rollback;
+mod timing;
+
+use std::fmt;
+
+use scoop_core::{Definition, Escaped};
+use uuid::Uuid;
+
+pub use self::log::{
+    Effect, EffectKind, EffectPlace, Listing, Log, LoggedEvent, LoggedMessage, Quiescence, Redelivery,
+};
+
+/// A property that every history must have. Documents cite it by [`Invariant::id`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Invariant {
+    /// I1: no step starts before every handler of every message of the previous step, as subscribed at the emission,
+    /// has ended. No other handler gets the message.
+    Waits,
+    /// I2: a child's lineage is its parent's and one more id, and the message of each event exists.
+    Lineage,
+    /// I3: one SEEN, one COMMITTED, one rollback result for each handler and message, and every run's events in an
+    /// allowed order.
+    Once,
+    /// I4: compensations in exactly the reverse order of the executed steps, children first.
+    Reverse,
+    /// I5: each compensation takes effect once.
+    CompensatedOnce,
+    /// I6: the effects of a step in its transaction exist exactly if its outcome is recorded.
+    Atomic,
+    /// I7: every ready run is executed.
+    Progress,
+    /// I8: the failures of all children reach the parent.
+    Failures,
+    /// I9: at rest a hierarchy is committed, rolled back, or has a recorded ROLLBACK_FAILED.
+    Whole,
+    /// I10: at most one execution of a step in an iteration has committed effects.
+    ExecutedOnce,
+    /// I11: the working set equals a rebuild from the event log. This crate does not check it, since it has the log
+    /// only.
+    Rebuilt,
+    /// T1: times rise strictly within a run, and from a run to its children and back.
+    Time,
+    /// T2: no run begins before the time that its message names.
+    NotBefore,
+    /// T3: a run that was cancelled or missed a deadline gives up at its next step.
+    GivesUp,
+}
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The violated invariant.
+    pub invariant: Invariant,
+    /// The hierarchy: the first id of its lineages.
+    pub hierarchy: Uuid,
+    /// A description of the violation.
+    pub what: String,
+}
+
+impl Invariant {
+    /// The id by which documents cite it: `I1` and so on.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Waits => "I1",
+            Self::Lineage => "I2",
+            Self::Once => "I3",
+            Self::Reverse => "I4",
+            Self::CompensatedOnce => "I5",
+            Self::Atomic => "I6",
+            Self::Progress => "I7",
+            Self::Failures => "I8",
+            Self::Whole => "I9",
+            Self::ExecutedOnce => "I10",
+            Self::Rebuilt => "I11",
+            Self::Time => "T1",
+            Self::NotBefore => "T2",
+            Self::GivesUp => "T3",
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in hierarchy {}: {}", self.invariant.id(), self.hierarchy, Escaped(&self.what))
+    }
+}
+
+/// All violations in the history. `definitions` are those of its sagas, in all versions that wrote it. Of a saga
+/// without a definition only the properties of its events are checked.
+pub fn audit(log: &Log, definitions: &[Definition], at_rest: Quiescence) -> Vec<Violation> {
+    let mut findings = vec![];
+    order::messages_exist(log, &mut findings);
+    for hierarchy in history::hierarchies(log, definitions, at_rest) {
+        order::check(&hierarchy, &mut findings);
+        join::check(&hierarchy, &mut findings);
+        rollback::check(&hierarchy, &mut findings);
+        failures::check(&hierarchy, &mut findings);
+        timing::check(&hierarchy, &mut findings);
+    }
+    findings
+}
+
+/// All differences between the effects that user code noted and the log: I5, I6 and I10. Every step and every
+/// compensation of the sagas in `definitions` must note one effect in each place that occurs in `effects`, whenever it
+/// runs.
+pub fn audit_effects(log: &Log, definitions: &[Definition], effects: &[Effect]) -> Vec<Violation> {
+    let mut findings = vec![];
+    effects::check(log, definitions, effects, &mut findings);
+    findings
+}

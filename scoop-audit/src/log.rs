@@ -1,0 +1,135 @@
+//! The input of an audit: the event log and other facts of a history, as plain values.
+
+use scoop_core::{Context, EventKind, Failure, Lineage};
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+/// A history: every event of one or more hierarchies, and the facts needed to audit them.
+///
+/// ```
+/// use scoop_audit::{AtRest, Log, audit};
+///
+/// assert!(audit(&Log::default(), &[], AtRest::Yes).is_empty());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// All messages that the events mention.
+    pub messages: Vec<LoggedMessage>,
+    /// All events, in the order of their commits. The order of their times works, too, as it is the same within a
+    /// hierarchy.
+    pub events: Vec<LoggedEvent>,
+    /// The subscriptions of handlers. Handlers of a topic without any subscription here are not checked.
+    pub listings: Vec<Listing>,
+    /// The minimum distance between the times of a subscription and of an emission that makes their order certain.
+    /// It also applies to deadlines and cancellation requests. Zero where one clock is read under one lock.
+    pub tolerance: Duration,
+    /// The runs in which an operator intervened: a failed rollback may continue there.
+    pub repaired: Vec<Uuid>,
+    /// The stuck runs: at rest they and the runs waiting for them may be unfinished.
+    pub set_aside: Vec<Uuid>,
+    /// Messages that started a hierarchy without any handler and were redelivered.
+    pub redeliveries: Vec<Redelivery>,
+}
+
+/// A delivery of a message to the handlers that were subscribed at a time after its emission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redelivery {
+    /// The message.
+    pub message: Uuid,
+    /// The time of the delivery.
+    pub at: OffsetDateTime,
+}
+
+/// A message that was emitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedMessage {
+    /// Its id.
+    pub id: Uuid,
+    /// The topic of the message.
+    pub topic: String,
+}
+
+/// A row of the event log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoggedEvent {
+    /// The message of the event.
+    pub message: Uuid,
+    /// The kind of the event.
+    pub kind: EventKind,
+    /// The handler whose run wrote it; `None` if it came from outside.
+    pub handler: Option<String>,
+    /// The worker that wrote it.
+    pub identifier: Option<String>,
+    /// The step, or part of a rollback.
+    pub step: Option<String>,
+    /// The lineage of the run, or of the subject of the event.
+    pub lineage: Lineage,
+    /// The time of the event.
+    pub at: OffsetDateTime,
+    /// The failure.
+    pub exception: Option<Failure>,
+    /// The position of the next step.
+    pub next_step: Option<usize>,
+    /// The number of earlier handler calls for the children's failures.
+    pub handler_iteration: Option<u32>,
+    /// The context of the run.
+    pub context: Context,
+}
+
+/// A subscription of a handler to a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The topic.
+    pub topic: String,
+    /// The handler.
+    pub handler: String,
+    /// The beginning of the subscription.
+    pub since: OffsetDateTime,
+    /// The end of the subscription, if it has ended.
+    pub until: Option<OffsetDateTime>,
+    /// Whether the handler was retired, which dropped its runs that had not begun.
+    pub dropped: bool,
+}
+
+/// Whether a history is complete, so that no run has anything left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quiescence {
+    /// Everything must have ended.
+    Yes,
+    /// The history is incomplete; missing events may still happen.
+    No,
+}
+
+/// An effect of user code, noted by that code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// The run: the last id of its lineage.
+    pub run: Uuid,
+    /// The step, by its name in the definition.
+    pub step: String,
+    /// The code of the step that noted it.
+    pub part: EffectKind,
+    /// The loop iteration of the step.
+    pub iteration: u32,
+    /// The place of the note.
+    pub place: EffectPlace,
+}
+
+/// The code of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EffectKind {
+    /// The step itself.
+    Step,
+    /// Its compensation.
+    Compensation,
+}
+
+/// The place where an effect was noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EffectPlace {
+    /// The transaction of the step: the note exists exactly if the outcome of the step does.
+    Transaction,
+    /// Any other place, once for each attempt. The note may exist more than once, or although the attempt was
+    /// discarded.
+    Outside,
+}

@@ -1,0 +1,41 @@
+//! Lost answers of the database: finds out what has committed.
+//!
+//! A statement whose answer was lost may have had its effect. A decision of a step may be recorded although the worker
+//! does not know ([`report_recorded`]), and runs may be assigned to this worker that it does
+//! not execute ([`reconcile`]).
+
+use super::execution::Execution;
+use super::shared::Engine;
+use crate::store::Reconciled;
+use crate::telemetry;
+
+/// Frees the runs that the database assigns to this worker and that are not in flight, and those whose owner is not
+/// registered. The runs in flight are listed while no statement can assign a run to this worker: an earlier launch or
+/// wake-up has committed, with its runs in flight since before, and a later one waits.
+pub(super) async fn reconcile(engine: &Engine) -> sqlx::Result<()> {
+    let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
+    let disowned = engine.store.reconcile(engine.worker, in_flight, engine.settings.backoff).await;
+    let Reconciled { freed, woken } = disowned.inspect_err(|_| engine.mark_in_doubt())?;
+    engine.notify_ready(&woken);
+    if freed.runs > 0 {
+        telemetry::reconciled(engine.worker, freed.runs);
+        // Some of the runs may have to wait.
+        engine.reschedule_timer();
+    }
+    telemetry::unknown_too_often(&freed.stuck);
+    Ok(())
+}
+
+/// Reports the decision if it is recorded although the answer was lost. Returns whether it is.
+pub(super) async fn report_recorded(engine: &Engine, execution: &Execution) -> bool {
+    let Some(outcome) = &execution.undecided else {
+        return false;
+    };
+    let recorded = engine.store.recorded(execution.key, &engine.identifier, outcome.kind()).await;
+    // If this fails, too, that is unknown.
+    let recorded = recorded.unwrap_or(false);
+    if recorded {
+        outcome.report(execution);
+    }
+    recorded
+}

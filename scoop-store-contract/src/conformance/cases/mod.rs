@@ -1,0 +1,7 @@
+//! The cases, by subject.
+
+pub(super) mod atomicity;
+pub(super) mod basics;
+pub(super) mod concurrency;
+pub(super) mod crashes;
+pub(super) mod fencing;

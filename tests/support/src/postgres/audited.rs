@@ -1,0 +1,108 @@
+//! The verdict of the protocol's reference model on all recorded events.
+
+use scoop::__private::{Registration, inventory};
+use scoop::{Definition, EventKind, Failure, Lineage};
+use scoop_audit::{Listing, Log, LoggedEvent, LoggedMessage, Quiescence, Redelivery, audit};
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+const EVENTS: &str = "
+    SELECT message_id, type::text, coroutine_name, coroutine_identifier, step, next_step,
+           child_failure_handler_iteration, cooperation_lineage, exception, coalesce(context, '{}'), created_at
+    FROM {schema}.message_event
+    ORDER BY created_at, id";
+
+const MESSAGES: &str = "SELECT id, topic FROM {schema}.message";
+
+const LISTINGS: &str =
+    "SELECT topic, handler, since, retired_at, dropped_at IS NOT NULL FROM {schema}.handler";
+
+const REPAIRED: &str = "SELECT DISTINCT run FROM {schema}.intervention";
+
+const SET_ASIDE: &str = "SELECT id FROM {schema}.run WHERE state = 'stuck'";
+
+const REDELIVERIES: &str = "SELECT message_id, redelivered_at FROM {schema}.redelivery WHERE copy IS NULL";
+
+/// Whether a run is unfinished, apart from stuck ones and those that wait for them.
+const UNFINISHED: &str = "
+    SELECT EXISTS (SELECT FROM {schema}.run r WHERE state NOT IN ('stuck', 'waiting')
+        OR state = 'waiting' AND NOT EXISTS (
+            SELECT FROM {schema}.run below WHERE below.root = r.root AND below.state = 'stuck'))";
+
+/// Fails if the log is not one that may be, at this moment.
+pub(crate) async fn judge(pool: &PgPool, schema: &str) {
+    let mut tx = pool.begin().await.expect("a connection");
+    sqlx::raw_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        .execute(&mut *tx)
+        .await
+        .expect("a snapshot");
+    let (log, at_rest) = read(&mut tx, schema).await.expect("the log can be read");
+    tx.rollback().await.expect("nothing was written");
+    let definitions: Vec<Definition> =
+        inventory::iter::<Registration>().map(Registration::definition).collect();
+    let wrong: Vec<_> = audit(&log, &definitions, at_rest).iter().map(ToString::to_string).collect();
+    assert!(wrong.is_empty(), "{}\nin\n{}", wrong.join("\n"), table(&log));
+}
+
+/// The rows, numbered as violations name them.
+fn table(log: &Log) -> String {
+    let line = |(at, row): (usize, &LoggedEvent)| {
+        let (handler, step) = (row.handler.as_deref().unwrap_or("·"), row.step.as_deref().unwrap_or("·"));
+        format!("{:>4}  {} {handler} {step} {}\n", at + 1, row.kind.as_str(), row.lineage)
+    };
+    log.events.iter().enumerate().map(line).collect()
+}
+
+async fn read(tx: &mut PgConnection, schema: &str) -> sqlx::Result<(Log, Quiescence)> {
+    let sql = |text: &str| AssertSqlSafe(text.replace("{schema}", schema));
+    let events = sqlx::query(sql(EVENTS)).try_map(|row| event(&row)).fetch_all(&mut *tx).await?;
+    let message = |row: PgRow| Ok(LoggedMessage { id: row.try_get(0)?, topic: row.try_get(1)? });
+    let messages = sqlx::query(sql(MESSAGES)).try_map(message).fetch_all(&mut *tx).await?;
+    let listings = sqlx::query(sql(LISTINGS)).try_map(|row| listing(&row)).fetch_all(&mut *tx).await?;
+    let repaired = sqlx::query_scalar(sql(REPAIRED)).fetch_all(&mut *tx).await?;
+    let set_aside = sqlx::query_scalar(sql(SET_ASIDE)).fetch_all(&mut *tx).await?;
+    let unfinished: bool = sqlx::query_scalar(sql(UNFINISHED)).fetch_one(&mut *tx).await?;
+    // A listing is committed some time after the time that stands in it.
+    let tolerance = Duration::seconds(2);
+    let redeliveries = sqlx::query(sql(REDELIVERIES)).try_map(|row| redelivery(&row));
+    let redeliveries = redeliveries.fetch_all(&mut *tx).await?;
+    let log = Log { messages, events, listings, tolerance, repaired, set_aside, redeliveries };
+    Ok((log, if unfinished { Quiescence::No } else { Quiescence::Yes }))
+}
+
+fn event(row: &PgRow) -> sqlx::Result<LoggedEvent> {
+    let kind: String = row.try_get(1)?;
+    let lineage: Vec<Uuid> = row.try_get(7)?;
+    let exception: Option<Json<Failure>> = row.try_get(8)?;
+    let count = |column| Ok::<_, sqlx::Error>(row.try_get::<Option<i32>, _>(column)?.map(i32::cast_unsigned));
+    Ok(LoggedEvent {
+        message: row.try_get(0)?,
+        kind: EventKind::from_name(&kind).expect("a kind of event"),
+        handler: row.try_get(2)?,
+        identifier: row.try_get(3)?,
+        step: row.try_get(4)?,
+        lineage: Lineage::from_ids(lineage).expect("a lineage"),
+        at: row.try_get::<OffsetDateTime, _>(10)?,
+        exception: exception.map(|Json(failure)| failure),
+        next_step: count(5)?.map(|next| next as usize),
+        handler_iteration: count(6)?,
+        context: row.try_get::<Json<_>, _>(9)?.0,
+    })
+}
+
+fn redelivery(row: &PgRow) -> sqlx::Result<Redelivery> {
+    Ok(Redelivery { message: row.try_get(0)?, at: row.try_get(1)? })
+}
+
+fn listing(row: &PgRow) -> sqlx::Result<Listing> {
+    Ok(Listing {
+        topic: row.try_get(0)?,
+        handler: row.try_get(1)?,
+        since: row.try_get(2)?,
+        until: row.try_get(3)?,
+        dropped: row.try_get(4)?,
+    })
+}

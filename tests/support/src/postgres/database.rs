@@ -1,0 +1,131 @@
+//! A database of its own for each test.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use scoop::prelude::*;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, PgPool};
+
+use super::server::Named;
+use crate::{History, Store};
+
+/// The connections of a test: the engine opens four for itself, and two are for steps. A test has
+/// as many. Eight tests at once fit into the hundred of a server with usual settings.
+const CONNECTIONS: u32 = 6;
+
+/// A database of one test, with all tables, dropped with this value.
+pub struct Database {
+    pool: PgPool,
+    named: Arc<Named>,
+}
+
+impl Database {
+    /// A fresh one.
+    pub async fn new() -> Self {
+        let named = Named::create().await;
+        let pool = connect(&named, CONNECTIONS).await;
+        Self { pool, named }
+    }
+
+    /// The builder of a program on this database. `.only::<..>()` chooses its sagas, since those of
+    /// all tests are linked.
+    pub fn scoop(&self) -> scoop::Builder {
+        Scoop::builder().postgres(self.pool.clone())
+    }
+
+    /// The pool that [`Database::scoop`] uses.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Another pool, as another process would have.
+    pub async fn another_pool(&self, connections: u32) -> PgPool {
+        connect(&self.named, connections).await
+    }
+
+    /// A client that launches and looks up.
+    pub fn client(&self) -> Scoop {
+        Scoop::client(self.pool.clone())
+    }
+
+    /// How many runs are unfinished.
+    pub async fn unfinished(&self) -> i64 {
+        self.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await
+    }
+
+    /// How many of them do not wait for others, nor for an operator.
+    pub async fn able_to_go_on(&self) -> i64 {
+        self.number(
+            "SELECT count(*) FROM scoop.run r WHERE r.handler <> 'none' AND (
+                 r.state IN ('ready', 'running', 'ended') OR r.state = 'waiting' AND NOT EXISTS (
+                     SELECT FROM scoop.run c WHERE c.root = r.root AND c.parent = r.id AND c.state <> 'ended'))",
+        )
+        .await
+    }
+
+    /// Drops the rules for rows of `run` that only the tests have.
+    pub async fn drop_rules(&self) {
+        self.execute(
+            "DO $$ DECLARE rule name; BEGIN
+                 FOR rule IN SELECT conname FROM pg_constraint WHERE conrelid = 'scoop.run'::regclass AND contype = 'c'
+                 LOOP EXECUTE format('ALTER TABLE scoop.run DROP CONSTRAINT %I', rule); END LOOP;
+             END $$",
+        )
+        .await;
+    }
+
+    /// The server's time.
+    pub async fn time(&self) -> SystemTime {
+        let micros = self.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").await;
+        SystemTime::UNIX_EPOCH + Duration::from_micros(micros.try_into().expect("it is later than 1970"))
+    }
+
+    /// Runs statements that return nothing.
+    pub async fn execute(&self, sql: &str) {
+        let done = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await;
+        done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    /// The one number that a query returns.
+    pub async fn number(&self, sql: &str) -> i64 {
+        let number = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&self.pool).await;
+        number.unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// The texts that a query returns.
+    pub async fn texts(&self, sql: &str) -> Vec<String> {
+        let texts = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_all(&self.pool).await;
+        texts.unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// All recorded events, after the verdict of the reference model.
+    pub async fn history(&self) -> History {
+        self.history_in("scoop").await
+    }
+
+    /// The same for another schema.
+    pub async fn history_in(&self, schema: &str) -> History {
+        super::audited::judge(&self.pool, schema).await;
+        History::read(&self.pool, schema).await
+    }
+}
+
+impl Store for Database {
+    async fn create() -> Self {
+        Self::new().await
+    }
+
+    fn scoop(&self) -> scoop::Builder {
+        self.scoop()
+    }
+
+    async fn history(&self) -> History {
+        self.history().await
+    }
+}
+
+async fn connect(named: &Named, connections: u32) -> PgPool {
+    let pool = PgPoolOptions::new().max_connections(connections).test_before_acquire(false);
+    pool.connect_with(named.options()).await.expect("the database was just made")
+}
