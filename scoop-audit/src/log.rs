@@ -7,9 +7,9 @@ use uuid::Uuid;
 /// A history: every event of one or more hierarchies, and the facts needed to audit them.
 ///
 /// ```
-/// use scoop_audit::{AtRest, Log, audit};
+/// use scoop_audit::{Quiescence, Log, audit};
 ///
-/// assert!(audit(&Log::default(), &[], AtRest::Yes).is_empty());
+/// assert!(audit(&Log::default(), &[], Quiescence::Yes).is_empty());
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Log {

@@ -30,12 +30,12 @@
 //! use std::time::Duration;
 //!
 //! use scoop_store_contract::reference::MemoryQueue;
-//! use scoop_store_contract::peek_lock::Ordered;
+//! use scoop_store_contract::peek_lock::PeekLockStore;
 //! use scoop_store_contract::{Round, Rounds, Verdict};
 //!
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! let queue = MemoryQueue::new(Duration::from_secs(30));
-//! let store = Ordered::new(queue.clone());
+//! let store = PeekLockStore::new(queue.clone());
 //! store.commit(&Round::new().append("order 7", "placed", 1.into()).enqueue("brew order 7", 2.into())).await?;
 //!
 //! let slow = store.dequeue("a worker that is away for a minute").await?.expect("there is an item");
