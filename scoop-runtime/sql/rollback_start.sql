@@ -18,7 +18,7 @@ INSERT INTO scoop.run
      rollback_since, epoch, unclaimed_epoch, context)
 SELECT $1, scoop.run_id(s.cooperation_lineage), s.cooperation_lineage, s.message_id,
        m.topic, s.coroutine_name, request.created_at, true, true, $4, clock_timestamp(),
-       -- an epoch of the way forward is not valid for the rollback
+       -- an epoch of the forward path is not valid for the rollback
        (extract(epoch FROM request.created_at) * 1000000)::bigint,
        (extract(epoch FROM request.created_at) * 1000000)::bigint,
        done.context

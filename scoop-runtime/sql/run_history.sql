@@ -1,5 +1,5 @@
--- Returns the way forward of a run: its newest suspension of either direction, with the window of the newest part of
--- its rollback if the history is long; then the suspensions and launches of the way forward, newest first: all of that
+-- Returns the forward path of a run: its newest suspension of either direction, with the window of the newest part of
+-- its rollback if the history is long; then the suspensions and launches of the forward path, newest first: all of that
 -- window, or a number from the end on. If these are all, the values of the steps as well, by name.
 -- Locks: nothing.
 -- $1 the run's id, $2 its handler, $3 how the names of the parts of its rollback begin,

@@ -8,8 +8,9 @@
 -- Arrays with an element for each message: $16 which of the runs launched it, from 1, $17 how many events follow it,
 -- $18 its id, $19 its topic, $20 its payload, $21 its context if that is not the run's, $22 the id of its event,
 -- $23 the id of the run of its first handler
--- $24 the worker's identifier in events Arrays with an element for each run: $25 the step that was chosen to run next,
--- $26 the definition under which the step completed, $27 how often each step completed
+-- $24 the worker's identifier in events
+-- Arrays with an element for each run again: $25 the step that was chosen to run next, $26 the definition under which
+-- the step completed, $27 how often each step completed
 WITH locked_run AS MATERIALIZED (
     SELECT s.*, r.message_id, r.handler, r.lineage, r.rollback_since,
            CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS new_context,

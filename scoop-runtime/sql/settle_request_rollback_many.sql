@@ -3,8 +3,8 @@
 -- Locks: the rows of run.
 -- Arrays with an element for each run: $1 root, $2 run, $3 epoch, $4 the part of the rollback, $5 how many came before
 -- it, $6 what the steps returned, $7 whether it replied, $8 the context if that has changed, $9 why they roll back,
--- $10 the id of the event, $11 how many messages it tells
--- Arrays with an element for each message: $12 which of the runs tells it, from 1, $13 how many events follow,
+-- $10 the id of the event, $11 of how many messages it requests the rollback
+-- Arrays with an element for each message: $12 which of the runs requests it, from 1, $13 how many events follow,
 -- $14 its id, $15 the id of its event
 -- $16 the worker's identifier in events
 -- An element for each run again: $17 where in a long history the part is
@@ -45,7 +45,7 @@ rollback_runs AS (
            (SELECT m.topic FROM scoop.message m WHERE m.id = requested.id),
            seen.handler, requested.ready_at, requested.last_event_at,
            true, true, requested.because, clock_timestamp(),
-           -- an epoch of the way forward is not valid for the rollback
+           -- an epoch of the forward path is not valid for the rollback
            (extract(epoch FROM requested.last_event_at) * 1000000)::bigint,
            (extract(epoch FROM requested.last_event_at) * 1000000)::bigint,
            -- its own context, and over it that of the parent now

@@ -1,5 +1,5 @@
-//! Bugs injected to prove that the simulation detects them. Without the feature `simulation` there are none: [`made`]
-//! is a constant, and the code of the bugs is not compiled.
+//! Bugs injected to prove that the simulation detects them. Without the feature `simulation` there are none:
+//! [`is_injected`] is always false, and the code of the bugs is not compiled.
 #![cfg_attr(
     not(feature = "simulation"),
     expect(dead_code, unreachable_pub, reason = "a simulation makes them")

@@ -566,7 +566,7 @@ pub enum SetupError {
 
     /// No database was chosen: neither a pool nor a private PostgreSQL nor the memory of the program.
     #[error(
-        "no database: call `.postgres(pool)`, `.embedded()` or `.in_memory()` on the builder (the last two with the feature of that name)"
+        "no database: call `.postgres(pool)`, `.embedded()` or `.in_memory()` on the builder (the last two with the features `embedded` and `in-memory`)"
     )]
     NoDatabase,
 }

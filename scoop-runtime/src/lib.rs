@@ -1,7 +1,8 @@
 //! The engine of Scoop: runs sagas on PostgreSQL, or in memory.
 //!
-//! Features, all off by default: `embedded` (a private PostgreSQL), `in-memory` (no server), `cron` (schedules by cron
-//! expressions), `testing` (rehearsals), `simulation` (faults and bugs of a simulated database in memory).
+//! Features, all off by default: `embedded` (a private PostgreSQL), `download` (its programs, where none are installed),
+//! `in-memory` (no server), `cron` (schedules by cron expressions), `testing` (rehearsals), `simulation` (faults and bugs
+//! of a simulated database in memory; includes `in-memory`).
 //!
 //! Users depend on `scoop-saga`, which re-exports what they need and explains it.
 

@@ -88,7 +88,7 @@ pub struct UnhandledMessage {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RunState {
-    /// It has not begun.
+    /// It has not begun: `not begun` in the text.
     Pending,
     /// It can continue, and no worker executes it at this moment.
     Ready,

@@ -17,12 +17,14 @@ const CONNECTIONS_MAX: u32 = 16;
 impl Builder {
     /// Runs on a private PostgreSQL, which is started for this program, and stopped and deleted with it. If the
     /// variable `DATABASE_URL` is set, the program runs on the database that it names instead. For examples, tests
-    /// and first steps, with the feature `embedded`. The binaries of PostgreSQL must be installed on the machine.
+    /// and first steps, with the feature `embedded`. The binaries of PostgreSQL must be installed on the
+    /// machine, or are downloaded with the feature `download`.
     pub fn embedded(self) -> Self {
         self.on(Database::Embedded(None))
     }
 
-    /// Like [`Builder::embedded`], but keeps the data in this folder, where the next start finds them again.
+    /// Like [`Builder::embedded`], but keeps the data in this folder, where the next start finds them again. With
+    /// the feature `embedded`.
     pub fn embedded_in(self, folder: impl Into<PathBuf>) -> Self {
         self.on(Database::Embedded(Some(folder.into())))
     }

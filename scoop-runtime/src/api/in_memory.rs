@@ -116,6 +116,7 @@ impl Builder {
     }
 
     /// Runs on this database in the memory of this program, which other programs and clients in it may share.
+    /// With the feature `in-memory`.
     ///
     /// ```
     /// # extern crate scoop_runtime as scoop;
@@ -136,7 +137,7 @@ impl Builder {
         self.on(Database::Memory(database.memory()))
     }
 
-    /// Runs on a database in memory as one of several simulated processes.
+    /// Runs on a database in memory as one of several simulated processes. With the feature `simulation`.
     #[cfg(feature = "simulation")]
     pub fn simulated_process(mut self, process: &crate::simulation::Process) -> Self {
         if let Some(entries) = process.history_entries() {

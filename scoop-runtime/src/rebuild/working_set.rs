@@ -46,7 +46,7 @@ pub(crate) struct Rebuilt {
     pub(crate) suspensions: usize,
     /// The number of completions of each step; `None` during a rollback.
     pub(crate) completions: Option<BTreeMap<String, u32>>,
-    /// The values of its steps; to be read if [`Rebuilt::remembers`] is true.
+    /// The values of its steps; to be read if [`Rebuilt::keeps_outputs`] is true.
     pub(crate) outputs: Option<BTreeMap<String, Value>>,
     pub(crate) context: Context,
     pub(crate) replied: bool,
@@ -111,7 +111,7 @@ struct Hierarchy<'a> {
     active: BTreeSet<Uuid>,
     /// The runs that await an operator.
     awaiting_operator: BTreeSet<Uuid>,
-    /// Those of `held` that are back because a descendant was repaired.
+    /// Those of `awaiting_operator` that are back because a descendant was repaired.
     above_those_back: BTreeSet<Uuid>,
     topology: &'a [RegisteredHandler],
     now: OffsetDateTime,

@@ -134,8 +134,8 @@ storage! {
 
     /// Settlements.
     trait SettleStorage {
-        /// Applies the settlements whose claims still hold, and returns their results. It is fast if all of them have
-        /// the same shape, other than [`Shape::Any`].
+        /// Applies the settlements whose claims still hold, and returns their results. It is fast if all of them take
+        /// the same [`SettlePath`], other than [`SettlePath::General`].
         async fn settle(
             &self, identifier: &str, settlements: &[Settlement],
         ) -> BTreeMap<(Uuid, i64), SettleResult>;

@@ -1,4 +1,5 @@
-//! Rehearsals: tests of sagas that inject each possible fault once. With the feature `testing`.
+//! Rehearsals: tests of sagas that inject each possible fault once. With the feature `testing`. The database of a
+//! rehearsal needs its own feature: `in-memory` or `embedded`.
 //!
 //! Each function of this module runs a *rehearsal*, which you write, many times: first without a fault, and then once
 //! for each place where a fault is possible, with exactly that fault. The rehearsal gets a [`Builder`] to start from,

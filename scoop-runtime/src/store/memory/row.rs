@@ -43,7 +43,7 @@ impl RunState {
     }
 }
 
-/// An unfinished run of a handler. The fields are the columns of the table `run`.
+/// An unfinished run of a handler. The fields correspond to the columns of the table `run`.
 #[derive(Clone, Debug)]
 pub(super) struct WorkingRow {
     pub(super) parent: Option<Uuid>,

@@ -38,7 +38,7 @@ pub(super) struct Registration {
 /// A session that marks a process as alive. Without it the process is dead.
 #[derive(Debug)]
 pub(super) struct MemorySession {
-    /// The process that it belongs to, as [`super::Memory`] numbers them.
+    /// The process that it belongs to, as [`super::MemoryStore`] numbers them.
     #[cfg_attr(not(feature = "simulation"), expect(dead_code, reason = "only a simulation cuts sessions"))]
     pub(super) process: u64,
     pub(super) hears: mpsc::UnboundedSender<Uuid>,

@@ -26,7 +26,7 @@ pub(crate) struct IdleCache<T>(Arc<Mutex<Entries<T>>>);
 struct Entries<T> {
     /// The items with their expiry times, earliest first.
     kept: VecDeque<(Instant, T)>,
-    /// Whether a [`EvictionTask`] drops expired items.
+    /// Whether an [`EvictionTask`] drops expired items.
     is_evicting: bool,
 }
 
