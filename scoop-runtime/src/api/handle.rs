@@ -116,7 +116,7 @@ impl fmt::Display for Outcome {
             Self::Committed => f.write_str("committed")?,
             Self::RolledBack(failure) => write!(f, "rolled back: {}", failure.summary())?,
             Self::RollbackFailed(failed) => write!(f, "rollback failed: {failed}")?,
-            Self::NoHandlers => f.write_str("unhandled: no saga was subscribed")?,
+            Self::NoHandlers => f.write_str("no handlers: no saga was subscribed")?,
         }
         match self {
             _ if !f.alternate() => Ok(()),

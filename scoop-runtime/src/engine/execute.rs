@@ -29,7 +29,7 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: Slot
         unreachable!("only runs of registered sagas are claimed");
     };
     let ClaimedRun { key, payload, attempts, retries, tried_under, .. } = claimed;
-    let ClaimedRun { surroundings, overdue, run, definition, .. } = claimed;
+    let ClaimedRun { flags, overdue, run, definition, .. } = claimed;
     let reserved = claimed.reserved_for != 0;
     let run = Run { failure_text_bytes_max: engine.settings.failure_text_bytes_max, ..run };
     let (message, stored) = (OnceLock::new(), run.context.clone());
@@ -41,7 +41,7 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: Slot
         message,
         attempts,
         retries,
-        surroundings,
+        flags,
         overdue,
         run,
         definition,

@@ -7,7 +7,7 @@ use scoop_core::{Context, Continuation, Failure, Run, Tried};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::outcome::Outcome;
+use super::outcome::Decision;
 use super::shared::Engine;
 use super::slots::SlotLease;
 use super::user_code::boundary::Held;
@@ -25,7 +25,7 @@ pub(super) struct Execution {
     pub(super) message: OnceLock<Held>,
     pub(super) attempts: i32,
     pub(super) retries: u32,
-    pub(super) surroundings: HierarchyFlags,
+    pub(super) flags: HierarchyFlags,
     /// Whether it may have to give up.
     pub(super) overdue: bool,
     pub(super) run: Run,
@@ -44,7 +44,7 @@ pub(super) struct Execution {
     /// The faults that a rehearsal has let pass.
     pub(super) commit_token: Option<CommitToken>,
     /// The decision whose commit has an unknown result.
-    pub(super) undecided: Option<Box<Outcome>>,
+    pub(super) undecided: Option<Box<Decision>>,
 }
 
 impl Execution {
@@ -161,7 +161,7 @@ impl Drop for InFlightGuard {
 
 /// Why the run has to give up, if it has to.
 pub(super) async fn reasons_to_give_up(engine: &Engine, execution: &Execution) -> Result<Vec<Failure>, Exit> {
-    let reasons = engine.reasons_to_give_up(execution.key, &execution.run, execution.surroundings).await;
+    let reasons = engine.reasons_to_give_up(execution.key, &execution.run, execution.flags).await;
     reasons.map_err(|error| unread("whether it is to give up could not be read", &error))
 }
 

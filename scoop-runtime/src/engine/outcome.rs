@@ -6,7 +6,7 @@ use super::execution::Execution;
 use crate::telemetry;
 
 /// A decision to report.
-pub(super) struct Outcome {
+pub(super) struct Decision {
     /// The failure that started the rollback, if this conclusion did.
     turned_back: Option<Placed>,
     ended: Option<Ended>,
@@ -23,7 +23,7 @@ enum Ended {
     RollbackFailed(Placed),
 }
 
-impl Outcome {
+impl Decision {
     /// The decision of this conclusion for `before`; `None` unless the run fails or its rollback ends.
     pub(super) fn of(before: &Run, conclusion: &Conclusion) -> Option<Box<Self>> {
         let ended = match &conclusion.fate {

@@ -11,7 +11,7 @@ use super::definitions::recorded::recorded;
 use super::execution::{Exit, unread};
 use super::shared::Engine;
 use crate::saga::registry::RunnableSaga;
-use crate::store::{Store, Wanted};
+use crate::store::{Store, ValueQuery};
 
 /// The history that the rollback of a run needs.
 pub(super) async fn load_rollback_plan(
@@ -135,7 +135,7 @@ impl<'a> Log<'a> {
             .position()
             .checked_sub(1)
             .map(|last| steps.map(|step| (output_name(step, 0), output_name(step, last))).collect());
-        let wanted = Wanted { names, newest: newest.unwrap_or_default() };
+        let wanted = ValueQuery { names, newest: newest.unwrap_or_default() };
         let values = self.store.values(saga, run, &wanted).await?;
         Ok(Plan::within(&self.names, cut, values))
     }

@@ -1,4 +1,4 @@
-//! Launches the ticks of scheduled sagas. Each store turns due times into messages with `fired` of `store/schedule.rs`;
+//! Launches the ticks of scheduled sagas. Each store turns due times into messages with `ticks_due` of `store/schedule.rs`;
 //! the times of a schedule are computed in [`crate::saga::timetable`].
 //!
 //! The due times are in the database, and are compared with its clock. A process that finds a due schedule locks its

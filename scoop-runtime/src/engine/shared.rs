@@ -20,7 +20,7 @@ use super::suspects::Suspects;
 use super::user_code::running::Running;
 use crate::RuntimeError;
 use crate::completion::Completions;
-use crate::saga::registry::{Sagas, Scheduled, Subscription};
+use crate::saga::registry::{Sagas, Scheduled, SubscribedSaga};
 use crate::settings::Settings;
 use crate::store::{ClaimKey, Claimer, HierarchyFlags, ParentRef, StepTransactions, Store};
 use crate::unhandled::UnhandledWarnings;
@@ -33,7 +33,7 @@ pub(crate) const IDENTIFIER_PREFIX: &str = "scoop-rs:";
 /// The state that the tasks of the engine share.
 pub(crate) struct Engine {
     pub(super) store: Store,
-    pub(super) subscriptions: Vec<Subscription>,
+    pub(super) subscriptions: Vec<SubscribedSaga>,
     pub(super) schedules: Vec<Scheduled>,
     pub(super) definitions: Definitions,
     pub(super) settings: Settings,
@@ -134,12 +134,12 @@ impl Engine {
         &self,
         key: ClaimKey,
         run: &Run,
-        surroundings: HierarchyFlags,
+        flags: HierarchyFlags,
     ) -> sqlx::Result<Vec<Failure>> {
         let Some(asked) = self.store.give_up_reasons(key).await? else {
             return Ok(vec![]);
         };
-        let undoing = surroundings.undoing || run.is_backward();
+        let undoing = flags.in_rollback || run.is_backward();
         let mut reasons = asked.requests;
         reasons.extend(asked.context.missed_deadlines(undoing, asked.now, asked.since, &run.source));
         if reasons.is_empty() {

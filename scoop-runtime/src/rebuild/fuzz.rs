@@ -12,7 +12,7 @@ use serde_json::json;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::{OperatorAction, RecordedEvent, RegisteredHandler, rebuild};
+use super::{OperatorAction, RecordedEvent, SubscriptionPeriod, rebuild};
 
 /// The lineages of the runs of a hierarchy; the last of them are invalid.
 const PLACES: [&[u128]; 8] =
@@ -76,7 +76,7 @@ proptest! {
             revived.iter().map(|(place, second)| OperatorAction { run: id(place), at: at(*second), resolves: false }).collect();
         let listened = |handler: &str, until| {
             let (topic, handler) = ("topic".into(), handler.to_owned());
-            RegisteredHandler { topic, handler, since: at(0), until, dropped: false }
+            SubscriptionPeriod { topic, handler, since: at(0), until, dropped: false }
         };
         let topology = [listened("handler", None), listened("late", Some(at(20)))];
         let rebuilt = rebuild(&rows, &revivals, &topology, at(30));

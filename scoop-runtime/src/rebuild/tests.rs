@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::{OperatorAction, RecordedEvent, RegisteredHandler, rebuild};
+use super::{OperatorAction, RecordedEvent, SubscriptionPeriod, rebuild};
 
 /// The working set is rebuilt at this second; each row is a second later than the one before.
 const NOW: i64 = 1_000;
@@ -24,7 +24,7 @@ fn id(number: u128) -> Uuid {
 struct History {
     rows: Vec<RecordedEvent>,
     revivals: Vec<OperatorAction>,
-    listened: Vec<RegisteredHandler>,
+    listened: Vec<SubscriptionPeriod>,
 }
 
 impl History {
@@ -93,7 +93,7 @@ impl History {
 
     fn listens(mut self, message: u128, handler: &str, since: i64, until: Option<i64>) -> Self {
         let (topic, handler) = (format!("t{message}"), handler.to_owned());
-        self.listened.push(RegisteredHandler {
+        self.listened.push(SubscriptionPeriod {
             topic,
             handler,
             since: at(since),

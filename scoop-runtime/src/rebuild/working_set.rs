@@ -14,7 +14,7 @@ use super::run_history::{HierarchyHistory, OperatorAction, Phase, RecordedEvent,
 
 /// A period of subscription of a handler to a topic.
 #[derive(Clone, Debug)]
-pub(crate) struct RegisteredHandler {
+pub(crate) struct SubscriptionPeriod {
     pub(crate) topic: String,
     pub(crate) handler: String,
     pub(crate) since: OffsetDateTime,
@@ -79,7 +79,7 @@ impl Rebuilt {
 pub(crate) fn rebuild(
     rows: &[RecordedEvent],
     revivals: &[OperatorAction],
-    topology: &[RegisteredHandler],
+    topology: &[SubscriptionPeriod],
     now: OffsetDateTime,
 ) -> Vec<Rebuilt> {
     let pasts = HierarchyHistory::of(rows, revivals);
@@ -87,7 +87,7 @@ pub(crate) fn rebuild(
         active: BTreeSet::new(),
         awaiting_operator: BTreeSet::new(),
         above_those_back: BTreeSet::new(),
-        pasts,
+        history: pasts,
         topology,
         now,
     };
@@ -106,14 +106,14 @@ pub(crate) fn rebuild(
 }
 
 struct Hierarchy<'a> {
-    pasts: HierarchyHistory<'a>,
+    history: HierarchyHistory<'a>,
     /// The unfinished runs that do not await an operator.
     active: BTreeSet<Uuid>,
     /// The runs that await an operator.
     awaiting_operator: BTreeSet<Uuid>,
     /// Those of `awaiting_operator` that are back because a descendant was repaired.
     above_those_back: BTreeSet<Uuid>,
-    topology: &'a [RegisteredHandler],
+    topology: &'a [SubscriptionPeriod],
     now: OffsetDateTime,
 }
 
@@ -126,11 +126,11 @@ impl<'a> Hierarchy<'a> {
     /// its children.
     fn find_unfinished(&mut self) {
         let mut runs: Vec<_> =
-            self.pasts.runs.values().map(|run| (run.seen.lineage.ids().len(), run.id())).collect();
+            self.history.runs.values().map(|run| (run.seen.lineage.ids().len(), run.id())).collect();
         runs.sort_unstable();
         for (_, id) in runs.iter().rev() {
-            let run = &self.pasts.runs[id];
-            match self.pasts.phase(run) {
+            let run = &self.history.runs[id];
+            match self.history.phase(run) {
                 Phase::Done => {}
                 Phase::Forward | Phase::Backward | Phase::RollbackRequested => drop(self.active.insert(*id)),
                 Phase::Failed => self.find_revived(*id),
@@ -150,8 +150,8 @@ impl<'a> Hierarchy<'a> {
         let told = self
             .active
             .iter()
-            .filter(|id| self.pasts.phase(&self.pasts.runs[id]) == Phase::RollbackRequested);
-        let let_go = told.filter(|id| !self.is_still_awaited(&self.pasts.runs[id]));
+            .filter(|id| self.history.phase(&self.history.runs[id]) == Phase::RollbackRequested);
+        let let_go = told.filter(|id| !self.is_still_awaited(&self.history.runs[id]));
         let let_go: Vec<_> = let_go.copied().collect();
         for id in let_go {
             self.active.remove(&id);
@@ -160,13 +160,13 @@ impl<'a> Hierarchy<'a> {
 
     /// Whether the run that requested the rollback of this one still waits for it; true if no run requested it.
     fn is_still_awaited(&self, run: &RunHistory<'_>) -> bool {
-        let Some(told) = self.pasts.rollback_request(run).filter(|told| told.handler.is_some()) else {
+        let Some(told) = self.history.rollback_request(run).filter(|told| told.handler.is_some()) else {
             return true;
         };
-        let Some(teller) = self.pasts.runs.get(&told.lineage.id()) else {
+        let Some(teller) = self.history.runs.get(&told.lineage.id()) else {
             return true;
         };
-        match self.pasts.phase(teller) {
+        match self.history.phase(teller) {
             Phase::Backward => teller.is_current_window(told) && !self.is_overdue(teller),
             Phase::Failed => self.is_alive(teller.id()) && teller.rerun_request(told),
             Phase::Done => false,
@@ -183,13 +183,13 @@ impl<'a> Hierarchy<'a> {
     /// A failed rollback is active again if an operator intervened on the run or on a descendant, even if it failed
     /// again.
     fn find_revived(&mut self, id: Uuid) {
-        let run = &self.pasts.runs[&id];
+        let run = &self.history.runs[&id];
         let again = run.failed().zip(run.suspended()).filter(|(failed, last)| last.at > failed.at);
-        let went_on = again.is_some_and(|(_, last)| !self.pasts.is_settled_above(run, last.at));
-        let mut children = self.pasts.below(run).filter(|child| run.failed_after(child));
+        let went_on = again.is_some_and(|(_, last)| !self.history.is_settled_above(run, last.at));
+        let mut children = self.history.below(run).filter(|child| run.failed_after(child));
         let below = children.any(|child| self.is_alive(child.id()) || self.leaves_it_to(child, run));
-        let is_back = run.failed_again() && !self.pasts.is_settled_above(run, run.last().at);
-        if self.pasts.is_revived(run) || went_on || below && run.failed_with_children() {
+        let is_back = run.failed_again() && !self.history.is_settled_above(run, run.last().at);
+        if self.history.is_revived(run) || went_on || below && run.failed_with_children() {
             self.active.insert(id);
         } else if below || is_back {
             self.awaiting_operator.insert(id);
@@ -201,19 +201,20 @@ impl<'a> Hierarchy<'a> {
     /// since then, or if an operator has settled a further ancestor, which then stopped waiting for the parent.
     fn leaves_it_to(&self, child: &RunHistory<'_>, run: &RunHistory<'_>) -> bool {
         let done_at = child.last().at;
-        self.pasts.phase(child) == Phase::Done
+        self.history.phase(child) == Phase::Done
             && run.failed().is_none_or(|failed| failed.at < done_at)
-            && !self.pasts.is_settled_above(run, done_at)
+            && !self.history.is_settled_above(run, done_at)
     }
 
     /// Marks the failed children that block an active run: they await an operator.
     fn find_held(&mut self, id: Uuid) {
-        let run = &self.pasts.runs[&id];
-        if self.pasts.phase(run) != Phase::Failed {
+        let run = &self.history.runs[&id];
+        if self.history.phase(run) != Phase::Failed {
             return;
         }
-        let children = self.pasts.below(run).filter(|child| run.failed_after(child) && run.waits_for(child));
-        let failed = children.filter(|child| self.pasts.phase(child) == Phase::Failed);
+        let children =
+            self.history.below(run).filter(|child| run.failed_after(child) && run.waits_for(child));
+        let failed = children.filter(|child| self.history.phase(child) == Phase::Failed);
         let held: Vec<_> = failed.map(RunHistory::id).filter(|child| !self.active.contains(child)).collect();
         self.awaiting_operator.extend(held);
     }
@@ -222,15 +223,15 @@ impl<'a> Hierarchy<'a> {
     fn parent(&self, run: &RunHistory<'_>) -> Option<Uuid> {
         let above =
             || run.seen.lineage.parent().filter(|above| above.ids().len() > 1).map(|above| above.id());
-        match self.pasts.phase(run) {
+        match self.history.phase(run) {
             Phase::Forward => above(),
             Phase::Failed if self.is_alive(run.id()) => {
                 // A run that awaits an operator does not wait for its children.
-                let parent = self.pasts.parent_of(run).filter(|parent| self.active.contains(&parent.id()));
+                let parent = self.history.parent_of(run).filter(|parent| self.active.contains(&parent.id()));
                 parent.filter(|parent| parent.waits_for(run)).map(RunHistory::id)
             }
             phase if phase == Phase::RollbackRequested || run.was_told() => {
-                let told = self.pasts.rollback_request(run)?;
+                let told = self.history.rollback_request(run)?;
                 told.handler.is_some().then(|| told.lineage.id())
             }
             _ => above(),
@@ -239,18 +240,18 @@ impl<'a> Hierarchy<'a> {
 
     /// The rows of the runs that have begun and are not finished.
     fn unfinished(&self) -> Vec<Rebuilt> {
-        let alive = self.pasts.runs.values().filter(|run| self.is_alive(run.id()));
+        let alive = self.history.runs.values().filter(|run| self.is_alive(run.id()));
         alive.map(|run| self.row(run)).collect()
     }
 
     fn row(&self, run: &RunHistory<'_>) -> Rebuilt {
-        let phase = self.pasts.phase(run);
+        let phase = self.history.phase(run);
         let parent = self.parent(run);
-        let undoing_since = self.pasts.undoing_since(run);
+        let undoing_since = self.history.undoing_since(run);
         let told = match phase {
             Phase::Forward => false,
             Phase::RollbackRequested => true,
-            Phase::Failed => parent.is_none() || !self.pasts.launched_by_compensation(run),
+            Phase::Failed => parent.is_none() || !self.history.launched_by_compensation(run),
             Phase::Backward | Phase::Done => run.was_told(),
         };
         let mut row = self.fresh_row(&run.seen.lineage, run.seen, parent);
@@ -258,10 +259,10 @@ impl<'a> Hierarchy<'a> {
         row.backward = phase != Phase::Forward;
         row.told = told;
         row.undoing_since = undoing_since;
-        row.gives_up = undoing_since.is_none() && self.pasts.is_asked(&run.seen.lineage);
+        row.gives_up = undoing_since.is_none() && self.history.is_asked(&run.seen.lineage);
         row.turned_back_at = run.rolling_back_event().map(|turned| turned.at);
         row.failure = match phase {
-            Phase::RollbackRequested => self.pasts.rollback_request(run),
+            Phase::RollbackRequested => self.history.rollback_request(run),
             _ => run.rolling_back_event(),
         }
         .and_then(|turned| turned.exception.clone());
@@ -299,7 +300,7 @@ impl<'a> Hierarchy<'a> {
     fn context(&self, run: &RunHistory<'_>) -> Context {
         let newest = run.last();
         let told = match newest.kind {
-            EventKind::Committed => self.pasts.rollback_request(run),
+            EventKind::Committed => self.history.rollback_request(run),
             EventKind::RollingBack if run.was_told() => Some(newest),
             _ => None,
         };
@@ -314,7 +315,7 @@ impl<'a> Hierarchy<'a> {
         row.failed_before = true;
         row.undoing_since = Some(self.now);
         // A deadline that was missed before the intervention has had its effect.
-        let back_at = self.pasts.back_at(run).unwrap_or(self.now);
+        let back_at = self.history.back_at(run).unwrap_or(self.now);
         row.give_up_at =
             row.context.give_up_at(true).into_iter().filter(|deadline| *deadline > back_at).min();
         if self.awaiting_operator.contains(&run.id()) {
@@ -326,7 +327,7 @@ impl<'a> Hierarchy<'a> {
 
     /// The rows of runs that have ended without success, if the parent has not yet recorded that.
     fn unacknowledged(&self) -> Vec<Rebuilt> {
-        let ended = self.pasts.runs.values().filter(|run| !self.is_alive(run.id()));
+        let ended = self.history.runs.values().filter(|run| !self.is_alive(run.id()));
         ended.filter_map(|run| self.unnoted_row(run)).collect()
     }
 
@@ -334,10 +335,10 @@ impl<'a> Hierarchy<'a> {
         let (end, turned) = run.end().zip(run.rolling_back_event())?;
         let unrolled = run.failed().filter(|_| end.kind == EventKind::RollbackFailed);
         let told = match run.failed() {
-            Some(_) if unrolled.is_none() => !self.pasts.launched_by_compensation(run),
+            Some(_) if unrolled.is_none() => !self.history.launched_by_compensation(run),
             _ => run.was_told(),
         };
-        if unrolled.is_none() && (told || self.pasts.is_resolved(run)) {
+        if unrolled.is_none() && (told || self.history.is_resolved(run)) {
             return None;
         }
         // A run that awaits an operator does not wait for repaired children.
@@ -345,7 +346,7 @@ impl<'a> Hierarchy<'a> {
             Some(_) => self.active.contains(&parent.id()),
             None => self.is_alive(parent.id()),
         };
-        let parent = self.pasts.runs.get(&self.parent(run)?).filter(waits)?;
+        let parent = self.history.runs.get(&self.parent(run)?).filter(waits)?;
         let last = parent.last();
         // The beginning of a rollback records only the rolled back children.
         let kept = last.kind == EventKind::RollingBack && unrolled.is_some() && parent.waits_for(run);
@@ -363,11 +364,11 @@ impl<'a> Hierarchy<'a> {
     /// The pending deliveries, unless the run that launched the message does not wait any more.
     fn not_begun(&self) -> Vec<Rebuilt> {
         let mut begun: BTreeSet<(&str, Uuid)> = BTreeSet::new();
-        begun.extend(self.pasts.runs.values().map(|run| (run.handler(), run.seen.message)));
-        let awaited = self.pasts.emissions.values().filter(|emission| self.is_awaited(emission));
+        begun.extend(self.history.runs.values().map(|run| (run.handler(), run.seen.message)));
+        let awaited = self.history.emissions.values().filter(|emission| self.is_awaited(emission));
         let mut rows = vec![];
         for emission in awaited {
-            let listened = |entry: &&RegisteredHandler| {
+            let listened = |entry: &&SubscriptionPeriod| {
                 let at = delivered_at(emission);
                 entry.topic == emission.topic
                     && entry.since <= at
@@ -387,7 +388,7 @@ impl<'a> Hierarchy<'a> {
         if emission.handler.is_none() {
             return true;
         }
-        let emitter = self.pasts.runs.get(&emission.lineage.id());
+        let emitter = self.history.runs.get(&emission.lineage.id());
         let Some(emitter) = emitter.filter(|run| self.active.contains(&run.id())) else {
             return false;
         };
@@ -402,8 +403,8 @@ impl<'a> Hierarchy<'a> {
         let lineage = emission.lineage.child(ids::now_v7());
         let mut row = self.fresh_row(&lineage, emission, parent);
         row.handler = handler.to_owned();
-        row.undoing_since = parent.and_then(|_| self.pasts.undoing_when_emitted(emission));
-        row.gives_up = row.undoing_since.is_none() && self.pasts.is_asked(&lineage);
+        row.undoing_since = parent.and_then(|_| self.history.undoing_when_emitted(emission));
+        row.gives_up = row.undoing_since.is_none() && self.history.is_asked(&lineage);
         let deadlines = emission.context.give_up_at(row.undoing_since.is_some());
         let counts = |deadline: &OffsetDateTime| row.undoing_since.is_none_or(|since| *deadline > since);
         row.give_up_at = deadlines.into_iter().filter(counts).min();
@@ -442,7 +443,7 @@ impl<'a> Hierarchy<'a> {
             failure: None,
             rollback_failure: None,
             turned_back_at: None,
-            last_event_at: self.pasts.newest_at,
+            last_event_at: self.history.newest_at,
             reason: None,
         }
     }

@@ -51,7 +51,7 @@ pub(crate) enum Presence {
     /// It is not in the working set.
     Absent,
     /// It waits for an operator.
-    Held,
+    AwaitsOperator,
     /// It waits for its children.
     Waiting,
     /// Any other state.
@@ -232,7 +232,7 @@ impl FailedRollbacks {
     /// Whether the run is executing, or may be at any moment: it waits, but not for a run that awaits an operator.
     fn is_busy(&self, run: &FailedRollback) -> bool {
         match run.presence {
-            Presence::Absent | Presence::Held => false,
+            Presence::Absent | Presence::AwaitsOperator => false,
             Presence::Waiting => self.blockers(run).is_empty(),
             Presence::Busy => true,
         }
@@ -253,7 +253,7 @@ impl FailedRollbacks {
             let state = if run.failed_with_children() { "waiting" } else { "stuck" };
             match run.presence {
                 Presence::Absent => revived.push(run.revived(state, parent)),
-                Presence::Held if state == "waiting" => revived.push(run.revived(state, parent)),
+                Presence::AwaitsOperator if state == "waiting" => revived.push(run.revived(state, parent)),
                 _ => {}
             }
             let absent =
@@ -453,7 +453,7 @@ mod tests {
             "run 5 waits for a run that does not await an operator"
         );
         assert_eq!(with(1, Presence::Waiting)(RepairAction::Skip, 3), Ok(()));
-        assert_eq!(with(3, Presence::Held)(RepairAction::Retry, 5), Ok(()));
+        assert_eq!(with(3, Presence::AwaitsOperator)(RepairAction::Retry, 5), Ok(()));
         let others = FailedRollbacks::new(family()).decide(RepairAction::Retry, id(5), true);
         assert_eq!(others.map(|_| ()), Err(Refusal::Busy));
     }
@@ -462,7 +462,7 @@ mod tests {
     fn run_in_the_working_set_stays_unless_it_awaits_an_operator() {
         let mut runs = family();
         (runs[0].presence, runs[1].presence, runs[2].presence) =
-            (Presence::Waiting, Presence::Held, Presence::Held);
+            (Presence::Waiting, Presence::AwaitsOperator, Presence::AwaitsOperator);
         let decision = decide(runs.clone(), RepairAction::Retry, 5).unwrap();
         assert_eq!(revived(&decision), [(3, "waiting", Some(2)), (5, "ready", Some(3))]);
         // Run 3 did not fail because of its children, so it awaits an operator itself.

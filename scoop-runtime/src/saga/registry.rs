@@ -32,7 +32,7 @@ impl Provided {
 pub(crate) struct Registry {
     pub(crate) sagas: Sagas,
     /// The sagas that messages are delivered to.
-    pub(crate) subscriptions: Vec<Subscription>,
+    pub(crate) subscriptions: Vec<SubscribedSaga>,
     /// The scheduled sagas.
     pub(crate) schedules: Vec<Scheduled>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Scheduled {
 
 /// A saga that messages on a topic are delivered to.
 #[derive(Clone, Debug)]
-pub(crate) struct Subscription {
+pub(crate) struct SubscribedSaga {
     pub(crate) topic: String,
     pub(crate) handler: String,
     /// Former names of the saga. No messages are delivered to them any more.
@@ -101,7 +101,7 @@ impl Registry {
             match provided.find(id).or_else(registration.default) {
                 Some(handler) => {
                     let was = (registration.former_names)();
-                    subscriptions.push(Subscription::new(&definition, was));
+                    subscriptions.push(SubscribedSaga::new(&definition, was));
                     for former in was.iter().map(|was| under_name(&definition, was)) {
                         let runnable = RunnableSaga { definition: former, handler: handler.clone() };
                         sagas.insert(runnable.key(), Arc::new(runnable));
@@ -120,7 +120,7 @@ impl Registry {
         }
         let is_empty = sagas.is_empty();
         let sleeper = RunnableSaga { definition: Sleeper::DEFINITION, handler: Arc::new(Sleeper) };
-        subscriptions.push(Subscription::new(&sleeper.definition, &[]));
+        subscriptions.push(SubscribedSaga::new(&sleeper.definition, &[]));
         sagas.insert((SLEEP_TOPIC.into(), SLEEP_HANDLER.into()), Arc::new(sleeper));
         if is_empty {
             telemetry::no_sagas();
@@ -188,7 +188,7 @@ impl Sagas {
     }
 }
 
-impl Subscription {
+impl SubscribedSaga {
     /// Subscriptions of these topics and handlers, pair by pair.
     #[cfg(test)]
     pub(crate) fn pairs(topics: &[String], handlers: &[String]) -> Vec<Self> {

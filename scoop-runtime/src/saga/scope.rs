@@ -44,7 +44,7 @@ pub struct Scope<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct CallSite<'a> {
     pub(crate) key: ClaimKey,
-    pub(crate) surroundings: HierarchyFlags,
+    pub(crate) flags: HierarchyFlags,
     pub(crate) run: &'a Run,
     pub(crate) definition: &'a Definition,
     pub(crate) step: &'a str,
@@ -347,8 +347,8 @@ impl<'a> Scope<'a> {
     /// The call only reads.
     pub fn check(&mut self) -> impl Future<Output = Result<()>> + Send {
         async move {
-            let CallSite { key, run, surroundings, step, .. } = self.place;
-            let reasons = self.engine.reasons_to_give_up(key, run, surroundings).await.map_err(|error| {
+            let CallSite { key, run, flags, step, .. } = self.place;
+            let reasons = self.engine.reasons_to_give_up(key, run, flags).await.map_err(|error| {
                 Error::infrastructure(format!(
                     "the cancellation state of step `{step}` could not be read: {error}"
                 ))

@@ -137,7 +137,7 @@ impl NewMessage {
             attempts: 0,
             retries: 0,
             tried_under: vec![],
-            surroundings: HierarchyFlags { has_parent: false, undoing: false },
+            flags: HierarchyFlags { has_parent: false, in_rollback: false },
             overdue: false,
             definition: None,
             reserved_for: 0,

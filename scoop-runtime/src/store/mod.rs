@@ -40,8 +40,8 @@ pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use types::{
     ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, FailedRollbackPart, Freed, GiveUpReasons,
-    HierarchyFlags, ParentRef, Reaped, Reconciled, Release, RollbackHistory, Suspect, Unclaimed, WakeOptions,
-    Wanted, Woken, no_failure, readable, timestamps,
+    HierarchyFlags, ParentRef, Reaped, Reconciled, Release, RollbackHistory, Suspect, Unclaimed, ValueQuery,
+    WakeOptions, Woken, no_failure, readable, timestamps,
 };
 pub(crate) use unhandled::Unhandled;
 
@@ -56,7 +56,7 @@ use uuid::Uuid;
 
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
-use crate::saga::registry::{Renamed, Subscription};
+use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
 use crate::util::when::Now;
@@ -232,7 +232,7 @@ storage! {
         async fn repetitions(&self, handler: &str, run: &Run, steps: &[String], until: i64) -> u32;
 
         /// The outputs of a run's steps, by name.
-        async fn values(&self, handler: &str, run: &Run, wanted: &Wanted) -> BTreeMap<String, Value>;
+        async fn values(&self, handler: &str, run: &Run, wanted: &ValueQuery) -> BTreeMap<String, Value>;
 
         /// Whether an operator wants the newest part of a rollback to run again.
         async fn reruns_part(&self, run: &Run) -> bool;
@@ -312,10 +312,10 @@ storage! {
     /// Subscriptions of handlers.
     trait SubscriptionStorage {
         /// Registers the sagas that messages are delivered to, in place of their former names.
-        async fn register(&self, subscriptions: &[Subscription]) -> ();
+        async fn register(&self, subscriptions: &[SubscribedSaga]) -> ();
 
         /// The names that newer programs have given these sagas, and that this program does not have.
-        async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> Vec<Renamed>;
+        async fn renamed_sagas(&self, subscriptions: &[SubscribedSaga]) -> Vec<Renamed>;
 
         /// The sagas that have ready runs but no living worker, with their topics.
         async fn abandoned_sagas(&self) -> Vec<(String, String)>;

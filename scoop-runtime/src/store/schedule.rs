@@ -1,4 +1,4 @@
-//! Schedules, and the ticks that are due by them: [`fired`] decides which times become messages.
+//! Schedules, and the ticks that are due by them: [`ticks_due`] decides which times become messages.
 
 use scoop_core::{ContextKey, Overlap, Recurrence, Schedule};
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ pub(crate) struct DueSchedule {
     pub(crate) timetable: Result<Timetable, TimetableError>,
     pub(crate) next_at: OffsetDateTime,
     /// The number of runs so far.
-    pub(crate) fired: i64,
+    pub(crate) run_count: i64,
     /// The hierarchy of the last run.
     pub(crate) last_root: Option<Uuid>,
     /// The time by the clock of the database.
@@ -106,7 +106,7 @@ pub(crate) enum FireResult {
 }
 
 /// The ticks of a due schedule, and its next time. `busy` tells that the hierarchy of the last run has not ended.
-pub(super) fn fired<'a>(
+pub(super) fn ticks_due<'a>(
     taken: &'a DueSchedule,
     timetable: &Timetable,
     busy: bool,
@@ -119,8 +119,8 @@ pub(super) fn fired<'a>(
         crate::telemetry::tick_skipped(&taken.handler);
         due.ticks.clear();
     }
-    let fired = u64::try_from(taken.fired).unwrap_or_default();
-    let runs = fired + 1..;
+    let run_count = u64::try_from(taken.run_count).unwrap_or_default();
+    let runs = run_count + 1..;
     let ticks = runs.zip(&due.ticks).map(|(run, due)| TickMessage::new(&taken.topic, *due, run));
     (ticks.collect(), due.next_at)
 }

@@ -82,7 +82,7 @@ pub(crate) struct Settlement {
     keeps_definition: bool,
 }
 
-/// How much there is to a settlement, and by which statement it is written therefore.
+/// The statement that writes a settlement, by what it contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettlePath {
     /// The move went well and launched nothing.
@@ -185,15 +185,15 @@ impl Settlement {
     pub(crate) fn new(
         key: ClaimKey,
         before: &Run,
-        surroundings: HierarchyFlags,
+        flags: HierarchyFlags,
         stored: &Context,
         conclusion: Conclusion,
     ) -> Self {
         let may_give_up = may_give_up(before, &conclusion.fate);
         let context = conclusion.context().unwrap_or(&before.context).clone();
         let keeps_definition = matches!(&conclusion.fate, Fate::GoesOn(run) if run.recorded.is_some());
-        let undoing = surroundings.undoing || before.is_backward();
-        let mut settlement = Self::from_fate(key, before, surroundings, conclusion.fate);
+        let undoing = flags.in_rollback || before.is_backward();
+        let mut settlement = Self::from_fate(key, before, flags, conclusion.fate);
         settlement.may_give_up = may_give_up;
         (settlement.was_forward, settlement.keeps_definition) = (!before.is_backward(), keeps_definition);
         settlement.failure_stands = settlement.failure.as_ref() == before.cause();
@@ -292,8 +292,8 @@ impl Settlement {
         !self.deadlines.is_empty() || self.emissions.iter().any(of_emission)
     }
 
-    fn from_fate(key: ClaimKey, before: &Run, surroundings: HierarchyFlags, fate: Fate) -> Self {
-        let HierarchyFlags { has_parent, .. } = surroundings;
+    fn from_fate(key: ClaimKey, before: &Run, flags: HierarchyFlags, fate: Fate) -> Self {
+        let HierarchyFlags { has_parent, .. } = flags;
         let had_failed_children = !before.failed_children.is_empty();
         let mut settlement = Self::empty(key);
         settlement.forgets = had_failed_children.then_some("all");
@@ -486,8 +486,8 @@ mod tests {
     use super::*;
 
     const KEY: ClaimKey = ClaimKey { root: Uuid::from_u128(1), id: Uuid::from_u128(2), epoch: 7 };
-    const ALONE: HierarchyFlags = HierarchyFlags { has_parent: false, undoing: false };
-    const BELOW: HierarchyFlags = HierarchyFlags { has_parent: true, undoing: false };
+    const ALONE: HierarchyFlags = HierarchyFlags { has_parent: false, in_rollback: false };
+    const BELOW: HierarchyFlags = HierarchyFlags { has_parent: true, in_rollback: false };
 
     fn forward() -> Run {
         let lineage = Lineage::root(KEY.root).child(KEY.id);
@@ -537,8 +537,8 @@ mod tests {
         Event::new(EventKind::Suspended, Uuid::from_u128(3)).in_step("a").with(context)
     }
 
-    fn from_fate(before: &Run, surroundings: HierarchyFlags, fate: Fate) -> Settlement {
-        Settlement::new(KEY, before, surroundings, &Context::default(), conclusion(vec![], fate))
+    fn from_fate(before: &Run, flags: HierarchyFlags, fate: Fate) -> Settlement {
+        Settlement::new(KEY, before, flags, &Context::default(), conclusion(vec![], fate))
     }
 
     #[test]
@@ -584,28 +584,28 @@ mod tests {
     fn an_end_is_noted_if_somebody_above_does_not_know_of_it() {
         let committed = from_fate(&forward(), BELOW, Fate::Committed);
         assert!(committed.ends == Some(Ending::Unnoted) && committed.may_give_up && !committed.backward);
-        for (surroundings, told, expected) in
+        for (flags, told, expected) in
             [(BELOW, false, Ending::Noted), (BELOW, true, Ending::Unnoted), (ALONE, false, Ending::Unnoted)]
         {
             let rolled_back = || Fate::RolledBack { cause: failure("Cause"), told };
-            let undone = from_fate(&backward(), surroundings, rolled_back());
+            let undone = from_fate(&backward(), flags, rolled_back());
             assert_eq!(undone.ends, Some(expected));
             assert!(undone.backward && !undone.turns_back && undone.may_give_up);
             assert_eq!((undone.failure, undone.rollback_failure), (Some(failure("Cause")), None));
-            let at_once = from_fate(&forward(), surroundings, rolled_back());
+            let at_once = from_fate(&forward(), flags, rolled_back());
             assert!(at_once.turns_back && !at_once.may_give_up);
         }
-        for (surroundings, expected) in [(BELOW, Ending::Noted), (ALONE, Ending::Unnoted)] {
+        for (flags, expected) in [(BELOW, Ending::Noted), (ALONE, Ending::Unnoted)] {
             let (cause, why) = (failure("Cause"), failure("Stuck"));
             let fate = || Fate::RollbackFailed { cause: cause.clone(), failure: why.clone(), told: true };
-            let failed = from_fate(&backward(), surroundings, fate());
+            let failed = from_fate(&backward(), flags, fate());
             assert_eq!(failed.ends, Some(expected));
             assert!(failed.backward && !failed.turns_back && !failed.may_give_up);
             assert_eq!(
                 (&failed.failure, &failed.rollback_failure),
                 (&Some(cause.clone()), &Some(why.clone()))
             );
-            assert!(from_fate(&forward(), surroundings, fate()).turns_back);
+            assert!(from_fate(&forward(), flags, fate()).turns_back);
         }
     }
 
@@ -664,13 +664,13 @@ mod tests {
 
     #[test]
     fn what_is_launched_in_a_rollback_has_the_deadlines_of_one_unless_it_is_detached() {
-        let deadlines = |before: &Run, surroundings, detached| {
+        let deadlines = |before: &Run, flags, detached| {
             let emissions = vec![emission(detached, context(deadline()))];
             let conclusion = Conclusion { emissions, ..conclusion(vec![], Fate::GoesOn(before.clone())) };
-            let settlement = Settlement::new(KEY, before, surroundings, &Context::default(), conclusion);
+            let settlement = Settlement::new(KEY, before, flags, &Context::default(), conclusion);
             settlement.emissions[0].deadlines.len()
         };
-        let undoing = HierarchyFlags { undoing: true, ..BELOW };
+        let undoing = HierarchyFlags { in_rollback: true, ..BELOW };
         assert_eq!(deadlines(&forward(), BELOW, false), 1);
         assert_eq!(deadlines(&backward(), BELOW, false), 0);
         assert_eq!(deadlines(&forward(), undoing, false), 0);
@@ -681,8 +681,7 @@ mod tests {
     fn what_is_plain_takes_the_short_statements() {
         let events = || vec![suspended(Context::default())];
         let plain = |before: &Run, conclusion| {
-            Settlement::new(KEY, before, ALONE, &Context::default(), conclusion).shape()
-                == SettlePath::Advance
+            Settlement::new(KEY, before, ALONE, &Context::default(), conclusion).path() == SettlePath::Advance
         };
         let last = Some(Suspension { step: "a".into(), jump: None, iteration: 0, handler_iteration: None });
         let after = Run { last, suspensions: 1, ..forward() };
@@ -707,7 +706,7 @@ mod tests {
                 rollback_cause: Some(because.clone()),
                 ..told
             };
-            Settlement::new(KEY, before, BELOW, &Context::default(), told).shape()
+            Settlement::new(KEY, before, BELOW, &Context::default(), told).path()
         };
         assert_eq!(shape(&backward(), "a"), SettlePath::RequestRollback);
         assert_eq!(shape(&backward(), "b"), SettlePath::General);

@@ -55,7 +55,7 @@ pub(crate) struct ClaimedRun {
     pub(crate) retries: u32,
     /// The definitions of the programs that made the attempts, the newest one last. Stale if there were none.
     pub(crate) tried_under: Vec<i32>,
-    pub(crate) surroundings: HierarchyFlags,
+    pub(crate) flags: HierarchyFlags,
     /// Whether it may have to give up.
     pub(crate) overdue: bool,
     /// The definition under which its newest step completed.
@@ -65,13 +65,13 @@ pub(crate) struct ClaimedRun {
     pub(crate) run: Run,
 }
 
-/// The surroundings of a run in its hierarchy.
+/// What a run is in its hierarchy: whether a parent waits for it, and whether it belongs to a rollback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HierarchyFlags {
     /// A parent run waits for it.
     pub(crate) has_parent: bool,
     /// It belongs to a rollback, its own or that of an ancestor. It cannot be cancelled.
-    pub(crate) undoing: bool,
+    pub(crate) in_rollback: bool,
 }
 
 /// A run of a claim that this worker cannot work on.
@@ -228,7 +228,7 @@ pub(crate) struct RollbackHistory {
 
 /// The requested values of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct ValueQuery {
     /// The values of these names.
     pub(crate) names: Vec<String>,
     /// Of each of these ranges, from a name to another of the same length, the one with the last name.

@@ -36,7 +36,7 @@ pub(in crate::engine) async fn serve(engine: Arc<Engine>, queue: Queue, drained:
         // One outcome that needs a long statement must not force it on the others.
         let mut shapes: [Vec<Pending>; 6] = Default::default();
         for pending in batch.drain(..) {
-            let place = match pending.settlement.shape() {
+            let place = match pending.settlement.path() {
                 _ if pending.settlement.is_bulky() => 5,
                 _ if pending.settlement.requires_handlers() => 4,
                 SettlePath::Advance => 0,

@@ -12,7 +12,7 @@ use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Run, T
 use self::in_step::{CommitError, settle_and_commit};
 use self::queue::SettleError;
 use super::execution::{Execution, Exit, reasons_to_give_up};
-use super::outcome::Outcome;
+use super::outcome::Decision;
 use super::rollback_history::load_rollback_plan;
 use super::shared::Engine;
 use super::slots::SlotLease;
@@ -80,7 +80,7 @@ fn settlement(engine: &Engine, execution: &Execution, conclusion: Conclusion) ->
     let settlement = Settlement::new(
         execution.key,
         &execution.run,
-        execution.surroundings,
+        execution.flags,
         &execution.stored_context,
         conclusion,
     );
@@ -186,7 +186,7 @@ struct AfterCommit {
     /// The definition under which its newest step completed.
     definition: Option<i32>,
     /// The outcome to report.
-    outcome: Option<Box<Outcome>>,
+    outcome: Option<Box<Decision>>,
     /// The topics of the messages that were launched.
     topics: Vec<String>,
 }
@@ -194,7 +194,7 @@ struct AfterCommit {
 impl AfterCommit {
     fn of(before: &Run, conclusion: &Conclusion) -> Self {
         let context = conclusion.context().cloned().unwrap_or_default();
-        let outcome = Outcome::of(before, conclusion);
+        let outcome = Decision::of(before, conclusion);
         let topics: BTreeSet<_> = conclusion.emissions.iter().map(|emission| &*emission.topic).collect();
         let topics = topics.into_iter().map(str::to_owned).collect();
         let (run, backward) = match &conclusion.fate {
@@ -246,7 +246,7 @@ fn apply(
     }
     if settled.ended {
         match execution.run.lineage.parent() {
-            Some(parent) if execution.surroundings.has_parent => {
+            Some(parent) if execution.flags.has_parent => {
                 let (root, id) = (parent.root_id(), parent.id());
                 let slot = execution.slot.take().and_then(SlotLease::into_shared_slot);
                 engine.signals.child_ended(ParentRef { root, id, at: settled.last_event_at }, slot);
@@ -261,7 +261,7 @@ fn apply(
     }
     match after.run {
         Some(run) if settled.continues => {
-            execution.surroundings.undoing |= run.is_backward();
+            execution.flags.in_rollback |= run.is_backward();
             execution.stored_context = run.context.clone();
             (execution.run, execution.definition) = (run, after.definition);
             execution.key.epoch += 1;

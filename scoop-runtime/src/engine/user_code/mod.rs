@@ -348,7 +348,7 @@ fn call_site<'a>(execution: &'a Execution, call: &'a Call<'_>) -> CallSite<'a> {
     };
     CallSite {
         key: execution.key,
-        surroundings: execution.surroundings,
+        flags: execution.flags,
         run: &execution.run,
         definition: &execution.saga.definition,
         step: call.step(),

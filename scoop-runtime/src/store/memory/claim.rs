@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::definitions::lanes_of;
 use super::event_log::Event;
-use super::row::{Lane, RunState, WorkingRow};
-use super::state::{RunId, State, later};
+use super::row::{Lane, RowState, WorkingRow};
+use super::state::{RowKey, State, later};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
     ClaimStorage, ClaimedRun, Claimer, HierarchyFlags, Lanes, QueueCursors, Suspect, Unclaimed,
@@ -66,7 +66,7 @@ impl ClaimStorage for MemoryStore {
     ) -> sqlx::Result<Option<Result<ClaimedRun, Unclaimed>>> {
         self.run("claim", |state| {
             let run = (suspect.root, suspect.id);
-            let is_ready = |row: &WorkingRow| row.state == RunState::Ready && row.ready_at <= state.now();
+            let is_ready = |row: &WorkingRow| row.state == RowState::Ready && row.ready_at <= state.now();
             let is_of_queue =
                 lanes_of(lanes).any(|lane| state.row(run).is_some_and(|row| row.lane() == lane));
             if !is_of_queue
@@ -104,7 +104,7 @@ impl State {
         limit: usize,
         running_counts: &BTreeMap<String, usize>,
         progress: &QueueCursors,
-    ) -> Vec<RunId> {
+    ) -> Vec<RowKey> {
         let mut queue = vec![];
         for (lane, reached) in lanes_of(lanes).zip(progress.of(lanes)) {
             let share = running_counts.get(&*lane.0).copied().unwrap_or(0);
@@ -120,7 +120,7 @@ impl State {
         &self,
         lane: &Lane,
         reached: Option<OffsetDateTime>,
-    ) -> impl Iterator<Item = &(OffsetDateTime, u64, RunId)> {
+    ) -> impl Iterator<Item = &(OffsetDateTime, u64, RowKey)> {
         let (ready, now) = (self.ready.get(lane).into_iter().flatten(), self.now());
         let since = reached.map(|reached| reached.min(now - LATE));
         let ready = ready.skip_while(move |(at, ..)| since.is_some_and(|since| *at < since));
@@ -129,10 +129,10 @@ impl State {
     }
 
     /// Claims a ready run for this worker. The first claim records its beginning.
-    fn take(&mut self, run: RunId, worker: Uuid, identifier: &Arc<str>) -> Option<ClaimedRun> {
+    fn take(&mut self, run: RowKey, worker: Uuid, identifier: &Arc<str>) -> Option<ClaimedRun> {
         let now = self.now();
         let row = self.change(run, |row| {
-            (row.state, row.owner) = (RunState::Running, Some(worker));
+            (row.state, row.owner) = (RowState::Running, Some(worker));
             row.last_event_at = later(now, row.last_event_at);
             if row.is_unclaimed() && row.told {
                 row.turned_back_at = Some(now);
@@ -156,14 +156,14 @@ impl State {
         self.claimed(run, identifier, !begins)
     }
 
-    fn told_context(&self, (root, _): RunId, message: Uuid) -> scoop_core::Context {
+    fn told_context(&self, (root, _): RowKey, message: Uuid) -> scoop_core::Context {
         let record = self.hierarchy(root).map(|hierarchy| &hierarchy.record);
         let told = record.and_then(|record| record.of_message(message, EventKind::RollbackEmitted).next());
         told.map(|told| told.context.clone()).unwrap_or_default()
     }
 
     /// An owned run, with all that is needed to continue it.
-    pub(super) fn claimed(&self, run: RunId, identifier: &str, has_children: bool) -> Option<ClaimedRun> {
+    pub(super) fn claimed(&self, run: RowKey, identifier: &str, has_children: bool) -> Option<ClaimedRun> {
         let row = self.row(run)?;
         let message = self.hierarchy(row.root())?.record.messages.get(&row.message)?;
         let mut goes_on = row.run(identifier);
@@ -178,9 +178,9 @@ impl State {
             attempts: row.attempts,
             retries: u32::try_from(row.retries).unwrap_or(0),
             tried_under: row.tried_under.clone(),
-            surroundings: HierarchyFlags {
+            flags: HierarchyFlags {
                 has_parent: row.parent.is_some(),
-                undoing: row.undoing_since.is_some(),
+                in_rollback: row.undoing_since.is_some(),
             },
             overdue: row.is_overdue(self.now()),
             definition: row.definition,
@@ -189,8 +189,8 @@ impl State {
         })
     }
 
-    fn failed_children(&self, run: RunId) -> Vec<ChildFailure> {
-        let mut ended: Vec<_> = self.children(run).filter(|child| child.state == RunState::Ended).collect();
+    fn failed_children(&self, run: RowKey) -> Vec<ChildFailure> {
+        let mut ended: Vec<_> = self.children(run).filter(|child| child.state == RowState::Ended).collect();
         ended.sort_by_key(|child| (child.turned_back_at.is_none(), child.turned_back_at, child.id()));
         let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
         let failure = |child: &WorkingRow| ChildFailure {

@@ -5,8 +5,8 @@ use scoop_core::RecordedStep;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::row::{Lane, RunState};
-use super::state::{RecordedRow, RunId, State, Worker};
+use super::row::{Lane, RowState};
+use super::state::{RecordedRow, RowKey, State, Worker};
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     DefinitionStorage, Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside,
@@ -104,7 +104,7 @@ impl DefinitionStorage for MemoryStore {
             state.change((key.root, key.id), |row| {
                 row.free(now);
                 if target.is_none() {
-                    row.state = RunState::Stuck;
+                    row.state = RowState::Stuck;
                 }
                 row.reason = Some(reason);
                 (row.reserved_for, row.refused_by) = (target.unwrap_or(0), refused_by);
@@ -145,7 +145,7 @@ impl State {
         for worker in self.workers.values_mut() {
             worker.topology += 1;
         }
-        let reserved: Vec<RunId> = self
+        let reserved: Vec<RowKey> = self
             .reserved
             .iter()
             .filter(|(handler, _)| handlers.iter().any(|own| **own == **handler))
@@ -157,7 +157,7 @@ impl State {
         let stuck = self.stuck.iter().filter_map(|(_, id, root)| self.row((*root, *id)));
         let stuck = stuck.filter(|row| !row.held && row.doubts < UNKNOWN_MAX);
         let stuck = stuck.filter(|row| handlers.iter().any(|own| **own == *row.handler));
-        let stuck: Vec<RunId> = stuck.map(|row| (row.root(), row.id())).collect();
+        let stuck: Vec<RowKey> = stuck.map(|row| (row.root(), row.id())).collect();
         let now = self.now();
         for run in stuck {
             self.change(run, |row| {

@@ -47,7 +47,7 @@ pub(super) struct InterventionRow {
     pub(super) handler: String,
     pub(super) part: Option<String>,
     pub(super) kind: &'static str,
-    pub(super) repeats: bool,
+    pub(super) reruns_part: bool,
     pub(super) note: Option<String>,
     pub(super) source: String,
     pub(super) at: OffsetDateTime,
@@ -55,7 +55,7 @@ pub(super) struct InterventionRow {
 
 /// A row of `redelivery`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Redelivered {
+pub(super) struct RedeliveryRow {
     /// The hierarchy of the runs.
     pub(super) root: Uuid,
     /// The message launched in place of one that a run had launched.
@@ -74,7 +74,7 @@ pub(super) struct EventLog {
     /// Repeated failures of rollbacks, each as another ROLLBACK_FAILED: the rows of `repeated_failure`.
     pub(super) repeated_failures: Vec<Event>,
     /// The messages that had no handler at their launch, and were delivered later.
-    pub(super) redeliveries: BTreeMap<Uuid, Redelivered>,
+    pub(super) redeliveries: BTreeMap<Uuid, RedeliveryRow>,
     /// Positions in `events`, by the last of the lineage.
     by_run: BTreeMap<Uuid, Vec<usize>>,
     /// The same, by message and kind.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::row::RunState;
-use super::state::{RunId, State};
+use super::row::RowState;
+use super::state::{RowKey, State};
 use crate::bug::{Bug, is_injected};
 use crate::settings::Backoff;
 use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE};
@@ -64,7 +64,7 @@ impl State {
     }
 
     /// Frees these runs of the worker. The results of the attempts are unknown.
-    fn free(&mut self, worker: Uuid, runs: Vec<RunId>, reason: &str, backoff: Backoff) -> Freed {
+    fn free(&mut self, worker: Uuid, runs: Vec<RowKey>, reason: &str, backoff: Backoff) -> Freed {
         let now = self.now();
         let mut stuck = vec![];
         for run in &runs {
@@ -82,7 +82,7 @@ impl State {
                     row.reason = Some(reason.into());
                 } else {
                     row.free(now);
-                    row.state = RunState::Stuck;
+                    row.state = RowState::Stuck;
                     row.reason = Some(UNKNOWN_TOO_OFTEN.into());
                     stuck.push(*run);
                 }
@@ -92,7 +92,7 @@ impl State {
     }
 
     /// The definition under which a worker continues a run.
-    fn definition_of(&self, worker: Uuid, run: RunId) -> Option<i32> {
+    fn definition_of(&self, worker: Uuid, run: RowKey) -> Option<i32> {
         let (worker, row) = (self.workers.get(&worker)?, self.row(run)?);
         let at = worker.handlers.iter().position(|handler| **handler == *row.handler)?;
         worker.definitions.get(at).copied()

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::event_log::{Event, Message};
-use super::row::{RunState, WorkingRow};
+use super::row::{RowState, WorkingRow};
 use super::state::{Pair, State, after, child_of};
 use crate::store::{Claimer, LaunchResult, LaunchStorage, NewMessage, TickMessage, Unhandled};
 
@@ -131,7 +131,7 @@ impl State {
             return self.insert(row);
         };
         (row.state, row.owner, row.epoch, row.last_event_at) =
-            (RunState::Running, Some(*worker), 1, after(now));
+            (RowState::Running, Some(*worker), 1, after(now));
         launch.claimed.push(row.id());
         self.append(Event::of(&row, EventKind::Seen, identifier));
         self.insert(row);

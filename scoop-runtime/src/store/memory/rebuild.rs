@@ -10,10 +10,10 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
-use super::row::{RunState, WorkingRow};
+use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, State};
 use crate::rebuild::{
-    OperatorAction, RebuildReport, Rebuilt, RecordedEvent, RegisteredHandler, newest_outputs, rebuild,
+    OperatorAction, RebuildReport, Rebuilt, RecordedEvent, SubscriptionPeriod, newest_outputs, rebuild,
 };
 use crate::repair::RepairAction;
 use crate::util::ids;
@@ -70,7 +70,7 @@ impl State {
         let topology: Vec<_> = self
             .topology
             .iter()
-            .map(|listed| RegisteredHandler {
+            .map(|listed| SubscriptionPeriod {
                 topic: listed.topic.to_string(),
                 handler: listed.handler.to_string(),
                 since: listed.since,
@@ -125,7 +125,7 @@ impl EventLog {
         let id = lineage.id();
         let mut row = WorkingRow::new(lineage, rebuilt.message_id, pair, rebuilt.last_event_at);
         row.parent = rebuilt.parent;
-        row.state = RunState::named(rebuilt.state);
+        row.state = RowState::named(rebuilt.state);
         row.ready_at = rebuilt.ready_at;
         row.epoch = if rebuilt.begun || rebuilt.told { epoch } else { 0 };
         row.first_epoch = if rebuilt.told && !rebuilt.begun { epoch } else { 0 };
@@ -146,7 +146,7 @@ impl EventLog {
         (row.failure, row.rollback_failure) = (failure(rebuilt.failure), failure(rebuilt.rollback_failure));
         row.turned_back_at = rebuilt.turned_back_at;
         row.reason = rebuilt.reason;
-        row.held = row.state == RunState::Stuck;
+        row.held = row.state == RowState::Stuck;
         Some(row)
     }
 }
@@ -156,8 +156,8 @@ impl WorkingRow {
     /// not begun.
     fn comparable(&self, now: OffsetDateTime) -> Value {
         let state = match self.state {
-            RunState::Ended => "ended",
-            RunState::Stuck if self.held => "stuck",
+            RowState::Ended => "ended",
+            RowState::Stuck if self.held => "stuck",
             // Whether a run waits follows from its children.
             _ => "open",
         };
@@ -172,7 +172,7 @@ impl WorkingRow {
         };
         let far =
             (self.ready_at > now + time::Duration::minutes(10) && self.epoch == 0).then_some(self.ready_at);
-        if self.state != RunState::Ended {
+        if self.state != RowState::Ended {
             let more = json!({
                 "backward": self.backward, "context": self.context, "replied": self.replied,
                 "gives_up": self.is_overdue(now), "give_up_at": self.give_up_at.map(super::state::micros),
@@ -181,7 +181,7 @@ impl WorkingRow {
             });
             fields.extend(more.as_object().cloned().unwrap_or_default());
         }
-        if self.state != RunState::Ended && !self.failed_before {
+        if self.state != RowState::Ended && !self.failed_before {
             let more = json!({
                 "step": self.step, "jump": self.jump, "definition": self.definition, "iteration": self.iteration,
                 "suspensions": self.suspensions, "handler_iteration": self.handler_iteration,

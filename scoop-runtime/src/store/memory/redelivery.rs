@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::event_log::{Event, Redelivered};
+use super::event_log::{Event, RedeliveryRow};
 use super::launch::min_deadline;
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State, after, child_of, later};
@@ -72,7 +72,7 @@ impl State {
         };
         let payload = record.messages.get(&emitted.message).map(|message| message.payload.clone());
         let copy = copied.then_some(message);
-        record.redeliveries.insert(emitted.message, Redelivered { root, copy, at });
+        record.redeliveries.insert(emitted.message, RedeliveryRow { root, copy, at });
         if copied {
             self.publish(root, message, topic, payload.unwrap_or_default());
             let launched = Event::new(EventKind::Emitted, message, Lineage::root(root), at);

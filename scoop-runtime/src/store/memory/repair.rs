@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog, InterventionRow};
 use super::requests::is_unrolled;
-use super::row::{RunState, WorkingRow};
-use super::state::{Hierarchy, Registration, RunId, State, after, later};
+use super::row::{RowState, WorkingRow};
+use super::state::{Hierarchy, Registration, RowKey, State, after, later};
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent, Presence,
     Refusal, RepairAction, RepairStatus, RestoredRun, StuckRun, failed_again_reason, no_program,
@@ -31,14 +31,14 @@ impl RepairStorage for MemoryStore {
             let (now, run) = (state.now(), (key.root, key.id));
             state.change(run, |row| {
                 row.free(now);
-                (row.state, row.reason) = (RunState::Stuck, Some(failed_again_reason(&failed.failure)));
+                (row.state, row.reason) = (RowState::Stuck, Some(failed_again_reason(&failed.failure)));
                 row.last_event_at = later(now, row.last_event_at);
                 (row.held, row.gives_up, row.give_up_at) = (true, false, None);
                 (row.attempts, row.retries) = (0, 0);
             });
             state.record_failure(run, failed);
             // The run has taken note of its failed children.
-            let noted = state.children(run).filter(|child| child.state == RunState::Ended);
+            let noted = state.children(run).filter(|child| child.state == RowState::Ended);
             let noted: Vec<_> = noted.map(WorkingRow::id).collect();
             noted.into_iter().for_each(|child| drop(state.remove((key.root, child))));
             Ok(true)
@@ -88,7 +88,7 @@ impl RepairStorage for MemoryStore {
                 state.hierarchy(root).into_iter().flat_map(|hierarchy| &hierarchy.record.interventions);
             let mut done: Vec<_> = done.collect();
             done.sort_by_key(|done| done.at);
-            Ok(done.into_iter().map(InterventionRow::told).collect())
+            Ok(done.into_iter().map(InterventionRow::to_intervention).collect())
         })
         .await
     }
@@ -110,8 +110,8 @@ impl State {
         let is_below = |row: &&WorkingRow| row.lineage.ids().starts_with(target.lineage.ids());
         let mut below = hierarchy.rows.values().filter(is_below);
         let others = below.any(|row| row.id() != id && !known.contains(&row.id()));
-        let held = unrolled.get(id).is_some_and(|run| run.presence == Presence::Held);
-        if state == Some(RunState::Stuck) && !held {
+        let held = unrolled.get(id).is_some_and(|run| run.presence == Presence::AwaitsOperator);
+        if state == Some(RowState::Stuck) && !held {
             return match asked.remedy {
                 RepairAction::Retry => self.give_a_chance(target, asked).ok_or(Refusal::Busy),
                 _ => Err(Refusal::Stuck),
@@ -155,7 +155,7 @@ impl State {
             handler: handler.to_owned(),
             part: decision.map(|decision| decision.part.clone()),
             kind: asked.remedy.as_str(),
-            repeats: decision.is_some_and(|decision| decision.repeats),
+            reruns_part: decision.is_some_and(|decision| decision.repeats),
             note: Some(asked.note.replace('\0', "")).filter(|note| !note.is_empty()),
             source: asked.source.replace('\0', ""),
             at,
@@ -229,7 +229,7 @@ impl EventLog {
         let pair = (self.topic_of(revived.message_id), revived.handler.as_str().into());
         let mut row = WorkingRow::new(lineage, revived.message_id, pair, now);
         row.parent = revived.parent;
-        row.state = RunState::named(revived.state);
+        row.state = RowState::named(revived.state);
         (row.epoch, row.backward, row.told, row.failed_before) = (epoch, true, revived.told, true);
         let forward = self.of_run(revived.id).filter(|event| event.kind == EventKind::Suspended);
         row.suspensions =
@@ -237,14 +237,14 @@ impl EventLog {
         row.context = revived.context.clone();
         row.replied = !revived.told && self.has_replied(revived.id);
         // A missed deadline has had its effect, and a run that awaits an operator has none.
-        let counts = |deadline: &OffsetDateTime| *deadline > now && row.state != RunState::Stuck;
+        let counts = |deadline: &OffsetDateTime| *deadline > now && row.state != RowState::Stuck;
         let give_up_at = revived.deadlines.iter().copied().filter(counts).min();
         row.give_up_at = give_up_at;
         row.undoing_since = Some(now);
         row.failure = turned.exception.clone();
         row.turned_back_at = Some(turned.at);
         row.reason = revived.reason.map(str::to_owned);
-        row.held = row.state == RunState::Stuck;
+        row.held = row.state == RowState::Stuck;
         Some(row)
     }
 
@@ -318,8 +318,8 @@ impl Hierarchy {
         let held = row.is_some_and(|row| row.held);
         let presence = match row.map(|row| row.state) {
             None => Presence::Absent,
-            Some(RunState::Stuck) if held => Presence::Held,
-            Some(RunState::Waiting) => Presence::Waiting,
+            Some(RowState::Stuck) if held => Presence::AwaitsOperator,
+            Some(RowState::Waiting) => Presence::Waiting,
             Some(_) => Presence::Busy,
         };
         let suspended = record.suspended(id);
@@ -390,7 +390,7 @@ impl WorkingRow {
             step: self.step.clone(),
             backward: self.backward,
             reason: match self.state {
-                RunState::Stuck => self.reason.clone().unwrap_or_default(),
+                RowState::Stuck => self.reason.clone().unwrap_or_default(),
                 _ => no_program(&self.handler),
             },
             since: since_epoch(self.ready_at),
@@ -401,7 +401,7 @@ impl WorkingRow {
 }
 
 impl InterventionRow {
-    fn told(&self) -> Intervention {
+    fn to_intervention(&self) -> Intervention {
         Intervention {
             run: self.run.into(),
             handler: self.handler.clone(),
@@ -416,7 +416,7 @@ impl InterventionRow {
 
 impl State {
     /// Records another failure of a rollback.
-    fn record_failure(&mut self, run: RunId, failed: &FailedRollbackPart) {
+    fn record_failure(&mut self, run: RowKey, failed: &FailedRollbackPart) {
         let Some(row) = self.row(run) else {
             return;
         };

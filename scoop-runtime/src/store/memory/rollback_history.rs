@@ -13,7 +13,7 @@ use super::state::{Hierarchy, State};
 use super::status::failure_of;
 use crate::saga::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
 use crate::store::types::{micros_of, unreadable};
-use crate::store::{ClaimKey, HistoryStorage, RollbackHistory, Wanted};
+use crate::store::{ClaimKey, HistoryStorage, RollbackHistory, ValueQuery};
 
 impl HistoryStorage for MemoryStore {
     async fn recorded(&self, run: ClaimKey, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
@@ -85,7 +85,7 @@ impl HistoryStorage for MemoryStore {
         .await
     }
 
-    async fn values(&self, _: &str, run: &Run, wanted: &Wanted) -> sqlx::Result<BTreeMap<String, Value>> {
+    async fn values(&self, _: &str, run: &Run, wanted: &ValueQuery) -> sqlx::Result<BTreeMap<String, Value>> {
         self.run("history", |state| {
             let record = state.hierarchy(run.lineage.root_id()).map(|hierarchy| &hierarchy.record);
             let Some(values) = record.and_then(|record| record.values.get(&run.lineage.id())) else {
@@ -298,7 +298,7 @@ impl EventLog {
         let Some(suspended) = self.suspended(run).map(|event| event.at) else {
             return false;
         };
-        let mut wanted = self.interventions.iter().filter(|done| done.run == run && done.repeats);
+        let mut wanted = self.interventions.iter().filter(|done| done.run == run && done.reruns_part);
         wanted.any(|done| done.kind == "retry" && done.at > suspended)
     }
 }

@@ -13,7 +13,7 @@ use crate::store::ClaimKey;
 
 /// The state of a run; see the migrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RunState {
+pub(super) enum RowState {
     Ready,
     Running,
     Waiting,
@@ -21,7 +21,7 @@ pub(super) enum RunState {
     Stuck,
 }
 
-impl RunState {
+impl RowState {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -51,7 +51,7 @@ pub(super) struct WorkingRow {
     pub(super) message: Uuid,
     pub(super) topic: Arc<str>,
     pub(super) handler: Arc<str>,
-    pub(super) state: RunState,
+    pub(super) state: RowState,
     pub(super) ready_at: OffsetDateTime,
     pub(super) owner: Option<Uuid>,
     pub(super) epoch: i64,
@@ -116,7 +116,7 @@ impl WorkingRow {
             message,
             topic,
             handler,
-            state: RunState::Ready,
+            state: RowState::Ready,
             ready_at: last_event_at,
             owner: None,
             epoch: 0,
@@ -172,11 +172,11 @@ impl WorkingRow {
 
     pub(super) fn place(&self) -> IndexKey {
         match self.state {
-            RunState::Ready => IndexKey::Ready(self.ready_at, self.turn, self.is_suspect()),
-            RunState::Running => IndexKey::Running(self.owner),
-            RunState::Waiting => IndexKey::Waiting(self.give_up_at.filter(|_| !self.gives_up)),
-            RunState::Ended => IndexKey::Ended,
-            RunState::Stuck => IndexKey::Stuck(self.ready_at),
+            RowState::Ready => IndexKey::Ready(self.ready_at, self.turn, self.is_suspect()),
+            RowState::Running => IndexKey::Running(self.owner),
+            RowState::Waiting => IndexKey::Waiting(self.give_up_at.filter(|_| !self.gives_up)),
+            RowState::Ended => IndexKey::Ended,
+            RowState::Stuck => IndexKey::Stuck(self.ready_at),
         }
     }
 
@@ -184,7 +184,7 @@ impl WorkingRow {
     pub(super) fn is_claimed_under(&self, key: ClaimKey) -> bool {
         let again = is_injected(Bug::SettleTwice) && self.epoch == key.epoch + 1;
         let epoch = self.epoch == key.epoch || again || is_injected(Bug::SkipFence);
-        epoch && self.state == RunState::Running
+        epoch && self.state == RowState::Running
     }
 
     /// Whether it has to give up by now.
@@ -220,7 +220,7 @@ impl WorkingRow {
 
     /// Releases it, so that any worker may claim it.
     pub(super) fn free(&mut self, now: OffsetDateTime) {
-        (self.state, self.owner, self.ready_at) = (RunState::Ready, None, now);
+        (self.state, self.owner, self.ready_at) = (RowState::Ready, None, now);
     }
 }
 

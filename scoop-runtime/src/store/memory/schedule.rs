@@ -3,10 +3,10 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::schedule::{Awaited, FireResult, TickMessage, fired};
+use super::super::schedule::{Awaited, FireResult, TickMessage, ticks_due};
 use super::MemoryStore;
 use super::launch::RootMessage;
-use super::state::{Scheduled, State};
+use super::state::{ScheduleRow, State};
 use crate::saga::timetable::{Timetable, TimetableError};
 use crate::store::{DueSchedule, Pairs, RequestKey, ScheduleRegistration, ScheduleStorage};
 use scoop_core::{Missed, Overlap};
@@ -47,11 +47,11 @@ impl ScheduleStorage for MemoryStore {
                 Err(_) => return Ok(FireResult::Unfit(taken)),
             };
             let busy = taken.last_root.is_some_and(|root| state.is_busy(root));
-            let (ticks, next_at) = fired(&taken, timetable, busy);
+            let (ticks, next_at) = ticks_due(&taken, timetable, busy);
             let handlers = state.tick(&ticks)?;
             if let Some(scheduled) = state.schedules.get_mut(&pair) {
                 scheduled.next_at = next_at;
-                scheduled.fired += i64::try_from(ticks.len()).unwrap_or(i64::MAX);
+                scheduled.run_count += i64::try_from(ticks.len()).unwrap_or(i64::MAX);
                 scheduled.last_root = ticks.last().map(|tick| tick.root).or(scheduled.last_root);
             }
             Ok(FireResult::Launched(handlers))
@@ -74,9 +74,9 @@ impl ScheduleStorage for MemoryStore {
             if !state.requests.insert(asked.id) {
                 return Ok(Some(vec![]));
             }
-            scheduled.fired += 1;
+            scheduled.run_count += 1;
             scheduled.last_root = Some(root);
-            let run = u64::try_from(scheduled.fired).unwrap_or_default();
+            let run = u64::try_from(scheduled.run_count).unwrap_or_default();
             let tick = TickMessage { root, id: asked.id, ..TickMessage::new(topic, now, run) };
             state.tick(std::slice::from_ref(&tick)).map(Some)
         })
@@ -92,13 +92,13 @@ impl State {
     /// An unchanged schedule keeps its next time; one that changed begins anew.
     fn list_schedule(&mut self, published: &ScheduleRegistration<'_>) {
         let pair = (published.topic.to_owned(), published.handler.to_owned());
-        let fresh = Scheduled {
+        let fresh = ScheduleRow {
             every_ms: published.every_ms,
             cron: published.cron.zip(published.zone).map(|(cron, zone)| (cron.to_owned(), zone.to_owned())),
             missed: published.missed,
             overlap: published.overlap,
             next_at: published.next_at,
-            fired: 0,
+            run_count: 0,
             last_root: None,
         };
         let Some(listed) = self.schedules.get_mut(&pair) else {
@@ -107,7 +107,7 @@ impl State {
         };
         let same = listed.every_ms == fresh.every_ms && listed.cron == fresh.cron;
         let next_at = if same { listed.next_at } else { fresh.next_at };
-        *listed = Scheduled { next_at, fired: listed.fired, last_root: listed.last_root, ..fresh };
+        *listed = ScheduleRow { next_at, run_count: listed.run_count, last_root: listed.last_root, ..fresh };
     }
 
     fn is_busy(&self, root: Uuid) -> bool {
@@ -120,7 +120,7 @@ impl State {
     }
 }
 
-impl Scheduled {
+impl ScheduleRow {
     fn taken(&self, (topic, handler): &(String, String), now: OffsetDateTime) -> Option<DueSchedule> {
         let cron = self.cron.as_ref().map(|(cron, zone)| (cron.as_str(), zone.as_str()));
         let timetable = match (Missed::named(self.missed), Overlap::named(self.overlap)) {
@@ -128,7 +128,7 @@ impl Scheduled {
             _ => Err(TimetableError::Unknown),
         };
         let (topic, handler) = (topic.clone(), handler.clone());
-        let (fired, last_root) = (self.fired, self.last_root);
-        Some(DueSchedule { topic, handler, timetable, next_at: self.next_at?, fired, last_root, now })
+        let (run_count, last_root) = (self.run_count, self.last_root);
+        Some(DueSchedule { topic, handler, timetable, next_at: self.next_at?, run_count, last_root, now })
     }
 }

@@ -11,7 +11,7 @@ use super::super::settlement::{EmissionRow, Ending, EventRow, RollbackRequestRow
 use super::MemoryStore;
 use super::event_log::Event;
 use super::launch::min_deadline;
-use super::row::{RunState, WorkingRow};
+use super::row::{RowState, WorkingRow};
 use super::state::{State, child_of, later, micros};
 use crate::bug::{Bug, is_injected};
 use crate::store::{ClaimKey, SettleResult, SettleStorage, Settlement, Unhandled};
@@ -195,10 +195,10 @@ impl State {
     fn update_row(&mut self, step: &SettleStep<'_>) -> SettleResult {
         let (now, settlement, held) = (self.now(), step.settlement, &step.held);
         let run = (held.root(), held.id());
-        let settled = |state: RunState, give_up_at: Option<OffsetDateTime>| SettleResult {
-            continues: state == RunState::Running,
+        let settled = |state: RowState, give_up_at: Option<OffsetDateTime>| SettleResult {
+            continues: state == RowState::Running,
             overdue: give_up_at.is_some_and(|at| at <= now),
-            ended: state == RunState::Ended,
+            ended: state == RowState::Ended,
             last_event_at: step.last_event,
             ready_handlers: vec![],
         };
@@ -206,12 +206,12 @@ impl State {
             || is_injected(Bug::SwallowFailure) && settlement.ends.is_some()
         {
             self.remove(run);
-            return settled(RunState::Ended, held.give_up_at);
+            return settled(RowState::Ended, held.give_up_at);
         }
         let state = match (settlement.ends, step.waits) {
-            (Some(_), _) => RunState::Ended,
-            (None, true) => RunState::Waiting,
-            (None, false) => RunState::Running,
+            (Some(_), _) => RowState::Ended,
+            (None, true) => RowState::Waiting,
+            (None, false) => RowState::Running,
         };
         let turned = settlement.turns_back.then_some(now);
         let since = turned.or(held.undoing_since);
@@ -219,7 +219,7 @@ impl State {
         let give_up_at = settlement.deadlines.iter().copied().filter(counts).min();
         self.change(run, |row| {
             row.state = state;
-            row.owner = row.owner.filter(|_| state == RunState::Running);
+            row.owner = row.owner.filter(|_| state == RowState::Running);
             row.epoch += 1;
             row.step.clone_from(&settlement.step);
             row.jump = settlement.jump.clone().filter(|_| !is_injected(Bug::ForgetNext));
@@ -280,7 +280,7 @@ impl State {
     /// Deletes the failed children that the run has taken note of.
     fn clear_failed_children(&mut self, step: &SettleStep<'_>, all: bool) {
         let run = (step.held.root(), step.held.id());
-        let noted = self.children(run).filter(|child| child.state == RunState::Ended);
+        let noted = self.children(run).filter(|child| child.state == RowState::Ended);
         let noted = noted.filter(|child| all || child.rollback_failure.is_none());
         let noted: Vec<_> = noted.map(WorkingRow::id).collect();
         noted.into_iter().for_each(|child| drop(self.remove((run.0, child))));

@@ -12,13 +12,13 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::event_log::{Event, EventLog};
-use super::row::{IndexKey, Lane, RunState, WorkingRow};
+use super::row::{IndexKey, Lane, RowState, WorkingRow};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
 use crate::store::ClaimKey;
 
 /// A run: its hierarchy and its id.
-pub(super) type RunId = (Uuid, Uuid);
+pub(super) type RowKey = (Uuid, Uuid);
 
 /// A handler and its topic, in this order, as the index of ready runs has them.
 pub(super) type Pair = (Arc<str>, Arc<str>);
@@ -37,7 +37,7 @@ pub(super) struct Registration {
 
 /// A session that marks a process as alive. Without it the process is dead.
 #[derive(Debug)]
-pub(super) struct MemorySession {
+pub(super) struct OpenSession {
     /// The process that it belongs to, as [`super::MemoryStore`] numbers them.
     #[cfg_attr(not(feature = "simulation"), expect(dead_code, reason = "only a simulation cuts sessions"))]
     pub(super) process: u64,
@@ -72,17 +72,17 @@ pub(super) struct State {
     pub(super) topology: Vec<Registration>,
     pub(super) workers: BTreeMap<Uuid, Worker>,
     pub(super) definitions: Vec<RecordedRow>,
-    pub(super) sessions: BTreeMap<u64, MemorySession>,
-    pub(super) schedules: BTreeMap<(String, String), Scheduled>,
-    pub(super) ready: BTreeMap<Lane, BTreeSet<(OffsetDateTime, u64, RunId)>>,
+    pub(super) sessions: BTreeMap<u64, OpenSession>,
+    pub(super) schedules: BTreeMap<(String, String), ScheduleRow>,
+    pub(super) ready: BTreeMap<Lane, BTreeSet<(OffsetDateTime, u64, RowKey)>>,
     /// The ready runs that are suspects.
-    pub(super) suspects: BTreeSet<(OffsetDateTime, u64, RunId)>,
-    pub(super) reserved: BTreeSet<(Arc<str>, RunId)>,
-    owned: BTreeMap<Uuid, BTreeSet<RunId>>,
-    waiting: BTreeSet<RunId>,
+    pub(super) suspects: BTreeSet<(OffsetDateTime, u64, RowKey)>,
+    pub(super) reserved: BTreeSet<(Arc<str>, RowKey)>,
+    owned: BTreeMap<Uuid, BTreeSet<RowKey>>,
+    waiting: BTreeSet<RowKey>,
     /// The ids of the requests that were carried out.
     pub(super) requests: BTreeSet<Uuid>,
-    pub(super) overdue: BTreeSet<(OffsetDateTime, RunId)>,
+    pub(super) overdue: BTreeSet<(OffsetDateTime, RowKey)>,
     pub(super) stuck: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
     /// The clients that wait for the end of a hierarchy.
     pub(super) completions: Arc<Completions>,
@@ -110,7 +110,7 @@ impl State {
         self.hierarchies.get(self.hierarchy_by_id.get(&id)?)
     }
 
-    pub(super) fn row(&self, (root, id): RunId) -> Option<&WorkingRow> {
+    pub(super) fn row(&self, (root, id): RowKey) -> Option<&WorkingRow> {
         self.hierarchies.get(&root)?.rows.get(&id)
     }
 
@@ -131,7 +131,7 @@ impl State {
         if let Some(parent) = row.parent {
             let children = hierarchy.children.entry(parent).or_default();
             children.all.insert(id);
-            children.open += usize::from(row.state != RunState::Ended);
+            children.open += usize::from(row.state != RowState::Ended);
         }
         let lane = row.lane();
         hierarchy.rows.insert(id, row);
@@ -141,18 +141,18 @@ impl State {
     /// Changes a row, and keeps the indices in step.
     pub(super) fn change(
         &mut self,
-        (root, id): RunId,
+        (root, id): RowKey,
         change: impl FnOnce(&mut WorkingRow),
     ) -> Option<&WorkingRow> {
         let hierarchy = self.hierarchies.get_mut(&root)?;
         let row = hierarchy.rows.get_mut(&id)?;
-        let (before, was_in, was_open) = (row.place(), row.lane(), row.state != RunState::Ended);
+        let (before, was_in, was_open) = (row.place(), row.lane(), row.state != RowState::Ended);
         change(row);
-        if row.state == RunState::Ready && !matches!(before, IndexKey::Ready(..)) {
+        if row.state == RowState::Ready && !matches!(before, IndexKey::Ready(..)) {
             self.turns += 1;
             row.turn = self.turns;
         }
-        let (after, is_in, is_open) = (row.place(), row.lane(), row.state != RunState::Ended);
+        let (after, is_in, is_open) = (row.place(), row.lane(), row.state != RowState::Ended);
         self.epoch_max = self.epoch_max.max(row.epoch);
         if let Some(children) = row.parent.and_then(|parent| hierarchy.children.get_mut(&parent)) {
             children.open = children.open + usize::from(is_open) - usize::from(was_open);
@@ -165,14 +165,14 @@ impl State {
     }
 
     /// Takes a run out of the working set.
-    pub(super) fn remove(&mut self, (root, id): RunId) -> Option<WorkingRow> {
+    pub(super) fn remove(&mut self, (root, id): RowKey) -> Option<WorkingRow> {
         let hierarchy = self.hierarchies.get_mut(&root)?;
         let row = hierarchy.rows.remove(&id)?;
         if let Some(parent) = row.parent
             && let Some(children) = hierarchy.children.get_mut(&parent)
         {
             children.all.remove(&id);
-            children.open -= usize::from(row.state != RunState::Ended);
+            children.open -= usize::from(row.state != RowState::Ended);
             if children.all.is_empty() {
                 hierarchy.children.remove(&parent);
             }
@@ -187,7 +187,7 @@ impl State {
         Some(row)
     }
 
-    fn index(&mut self, run: RunId, lane: Lane, place: IndexKey) {
+    fn index(&mut self, run: RowKey, lane: Lane, place: IndexKey) {
         if lane.2 != 0 {
             self.reserved.insert((lane.0.clone(), run));
         }
@@ -210,7 +210,7 @@ impl State {
         }
     }
 
-    fn unindex(&mut self, run: RunId, lane: &Lane, place: &IndexKey) {
+    fn unindex(&mut self, run: RowKey, lane: &Lane, place: &IndexKey) {
         if lane.2 != 0 {
             self.reserved.remove(&(lane.0.clone(), run));
         }
@@ -246,17 +246,17 @@ impl State {
     }
 
     /// The runs that a worker owns.
-    pub(super) fn owned_by(&self, worker: Uuid) -> Vec<RunId> {
+    pub(super) fn owned_by(&self, worker: Uuid) -> Vec<RowKey> {
         self.owned.get(&worker).into_iter().flatten().copied().collect()
     }
 
     /// The runs that wait for others.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = RunId> {
+    pub(super) fn waiting(&self) -> impl Iterator<Item = RowKey> {
         self.waiting.iter().copied()
     }
 
     /// The rows of the children of a run.
-    pub(super) fn children(&self, (root, parent): RunId) -> impl Iterator<Item = &WorkingRow> {
+    pub(super) fn children(&self, (root, parent): RowKey) -> impl Iterator<Item = &WorkingRow> {
         let hierarchy = self.hierarchies.get(&root);
         let children = hierarchy.and_then(|hierarchy| hierarchy.children.get(&parent));
         let ids = children.into_iter().flat_map(|children| &children.all);
@@ -264,7 +264,7 @@ impl State {
     }
 
     /// Whether a run waits for no child any more.
-    pub(super) fn is_alone(&self, (root, parent): RunId) -> bool {
+    pub(super) fn is_alone(&self, (root, parent): RowKey) -> bool {
         let children = self.hierarchies.get(&root).and_then(|hierarchy| hierarchy.children.get(&parent));
         let nearly = usize::from(is_injected(Bug::CountTwice));
         children.is_none_or(|children| children.open <= nearly)
@@ -301,7 +301,7 @@ impl State {
     /// A new session of this process.
     pub(super) fn open(&mut self, process: u64, hears: mpsc::UnboundedSender<Uuid>) -> u64 {
         self.sessions_opened += 1;
-        self.sessions.insert(self.sessions_opened, MemorySession { process, hears });
+        self.sessions.insert(self.sessions_opened, OpenSession { process, hears });
         self.sessions_opened
     }
 
@@ -391,13 +391,13 @@ pub(super) struct Worker {
 
 /// A row of `schedule`.
 #[derive(Clone, Debug)]
-pub(super) struct Scheduled {
+pub(super) struct ScheduleRow {
     pub(super) every_ms: Option<i64>,
     pub(super) cron: Option<(String, String)>,
     pub(super) missed: &'static str,
     pub(super) overlap: &'static str,
     /// `None` if it never runs again.
     pub(super) next_at: Option<OffsetDateTime>,
-    pub(super) fired: i64,
+    pub(super) run_count: i64,
     pub(super) last_root: Option<Uuid>,
 }

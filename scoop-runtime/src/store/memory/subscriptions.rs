@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::MemoryStore;
-use super::row::{Lane, RunState, WorkingRow};
-use super::state::{Pair, Registration, RunId, State};
+use super::row::{Lane, RowState, WorkingRow};
+use super::state::{Pair, Registration, RowKey, State};
 use crate::RegisteredHandler;
 use crate::bug::{Bug, is_injected};
-use crate::saga::registry::{Renamed, Subscription};
+use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{ParentRef, RetiredHandler, SubscriptionStorage};
 use crate::util::when::since_epoch;
 
 impl SubscriptionStorage for MemoryStore {
-    async fn register(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
+    async fn register(&self, subscriptions: &[SubscribedSaga]) -> sqlx::Result<()> {
         self.run("publish", |state| {
             let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
             let now = state.now();
@@ -51,7 +51,7 @@ impl SubscriptionStorage for MemoryStore {
         .await
     }
 
-    async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> sqlx::Result<Vec<Renamed>> {
+    async fn renamed_sagas(&self, subscriptions: &[SubscribedSaga]) -> sqlx::Result<Vec<Renamed>> {
         self.run("renamed_sagas", |state| {
             let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
             let mut renamed = BTreeSet::new();
@@ -169,12 +169,12 @@ impl State {
     }
 
     /// The deliveries to a handler that have not begun.
-    fn not_begun(&self, topic: &str, handler: &str) -> Vec<RunId> {
+    fn not_begun(&self, topic: &str, handler: &str) -> Vec<RowKey> {
         let (handler, topic): Pair = (handler.into(), topic.into());
         let from = (handler.clone(), topic.clone(), i32::MIN);
         let queues = self.ready.range(from..=(handler, topic, i32::MAX));
         let ready = queues.flat_map(|(_, queue)| queue).map(|(.., run)| *run);
-        let untouched = |row: &WorkingRow| row.state == RunState::Ready && row.epoch == 0 && !row.told;
+        let untouched = |row: &WorkingRow| row.state == RowState::Ready && row.epoch == 0 && !row.told;
         ready.filter(|run| self.row(*run).is_some_and(untouched)).collect()
     }
 

@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::definitions::lanes_of;
 use super::event_log::Event;
-use super::row::{Lane, RunState, WorkingRow};
-use super::state::{RunId, State, after, later};
+use super::row::{Lane, RowState, WorkingRow};
+use super::state::{RowKey, State, after, later};
 use crate::bug::{Bug, is_injected};
 use crate::store::{Claimer, CommittedParent, Lanes, ParentRef, Release, WakeOptions, WakeStorage, Woken};
 
@@ -40,7 +40,7 @@ impl WakeStorage for MemoryStore {
             let mut woken = Woken::default();
             for (place, parent) in parents.iter().enumerate() {
                 let run = (parent.root, parent.id);
-                let waits = state.row(run).filter(|row| row.state == RunState::Waiting);
+                let waits = state.row(run).filter(|row| row.state == RowState::Waiting);
                 let Some(row) = waits.filter(|_| state.is_alone(run)) else {
                     continue;
                 };
@@ -82,7 +82,7 @@ impl WakeStorage for MemoryStore {
 
 impl State {
     /// Wakes a run after its last child, which ended at this time. The run is ready then, or claimed by this worker.
-    fn wake(&mut self, run: RunId, at: OffsetDateTime, worker: Option<Uuid>) {
+    fn wake(&mut self, run: RowKey, at: OffsetDateTime, worker: Option<Uuid>) {
         if bug_never_wakes(run) {
             return;
         }
@@ -90,11 +90,11 @@ impl State {
         self.change(run, |row| {
             (row.owner, row.ready_at) = (worker, now);
             if worker.is_some() {
-                row.state = RunState::Running;
+                row.state = RowState::Running;
                 row.epoch += 1;
                 row.last_event_at = now.max(after(row.last_event_at)).max(after(at));
             } else {
-                row.state = RunState::Ready;
+                row.state = RowState::Ready;
                 row.last_event_at = row.last_event_at.max(at);
             }
         });
@@ -112,7 +112,7 @@ impl State {
     }
 
     /// Commits a run after its last child, which ended at this time.
-    fn commit(&mut self, run: RunId, at: OffsetDateTime, identifier: &Arc<str>) -> Option<CommittedParent> {
+    fn commit(&mut self, run: RowKey, at: OffsetDateTime, identifier: &Arc<str>) -> Option<CommittedParent> {
         if bug_never_wakes(run) {
             return None;
         }
@@ -169,6 +169,6 @@ impl State {
 }
 
 /// Whether an injected bug forgets to wake the run.
-fn bug_never_wakes((_, id): RunId) -> bool {
+fn bug_never_wakes((_, id): RowKey) -> bool {
     is_injected(Bug::ForgetWake) && id.as_bytes()[15].is_multiple_of(8)
 }

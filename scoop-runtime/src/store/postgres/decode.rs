@@ -86,7 +86,7 @@ impl ClaimedRun {
             attempts: row.try_get("attempts")?,
             retries: unsigned(row.try_get("retries")?),
             tried_under: row.try_get::<Option<_>, _>("tried_under")?.unwrap_or_default(),
-            surroundings: HierarchyFlags { has_parent: parent.is_some(), undoing: row.try_get("undoing")? },
+            flags: HierarchyFlags { has_parent: parent.is_some(), in_rollback: row.try_get("undoing")? },
             overdue: row.try_get("overdue")?,
             definition: row.try_get("definition")?,
             reserved_for: row.try_get("reserved_for")?,

@@ -19,7 +19,7 @@ use super::pool::READ_COMMITTED;
 use super::rollback_history::outside_of_time;
 use crate::error::is_of_contents;
 use crate::rebuild::{
-    OperatorAction, RebuildReport, Rebuilt, RecordedEvent, RegisteredHandler, SkippedHierarchy,
+    OperatorAction, RebuildReport, Rebuilt, RecordedEvent, SkippedHierarchy, SubscriptionPeriod,
     newest_outputs, rebuild, root_of,
 };
 use crate::repair::RepairAction;
@@ -233,8 +233,8 @@ fn read_recorded(row: &PgRow) -> sqlx::Result<RecordedEvent> {
     })
 }
 
-fn read_listened(row: &PgRow) -> sqlx::Result<RegisteredHandler> {
-    Ok(RegisteredHandler {
+fn read_listened(row: &PgRow) -> sqlx::Result<SubscriptionPeriod> {
+    Ok(SubscriptionPeriod {
         topic: row.try_get("topic")?,
         handler: row.try_get("handler")?,
         since: time(row, "since")?,

@@ -54,7 +54,7 @@ impl RepairStorage for PostgresStore {
         }
         let (state, others) = self.others(&mut tx, target, &unrolled.ids()).await?;
         let is_stuck = state.as_deref() == Some("stuck");
-        let held = unrolled.get(run).is_some_and(|run| run.presence == Presence::Held);
+        let held = unrolled.get(run).is_some_and(|run| run.presence == Presence::AwaitsOperator);
         if is_stuck && !held {
             if asked.remedy != RepairAction::Retry {
                 return Ok(Err(Refusal::Stuck));
@@ -228,7 +228,7 @@ fn read_unrolled(row: &PgRow) -> sqlx::Result<FailedRollback> {
     let state: Option<String> = row.try_get("state")?;
     let presence = match state.as_deref() {
         None => Presence::Absent,
-        Some("stuck") if row.try_get("awaits_operator")? => Presence::Held,
+        Some("stuck") if row.try_get("awaits_operator")? => Presence::AwaitsOperator,
         Some("waiting") => Presence::Waiting,
         Some(_) => Presence::Busy,
     };

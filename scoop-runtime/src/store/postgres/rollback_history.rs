@@ -18,7 +18,7 @@ use crate::saga::children::ChildQuery;
 use crate::saga::children::{Launches, chosen};
 use crate::store::types::micros_of;
 use crate::store::types::unreadable;
-use crate::store::{ClaimKey, HistoryStorage, RollbackHistory, Wanted};
+use crate::store::{ClaimKey, HistoryStorage, RollbackHistory, ValueQuery};
 use crate::util::stored_time::StoredTime;
 use crate::{Child, ChildOutcome};
 
@@ -90,7 +90,7 @@ impl HistoryStorage for PostgresStore {
         &self,
         handler: &str,
         run: &Run,
-        wanted: &Wanted,
+        wanted: &ValueQuery,
     ) -> sqlx::Result<BTreeMap<String, Value>> {
         let ranges = wanted.newest.iter();
         let values: Vec<(String, Value)> = sqlx::query_as(self.sql.run_values.clone())

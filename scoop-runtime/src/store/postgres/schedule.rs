@@ -13,7 +13,7 @@ use super::decode::time;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::is_of_contents;
 use crate::saga::timetable::{Timetable, TimetableError};
-use crate::store::schedule::fired;
+use crate::store::schedule::ticks_due;
 use crate::store::{
     Awaited, DueSchedule, FireResult, Pairs, RequestKey, ScheduleRegistration, ScheduleStorage, TickMessage,
 };
@@ -26,7 +26,7 @@ impl DueSchedule {
             handler: row.try_get("handler")?,
             timetable: timetable_of(row)?,
             next_at: time(row, "next_at")?,
-            fired: row.try_get("run_count")?,
+            run_count: row.try_get("run_count")?,
             last_root: row.try_get("last_root")?,
             now: time(row, "now")?,
         })
@@ -114,7 +114,7 @@ impl PostgresStore {
             (Overlap::Skip, Some(root)) => self.is_busy(tx, root).await?,
             _ => false,
         };
-        let (ticks, next_at) = fired(taken, timetable, busy);
+        let (ticks, next_at) = ticks_due(taken, timetable, busy);
         let handlers = match ticks.is_empty() {
             true => vec![],
             false => self.tick(tx, &ticks).await?,

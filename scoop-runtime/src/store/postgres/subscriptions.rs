@@ -9,13 +9,13 @@ use super::decode::time;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::RegisteredHandler;
-use crate::saga::registry::{Renamed, Subscription};
+use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{ParentRef, RetiredHandler, SubscriptionStorage};
 use crate::util::patience::note;
 use crate::util::when::since_epoch;
 
 impl SubscriptionStorage for PostgresStore {
-    async fn register(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
+    async fn register(&self, subscriptions: &[SubscribedSaga]) -> sqlx::Result<()> {
         let each = || subscriptions.iter();
         let former = || each().flat_map(|it| it.was.iter().map(|was| (&*it.handler, &**was)));
         sqlx::query(self.sql.handler_register.clone())
@@ -28,7 +28,7 @@ impl SubscriptionStorage for PostgresStore {
         Ok(())
     }
 
-    async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> sqlx::Result<Vec<Renamed>> {
+    async fn renamed_sagas(&self, subscriptions: &[SubscribedSaga]) -> sqlx::Result<Vec<Renamed>> {
         let renamed = sqlx::query_as(self.sql.handler_list_renamed.clone())
             .bind(subscriptions.iter().map(|it| &*it.topic).collect::<Vec<_>>())
             .bind(subscriptions.iter().map(|it| &*it.handler).collect::<Vec<_>>())

@@ -121,8 +121,8 @@ impl PostgresStore {
 }
 
 impl Settlement {
-    /// How much there is to it.
-    pub(crate) fn shape(&self) -> SettlePath {
+    /// The statement that writes it.
+    pub(crate) fn path(&self) -> SettlePath {
         if Advance::of(self).is_some() {
             SettlePath::Advance
         } else if LaunchChildren::of(self).is_some() {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{Sum, claim, database, done};
-use crate::saga::registry::Subscription;
+use crate::saga::registry::SubscribedSaga;
 use crate::store::{
     ClaimedRun, NewMessage, QueueCursors, SettlePath, SettleResult, SettleStorage as _, Settlement,
     SubscriptionStorage as _,
@@ -27,7 +27,7 @@ async fn listening(pool: &PgPool) -> (PostgresStore, Uuid) {
     let pairs = [("a", "saga"), ("two", "first"), ("two", "second")];
     let (topics, handlers): (Vec<_>, Vec<_>) =
         pairs.map(|(t, h)| (t.to_owned(), h.to_owned())).into_iter().unzip();
-    store.register(&Subscription::pairs(&topics, &handlers)).await.unwrap();
+    store.register(&SubscribedSaga::pairs(&topics, &handlers)).await.unwrap();
     (store, worker)
 }
 
@@ -44,7 +44,7 @@ async fn claimed(pool: &PgPool, (store, worker): &(PostgresStore, Uuid), backwar
         sqlx::query(turn).bind(claimed.key.id).bind(Json(cause())).execute(pool).await.unwrap();
         claimed.run.path =
             Path::Backward { cause: cause(), told: false, begun: true, failed_before: false, plan: None };
-        claimed.surroundings.undoing = true;
+        claimed.flags.in_rollback = true;
         let messages: Vec<_> = (1..=3).map(|nth| launched_before(claimed.key.id, nth)).collect();
         let before = sqlx::query(LAUNCHED_BEFORE).bind(claimed.key.root).bind(claimed.key.id).bind(messages);
         before.execute(pool).await.unwrap();
@@ -230,12 +230,12 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
             let mut settlements = vec![];
             for _ in 0..if way == Way::Batched { 2 } else { 1 } {
                 let claimed = claimed(&pool, &listening, backward).await;
-                let (flags, stored) = (claimed.surroundings, &claimed.run.context);
+                let (flags, stored) = (claimed.flags, &claimed.run.context);
                 let settlement =
                     Settlement::new(claimed.key, &claimed.run, flags, stored, follows(&claimed.run));
                 settlements.push(settlement.under(7, Some(5)));
             }
-            assert!(settlements.iter().all(|settlement| settlement.shape() == shape), "case {at}");
+            assert!(settlements.iter().all(|settlement| settlement.path() == shape), "case {at}");
             let told = write(&pool, &listening.0, way, &settlements).await;
             for (settlement, told) in settlements.iter().zip(told) {
                 left.push((way, told, left_by(&pool, settlement.root).await));
@@ -257,7 +257,7 @@ async fn large_messages_of_a_void_settlement_are_not_stored() {
     let mut settlements = vec![];
     for _ in 0..2 {
         let claimed = claimed(&pool, &listening, false).await;
-        let (flags, stored) = (claimed.surroundings, &claimed.run.context);
+        let (flags, stored) = (claimed.flags, &claimed.run.context);
         let follows = launches_bulk(&claimed.run, &["two", "none"]);
         settlements.push(Settlement::new(claimed.key, &claimed.run, flags, stored, follows));
     }

@@ -37,7 +37,7 @@ use uuid::Uuid;
 use self::world::{Outside, Server, Session};
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{database, done};
-use crate::saga::registry::Subscription;
+use crate::saga::registry::SubscribedSaga;
 use crate::settings::Backoff;
 use crate::store::{
     ClaimKey, ClaimedRun, Claimer, HierarchyFlags, Lanes, MemoryStore, NewMessage, QueueCursors, Release,
@@ -254,9 +254,9 @@ impl Tested {
         let messages = self.unknown(self.messages(round)).await?;
         let lineage = Lineage::root(receipt.root).child(receipt.run);
         let run = Run::new(lineage, receipt.message, format!("{}[{IDENTIFIER}]", SAGA.saga));
-        let surroundings = HierarchyFlags { has_parent: false, undoing: false };
+        let flags = HierarchyFlags { has_parent: false, in_rollback: false };
         let context = run.context.clone();
-        let settlement = Settlement::new(key, &run, surroundings, &context, conclusion(&run, messages));
+        let settlement = Settlement::new(key, &run, flags, &context, conclusion(&run, messages));
         let settlements = [settlement];
         let settled = self.call("message_event", async |store| store.settle(IDENTIFIER, &settlements).await);
         Ok(match settled.await?.get(&(key.id, key.epoch)) {
@@ -384,7 +384,7 @@ fn tested(outside: Outside) -> Handle {
 
 /// Registers the handler of items.
 async fn list(store: &Store) {
-    store.register(&Subscription::pairs(&[ITEMS.to_owned()], &[SAGA.saga.to_string()])).await.unwrap();
+    store.register(&SubscribedSaga::pairs(&[ITEMS.to_owned()], &[SAGA.saga.to_string()])).await.unwrap();
 }
 
 /// A claim with a lost answer is released when its worker reconciles, not only when the worker is dead.
