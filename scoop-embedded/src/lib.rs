@@ -29,8 +29,8 @@
 //!
 //! With the feature `download`, a machine without these programs gets them from
 //! [`theseus-rs/postgresql-binaries`](https://github.com/theseus-rs/postgresql-binaries), unless `SCOOP_PG_BIN` is set.
-//! The archive is checked against the SHA-256 published beside it, and unpacked once for each user: into
-//! `scoop-postgresql` in `$XDG_CACHE_HOME`, by default `~/.cache`, which is closed to other users; for root into
+//! The archive is checked against the SHA-256 published beside it (one without is refused), and unpacked once for each
+//! user: into `scoop-postgresql` in `$XDG_CACHE_HOME`, by default `~/.cache`, which is closed to other users; for root into
 //! `/var/cache/scoop-postgresql`, to which only root may write. It may be deleted while no server runs.
 //!
 //! PostgreSQL refuses to run as root. For root the server runs as the owner of the kept folder, else as `postgres`,
