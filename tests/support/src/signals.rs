@@ -8,9 +8,9 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
 /// The time limit for an expected event, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until the condition holds. Fails after 20 s.
+/// Waits until the condition holds. Fails after a minute.
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition().await {

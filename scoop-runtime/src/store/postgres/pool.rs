@@ -365,19 +365,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_statement_meets_the_session_of_the_one_before_it() {
-        let (pool, server) = database("warm_sessions").await;
+        let pool = database("warm_sessions").await;
         let sessions = Sessions::new(&pool, 3, &ConnectionSettings::default());
         let first = session_of(&sessions).await;
         // Nothing else has run since, so it has not been given back.
         assert_eq!(session_of(&sessions).await, first);
         sessions.close().await;
-        done(pool, server).await;
+        done(pool).await;
     }
 
     /// The only connection is never idle, and yet each waiting caller gets it in turn.
     #[tokio::test]
     async fn waiting_caller_gets_the_connection_of_a_busy_one() {
-        let (pool, server) = database("wanted_sessions").await;
+        let pool = database("wanted_sessions").await;
         let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
         let asked = Arc::new(AtomicUsize::new(0));
         let busy = tokio::spawn({
@@ -398,24 +398,24 @@ mod tests {
         busy.abort();
         assert!(busy.await.unwrap_err().is_cancelled());
         sessions.close().await;
-        done(pool, server).await;
+        done(pool).await;
     }
 
     #[tokio::test]
     async fn nothing_is_served_once_it_is_closed() {
-        let (pool, server) = database("closed_sessions").await;
+        let pool = database("closed_sessions").await;
         let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
         session_of(&sessions).await;
         let closing = sessions.pool.close();
         let ask = async |session: &mut PgConnection| sqlx::query("SELECT 1").execute(session).await;
         assert!(matches!(sessions.run(ask).await, Err(sqlx::Error::PoolClosed)));
         closing.await;
-        done(pool, server).await;
+        done(pool).await;
     }
 
     #[tokio::test]
     async fn failed_connection_is_not_kept() {
-        let (pool, server) = database("failed_sessions").await;
+        let pool = database("failed_sessions").await;
         let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
         let end = async |session: &mut PgConnection| {
             sqlx::query("SELECT pg_terminate_backend(pg_backend_pid())").execute(session).await
@@ -423,6 +423,6 @@ mod tests {
         assert!(sessions.run(end).await.is_err());
         session_of(&sessions).await;
         sessions.close().await;
-        done(pool, server).await;
+        done(pool).await;
     }
 }

@@ -446,7 +446,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_next_step_has_the_connection_of_the_one_before_it() {
-        let (pool, server) = database("next_step").await;
+        let pool = database("next_step").await;
         let (connections, saga) = (StepTransactions::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
         sqlx::raw_sql("CREATE TABLE done (step bigint)").execute(&pool).await.unwrap();
         for step in 1..=3_u32 {
@@ -465,13 +465,13 @@ mod tests {
         assert_eq!(lock(&connections.queue).free, 1);
         let steps: i64 = sqlx::query_scalar("SELECT count(*) FROM done").fetch_one(&pool).await.unwrap();
         assert_eq!(steps, 3);
-        done(pool, server).await;
+        done(pool).await;
     }
 
     /// The time at which a transaction began, and that of a write of another session just before it was asked for.
     #[tokio::test]
     async fn another_run_has_a_transaction_that_is_no_older_than_itself() {
-        let (pool, server) = database("another_run").await;
+        let pool = database("another_run").await;
         let (connections, saga) = (StepTransactions::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
         for (run, is_later) in [(RUN, false), (Uuid::from_u128(2), true)] {
             let opened = connections.begin(&saga, RUN).await.unwrap();
@@ -486,12 +486,12 @@ mod tests {
             assert_eq!(later, is_later);
             opened.rollback().await.unwrap();
         }
-        done(pool, server).await;
+        done(pool).await;
     }
 
     #[tokio::test]
     async fn who_comes_during_a_commit_has_the_connection() {
-        let (pool, server) = database("meanwhile").await;
+        let pool = database("meanwhile").await;
         let (connections, saga) = (StepTransactions::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
         let opened = connections.begin(&saga, RUN).await.unwrap();
         let [gone, waits] =
@@ -500,12 +500,12 @@ mod tests {
         connections.park(opened);
         assert!(matches!(waits.await, Ok(Grant::Transaction(_))));
         assert!(connections.idle.take().is_none());
-        done(pool, server).await;
+        done(pool).await;
     }
 
     #[tokio::test]
     async fn a_connection_that_no_step_wants_goes_back() {
-        let (pool, server) = database("unwanted").await;
+        let pool = database("unwanted").await;
         let only = PgPoolOptions::new().max_connections(1);
         let only = only.connect_with((*pool.connect_options()).clone()).await.unwrap();
         let (connections, saga) = (StepTransactions::new(only.clone(), 1, ""), Saga::Borrowed("saga"));
@@ -518,7 +518,7 @@ mod tests {
         assert_eq!(lock(&connections.queue).free, 1);
         drop(connection);
         only.close().await;
-        done(pool, server).await;
+        done(pool).await;
     }
 
     /// The grant has been sent, but its step does not wait any more.

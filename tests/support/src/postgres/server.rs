@@ -10,7 +10,7 @@ use scoop::prelude::*;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio::runtime::Runtime;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, mpsc};
 
 /// The prefix of all our databases, by which those of a killed test run are found.
 const PREFIX: &str = "scoop_it";
@@ -19,8 +19,11 @@ const PREFIX: &str = "scoop_it";
 /// process.
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
 
+/// The databases that are made ahead on a private server, so that no test waits for one.
+const AHEAD: usize = 4;
+
 /// The migrated database that all others are copies of. It lives as long as any of them, so that
-/// the last test takes it away.
+/// the last test drops it.
 static TEMPLATE: Mutex<Weak<Named>> = Mutex::const_new(Weak::new());
 
 struct Server {
@@ -31,7 +34,13 @@ struct Server {
     /// it holds the advisory lock of that number.
     tag: u32,
     databases: AtomicU32,
-    _embedded: Option<Embedded>,
+    private: Option<Private>,
+}
+
+/// A server of this process alone: its databases end with the process, and need not be dropped before.
+struct Private {
+    _embedded: Embedded,
+    ahead: Mutex<mpsc::Receiver<Arc<Named>>>,
 }
 
 /// A database that is dropped with this.
@@ -44,14 +53,22 @@ pub(crate) struct Named {
 impl Named {
     /// A fresh database with all the tables.
     pub(crate) async fn create() -> Arc<Self> {
-        on_server(async {
-            let template = template().await;
-            let name = SERVER.next_name();
-            let sql = format!("CREATE DATABASE {name} TEMPLATE {}", template.name);
-            SERVER.execute(sql).await;
-            Arc::new(Self { name, _template: Some(template) })
-        })
-        .await
+        match &SERVER.private {
+            Some(private) => private.ahead.lock().await.recv().await.expect("databases can be made"),
+            None => on_server(async { Self::copy(template().await).await }).await,
+        }
+    }
+
+    async fn copy(template: Arc<Self>) -> Arc<Self> {
+        let name = SERVER.next_name();
+        SERVER.execute(format!("CREATE DATABASE {name} TEMPLATE {}", template.name)).await;
+        Arc::new(Self { name, _template: Some(template) })
+    }
+
+    /// Makes databases ahead, until the process ends.
+    async fn copy_ahead(ahead: mpsc::Sender<Arc<Self>>) {
+        let template = template().await;
+        while ahead.send(Self::copy(template.clone()).await).await.is_ok() {}
     }
 
     /// How to connect to it.
@@ -68,6 +85,9 @@ impl Drop for Named {
             SERVER.execute(format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
             let _ = done.send(());
         });
+        if SERVER.private.is_some() {
+            return;
+        }
         // The template is dropped by the server's own thread, which must not wait for itself.
         if tokio::runtime::Handle::try_current().is_ok_and(|here| here.id() == SERVER.runtime.handle().id()) {
             return;
@@ -129,7 +149,12 @@ impl Server {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
             let runtime = runtime.expect("a runtime can be had");
             let (admin, options, tag, embedded) = runtime.block_on(connect());
-            Self { runtime, admin, options, tag, databases: AtomicU32::new(0), _embedded: embedded }
+            let private = embedded.map(|embedded| {
+                let (made, ahead) = mpsc::channel(AHEAD);
+                runtime.spawn(Named::copy_ahead(made));
+                Private { _embedded: embedded, ahead: Mutex::new(ahead) }
+            });
+            Self { runtime, admin, options, tag, databases: AtomicU32::new(0), private }
         })
         .join()
         .expect("there is a PostgreSQL for the tests")

@@ -5,11 +5,13 @@ mod settle_equivalence;
 mod store_contract;
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use scoop_core::{Continuation, Definition, StepDefinition};
-use sqlx::postgres::PgPoolOptions;
-use sqlx::{AssertSqlSafe, Executor, PgConnection, PgPool};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, PgPool};
+use tokio::runtime::Builder;
 use uuid::Uuid;
 
 use super::pool::READ_COMMITTED;
@@ -27,25 +29,43 @@ use crate::store::{
 pub(super) const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
 
-/// A database of our own, and the handle that keeps its server alive.
-pub(crate) async fn database(name: &str) -> (PgPool, Option<Embedded>) {
+/// The server of all tests: that of `DATABASE_URL`, else a private one until the process ends.
+static SERVER: LazyLock<(PgConnectOptions, Option<Embedded>)> = LazyLock::new(|| {
+    if let Ok(url) = std::env::var("DATABASE_URL") {
+        return (url.parse().expect("DATABASE_URL is a URL"), None);
+    }
+    // Not on the thread of a test, which belongs to a runtime already.
+    let start = std::thread::spawn(|| {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime can be had");
+        runtime.block_on(Embedded::start()).expect("a private server starts")
+    });
+    let server = start.join().expect("the start of a server does not panic");
+    (server.connect_options(), Some(server))
+});
+
+/// A database of its own for a test.
+pub(crate) async fn database(name: &str) -> PgPool {
+    let (server, _) = &*SERVER;
     let name = format!("{name}_{}", std::process::id());
-    let (admin, server) = match std::env::var("DATABASE_URL") {
-        Ok(url) => (url.parse().expect("DATABASE_URL is a URL"), None),
-        Err(_) => {
-            let server = Embedded::start().await.expect("a private server starts");
-            (server.connect_options(), Some(server))
-        }
-    };
-    let pool = PgPoolOptions::new().connect_with(admin.clone()).await.expect("the server answers");
-    let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
-    sqlx::raw_sql(create).execute(&pool).await.expect("a database can be made");
-    (PgPool::connect_with(admin.database(&name)).await.expect("the database answers"), server)
+    execute(server, format!("CREATE DATABASE {name}")).await;
+    PgPool::connect_with(server.clone().database(&name)).await.expect("the database answers")
+}
+
+/// Drops the database of a test.
+pub(crate) async fn done(pool: PgPool) {
+    let database = pool.connect_options().get_database().unwrap().to_owned();
+    pool.close().await;
+    execute(&SERVER.0, format!("DROP DATABASE {database} WITH (FORCE)")).await;
+}
+
+async fn execute(server: &PgConnectOptions, statement: String) {
+    let mut session = server.connect().await.expect("the server answers");
+    sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut session).await.expect("the statement succeeds");
 }
 
 #[tokio::test]
 async fn every_statement_fits_the_tables_of_any_schema() {
-    let (pool, server) = database("statements").await;
+    let pool = database("statements").await;
     for schema in ["scoop", "another_1", "order", "Weird \"Name"].map(|name| Schema::new(name).unwrap()) {
         migrate(&pool, &schema).await.unwrap();
         for (name, text) in Statements::of(&schema).all() {
@@ -53,18 +73,7 @@ async fn every_statement_fits_the_tables_of_any_schema() {
             assert!(prepared.is_ok(), "{name} in {schema:?}: {:?}", prepared.err());
         }
     }
-    done(pool, server).await;
-}
-
-/// The database is dropped, if the server stays.
-pub(crate) async fn done(pool: PgPool, server: Option<Embedded>) {
-    let database = pool.connect_options().get_database().unwrap().to_owned();
-    pool.close().await;
-    if server.is_none() {
-        let admin = PgPool::connect(&std::env::var("DATABASE_URL").unwrap()).await.unwrap();
-        let drop = AssertSqlSafe(format!("DROP DATABASE {database} WITH (FORCE)"));
-        sqlx::raw_sql(drop).execute(&admin).await.unwrap();
-    }
+    done(pool).await;
 }
 
 /// A context value of some messages.
@@ -100,7 +109,7 @@ async fn launching(pool: &PgPool) -> (PostgresStore, Uuid, NewMessage) {
 /// As of a process that is stopped in the middle of its start.
 #[tokio::test]
 async fn session_that_idles_in_a_transaction_with_locks_is_ended() {
-    let (pool, server) = database("idle_locks").await;
+    let pool = database("idle_locks").await;
     let (store, ..) = launching(&pool).await;
     let mut stopped = store.sessions().begin_with(READ_COMMITTED).await.unwrap();
     sqlx::query("SELECT FROM scoop.worker FOR UPDATE").execute(&mut *stopped).await.unwrap();
@@ -108,7 +117,7 @@ async fn session_that_idles_in_a_transaction_with_locks_is_ended() {
         tokio::time::timeout(Duration::from_secs(60), pool.execute("SELECT FROM scoop.worker FOR UPDATE"));
     assert!(lock.await.expect("the lock is free").is_ok());
     assert!(stopped.commit().await.is_err());
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// The queue of `saga`, whose last step is `one`.
@@ -171,7 +180,7 @@ async fn launch_here(
 
 #[tokio::test]
 async fn run_claimed_at_launch_is_as_any_claim_leaves_it() {
-    let (pool, server) = database("claimed_at_launch").await;
+    let pool = database("claimed_at_launch").await;
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
         let key = launched.reserve_local_run("saga");
@@ -194,12 +203,12 @@ async fn run_claimed_at_launch_is_as_any_claim_leaves_it() {
         };
         assert_eq!(told(&here), told(claimed));
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 #[tokio::test]
 async fn launch_claims_only_the_runs_that_have_a_slot() {
-    let (pool, server) = database("room_at_launch").await;
+    let pool = database("room_at_launch").await;
     let mut left = vec![];
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
@@ -218,13 +227,13 @@ async fn launch_claims_only_the_runs_that_have_a_slot() {
         left.push(rows.into_iter().map(|row| row.replace(&worker.to_string(), "worker")).collect::<Vec<_>>());
     }
     assert_eq!(left[0], left[1]);
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// There are three statements for it, beside the one of those that begin at once (above).
 #[tokio::test]
 async fn a_launch_leaves_the_same_whichever_way_it_goes() {
-    let (pool, server) = database("ways_to_launch").await;
+    let pool = database("ways_to_launch").await;
     let due = async || {
         let (store, _, launched) = launching(&pool).await;
         store.register(&SubscribedSaga::pairs(&["a".into()], &["second".into()])).await.unwrap();
@@ -278,7 +287,7 @@ async fn a_launch_leaves_the_same_whichever_way_it_goes() {
     assert_eq!(left[0], left[2]);
     assert_eq!(left[1], left[2]);
     assert!(left[0].iter().all(|runs| runs.len() == 2), "{left:?}");
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// The runs of a message with their event, but for ids and times that the server sets.
@@ -303,7 +312,7 @@ async fn left_by(pool: &PgPool, message: Uuid) -> Vec<String> {
 
 #[tokio::test]
 async fn unregistered_worker_claims_nothing_at_launch() {
-    let (pool, server) = database("unlisted_launch").await;
+    let pool = database("unlisted_launch").await;
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
         store.deregister(worker, BACKOFF).await.unwrap();
@@ -315,13 +324,13 @@ async fn unregistered_worker_claims_nothing_at_launch() {
         store.register_alone(&pool, heir, 2).await;
         assert_eq!(claim(&store, heir, &mut QueueCursors::default()).await.len(), 1);
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// Otherwise a run would be released before its launch has answered.
 #[tokio::test]
 async fn runs_in_flight_are_read_when_no_launch_is_under_way() {
-    let (pool, server) = database("disown_at_launch").await;
+    let pool = database("disown_at_launch").await;
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
         let key = launched.reserve_local_run("saga");
@@ -344,13 +353,13 @@ async fn runs_in_flight_are_read_when_no_launch_is_under_way() {
             1
         );
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// The worker was deleted. While it reconciles, it registers again and launches a message.
 #[tokio::test(flavor = "multi_thread")]
 async fn unregistered_worker_releases_nothing() {
-    let (pool, server) = database("disown_unlisted").await;
+    let pool = database("disown_unlisted").await;
     let (store, worker, mut launched) = launching(&pool).await;
     let key = launched.reserve_local_run("saga");
     store.deregister(worker, BACKOFF).await.unwrap();
@@ -371,7 +380,7 @@ async fn unregistered_worker_releases_nothing() {
         1,
         "a registered worker releases a run that is not in flight"
     );
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// Three waiting runs without children.
@@ -389,7 +398,7 @@ async fn waiting(pool: &PgPool, store: &PostgresStore, launched: NewMessage) -> 
 
 #[tokio::test]
 async fn run_claimed_at_wake_up_is_as_any_claim_leaves_it() {
-    let (pool, server) = database("claimed_at_wake_up").await;
+    let pool = database("claimed_at_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
     let woken = store.wake_and_claim(&parents, claimer(worker), &lanes(), options(1, false)).await.unwrap();
@@ -406,7 +415,7 @@ async fn run_claimed_at_wake_up_is_as_any_claim_leaves_it() {
     let late =
         "SELECT bool_and(last_event_at > now() + interval '59 minutes') FROM scoop.run WHERE topic = 'a'";
     assert!(sqlx::query_scalar::<_, bool>(late).fetch_one(&pool).await.unwrap(), "the child was later");
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// The COMMITTED events of a run, without ids and times.
@@ -422,7 +431,7 @@ async fn committed(pool: &PgPool, run: Uuid) -> Vec<String> {
 async fn run_committed_at_wake_up_is_as_any_end_leaves_it() {
     const STEPS: &[StepDefinition] = &[StepDefinition::new("one")];
     static SAGA: Definition = Definition::new("saga", "a", STEPS);
-    let (pool, server) = database("commits_at_wake_up").await;
+    let pool = database("commits_at_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
 
@@ -453,12 +462,12 @@ async fn run_committed_at_wake_up_is_as_any_end_leaves_it() {
     assert!(sqlx::query_scalar::<_, bool>(late).fetch_one(&pool).await.unwrap(), "the child was later");
     let again = store.wake_and_claim(&parents, claimer(worker), &lanes(), options(3, true)).await.unwrap();
     assert_eq!((again.committed.len(), again.claimed.len(), again.handlers.len()), (0, 0, 0));
-    done(pool, server).await;
+    done(pool).await;
 }
 
 #[tokio::test]
 async fn parent_with_a_step_left_wakes_and_does_not_commit() {
-    let (pool, server) = database("wakes_not_commits").await;
+    let pool = database("wakes_not_commits").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
     let id = parents[0].id;
@@ -494,13 +503,13 @@ async fn parent_with_a_step_left_wakes_and_does_not_commit() {
         let woken = store.wake_and_claim(parent, claimer(worker), &lanes, options(0, true)).await.unwrap();
         assert_eq!((woken.committed.len(), woken.handlers.len()), (0, 1));
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// Reaping waits for that row, and so sweeps after the commits of this statement.
 #[tokio::test]
 async fn wake_up_that_may_commit_locks_the_row_of_its_worker() {
-    let (pool, server) = database("holds_at_wake_up").await;
+    let pool = database("holds_at_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
     for (parent, commits) in [(&parents[..1], false), (&parents[1..2], true)] {
@@ -519,7 +528,7 @@ async fn wake_up_that_may_commit_locks_the_row_of_its_worker() {
         let (woken, is_held) = tokio::join!(waking, meanwhile);
         assert_eq!((woken.unwrap().committed.len(), is_held), (usize::from(commits), commits));
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// Returns when a session waits for a lock.
@@ -535,7 +544,7 @@ async fn blocked(pool: &PgPool) {
 
 #[tokio::test]
 async fn worker_without_registration_or_handler_claims_nothing_at_wake_up() {
-    let (pool, server) = database("unlisted_wake_up").await;
+    let pool = database("unlisted_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
     for (worker, handler) in [(Uuid::now_v7(), "saga"), (worker, "other")] {
@@ -545,7 +554,7 @@ async fn worker_without_registration_or_handler_claims_nothing_at_wake_up() {
         let wait = "UPDATE scoop.run SET state = 'waiting' WHERE topic = 'a'";
         sqlx::query(wait).execute(&pool).await.unwrap();
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 #[test]
@@ -574,7 +583,7 @@ async fn ready_for(pool: &PgPool, store: &PostgresStore, seconds: f64) -> Uuid {
 
 #[tokio::test]
 async fn a_claim_goes_on_from_where_the_last_one_has_come_to() {
-    let (pool, server) = database("progress").await;
+    let pool = database("progress").await;
     let (store, worker, _) = launching(&pool).await;
     let claim = async |progress: &mut QueueCursors| {
         claim(&store, worker, progress).await.iter().map(|claimed| claimed.key.id).collect::<Vec<_>>()
@@ -599,12 +608,12 @@ async fn a_claim_goes_on_from_where_the_last_one_has_come_to() {
         }
         assert!(claimed.is_empty() && begun.elapsed().as_secs_f64() > 0.9, "it was overlooked: {claimed:?}");
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 #[tokio::test]
 async fn of_many_handlers_those_are_found_that_have_something_ready() {
-    let (pool, server) = database("handlers_ready").await;
+    let pool = database("handlers_ready").await;
     let (store, _, _) = launching(&pool).await;
     let names = |names: &str| names.split(' ').map(str::to_owned).collect::<Vec<_>>();
     // `b` handles two topics; `x` is of another program.
@@ -646,5 +655,5 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
     assert_eq!(found(&progress).await, "t/a t/c t/d u/b");
     ready("t", "e", 1000.0).await;
     assert_eq!(found(&progress).await, "t/a t/c t/d t/e u/b");
-    done(pool, server).await;
+    done(pool).await;
 }

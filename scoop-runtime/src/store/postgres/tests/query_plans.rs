@@ -224,7 +224,7 @@ const MANY: &str = "
 
 #[tokio::test]
 async fn every_hot_statement_uses_an_index() {
-    let (pool, server) = database("plans").await;
+    let pool = database("plans").await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
     all_look_up(&pool, "fresh tables").await;
@@ -237,7 +237,7 @@ async fn every_hot_statement_uses_an_index() {
     execute("DELETE FROM scoop.run WHERE handler = 'many'").await;
     execute("VACUUM ANALYZE").await;
     all_look_up(&pool, "an empty working set and a long history").await;
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// The execution of a statement with these values.
@@ -274,7 +274,7 @@ async fn reads_what_is_ready_and_not_what_was_taken(
     (known, at_most): (&str, i64),
     unknown: &str,
 ) {
-    let (pool, server) = database(&format!("dead_{statement}")).await;
+    let pool = database(&format!("dead_{statement}")).await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
     let store = PostgresStore::new(
@@ -292,7 +292,7 @@ async fn reads_what_is_ready_and_not_what_was_taken(
     let from_the_first_on = blocks_of(&pool, statement, unknown).await;
     assert!(from_the_first_on > 100, "{from_the_first_on} blocks: the entries are not there any more");
     assert!(from_the_last_on < at_most, "{from_the_last_on} blocks");
-    done(pool, server).await;
+    done(pool).await;
 }
 
 #[tokio::test]
@@ -338,7 +338,7 @@ const LONG_RUN: &str = "
 
 #[tokio::test]
 async fn replies_of_the_last_step_cost_the_same_after_a_long_history() {
-    let (pool, server) = database("replies").await;
+    let pool = database("replies").await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
     execute(LONG_RUN).await;
@@ -352,7 +352,7 @@ async fn replies_of_the_last_step_cost_the_same_after_a_long_history() {
         assert!(of_all > 2_000, "{of_all} blocks: the history is not that long");
         assert!(of_last_step < 100, "{of_last_step} blocks, analyzed: {looked_at}");
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// A run with so many children, all of which have failed.
@@ -375,7 +375,7 @@ const CROWD: &str = "
 /// Also when the planner takes the table for a small one.
 #[tokio::test]
 async fn tree_reads_blocks_in_proportion_to_the_number_of_runs() {
-    let (pool, server) = database("tree_of_crowd").await;
+    let pool = database("tree_of_crowd").await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute =
         async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
@@ -387,7 +387,7 @@ async fn tree_reads_blocks_in_proportion_to_the_number_of_runs() {
         assert!(of_each < 60, "{of_each} blocks for each of {size} runs");
         execute("VACUUM ANALYZE".into()).await;
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// Loops of 2,000 and of 20,000 iterations, each with a message and a value, and a step before them with a value. Of
@@ -419,7 +419,7 @@ const LOOPS: &str = "
 
 #[tokio::test]
 async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
-    let (pool, server) = database("windows").await;
+    let pool = database("windows").await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
     execute(LOOPS).await;
@@ -453,7 +453,7 @@ async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
             assert!(blocks > 20, "run_count_parts of {size}: {blocks} blocks: the history is not that long");
         }
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// The number of blocks of temporary files that the parts of a plan wrote, each with those below it.
@@ -464,7 +464,7 @@ fn blocks_written_aside(plan: &serde_json::Value) -> i64 {
 
 #[tokio::test]
 async fn large_payloads_are_written_once() {
-    let (pool, server) = database("payloads").await;
+    let pool = database("payloads").await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let ids = |count: usize| {
         let ids: Vec<_> = (0..count).map(|_| Uuid::now_v7().to_string()).collect();
@@ -522,7 +522,7 @@ async fn large_payloads_are_written_once() {
         let published: i64 = sqlx::query_scalar(published).fetch_one(&pool).await.unwrap();
         assert_eq!(published, at * 100, "{statement}");
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// Hierarchies that are at rest: committed, rolled back, or with a child; and one that is not.
@@ -578,7 +578,7 @@ const DAMAGED: &str = "
 
 #[tokio::test]
 async fn rebuild_of_tables_that_were_analyzed_empty_looks_up_each_row() {
-    let (pool, server) = database("damaged").await;
+    let pool = database("damaged").await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
     execute("VACUUM ANALYZE").await;
@@ -591,12 +591,12 @@ async fn rebuild_of_tables_that_were_analyzed_empty_looks_up_each_row() {
     assert_eq!(plan["Actual Rows"].as_f64(), Some(f64::from(events + 1_800)), "with the repeated failures");
     let of_each = blocks_read(&plan) / i64::from(events);
     assert!(of_each < 40, "{of_each} blocks for each event");
-    done(pool, server).await;
+    done(pool).await;
 }
 
 #[tokio::test]
 async fn rebuild_reads_hierarchies_that_are_not_at_rest() {
-    let (pool, server) = database("at_rest").await;
+    let pool = database("at_rest").await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
     execute(AT_REST).await;
@@ -614,7 +614,7 @@ async fn rebuild_reads_hierarchies_that_are_not_at_rest() {
         let blocks = blocks_read(&plan);
         assert!(!looked_at || blocks < table / 5, "{blocks} blocks read, the table has {table}");
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 #[test]

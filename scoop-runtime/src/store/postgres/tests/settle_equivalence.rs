@@ -207,7 +207,7 @@ async fn left_by(pool: &PgPool, root: Uuid) -> Value {
 
 #[tokio::test]
 async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
-    let (pool, server) = database("shapes").await;
+    let pool = database("shapes").await;
     let listening = listening(&pool).await;
     let cases: [(bool, SettlePath, Following); 13] = [
         (false, SettlePath::Advance, goes_on),
@@ -247,12 +247,12 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
             assert_eq!((by_other, rows_of_other), (told, rows), "case {at}, {way:?}");
         }
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 #[tokio::test]
 async fn large_messages_of_a_void_settlement_are_not_stored() {
-    let (pool, server) = database("shapes_void").await;
+    let pool = database("shapes_void").await;
     let listening = listening(&pool).await;
     let mut settlements = vec![];
     for _ in 0..2 {
@@ -275,7 +275,7 @@ async fn large_messages_of_a_void_settlement_are_not_stored() {
         let messages: i64 = sqlx::query_scalar(messages).fetch_one(&pool).await.unwrap();
         assert_eq!(messages, 2);
     }
-    done(pool, server).await;
+    done(pool).await;
 }
 
 /// The way in which a settlement is written.

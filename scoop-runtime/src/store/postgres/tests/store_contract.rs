@@ -407,7 +407,7 @@ async fn conforms(make: impl AsyncFn() -> Handle) {
 
 #[tokio::test]
 async fn the_store_on_postgresql_conforms() {
-    let (pool, server) = database("rounds").await;
+    let pool = database("rounds").await;
     // Connections are lost here, but not the server.
     let options = (*pool.connect_options()).clone().options([("synchronous_commit", "off")]);
     let pool = PgPool::connect_with(options).await.unwrap();
@@ -423,7 +423,7 @@ async fn the_store_on_postgresql_conforms() {
     })
     .await;
     tables.sessions().close().await;
-    done(pool, server).await;
+    done(pool).await;
 }
 
 #[tokio::test]
