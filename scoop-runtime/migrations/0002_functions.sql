@@ -351,8 +351,8 @@ SELECT jsonb_build_object(
     'more', coalesce((SELECT jsonb_agg(to_jsonb(more) ORDER BY more.count DESC) FROM more), '[]'))
 $$;
 
--- Launches under a condition, for transactions of any session: see `message_insert_claiming.sql`, which also claims
--- runs for the launching worker. A change in one of them must be repeated in the other.
+-- Launches under a condition, for transactions of any session. `message_insert_claiming.sql` does the same on connections
+-- of the engine and claims runs for the launching worker; a test compares the rows of both.
 
 -- SECURITY DEFINER: a role needs only EXECUTE. So the function checks that each message starts a hierarchy of its own,
 -- and claims no run.

@@ -11,7 +11,7 @@ WITH launched AS MATERIALIZED (
         $5::pg_catalog.text[], $7::pg_catalog.jsonb[], $8::pg_catalog.timestamptz[], $9::pg_catalog.timestamptz[]
     ) AS m (id, root, event, run, topic, context, due, give_up_at)
 ),
--- see settle_launch_one.sql
+-- Taken apart here, since payloads may be large: see settle/launch.sql.
 inserted_messages AS (
     INSERT INTO scoop.message (id, topic, payload)
     SELECT pg_catalog.unnest($1::pg_catalog.uuid[]), pg_catalog.unnest($5::pg_catalog.text[]),

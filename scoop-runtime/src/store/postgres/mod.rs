@@ -23,6 +23,7 @@ mod schedule;
 mod server_clock;
 mod session;
 mod settle;
+mod settle_parts;
 mod statements;
 mod status;
 mod step_transactions;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
+use super::settle_parts;
 use crate::SetupError;
 
 /// The prefix of a schema's channel.
@@ -67,9 +68,19 @@ impl Schema {
     }
 }
 
-/// Declares one field for each statement, with its text from the file of the same name.
+/// The text of a statement: the file of its name, or parts of `sql/settle/`.
+macro_rules! text {
+    ($name:ident) => {
+        include_str!(concat!("../../../sql/", stringify!($name), ".sql")).to_owned()
+    };
+    ($name:ident = $($part:ident)*) => {
+        settle_parts::compose(&[$(include_str!(concat!("../../../sql/settle/", stringify!($part), ".sql"))),*])
+    };
+}
+
+/// Declares one field for each statement.
 macro_rules! statements {
-    ($($name:ident,)*) => {
+    ($($name:ident $(= [$($part:ident),*])?,)*) => {
         /// All statements, each named as its file.
         #[derive(Clone, Debug)]
         pub(crate) struct Statements {
@@ -82,7 +93,7 @@ macro_rules! statements {
             /// The texts for this schema.
             pub(crate) fn of(schema: &Schema) -> Self {
                 Self {
-                    $($name: schema.qualify(include_str!(concat!("../../../sql/", stringify!($name), ".sql"))),)*
+                    $($name: schema.qualify(&text!($name $(= $($part)*)?)),)*
                     channel: format!("{CHANNEL_PREFIX}{}", schema.name()),
                 }
             }
@@ -178,13 +189,13 @@ statements! {
     schedule_next_due,
     schedule_register,
     schedule_trigger,
-    settle_advance_many,
-    settle_advance_one,
-    settle_end_one,
+    settle_advance_many = [settlement_many, advance, end, advance_end_events, values, advance_result],
+    settle_advance_one = [settlement_one, advance, advance_events, values, advance_result],
+    settle_end_one = [settlement_one, end, end_events, values, advance_result],
     settle_general,
-    settle_launch_many,
-    settle_launch_one,
-    settle_request_rollback_many,
+    settle_launch_many = [settlement_many, lock, launch, values, wait, wait_result],
+    settle_launch_one = [settlement_one, lock, launch, values, wait, wait_result],
+    settle_request_rollback_many = [settlement_many, lock, request_rollback, wait, wait_result],
     step_unhandled,
     topology_change,
     topology_read,
@@ -290,7 +301,9 @@ mod tests {
             let all = ["SELECT", "RETURNING", "("].contains(&before) || before.ends_with('.');
             let is_all = word == "*" && all;
             let is_operator = "<>+-*/|?~@#&^%!=".contains(word) && !is_all && !(word == "=" && sets);
-            let stands_for_one = ["IN", "BETWEEN", "USING", "nullif", "LIKE"].contains(&word)
+            let stands_for_one = ["IN", "BETWEEN", "nullif", "LIKE"].contains(&word)
+                // that of a join, not of DELETE
+                || (word, next) == ("USING", "(")
                 || (word, next) == ("DISTINCT", "FROM")
                 || (word == "CASE" && next != "WHEN");
             if (calls && !lists && !unnests && !KEYWORDS.contains(&word))

@@ -2,6 +2,7 @@
 
 mod advance;
 mod launch;
+mod parameters;
 mod request_rollback;
 mod required;
 
@@ -12,9 +13,6 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
-use self::advance::Advance;
-use self::launch::LaunchChildren;
-use self::request_rollback::RequestRollback;
 use super::decode::time;
 use crate::store::{PostgresStore, SettlePath, SettleResult, SettleStorage, Settlement};
 
@@ -27,21 +25,19 @@ impl SettleStorage for PostgresStore {
         if settlements.iter().any(|settlement| settlement.requires_handlers() || settlement.is_bulky()) {
             return self.settle_in_transaction(identifier, settlements).await;
         }
-        if let Some(plain) = settlements.iter().map(Advance::of).collect::<Option<Vec<_>>>() {
+        if let Some(rows) = settlements.iter().map(advance::of).collect::<Option<Vec<_>>>() {
             // A list of one element costs more than single parameters.
-            if let ([plain], [settlement]) = (&plain[..], settlements)
-                && plain.went_through_a_step()
-            {
-                let settle = async |session: &mut _| plain.settle(self, session, identifier, None).await;
+            if let ([row], [settlement]) = (&rows[..], settlements) {
+                let settle =
+                    async |session: &mut _| advance::settle_one(self, session, identifier, row, None).await;
                 let settled = self.sessions.run(settle).await?;
                 return Ok(settled.map(|settled| (settlement.id(), settled)).into_iter().collect());
             }
-            let rows = advance::settle_all(self, identifier, &plain).await?;
             let settled = |row: &PgRow| {
                 let id = (row.try_get("id")?, row.try_get("epoch")?);
-                Ok((id, advance::settled(row, row.try_get("ended")?)?))
+                Ok((id, advance::result(row, row.try_get("ended")?)?))
             };
-            return rows.iter().map(settled).collect();
+            return advance::settle_many(self, identifier, &rows).await?.iter().map(settled).collect();
         }
         let settle =
             async |session: &mut _| self.settle_by_path(session, identifier, settlements, None).await;
@@ -61,8 +57,8 @@ impl PostgresStore {
         settlement: &Settlement,
         claim: &str,
     ) -> sqlx::Result<Option<SettleResult>> {
-        if let Some(plain) = Advance::of(settlement) {
-            return plain.settle(self, connection, identifier, Some(claim)).await;
+        if let Some(row) = advance::of(settlement) {
+            return advance::settle_one(self, connection, identifier, &row, Some(claim)).await;
         }
         if settlement.is_bulky() && !self.store_messages(connection, settlement, Some(claim)).await? {
             return Ok(None);
@@ -98,12 +94,12 @@ impl PostgresStore {
         settlements: &[Settlement],
         claim: Option<&str>,
     ) -> sqlx::Result<Vec<PgRow>> {
-        if let Some(launching) = settlements.iter().map(LaunchChildren::of).collect::<Option<Vec<_>>>() {
-            return launch::settle(self, connection, identifier, &launching, claim).await;
+        if let Some(rows) = settlements.iter().map(launch::of).collect::<Option<Vec<_>>>() {
+            return launch::settle(self, connection, identifier, &rows, claim).await;
         }
-        let telling = settlements.iter().map(RequestRollback::of).collect::<Option<Vec<_>>>();
-        if let (Some(telling), None) = (telling, claim) {
-            return request_rollback::settle_all(self, connection, identifier, &telling).await;
+        let requests = settlements.iter().map(request_rollback::of).collect::<Option<Vec<_>>>();
+        if let (Some(rows), None) = (requests, claim) {
+            return request_rollback::settle_many(self, connection, identifier, &rows).await;
         }
         self.settle_general(connection, identifier, settlements, claim).await
     }
@@ -123,11 +119,11 @@ impl PostgresStore {
 impl Settlement {
     /// The statement that writes it.
     pub(crate) fn path(&self) -> SettlePath {
-        if Advance::of(self).is_some() {
+        if advance::of(self).is_some() {
             SettlePath::Advance
-        } else if LaunchChildren::of(self).is_some() {
+        } else if launch::of(self).is_some() {
             SettlePath::LaunchChildren
-        } else if RequestRollback::of(self).is_some() {
+        } else if request_rollback::of(self).is_some() {
             SettlePath::RequestRollback
         } else {
             SettlePath::General

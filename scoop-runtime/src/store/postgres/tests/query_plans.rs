@@ -82,38 +82,44 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_values" => ("uuid, text, text[], text[], text[]", "gen_random_uuid(), '', '{}', '{}', '{}'"),
         "run_stop_deadlines" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
         "settle_advance_one" => (
-            "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, \
-             text, int, jsonb",
-            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL, \
-             NULL, NULL, NULL",
-        ),
-        "settle_advance_many" => (
-            "uuid[], uuid[], bigint[], text[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
-             jsonb[], text[], jsonb[], uuid[], uuid[], text, text[], int[], jsonb[]",
-            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '', \
-             '{}', '{}', '{}'",
-        ),
-        "settle_launch_many" => (
-            "uuid[], uuid[], bigint[], text[], int[], int[], int[], int[], jsonb[], bool[], jsonb[], text[], jsonb[], \
-             uuid[], int[], int[], int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, text[], int[], \
-             jsonb[]",
-            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', \
-             '{}', '{}', '{}', '{}', '{}', '', '{}', '{}', '{}'",
-        ),
-        "settle_launch_one" => (
-            "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, int, \
-             int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, int, jsonb",
-            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL, 1, \
-             '{}', '{}', '{}', '{}', '{}', '{}', '{}', NULL, NULL, NULL",
-        ),
-        "settle_request_rollback_many" => (
-            "uuid[], uuid[], bigint[], text[], int[], jsonb[], bool[], jsonb[], jsonb[], uuid[], int[], int[], int[], \
-             uuid[], uuid[], text, text[]",
-            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '', '{}'",
+            "uuid, uuid, bigint, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, text, \
+             int, jsonb, text, uuid, int, jsonb, text, text",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, \
+             NULL, NULL, NULL, NULL, NULL, NULL, 1, NULL, NULL, ''",
         ),
         "settle_end_one" => (
-            "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid, text, text",
-            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL, NULL, NULL, 'COMMITTED', NULL",
+            "uuid, uuid, bigint, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, text, \
+             int, jsonb, text, uuid, int, jsonb, text, text",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, \
+             gen_random_uuid(), NULL, NULL, NULL, 'COMMITTED', gen_random_uuid(), 1, NULL, NULL, ''",
+        ),
+        "settle_advance_many" => (
+            "uuid[], uuid[], bigint[], text[], int[], int[], int[], int[], jsonb[], bool[], jsonb[], \
+             text[], jsonb[], uuid[], text[], int[], jsonb[], text[], uuid[], int[], jsonb[], text, text",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', \
+             '{}', '{}', '{}', '{}', '{}', '{}', NULL, ''",
+        ),
+        "settle_launch_one" => (
+            "uuid, uuid, bigint, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, text, \
+             int, jsonb, text, uuid, int, jsonb, text, text, bigint[], int[], uuid[], uuid[], text[], \
+             jsonb[], jsonb[], uuid[]",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, \
+             NULL, NULL, NULL, NULL, NULL, NULL, 1, NULL, NULL, '', '{}', '{}', '{}', '{}', '{}', '{}', \
+             '{}', '{}'",
+        ),
+        "settle_launch_many" => (
+            "uuid[], uuid[], bigint[], text[], int[], int[], int[], int[], jsonb[], bool[], jsonb[], \
+             text[], jsonb[], uuid[], text[], int[], jsonb[], text[], uuid[], int[], jsonb[], text, text, \
+             bigint[], int[], uuid[], uuid[], text[], jsonb[], jsonb[], uuid[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', \
+             '{}', '{}', '{}', '{}', '{}', '{}', NULL, '', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
+        ),
+        "settle_request_rollback_many" => (
+            "uuid[], uuid[], bigint[], text[], int[], int[], int[], int[], jsonb[], bool[], jsonb[], \
+             text[], jsonb[], uuid[], text[], int[], jsonb[], text[], uuid[], int[], jsonb[], text, text, \
+             bigint[], int[], uuid[], uuid[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', \
+             '{}', '{}', '{}', '{}', '{}', '{}', NULL, '', '{}', '{}', '{}', '{}'",
         ),
         "message_insert_many" => (
             "uuid[], uuid[], uuid[], uuid[], text[], jsonb[], jsonb[], timestamptz[], timestamptz[]",
@@ -486,21 +492,25 @@ async fn large_payloads_are_written_once() {
     let payloads = each("to_jsonb(repeat('0123456789', 20000))");
     let places: Vec<_> = (1..=count).rev().map(|place| place.to_string()).collect();
     let places = format!("'{{{}}}'", places.join(","));
+    let messages = || {
+        format!(
+            "{}, {places}, {}, {}, {topics}, {payloads}, {none}, {}",
+            each("1"),
+            ids(count),
+            ids(count),
+            ids(count)
+        )
+    };
     let of_one = format!(
-        "'{root}', '{first}', 1, NULL, 'w', 'step', NULL, 0, NULL, 1, NULL, false, NULL, NULL, NULL, \
-         gen_random_uuid(), {count}, {places}, {}, {topics}, {payloads}, {none}, {}, {}, NULL, 1, NULL",
-        ids(count),
-        ids(count),
-        ids(count)
+        "'{root}', '{first}', 1, 'step', NULL, 0, NULL, 1, NULL, false, NULL, NULL, NULL, gen_random_uuid(), NULL, 1, \
+         NULL, NULL, NULL, {count}, NULL, NULL, 'w', {}",
+        messages(),
     );
     let of_many = format!(
         "'{{{root}}}', '{{{second}}}', '{{1}}', '{{step}}', '{{NULL}}', '{{0}}', '{{NULL}}', '{{1}}', '{{NULL}}', \
-         '{{false}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', ARRAY[gen_random_uuid()], '{{{count}}}', {}, {places}, {}, \
-         {topics}, {payloads}, {none}, {}, {}, 'w', '{{NULL}}', '{{1}}', '{{NULL}}'",
-        each("1"),
-        ids(count),
-        ids(count),
-        ids(count)
+         '{{false}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', ARRAY[gen_random_uuid()], '{{NULL}}', '{{1}}', '{{NULL}}', \
+         '{{NULL}}', '{{NULL}}', '{{{count}}}', '{{NULL}}', NULL, 'w', {}",
+        messages(),
     );
     let by_client = format!(
         "{}, {}, {}, {}, {topics}, {payloads}, {none}, {}, {}",

@@ -1,0 +1,1 @@
+SELECT id, epoch, ends IS NOT NULL AS ended, last_event_at FROM settled_run

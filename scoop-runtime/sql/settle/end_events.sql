@@ -1,0 +1,10 @@
+settled_run AS (
+    SELECT * FROM deleted_run
+),
+inserted_events AS (
+    INSERT INTO scoop.message_event
+        ({event_columns})
+    {suspended_event}
+    UNION ALL
+    {ended_event}
+)
