@@ -151,8 +151,7 @@ fn a_saga_that_runs_by_itself() {
         }
     };
     let expansion = pretty(crate::saga::saga(settings, item));
-    let (start, end) =
-        (expansion.find("const DEFINITION").unwrap(), expansion.find("async fn invoke").unwrap());
+    let (start, end) = (expansion.find("const DEFINITION").unwrap(), expansion.find("fn invoke").unwrap());
     let lines: Vec<_> = expansion[start..end].lines().map(str::trim).collect();
     expect![[r#"
         const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
@@ -219,10 +218,10 @@ fn shared_compensation_gets_the_value_of_its_step() {
         }
     };
     let expansion = pretty(crate::saga::saga(TokenStream::new(), item));
-    let values = expansion.lines().filter(|line| line.contains("= value_of"));
+    let values = expansion.lines().filter(|line| line.contains("let from_"));
     let values: Vec<_> = values.map(str::trim).collect();
     expect![[r#"
-        let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
-        let from_tip = value_of(stored::<Payment>(), scope, "thank")?;"#]]
+        let from_charge = stored::<Payment>().of(scope, "charge")?;
+        let from_tip = stored::<Payment>().of(scope, "thank")?;"#]]
     .assert_eq(&values.join("\n"));
 }

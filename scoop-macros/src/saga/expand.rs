@@ -132,12 +132,12 @@ fn value_shapes(steps: &[Step]) -> Option<TokenStream> {
 
 fn invoke(step_enum: &Path, message: &Type, body: &TokenStream) -> TokenStream {
     quote! {
-        async fn invoke(
-            &self,
+        fn invoke<'a>(
+            &'a self,
             step: #step_enum,
-            scope: &mut ::scoop::Scope<'_>,
-            message: &#message,
-        ) -> ::scoop::Result<::scoop::__private::StepEnd> {
+            scope: &'a mut ::scoop::Scope<'_>,
+            message: &'a #message,
+        ) -> ::scoop::__private::Boxed<'a, ::scoop::__private::StepEnd> {
             #body
         }
     }
@@ -146,43 +146,36 @@ fn invoke(step_enum: &Path, message: &Type, body: &TokenStream) -> TokenStream {
 fn invocations(step_enum: &Path, steps: &[Step]) -> TokenStream {
     let mut names = BTreeSet::new();
     let arms = Arms::of(step_enum, steps, |step| {
-        let call = &step.invoke;
-        let (values, called) = called(call, None, &mut names);
-        let (name, end) = match &call.end {
-            ReturnKind::Done => ("done", quote!(done(#called))),
-            ReturnKind::Jump => ("jump", quote!(jump::<#step_enum>(#called))),
-            ReturnKind::JumpWith(ty) => {
-                ("jump_with", quote!(jump_with::<#step_enum, _>(stored::<#ty>(), #called)?))
-            }
-            ReturnKind::Output(ty) => ("output", quote!(output(stored::<#ty>(), #called)?)),
+        let helper = match &step.invoke.end {
+            ReturnKind::Done => Helper::of("done"),
+            ReturnKind::Jump => Helper::of("jump").with_types(quote!(Self)),
+            ReturnKind::JumpWith(ty) => Helper::of("jump_with").with_types(quote!(Self, _)).with_codec(ty),
+            ReturnKind::Output(ty) => Helper::of("output").with_codec(ty),
         };
-        names.insert(name);
-        names.extend(matches!(call.end, ReturnKind::JumpWith(_) | ReturnKind::Output(_)).then_some("stored"));
-        Some(block(values, end))
+        Some(called(&step.invoke, None, helper, &mut names))
     });
     let (import, Arms { arms, .. }) = (import(&names), arms);
     quote! {
         #import
-        ::core::result::Result::Ok(match step { #(#arms)* })
+        match step { #(#arms)* }
     }
 }
 
 fn due(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<TokenStream> {
     let mut names = BTreeSet::new();
     let times = Arms::of(step_enum, steps, |step| {
-        let (values, call) = called(step.at.as_ref()?, None, &mut names);
-        Some(block(values, call))
+        Some(called(step.at.as_ref()?, None, Helper::of("boxed"), &mut names))
     });
-    let (import, times) = (import(&names), times.or_else(&quote!(::std::time::SystemTime::UNIX_EPOCH))?);
+    let (import, times) = times.or_call("always_due", None, names)?;
     Some(quote! {
-        async fn due(
-            &self,
+        fn due<'a>(
+            &'a self,
             step: #step_enum,
-            scope: &mut ::scoop::Scope<'_>,
-            message: &#message,
-        ) -> ::scoop::Result<::std::time::SystemTime> {
+            scope: &'a mut ::scoop::Scope<'_>,
+            message: &'a #message,
+        ) -> ::scoop::__private::Boxed<'a, ::std::time::SystemTime> {
             #import
-            ::core::result::Result::Ok(match step { #times })
+            match step { #times }
         }
     })
 }
@@ -190,20 +183,18 @@ fn due(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<TokenStream> 
 fn finally(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<TokenStream> {
     let mut names = BTreeSet::new();
     let cleanups = Arms::of(step_enum, steps, |step| {
-        let (values, call) = called(step.finally.as_ref()?, None, &mut names);
-        Some(block(values, call))
+        Some(called(step.finally.as_ref()?, None, Helper::of("boxed"), &mut names))
     });
-    let (import, cleanups) = (import(&names), cleanups.or_else(&quote!({}))?);
+    let (import, cleanups) = cleanups.or_call("nothing", None, names)?;
     Some(quote! {
-        async fn finally(
-            &self,
+        fn finally<'a>(
+            &'a self,
             step: #step_enum,
-            scope: &mut ::scoop::Scope<'_>,
-            message: &#message,
-        ) -> ::scoop::Result<()> {
+            scope: &'a mut ::scoop::Scope<'_>,
+            message: &'a #message,
+        ) -> ::scoop::__private::Boxed<'a, ()> {
             #import
             match step { #cleanups }
-            ::core::result::Result::Ok(())
         }
     })
 }
@@ -211,21 +202,19 @@ fn finally(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<TokenStre
 fn compensate(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<TokenStream> {
     let mut names = BTreeSet::new();
     let compensations = Arms::of(step_enum, steps, |step| {
-        let (values, call) = called(step.rollback.as_ref()?, Some(quote!(failure)), &mut names);
-        Some(block(values, call))
+        Some(called(step.rollback.as_ref()?, Some(quote!(failure)), Helper::of("boxed"), &mut names))
     });
-    let (import, compensations) = (import(&names), compensations.or_else(&quote!({}))?);
+    let (import, compensations) = compensations.or_call("nothing", None, names)?;
     Some(quote! {
-        async fn compensate(
-            &self,
+        fn compensate<'a>(
+            &'a self,
             step: #step_enum,
-            scope: &mut ::scoop::Scope<'_>,
-            message: &#message,
-            failure: &::scoop::Failure,
-        ) -> ::scoop::Result<()> {
+            scope: &'a mut ::scoop::Scope<'_>,
+            message: &'a #message,
+            failure: &'a ::scoop::Failure,
+        ) -> ::scoop::__private::Boxed<'a, ()> {
             #import
             match step { #compensations }
-            ::core::result::Result::Ok(())
         }
     })
 }
@@ -234,67 +223,86 @@ fn on_child_failure(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<
     let mut names = BTreeSet::new();
     let handlers = Arms::of(step_enum, steps, |step| {
         let handler = step.on_child_failure.as_ref()?;
-        let (values, call) = called(handler, Some(quote!(failure)), &mut names);
-        let (name, end) = match &handler.end {
-            ReturnKind::Jump => ("handled_by", quote!(handled_by::<#step_enum>(#call))),
-            ReturnKind::Done | ReturnKind::JumpWith(_) | ReturnKind::Output(_) => {
-                ("handled", quote!(handled(#call)))
-            }
+        let helper = match &handler.end {
+            ReturnKind::Jump => Helper::of("handled_by").with_types(quote!(Self)),
+            ReturnKind::Done | ReturnKind::JumpWith(_) | ReturnKind::Output(_) => Helper::of("handled"),
         };
-        names.insert(name);
-        Some(block(values, end))
+        Some(called(handler, Some(quote!(failure)), helper, &mut names))
     });
-    names.extend(handlers.missing.then_some("unhandled"));
-    let (import, handlers) = (import(&names), handlers.or_else(&quote!(unhandled(failure)?))?);
+    let (import, handlers) = handlers.or_call("unhandled", Some(quote!(failure)), names)?;
     Some(quote! {
-        async fn on_child_failure(
-            &self,
+        fn on_child_failure<'a>(
+            &'a self,
             step: #step_enum,
-            scope: &mut ::scoop::Scope<'_>,
-            message: &#message,
-            failure: &::scoop::Failure,
-        ) -> ::scoop::Result<::core::option::Option<::scoop::Next<#step_enum>>> {
+            scope: &'a mut ::scoop::Scope<'_>,
+            message: &'a #message,
+            failure: &'a ::scoop::Failure,
+        ) -> ::scoop::__private::Boxed<'a, ::core::option::Option<::scoop::__private::Next>> {
             #import
-            ::core::result::Result::Ok(match step { #handlers })
+            match step { #handlers }
         }
     })
 }
 
-/// The values that a call takes, and the call. `names` collects the functions they call. The compiler reports
-/// errors about the future at the user's function.
+/// The function of the module `private` that boxes the future of a user's function.
+struct Helper<'a> {
+    name: &'static str,
+    types: Option<TokenStream>,
+    /// The type of the value that it stores.
+    stores: Option<&'a Type>,
+}
+
+impl<'a> Helper<'a> {
+    fn of(name: &'static str) -> Self {
+        Helper { name, types: None, stores: None }
+    }
+
+    fn with_types(self, types: TokenStream) -> Self {
+        Helper { types: Some(types), ..self }
+    }
+
+    fn with_codec(self, ty: &'a Type) -> Self {
+        Helper { stores: Some(ty), ..self }
+    }
+}
+
+/// The call of a user's function, with the values that it takes. `names` collects the functions that it needs. The
+/// compiler reports errors about the future at the user's function.
+///
+/// Only a call with values is an `async` block: for each of them the compiler has to prove that it is `Send`, which
+/// takes long.
 fn called(
     call: &Call,
     failure: Option<TokenStream>,
+    helper: Helper<'_>,
     names: &mut BTreeSet<&'static str>,
-) -> (TokenStream, TokenStream) {
+) -> TokenStream {
     let function = &call.function;
     let (mut values, mut arguments) = (TokenStream::new(), Vec::new());
     for Value { ty, optional, producer, step } in &call.values {
         let producer = producer.unraw();
         if *optional {
             let variable = format_ident!("any_from_{producer}", span = Span::call_site());
-            values.extend(quote!(let #variable = value_if_any(stored::<#ty>(), scope, #step)?;));
+            values.extend(quote!(let #variable = stored::<#ty>().any_of(scope, #step)?;));
             arguments.push(quote!(#variable.as_ref()));
-            names.insert("value_if_any");
         } else {
             let variable = format_ident!("from_{producer}", span = Span::call_site());
-            values.extend(quote!(let #variable = value_of(stored::<#ty>(), scope, #step)?;));
+            values.extend(quote!(let #variable = stored::<#ty>().of(scope, #step)?;));
             arguments.push(quote!(&#variable));
-            names.insert("value_of");
         }
     }
-    names.extend((!values.is_empty()).then_some("stored"));
     arguments.extend(failure);
-    names.insert("send");
+    let Helper { name, types, stores } = helper;
+    names.insert(name);
+    names.extend((!values.is_empty()).then_some("boxed"));
+    names.extend((!values.is_empty() || stores.is_some()).then_some("stored"));
     let span = Span::call_site().located_at(function.span());
+    let (name, types) = (Ident::new(name, span), types.map(|types| quote_spanned!(span=> ::<#types>)));
+    let codec = stores.map(|ty| quote!(stored::<#ty>(),));
     let called = quote_spanned! {span=>
-        send(self.#function(scope, message #(, #arguments)*)).await?
+        #name #types (#codec self.#function(scope, message #(, #arguments)*))
     };
-    (values, called)
-}
-
-fn block(values: TokenStream, end: TokenStream) -> TokenStream {
-    if values.is_empty() { end } else { quote!({ #values #end }) }
+    if values.is_empty() { called } else { quote!(boxed(async move { #values #called.await })) }
 }
 
 /// The import of functions by name. Types are never imported: the user's could be named alike.
@@ -324,5 +332,18 @@ impl Arms {
         let Self { arms, missing } = self;
         let otherwise = missing.then(|| quote!(_ => #otherwise,));
         (!arms.is_empty()).then(|| quote!(#(#arms)* #otherwise))
+    }
+
+    /// All arms, with a call of this function for the other steps, and the import of all functions.
+    fn or_call(
+        self,
+        otherwise: &'static str,
+        argument: Option<TokenStream>,
+        mut names: BTreeSet<&'static str>,
+    ) -> Option<(TokenStream, TokenStream)> {
+        names.extend(self.missing.then_some(otherwise));
+        let otherwise = Ident::new(otherwise, Span::call_site());
+        let arms = self.or_else(&quote!(#otherwise(#argument)))?;
+        Some((import(&names), arms))
     }
 }

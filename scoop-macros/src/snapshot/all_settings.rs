@@ -113,106 +113,98 @@ impl ::scoop::Saga for Checkout {
             "thank")
         ]
     }
-    async fn invoke(
-        &self,
+    fn invoke<'a>(
+        &'a self,
         step: __steps_of_Checkout_at_0::CheckoutStep,
-        scope: &mut ::scoop::Scope<'_>,
-        message: &OrderPlaced,
-    ) -> ::scoop::Result<::scoop::__private::StepEnd> {
-        use ::scoop::__private::{done, jump_with, output, send, stored, value_if_any};
-        ::core::result::Result::Ok(
-            match step {
-                __steps_of_Checkout_at_0::CheckoutStep::Charge => {
-                    output(
-                        stored::<Payment>(),
-                        send(self.charge(scope, message)).await?,
-                    )?
-                }
-                __steps_of_Checkout_at_0::CheckoutStep::Ship => {
-                    done(send(self.ship(scope, message)).await?)
-                }
-                __steps_of_Checkout_at_0::CheckoutStep::Thank => {
-                    let any_from_thank = value_if_any(
-                        stored::<Thanks>(),
-                        scope,
-                        "thank",
-                    )?;
-                    jump_with::<
-                        __steps_of_Checkout_at_0::CheckoutStep,
-                        _,
-                    >(
-                        stored::<Thanks>(),
-                        send(self.thank(scope, message, any_from_thank.as_ref())).await?,
-                    )?
-                }
-            },
-        )
-    }
-    async fn due(
-        &self,
-        step: __steps_of_Checkout_at_0::CheckoutStep,
-        scope: &mut ::scoop::Scope<'_>,
-        message: &OrderPlaced,
-    ) -> ::scoop::Result<::std::time::SystemTime> {
-        use ::scoop::__private::{send, stored, value_of};
-        ::core::result::Result::Ok(
-            match step {
-                __steps_of_Checkout_at_0::CheckoutStep::Ship => {
-                    let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
-                    send(self.opening(scope, message, &from_charge)).await?
-                }
-                _ => ::std::time::SystemTime::UNIX_EPOCH,
-            },
-        )
-    }
-    async fn finally(
-        &self,
-        step: __steps_of_Checkout_at_0::CheckoutStep,
-        scope: &mut ::scoop::Scope<'_>,
-        message: &OrderPlaced,
-    ) -> ::scoop::Result<()> {
-        use ::scoop::__private::{send, stored, value_if_any};
+        scope: &'a mut ::scoop::Scope<'_>,
+        message: &'a OrderPlaced,
+    ) -> ::scoop::__private::Boxed<'a, ::scoop::__private::StepEnd> {
+        use ::scoop::__private::{boxed, done, jump_with, output, stored};
         match step {
             __steps_of_Checkout_at_0::CheckoutStep::Charge => {
-                let any_from_charge = value_if_any(
-                    stored::<Payment>(),
-                    scope,
-                    "charge",
-                )?;
-                send(self.close(scope, message, any_from_charge.as_ref())).await?
+                output(stored::<Payment>(), self.charge(scope, message))
             }
             __steps_of_Checkout_at_0::CheckoutStep::Ship => {
-                let any_from_charge = value_if_any(
-                    stored::<Payment>(),
-                    scope,
-                    "charge",
-                )?;
-                send(self.close(scope, message, any_from_charge.as_ref())).await?
-            }
-            _ => {}
-        }
-        ::core::result::Result::Ok(())
-    }
-    async fn compensate(
-        &self,
-        step: __steps_of_Checkout_at_0::CheckoutStep,
-        scope: &mut ::scoop::Scope<'_>,
-        message: &OrderPlaced,
-        failure: &::scoop::Failure,
-    ) -> ::scoop::Result<()> {
-        use ::scoop::__private::{send, stored, value_of};
-        match step {
-            __steps_of_Checkout_at_0::CheckoutStep::Charge => {
-                let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
-                send(self.refund(scope, message, &from_charge, failure)).await?
+                done(self.ship(scope, message))
             }
             __steps_of_Checkout_at_0::CheckoutStep::Thank => {
-                let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
-                send(self.refund(scope, message, &from_charge, failure)).await?
+                boxed(async move {
+                    let any_from_thank = stored::<Thanks>().any_of(scope, "thank")?;
+                    jump_with::<
+                        Self,
+                        _,
+                    >(
+                            stored::<Thanks>(),
+                            self.thank(scope, message, any_from_thank.as_ref()),
+                        )
+                        .await
+                })
             }
-            _ => {}
         }
-        ::core::result::Result::Ok(())
+    }
+    fn due<'a>(
+        &'a self,
+        step: __steps_of_Checkout_at_0::CheckoutStep,
+        scope: &'a mut ::scoop::Scope<'_>,
+        message: &'a OrderPlaced,
+    ) -> ::scoop::__private::Boxed<'a, ::std::time::SystemTime> {
+        use ::scoop::__private::{always_due, boxed, stored};
+        match step {
+            __steps_of_Checkout_at_0::CheckoutStep::Ship => {
+                boxed(async move {
+                    let from_charge = stored::<Payment>().of(scope, "charge")?;
+                    boxed(self.opening(scope, message, &from_charge)).await
+                })
+            }
+            _ => always_due(),
+        }
+    }
+    fn finally<'a>(
+        &'a self,
+        step: __steps_of_Checkout_at_0::CheckoutStep,
+        scope: &'a mut ::scoop::Scope<'_>,
+        message: &'a OrderPlaced,
+    ) -> ::scoop::__private::Boxed<'a, ()> {
+        use ::scoop::__private::{boxed, nothing, stored};
+        match step {
+            __steps_of_Checkout_at_0::CheckoutStep::Charge => {
+                boxed(async move {
+                    let any_from_charge = stored::<Payment>().any_of(scope, "charge")?;
+                    boxed(self.close(scope, message, any_from_charge.as_ref())).await
+                })
+            }
+            __steps_of_Checkout_at_0::CheckoutStep::Ship => {
+                boxed(async move {
+                    let any_from_charge = stored::<Payment>().any_of(scope, "charge")?;
+                    boxed(self.close(scope, message, any_from_charge.as_ref())).await
+                })
+            }
+            _ => nothing(),
+        }
+    }
+    fn compensate<'a>(
+        &'a self,
+        step: __steps_of_Checkout_at_0::CheckoutStep,
+        scope: &'a mut ::scoop::Scope<'_>,
+        message: &'a OrderPlaced,
+        failure: &'a ::scoop::Failure,
+    ) -> ::scoop::__private::Boxed<'a, ()> {
+        use ::scoop::__private::{boxed, nothing, stored};
+        match step {
+            __steps_of_Checkout_at_0::CheckoutStep::Charge => {
+                boxed(async move {
+                    let from_charge = stored::<Payment>().of(scope, "charge")?;
+                    boxed(self.refund(scope, message, &from_charge, failure)).await
+                })
+            }
+            __steps_of_Checkout_at_0::CheckoutStep::Thank => {
+                boxed(async move {
+                    let from_charge = stored::<Payment>().of(scope, "charge")?;
+                    boxed(self.refund(scope, message, &from_charge, failure)).await
+                })
+            }
+            _ => nothing(),
+        }
     }
 }
 ::scoop::__private::inventory::submit! {

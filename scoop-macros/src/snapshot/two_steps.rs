@@ -67,44 +67,42 @@ impl ::scoop::Saga for Checkout {
         use ::scoop::__private::{shape_of, stored};
         ::std::vec![shape_of(stored:: < Payment > (), "charge")]
     }
-    async fn invoke(
-        &self,
+    fn invoke<'a>(
+        &'a self,
         step: __steps_of_Checkout_at_0::CheckoutStep,
-        scope: &mut ::scoop::Scope<'_>,
-        message: &OrderPlaced,
-    ) -> ::scoop::Result<::scoop::__private::StepEnd> {
-        use ::scoop::__private::{done, output, send, stored, value_of};
-        ::core::result::Result::Ok(
-            match step {
-                __steps_of_Checkout_at_0::CheckoutStep::Charge => {
-                    output(
-                        stored::<Payment>(),
-                        send(self.charge(scope, message)).await?,
-                    )?
-                }
-                __steps_of_Checkout_at_0::CheckoutStep::Ship => {
-                    let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
-                    done(send(self.ship(scope, message, &from_charge)).await?)
-                }
-            },
-        )
-    }
-    async fn compensate(
-        &self,
-        step: __steps_of_Checkout_at_0::CheckoutStep,
-        scope: &mut ::scoop::Scope<'_>,
-        message: &OrderPlaced,
-        failure: &::scoop::Failure,
-    ) -> ::scoop::Result<()> {
-        use ::scoop::__private::{send, stored, value_of};
+        scope: &'a mut ::scoop::Scope<'_>,
+        message: &'a OrderPlaced,
+    ) -> ::scoop::__private::Boxed<'a, ::scoop::__private::StepEnd> {
+        use ::scoop::__private::{boxed, done, output, stored};
         match step {
             __steps_of_Checkout_at_0::CheckoutStep::Charge => {
-                let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
-                send(self.refund(scope, message, &from_charge, failure)).await?
+                output(stored::<Payment>(), self.charge(scope, message))
             }
-            _ => {}
+            __steps_of_Checkout_at_0::CheckoutStep::Ship => {
+                boxed(async move {
+                    let from_charge = stored::<Payment>().of(scope, "charge")?;
+                    done(self.ship(scope, message, &from_charge)).await
+                })
+            }
         }
-        ::core::result::Result::Ok(())
+    }
+    fn compensate<'a>(
+        &'a self,
+        step: __steps_of_Checkout_at_0::CheckoutStep,
+        scope: &'a mut ::scoop::Scope<'_>,
+        message: &'a OrderPlaced,
+        failure: &'a ::scoop::Failure,
+    ) -> ::scoop::__private::Boxed<'a, ()> {
+        use ::scoop::__private::{boxed, nothing, stored};
+        match step {
+            __steps_of_Checkout_at_0::CheckoutStep::Charge => {
+                boxed(async move {
+                    let from_charge = stored::<Payment>().of(scope, "charge")?;
+                    boxed(self.refund(scope, message, &from_charge, failure)).await
+                })
+            }
+            _ => nothing(),
+        }
     }
 }
 ::scoop::__private::inventory::submit! {

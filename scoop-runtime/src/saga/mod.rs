@@ -15,8 +15,8 @@ use std::any::{Any, TypeId};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Definition, Failure, Message, Next, Result, Schedule, StepKind};
+use futures_util::future::BoxFuture;
+use scoop_core::{Definition, Failure, Message, Next, Result, Schedule};
 use serde_json::Value;
 
 use crate::{Retry, Scope};
@@ -70,59 +70,60 @@ pub trait Saga: Send + Sync + Sized + 'static {
     }
 
     /// Executes a step.
-    fn invoke(
-        &self,
+    fn invoke<'a>(
+        &'a self,
         step: Self::Step,
-        scope: &mut Scope<'_>,
-        message: &Self::Message,
-    ) -> impl Future<Output = Result<StepEnd>> + Send;
+        scope: &'a mut Scope<'_>,
+        message: &'a Self::Message,
+    ) -> BoxFuture<'a, Result<StepEnd>>;
 
-    /// The time before which a step must not run. Called only for a step that has a step of kind [`StepKind::Wait`]
-    /// before it.
-    fn due(
-        &self,
+    /// The time before which a step must not run. Called only for a step that has a step of kind
+    /// [`StepKind::Wait`](scoop_core::StepKind::Wait) before it.
+    fn due<'a>(
+        &'a self,
         step: Self::Step,
-        scope: &mut Scope<'_>,
-        message: &Self::Message,
-    ) -> impl Future<Output = Result<SystemTime>> + Send {
+        scope: &'a mut Scope<'_>,
+        message: &'a Self::Message,
+    ) -> BoxFuture<'a, Result<SystemTime>> {
         let _ = (step, scope, message);
-        async { Ok(SystemTime::UNIX_EPOCH) }
+        private::always_due()
     }
 
-    /// Cleans up after a step. Called only for a step that has a step of kind [`StepKind::Finally`] after it.
-    fn finally(
-        &self,
+    /// Cleans up after a step. Called only for a step that has a step of kind
+    /// [`StepKind::Finally`](scoop_core::StepKind::Finally) after it.
+    fn finally<'a>(
+        &'a self,
         step: Self::Step,
-        scope: &mut Scope<'_>,
-        message: &Self::Message,
-    ) -> impl Future<Output = Result<()>> + Send {
+        scope: &'a mut Scope<'_>,
+        message: &'a Self::Message,
+    ) -> BoxFuture<'a, Result<()>> {
         let _ = (step, scope, message);
-        async { Ok(()) }
+        private::nothing()
     }
 
     /// Compensates a completed step. A step without a compensation leaves nothing to undo.
-    fn compensate(
-        &self,
+    fn compensate<'a>(
+        &'a self,
         step: Self::Step,
-        scope: &mut Scope<'_>,
-        message: &Self::Message,
-        failure: &Failure,
-    ) -> impl Future<Output = Result<()>> + Send {
+        scope: &'a mut Scope<'_>,
+        message: &'a Self::Message,
+        failure: &'a Failure,
+    ) -> BoxFuture<'a, Result<()>> {
         let _ = (step, scope, message, failure);
-        async { Ok(()) }
+        private::nothing()
     }
 
     /// Handles the failure of a child of a step. `None` continues as the step had determined. By default the failure
     /// becomes that of the step.
-    fn on_child_failure(
-        &self,
+    fn on_child_failure<'a>(
+        &'a self,
         step: Self::Step,
-        scope: &mut Scope<'_>,
-        message: &Self::Message,
-        failure: &Failure,
-    ) -> impl Future<Output = Result<Option<Next<Self::Step>>>> + Send {
+        scope: &'a mut Scope<'_>,
+        message: &'a Self::Message,
+        failure: &'a Failure,
+    ) -> BoxFuture<'a, Result<Option<Next>>> {
         let _ = (step, scope, message);
-        async { private::unhandled(failure) }
+        private::unhandled(failure)
     }
 }
 
@@ -171,7 +172,7 @@ impl<M: Message> Handled for M {
 )]
 pub trait Step: Copy + Send + Sync + 'static {
     /// The variant of each step of [`Saga::DEFINITION`]. A step of the user may be two or three of those steps, one
-    /// after another: see [`StepKind`].
+    /// after another: see [`StepKind`](scoop_core::StepKind).
     const ALL: &'static [Self];
 
     /// The position in [`Saga::DEFINITION`] of the first of them, which is the target of a jump to this step.
@@ -194,6 +195,11 @@ pub struct StepEnd {
     pub(crate) output: Option<serde_json::Result<Value>>,
 }
 
+impl StepEnd {
+    /// The end of a step that returns nothing.
+    pub(crate) const CONTINUE: Self = Self { next: Next::Continue, output: None };
+}
+
 /// A saga whose types are erased: steps are positions, the message is `Any`.
 pub trait Handler: Send + Sync + 'static {
     /// Decodes the payload as the saga's message type.
@@ -213,7 +219,10 @@ pub trait Handler: Send + Sync + 'static {
     /// See [`Saga::retry`].
     fn retry(&self, step: usize, what: RetryTarget) -> Option<Retry>;
 
-    /// See [`Saga::invoke`], [`Saga::due`] and [`Saga::finally`], depending on the kind of the step.
+    /// See [`Saga::sleep`].
+    fn sleep(&self, step: usize) -> Option<Duration>;
+
+    /// See [`Saga::invoke`].
     fn invoke<'a>(
         &'a self,
         step: usize,
@@ -221,7 +230,15 @@ pub trait Handler: Send + Sync + 'static {
         message: &'a (dyn Any + Send + Sync),
     ) -> BoxFuture<'a, Result<StepEnd>>;
 
-    /// See [`Saga::finally`]; `step` is the step before that.
+    /// See [`Saga::due`].
+    fn due<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<SystemTime>>;
+
+    /// See [`Saga::finally`].
     fn finally<'a>(
         &'a self,
         step: usize,
@@ -265,31 +282,26 @@ impl<S: Saga> Handler for S {
         S::retry(S::Step::ALL[step], what)
     }
 
+    fn sleep(&self, step: usize) -> Option<Duration> {
+        S::sleep(S::Step::ALL[step])
+    }
+
     fn invoke<'a>(
         &'a self,
         step: usize,
         scope: &'a mut Scope<'_>,
         message: &'a (dyn Any + Send + Sync),
     ) -> BoxFuture<'a, Result<StepEnd>> {
-        let (kind, step, message) = (S::DEFINITION.steps[step].kind, S::Step::ALL[step], typed::<S>(message));
-        async move {
-            match kind {
-                StepKind::Code => {
-                    let end = Saga::invoke(self, step, scope, message).await?;
-                    if let Some(pause) = S::sleep(step) {
-                        scope.sleep(pause).await?;
-                    }
-                    Ok(end)
-                }
-                StepKind::Wait => {
-                    let due = Saga::due(self, step, scope, message).await?;
-                    scope.sleep(due).await?;
-                    Ok(private::done(()))
-                }
-                StepKind::Finally => Ok(private::done(Saga::finally(self, step, scope, message).await?)),
-            }
-        }
-        .boxed()
+        Saga::invoke(self, S::Step::ALL[step], scope, typed::<S>(message))
+    }
+
+    fn due<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<SystemTime>> {
+        Saga::due(self, S::Step::ALL[step], scope, typed::<S>(message))
     }
 
     fn finally<'a>(
@@ -298,7 +310,7 @@ impl<S: Saga> Handler for S {
         scope: &'a mut Scope<'_>,
         message: &'a (dyn Any + Send + Sync),
     ) -> BoxFuture<'a, Result<()>> {
-        Saga::finally(self, S::Step::ALL[step], scope, typed::<S>(message)).boxed()
+        Saga::finally(self, S::Step::ALL[step], scope, typed::<S>(message))
     }
 
     fn compensate<'a>(
@@ -308,7 +320,7 @@ impl<S: Saga> Handler for S {
         message: &'a (dyn Any + Send + Sync),
         failure: &'a Failure,
     ) -> BoxFuture<'a, Result<()>> {
-        Saga::compensate(self, S::Step::ALL[step], scope, typed::<S>(message), failure).boxed()
+        Saga::compensate(self, S::Step::ALL[step], scope, typed::<S>(message), failure)
     }
 
     fn on_child_failure<'a>(
@@ -318,9 +330,7 @@ impl<S: Saga> Handler for S {
         message: &'a (dyn Any + Send + Sync),
         failure: &'a Failure,
     ) -> BoxFuture<'a, Result<Option<Next>>> {
-        let step = S::Step::ALL[step];
-        let handled = Saga::on_child_failure(self, step, scope, typed::<S>(message), failure);
-        async move { Ok(handled.await?.map(|next| next.map(Step::index))) }.boxed()
+        Saga::on_child_failure(self, S::Step::ALL[step], scope, typed::<S>(message), failure)
     }
 }
 

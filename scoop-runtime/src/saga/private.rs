@@ -1,8 +1,11 @@
 //! Functions for the code that the attributes generate. Not for users: they change without notice.
 
+use std::future::ready;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use futures_util::future::BoxFuture;
 pub use inventory;
 pub use scoop_core::{
     CodedError, Definition, Error, Failure, Message, Missed, Next, QuestionMark, Result, Schedule,
@@ -17,10 +20,13 @@ use crate::saga::shape;
 pub use crate::saga::tick::{LaunchProbe, ScheduledMessage, UserLaunched, scheduled};
 pub use crate::saga::{Handled, Handler, Registration, RetryTarget, Saga, Step, StepEnd};
 
-/// Requires that the future is `Send`. The compiler reports the bound at the user's function, and the declared return
-/// type keeps it from being reported again further out.
-pub fn send<F: Future + Send>(future: F) -> impl Future<Output = F::Output> + Send {
-    future
+/// The future of a function of a saga.
+pub type Boxed<'a, T> = BoxFuture<'a, Result<T>>;
+
+/// Boxes the future of a function. The compiler reports a future that is not `Send` at the user's function, and
+/// nowhere else, since the box is `Send` by its type.
+pub fn boxed<'a, T>(code: impl Future<Output = Result<T, impl Into<Error>>> + Send + 'a) -> Boxed<'a, T> {
+    Box::pin(async { code.await.map_err(Into::into) })
 }
 
 /// The topic of the message that a saga handles.
@@ -28,14 +34,19 @@ pub const fn topic<S: Saga>() -> &'static str {
     <S::Message as Handled>::TOPIC
 }
 
-/// The end of a step that returns nothing.
-pub fn done((): ()) -> StepEnd {
-    StepEnd { next: Next::Continue, output: None }
+/// Executes a step that returns nothing.
+pub fn done<'a>(step: impl Future<Output = Result<(), impl Into<Error>>> + Send + 'a) -> Boxed<'a, StepEnd> {
+    Box::pin(async {
+        step.await.map_err(Into::into)?;
+        Ok(StepEnd::CONTINUE)
+    })
 }
 
-/// The end of a step that returns where to continue.
-pub fn jump<S: Step>(next: Next<S>) -> StepEnd {
-    StepEnd { next: next.map(Step::index), output: None }
+/// Executes a step that returns where to continue.
+pub fn jump<'a, S: Saga>(
+    step: impl Future<Output = Result<Next<S::Step>, impl Into<Error>>> + Send + 'a,
+) -> Boxed<'a, StepEnd> {
+    Box::pin(async { Ok(StepEnd { next: step.await.map_err(Into::into)?.map(Step::index), output: None }) })
 }
 
 /// A value that a step returns.
@@ -57,6 +68,18 @@ pub struct Codec<T> {
     shape: fn() -> String,
 }
 
+impl<T> Codec<T> {
+    /// The value that `step` returned.
+    pub fn of(&self, scope: &Scope<'_>, step: &str) -> Result<T> {
+        scope.output(step, self.read)
+    }
+
+    /// The value that `step` returned, if it has run.
+    pub fn any_of(&self, scope: &Scope<'_>, step: &str) -> Result<Option<T>> {
+        scope.output_if_any(step, self.read)
+    }
+}
+
 /// The codec of `T`. Only this function has the bound, so that the compiler reports one error for a type without it,
 /// regardless of the number of functions that take its values.
 pub fn stored<T: StepValue>() -> Codec<T> {
@@ -72,39 +95,57 @@ pub fn shape_of<T>(codec: Codec<T>, step: &str) -> String {
     format!("{step}\n{}", (codec.shape)())
 }
 
-/// The end of a step that returns a value for its compensation and for later steps.
-pub fn output<T>(codec: Codec<T>, value: T) -> Result<StepEnd> {
-    Ok(StepEnd { next: Next::Continue, output: Some((codec.write)(&value)) })
+/// Executes a step that returns a value for its compensation and for later steps.
+pub fn output<'a, T: 'a>(
+    codec: Codec<T>,
+    step: impl Future<Output = Result<T, impl Into<Error>>> + Send + 'a,
+) -> Boxed<'a, StepEnd> {
+    Box::pin(async move {
+        Ok(StepEnd { output: Some((codec.write)(&step.await.map_err(Into::into)?)), ..StepEnd::CONTINUE })
+    })
 }
 
-/// The end of a step that returns where to continue, and a value.
-pub fn jump_with<S: Step, T>(codec: Codec<T>, with: With<S, T>) -> Result<StepEnd> {
-    Ok(StepEnd { next: with.next.map(Step::index), ..output(codec, with.value)? })
+/// Executes a step that returns where to continue, and a value.
+pub fn jump_with<'a, S: Saga, T: 'a>(
+    codec: Codec<T>,
+    step: impl Future<Output = Result<With<S::Step, T>, impl Into<Error>>> + Send + 'a,
+) -> Boxed<'a, StepEnd> {
+    Box::pin(async move {
+        let With { next, value } = step.await.map_err(Into::into)?;
+        Ok(StepEnd { next: next.map(Step::index), output: Some((codec.write)(&value)) })
+    })
 }
 
-/// The value that `step` returned, if it has run.
-pub fn value_if_any<T>(codec: Codec<T>, scope: &Scope<'_>, step: &str) -> Result<Option<T>> {
-    scope.output_if_any(step, codec.read)
+/// Executes a child failure handler that returns nothing: the run continues as the step had determined.
+pub fn handled<'a>(
+    handler: impl Future<Output = Result<(), impl Into<Error>>> + Send + 'a,
+) -> Boxed<'a, Option<Next>> {
+    Box::pin(async {
+        handler.await.map_err(Into::into)?;
+        Ok(None)
+    })
 }
 
-/// The value that `step` returned.
-pub fn value_of<T>(codec: Codec<T>, scope: &Scope<'_>, step: &str) -> Result<T> {
-    scope.output(step, codec.read)
-}
-
-/// The result of a child failure handler that returns nothing: the run continues as the step had determined.
-pub fn handled<S: Step>((): ()) -> Option<Next<S>> {
-    None
-}
-
-/// The result of a child failure handler that returns where to continue.
-pub fn handled_by<S: Step>(next: Next<S>) -> Option<Next<S>> {
-    Some(next)
+/// Executes a child failure handler that returns where to continue.
+pub fn handled_by<'a, S: Saga>(
+    handler: impl Future<Output = Result<Next<S::Step>, impl Into<Error>>> + Send + 'a,
+) -> Boxed<'a, Option<Next>> {
+    Box::pin(async { Ok(Some(handler.await.map_err(Into::into)?.map(Step::index))) })
 }
 
 /// The result of an unhandled child failure, which becomes the failure of the step.
-pub fn unhandled<S: Step>(failure: &Failure) -> Result<Option<Next<S>>> {
-    Err(Error::failure(failure.clone()))
+pub fn unhandled(failure: &Failure) -> Boxed<'_, Option<Next>> {
+    Box::pin(async { Err(Error::failure(failure.clone())) })
+}
+
+/// The future of a step that has no such function.
+pub fn nothing<'a>() -> Boxed<'a, ()> {
+    Box::pin(ready(Ok(())))
+}
+
+/// The due time of a step that waits for none.
+pub fn always_due<'a>() -> Boxed<'a, SystemTime> {
+    Box::pin(ready(Ok(SystemTime::UNIX_EPOCH)))
 }
 
 /// Determines whether a saga has a default: `Probe::<S>::new().instance()` is `Some` exactly if `S: Default`, since

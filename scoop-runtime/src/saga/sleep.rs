@@ -1,11 +1,11 @@
 //! The handler of sleep messages. It does nothing: a saga sleeps by waiting for this handler, which starts no sooner
 //! than the end of the sleep.
 
+use futures_util::future::{BoxFuture, FutureExt, ready};
 use scoop_core::{Definition, Message, Result, SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, StepDefinition};
 use serde::{Deserialize, Serialize};
 
 use crate::Scope;
-use crate::saga::private;
 use crate::saga::{Saga, Step, StepEnd};
 
 /// The saga that handles sleeps. Every program runs it.
@@ -38,7 +38,12 @@ impl Saga for Sleeper {
     const DEFINITION: Definition =
         Definition::new(SLEEP_HANDLER, SLEEP_TOPIC, const { &[StepDefinition::new(SLEEP_STEP)] });
 
-    async fn invoke(&self, _: Sleeping, _: &mut Scope<'_>, _: &Sleep) -> Result<StepEnd> {
-        Ok(private::done(()))
+    fn invoke<'a>(
+        &'a self,
+        _: Sleeping,
+        _: &'a mut Scope<'_>,
+        _: &'a Sleep,
+    ) -> BoxFuture<'a, Result<StepEnd>> {
+        ready(Ok(StepEnd::CONTINUE)).boxed()
     }
 }

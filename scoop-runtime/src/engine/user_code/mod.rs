@@ -19,8 +19,8 @@ use super::refusal::{IfRefused, hand_to_another};
 use super::shared::Engine;
 use crate::bug::{Bug, is_injected};
 use crate::error::is_of_infrastructure;
-use crate::saga::RetryTarget;
 use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitValue};
+use crate::saga::{Handler, RetryTarget, StepEnd};
 use crate::store::{RolledBack, SetAside, StepTransaction, roll_back};
 use crate::telemetry::{self, Code};
 use crate::util::payload::{self, Unstorable};
@@ -368,32 +368,63 @@ async fn invoke(
 ) -> Result<Returned, Error> {
     let handler = &execution.saga.handler;
     let span = |code| telemetry::step_span(execution.at(call.step()), code);
+    // The handler is called in the `async` blocks, so that the spans contain all of the user code.
     match call.action() {
         Action::Invoke { step, .. } => {
-            let code = match execution.saga.definition.steps[*step].kind {
+            let kind = execution.saga.definition.steps[*step].kind;
+            let code = match kind {
                 StepKind::Finally => Code::Finally,
                 StepKind::Code | StepKind::Wait => Code::Step,
             };
-            let end = handler.invoke(*step, scope, message).instrument(span(code)).await?;
+            let end = execute(&**handler, kind, *step, scope, message).instrument(span(code)).await?;
             let of = (&*execution.saga.definition.saga, call.step());
             let output = end.output.transpose().map_err(|why| Unstorable::output(of, why))?;
             Ok(Returned { next: Some(end.next), output, ..Returned::nothing() })
         }
         Action::Compensate { step, cause, finally, .. } => {
             if execution.saga.definition.steps[*step].compensated {
-                let undoing = handler.compensate(*step, scope, message, cause);
+                let undoing = async { handler.compensate(*step, scope, message, cause).await };
                 undoing.instrument(span(Code::Compensation)).await?;
             }
             if *finally {
                 scope.cleans_up();
-                handler.finally(*step, scope, message).instrument(span(Code::Finally)).await?;
+                let cleanup = async { handler.finally(*step, scope, message).await };
+                cleanup.instrument(span(Code::Finally)).await?;
             }
             Ok(Returned::nothing())
         }
         Action::HandleChildFailure { step, failure, .. } => {
-            let handling = handler.on_child_failure(*step, scope, message, failure);
+            let handling = async { handler.on_child_failure(*step, scope, message, failure).await };
             let next = handling.instrument(span(Code::ChildFailure)).await?;
             Ok(Returned { next, ..Returned::nothing() })
+        }
+    }
+}
+
+/// Executes a step of any kind.
+async fn execute(
+    handler: &dyn Handler,
+    kind: StepKind,
+    step: usize,
+    scope: &mut Scope<'_>,
+    message: &(dyn Any + Send + Sync),
+) -> Result<StepEnd, Error> {
+    match kind {
+        StepKind::Code => {
+            let end = handler.invoke(step, scope, message).await?;
+            if let Some(pause) = handler.sleep(step) {
+                scope.sleep(pause).await?;
+            }
+            Ok(end)
+        }
+        StepKind::Wait => {
+            let due = handler.due(step, scope, message).await?;
+            scope.sleep(due).await?;
+            Ok(StepEnd::CONTINUE)
+        }
+        StepKind::Finally => {
+            handler.finally(step, scope, message).await?;
+            Ok(StepEnd::CONTINUE)
         }
     }
 }
