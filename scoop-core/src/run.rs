@@ -55,7 +55,7 @@ pub enum Path {
         /// The cause of the rollback.
         cause: Failure,
         /// Whether the parent run requested the rollback, and so knows the failure already.
-        told: bool,
+        rollback_requested: bool,
         /// Whether a part of the rollback is done. False if only a child failure handler has been suspended, which
         /// accepted children whose rollback failed.
         begun: bool,
@@ -90,7 +90,7 @@ pub struct ChildFailure {
     /// The failure of its rollback, if that failed.
     pub rollback_failed: Option<Failure>,
     /// Whether the parent run requested the rollback.
-    pub told: bool,
+    pub rollback_requested: bool,
 }
 
 impl Run {
@@ -191,7 +191,13 @@ impl Run {
     pub(crate) fn start_rollback(mut self, cause: Failure) -> Self {
         // A child that rolled back is settled; a failed rollback still blocks the run.
         self.failed_children.retain(|child| child.rollback_failed.is_some());
-        self.path = Path::Backward { cause, told: false, begun: false, failed_before: false, plan: None };
+        self.path = Path::Backward {
+            cause,
+            rollback_requested: false,
+            begun: false,
+            failed_before: false,
+            plan: None,
+        };
         // They number the instances of the forward path; the rollback plan names its own parts.
         self.completions.clear();
         // The reasons that ended the forward path do not end the rollback.
@@ -235,7 +241,7 @@ impl Run {
 
     /// Failures of children that rolled back on their own, except those contained in `known`.
     fn unreported_failures(&self, known: &Failure) -> Vec<Failure> {
-        let untold = self.failed_children.iter().filter(|child| !child.told);
+        let untold = self.failed_children.iter().filter(|child| !child.rollback_requested);
         let failures = untold.map(|child| &child.rolled_back);
         failures.filter(|failure| !known.contains(failure)).cloned().collect()
     }

@@ -83,8 +83,8 @@ updated_run AS (
     RETURNING r.id, locked_run.epoch, r.state::text, r.last_event_at,
         coalesce(awaited_children.ready_handlers, '{}') AS ready_handlers
 ),
--- a microsecond apart and in order, since participants order events by this time; a part of the hierarchy may
--- have been told before, on request
+-- a microsecond apart and in order, since participants order events by this time; the rollback of a part of
+-- the hierarchy may have been requested before
 inserted_events AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, exception,

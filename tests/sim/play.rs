@@ -122,7 +122,7 @@ impl<'a> Stage<'a> {
             at_rest = at_rest && self.begin_afresh(&mut helper).await;
             self.find_stuck().await;
         }
-        let listed = simulation::listings(&self.database);
+        let listed = simulation::subscriptions(&self.database);
         let told = |run: WorkingRun| format!("{} {} is {}", run.handler, run.lineage, run.state);
         let unfinished = self.database.working_set().into_iter().map(told).collect();
         let log = self.database.event_log();

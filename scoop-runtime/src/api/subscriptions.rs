@@ -13,9 +13,9 @@ use crate::{RegisteredHandler, RuntimeError, Scoop};
 #[non_exhaustive]
 pub struct Retired {
     /// Whether it was registered until now.
-    pub was_listed: bool,
+    pub was_registered: bool,
     /// The number of its pending deliveries: their runs have not begun.
-    pub waiting: u64,
+    pub pending: u64,
     /// The number of such deliveries that were dropped.
     pub dropped: u64,
 }
@@ -45,8 +45,8 @@ impl Retire {
         let wake = |_| scoop.store().wake(&struck.parents);
         scoop.notify_ready(&scoop.patiently(wake).await?);
         Ok(Retired {
-            was_listed: struck.was_listed,
-            waiting: u64::try_from(struck.waiting).unwrap_or(0),
+            was_registered: struck.was_registered,
+            pending: u64::try_from(struck.pending).unwrap_or(0),
             dropped: u64::try_from(struck.dropped).unwrap_or(u64::MAX),
         })
     }
@@ -113,7 +113,7 @@ impl Scoop {
     /// ```no_run
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// let retired = scoop.retire_handler("orders.placed", "newsletter").await?;
-    /// if retired.waiting > 0 {
+    /// if retired.pending > 0 {
     ///     scoop.retire_handler("orders.placed", "newsletter").drop_pending().await?;
     /// }
     /// # Ok(())

@@ -126,7 +126,7 @@ pub(crate) struct RestoredRun {
     pub(crate) message_id: Uuid,
     pub(crate) handler: String,
     pub(crate) state: &'static str,
-    pub(crate) told: bool,
+    pub(crate) rollback_requested: bool,
     pub(crate) context: Context,
     #[serde(serialize_with = "crate::store::timestamps")]
     pub(crate) deadlines: Vec<OffsetDateTime>,
@@ -172,7 +172,7 @@ impl FailedRollback {
             message_id: self.message,
             handler: self.handler.clone(),
             state,
-            told: parent.is_none() || !self.compensates,
+            rollback_requested: parent.is_none() || !self.compensates,
             context: self.context.clone(),
             deadlines: self.context.give_up_at(true),
             reason: held.then_some(AWAITING_OPERATOR),
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!((decision.part.as_str(), decision.repeats), ("Rollback of a[0,]", false));
         assert!(decision.events.is_empty() && decision.dropped.is_empty() && decision.parent.is_none());
         let [run] = &*decision.revived else { panic!() };
-        assert!(run.told && run.reason.is_none());
+        assert!(run.rollback_requested && run.reason.is_none());
         assert_eq!(decide([failed(&[2], 5)], RepairAction::Retry, 3).unwrap_err(), Refusal::NotFailed);
     }
 
@@ -517,10 +517,13 @@ mod tests {
     fn child_of_a_compensation_counts_as_requested_only_without_a_waiting_parent() {
         let mut runs = family();
         runs[3].compensates = true;
-        let told = |decision: Decision| decision.revived.last().unwrap().told;
-        assert!(!told(decide(runs.clone(), RepairAction::Retry, 5).unwrap()));
+        let rollback_requested = |decision: Decision| decision.revived.last().unwrap().rollback_requested;
+        assert!(!rollback_requested(decide(runs.clone(), RepairAction::Retry, 5).unwrap()));
         runs[1].suspended_at = Some(at(6));
-        assert!(told(decide(runs, RepairAction::Retry, 5).unwrap()), "no run waits for it any more");
+        assert!(
+            rollback_requested(decide(runs, RepairAction::Retry, 5).unwrap()),
+            "no run waits for it any more"
+        );
     }
 
     #[test]

@@ -323,7 +323,7 @@ storage! {
         /// The registered handlers.
         async fn listed_handlers(&self) -> Vec<RegisteredHandler>;
 
-        /// Retires a handler. With `drops`, its runs that have not begun are deleted.
+        /// Retires a handler. With `drops`, its pending runs are deleted.
         async fn retire(&self, topic: &str, handler: &str, drops: bool) -> RetiredHandler;
     }
 

@@ -123,8 +123,8 @@ pub(crate) struct Page {
 /// The result of retiring a handler.
 #[derive(Debug)]
 pub(crate) struct RetiredHandler {
-    pub(crate) was_listed: bool,
-    pub(crate) waiting: i64,
+    pub(crate) was_registered: bool,
+    pub(crate) pending: i64,
     pub(crate) dropped: usize,
     /// The parents, which may wait for no child any more.
     pub(crate) parents: Vec<ParentRef>,

@@ -34,7 +34,7 @@ impl Tree {
         for run in &mut runs {
             run.interventions = done.remove(&run.lineage.id()).unwrap_or_default();
             run.unhandled = unhandled.remove(&run.lineage).unwrap_or_default();
-            if run.gives_up {
+            if run.giving_up {
                 let concerns = |request: &&CancellationRequest| request.concerns(run);
                 run.pending_cancellations = cancellations.iter().filter(concerns).cloned().collect();
             }
@@ -146,7 +146,7 @@ mod fuzz {
             found.sort();
             expected.sort();
             prop_assert_eq!(found, expected);
-            prop_assert_eq!(tree.to_string().matches("saga (on topic): not begun\n").count(), places.len());
+            prop_assert_eq!(tree.to_string().matches("saga (on topic): pending\n").count(), places.len());
             let is_below = |above: &RunInfo, below: &RunInfo| {
                 below.lineage.ids()[1..].contains(&above.lineage.id())
             };

@@ -125,7 +125,7 @@ async fn settle_in_step(
     let conclusion = coalesce(engine, &execution.saga, conclusion).await;
     let after = AfterCommit::of(&execution.run, &conclusion);
     // A failure is recorded even if the writes of the cleanup are not.
-    let failing = (after.backward && !execution.run.is_backward()).then(|| conclusion.clone());
+    let failing = (after.rolling_back && !execution.run.is_backward()).then(|| conclusion.clone());
     let settlement = settlement(engine, execution, conclusion);
     let definition = settlement.definition();
     let sets_a_time = settlement.has_timer();
@@ -181,7 +181,7 @@ async fn on_refused(
 struct AfterCommit {
     /// The state of the run, if it continues.
     run: Option<Run>,
-    backward: bool,
+    rolling_back: bool,
     context: Context,
     /// The definition under which its newest step completed.
     definition: Option<i32>,
@@ -197,12 +197,12 @@ impl AfterCommit {
         let outcome = Decision::of(before, conclusion);
         let topics: BTreeSet<_> = conclusion.emissions.iter().map(|emission| &*emission.topic).collect();
         let topics = topics.into_iter().map(str::to_owned).collect();
-        let (run, backward) = match &conclusion.fate {
+        let (run, rolling_back) = match &conclusion.fate {
             Fate::GoesOn(run) => (Some(run.clone()), run.is_backward()),
             Fate::Committed => (None, false),
             Fate::RolledBack { .. } | Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => (None, true),
         };
-        Self { run, backward, context, definition: None, outcome, topics }
+        Self { run, rolling_back, context, definition: None, outcome, topics }
     }
 }
 
@@ -252,7 +252,7 @@ fn apply(
                 engine.signals.child_ended(ParentRef { root, id, at: settled.last_event_at }, slot);
             }
             _ => {
-                let committed = after.run.is_none() && !after.backward;
+                let committed = after.run.is_none() && !after.rolling_back;
                 engine
                     .completions
                     .notify(execution.key.root, if committed { RunEnd::Committed } else { RunEnd::Unknown });

@@ -127,7 +127,7 @@ impl WorkingRow {
     fn to_public(&self) -> WorkingRun {
         WorkingRun {
             lineage: self.lineage.clone(),
-            message_id: self.message,
+            message_id: self.message_id,
             topic: self.topic.to_string(),
             handler: self.handler.to_string(),
             state: self.state.as_str(),

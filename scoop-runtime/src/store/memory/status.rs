@@ -21,7 +21,7 @@ impl StatusStorage for MemoryStore {
             let record = hierarchy.map(|hierarchy| &hierarchy.record);
             let emitted = record.is_some_and(|record| record.messages.contains_key(&message));
             let rows = hierarchy.into_iter().flat_map(|hierarchy| hierarchy.rows.values());
-            let unfinished = rows.filter(|row| row.message == message).count();
+            let unfinished = rows.filter(|row| row.message_id == message).count();
             let handled = record.into_iter().flat_map(|record| {
                 let seen = record.of_message(message, EventKind::Seen);
                 seen.map(move |seen| outcome_of(record, seen))
@@ -71,7 +71,7 @@ impl State {
                 listed.topic == topic && listed.since <= event.at && until
             });
             let seen = record.of_message(event.message, EventKind::Seen).next().is_some();
-            !listened && !seen && !hierarchy.rows.values().any(|row| row.message == event.message)
+            !listened && !seen && !hierarchy.rows.values().any(|row| row.message_id == event.message)
         });
         unhandled.map(|event| {
             let topic = record.topic_of(event.message);
@@ -122,10 +122,10 @@ impl Hierarchy {
             }
             at += 1;
         }
-        let untouched = self.rows.values().filter(|row| row.epoch == 0 && !row.told);
-        let untouched = untouched.filter(|row| extent.reaches(&row.lineage));
+        let pending = self.rows.values().filter(|row| row.epoch == 0 && !row.rollback_requested);
+        let pending = pending.filter(|row| extent.reaches(&row.lineage));
         let begun = begun.into_iter().map(|seen| self.begun(seen, now));
-        let rows = begun.chain(untouched.map(|row| to_public(row, vec![], now)));
+        let rows = begun.chain(pending.map(|row| to_public(row, vec![], now)));
         let mut rows: Vec<_> = rows.take(extent.runs.unwrap_or(usize::MAX).saturating_add(1)).collect();
         rows.sort_by(|one, other| one.lineage().cmp(other.lineage()));
         (rows, has_more)
@@ -158,16 +158,16 @@ fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> Ru
         state: row.state.as_str().to_owned(),
         attempts: u32::try_from(row.attempts + row.retries).unwrap_or(0),
         reason: row.reason.clone(),
-        backward: row.backward,
+        rolling_back: row.rolling_back,
         ready_at: Some(system_time(row.ready_at)),
         give_up_at: row.give_up_at.map(system_time),
-        gives_up: row.gives_up,
+        giving_up: row.giving_up,
         is_abandoned: false,
         owner: row.owner,
     };
     let head = RunHead {
         lineage: row.lineage.clone(),
-        message_id: row.message,
+        message_id: row.message_id,
         handler: &row.handler,
         topic: &row.topic,
     };

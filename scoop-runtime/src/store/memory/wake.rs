@@ -106,7 +106,7 @@ impl State {
         row.step.as_deref() == Some(last_step)
             && row.jump.is_none()
             && row.definition == Some(definition)
-            && !row.backward
+            && !row.rolling_back
             && !row.is_overdue(self.now())
             && (self.children(run).next().is_none() || is_injected(Bug::CommitOverFailure))
     }
@@ -125,7 +125,7 @@ impl State {
             step: row.step,
             context: row.context,
             handling: row.handler_iteration,
-            ..Event::new(EventKind::Committed, row.message, row.lineage, at)
+            ..Event::new(EventKind::Committed, row.message_id, row.lineage, at)
         });
         Some(committed)
     }
@@ -150,7 +150,7 @@ impl State {
             let ready_at = match (reason, granted) {
                 (None, _) => now,
                 (Some(_), false) => now + pause,
-                (Some(_), true) if row.gives_up => now,
+                (Some(_), true) if row.giving_up => now,
                 (Some(_), true) => row.give_up_at.map_or(now + pause, |at| at.min(now + pause)),
             };
             row.free(ready_at);

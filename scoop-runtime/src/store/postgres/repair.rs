@@ -293,11 +293,11 @@ impl StuckRun {
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,
             step: row.try_get("step")?,
-            backward: row.try_get("rolling_back")?,
+            rolling_back: row.try_get("rolling_back")?,
             reason: reason.unwrap_or_else(|| no_program(&handler)),
             handler,
             since: since_epoch(stored_since.time()),
-            gives_up: row.try_get("giving_up")?,
+            giving_up: row.try_get("giving_up")?,
             stored_since,
         })
     }

@@ -57,13 +57,13 @@ impl SubscriptionStorage for PostgresStore {
                 drop.fetch_all(&mut *tx).await?
             }
         };
-        let waiting = sqlx::query_scalar(self.sql.handler_count_pending.clone()).bind(topic).bind(handler);
-        let waiting = waiting.fetch_one(&mut *tx).await?;
+        let pending = sqlx::query_scalar(self.sql.handler_count_pending.clone()).bind(topic).bind(handler);
+        let pending = pending.fetch_one(&mut *tx).await?;
         tx.commit().await.inspect_err(note)?;
         let parents = gone.iter().map(read_parent).collect::<sqlx::Result<Vec<_>>>()?;
         Ok(RetiredHandler {
-            was_listed: retired.rows_affected() > 0,
-            waiting,
+            was_registered: retired.rows_affected() > 0,
+            pending,
             dropped: gone.len(),
             parents: parents.into_iter().flatten().collect(),
         })

@@ -69,10 +69,10 @@ impl Stands {
             state,
             attempts: u32::try_from(attempts).unwrap_or(0),
             reason: row.try_get("reason")?,
-            backward: row.try_get("rolling_back")?,
+            rolling_back: row.try_get("rolling_back")?,
             ready_at: time(row, "ready_at")?,
             give_up_at: time(row, "give_up_at")?,
-            gives_up: row.try_get("giving_up")?,
+            giving_up: row.try_get("giving_up")?,
             is_abandoned: row.try_get("is_abandoned")?,
             owner: row.try_get("owner")?,
         })

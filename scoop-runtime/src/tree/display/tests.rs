@@ -44,10 +44,10 @@ fn shown(rows: Vec<RunRow>) -> String {
     Tree::of(TreeRows::all(rows.into_iter().map(Ok).collect()), vec![], vec![]).to_string()
 }
 
-/// The order of the guide: one child has committed, one backs off, one has not begun, and the order was cancelled.
+/// The order of the guide: one child has committed, one backs off, one is pending, and the order was cancelled.
 fn order() -> Tree {
     use EventKind::{Committed, Seen, Suspended};
-    let gives_up = |state: &str| Stands { gives_up: true, ..stands(state) };
+    let giving_up = |state: &str| Stands { giving_up: true, ..stands(state) };
     let checkout = vec![event(Seen, None, 123), event(Suspended, Some("reserve"), 135)];
     let stock =
         vec![event(Seen, None, 138), event(Suspended, Some("take"), 141), event(Committed, None, 141)];
@@ -59,7 +59,7 @@ fn order() -> Tree {
         ..stands("ready")
     };
     let rows = vec![
-        row(&[0, 1], ("checkout", "orders.placed"), Some(gives_up("waiting")), checkout),
+        row(&[0, 1], ("checkout", "orders.placed"), Some(giving_up("waiting")), checkout),
         row(&[0, 1, 2], ("stock", "stock.take"), None, stock),
         row(&[0, 1, 3], ("courier", "courier.book"), Some(backing_off), vec![event(Seen, None, 139)]),
         row(&[0, 1, 4], ("mail", "mail.send"), Some(stands("ready")), vec![]),
@@ -84,7 +84,7 @@ fn run_is_displayed_in_one_line() {
         checkout (on orders.placed): waiting for 2 of 3 children: courier, mail
         stock (on stock.take): committed
         courier (on courier.book): backing off, attempt 3 at 2026-06-25T12:31:58.200Z (in 1.2 s); attempt 2 failed: [courier] Offline: no route\nto host
-        mail (on mail.send): not begun"#]].assert_eq(&lines.join("\n"));
+        mail (on mail.send): pending"#]].assert_eq(&lines.join("\n"));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn sleeping_run_shows_the_end_of_its_sleep() {
         text.contains("reminder (on remind): sleeping until 2026-06-25T12:32:57.000Z (in 1 min 0 s)"),
         "{text}"
     );
-    assert!(text.contains("└─ sleep: not begun, due 2026-06-25T12:32:57.000Z (in 1 min 0 s)"), "{text}");
+    assert!(text.contains("└─ sleep: pending, due 2026-06-25T12:32:57.000Z (in 1 min 0 s)"), "{text}");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn texts_of_users_cannot_forge_a_line() {
         failed(EventKind::RollingBack, Some(forged), 1, &why),
     ];
     let held =
-        |state: &str| Stands { reason: Some(forged.into()), gives_up: true, attempts: 1, ..stands(state) };
+        |state: &str| Stands { reason: Some(forged.into()), giving_up: true, attempts: 1, ..stands(state) };
     let mut rows: Vec<_> = ["stuck", "ready", "running"]
         .iter()
         .enumerate()

@@ -34,7 +34,7 @@ impl<'a> Advance<'a> {
         let ends = |event: &EventRow| event.is(EventKind::Committed) || event.is(EventKind::RolledBack);
         let fits = all.fits_fast_path()
             && all.emissions.is_empty()
-            && all.told.is_empty()
+            && all.rollback_requests.is_empty()
             && suspended.is_none_or(|event| event.is(EventKind::Suspended) && event.inherits_from_run())
             && last.is_none_or(|event| ends(event) && event.inherits_from_run())
             && last.is_none_or(|event| event.handler_iteration.is_none())

@@ -1,5 +1,5 @@
-//! What usually follows on the way back from a step that had launched something: all that is told to roll back. By a
-//! statement of its own, for many runs at once.
+//! The settlement of the usual part of a rollback that requests the rollback of launched messages. By a statement of
+//! its own, for many runs at once.
 
 use scoop_core::EventKind;
 use sqlx::PgConnection;
@@ -20,20 +20,20 @@ impl<'a> RequestRollback<'a> {
     /// The settlement as such, if there is no more to it.
     pub(super) fn of(all: &'a Settlement) -> Option<Self> {
         let (suspended, emitted) = all.events.split_last()?;
-        let tells_of = |(event, told): (&EventRow, &RollbackRequestRow)| {
+        let is_of = |(event, request): (&EventRow, &RollbackRequestRow)| {
             event.is(EventKind::RollbackEmitted)
-                && event.message_id == told.message_id
+                && event.message_id == request.message_id
                 && event.step == suspended.step
                 && event.inherits_from_run()
         };
         let fits = all.fits_fast_path()
-            && all.backward
+            && all.rolling_back
             && all.ends.is_none()
             && all.emissions.is_empty()
             && all.return_values.is_empty()
             && !emitted.is_empty()
-            && emitted.len() == all.told.len()
-            && emitted.iter().zip(&all.told).all(tells_of)
+            && emitted.len() == all.rollback_requests.len()
+            && emitted.iter().zip(&all.rollback_requests).all(is_of)
             && suspended.is(EventKind::Suspended)
             && suspended.inherits_from_run()
             && (suspended.next_step, suspended.handler_iteration) == (None, None)
@@ -44,9 +44,9 @@ impl<'a> RequestRollback<'a> {
         fits.then_some(Self { all, suspended })
     }
 
-    /// What it tells, each with the event that says so.
-    fn told(&self) -> impl Iterator<Item = (&'a EventRow, &'a RollbackRequestRow)> + use<'a> {
-        self.all.events.iter().zip(&self.all.told)
+    /// Its rollback requests, each with its event.
+    fn requests(&self) -> impl Iterator<Item = (&'a EventRow, &'a RollbackRequestRow)> + use<'a> {
+        self.all.events.iter().zip(&self.all.rollback_requests)
     }
 }
 
@@ -55,11 +55,12 @@ pub(super) async fn settle_all(
     store: &PostgresStore,
     connection: &mut PgConnection,
     identifier: &str,
-    telling: &[RequestRollback<'_>],
+    requesting: &[RequestRollback<'_>],
 ) -> sqlx::Result<Vec<PgRow>> {
-    let each = || telling.iter();
-    let every =
-        || (1..).zip(telling).flat_map(|(nth, one)| one.told().map(move |(event, row)| (nth, event, row)));
+    let each = || requesting.iter();
+    let every = || {
+        (1..).zip(requesting).flat_map(|(nth, one)| one.requests().map(move |(event, row)| (nth, event, row)))
+    };
     sqlx::query(store.sql.settle_request_rollback_many.clone())
         .bind(each().map(|one| one.all.root).collect::<Vec<_>>())
         .bind(each().map(|one| one.all.id).collect::<Vec<_>>())
@@ -69,9 +70,9 @@ pub(super) async fn settle_all(
         .bind(each().map(|one| one.all.outputs.as_ref().map(Json)).collect::<Vec<_>>())
         .bind(each().map(|one| one.all.replied).collect::<Vec<_>>())
         .bind(each().map(|one| one.all.context.as_ref().map(Json)).collect::<Vec<_>>())
-        .bind(each().map(|one| one.all.told_because.as_ref().map(Json)).collect::<Vec<_>>())
+        .bind(each().map(|one| one.all.rollback_cause.as_ref().map(Json)).collect::<Vec<_>>())
         .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
-        .bind(each().map(|one| count(one.all.told.len())).collect::<Vec<_>>())
+        .bind(each().map(|one| count(one.all.rollback_requests.len())).collect::<Vec<_>>())
         .bind(every().map(|(nth, ..)| nth).collect::<Vec<i32>>())
         .bind(every().map(|(_, event, _)| count(event.until_last)).collect::<Vec<_>>())
         .bind(every().map(|(.., row)| row.message_id).collect::<Vec<_>>())

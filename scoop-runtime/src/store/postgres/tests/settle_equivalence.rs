@@ -42,8 +42,13 @@ async fn claimed(pool: &PgPool, (store, worker): &(PostgresStore, Uuid), backwar
         let turn =
             "UPDATE scoop.run SET rolling_back = true, failure = $2, rollback_since = now() WHERE id = $1";
         sqlx::query(turn).bind(claimed.key.id).bind(Json(cause())).execute(pool).await.unwrap();
-        claimed.run.path =
-            Path::Backward { cause: cause(), told: false, begun: true, failed_before: false, plan: None };
+        claimed.run.path = Path::Backward {
+            cause: cause(),
+            rollback_requested: false,
+            begun: true,
+            failed_before: false,
+            plan: None,
+        };
         claimed.flags.in_rollback = true;
         let messages: Vec<_> = (1..=3).map(|nth| launched_before(claimed.key.id, nth)).collect();
         let before = sqlx::query(LAUNCHED_BEFORE).bind(claimed.key.root).bind(claimed.key.id).bind(messages);
@@ -103,7 +108,7 @@ fn undoes(run: &Run) -> Conclusion {
 fn is_undone(run: &Run) -> Conclusion {
     let (event, _) = suspended(run, "Rollback of step");
     let last = Event { kind: EventKind::RolledBack, jump: None, ..event.clone() };
-    of(vec![event, last], Fate::RolledBack { cause: cause(), told: false })
+    of(vec![event, last], Fate::RolledBack { cause: cause(), rollback_requested: false })
 }
 
 /// Launches on these topics.
@@ -139,16 +144,16 @@ fn launches_bulk(run: &Run, topics: &[&str]) -> Conclusion {
 
 /// Requests the rollback of earlier launches.
 fn tells(run: &Run, messages: &[u128]) -> Conclusion {
-    let told: Vec<_> = messages.iter().map(|nth| launched_before(run.lineage.id(), *nth)).collect();
+    let requests: Vec<_> = messages.iter().map(|nth| launched_before(run.lineage.id(), *nth)).collect();
     let (event, after) = suspended(run, "Rollback of step (rolling back child scopes)");
     let because = Failure::new("ParentSaidSo", "it was told to", &run.source);
     let tell = |message: &Uuid| {
         let event = Event::new(EventKind::RollbackEmitted, *message).in_step(event.step.as_deref().unwrap());
         event.because_of(because.clone()).with(run.context.clone())
     };
-    let events = told.iter().map(tell).chain([event.clone()]).collect();
+    let events = requests.iter().map(tell).chain([event.clone()]).collect();
     Conclusion {
-        rollback_requests: told,
+        rollback_requests: requests,
         rollback_cause: Some(because.clone()),
         ..of(events, Fate::GoesOn(after))
     }
