@@ -734,7 +734,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{ChildFailure, Lineage, StepDefinition};
+    use crate::{ChildFailure, Lineage, RollbackProgress, StepDefinition};
 
     const STEPS: &[StepDefinition] =
         &[StepDefinition::new("a"), StepDefinition::new("b").compensated().handling_child_failure()];
@@ -800,7 +800,7 @@ mod tests {
         let plan = Plan::of(&RollbackNames::of(&SAGA), vec![done]);
         let children_told = run_after(&plan.parts()[0].name, None);
         let mut backward = children_told.clone().start_rollback(Failure::new("T", "m", "saga[w]"));
-        backward.set_rollback_plan(plan, children_told.last, true);
+        backward.set_rollback_plan(plan, RollbackProgress { last: children_told.last, any_part_done: true });
         assert_eq!(said(call(&backward)), (1, "Rollback of b[0,]".into()));
         assert!(matches!(call(&backward).action(), Action::Compensate { .. }));
     }
@@ -809,7 +809,7 @@ mod tests {
     fn empty_rollback_completes_after_a_skipped_part() {
         let mut backward = run_after("a", None).start_rollback(Failure::new("T", "m", "saga[w]"));
         let skipped = run_after("Rollback of a[0,]", None).last;
-        backward.set_rollback_plan(Plan::default(), skipped, true);
+        backward.set_rollback_plan(Plan::default(), RollbackProgress { last: skipped, any_part_done: true });
         let Ok(Continuation::Record(record)) = Continuation::of(&SAGA, &backward) else { panic!() };
         assert_eq!(record.conclude().events[0].kind, EventKind::RolledBack);
     }
@@ -825,7 +825,8 @@ mod tests {
         let mut forward = run_after("a", Some(1));
         forward.give_up = vec![failure("Asked")];
         let mut backward = forward.clone().start_rollback(failure("Cause"));
-        backward.set_rollback_plan(Plan::default(), forward.last.clone(), false);
+        let progress = RollbackProgress { last: forward.last.clone(), any_part_done: false };
+        backward.set_rollback_plan(Plan::default(), progress);
         for run in [&mut forward, &mut backward] {
             run.give_up = vec![failure("Asked")];
             run.failed_children = vec![failed.clone()];

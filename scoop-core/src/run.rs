@@ -45,7 +45,7 @@ pub struct Run {
     pub failure_text_bytes_max: usize,
 }
 
-/// The direction of a run.
+/// The path of a run, with the state of its rollback.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Path {
     /// Step after step.
@@ -80,6 +80,15 @@ pub struct Suspension {
     pub iteration: u32,
     /// The number of earlier handler calls for its children's failures, if a child failure handler suspended.
     pub handler_iteration: Option<u32>,
+}
+
+/// The recorded progress of a rollback.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RollbackProgress {
+    /// The newest suspension of the run, on either path.
+    pub last: Option<Suspension>,
+    /// Whether a part of the rollback was suspended, other than a child failure handler.
+    pub any_part_done: bool,
 }
 
 /// A child that did not succeed.
@@ -164,13 +173,12 @@ impl Run {
         }
     }
 
-    /// Sets the recorded state of a rollback: its plan, its newest suspension, and whether a part of the rollback
-    /// (other than a child failure handler) was suspended.
-    pub fn set_rollback_plan(&mut self, read: Plan, last: Option<Suspension>, any_part_done: bool) {
+    /// Sets the recorded state of a rollback.
+    pub fn set_rollback_plan(&mut self, read: Plan, progress: RollbackProgress) {
         if let Path::Backward { plan, begun, .. } = &mut self.path {
             *plan = Some(Arc::new(read));
-            *begun = any_part_done;
-            self.last = last;
+            *begun = progress.any_part_done;
+            self.last = progress.last;
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use scoop_core::{EventKind, Failure, Lineage, SLEEP_TOPIC, Undoes};
 use uuid::Uuid;
 
-pub(crate) use self::assembly::{Extent, TreeRows};
+pub(crate) use self::assembly::{DeeperRuns, Extent, TreeRows};
 pub(crate) use self::row::{RunHead, RunRow, Stands};
 use crate::{FailedStep, HierarchyId, Intervention, RollbackFailure, RunId};
 

@@ -11,7 +11,8 @@ use std::hash::{Hash, Hasher};
 
 use scoop_core::{
     Action, Call, ChildFailure, Conclusion, Continuation, Definition, Emission, EventKind, Failure, Fate,
-    Instance, Lineage, Next, Path, Plan, Returned, RollbackNames, Run, StepDefinition, Suspension,
+    Instance, Lineage, Next, Path, Plan, Returned, RollbackNames, RollbackProgress, Run, StepDefinition,
+    Suspension,
 };
 use uuid::Uuid;
 
@@ -312,7 +313,7 @@ impl Rollback {
         if self.fault == Some(Fault::BeginsAgain) && newest.ends_with(']') {
             any_part_done = false;
         }
-        run.set_rollback_plan(Plan::of(&names, instances), last, any_part_done);
+        run.set_rollback_plan(Plan::of(&names, instances), RollbackProgress { last, any_part_done });
     }
 
     /// The moves of a run that is ready.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use scoop::{FailedCompensation, InMemory, LoggedEvent, RepairStatus, Scoop, WorkingRun};
+use scoop::{FailedCompensation, InMemory, LoggedEvent, RepairStatus, RowState, Scoop, WorkingRun};
 use scoop_runtime::simulation::{self, Process, Subscription};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -226,11 +226,12 @@ impl<'a> Stage<'a> {
     /// Whether a run can go on without an operator. A run awaiting one is stuck, and its ancestors wait.
     fn somebody_goes_on(&self) -> bool {
         let runs = self.database.working_set();
-        let stuck = runs.iter().filter(|run| run.state == "stuck");
+        let stuck = runs.iter().filter(|run| run.state == RowState::Stuck);
         let is_held = |root: Uuid| stuck.clone().any(|run| run.lineage.root_id() == root);
-        let others = runs.iter().filter(|run| run.state != "stuck");
-        let mut able =
-            others.filter(|run| !matches!(run.state, "waiting" | "ended") || !is_held(run.lineage.root_id()));
+        let others = runs.iter().filter(|run| run.state != RowState::Stuck);
+        let mut able = others.filter(|run| {
+            !matches!(run.state, RowState::Waiting | RowState::Ended) || !is_held(run.lineage.root_id())
+        });
         able.next().is_some()
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use scoop_core::{
     Action, Call, ChildFailure, Conclusion, Context, Continuation, Definition, Emission, Event, EventKind,
-    Failure, Fate, Instance, Lineage, Next, Path, Plan, RecordedStep, Returned, RollbackNames, Run, StepKind,
-    Suspension, output_name,
+    Failure, Fate, Instance, Lineage, Next, Path, Plan, RecordedStep, Returned, RollbackNames,
+    RollbackProgress, Run, StepKind, Suspension, output_name,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -412,7 +412,7 @@ impl<'a> World<'a> {
             Some((number, self.definitions.get(usize::try_from(number).ok()?)?.clone()))
         });
         let known = known.collect();
-        run.set_rollback_plan(plan.knowing(known), last, any_part_done);
+        run.set_rollback_plan(plan.knowing(known), RollbackProgress { last, any_part_done });
     }
 
     /// The stored run.

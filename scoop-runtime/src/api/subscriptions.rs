@@ -4,6 +4,7 @@ use std::future::IntoFuture;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
+use crate::store::PendingRuns;
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
 use crate::{RegisteredHandler, RuntimeError, Scoop};
@@ -26,21 +27,21 @@ pub struct Retire {
     scoop: Scoop,
     topic: String,
     handler: String,
-    drops: bool,
+    pending: PendingRuns,
 }
 
 impl Retire {
     /// Also drops its pending deliveries. Their runs never begin and leave no record, and the runs that launched the
     /// messages stop waiting for them.
     pub fn drop_pending(mut self) -> Self {
-        self.drops = true;
+        self.pending = PendingRuns::Drop;
         self
     }
 
     async fn carry_out(self) -> Result<Retired, Vain> {
-        let Self { scoop, topic, handler, drops } = &self;
+        let Self { scoop, topic, handler, pending } = &self;
         // A retry would not count the runs dropped by the first attempt.
-        let strike = |_| scoop.store().retire(topic, handler, *drops);
+        let strike = |_| scoop.store().retire(topic, handler, *pending);
         let struck = scoop.trial().once().endure(strike).await?;
         let wake = |_| scoop.store().wake(&struck.parents);
         scoop.notify_ready(&scoop.patiently(wake).await?);
@@ -120,6 +121,11 @@ impl Scoop {
     /// # }
     /// ```
     pub fn retire_handler(&self, topic: impl Into<String>, handler: impl Into<String>) -> Retire {
-        Retire { scoop: self.clone(), topic: topic.into(), handler: handler.into(), drops: false }
+        Retire {
+            scoop: self.clone(),
+            topic: topic.into(),
+            handler: handler.into(),
+            pending: PendingRuns::Keep,
+        }
     }
 }

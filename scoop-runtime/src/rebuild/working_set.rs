@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use scoop_core::{Context, EventKind, Lineage, read_output_name};
+use scoop_core::{Context, Direction, EventKind, Lineage, read_output_name};
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::store::RowState;
 use crate::util::ids;
 
 use super::run_history::{HierarchyHistory, OperatorAction, Phase, RecordedEvent, RunHistory};
@@ -31,7 +32,7 @@ pub(crate) struct Rebuilt {
     pub(crate) message_id: Uuid,
     pub(crate) topic: String,
     pub(crate) handler: String,
-    pub(crate) state: &'static str,
+    pub(crate) state: RowState,
     #[serde(with = "time::serde::rfc3339")]
     pub(crate) ready_at: OffsetDateTime,
     pub(crate) begun: bool,
@@ -71,7 +72,7 @@ impl Rebuilt {
 
     /// Whether its row contains the values of its steps. A run with a requested rollback reads them from the record.
     pub(crate) fn keeps_outputs(&self) -> bool {
-        self.begun && !self.rollback_requested && self.state != "ended"
+        self.begun && !self.rollback_requested && self.state != RowState::Ended
     }
 }
 
@@ -95,11 +96,11 @@ pub(crate) fn rebuild(
     let mut rebuilt = hierarchy.unfinished();
     rebuilt.extend(hierarchy.unacknowledged());
     rebuilt.extend(hierarchy.pending_deliveries());
-    let awaited = rebuilt.iter().filter(|run| run.state != "ended").filter_map(|run| run.parent);
+    let awaited = rebuilt.iter().filter(|run| run.state != RowState::Ended).filter_map(|run| run.parent);
     let awaited: BTreeSet<_> = awaited.collect();
     for run in &mut rebuilt {
-        if run.state == "ready" && run.lineage.last().is_some_and(|id| awaited.contains(id)) {
-            run.state = "waiting";
+        if run.state == RowState::Ready && run.lineage.last().is_some_and(|id| awaited.contains(id)) {
+            run.state = RowState::Waiting;
         }
     }
     rebuilt
@@ -271,7 +272,7 @@ impl<'a> Hierarchy<'a> {
         self.place(run, &mut row);
         // The deadlines of a requested rollback are looked up with its first move.
         let moved = !(rollback_requested && phase != Phase::Failed && run.suspended_backward().is_none());
-        let deadlines = row.context.give_up_at(rollback_since.is_some());
+        let deadlines = row.context.give_up_at(Direction::backward_if(rollback_since.is_some()));
         let counts = |deadline: &OffsetDateTime| rollback_since.is_none_or(|since| *deadline > since);
         row.give_up_at = deadlines.into_iter().filter(counts).min().filter(|_| moved);
         if phase == Phase::Failed {
@@ -317,10 +318,14 @@ impl<'a> Hierarchy<'a> {
         row.rollback_since = Some(self.now);
         // A deadline that was missed before the intervention has had its effect.
         let back_at = self.history.back_at(run).unwrap_or(self.now);
-        row.give_up_at =
-            row.context.give_up_at(true).into_iter().filter(|deadline| *deadline > back_at).min();
+        row.give_up_at = row
+            .context
+            .give_up_at(Direction::Backward)
+            .into_iter()
+            .filter(|deadline| *deadline > back_at)
+            .min();
         if self.awaiting_operator.contains(&run.id()) {
-            row.state = "stuck";
+            row.state = RowState::Stuck;
             row.reason = Some(run.why_held());
             row.give_up_at = None;
         }
@@ -356,7 +361,7 @@ impl<'a> Hierarchy<'a> {
         }
         let mut row = self.fresh_row(&run.seen.lineage, run.seen, Some(parent.id()));
         (row.state, row.begun, row.rolling_back, row.rollback_requested) =
-            ("ended", true, true, rollback_requested);
+            (RowState::Ended, true, true, rollback_requested);
         row.failure = turned.exception.clone();
         row.rollback_failure = unrolled.and_then(|failed| failed.exception.clone());
         row.rollback_started_at = Some(turned.at);
@@ -407,7 +412,7 @@ impl<'a> Hierarchy<'a> {
         row.handler = handler.to_owned();
         row.rollback_since = parent.and_then(|_| self.history.undoing_when_emitted(emission));
         row.giving_up = row.rollback_since.is_none() && self.history.is_asked(&lineage);
-        let deadlines = emission.context.give_up_at(row.rollback_since.is_some());
+        let deadlines = emission.context.give_up_at(Direction::backward_if(row.rollback_since.is_some()));
         let counts = |deadline: &OffsetDateTime| row.rollback_since.is_none_or(|since| *deadline > since);
         row.give_up_at = deadlines.into_iter().filter(counts).min();
         let due = emission.context.not_before().unwrap_or(delivered_at(emission));
@@ -423,7 +428,7 @@ impl<'a> Hierarchy<'a> {
             message_id: of.message,
             topic: of.topic.clone(),
             handler: of.handler.clone().unwrap_or_default(),
-            state: "ready",
+            state: RowState::Ready,
             ready_at: of.at,
             begun: false,
             rolling_back: false,

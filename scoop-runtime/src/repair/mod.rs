@@ -12,8 +12,8 @@ use crate::util::stored_time::StoredTime;
 use crate::{HierarchyId, RunId};
 
 pub(crate) use self::decision::{
-    AWAITING_OPERATOR, Decision, FailedRollback, FailedRollbacks, Presence, Refusal, RepairAction,
-    failed_again_reason,
+    AWAITING_OPERATOR, Decision, FailedRollback, FailedRollbacks, OtherDescendants, Presence, Refusal,
+    RepairAction, failed_again_reason,
 };
 #[cfg(feature = "in-memory")]
 pub(crate) use self::decision::{OperatorEvent, RestoredRun};

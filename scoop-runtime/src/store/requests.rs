@@ -120,6 +120,13 @@ pub(crate) struct Page {
     pub(crate) limit: u32,
 }
 
+/// The fate of the pending runs of a handler that is retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PendingRuns {
+    Keep,
+    Drop,
+}
+
 /// The result of retiring a handler.
 #[derive(Debug)]
 pub(crate) struct RetiredHandler {

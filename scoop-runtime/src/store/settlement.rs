@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{Conclusion, Context, Emission, Event, EventKind, Failure, Fate, Path, Required, Run};
+use scoop_core::{
+    Conclusion, Context, Direction, Emission, Event, EventKind, Failure, Fate, Path, Required, Run,
+};
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::launch::PAYLOADS_BYTES_MAX;
-use super::types::{ClaimKey, HierarchyFlags, timestamps};
+use super::types::{ClaimKey, HierarchyFlags, RowState, timestamps};
 use crate::store::Unhandled;
 use crate::util::payload;
 
@@ -192,12 +194,15 @@ impl Settlement {
         let may_give_up = may_give_up(before, &conclusion.fate);
         let context = conclusion.context().unwrap_or(&before.context).clone();
         let keeps_definition = matches!(&conclusion.fate, Fate::GoesOn(run) if run.recorded.is_some());
-        let undoing = flags.in_rollback || before.is_backward();
+        let direction = flags.direction(before);
         let mut settlement = Self::from_fate(key, before, flags, conclusion.fate);
         settlement.may_give_up = may_give_up;
         (settlement.was_forward, settlement.keeps_definition) = (!before.is_backward(), keeps_definition);
         settlement.failure_stands = settlement.failure.as_ref() == before.cause();
-        settlement.deadlines = context.give_up_at(settlement.rolling_back || undoing);
+        settlement.deadlines = context.give_up_at(match settlement.rolling_back {
+            true => Direction::Backward,
+            false => direction,
+        });
         let count = conclusion.events.len();
         settlement.event_count = count;
         let events = conclusion.events.into_iter().enumerate();
@@ -205,7 +210,7 @@ impl Settlement {
             events.map(|(at, event)| EventRow::new(count - at - 1, event, &context)).collect();
         let emissions = conclusion.emissions.into_iter().enumerate();
         settlement.emissions =
-            emissions.map(|(at, emission)| EmissionRow::new(at, emission, undoing, &context)).collect();
+            emissions.map(|(at, emission)| EmissionRow::new(at, emission, direction, &context)).collect();
         let requests = conclusion.rollback_requests.into_iter().enumerate();
         settlement.rollback_requests =
             requests.map(|(at, message_id)| RollbackRequestRow { at, message_id }).collect();
@@ -446,8 +451,8 @@ impl EmissionRow {
     }
 
     /// An emission of a run that has this context then.
-    fn new(at: usize, emission: Emission, undoing: bool, context: &Context) -> Self {
-        let undoing = undoing && emission.detached_root.is_none();
+    fn new(at: usize, emission: Emission, direction: Direction, context: &Context) -> Self {
+        let direction = emission.detached_root.map_or(direction, |_| Direction::Forward);
         Self {
             at,
             id: emission.message,
@@ -455,7 +460,7 @@ impl EmissionRow {
             payload: Payload { value: emission.payload, stored: false },
             detached_root: emission.detached_root,
             due: emission.context.not_before(),
-            deadlines: emission.context.give_up_at(undoing),
+            deadlines: emission.context.give_up_at(direction),
             required: emission.required,
             context: Some(emission.context).filter(|own| own != context),
         }
@@ -465,12 +470,11 @@ impl EmissionRow {
 /// What became of a settlement that was applied.
 #[derive(Clone, Debug)]
 pub(crate) struct SettleResult {
-    /// The run goes on at once, under the same claim.
-    pub(crate) continues: bool,
+    /// The new state of the run: it continues at once under the same claim if it is running. One that has ended left the
+    /// working set, or will when its parent has recorded that.
+    pub(crate) state: RowState,
     /// It has missed a deadline by now.
     pub(crate) overdue: bool,
-    /// The run left the working set, or will when its parent has taken note.
-    pub(crate) ended: bool,
     /// When its last event was.
     pub(crate) last_event_at: OffsetDateTime,
     /// The handlers that have something to do now.

@@ -19,7 +19,9 @@ use super::slots::SlotLease;
 use crate::completion::RunEnd;
 use crate::saga::registry::RunnableSaga;
 use crate::store::Unhandled;
-use crate::store::{FailedRollbackPart, ParentRef, SettleResult, Settlement, StepTransaction, roll_back};
+use crate::store::{
+    FailedRollbackPart, ParentRef, RowState, SettleResult, Settlement, StepTransaction, roll_back,
+};
 use crate::telemetry;
 
 /// The number of events that are coalesced at most.
@@ -244,7 +246,7 @@ fn apply(
     if sets_a_time {
         engine.reschedule_timer();
     }
-    if settled.ended {
+    if settled.state == RowState::Ended {
         match execution.run.lineage.parent() {
             Some(parent) if execution.flags.has_parent => {
                 let (root, id) = (parent.root_id(), parent.id());
@@ -260,7 +262,7 @@ fn apply(
         }
     }
     match after.run {
-        Some(run) if settled.continues => {
+        Some(run) if settled.state == RowState::Running => {
             execution.flags.in_rollback |= run.is_backward();
             execution.stored_context = run.context.clone();
             (execution.run, execution.definition) = (run, after.definition);
@@ -274,7 +276,7 @@ fn apply(
         }
         _ => {
             let newest = execution.run.last.as_ref().map_or("", |last| &last.step);
-            telemetry::left(execution.at(newest), settled.ended);
+            telemetry::left(execution.at(newest), settled.state == RowState::Ended);
             Err(Exit::Settled)
         }
     }

@@ -153,7 +153,7 @@ impl State {
             }
             self.append(event);
         }
-        self.claimed(run, identifier, !begins)
+        if begins { self.claimed(run, identifier) } else { self.claimed_with_children(run, identifier) }
     }
 
     fn requested_context(&self, (root, _): RowKey, message: Uuid) -> scoop_core::Context {
@@ -162,14 +162,17 @@ impl State {
         request.map(|request| request.context.clone()).unwrap_or_default()
     }
 
-    /// An owned run, with all that is needed to continue it.
-    pub(super) fn claimed(&self, run: RowKey, identifier: &str, has_children: bool) -> Option<ClaimedRun> {
+    /// An owned run, with all that is needed to continue it after its children.
+    pub(super) fn claimed_with_children(&self, run: RowKey, identifier: &str) -> Option<ClaimedRun> {
+        let mut claimed = self.claimed(run, identifier)?;
+        claimed.run.failed_children = self.failed_children(run);
+        Some(claimed)
+    }
+
+    /// An owned run, with all that is needed to begin it.
+    fn claimed(&self, run: RowKey, identifier: &str) -> Option<ClaimedRun> {
         let row = self.row(run)?;
         let message = self.hierarchy(row.root())?.record.messages.get(&row.message_id)?;
-        let mut goes_on = row.run(identifier);
-        if has_children {
-            goes_on.failed_children = self.failed_children(run);
-        }
         Some(ClaimedRun {
             key: row.key(),
             topic: row.topic.to_string(),
@@ -185,7 +188,7 @@ impl State {
             overdue: row.is_overdue(self.now()),
             definition: row.definition,
             reserved_for: row.reserved_for,
-            run: goes_on,
+            run: row.run(identifier),
         })
     }
 

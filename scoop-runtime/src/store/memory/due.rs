@@ -8,18 +8,18 @@ use super::MemoryStore;
 use super::definitions::lanes_of;
 use super::row::WorkingRow;
 use super::state::State;
-use crate::store::{ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef};
+use crate::store::{ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef, SuspectClaim};
 use crate::util::when::Now;
 
 impl DueStorage for MemoryStore {
-    async fn next_due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
+    async fn next_due(&self, lanes: &Lanes, worker: Uuid, suspects: SuspectClaim) -> sqlx::Result<Due> {
         self.run("due", |state| {
             let ready = lanes_of(lanes).filter_map(|lane| {
                 let is_suspect = |run| state.row(run).is_some_and(WorkingRow::is_suspect);
                 let first = state.ready.get(&lane)?.iter().find(|(.., run)| !is_suspect(*run));
                 first.map(|(at, ..)| *at)
             });
-            let suspect = state.suspect(lanes).filter(|_| claims_suspects);
+            let suspect = state.suspect(lanes).filter(|_| suspects == SuspectClaim::Allowed);
             let overdue = state.overdue.first().map(|(at, _)| *at);
             let first = ready.chain(suspect.iter().map(|suspect| suspect.ready_at)).chain(overdue).min();
             Ok(Due {

@@ -125,7 +125,7 @@ impl EventLog {
         let id = lineage.id();
         let mut row = WorkingRow::new(lineage, rebuilt.message_id, pair, rebuilt.last_event_at);
         row.parent = rebuilt.parent;
-        row.state = RowState::named(rebuilt.state);
+        row.state = rebuilt.state;
         row.ready_at = rebuilt.ready_at;
         row.epoch = if rebuilt.begun || rebuilt.rollback_requested { epoch } else { 0 };
         row.unclaimed_epoch = if rebuilt.rollback_requested && !rebuilt.begun { epoch } else { 0 };

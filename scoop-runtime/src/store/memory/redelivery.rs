@@ -1,6 +1,6 @@
 //! Delivers messages to handlers that were registered after their launch; see `redeliver*.sql`.
 
-use scoop_core::{EventKind, Lineage};
+use scoop_core::{Direction, EventKind, Lineage};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -79,7 +79,7 @@ impl State {
             self.append(Event { context: emitted.context.clone(), ..launched });
         }
         redelivery.roots.insert(root);
-        let (due, deadlines) = (emitted.context.not_before(), emitted.context.give_up_at(false));
+        let (due, deadlines) = (emitted.context.not_before(), emitted.context.give_up_at(Direction::Forward));
         redelivery.has_timer |= due.is_some() || !deadlines.is_empty();
         for (handler, topic) in self.listening(topic) {
             redelivery.handlers.insert(handler.to_string());

@@ -12,8 +12,9 @@ use super::requests::is_unrolled;
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, Registration, RowKey, State, after, later};
 use crate::repair::{
-    Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent, Presence,
-    Refusal, RepairAction, RepairStatus, RestoredRun, StuckRun, failed_again_reason, no_program,
+    Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent,
+    OtherDescendants, Presence, Refusal, RepairAction, RepairStatus, RestoredRun, StuckRun,
+    failed_again_reason, no_program,
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
@@ -109,7 +110,10 @@ impl State {
         let known = unrolled.ids();
         let is_below = |row: &&WorkingRow| row.lineage.ids().starts_with(target.lineage.ids());
         let mut below = hierarchy.rows.values().filter(is_below);
-        let others = below.any(|row| row.id() != id && !known.contains(&row.id()));
+        let others = match below.any(|row| row.id() != id && !known.contains(&row.id())) {
+            true => OtherDescendants::Unfinished,
+            false => OtherDescendants::None,
+        };
         let held = unrolled.get(id).is_some_and(|run| run.presence == Presence::AwaitsOperator);
         if state == Some(RowState::Stuck) && !held {
             return match asked.remedy {
@@ -127,7 +131,7 @@ impl State {
         self.intervene(subject, asked, now);
         self.carry_out(root, &decision, now);
         let parent = decision.parent.map(|id| ParentRef { root, id, at: now });
-        let ready = decision.revived.into_iter().filter(|run| run.state == "ready");
+        let ready = decision.revived.into_iter().filter(|run| run.state == RowState::Ready);
         Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent })
     }
 
@@ -229,7 +233,7 @@ impl EventLog {
         let pair = (self.topic_of(revived.message_id), revived.handler.as_str().into());
         let mut row = WorkingRow::new(lineage, revived.message_id, pair, now);
         row.parent = revived.parent;
-        row.state = RowState::named(revived.state);
+        row.state = revived.state;
         (row.epoch, row.rolling_back, row.rollback_requested, row.rollback_failed_before) =
             (epoch, true, revived.rollback_requested, true);
         let forward = self.of_run(revived.id).filter(|event| event.kind == EventKind::Suspended);

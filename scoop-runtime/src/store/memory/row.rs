@@ -9,39 +9,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::bug::{Bug, is_injected};
-use crate::store::ClaimKey;
-
-/// The state of a run; see the migrations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RowState {
-    Ready,
-    Running,
-    Waiting,
-    Ended,
-    Stuck,
-}
-
-impl RowState {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Ended => "ended",
-            Self::Stuck => "stuck",
-        }
-    }
-
-    pub(super) fn named(name: &str) -> Self {
-        match name {
-            "running" => Self::Running,
-            "waiting" => Self::Waiting,
-            "ended" => Self::Ended,
-            "stuck" => Self::Stuck,
-            _ => Self::Ready,
-        }
-    }
-}
+pub(super) use crate::store::RowState;
+use crate::store::{ClaimKey, FormerAttempts};
 
 /// An unfinished run of a handler. The fields correspond to the columns of the table `run`.
 #[derive(Clone, Debug)]
@@ -204,12 +173,16 @@ impl WorkingRow {
 
     /// Prepares the counts for one more failed attempt by a program with this definition. Former attempts no longer
     /// count unless they were of the same step; see `scoop.tried` in the migrations.
-    pub(super) fn tried(&mut self, definition: Option<i32>, again: Option<bool>) {
+    pub(super) fn tried(&mut self, definition: Option<i32>, former: Option<FormerAttempts>) {
         if self.attempts + self.retries == 0 {
             self.tried_under.clear();
         }
         let newest = self.tried_under.last().copied();
-        if !again.unwrap_or(definition.is_none() || newest == definition) {
+        let former = former.unwrap_or(match definition.is_none() || newest == definition {
+            true => FormerAttempts::OfSameStep,
+            false => FormerAttempts::OfOtherStep,
+        });
+        if former == FormerAttempts::OfOtherStep {
             (self.attempts, self.retries) = (0, 0);
         }
         if let Some(definition) = definition {

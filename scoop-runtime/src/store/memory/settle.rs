@@ -197,9 +197,8 @@ impl State {
         let (now, settlement, held) = (self.now(), step.settlement, &step.held);
         let run = (held.root(), held.id());
         let settled = |state: RowState, give_up_at: Option<OffsetDateTime>| SettleResult {
-            continues: state == RowState::Running,
+            state,
             overdue: give_up_at.is_some_and(|at| at <= now),
-            ended: state == RowState::Ended,
             last_event_at: step.last_event,
             ready_handlers: vec![],
         };

@@ -10,7 +10,7 @@ use super::requests::children_of;
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage};
-use crate::tree::{Extent, RunHead, RunRow, Stands, TreeRows};
+use crate::tree::{DeeperRuns, Extent, RunHead, RunRow, Stands, TreeRows};
 use crate::util::shown::system_time;
 use crate::{RunEvent, RunState};
 
@@ -45,15 +45,15 @@ impl StatusStorage for MemoryStore {
     async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
         self.run("tree", |state| {
             let Some(hierarchy) = state.hierarchy_of(message) else {
-                return Ok(TreeRows::new(vec![], false, extent));
+                return Ok(TreeRows::new(vec![], DeeperRuns::None, extent));
             };
-            let (mut rows, has_more) = hierarchy.tree(message, extent, state.now());
+            let (mut rows, deeper) = hierarchy.tree(message, extent, state.now());
             let workers = state.workers.values();
             let is_alive =
                 |topic: &str, handler: &str| workers.clone().any(|it| it.position(topic, handler).is_some());
             rows.iter_mut().for_each(|row| row.check_alive(is_alive));
             rows.extend(state.unhandled_in(hierarchy).filter(|row| extent.reaches(row.lineage())));
-            Ok(TreeRows::new(rows.into_iter().map(Ok).collect(), has_more, extent))
+            Ok(TreeRows::new(rows.into_iter().map(Ok).collect(), deeper, extent))
         })
         .await
     }
@@ -108,15 +108,17 @@ pub(super) fn failure_of(event: Option<&Event>) -> Failure {
 }
 
 impl Hierarchy {
-    /// The runs down to a depth, one more than the limit if there are more; and whether some at that depth have
-    /// launched messages.
-    fn tree(&self, message: Uuid, extent: Extent, now: OffsetDateTime) -> (Vec<RunRow>, bool) {
+    /// The runs down to a depth, one more than the limit if there are more; and whether there are deeper
+    /// ones, which those at that depth have launched.
+    fn tree(&self, message: Uuid, extent: Extent, now: OffsetDateTime) -> (Vec<RunRow>, DeeperRuns) {
         let mut begun: Vec<&Event> = self.record.of_message(message, EventKind::Seen).collect();
-        let (mut at, mut has_more) = (0, false);
+        let (mut at, mut deeper) = (0, DeeperRuns::None);
         while let Some(run) = begun.get(at).copied() {
             if extent.ends_at(&run.lineage) {
                 let mut own = self.record.of_run(run.lineage.id());
-                has_more |= own.any(|event| event.kind == EventKind::Emitted && event.handler == run.handler);
+                if own.any(|event| event.kind == EventKind::Emitted && event.handler == run.handler) {
+                    deeper = DeeperRuns::LeftOut;
+                }
             } else {
                 begun.extend(children_of(&self.record, run));
             }
@@ -128,7 +130,7 @@ impl Hierarchy {
         let rows = begun.chain(pending.map(|row| to_public(row, vec![], now)));
         let mut rows: Vec<_> = rows.take(extent.runs.unwrap_or(usize::MAX).saturating_add(1)).collect();
         rows.sort_by(|one, other| one.lineage().cmp(other.lineage()));
-        (rows, has_more)
+        (rows, deeper)
     }
 
     fn begun(&self, seen: &Event, now: OffsetDateTime) -> RunRow {
@@ -155,7 +157,7 @@ impl Hierarchy {
 
 fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {
     let stands = Stands {
-        state: row.state.as_str().to_owned(),
+        state: row.state,
         attempts: u32::try_from(row.attempts + row.retries).unwrap_or(0),
         reason: row.reason.clone(),
         rolling_back: row.rolling_back,
@@ -178,7 +180,7 @@ fn told(event: &Event) -> RunEvent {
     let worker = event.identifier.as_deref().map(str::to_owned);
     RunEvent::new(event.kind, event.step.clone(), Some(system_time(event.at))).written_by(
         worker,
-        event.handling.is_some(),
+        event.handling,
         event.exception.clone(),
     )
 }

@@ -8,7 +8,7 @@ use super::state::{Pair, Registration, RowKey, State};
 use crate::RegisteredHandler;
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::{Renamed, SubscribedSaga};
-use crate::store::{ParentRef, RetiredHandler, SubscriptionStorage};
+use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
 use crate::util::when::since_epoch;
 
 impl SubscriptionStorage for MemoryStore {
@@ -97,16 +97,16 @@ impl SubscriptionStorage for MemoryStore {
         .await
     }
 
-    async fn retire(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<RetiredHandler> {
+    async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> sqlx::Result<RetiredHandler> {
         self.run("strike_out", |state| {
             let now = state.now();
             let mut own = state.topology.iter_mut().filter(|listed| listed.is(topic, handler));
             let was_registered = own.next().map(|listed| listed.until = Some(now)).is_some();
-            let mut pending = state.pending_runs(topic, handler);
+            let mut left = state.pending_runs(topic, handler);
             let (mut dropped, mut parents) = (0, vec![]);
-            if drops {
+            if pending == PendingRuns::Drop {
                 state.mark_dropped(topic, handler);
-                let gone = std::mem::take(&mut pending).into_iter().filter_map(|run| state.remove(run));
+                let gone = std::mem::take(&mut left).into_iter().filter_map(|run| state.remove(run));
                 let gone: Vec<_> = gone.collect();
                 dropped = gone.len();
                 let parent = |row: &WorkingRow| {
@@ -114,7 +114,7 @@ impl SubscriptionStorage for MemoryStore {
                 };
                 parents = gone.iter().filter_map(parent).collect();
             }
-            let pending = i64::try_from(pending.len()).unwrap_or(i64::MAX);
+            let pending = i64::try_from(left.len()).unwrap_or(i64::MAX);
             Ok(RetiredHandler { was_registered, pending, dropped, parents })
         })
         .await

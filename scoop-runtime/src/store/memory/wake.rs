@@ -54,7 +54,7 @@ impl WakeStorage for MemoryStore {
                 let mine = place < slots && !row.is_unclaimed() && end.is_some();
                 let handler = row.handler.to_string();
                 state.wake(run, parent.at, mine.then_some(worker));
-                match state.claimed(run, &identifier, true).filter(|_| mine) {
+                match state.claimed_with_children(run, &identifier).filter(|_| mine) {
                     Some(claimed) => woken.claimed.push(Ok(claimed)),
                     None => woken.handlers.push(handler),
                 }
@@ -118,7 +118,7 @@ impl State {
         }
         let row = self.remove(run)?;
         let at = later(self.now(), row.last_event_at).max(after(at));
-        let committed = CommittedParent::of(&row.lineage, row.parent.is_some(), at);
+        let committed = CommittedParent::of(&row.lineage, row.parent, at);
         self.append(Event {
             handler: Some(row.handler),
             identifier: Some(identifier.clone()),
@@ -141,7 +141,7 @@ impl State {
     /// Hands a run back. Returns whether it was held under the key.
     fn release(&mut self, release: &Release) -> bool {
         let now = self.now();
-        let Release { key, pause_seconds, reason, granted, definition, again } = release;
+        let Release { key, pause_seconds, reason, granted, definition, former_attempts } = release;
         if self.claimed_under(*key).is_none() {
             return false;
         }
@@ -158,7 +158,7 @@ impl State {
                 row.doubts = 0;
             }
             if reason.is_some() {
-                row.tried(Some(*definition), Some(*again));
+                row.tried(Some(*definition), Some(*former_attempts));
                 row.attempts += i32::from(!granted);
                 row.retries += i32::from(*granted);
             }

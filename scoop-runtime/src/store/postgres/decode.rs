@@ -11,8 +11,14 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::store::{ClaimKey, ClaimedRun, HierarchyFlags, Unclaimed, no_failure};
+use crate::store::{ClaimKey, ClaimedRun, HierarchyFlags, RowState, Unclaimed, no_failure};
 use crate::util::stored_time::StoredTime;
+
+/// The state of this label.
+pub(super) fn row_state(name: &str) -> sqlx::Result<RowState> {
+    RowState::from_name(name)
+        .ok_or_else(|| sqlx::Error::Decode(format!("`{name}` is no state of a run").into()))
+}
 
 /// The children that ended without success, as `scoop.failed_children` returns them.
 #[derive(Deserialize)]

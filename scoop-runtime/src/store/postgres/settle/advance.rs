@@ -10,7 +10,7 @@ use sqlx::{PgConnection, Postgres};
 use super::super::decode::time;
 use super::super::query_ext::FetchExt;
 use crate::store::settlement::{Ending, EventRow, ValueRow};
-use crate::store::{PostgresStore, SettleResult, Settlement};
+use crate::store::{PostgresStore, RowState, SettleResult, Settlement};
 use crate::util::ids;
 
 /// A settlement that is no more than that.
@@ -82,7 +82,7 @@ impl<'a> Advance<'a> {
         claim: Option<&str>,
     ) -> sqlx::Result<Option<SettleResult>> {
         let row = self.query(store, identifier, claim).fetch_optional(connection).await?;
-        row.map(|row| settled(&row, self.last.is_some())).transpose()
+        row.map(|row| settled(&row, self.last.map_or(RowState::Running, |_| RowState::Ended))).transpose()
     }
 
     fn query(
@@ -159,11 +159,10 @@ pub(super) async fn settle_all(
 }
 
 /// What became of one of them, from a row of any of the statements.
-pub(super) fn settled(row: &PgRow, ended: bool) -> sqlx::Result<SettleResult> {
+pub(super) fn settled(row: &PgRow, state: RowState) -> sqlx::Result<SettleResult> {
     Ok(SettleResult {
-        continues: !ended,
+        state,
         overdue: false,
-        ended,
         last_event_at: time(row, "last_event_at")?,
         ready_handlers: vec![],
     })

@@ -13,7 +13,7 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate}
 use super::{Sum, claim, database, done};
 use crate::saga::registry::SubscribedSaga;
 use crate::store::{
-    ClaimedRun, NewMessage, QueueCursors, SettlePath, SettleResult, SettleStorage as _, Settlement,
+    ClaimedRun, NewMessage, QueueCursors, RowState, SettlePath, SettleResult, SettleStorage as _, Settlement,
     SubscriptionStorage as _,
 };
 
@@ -293,7 +293,7 @@ enum Way {
 }
 
 /// Whether a run goes on, whether it has ended, and the ready handlers.
-type Told = (bool, bool, Vec<String>);
+type Told = (RowState, Vec<String>);
 
 async fn write(pool: &PgPool, store: &PostgresStore, way: Way, settlements: &[Settlement]) -> Vec<Told> {
     let mut settled = match way {
@@ -303,7 +303,7 @@ async fn write(pool: &PgPool, store: &PostgresStore, way: Way, settlements: &[Se
     };
     let told = settlements.iter().map(|settlement| {
         let settled = settled.remove(&settlement.id()).expect("its claim holds");
-        (settled.continues, settled.ended, settled.ready_handlers)
+        (settled.state, settled.ready_handlers)
     });
     told.collect()
 }
