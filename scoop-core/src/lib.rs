@@ -59,4 +59,4 @@ pub use stored::Stored;
 pub use text::Escaped;
 #[doc(hidden)]
 pub use trace_point::QuestionMark;
-pub use window::{Beginning, Cut, Entry, Rest, Window};
+pub use window::{Beginning, Cut, EntriesRead, Entry, Rest, Window};

@@ -62,9 +62,9 @@ pub use saga::tick::Tick;
 pub use saga::{RetryTarget, Saga, Step, StepEnd};
 #[cfg(feature = "embedded")]
 pub use scoop_embedded as embedded;
-pub use store::RegisteredHandler;
 #[cfg(feature = "in-memory")]
-pub use store::{LoggedEvent, RowState, WorkingRun};
+pub use store::{LoggedEvent, WorkingRun};
+pub use store::{RegisteredHandler, RowState};
 pub use tree::{CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 pub use util::name::{HierarchyId, Named, RunId, Wanted};
 pub use util::subscribed::Subscribed;

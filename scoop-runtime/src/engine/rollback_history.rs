@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use scoop_core::{
-    Cut, Definition, Entry, Path, Plan, Rest, RollbackNames, RollbackProgress, Run, Suspension, output_name,
+    Cut, Definition, EntriesRead, Entry, Path, Plan, Rest, RollbackNames, RollbackProgress, Run, Suspension,
+    output_name,
 };
 
 use super::definitions::recorded::recorded;
@@ -112,8 +113,8 @@ impl<'a> Log<'a> {
                     self.store.entries_until(&self.names, saga, run, limit, rest.until()).await?
                 }
             };
-            let whole = newest.len() < limit;
-            if let Some(cut) = rest.cut(self.definition, &self.names, newest, whole) {
+            let read = if newest.len() < limit { EntriesRead::All } else { EntriesRead::Newest };
+            if let Some(cut) = rest.cut(self.definition, &self.names, newest, read) {
                 return self.plan(run, cut).await;
             }
             // One execution of a step has more entries than a window.

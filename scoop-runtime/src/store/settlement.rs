@@ -47,7 +47,7 @@ pub(crate) struct Settlement {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rollback_failure: Option<Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) forgets: Option<&'static str>,
+    pub(super) forgets: Option<ForgottenChildren>,
     pub(super) event_count: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) events: Vec<EventRow>,
@@ -112,6 +112,16 @@ pub(super) enum Ending {
     Noted,
     /// At once.
     Unnoted,
+}
+
+/// The failed children that the run has taken note of, which leave the working set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum ForgottenChildren {
+    #[serde(rename = "all")]
+    All,
+    /// Those without a failed rollback.
+    #[serde(rename = "rolled back")]
+    RolledBack,
 }
 
 /// An event, named after the columns.
@@ -302,11 +312,11 @@ impl Settlement {
         let HierarchyFlags { has_parent, .. } = flags;
         let had_failed_children = !before.failed_children.is_empty();
         let mut settlement = Self::empty(key);
-        settlement.forgets = had_failed_children.then_some("all");
+        settlement.forgets = had_failed_children.then_some(ForgottenChildren::All);
         match fate {
             Fate::GoesOn(run) => {
                 if had_failed_children && !run.failed_children.is_empty() {
-                    settlement.forgets = Some("rolled back");
+                    settlement.forgets = Some(ForgottenChildren::RolledBack);
                 }
                 settlement.turns_back = !before.is_backward() && run.is_backward();
                 settlement.set_position(run);
@@ -582,8 +592,11 @@ mod tests {
     fn failed_children_are_forgotten_unless_they_are_in_the_way() {
         let forgets = |before: Run, after: Run| from_fate(&before, ALONE, Fate::GoesOn(after)).forgets;
         assert_eq!(forgets(forward(), forward()), None);
-        assert_eq!(forgets(with_failed_child(forward()), forward()), Some("all"));
-        assert_eq!(forgets(with_failed_child(forward()), with_failed_child(backward())), Some("rolled back"));
+        assert_eq!(forgets(with_failed_child(forward()), forward()), Some(ForgottenChildren::All));
+        assert_eq!(
+            forgets(with_failed_child(forward()), with_failed_child(backward())),
+            Some(ForgottenChildren::RolledBack)
+        );
         assert_eq!(forgets(forward(), with_failed_child(backward())), None);
     }
 

@@ -31,7 +31,7 @@ impl RowState {
     const ALL: [Self; 5] = [Self::Ready, Self::Running, Self::Waiting, Self::Ended, Self::Stuck];
 
     /// The label of the state in the type `scoop.run_state`.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
             Self::Running => "running",

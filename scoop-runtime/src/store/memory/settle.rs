@@ -7,7 +7,7 @@ use scoop_core::{Context, EventKind, Lineage};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::super::settlement::{EmissionRow, Ending, EventRow, RollbackRequestRow};
+use super::super::settlement::{EmissionRow, Ending, EventRow, ForgottenChildren, RollbackRequestRow};
 use super::MemoryStore;
 use super::event_log::Event;
 use super::launch::min_deadline;
@@ -113,7 +113,7 @@ impl State {
         let settled = self.update_row(&step);
         self.write(&step);
         if let Some(forgets) = settlement.forgets {
-            self.clear_failed_children(&step, forgets == "all");
+            self.clear_failed_children(&step, forgets);
         }
         Some(SettleResult { ready_handlers: step.started.into_iter().collect(), ..settled })
     }
@@ -278,10 +278,11 @@ impl State {
     }
 
     /// Deletes the failed children that the run has taken note of.
-    fn clear_failed_children(&mut self, step: &SettleStep<'_>, all: bool) {
+    fn clear_failed_children(&mut self, step: &SettleStep<'_>, forgotten: ForgottenChildren) {
         let run = (step.held.root(), step.held.id());
         let noted = self.children(run).filter(|child| child.state == RowState::Ended);
-        let noted = noted.filter(|child| all || child.rollback_failure.is_none());
+        let noted =
+            noted.filter(|child| forgotten == ForgottenChildren::All || child.rollback_failure.is_none());
         let noted: Vec<_> = noted.map(WorkingRow::id).collect();
         noted.into_iter().for_each(|child| drop(self.remove((run.0, child))));
     }
