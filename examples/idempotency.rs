@@ -64,8 +64,12 @@ impl TicketOffice {
     async fn welcome(&self, scope: &mut Scope<'_>, ticket: &TicketBought) -> Result<()> {
         let customer = ticket.customer;
         let key = format!("welcome {customer}");
-        let (letter, launched) = scope.detach_unique(WelcomeCustomer { customer }, &key).await?;
-        println!("  letter {letter} {}", if launched { "is on its way" } else { "was sent before" });
+        let letter = scope.detach_unique(WelcomeCustomer { customer }, &key).await?;
+        println!(
+            "  letter {} {}",
+            letter.hierarchy,
+            if letter.is_new { "is on its way" } else { "was sent before" }
+        );
         Ok(())
     }
 }

@@ -21,11 +21,11 @@ pub use scoop_runtime::{
     ReadTree, RebuildReport, Redeliver, Redelivered, RegisteredHandler, RepairAnswer, RepairStatus, Reply,
     Request, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo,
     RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SetupError, SkippedHierarchy, Status, Step,
-    StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, Wanted, When, migrate,
-    migration_files,
+    StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch, Wanted, When,
+    migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
-pub use scoop_runtime::{InMemory, LoggedEvent, WorkingRun};
+pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};
 
 pub mod guide;
 

@@ -21,7 +21,7 @@ pub(crate) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
 struct Failed<'a> {
     turned: Row<'a>,
     /// Whether the parent run requested the rollback, and so knew of it.
-    told: bool,
+    rollback_requested: bool,
     /// The ROLLBACK_FAILED of the child, if its rollback failed.
     unrolled: Option<Row<'a>>,
 }
@@ -30,7 +30,7 @@ struct Failed<'a> {
 fn failed_in<'a>(hierarchy: &Hierarchy<'a>, window: &Window<'a>) -> Vec<Failed<'a>> {
     let mut failed = vec![];
     let until = window.left.map_or(usize::MAX, |left| left.at);
-    let launched = window.emitted.iter().chain(&window.told);
+    let launched = window.emitted.iter().chain(&window.rollback_requests);
     for child in launched.flat_map(|row| hierarchy.handling(row.event.message)) {
         let ends = child.ends().filter(|end| window.closed.at < end.at && end.at < until);
         let end = ends.filter(|end| end.kind() != EventKind::Committed).last();
@@ -38,9 +38,9 @@ fn failed_in<'a>(hierarchy: &Hierarchy<'a>, window: &Window<'a>) -> Vec<Failed<'
             continue;
         };
         let unrolled = (end.kind() == EventKind::RollbackFailed).then_some(end);
-        let told = child.was_told();
-        if !told || unrolled.is_some() {
-            failed.push(Failed { turned, told, unrolled });
+        let rollback_requested = child.is_rollback_requested();
+        if !rollback_requested || unrolled.is_some() {
+            failed.push(Failed { turned, rollback_requested, unrolled });
         }
     }
     failed.sort_by_key(|failed| failed.turned.event.at);
@@ -125,7 +125,7 @@ fn handles(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>) -> boo
         let (step, _) = rest.trim_start_matches('$').rsplit_once('[')?;
         Some(step)
     };
-    let name = if window.backward { of_part() } else { Some(suspended) };
+    let name = if window.rolling_back { of_part() } else { Some(suspended) };
     let known: Vec<_> = name.into_iter().flat_map(|name| steps(&versions, name)).collect();
     known.is_empty() || known.iter().any(|step| step.handles_child_failure)
 }
@@ -135,7 +135,7 @@ fn handles(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>) -> boo
 fn to_tell<'a>(failed: &'a [Failed<'_>]) -> impl Iterator<Item = &'a Failure> {
     failed.iter().flat_map(|failed| {
         let unrolled = failed.unrolled.as_ref().and_then(Row::failure);
-        let turned = failed.turned.failure().filter(|_| !failed.told);
+        let turned = failed.turned.failure().filter(|_| !failed.rollback_requested);
         unrolled.into_iter().chain(turned)
     })
 }
@@ -174,10 +174,10 @@ fn tells_of_exactly(row: Row<'_>, failed: &[Failed<'_>], slack: Duration) -> boo
 /// Rollback requests of a run contain the cause of its own rollback.
 fn tells_why(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
     let cause = run.first(EventKind::RollingBack);
-    for told in run.of_kind(EventKind::RollbackEmitted) {
-        let why = told.failure().zip(cause.as_ref().and_then(Row::failure));
+    for request in run.of_kind(EventKind::RollbackEmitted) {
+        let why = request.failure().zip(cause.as_ref().and_then(Row::failure));
         if !why.is_some_and(|(told, cause)| tells_of(told, cause)) {
-            let what = format!("{} lacks the cause of the run's rollback", told.told());
+            let what = format!("{} lacks the cause of the run's rollback", request.told());
             hierarchy.find(findings, Invariant::Failures, what);
         }
     }

@@ -43,11 +43,11 @@ pub(crate) struct Window<'a> {
     /// The suspension that closes it.
     pub(crate) closed: Row<'a>,
     /// Whether the run was in rollback.
-    pub(crate) backward: bool,
+    pub(crate) rolling_back: bool,
     /// The emissions.
     pub(crate) emitted: Vec<Row<'a>>,
     /// The rollback requests.
-    pub(crate) told: Vec<Row<'a>>,
+    pub(crate) rollback_requests: Vec<Row<'a>>,
     /// The next row of the run.
     pub(crate) left: Option<Row<'a>>,
 }
@@ -215,7 +215,7 @@ impl<'a> Run<'a> {
     }
 
     /// Whether its rollback was requested, by the parent run or from outside.
-    pub(crate) fn was_told(&self) -> bool {
+    pub(crate) fn is_rollback_requested(&self) -> bool {
         self.first(EventKind::RollingBack).is_some_and(|turned| turned.event.step.is_none())
     }
 
@@ -226,23 +226,23 @@ impl<'a> Run<'a> {
 
     /// The windows of the forward path.
     pub(crate) fn forward(&self) -> Vec<Window<'a>> {
-        self.windows().into_iter().filter(|window| !window.backward).collect()
+        self.windows().into_iter().filter(|window| !window.rolling_back).collect()
     }
 
     /// The windows of the run: one for each suspension.
     pub(crate) fn windows(&self) -> Vec<Window<'a>> {
-        let (mut windows, mut emitted, mut told) = (vec![], vec![], vec![]);
-        let mut backward = false;
+        let (mut windows, mut emitted, mut rollback_requests) = (vec![], vec![], vec![]);
+        let mut rolling_back = false;
         for row in &self.rows {
             match row.kind() {
                 EventKind::Emitted => emitted.push(*row),
-                EventKind::RollbackEmitted => told.push(*row),
-                EventKind::RollingBack => backward = true,
+                EventKind::RollbackEmitted => rollback_requests.push(*row),
+                EventKind::RollingBack => rolling_back = true,
                 EventKind::Suspended => windows.push(Window {
                     closed: *row,
-                    backward,
+                    rolling_back,
                     emitted: std::mem::take(&mut emitted),
-                    told: std::mem::take(&mut told),
+                    rollback_requests: std::mem::take(&mut rollback_requests),
                     left: self.after(*row),
                 }),
                 _ => {}

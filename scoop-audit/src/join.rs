@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use crate::Invariant;
 use crate::history::{Findings, Hierarchy, Row, Run, Window};
-use crate::log::{Listing, Redelivery};
+use crate::log::{Redelivery, Subscription};
 
 pub(crate) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     for emitted in hierarchy.rows.iter().filter(|row| row.kind() == EventKind::Emitted) {
@@ -18,7 +18,7 @@ pub(crate) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     for run in &hierarchy.runs {
         for window in run.windows() {
             children_ended(hierarchy, &window, findings);
-            told_children_ended(hierarchy, &window, findings);
+            children_rolled_back(hierarchy, &window, findings);
         }
         ended_at_rest(hierarchy, run, findings);
     }
@@ -46,23 +46,28 @@ fn redelivered_once(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, findings: &mut 
 }
 
 /// The handlers subscribed when those of the message were determined: certain ones, or possible ones.
-fn listened(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, listing: &Listing, certainly: bool) -> bool {
+fn listened(
+    hierarchy: &Hierarchy<'_>,
+    emitted: Row<'_>,
+    subscription: &Subscription,
+    certainly: bool,
+) -> bool {
     let slack = if certainly { hierarchy.log.tolerance } else { -hierarchy.log.tolerance };
     let at = delivered_at(hierarchy, emitted);
-    hierarchy.topic(emitted.event.message) == Some(&listing.topic)
-        && listing.since + slack <= at
-        && listing.until.is_none_or(|until| at < until - slack)
+    hierarchy.topic(emitted.event.message) == Some(&subscription.topic)
+        && subscription.since + slack <= at
+        && subscription.until.is_none_or(|until| at < until - slack)
 }
 
 fn only_listeners_hear(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, findings: &mut Findings) {
-    let listings = || hierarchy.log.listings.iter();
+    let subscriptions = || hierarchy.log.subscriptions.iter();
     let topic = hierarchy.topic(emitted.event.message);
-    if !listings().any(|listing| Some(&*listing.topic) == topic) {
+    if !subscriptions().any(|subscription| Some(&*subscription.topic) == topic) {
         return;
     }
     for run in hierarchy.handling(emitted.event.message) {
-        let mut own = listings().filter(|listing| listing.handler == run.handler);
-        if !own.any(|listing| listened(hierarchy, emitted, listing, false)) {
+        let mut own = subscriptions().filter(|subscription| subscription.handler == run.handler);
+        if !own.any(|subscription| listened(hierarchy, emitted, subscription, false)) {
             let what = format!("{}: it was not subscribed when the message was emitted", run.seen.told());
             hierarchy.find(findings, Invariant::Waits, what);
         }
@@ -82,14 +87,15 @@ fn all_listeners_heard(
     if left.is_none() && !hierarchy.is_at_rest() || left.is_some_and(need_not_wait) {
         return;
     }
-    let listings = hierarchy.log.listings.iter();
-    let certain = listings.filter(|listing| !listing.dropped && listened(hierarchy, emitted, listing, true));
-    for listing in certain {
+    let subscriptions = hierarchy.log.subscriptions.iter();
+    let certain = subscriptions
+        .filter(|subscription| !subscription.dropped && listened(hierarchy, emitted, subscription, true));
+    for subscription in certain {
         let mut runs = hierarchy.handling(emitted.event.message);
-        if runs.any(|run| run.handler == listing.handler) {
+        if runs.any(|run| run.handler == subscription.handler) {
             continue;
         }
-        let (listener, message) = (&listing.handler, emitted.told());
+        let (listener, message) = (&subscription.handler, emitted.told());
         match left {
             Some(left) => {
                 let what = format!("{} did not wait for `{listener}` to begin with {message}", left.told());
@@ -128,13 +134,13 @@ fn children_ended(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings: &mut
 
 /// A rollback continues after the requested rollbacks of children have ended. Children that failed before the
 /// request rolled back on their own.
-fn told_children_ended(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings: &mut Findings) {
+fn children_rolled_back(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings: &mut Findings) {
     let Some(left) = window.left else {
         return;
     };
-    for told in &window.told {
-        for child in hierarchy.handling(told.event.message) {
-            let had_ended = |row: &Row<'_>| row.at < told.at && row.kind() != EventKind::Committed;
+    for request in &window.rollback_requests {
+        for child in hierarchy.handling(request.event.message) {
+            let had_ended = |row: &Row<'_>| row.at < request.at && row.kind() != EventKind::Committed;
             if child.ends().any(|row| had_ended(&row)) || left.gave_up() {
                 continue;
             }
@@ -156,11 +162,11 @@ fn ended_at_rest(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findin
     if !hierarchy.is_at_rest() || hierarchy.set_aside {
         return;
     }
-    let told = hierarchy.about(run.message(), EventKind::RollbackEmitted).last();
-    let what = match (run.end(), told) {
+    let request = hierarchy.about(run.message(), EventKind::RollbackEmitted).last();
+    let what = match (run.end(), request) {
         (None, _) => "never ended",
-        (Some(end), Some(told)) if end.kind() == EventKind::Committed && end.at < told.at => {
-            if gave_up_on(hierarchy, told) {
+        (Some(end), Some(request)) if end.kind() == EventKind::Committed && end.at < request.at => {
+            if gave_up_on(hierarchy, request) {
                 return;
             }
             "was requested to roll back, and did not"
@@ -172,10 +178,10 @@ fn ended_at_rest(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findin
 
 /// Whether the run that requested this rollback gave up waiting for it, and did not complete its own rollback without
 /// it, unless an operator intervened.
-fn gave_up_on(hierarchy: &Hierarchy<'_>, told: Row<'_>) -> bool {
-    let mut runs = hierarchy.runs.iter().filter(|run| run.seen.event.lineage == told.event.lineage);
+fn gave_up_on(hierarchy: &Hierarchy<'_>, request: Row<'_>) -> bool {
+    let mut runs = hierarchy.runs.iter().filter(|run| run.seen.event.lineage == request.event.lineage);
     runs.any(|run| {
-        let mut later = run.rows.iter().filter(|row| row.at > told.at);
+        let mut later = run.rows.iter().filter(|row| row.at > request.at);
         let is_undone = later.clone().any(|row| row.kind() == EventKind::RolledBack);
         let wanted = later.clone().any(|row| row.is_operators());
         later.any(|row| row.gave_up()) && (!is_undone || wanted)

@@ -22,7 +22,7 @@ use scoop_core::{Definition, Escaped};
 use uuid::Uuid;
 
 pub use self::log::{
-    Effect, EffectKind, EffectPlace, Listing, Log, LoggedEvent, LoggedMessage, Quiescence, Redelivery,
+    Effect, EffectKind, EffectPlace, Log, LoggedEvent, LoggedMessage, Quiescence, Redelivery, Subscription,
 };
 
 /// A property that every history must have. Documents cite it by [`Invariant::id`].

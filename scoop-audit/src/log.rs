@@ -19,7 +19,7 @@ pub struct Log {
     /// hierarchy.
     pub events: Vec<LoggedEvent>,
     /// The subscriptions of handlers. Handlers of a topic without any subscription here are not checked.
-    pub listings: Vec<Listing>,
+    pub subscriptions: Vec<Subscription>,
     /// The minimum distance between the times of a subscription and of an emission that makes their order certain.
     /// It also applies to deadlines and cancellation requests. Zero where one clock is read under one lock.
     pub tolerance: Duration,
@@ -78,7 +78,7 @@ pub struct LoggedEvent {
 
 /// A subscription of a handler to a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listing {
+pub struct Subscription {
     /// The topic.
     pub topic: String,
     /// The handler.
@@ -87,7 +87,7 @@ pub struct Listing {
     pub since: OffsetDateTime,
     /// The end of the subscription, if it has ended.
     pub until: Option<OffsetDateTime>,
-    /// Whether the handler was retired, which dropped its runs that had not begun.
+    /// Whether the handler was retired, which dropped its pending runs.
     pub dropped: bool,
 }
 

@@ -82,14 +82,14 @@ fn is_undone(
     let plan = plan(run, definition);
     let nothing = name(definition, definition.steps.first().map_or("", |step| &step.name), 0, None);
     let mut done = 0_usize;
-    let mut told: Vec<Row<'_>> = vec![];
+    let mut requests: Vec<Row<'_>> = vec![];
     for row in run.rows.iter().filter(|row| row.at > turned.at) {
         let last = done.checked_sub(1).and_then(|last| plan.get(last)).map(|part| &*part.name);
         let first = plan.first().map(|part| &*part.name);
         let next = plan.get(done);
         let again = hierarchy.repaired && last == Some(row.step());
         match row.kind() {
-            EventKind::RollbackEmitted => told.push(*row),
+            EventKind::RollbackEmitted => requests.push(*row),
             EventKind::Suspended if row.event.handler_iteration.is_some() => {
                 ensure(Some(row.step()) == last.or(first), || {
                     format!("{} handles a failure out of turn", row.told())
@@ -100,10 +100,10 @@ fn is_undone(
             EventKind::Suspended => {
                 let part = next.filter(|part| part.name == row.step());
                 let part = part.ok_or_else(|| order_violation(*row, next))?;
-                let told = std::mem::take(&mut told);
+                let requests = std::mem::take(&mut requests);
                 // A part that an operator skips may have requested no rollback.
                 if !row.is_operators() {
-                    tells_its_children(hierarchy, part, &told, *row)?;
+                    requests_rollback_of_children(hierarchy, part, &requests, *row)?;
                 }
                 done += 1;
             }
@@ -129,22 +129,22 @@ fn order_violation(row: Row<'_>, next: Option<&Part>) -> String {
 }
 
 /// The part requests rollback once for each message of the instance, except those requested before.
-fn tells_its_children(
+fn requests_rollback_of_children(
     hierarchy: &Hierarchy<'_>,
     part: &Part,
-    told: &[Row<'_>],
+    requests: &[Row<'_>],
     row: Row<'_>,
 ) -> Result<(), String> {
-    let told_now: Vec<_> = told.iter().map(|row| row.event.message).collect();
-    let began = told.first().map_or(row.at, |first| first.at);
+    let requested: Vec<_> = requests.iter().map(|row| row.event.message).collect();
+    let began = requests.first().map_or(row.at, |first| first.at);
     let demanded = |message: &Uuid| {
         hierarchy.about(*message, EventKind::RollbackEmitted).any(|earlier| earlier.at < began)
     };
     let expected = part.tells.iter().flatten().copied().filter(|message| !demanded(message));
     let expected: Vec<_> = expected.collect();
-    ensure(told_now == expected, || {
-        let (told, of) = (told_now.len(), expected.len());
-        format!("{}: rollback was requested for {told} messages instead of {of}", row.told())
+    ensure(requested == expected, || {
+        let (count, of) = (requested.len(), expected.len());
+        format!("{}: rollback was requested for {count} messages instead of {of}", row.told())
     })
 }
 

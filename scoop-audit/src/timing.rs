@@ -34,8 +34,8 @@ fn begins_in_time(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findi
     let Some(due) = instant(&run.seen.event.context, "SleepUntilKey", "wakeAfter") else {
         return;
     };
-    let gives_up = run.after(run.seen).is_none_or(|next| next.gave_up());
-    if run.seen.event.at + hierarchy.log.tolerance < due && !gives_up {
+    let giving_up = run.after(run.seen).is_none_or(|next| next.gave_up());
+    if run.seen.event.at + hierarchy.log.tolerance < due && !giving_up {
         let what = format!("{} before {due}, its time", run.seen.told());
         hierarchy.find(findings, Invariant::NotBefore, what);
     }

@@ -189,7 +189,7 @@ pub enum Fate {
         /// The cause of the rollback.
         cause: Failure,
         /// Whether the parent run requested the rollback.
-        told: bool,
+        rollback_requested: bool,
     },
     /// Its rollback failed.
     RollbackFailed {
@@ -198,7 +198,7 @@ pub enum Fate {
         /// The failure of the rollback.
         failure: Failure,
         /// Whether the parent run requested the rollback.
-        told: bool,
+        rollback_requested: bool,
     },
     /// Its rollback failed again, and it awaits an operator. No event is appended, since a run has at most one
     /// ROLLBACK_FAILED.
@@ -290,7 +290,7 @@ struct Position<'a> {
 enum RecordKind {
     Commit,
     Fail(Failure),
-    TellChildren(Vec<Uuid>),
+    RequestRollback(Vec<Uuid>),
     NothingToCompensate,
     FinishRollback,
 }
@@ -409,7 +409,7 @@ fn undo<'a>(
     let step = undone(definition, plan, instance)?;
     let at = Position::new(definition, run, &part.name, None);
     if part.of_children {
-        let kind = RecordKind::TellChildren(instance.emitted.clone());
+        let kind = RecordKind::RequestRollback(instance.emitted.clone());
         return Ok(Continuation::Record(Record { at, kind }));
     }
     let Some(step) = step else {
@@ -512,12 +512,12 @@ impl Record<'_> {
                 Conclusion::ending(event, Fate::Committed)
             }
             RecordKind::Fail(failure) => at.fail(failure),
-            RecordKind::TellChildren(messages) => at.tell_children(messages),
+            RecordKind::RequestRollback(messages) => at.tell_children(messages),
             RecordKind::NothingToCompensate => at.suspend(None, 0, Decision::None, Returned::nothing()),
             RecordKind::FinishRollback => {
-                let (cause, told) = at.rollback_cause();
+                let (cause, rollback_requested) = at.rollback_cause();
                 let event = at.event(EventKind::RolledBack);
-                Conclusion::ending(event, Fate::RolledBack { cause, told })
+                Conclusion::ending(event, Fate::RolledBack { cause, rollback_requested })
             }
         }
     }
@@ -562,7 +562,7 @@ impl<'a> Position<'a> {
     /// The cause of the rollback, and whether the parent run requested it.
     fn rollback_cause(&self) -> (Failure, bool) {
         match &self.run.path {
-            Path::Backward { cause, told, .. } => (cause.clone(), *told),
+            Path::Backward { cause, rollback_requested, .. } => (cause.clone(), *rollback_requested),
             Path::Forward => unreachable!("a forward run has no rollback to finish"),
         }
     }
@@ -660,9 +660,9 @@ impl<'a> Position<'a> {
             let (part, handler_iteration) = (self.step, self.handler_iteration);
             return Conclusion::of(vec![], Fate::FailedAgain { part, handler_iteration, failure });
         }
-        let (cause, told) = self.rollback_cause();
+        let (cause, rollback_requested) = self.rollback_cause();
         let event = self.event(EventKind::RollbackFailed).because_of(failure.clone());
-        Conclusion::ending(event, Fate::RollbackFailed { cause, failure, told })
+        Conclusion::ending(event, Fate::RollbackFailed { cause, failure, rollback_requested })
     }
 
     /// Requests rollback for every message of the instance, with or without handlers.
@@ -678,8 +678,8 @@ impl<'a> Position<'a> {
         let mut events: Vec<_> = messages.iter().map(tell).collect();
         let mut conclusion = self.suspend(None, 0, Decision::None, Returned::nothing());
         events.append(&mut conclusion.events);
-        let told_because = (!messages.is_empty()).then_some(because);
-        Conclusion { events, rollback_requests: messages, rollback_cause: told_because, ..conclusion }
+        let rollback_cause = (!messages.is_empty()).then_some(because);
+        Conclusion { events, rollback_requests: messages, rollback_cause, ..conclusion }
     }
 }
 
@@ -734,7 +734,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{ChildFailure, Lineage, StepDefinition};
+    use crate::{ChildFailure, Lineage, RollbackProgress, StepDefinition};
 
     const STEPS: &[StepDefinition] =
         &[StepDefinition::new("a"), StepDefinition::new("b").compensated().handling_child_failure()];
@@ -785,7 +785,7 @@ mod tests {
         assert_eq!(said(call(&forward)), (1, "b".into()));
 
         let rolled_back = Failure::new("T", "m", "child[w]");
-        let failed = ChildFailure { rolled_back, rollback_failed: None, told: false };
+        let failed = ChildFailure { rolled_back, rollback_failed: None, rollback_requested: false };
         let handles = Run { failed_children: vec![failed], ..run_after("b", None) };
         assert_eq!(said(call(&handles)), (1, "b".into()));
         assert!(matches!(call(&handles).action(), Action::HandleChildFailure { .. }));
@@ -800,7 +800,7 @@ mod tests {
         let plan = Plan::of(&RollbackNames::of(&SAGA), vec![done]);
         let children_told = run_after(&plan.parts()[0].name, None);
         let mut backward = children_told.clone().start_rollback(Failure::new("T", "m", "saga[w]"));
-        backward.set_rollback_plan(plan, children_told.last, true);
+        backward.set_rollback_plan(plan, RollbackProgress { last: children_told.last, any_part_done: true });
         assert_eq!(said(call(&backward)), (1, "Rollback of b[0,]".into()));
         assert!(matches!(call(&backward).action(), Action::Compensate { .. }));
     }
@@ -809,7 +809,7 @@ mod tests {
     fn empty_rollback_completes_after_a_skipped_part() {
         let mut backward = run_after("a", None).start_rollback(Failure::new("T", "m", "saga[w]"));
         let skipped = run_after("Rollback of a[0,]", None).last;
-        backward.set_rollback_plan(Plan::default(), skipped, true);
+        backward.set_rollback_plan(Plan::default(), RollbackProgress { last: skipped, any_part_done: true });
         let Ok(Continuation::Record(record)) = Continuation::of(&SAGA, &backward) else { panic!() };
         assert_eq!(record.conclude().events[0].kind, EventKind::RolledBack);
     }
@@ -817,12 +817,16 @@ mod tests {
     #[test]
     fn giving_up_during_a_rollback_includes_failed_rollbacks_of_children() {
         let failure = |kind| Failure::new(kind, "m", "child[w]");
-        let failed =
-            ChildFailure { rolled_back: failure("A"), rollback_failed: Some(failure("B")), told: true };
+        let failed = ChildFailure {
+            rolled_back: failure("A"),
+            rollback_failed: Some(failure("B")),
+            rollback_requested: true,
+        };
         let mut forward = run_after("a", Some(1));
         forward.give_up = vec![failure("Asked")];
         let mut backward = forward.clone().start_rollback(failure("Cause"));
-        backward.set_rollback_plan(Plan::default(), forward.last.clone(), false);
+        let progress = RollbackProgress { last: forward.last.clone(), any_part_done: false };
+        backward.set_rollback_plan(Plan::default(), progress);
         for run in [&mut forward, &mut backward] {
             run.give_up = vec![failure("Asked")];
             run.failed_children = vec![failed.clone()];
@@ -872,7 +876,7 @@ mod tests {
         assert_eq!([&first, &second, &third].map(counts), [[1, 0, 1], [1, 1, 2], [2, 1, 3]]);
 
         let rolled_back = Failure::new("T", "m", "child[w]");
-        let failed = ChildFailure { rolled_back, rollback_failed: None, told: false };
+        let failed = ChildFailure { rolled_back, rollback_failed: None, rollback_requested: false };
         let handled = went_on(conclude(
             &Run { failed_children: vec![failed], ..second.clone() },
             Returned { next: Some(Next::GoTo(1)), ..Returned::nothing() },

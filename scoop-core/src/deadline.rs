@@ -23,6 +23,22 @@ pub enum DeadlineKind {
     Absolute,
 }
 
+/// The direction in which a run works. It decides which deadlines of the run count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// It is not part of a rollback.
+    Forward,
+    /// It is part of a rollback: its own, or that of an ancestor.
+    Backward,
+}
+
+impl Direction {
+    /// The direction of a run, by whether it is part of a rollback.
+    pub const fn backward_if(is_part_of_rollback: bool) -> Self {
+        if is_part_of_rollback { Self::Backward } else { Self::Forward }
+    }
+}
+
 /// A deadline: its instant, its source, and the deadlines that it replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadline {
@@ -70,9 +86,12 @@ impl DeadlineKind {
         }
     }
 
-    /// The deadlines that apply on the forward path or in a rollback, in the order of their reports.
-    fn applicable(backward: bool) -> [Self; 2] {
-        [if backward { Self::Rollback } else { Self::HappyPath }, Self::Absolute]
+    /// The deadlines that apply in this direction, in the order of their reports.
+    const fn applicable(direction: Direction) -> [Self; 2] {
+        match direction {
+            Direction::Forward => [Self::HappyPath, Self::Absolute],
+            Direction::Backward => [Self::Rollback, Self::Absolute],
+        }
     }
 }
 
@@ -192,20 +211,20 @@ impl Context {
 
     /// The instants at which a run with this context has to give up its forward path, or its rollback. An unreadable
     /// deadline counts as missed on the forward path, and does not stop a rollback.
-    pub fn give_up_at(&self, backward: bool) -> Vec<OffsetDateTime> {
+    pub fn give_up_at(&self, direction: Direction) -> Vec<OffsetDateTime> {
         let read = |kind| match self.deadline(kind) {
             Ok(deadline) => deadline.map(|deadline| deadline.at),
-            Err(_) if backward => None,
+            Err(_) if direction == Direction::Backward => None,
             Err(_) => Some(OffsetDateTime::UNIX_EPOCH),
         };
-        DeadlineKind::applicable(backward).into_iter().filter_map(read).collect()
+        DeadlineKind::applicable(direction).into_iter().filter_map(read).collect()
     }
 
     /// The failures for missed deadlines of the forward path, or of a rollback: deadlines up to `now`, and after
     /// `since` if that is given.
     pub fn missed_deadlines(
         &self,
-        backward: bool,
+        direction: Direction,
         now: OffsetDateTime,
         since: Option<OffsetDateTime>,
         source: &str,
@@ -215,10 +234,10 @@ impl Context {
                 let counts = |it: &Deadline| it.at <= now && since.is_none_or(|since| it.at > since);
                 deadline.filter(counts).map(|deadline| deadline.missed(kind))
             }
-            Err(_) if backward => None,
+            Err(_) if direction == Direction::Backward => None,
             Err(error) => Some(Failure::new("ContextMismatch", error.to_string(), source)),
         };
-        DeadlineKind::applicable(backward).into_iter().filter_map(missed).collect()
+        DeadlineKind::applicable(direction).into_iter().filter_map(missed).collect()
     }
 }
 
@@ -245,7 +264,7 @@ mod tests {
             serde_json::to_string(&context).unwrap(),
             r#"{"HappyPathDeadlineKey":{"deadline":"2026-06-25T10:31:37.123456Z","source":"root handler","trace":[{"HappyPathDeadlineKey":{"deadline":"9999-12-31T23:59:59.999999Z","source":"root system","trace":[]}}]}}"#
         );
-        let missed = context.missed_deadlines(false, at("2026-06-25T10:31:38Z"), None, "s");
+        let missed = context.missed_deadlines(Direction::Forward, at("2026-06-25T10:31:38Z"), None, "s");
         assert_eq!(missed[0].message, "missed the deadline 2026-06-25T10:31:37.123456Z, set by root handler");
         assert_eq!((missed.len(), &*missed[0].kind), (1, "MissedHappyPathDeadline"));
     }
@@ -273,8 +292,8 @@ mod tests {
         let deadline = context.deadline(DeadlineKind::Rollback).unwrap().unwrap();
         let trace: Vec<_> = deadline.trace().iter().map(Deadline::source).collect();
         assert_eq!((deadline.source(), trace), ("a", vec!["bare", "b", "wrapped"]));
-        assert_eq!(context.give_up_at(true), [at("2026-01-01T08:00:00Z")]);
-        assert!(context.give_up_at(false).is_empty());
+        assert_eq!(context.give_up_at(Direction::Backward), [at("2026-01-01T08:00:00Z")]);
+        assert!(context.give_up_at(Direction::Forward).is_empty());
     }
 
     #[test]
@@ -282,22 +301,29 @@ mod tests {
         let mut context = Context::default();
         context.tighten(DeadlineKind::Absolute, Deadline::new(at("2026-01-01T00:00:00Z"), "a")).unwrap();
         let now = at("2026-01-01T00:00:10Z");
-        let missed =
-            |backward, since: Option<&str>| context.missed_deadlines(backward, now, since.map(at), "s").len();
-        assert_eq!(missed(false, None), 1);
-        assert_eq!(missed(true, Some("2026-01-01T00:00:01Z")), 0);
-        assert_eq!(missed(true, Some("2026-01-01T00:00:00Z")), 0, "it had passed at the start");
-        assert_eq!(missed(true, Some("2025-12-31T23:59:59Z")), 1);
+        let missed = |direction, since: Option<&str>| {
+            context.missed_deadlines(direction, now, since.map(at), "s").len()
+        };
+        assert_eq!(missed(Direction::Forward, None), 1);
+        assert_eq!(missed(Direction::Backward, Some("2026-01-01T00:00:01Z")), 0);
+        assert_eq!(
+            missed(Direction::Backward, Some("2026-01-01T00:00:00Z")),
+            0,
+            "it had passed at the start"
+        );
+        assert_eq!(missed(Direction::Backward, Some("2025-12-31T23:59:59Z")), 1);
     }
 
     #[test]
     fn unreadable_deadline_ends_the_forward_path_by_name() {
         let context = context(r#"{"AbsoluteDeadlineKey":{"deadline":"soon","source":"x"}}"#);
-        let missed = context.missed_deadlines(false, at("2026-01-01T00:00:00Z"), None, "s");
+        let missed = context.missed_deadlines(Direction::Forward, at("2026-01-01T00:00:00Z"), None, "s");
         assert_eq!(missed[0].kind, "ContextMismatch");
         assert!(missed[0].message.contains("`AbsoluteDeadlineKey`"), "{}", missed[0].message);
-        assert!(context.missed_deadlines(true, at("2026-01-01T00:00:00Z"), None, "s").is_empty());
-        assert_eq!(context.give_up_at(false), [OffsetDateTime::UNIX_EPOCH], "it has passed");
-        assert!(context.give_up_at(true).is_empty());
+        assert!(
+            context.missed_deadlines(Direction::Backward, at("2026-01-01T00:00:00Z"), None, "s").is_empty()
+        );
+        assert_eq!(context.give_up_at(Direction::Forward), [OffsetDateTime::UNIX_EPOCH], "it has passed");
+        assert!(context.give_up_at(Direction::Backward).is_empty());
     }
 }

@@ -37,7 +37,7 @@ pub use context::{Context, ContextError, ContextKey};
 pub use continuation::{
     Action, Call, Conclusion, Continuation, Emission, Fate, Record, Required, Returned, Stuck,
 };
-pub use deadline::{Deadline, DeadlineKind};
+pub use deadline::{Deadline, DeadlineKind, Direction};
 pub use error::{Error, FromError, Here, Result};
 pub use event::{Event, EventKind, OPERATOR};
 pub use failure::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX, Failure, Frame};
@@ -47,7 +47,7 @@ pub use lineage::Lineage;
 pub use message::{HasReply, Message, TOPIC_BYTES_MAX};
 pub use next::{Next, With};
 pub use rollback::{Instance, Plan, RollbackNames, RollbackPart, Undoes, output_name, read_output_name};
-pub use run::{ChildFailure, Path, Run, Suspension};
+pub use run::{ChildFailure, Path, RollbackProgress, Run, Suspension};
 pub use saga::{
     Definition, NAME_CHARS_MAX, NameError, RecordedStep, STEP_NAME_CHARS_MAX, StepDefinition, StepKind,
 };
@@ -59,4 +59,4 @@ pub use stored::Stored;
 pub use text::Escaped;
 #[doc(hidden)]
 pub use trace_point::QuestionMark;
-pub use window::{Beginning, Cut, Entry, Rest, Window};
+pub use window::{Beginning, Cut, EntriesRead, Entry, Rest, Window};

@@ -45,7 +45,7 @@ pub struct Run {
     pub failure_text_bytes_max: usize,
 }
 
-/// The direction of a run.
+/// The path of a run, with the state of its rollback.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Path {
     /// Step after step.
@@ -55,7 +55,7 @@ pub enum Path {
         /// The cause of the rollback.
         cause: Failure,
         /// Whether the parent run requested the rollback, and so knows the failure already.
-        told: bool,
+        rollback_requested: bool,
         /// Whether a part of the rollback is done. False if only a child failure handler has been suspended, which
         /// accepted children whose rollback failed.
         begun: bool,
@@ -82,6 +82,15 @@ pub struct Suspension {
     pub handler_iteration: Option<u32>,
 }
 
+/// The recorded progress of a rollback.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RollbackProgress {
+    /// The newest suspension of the run, on either path.
+    pub last: Option<Suspension>,
+    /// Whether a part of the rollback was suspended, other than a child failure handler.
+    pub any_part_done: bool,
+}
+
 /// A child that did not succeed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildFailure {
@@ -90,7 +99,7 @@ pub struct ChildFailure {
     /// The failure of its rollback, if that failed.
     pub rollback_failed: Option<Failure>,
     /// Whether the parent run requested the rollback.
-    pub told: bool,
+    pub rollback_requested: bool,
 }
 
 impl Run {
@@ -164,13 +173,12 @@ impl Run {
         }
     }
 
-    /// Sets the recorded state of a rollback: its plan, its newest suspension, and whether a part of the rollback
-    /// (other than a child failure handler) was suspended.
-    pub fn set_rollback_plan(&mut self, read: Plan, last: Option<Suspension>, any_part_done: bool) {
+    /// Sets the recorded state of a rollback.
+    pub fn set_rollback_plan(&mut self, read: Plan, progress: RollbackProgress) {
         if let Path::Backward { plan, begun, .. } = &mut self.path {
             *plan = Some(Arc::new(read));
-            *begun = any_part_done;
-            self.last = last;
+            *begun = progress.any_part_done;
+            self.last = progress.last;
         }
     }
 
@@ -191,7 +199,13 @@ impl Run {
     pub(crate) fn start_rollback(mut self, cause: Failure) -> Self {
         // A child that rolled back is settled; a failed rollback still blocks the run.
         self.failed_children.retain(|child| child.rollback_failed.is_some());
-        self.path = Path::Backward { cause, told: false, begun: false, failed_before: false, plan: None };
+        self.path = Path::Backward {
+            cause,
+            rollback_requested: false,
+            begun: false,
+            failed_before: false,
+            plan: None,
+        };
         // They number the instances of the forward path; the rollback plan names its own parts.
         self.completions.clear();
         // The reasons that ended the forward path do not end the rollback.
@@ -235,7 +249,7 @@ impl Run {
 
     /// Failures of children that rolled back on their own, except those contained in `known`.
     fn unreported_failures(&self, known: &Failure) -> Vec<Failure> {
-        let untold = self.failed_children.iter().filter(|child| !child.told);
+        let untold = self.failed_children.iter().filter(|child| !child.rollback_requested);
         let failures = untold.map(|child| &child.rolled_back);
         failures.filter(|failure| !known.contains(failure)).cloned().collect()
     }

@@ -47,6 +47,15 @@ pub struct Beginning {
     pub newest: Option<(String, u32)>,
 }
 
+/// How much of the part of a history was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntriesRead {
+    /// All entries of the part.
+    All,
+    /// Only the newest ones.
+    Newest,
+}
+
 /// The part of a history before a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rest {
@@ -89,18 +98,18 @@ impl Rest {
         self.beginning.until
     }
 
-    /// Cuts a window of its newest instances from `entries`, its newest entries, newest first. `whole` is set if those
-    /// are all. `None` if they do not contain a complete execution of a step.
+    /// Cuts a window of its newest instances from `entries`, newest first. `None` if they do not contain a complete
+    /// execution of a step.
     pub fn cut(
         &self,
         definition: &Definition,
         names: &RollbackNames,
         entries: Vec<Entry>,
-        whole: bool,
+        read: EntriesRead,
     ) -> Option<Cut> {
         let mut done = in_order(entries);
         let mut after = None;
-        if !whole {
+        if read == EntriesRead::Newest {
             let begins = |(_, (done, _)): &(usize, &(Instance, i64))| begins(definition, done);
             // Launches of the oldest instance may be missing among the entries.
             let (first, _) = done.iter().enumerate().skip(1).find(begins)?;
@@ -324,11 +333,11 @@ mod tests {
             }
         }
 
-        /// Up to `limit` entries until then, newest first, and whether those are all.
-        fn up_to(&self, until: i64, limit: usize) -> (Vec<Entry>, bool) {
+        /// Up to `limit` entries until then, newest first.
+        fn up_to(&self, until: i64, limit: usize) -> (Vec<Entry>, EntriesRead) {
             let end = self.entries.iter().position(|entry| Self::at(entry) == Some(until)).unwrap() + 1;
             let newest: Vec<_> = self.entries[..end].iter().rev().take(limit).cloned().collect();
-            (newest, end < limit)
+            (newest, if end < limit { EntriesRead::All } else { EntriesRead::Newest })
         }
 
         fn suspended(&self) -> impl DoubleEndedIterator<Item = (&str, bool, i64)> {
@@ -352,8 +361,8 @@ mod tests {
         fn cut(&self, definition: &Definition, rest: &Rest, mut limit: usize) -> Cut {
             let names = RollbackNames::of(definition);
             loop {
-                let (entries, whole) = self.up_to(rest.until(), limit);
-                if let Some(mut cut) = rest.cut(definition, &names, entries, whole) {
+                let (entries, read) = self.up_to(rest.until(), limit);
+                if let Some(mut cut) = rest.cut(definition, &names, entries, read) {
                     if let Some((same, until)) = cut.unknown() {
                         let runs = self.suspended().rev().filter(|(_, is_run, at)| *is_run && *at <= until);
                         let repeated = runs.take_while(|(step, ..)| same.iter().any(|name| name == step));

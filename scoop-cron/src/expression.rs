@@ -50,7 +50,7 @@ impl Expression {
         let pattern = parser.parse(&fields.join(" "));
         let pattern = pattern.map_err(|error| CronError::Expression(error.to_string()))?;
         let expression = Self { pattern, hourly: fields[HOUR] == "*" };
-        expression.next(ANY_DAY, true).ok_or(CronError::Never)?;
+        expression.next_from(ANY_DAY).ok_or(CronError::Never)?;
         Ok(expression)
     }
 
@@ -59,9 +59,14 @@ impl Expression {
         self.hourly
     }
 
-    /// The next matching clock reading after `from`, or from `from` on if `inclusive`.
-    pub(crate) fn next(&self, from: DateTime, inclusive: bool) -> Option<DateTime> {
-        self.pattern.find_next_occurrence(&from, inclusive).ok()
+    /// The next matching clock reading, which may be `from` itself.
+    pub(crate) fn next_from(&self, from: DateTime) -> Option<DateTime> {
+        self.pattern.find_next_occurrence(&from, true).ok()
+    }
+
+    /// The next matching clock reading after this one.
+    pub(crate) fn next_after(&self, reading: DateTime) -> Option<DateTime> {
+        self.pattern.find_next_occurrence(&reading, false).ok()
     }
 }
 

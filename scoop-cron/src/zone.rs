@@ -19,7 +19,7 @@ impl Zone {
     pub(crate) fn next_by_the_clock(&self, expression: &Expression, after: Timestamp) -> Option<Timestamp> {
         let mut reading = self.0.to_datetime(after);
         loop {
-            reading = expression.next(reading, false)?;
+            reading = expression.next_after(reading)?;
             let instant = self.first(reading)?;
             if instant > after {
                 return Some(instant);
@@ -44,14 +44,15 @@ impl Zone {
     /// The next instant at which the clock shows a due reading, even a repeated one. The search proceeds from one
     /// change of the clock to the next, since the offset is constant between them.
     pub(crate) fn next_in_real_time(&self, expression: &Expression, after: Timestamp) -> Option<Timestamp> {
-        let (mut from, mut inclusive) = (after, false);
+        let mut from = after;
+        let mut next: fn(&Expression, DateTime) -> Option<DateTime> = Expression::next_after;
         loop {
             let offset = self.0.to_offset(from);
-            let reading = expression.next(offset.to_datetime(from), inclusive)?;
+            let reading = next(expression, offset.to_datetime(from))?;
             let instant = offset.to_timestamp(reading).ok()?;
             match self.0.following(from).next() {
                 Some(change) if change.timestamp() <= instant => {
-                    (from, inclusive) = (change.timestamp(), true);
+                    (from, next) = (change.timestamp(), Expression::next_from);
                 }
                 _ => return Some(instant),
             }
@@ -97,7 +98,7 @@ mod tests {
 
     /// The due instants of some days around a change of clocks, found by reading a clock every minute.
     fn watched(zone: &Zone, expression: &Expression, from: Timestamp, to: Timestamp) -> Vec<Timestamp> {
-        let matches = |reading: DateTime| expression.next(reading, true) == Some(reading);
+        let matches = |reading: DateTime| expression.next_from(reading) == Some(reading);
         let (mut due, mut latest) = (vec![], zone.0.to_datetime(from - MINUTE));
         let mut now = from;
         while now < to {

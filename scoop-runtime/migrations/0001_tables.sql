@@ -141,13 +141,13 @@ CREATE TABLE scoop.redelivery (
 
 -- Subscriptions of handlers to topics. A handler stays registered while no process of it lives, so that messages
 -- emitted meanwhile wait for it. `retired_at` closes an entry; the history is kept. A handler that will not come back
--- can be retired, and its runs that have not begun can be deleted.
+-- can be retired, and its pending runs can be deleted.
 CREATE TABLE scoop.handler (
     topic      varchar(63) NOT NULL,
     handler    varchar(255) NOT NULL,
     since      timestamptz NOT NULL DEFAULT clock_timestamp(),
     retired_at timestamptz,
-    -- runs that had not begun by then never begin
+    -- runs that were pending then never begin
     dropped_at timestamptz CHECK (dropped_at IS NULL OR retired_at IS NOT NULL),
     was        text[],  -- former names of the saga, which are not registered beside it
     PRIMARY KEY (topic, handler, since),

@@ -14,7 +14,7 @@ SELECT r.root AS hierarchy,
             WHEN r.state = 'ended' THEN 'failed'
             WHEN r.state <> 'ready' THEN r.state::text
             WHEN r.attempts > 0 OR r.retries > 0 THEN 'backing off'
-            WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'not begun'
+            WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
             ELSE 'ready'
        END AS state,
        r.rolling_back,
@@ -121,9 +121,10 @@ BEGIN
     SELECT * INTO s FROM jsonb_to_record(settlement) AS s (
         root uuid, id uuid, epoch bigint, ends text,
         step varchar, jump varchar, definition int, iteration int, handler_iteration int, suspensions int,
-        completions jsonb, outputs jsonb, backward boolean, turns_back boolean, failure jsonb, rollback_failure jsonb,
-        forgets text, event_count int, events jsonb, emissions jsonb, told jsonb, told_because jsonb,
-        return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[], may_give_up boolean, stored boolean
+        completions jsonb, outputs jsonb, rolling_back boolean, turns_back boolean, failure jsonb,
+        rollback_failure jsonb, forgets text, event_count int, events jsonb, emissions jsonb, rollback_requests jsonb,
+        rollback_cause jsonb, return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[],
+        may_give_up boolean, stored boolean
     );
     SELECT r.* INTO locked_run FROM scoop.run r
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
@@ -186,7 +187,7 @@ BEGIN
     END IF;
 
     -- Finished runs that have to be undone: handlers of the message that have not begun to roll back.
-    IF s.told IS NOT NULL THEN
+    IF s.rollback_requests IS NOT NULL THEN
         WITH rollback_runs AS (
             INSERT INTO scoop.run
                 (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
@@ -204,7 +205,7 @@ BEGIN
                    coalesce(CASE WHEN locked_run.rollback_failed_before THEN (
                        SELECT e.exception FROM scoop.message_event e
                        WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = requested.message_id
-                   ) END, s.told_because),
+                   ) END, s.rollback_cause),
                    clock_timestamp(),
                    -- higher than any forward epoch, to fence out old owners
                    (extract(epoch FROM last_event) * 1000000)::bigint,
@@ -215,7 +216,7 @@ BEGIN
                        WHERE e.type = 'COMMITTED' AND e.coroutine_name = seen.coroutine_name
                          AND e.message_id = seen.message_id
                    ), '{}') || coalesce(new_context, '{}'), '{}')
-            FROM jsonb_to_recordset(s.told) AS requested (message_id uuid, at int)
+            FROM jsonb_to_recordset(s.rollback_requests) AS requested (message_id uuid, at int)
             CROSS JOIN LATERAL (
                 SELECT e.* FROM scoop.message_event e
                 WHERE e.type = 'SEEN' AND e.message_id = requested.message_id OFFSET 0
@@ -250,7 +251,7 @@ BEGIN
             step = s.step, jump = s.jump, definition = s.definition, iteration = s.iteration,
             handler_iteration = s.handler_iteration, suspensions = s.suspensions, completions = s.completions,
             outputs = s.outputs,
-            rolling_back = s.backward, failure = s.failure, rollback_failure = s.rollback_failure,
+            rolling_back = s.rolling_back, failure = s.failure, rollback_failure = s.rollback_failure,
             context = new_context, replied = s.replied,
             giving_up = r.giving_up AND NOT s.turns_back,
             give_up_at = due,
@@ -264,12 +265,12 @@ BEGIN
     overdue := overdue IS TRUE;
 
     -- A client may have requested the rollback of a part of the hierarchy before.
-    IF s.told IS NOT NULL THEN
+    IF s.rollback_requests IS NOT NULL THEN
         INSERT INTO scoop.message_event
             (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, exception,
              context)
         SELECT e.message_id, 'ROLLBACK_EMITTED', locked_run.handler, worker, e.step, locked_run.lineage,
-               last_event - e.until_last * interval '1 microsecond', s.told_because, new_context
+               last_event - e.until_last * interval '1 microsecond', s.rollback_cause, new_context
         FROM jsonb_to_recordset(s.events) AS e (until_last int, message_id uuid, type text, step varchar)
         WHERE e.type = 'ROLLBACK_EMITTED'
         ON CONFLICT (message_id, type) WHERE type IN ('EMITTED', 'ROLLBACK_EMITTED') DO NOTHING;
@@ -315,7 +316,7 @@ SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bit
 SET search_path = pg_catalog, pg_temp
 AS $$
 WITH failed AS MATERIALIZED (
-    SELECT c.id, c.rollback_started_at, c.failure, c.rollback_failure, c.rollback_requested AS told,
+    SELECT c.id, c.rollback_started_at, c.failure, c.rollback_failure, c.rollback_requested,
            c.rollback_failure IS NOT NULL AS unrolled,
            why.type, why.message,
            row_number() OVER (
@@ -334,18 +335,19 @@ listed AS MATERIALIZED (
 ),
 -- each of these has one like it in the list, or none of them has
 kinds AS MATERIALIZED (
-    SELECT DISTINCT unrolled, told, type, message FROM listed
+    SELECT DISTINCT unrolled, rollback_requested, type, message FROM listed
 ),
 more AS (
-    SELECT unrolled, told, kinds.type, kinds.message, count(*) AS count
-    FROM failed LEFT JOIN kinds USING (unrolled, told, type, message)
+    SELECT unrolled, rollback_requested, kinds.type, kinds.message, count(*) AS count
+    FROM failed LEFT JOIN kinds USING (unrolled, rollback_requested, type, message)
     WHERE failed.id NOT IN (SELECT id FROM listed)
     GROUP BY 1, 2, 3, 4
 )
 SELECT jsonb_build_object(
     'listed', coalesce((
         SELECT jsonb_agg(
-            jsonb_build_object('rolled_back', failure, 'rollback_failed', rollback_failure, 'told', told)
+            jsonb_build_object(
+                'rolled_back', failure, 'rollback_failed', rollback_failure, 'rollback_requested', rollback_requested)
             ORDER BY rollback_started_at, id)
         FROM listed), '[]'),
     'more', coalesce((SELECT jsonb_agg(to_jsonb(more) ORDER BY more.count DESC) FROM more), '[]'))

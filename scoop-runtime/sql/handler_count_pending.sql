@@ -1,4 +1,4 @@
--- Counts the runs of a handler that have not begun.
+-- Counts the pending runs of a handler.
 -- Locks: nothing.
 -- $1 topic, $2 handler
 SELECT count(*) FROM scoop.run r

@@ -1,4 +1,4 @@
--- Deletes the runs of a retired handler that have not begun, and returns the runs that wait for them.
+-- Deletes the pending runs of a retired handler, and returns the runs that wait for them.
 -- Locks: its rows of handler, the rows of run that go.
 -- $1 topic, $2 handler
 WITH dropped AS (

@@ -14,7 +14,7 @@ WITH named AS (
      ORDER BY e.created_at
      LIMIT 1)
   UNION ALL
-    -- one that has not begun is in the working set only
+    -- a pending one is in the working set only
     (SELECT 'run', r.root, r.message_id
      FROM scoop.run r
      WHERE r.id = $1

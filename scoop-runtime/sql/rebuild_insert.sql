@@ -9,16 +9,16 @@ INSERT INTO scoop.run
      rollback_started_at, last_event_at, reason, awaits_operator)
 SELECT v.lineage[1], scoop.run_id(v.lineage), v.parent, v.lineage, v.message_id, v.topic, v.handler,
        v.state::scoop.run_state, v.ready_at,
-       CASE WHEN v.begun OR v.told THEN (extract(epoch FROM now()) * 1000000)::bigint ELSE 0 END,
-       CASE WHEN v.told AND NOT v.begun THEN (extract(epoch FROM now()) * 1000000)::bigint ELSE 0 END,
-       v.backward, v.told, v.failed_before, v.step, v.jump, v.definition, v.iteration, v.handler_iteration,
-       v.suspensions, v.completions, v.outputs, nullif(v.context, '{}'), v.replied, v.gives_up, v.give_up_at,
-       v.undoing_since, v.failure, v.rollback_failure, v.turned_back_at, v.last_event_at, v.reason,
+       CASE WHEN v.begun OR v.rollback_requested THEN (extract(epoch FROM now()) * 1000000)::bigint ELSE 0 END,
+       CASE WHEN v.rollback_requested AND NOT v.begun THEN (extract(epoch FROM now()) * 1000000)::bigint ELSE 0 END,
+       v.rolling_back, v.rollback_requested, v.rollback_failed_before, v.step, v.jump, v.definition, v.iteration,
+       v.handler_iteration, v.suspensions, v.completions, v.outputs, nullif(v.context, '{}'), v.replied, v.giving_up,
+       v.give_up_at, v.rollback_since, v.failure, v.rollback_failure, v.rollback_started_at, v.last_event_at, v.reason,
        v.state = 'stuck'
 FROM jsonb_to_recordset($1) AS v (
     lineage uuid[], parent uuid, message_id uuid, topic varchar, handler varchar, state text,
-    ready_at timestamptz, begun boolean, backward boolean, told boolean, failed_before boolean, step varchar,
-    jump varchar, definition int, iteration int, handler_iteration int, suspensions int, completions jsonb,
-    outputs jsonb, context jsonb, replied boolean, gives_up boolean, give_up_at timestamptz,
-    undoing_since timestamptz, failure jsonb, rollback_failure jsonb, turned_back_at timestamptz,
-    last_event_at timestamptz, reason text)
+    ready_at timestamptz, begun boolean, rolling_back boolean, rollback_requested boolean,
+    rollback_failed_before boolean, step varchar, jump varchar, definition int, iteration int,
+    handler_iteration int, suspensions int, completions jsonb, outputs jsonb, context jsonb, replied boolean,
+    giving_up boolean, give_up_at timestamptz, rollback_since timestamptz, failure jsonb, rollback_failure jsonb,
+    rollback_started_at timestamptz, last_event_at timestamptz, reason text)

@@ -12,7 +12,7 @@ WITH page AS MATERIALIZED (
     LIMIT $4
 ),
 -- counts, so that these are looked up, one by one
-not_begun AS MATERIALIZED (
+not_seen AS MATERIALIZED (
     SELECT p.*
     FROM page p
     WHERE p.type = 'EMITTED' AND p.created_at >= $2
@@ -20,25 +20,25 @@ not_begun AS MATERIALIZED (
       AND (SELECT count(*) FROM scoop.message_event s WHERE s.type = 'SEEN' AND s.message_id = p.message_id) = 0
       AND (SELECT count(*) FROM scoop.redelivery d WHERE d.message_id = p.message_id) = 0
 ),
--- the deliveries that wait to begin, once for each emitter
-waiting AS MATERIALIZED (
+-- the pending deliveries, once for each emitter
+pending AS MATERIALIZED (
     SELECT r.message_id
     FROM (
         SELECT DISTINCT lineage[1] AS root, scoop.run_id(lineage) AS parent
-        FROM not_begun WHERE cardinality(lineage) > 1
+        FROM not_seen WHERE cardinality(lineage) > 1
     ) emitter
     CROSS JOIN LATERAL (
         SELECT r.message_id FROM scoop.run r WHERE r.root = emitter.root AND r.parent = emitter.parent OFFSET 0
     ) r
     UNION ALL
     SELECT r.message_id
-    FROM not_begun
+    FROM not_seen
     CROSS JOIN LATERAL (SELECT r.message_id FROM scoop.run r WHERE r.root = lineage[1] OFFSET 0) r
     WHERE cardinality(lineage) = 1
 ),
 unhandled AS (
-    SELECT * FROM not_begun
-    WHERE message_id NOT IN (SELECT message_id FROM waiting)
+    SELECT * FROM not_seen
+    WHERE message_id NOT IN (SELECT message_id FROM pending)
     ORDER BY id
     LIMIT $5
 )

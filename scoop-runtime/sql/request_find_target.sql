@@ -1,4 +1,4 @@
--- Finds the hierarchy or run of an id: its lineage, and its message. A run that has not begun is only in the working
+-- Finds the hierarchy or run of an id: its lineage, and its message. A pending run is only in the working
 -- set, which is read only if the history has no such id.
 -- Locks: nothing.
 -- $1 the id: the last of the lineage

@@ -1,6 +1,6 @@
--- Marks waiting runs that missed a deadline to give up, and deletes their children that have not begun. Other runs
--- below are waited for; a later statement checks whether there are any.
--- Locks: the rows of run that are overdue, and those of their children that have not begun.
+-- Marks waiting runs that missed a deadline to give up, and deletes their pending children. Other runs below
+-- are waited for; a later statement checks whether there are any.
+-- Locks: the rows of run that are overdue, and those of their pending children.
 -- $1 how many
 WITH overdue AS MATERIALIZED (
     SELECT r.root, r.id

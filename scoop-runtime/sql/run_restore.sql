@@ -4,8 +4,8 @@
 -- $1 root, $2 the runs: an array of objects, $3 when
 WITH revived AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset($2) AS v (
-        id uuid, parent uuid, lineage uuid[], message_id uuid, handler varchar, state text, told boolean,
-        context jsonb, deadlines timestamptz[], reason text)
+        id uuid, parent uuid, lineage uuid[], message_id uuid, handler varchar, state text,
+        rollback_requested boolean, context jsonb, deadlines timestamptz[], reason text)
 )
 INSERT INTO scoop.run AS r
     (root, id, parent, lineage, message_id, topic, handler, state, epoch, rolling_back, rollback_requested,
@@ -14,13 +14,13 @@ INSERT INTO scoop.run AS r
 SELECT $1, v.id, v.parent, v.lineage, v.message_id, m.topic, v.handler, v.state::scoop.run_state,
        -- higher than all earlier ones, so that no earlier claim can settle the run
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-       true, v.told, true,
+       true, v.rollback_requested, true,
        (SELECT count(*) FROM scoop.message_event e
         WHERE scoop.run_id(e.cooperation_lineage) = v.id AND e.type = 'SUSPENDED'
           AND e.created_at < turned.created_at),
        nullif(v.context, '{}'),
        -- a run whose rollback was requested does not reply any more
-       NOT v.told AND EXISTS (
+       NOT v.rollback_requested AND EXISTS (
            SELECT FROM scoop.return_value reply
            WHERE scoop.run_id(reply.cooperation_lineage) = v.id AND reply.handler_name = v.handler
              AND reply.variable_name NOT LIKE 'Output of %'),

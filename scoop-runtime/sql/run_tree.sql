@@ -1,5 +1,5 @@
 -- Which runs does a hierarchy have, finished or not, and how far is each? Goes down from the root
--- message through what each run emitted. Runs that have not begun are only in the working set. Also
+-- message through what each run emitted. Pending runs are only in the working set. Also
 -- the messages that no handler was listed for when they were emitted, as rows without a handler, with the lineage of
 -- the emitter; `redelivered_as` is the hierarchy that handles one in the end.
 -- Of a large hierarchy a part: runs above before those below, as far as is asked.

@@ -39,7 +39,7 @@ pub enum Bug {
     /// A new subscription also gets messages emitted before it.
     LateListeners,
     /// The rollback of one of the handlers of a message is not requested.
-    SkipToldChild,
+    SkipRequestedChild,
     /// Cancellations and missed deadlines are ignored.
     IgnoreGiveUp,
     /// Delayed runs begin at once.
@@ -88,7 +88,7 @@ impl Bug {
         Bug::TakeOverLiving,
         Bug::KeepDead,
         Bug::LateListeners,
-        Bug::SkipToldChild,
+        Bug::SkipRequestedChild,
         Bug::IgnoreGiveUp,
         Bug::ForgetReadyAt,
         Bug::LoseOutputs,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use scoop_core::{Escaped, Failure};
 use uuid::Uuid;
 
+use crate::store::RolledBack;
 use crate::telemetry;
 use crate::{Named, RunningStep, Wanted};
 
@@ -745,12 +746,11 @@ fn is_infrastructure(code: &str) -> bool {
 }
 
 /// Whether user code failed because of the database or the engine: by this error or one in its chain of sources.
-/// `in_transaction` is whether the code had a transaction of the engine. Without one, errors of sqlx come from
-/// databases of the user and do not count.
-pub(crate) fn is_of_infrastructure(error: &scoop_core::Error, in_transaction: bool) -> bool {
+/// Without a transaction of the engine, errors of sqlx come from databases of the user and do not count.
+pub(crate) fn is_of_infrastructure(error: &scoop_core::Error, undone: RolledBack) -> bool {
     let is = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<RuntimeError>().is_some_and(RuntimeError::is_transient)
-            || in_transaction && is_transient_cause(cause)
+            || undone == RolledBack::Transaction && is_transient_cause(cause)
     };
     error.is_infrastructure() || error.chain().take(CHAIN_MAX).any(is)
 }

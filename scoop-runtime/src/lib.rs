@@ -57,14 +57,14 @@ pub use saga::children::{Child, ChildOutcome, Reply};
 #[doc(hidden)]
 pub use saga::private;
 pub use saga::retry::Retry;
-pub use saga::scope::{Emit, Scope};
+pub use saga::scope::{Emit, Scope, UniqueLaunch};
 pub use saga::tick::Tick;
 pub use saga::{RetryTarget, Saga, Step, StepEnd};
 #[cfg(feature = "embedded")]
 pub use scoop_embedded as embedded;
-pub use store::RegisteredHandler;
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};
+pub use store::{RegisteredHandler, RowState};
 pub use tree::{CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 pub use util::name::{HierarchyId, Named, RunId, Wanted};
 pub use util::subscribed::Subscribed;

@@ -34,10 +34,10 @@ pub struct Subscription {
 /// # extern crate scoop_runtime as scoop;
 /// use scoop::{InMemory, simulation};
 ///
-/// assert!(simulation::listings(&InMemory::new()).is_empty());
+/// assert!(simulation::subscriptions(&InMemory::new()).is_empty());
 /// ```
-pub fn listings(database: &InMemory) -> Vec<Subscription> {
-    database.memory().listings()
+pub fn subscriptions(database: &InMemory) -> Vec<Subscription> {
+    database.memory().subscriptions()
 }
 
 /// From now on this thread derives its ids from this seed; `None` makes them random again.

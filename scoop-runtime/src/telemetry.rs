@@ -123,9 +123,9 @@ events! {
     INFO "deadline_missed" = deadline_missed_below(at: At<'_>, failure: &Failure)
         { failure = shown(Told(failure)) } ("deadline missed")
 
-    /// A rollback is complete. `told` is whether the parent, or a request, demanded it.
-    INFO "rolled_back" = rolled_back(at: At<'_>, failure: &Failure, told: bool)
-        { failure = shown(Told(failure)), told = told } ("run rolled back")
+    /// A rollback is complete. `rollback_requested` is whether the parent or a client requested it.
+    INFO "rolled_back" = rolled_back(at: At<'_>, failure: &Failure, rollback_requested: bool)
+        { failure = shown(Told(failure)), rollback_requested = rollback_requested } ("run rolled back")
 
     /// A rollback failed. `again` is whether it had failed before.
     ERROR "rollback_failed" = rollback_failed(at: At<'_>, failure: &Failure, again: bool)

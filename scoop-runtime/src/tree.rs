@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use scoop_core::{EventKind, Failure, Lineage, SLEEP_TOPIC, Undoes};
 use uuid::Uuid;
 
-pub(crate) use self::assembly::{Extent, TreeRows};
+pub(crate) use self::assembly::{DeeperRuns, Extent, TreeRows};
 pub(crate) use self::row::{RunHead, RunRow, Stands};
 use crate::{FailedStep, HierarchyId, Intervention, RollbackFailure, RunId};
 
@@ -55,7 +55,7 @@ pub struct RunInfo {
     /// Whether it is ready although no living program has its saga.
     pub is_abandoned: bool,
     /// Whether it will give up, since it was cancelled or has missed its deadline.
-    pub gives_up: bool,
+    pub giving_up: bool,
     /// The cancellation requests for which it will give up, oldest first.
     pub pending_cancellations: Vec<CancellationRequest>,
     /// Its recorded events, oldest first.
@@ -88,7 +88,7 @@ pub struct UnhandledMessage {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RunState {
-    /// It has not begun: `not begun` in the text.
+    /// It has not begun.
     Pending,
     /// It can continue, and no worker executes it at this moment.
     Ready,

@@ -69,10 +69,10 @@ pub(crate) async fn audit(pool: &PgPool, seed: u64, book: &Book, ledger: &Path) 
     let mut findings = Findings::default();
     let mut ledgers = Ledgers::read(pool, ledger, &mut findings).await?;
     let mut roots: BTreeMap<i64, Vec<Uuid>> = BTreeMap::new();
-    let listings = record::listings(pool).await?;
+    let subscriptions = record::subscriptions(pool).await?;
     let knows_commits = record::knows_commits(pool).await?;
     for part in record::hierarchies(pool).await? {
-        for hierarchy in record::read(pool, &part, &listings).await? {
+        for hierarchy in record::read(pool, &part, &subscriptions).await? {
             findings.events += hierarchy.log.events.len();
             let mut wrong = scoop_audit::audit(&hierarchy.log, &DEFINITIONS, Quiescence::Yes);
             // Effects before the commit of a cancellation cannot be distinguished from those after it.

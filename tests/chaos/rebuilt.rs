@@ -4,10 +4,10 @@ use scoop::{Result, Scoop};
 use sqlx::PgPool;
 use sqlx::types::time::OffsetDateTime;
 
-/// The working set, without differences that a rebuild may make. A run that has not begun has an id that is
-/// recorded nowhere. A run of a killed worker is ready. A run with a failed rollback takes its position from
+/// The working set, without differences that a rebuild may make. A pending run has an id that is recorded
+/// nowhere. A run of a killed worker is ready. A run with a failed rollback takes its position from
 /// the recorded events. A waiting run beyond its deadline gives up, whether or not that was noticed, and its
-/// children that have not begun are not begun any more. A deadline counts as missed by the given time.
+/// pending children are not begun any more. A deadline counts as missed by the given time.
 const WORKING_SET: &str = "
     SELECT jsonb_strip_nulls(jsonb_build_object(
         'handler', r.handler, 'topic', r.topic, 'message', r.message_id, 'parent', r.parent,
@@ -16,12 +16,12 @@ const WORKING_SET: &str = "
             SELECT FROM scoop.run c WHERE c.root = r.root AND c.parent = r.id AND c.state <> 'ended'
                 AND (c.epoch > c.unclaimed_epoch OR (r.giving_up OR r.give_up_at <= $1) IS NOT TRUE))
             THEN 'ready' ELSE r.state END,
-        'told', r.rollback_requested, 'failure', r.failure, 'rollback_failure', r.rollback_failure)
+        'rollback_requested', r.rollback_requested, 'failure', r.failure, 'rollback_failure', r.rollback_failure)
       || CASE WHEN r.state = 'ended' THEN '{}' ELSE jsonb_build_object(
-        'backward', r.rolling_back, 'context', r.context, 'give_up_at', r.give_up_at,
-        'gives_up', (r.giving_up OR r.give_up_at <= $1) IS TRUE,
-        'undoing', r.rollback_since IS NOT NULL, 'failed_before', r.rollback_failed_before,
-        'held', r.awaits_operator) END
+        'rolling_back', r.rolling_back, 'context', r.context, 'give_up_at', r.give_up_at,
+        'giving_up', (r.giving_up OR r.give_up_at <= $1) IS TRUE,
+        'undoing', r.rollback_since IS NOT NULL, 'rollback_failed_before', r.rollback_failed_before,
+        'awaits_operator', r.awaits_operator) END
       || CASE WHEN r.state = 'ended' OR r.rollback_failed_before THEN '{}' ELSE jsonb_build_object(
         'step', r.step, 'jump', r.jump, 'definition', r.definition, 'iteration', r.iteration, 'suspensions', r.suspensions,
         'completions', r.completions,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use scoop::{Context, Error, EventKind, Failure, Lineage, Result};
-use scoop_audit::{Listing, Log, LoggedEvent, LoggedMessage};
+use scoop_audit::{Log, LoggedEvent, LoggedMessage, Subscription};
 use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::{Json, time::OffsetDateTime};
@@ -56,12 +56,13 @@ pub(crate) async fn hierarchies(pool: &PgPool) -> Result<Vec<Vec<Uuid>>> {
 }
 
 /// All subscriptions with their times.
-pub(crate) async fn listings(pool: &PgPool) -> Result<Vec<Listing>> {
-    let listings = "SELECT topic, handler, since, retired_at, dropped_at IS NOT NULL FROM scoop.handler";
-    let listings: Vec<(String, String, OffsetDateTime, Option<OffsetDateTime>, bool)> =
-        sqlx::query_as(listings).fetch_all(pool).await?;
-    let listing = |(topic, handler, since, until, dropped)| Listing { topic, handler, since, until, dropped };
-    Ok(listings.into_iter().map(listing).collect())
+pub(crate) async fn subscriptions(pool: &PgPool) -> Result<Vec<Subscription>> {
+    let subscriptions = "SELECT topic, handler, since, retired_at, dropped_at IS NOT NULL FROM scoop.handler";
+    let subscriptions: Vec<(String, String, OffsetDateTime, Option<OffsetDateTime>, bool)> =
+        sqlx::query_as(subscriptions).fetch_all(pool).await?;
+    let subscription =
+        |(topic, handler, since, until, dropped)| Subscription { topic, handler, since, until, dropped };
+    Ok(subscriptions.into_iter().map(subscription).collect())
 }
 
 /// Whether the server records commit times.
@@ -71,12 +72,16 @@ pub(crate) async fn knows_commits(pool: &PgPool) -> Result<bool> {
 }
 
 /// Reads these hierarchies.
-pub(crate) async fn read(pool: &PgPool, roots: &[Uuid], listings: &[Listing]) -> Result<Vec<Hierarchy>> {
+pub(crate) async fn read(
+    pool: &PgPool,
+    roots: &[Uuid],
+    subscriptions: &[Subscription],
+) -> Result<Vec<Hierarchy>> {
     let events = EVENTS.replace("{committed}", if knows_commits(pool).await? { COMMITTED } else { "" });
     let rows = sqlx::query(AssertSqlSafe(events)).bind(roots).fetch_all(pool).await?;
     let events = rows.iter().map(Recorded::read).collect::<Result<Vec<_>>>()?;
     let by_root = events.chunk_by(|one, next| one.event.lineage.root_id() == next.event.lineage.root_id());
-    Ok(by_root.map(|events| Hierarchy::of(events, listings)).collect())
+    Ok(by_root.map(|events| Hierarchy::of(events, subscriptions)).collect())
 }
 
 impl Recorded {
@@ -105,14 +110,14 @@ impl Recorded {
 }
 
 impl Hierarchy {
-    fn of(events: &[Recorded], listings: &[Listing]) -> Self {
+    fn of(events: &[Recorded], subscriptions: &[Subscription]) -> Self {
         let topics: BTreeMap<Uuid, &str> =
             events.iter().filter_map(|row| Some((row.event.message, row.topic.as_deref()?))).collect();
         let message = |(id, topic): (Uuid, &str)| LoggedMessage { id, topic: topic.to_owned() };
         let log = Log {
             messages: topics.into_iter().map(message).collect(),
             events: events.iter().map(|row| row.event.clone()).collect(),
-            listings: listings.to_vec(),
+            subscriptions: subscriptions.to_vec(),
             tolerance: TOLERANCE.try_into().unwrap_or_default(),
             ..Log::default()
         };

@@ -2,7 +2,7 @@
 //!
 //! A root launches a child, which launches a grandchild; each then has one more step. A root that rolls back launches a
 //! helper in its compensation, which belongs to the rollback. A cancellation is one transaction of several statements
-//! (`run_mark_cancelled.sql` until it finds none, `run_delete_unstarted.sql`), each with a snapshot of its own.
+//! (`run_mark_cancelled.sql` until it finds none, `run_delete_pending.sql`), each with a snapshot of its own.
 //! `run_mark_overdue.sql` is a transaction of one statement. A statement that changes a row waits for the transaction
 //! that has changed it before, and then looks at the row again. A claim skips locked rows. Waking is a model of its
 //! own: here a parent whose children have all ended may be woken at any time, or commit with that if it has no step
@@ -95,7 +95,7 @@ struct Run {
     standing: Standing,
     begun: bool,
     step: u8,
-    gives_up: bool,
+    giving_up: bool,
     /// It is part of a rollback.
     undoing: bool,
     lock: Option<Lock>,
@@ -162,7 +162,7 @@ impl Run {
         standing: Standing::Absent,
         begun: false,
         step: 0,
-        gives_up: false,
+        giving_up: false,
         undoing: false,
         lock: None,
     };
@@ -176,7 +176,7 @@ impl Run {
     }
 
     fn is_marked(&self) -> bool {
-        self.gives_up || matches!(self.lock, Some(Lock::Cancellation { .. }))
+        self.giving_up || matches!(self.lock, Some(Lock::Cancellation { .. }))
     }
 }
 
@@ -193,7 +193,7 @@ impl State {
 
     fn has_to_give_up(&self, run: usize) -> bool {
         let run = &self.runs[run];
-        run.gives_up || self.late && !run.undoing
+        run.giving_up || self.late && !run.undoing
     }
 
     fn waits_for_nobody(&self, run: usize) -> bool {
@@ -224,13 +224,13 @@ impl State {
         match (forward, fails) {
             (true, true) => {
                 here.undoing = true;
-                here.gives_up &= fault == Some(Fault::StaysAsked);
+                here.giving_up &= fault == Some(Fault::StaysAsked);
                 let undoes = run == ROOT && here.step > 0;
                 here.standing = if undoes { Standing::Running(Phase::Working) } else { ended };
                 here.step = 0;
             }
             (true, false) => {
-                if !here.undoing && self.has_to_give_up(run) && self.runs[run].gives_up {
+                if !here.undoing && self.has_to_give_up(run) && self.runs[run].giving_up {
                     self.wrong = Some(OBEYED);
                 }
                 let launches = (run == ROOT || run == CHILD) && self.runs[run].step == 0;
@@ -350,7 +350,7 @@ impl GiveUp {
             }
             let marked = state.change(|next| {
                 let shielded = here.undoing && self.fault != Some(Fault::NoShield);
-                let marks = here.is_there() && !here.gives_up && !shielded;
+                let marks = here.is_there() && !here.giving_up && !shielded;
                 let mut rows = rows;
                 rows[run] = false;
                 next.cancellation = Cancellation::Marking { rows, found: found || marks };
@@ -403,7 +403,7 @@ impl GiveUp {
                         next.give_up(run, drops);
                     }
                 }
-                let lives_on = |run: &Run| run.is_there() && !run.gives_up && !run.undoing;
+                let lives_on = |run: &Run| run.is_there() && !run.giving_up && !run.undoing;
                 if next.runs.iter().any(lives_on) {
                     next.wrong = Some(NOBODY_LIVES_ON);
                 }
@@ -421,7 +421,7 @@ impl GiveUp {
         let Some(overdue) = state.overdue else {
             for run in 0..RUNS {
                 let here = &state.runs[run];
-                let waits = here.standing == Standing::Waiting && !here.gives_up && !here.undoing;
+                let waits = here.standing == Standing::Waiting && !here.giving_up && !here.undoing;
                 if waits && here.lock.is_none() {
                     let found = state.change(|next| {
                         next.runs[run].lock = Some(Lock::Overdue { drops: false });
@@ -489,7 +489,7 @@ impl State {
     fn give_up(&mut self, run: usize, drops: bool) {
         let here = &mut self.runs[run];
         here.lock = None;
-        here.gives_up = true;
+        here.giving_up = true;
         if drops {
             if here.begun {
                 self.wrong = Some(WHO_BEGAN_ENDS);
@@ -547,7 +547,7 @@ impl Model for GiveUp {
             let goes_on = matches!(run.standing, Standing::Ready | Standing::Running(_));
             goes_on && children_of(at).any(|child| state.runs[child].is_unfinished())
         };
-        if state.runs[HELPER].gives_up || runs().any(|(_, run)| run.undoing && run.gives_up) {
+        if state.runs[HELPER].giving_up || runs().any(|(_, run)| run.undoing && run.giving_up) {
             return Some(SHIELDED);
         }
         state.wrong.or(runs().any(early).then_some(NO_STEP_TOO_EARLY))

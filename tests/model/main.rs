@@ -8,7 +8,7 @@
 //! * [`fence`]: a run whose owner dies, is presumed dead, or loses answers (`run_claim.sql`, `run_free.sql`,
 //!   `worker_wait_for_claims.sql`, `worker_reap.sql`, the epochs of `scoop.settle`).
 //! * [`give_up`]: a hierarchy that is cancelled, or overdue, while it goes on (`run_mark_cancelled.sql`,
-//!   `run_delete_unstarted.sql`, `run_mark_overdue.sql`, the refusals of `scoop.settle`).
+//!   `run_delete_pending.sql`, `run_mark_overdue.sql`, the refusals of `scoop.settle`).
 //! * [`join`]: a parent, its children, and the statements that wake it (`run_wake.sql`, `run_wake_missed.sql`).
 //! * [`rollback`]: a tree of runs that fail and are rolled back, as decided by `scoop_core`.
 //!

@@ -11,7 +11,8 @@ use std::hash::{Hash, Hasher};
 
 use scoop_core::{
     Action, Call, ChildFailure, Conclusion, Continuation, Definition, Emission, EventKind, Failure, Fate,
-    Instance, Lineage, Next, Path, Plan, Returned, RollbackNames, Run, StepDefinition, Suspension,
+    Instance, Lineage, Next, Path, Plan, Returned, RollbackNames, RollbackProgress, Run, StepDefinition,
+    Suspension,
 };
 use uuid::Uuid;
 
@@ -123,7 +124,7 @@ impl<T> Hash for Kept<T> {
 struct Slot {
     standing: Standing,
     begun: bool,
-    told: bool,
+    rollback_requested: bool,
     /// How many of its siblings had begun to roll back before it.
     turned: usize,
     record: Vec<Fact>,
@@ -180,7 +181,7 @@ impl Slot {
         Self {
             standing: Standing::Absent,
             begun: false,
-            told: false,
+            rollback_requested: false,
             turned: 0,
             record: vec![],
             done: [0; 2],
@@ -262,8 +263,8 @@ impl Rollback {
     fn claim(&self, state: &mut State, run: usize) -> Run {
         let slot = &mut state.slots[run];
         if !std::mem::replace(&mut slot.begun, true) {
-            match slot.told {
-                true => slot.note(EventKind::RollingBack, "told"),
+            match slot.rollback_requested {
+                true => slot.note(EventKind::RollingBack, "requested"),
                 false => slot.note(EventKind::Seen, ""),
             }
         }
@@ -312,7 +313,7 @@ impl Rollback {
         if self.fault == Some(Fault::BeginsAgain) && newest.ends_with(']') {
             any_part_done = false;
         }
-        run.set_rollback_plan(Plan::of(&names, instances), last, any_part_done);
+        run.set_rollback_plan(Plan::of(&names, instances), RollbackProgress { last, any_part_done });
     }
 
     /// The moves of a run that is ready.
@@ -411,11 +412,16 @@ impl Rollback {
                 continue;
             }
             let cause = because.expect("there is a reason").clone();
-            (slot.standing, slot.told, slot.begun) = (Standing::Ready, true, false);
+            (slot.standing, slot.rollback_requested, slot.begun) = (Standing::Ready, true, false);
             slot.row.0.last = None;
             slot.failed.0.0 = Some(cause.clone());
-            slot.row.0.path =
-                Path::Backward { cause, told: true, begun: false, failed_before: false, plan: None };
+            slot.row.0.path = Path::Backward {
+                cause,
+                rollback_requested: true,
+                begun: false,
+                failed_before: false,
+                plan: None,
+            };
             any = true;
         }
         any
@@ -458,8 +464,8 @@ impl Rollback {
                 slot.row = Kept(after);
             }
             Fate::Committed => slot.standing = Standing::Gone,
-            Fate::RolledBack { cause, told } => {
-                slot.standing = ended(has_parent && !told);
+            Fate::RolledBack { cause, rollback_requested } => {
+                slot.standing = ended(has_parent && !rollback_requested);
                 slot.failed = Kept((Some(cause), None));
             }
             Fate::RollbackFailed { cause, failure, .. } => {
@@ -488,7 +494,11 @@ fn emission(child: usize) -> Emission {
 
 fn failure_of(slot: &Slot) -> ChildFailure {
     let (rolled_back, rollback_failed) = slot.failed.0.clone();
-    ChildFailure { rolled_back: rolled_back.expect("it failed"), rollback_failed, told: slot.told }
+    ChildFailure {
+        rolled_back: rolled_back.expect("it failed"),
+        rollback_failed,
+        rollback_requested: slot.rollback_requested,
+    }
 }
 
 impl Model for Rollback {

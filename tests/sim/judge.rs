@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use scoop::{EventKind, Failure, LoggedEvent};
 use scoop_audit::{
-    Effect, EffectKind, EffectPlace, Invariant, Listing, Log, LoggedEvent as Logged, LoggedMessage,
-    Quiescence, audit, audit_effects,
+    Effect, EffectKind, EffectPlace, Invariant, Log, LoggedEvent as Logged, LoggedMessage, Quiescence,
+    Subscription, audit, audit_effects,
 };
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -95,7 +95,7 @@ fn is_calm(scenario: &Scenario) -> bool {
 pub(crate) fn log(played: &Played) -> Log {
     let messages: BTreeMap<_, _> = played.log.iter().map(|row| (row.message_id, &row.topic)).collect();
     let messages = messages.into_iter().map(|(id, topic)| LoggedMessage { id, topic: topic.clone() });
-    let listings = played.listed.iter().map(|listed| Listing {
+    let subscriptions = played.listed.iter().map(|listed| Subscription {
         topic: listed.topic.clone(),
         handler: listed.handler.clone(),
         since: OffsetDateTime::UNIX_EPOCH + listed.since,
@@ -105,7 +105,7 @@ pub(crate) fn log(played: &Played) -> Log {
     Log {
         messages: messages.collect(),
         events: played.log.iter().map(logged).collect(),
-        listings: listings.collect(),
+        subscriptions: subscriptions.collect(),
         // A row gets a later time than the clock shows if its run already has an event of that time.
         tolerance: Duration::milliseconds(2),
         repaired: played.repaired.clone(),

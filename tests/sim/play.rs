@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use scoop::{FailedCompensation, InMemory, LoggedEvent, RepairStatus, Scoop, WorkingRun};
+use scoop::{FailedCompensation, InMemory, LoggedEvent, RepairStatus, RowState, Scoop, WorkingRun};
 use scoop_runtime::simulation::{self, Process, Subscription};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -122,7 +122,7 @@ impl<'a> Stage<'a> {
             at_rest = at_rest && self.begin_afresh(&mut helper).await;
             self.find_stuck().await;
         }
-        let listed = simulation::listings(&self.database);
+        let listed = simulation::subscriptions(&self.database);
         let told = |run: WorkingRun| format!("{} {} is {}", run.handler, run.lineage, run.state);
         let unfinished = self.database.working_set().into_iter().map(told).collect();
         let log = self.database.event_log();
@@ -226,11 +226,12 @@ impl<'a> Stage<'a> {
     /// Whether a run can go on without an operator. A run awaiting one is stuck, and its ancestors wait.
     fn somebody_goes_on(&self) -> bool {
         let runs = self.database.working_set();
-        let stuck = runs.iter().filter(|run| run.state == "stuck");
+        let stuck = runs.iter().filter(|run| run.state == RowState::Stuck);
         let is_held = |root: Uuid| stuck.clone().any(|run| run.lineage.root_id() == root);
-        let others = runs.iter().filter(|run| run.state != "stuck");
-        let mut able =
-            others.filter(|run| !matches!(run.state, "waiting" | "ended") || !is_held(run.lineage.root_id()));
+        let others = runs.iter().filter(|run| run.state != RowState::Stuck);
+        let mut able = others.filter(|run| {
+            !matches!(run.state, RowState::Waiting | RowState::Ended) || !is_held(run.lineage.root_id())
+        });
         able.next().is_some()
     }
 

@@ -175,8 +175,9 @@ fn a_handler_that_the_parent_did_not_wait_for() {
 #[test]
 fn a_handler_that_began_without_a_subscription() {
     let mut broken = good(DONE);
-    let listing = broken.log.listings.iter_mut().find(|listing| listing.handler == "second").unwrap();
-    listing.since += Duration::hours(1);
+    let subscription =
+        broken.log.subscriptions.iter_mut().find(|subscription| subscription.handler == "second").unwrap();
+    subscription.since += Duration::hours(1);
     broken.violates(Invariant::Waits);
 }
 
@@ -560,8 +561,8 @@ fn listed_late() -> Broken {
     let mut broken = good(DONE);
     broken.new_times();
     let emitted = broken.row(Emitted, "", "").at;
-    let mut listings = broken.log.listings.iter_mut();
-    listings.find(|it| it.handler == "parent").unwrap().since = emitted + Duration::nanoseconds(100);
+    let mut subscriptions = broken.log.subscriptions.iter_mut();
+    subscriptions.find(|it| it.handler == "parent").unwrap().since = emitted + Duration::nanoseconds(100);
     broken
 }
 

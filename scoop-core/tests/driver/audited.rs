@@ -1,6 +1,6 @@
 //! The rows of a script, converted for the audit.
 
-use scoop_audit::{Listing, Log, LoggedEvent, LoggedMessage};
+use scoop_audit::{Log, LoggedEvent, LoggedMessage, Subscription};
 use scoop_core::{Definition, EventKind};
 use time::{Duration, OffsetDateTime};
 
@@ -33,7 +33,7 @@ pub(crate) fn log(script: &Script, world: &World<'_>) -> Log {
         let id = row.event.message;
         LoggedMessage { id, topic: world.topic(id).to_owned() }
     });
-    let listings = script.sagas.iter().map(|saga| Listing {
+    let subscriptions = script.sagas.iter().map(|saga| Subscription {
         topic: saga.topic.clone(),
         handler: saga.name.clone(),
         since: OffsetDateTime::UNIX_EPOCH,
@@ -45,7 +45,7 @@ pub(crate) fn log(script: &Script, world: &World<'_>) -> Log {
     Log {
         messages: messages.collect(),
         events: rows.collect(),
-        listings: listings.collect(),
+        subscriptions: subscriptions.collect(),
         set_aside: set_aside.collect(),
         ..Log::default()
     }

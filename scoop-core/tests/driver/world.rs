@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use scoop_core::{
     Action, Call, ChildFailure, Conclusion, Context, Continuation, Definition, Emission, Event, EventKind,
-    Failure, Fate, Instance, Lineage, Next, Path, Plan, RecordedStep, Returned, RollbackNames, Run, StepKind,
-    Suspension, output_name,
+    Failure, Fate, Instance, Lineage, Next, Path, Plan, RecordedStep, Returned, RollbackNames,
+    RollbackProgress, Run, StepKind, Suspension, output_name,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -94,10 +94,10 @@ struct Entry {
     handler: String,
     state: State,
     begun: bool,
-    told: bool,
+    rollback_requested: bool,
     cause: Option<Failure>,
     rollback_failure: Option<Failure>,
-    turned_back_at: u64,
+    rollback_started_at: u64,
     last: Option<Suspension>,
     /// The steps of the definition under which the newest step completed.
     recorded: Option<Arc<[RecordedStep]>>,
@@ -412,7 +412,7 @@ impl<'a> World<'a> {
             Some((number, self.definitions.get(usize::try_from(number).ok()?)?.clone()))
         });
         let known = known.collect();
-        run.set_rollback_plan(plan.knowing(known), last, any_part_done);
+        run.set_rollback_plan(plan.knowing(known), RollbackProgress { last, any_part_done });
     }
 
     /// The stored run.
@@ -426,13 +426,14 @@ impl<'a> World<'a> {
         run.outputs = entry.outputs.clone();
         run.context = entry.context.clone();
         if let Some(cause) = &entry.cause {
-            let (cause, told) = (cause.clone(), entry.told);
-            run.path = Path::Backward { cause, told, begun: false, failed_before: false, plan: None };
+            let (cause, rollback_requested) = (cause.clone(), entry.rollback_requested);
+            run.path =
+                Path::Backward { cause, rollback_requested, begun: false, failed_before: false, plan: None };
         }
         let children = self.runs.iter();
         let failed = children.filter(|run| run.parent == Some(id) && run.state == State::Ended);
         let mut failed: Vec<_> = failed.collect();
-        failed.sort_by_key(|child| child.turned_back_at);
+        failed.sort_by_key(|child| child.rollback_started_at);
         run.failed_children = failed.into_iter().map(Entry::as_failure).collect();
         run
     }
@@ -451,7 +452,7 @@ impl<'a> World<'a> {
             event = event.with(entry.told_with.clone());
         }
         self.write(Some(handler), &lineage, event);
-        self.entry_mut(id).turned_back_at = self.counter;
+        self.entry_mut(id).rollback_started_at = self.counter;
     }
 
     /// Persists a conclusion. Returns the run if it continues at once.
@@ -507,7 +508,7 @@ impl<'a> World<'a> {
         let entry = self.entry_mut(id);
         let turned_back = |fate: &Fate| !matches!(fate, Fate::GoesOn(run) if run.path == Path::Forward);
         if before.path == Path::Forward && turned_back(&conclusion.fate) {
-            entry.turned_back_at = now;
+            entry.rollback_started_at = now;
         }
         match conclusion.fate {
             Fate::GoesOn(run) => {
@@ -521,8 +522,8 @@ impl<'a> World<'a> {
                 (!waits).then_some(run)
             }
             Fate::Committed => self.end(id, None),
-            Fate::RolledBack { cause, told } => {
-                let noted = before.lineage.ids().len() > 2 && !told;
+            Fate::RolledBack { cause, rollback_requested } => {
+                let noted = before.lineage.ids().len() > 2 && !rollback_requested;
                 self.end(id, noted.then_some((cause, None)))
             }
             Fate::RollbackFailed { cause, failure, .. } => {
@@ -589,7 +590,7 @@ impl<'a> World<'a> {
                 let handler = seen.handler.clone().expect("a run has a handler");
                 let topic = self.topics[&message].clone();
                 let mut entry = Entry::new(seen.lineage.clone(), message, topic, handler);
-                entry.told = true;
+                entry.rollback_requested = true;
                 let mut committed = of(EventKind::Committed).filter(|row| row.handler == seen.handler);
                 entry.context = committed.next().map(|row| row.event.context.clone()).unwrap_or_default();
                 entry
@@ -699,10 +700,10 @@ impl Entry {
             handler,
             state: State::Waiting,
             begun: false,
-            told: false,
+            rollback_requested: false,
             cause: None,
             rollback_failure: None,
-            turned_back_at: 0,
+            rollback_started_at: 0,
             last: None,
             recorded: None,
             suspensions: 0,
@@ -729,7 +730,7 @@ impl Entry {
         ChildFailure {
             rolled_back: self.cause.clone().expect("a failed child has a cause"),
             rollback_failed: self.rollback_failure.clone(),
-            told: self.told,
+            rollback_requested: self.rollback_requested,
         }
     }
 }

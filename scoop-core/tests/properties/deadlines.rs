@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use scoop_core::{Context, Deadline, DeadlineKind};
+use scoop_core::{Context, Deadline, DeadlineKind, Direction};
 use time::{Duration, OffsetDateTime, UtcOffset};
 
 const KINDS: [DeadlineKind; 3] = [DeadlineKind::HappyPath, DeadlineKind::Rollback, DeadlineKind::Absolute];
@@ -101,13 +101,14 @@ proptest! {
         for (kind, deadline) in KINDS.into_iter().zip([&happy, &rollback, &absolute]) {
             context.tighten(kind, deadline.clone()).expect("what it has can be read");
         }
-        for (backward, own, name) in
-            [(false, &happy, "MissedHappyPathDeadline"), (true, &rollback, "MissedRollbackDeadline")]
-        {
-            prop_assert_eq!(context.give_up_at(backward), [own.at(), absolute.at()]);
+        for (direction, own, name) in [
+            (Direction::Forward, &happy, "MissedHappyPathDeadline"),
+            (Direction::Backward, &rollback, "MissedRollbackDeadline"),
+        ] {
+            prop_assert_eq!(context.give_up_at(direction), [own.at(), absolute.at()]);
             for since in [None, Some(since.at())] {
                 let counts = |it: &Deadline| it.at() <= now.at() && since.is_none_or(|since| it.at() > since);
-                let missed = context.missed_deadlines(backward, now.at(), since, "who asks");
+                let missed = context.missed_deadlines(direction, now.at(), since, "who asks");
                 let missed: Vec<_> = missed.iter().map(|failure| (&*failure.kind, &*failure.source)).collect();
                 let expected = [(own, name), (&absolute, "MissedAbsoluteDeadline")];
                 let expected = expected.iter().filter(|(deadline, _)| counts(deadline));

@@ -127,7 +127,7 @@ impl LaunchBatcher {
         trial: &mut Trial,
     ) -> Result<(), Vain> {
         let launch = loop {
-            let messages = known_before(messages, trial.next());
+            let messages = known_before(messages, trial.next_attempt());
             if let Some(launch) = trial.attempt(self.store.launch_in_own_transaction(messages)).await {
                 break launch?;
             }

@@ -412,7 +412,7 @@ impl Scoop {
         if let Some(engine) = &self.inner.engine {
             let (mut messages, mut trial) = (Arc::new(messages), self.trial());
             loop {
-                let attempt = trial.next();
+                let attempt = trial.next_attempt();
                 if let Some(start) = trial.attempt(engine::launch(engine, &mut messages, attempt)).await {
                     return start;
                 }

@@ -4,6 +4,7 @@ use std::future::IntoFuture;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
+use crate::store::PendingRuns;
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
 use crate::{RegisteredHandler, RuntimeError, Scoop};
@@ -13,9 +14,9 @@ use crate::{RegisteredHandler, RuntimeError, Scoop};
 #[non_exhaustive]
 pub struct Retired {
     /// Whether it was registered until now.
-    pub was_listed: bool,
+    pub was_registered: bool,
     /// The number of its pending deliveries: their runs have not begun.
-    pub waiting: u64,
+    pub pending: u64,
     /// The number of such deliveries that were dropped.
     pub dropped: u64,
 }
@@ -26,27 +27,27 @@ pub struct Retire {
     scoop: Scoop,
     topic: String,
     handler: String,
-    drops: bool,
+    pending: PendingRuns,
 }
 
 impl Retire {
     /// Also drops its pending deliveries. Their runs never begin and leave no record, and the runs that launched the
     /// messages stop waiting for them.
     pub fn drop_pending(mut self) -> Self {
-        self.drops = true;
+        self.pending = PendingRuns::Drop;
         self
     }
 
     async fn carry_out(self) -> Result<Retired, Vain> {
-        let Self { scoop, topic, handler, drops } = &self;
+        let Self { scoop, topic, handler, pending } = &self;
         // A retry would not count the runs dropped by the first attempt.
-        let strike = |_| scoop.store().retire(topic, handler, *drops);
+        let strike = |_| scoop.store().retire(topic, handler, *pending);
         let struck = scoop.trial().once().endure(strike).await?;
         let wake = |_| scoop.store().wake(&struck.parents);
         scoop.notify_ready(&scoop.patiently(wake).await?);
         Ok(Retired {
-            was_listed: struck.was_listed,
-            waiting: u64::try_from(struck.waiting).unwrap_or(0),
+            was_registered: struck.was_registered,
+            pending: u64::try_from(struck.pending).unwrap_or(0),
             dropped: u64::try_from(struck.dropped).unwrap_or(u64::MAX),
         })
     }
@@ -113,13 +114,18 @@ impl Scoop {
     /// ```no_run
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// let retired = scoop.retire_handler("orders.placed", "newsletter").await?;
-    /// if retired.waiting > 0 {
+    /// if retired.pending > 0 {
     ///     scoop.retire_handler("orders.placed", "newsletter").drop_pending().await?;
     /// }
     /// # Ok(())
     /// # }
     /// ```
     pub fn retire_handler(&self, topic: impl Into<String>, handler: impl Into<String>) -> Retire {
-        Retire { scoop: self.clone(), topic: topic.into(), handler: handler.into(), drops: false }
+        Retire {
+            scoop: self.clone(),
+            topic: topic.into(),
+            handler: handler.into(),
+            pending: PendingRuns::Keep,
+        }
     }
 }

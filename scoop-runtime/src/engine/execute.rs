@@ -19,7 +19,7 @@ use super::shared::Engine;
 use super::slots::SlotLease;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use crate::bug::{Bug, is_injected};
-use crate::store::{ClaimedRun, Release, SetAside, StepTransaction};
+use crate::store::{ClaimedRun, FormerAttempts, Release, SetAside, StepTransaction};
 use crate::telemetry;
 
 /// Executes a claimed run until it waits, ends, or has to be left to other workers.
@@ -193,7 +193,10 @@ async fn retry(engine: &Engine, execution: &Execution, retry: Retry, flight: InF
     let after = Release {
         granted: !is_infrastructure,
         definition: engine.definitions.number_of(&execution.saga.definition.saga),
-        again: execution.former_attempts.counts,
+        former_attempts: match execution.former_attempts.counts {
+            true => FormerAttempts::OfSameStep,
+            false => FormerAttempts::OfOtherStep,
+        },
         ..Release::after(execution.key, pause, why.recorded.clone())
     };
     if release(engine, after, flight).await {

@@ -19,7 +19,7 @@ struct Placed {
 }
 
 enum Ended {
-    RolledBack { at: Placed, told: bool },
+    RolledBack { at: Placed, rollback_requested: bool },
     RollbackFailed(Placed),
 }
 
@@ -27,9 +27,9 @@ impl Decision {
     /// The decision of this conclusion for `before`; `None` unless the run fails or its rollback ends.
     pub(super) fn of(before: &Run, conclusion: &Conclusion) -> Option<Box<Self>> {
         let ended = match &conclusion.fate {
-            Fate::RolledBack { cause, told } => {
+            Fate::RolledBack { cause, rollback_requested } => {
                 let at = Placed::new(newest(conclusion, EventKind::RolledBack), cause);
-                Some(Ended::RolledBack { at, told: *told })
+                Some(Ended::RolledBack { at, rollback_requested: *rollback_requested })
             }
             Fate::RollbackFailed { failure, .. } => Some(Ended::RollbackFailed(Placed::new(
                 newest(conclusion, EventKind::RollbackFailed),
@@ -60,10 +60,10 @@ impl Decision {
             }
         }
         match &self.ended {
-            Some(Ended::RolledBack { at: Placed { step, failure }, told }) => {
+            Some(Ended::RolledBack { at: Placed { step, failure }, rollback_requested }) => {
                 // If there was nothing to undo, no part of a rollback has run.
                 let step = self.turned_back.as_ref().map_or(step, |turned| &turned.step);
-                telemetry::rolled_back(execution.at(step), failure, *told);
+                telemetry::rolled_back(execution.at(step), failure, *rollback_requested);
             }
             Some(Ended::RollbackFailed(Placed { step, failure })) => {
                 GaveUp::of(failure).report(execution, step, failure);

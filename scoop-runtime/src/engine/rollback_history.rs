@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{Cut, Definition, Entry, Path, Plan, Rest, RollbackNames, Run, Suspension, output_name};
+use scoop_core::{
+    Cut, Definition, EntriesRead, Entry, Path, Plan, Rest, RollbackNames, RollbackProgress, Run, Suspension,
+    output_name,
+};
 
 use super::definitions::recorded::recorded;
 use super::execution::{Exit, unread};
@@ -30,7 +33,7 @@ pub(super) async fn load_rollback_plan(
             None => {
                 let read = log.newest(run).await.map_err(unread)?;
                 let plan = with_removed_steps(engine, saga, read.plan).await?;
-                run.set_rollback_plan(plan, read.last, read.any_part_done);
+                run.set_rollback_plan(plan, read.progress);
             }
         }
     }
@@ -61,10 +64,7 @@ struct Log<'a> {
 /// The plan of a rollback, and its progress.
 struct Read {
     plan: Plan,
-    /// The newest suspension of either direction.
-    last: Option<Suspension>,
-    /// Whether a part of the rollback is complete.
-    any_part_done: bool,
+    progress: RollbackProgress,
 }
 
 impl<'a> Log<'a> {
@@ -82,7 +82,7 @@ impl<'a> Log<'a> {
             }
             None => self.first(run, history.entries).await?,
         };
-        let read = Read { plan, last: history.last, any_part_done: history.any_part_done };
+        let read = Read { plan, progress: history.progress };
         Ok(match run.path {
             Path::Backward { failed_before: true, .. } if self.store.reruns_part(run).await? => {
                 read.repeated()
@@ -113,8 +113,8 @@ impl<'a> Log<'a> {
                     self.store.entries_until(&self.names, saga, run, limit, rest.until()).await?
                 }
             };
-            let whole = newest.len() < limit;
-            if let Some(cut) = rest.cut(self.definition, &self.names, newest, whole) {
+            let read = if newest.len() < limit { EntriesRead::All } else { EntriesRead::Newest };
+            if let Some(cut) = rest.cut(self.definition, &self.names, newest, read) {
                 return self.plan(run, cut).await;
             }
             // One execution of a step has more entries than a window.
@@ -145,13 +145,13 @@ impl Read {
     /// The same, up to before the newest part of the rollback.
     fn repeated(mut self) -> Self {
         let parts = self.plan.parts();
-        let newest = self.last.as_ref().map_or("", |last| last.step.as_str());
+        let newest = self.progress.last.as_ref().map_or("", |last| last.step.as_str());
         let at = parts.iter().position(|part| part.name == newest);
         let before = at.and_then(|at| at.checked_sub(1)).map(|before| parts[before].name.clone());
         if at.is_some() {
-            self.any_part_done = before.is_some();
+            let any_part_done = before.is_some();
             let resume = |step| Suspension { step, jump: None, iteration: 0, handler_iteration: None };
-            self.last = before.map(resume);
+            self.progress = RollbackProgress { last: before.map(resume), any_part_done };
         }
         self
     }

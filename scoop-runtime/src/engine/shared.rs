@@ -139,9 +139,9 @@ impl Engine {
         let Some(asked) = self.store.give_up_reasons(key).await? else {
             return Ok(vec![]);
         };
-        let undoing = flags.in_rollback || run.is_backward();
+        let direction = flags.direction(run);
         let mut reasons = asked.requests;
-        reasons.extend(asked.context.missed_deadlines(undoing, asked.now, asked.since, &run.source));
+        reasons.extend(asked.context.missed_deadlines(direction, asked.now, asked.since, &run.source));
         if reasons.is_empty() {
             reasons.push(Failure::new("GaveUp", "cancelled without a recorded reason", &run.source));
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::store::Suspect;
+use crate::store::{Suspect, SuspectClaim};
 use crate::util::sync::{Mutex, lock};
 
 /// The time after which a suspect in flight holds up no other: it has not ended its worker so far.
@@ -39,8 +39,11 @@ impl Suspects {
     }
 
     /// Whether a suspect may be claimed now.
-    pub(super) fn may_claim(&self) -> bool {
-        lock(&self.newest.claimed_at).is_none_or(|at| at.elapsed() >= ALONE_MAX)
+    pub(super) fn claim(&self) -> SuspectClaim {
+        match *lock(&self.newest.claimed_at) {
+            Some(at) if at.elapsed() < ALONE_MAX => SuspectClaim::Deferred,
+            _ => SuspectClaim::Allowed,
+        }
     }
 
     /// Notes a suspect that is ready.
@@ -51,7 +54,7 @@ impl Suspects {
     /// The suspect to claim now, if any.
     pub(super) fn take(&self) -> Option<Suspect> {
         let suspect = lock(&self.found).take();
-        suspect.filter(|_| self.may_claim())
+        suspect.filter(|_| self.claim() == SuspectClaim::Allowed)
     }
 
     /// Returns when the next suspect may be claimed because the one in flight is none any more.

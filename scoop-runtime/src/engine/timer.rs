@@ -63,7 +63,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
         return Ok(Some(poll));
     }
     let lanes = engine.definitions.lanes();
-    let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.may_claim()).await?;
+    let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim()).await?;
     match due.topology {
         Some(topology) if topology != lanes.topology => {
             refresh::look(engine).await?;

@@ -67,8 +67,8 @@ pub(super) struct HierarchyHistory<'a> {
     /// The emission of each message.
     pub(super) emissions: BTreeMap<Uuid, &'a RecordedEvent>,
     /// The rollback request of each message whose handlers have to roll back.
-    told: BTreeMap<Uuid, &'a RecordedEvent>,
-    requests: Vec<&'a Lineage>,
+    rollback_requests: BTreeMap<Uuid, &'a RecordedEvent>,
+    cancellations: Vec<&'a Lineage>,
     revivals: &'a [OperatorAction],
     /// The time of the newest event.
     pub(super) newest_at: OffsetDateTime,
@@ -159,7 +159,7 @@ impl<'a> RunHistory<'a> {
     }
 
     /// Whether its rollback was requested.
-    pub(super) fn was_told(&self) -> bool {
+    pub(super) fn is_rollback_requested(&self) -> bool {
         self.rolling_back_event().is_some_and(|turned| turned.step.is_none())
     }
 
@@ -216,10 +216,10 @@ impl<'a> RunHistory<'a> {
     }
 
     /// Whether the part that requested this rollback was repeated after a failure, and the run waits since then.
-    pub(super) fn rerun_request(&self, told: &RecordedEvent) -> bool {
+    pub(super) fn rerun_request(&self, request: &RecordedEvent) -> bool {
         let waits = Some(self.last()).filter(|last| last.kind == EventKind::Suspended);
         let again = waits.zip(self.failed()).filter(|(last, failed)| last.at > failed.at);
-        again.is_some_and(|(last, _)| last.step == told.step)
+        again.is_some_and(|(last, _)| last.step == request.step)
     }
 
     /// Whether the emission belongs to the newest window: the run waits for the handlers of these messages.
@@ -237,8 +237,8 @@ impl<'a> HierarchyHistory<'a> {
     /// Groups the rows of one hierarchy, which are in order, by run.
     pub(super) fn of(rows: &'a [RecordedEvent], revivals: &'a [OperatorAction]) -> Self {
         let newest_at = rows.iter().map(|row| row.at).max().unwrap_or(OffsetDateTime::UNIX_EPOCH);
-        let (runs, emissions, told, requests) = Default::default();
-        let mut pasts = Self { runs, emissions, told, requests, revivals, newest_at };
+        let (runs, emissions, rollback_requests, cancellations) = Default::default();
+        let mut pasts = Self { runs, emissions, rollback_requests, cancellations, revivals, newest_at };
         for row in rows {
             match row.kind {
                 EventKind::Seen => {
@@ -249,9 +249,9 @@ impl<'a> HierarchyHistory<'a> {
                     pasts.emissions.insert(row.message, row);
                 }
                 EventKind::RollbackEmitted => {
-                    pasts.told.insert(row.message, row);
+                    pasts.rollback_requests.insert(row.message, row);
                 }
-                EventKind::CancellationRequested => pasts.requests.push(&row.lineage),
+                EventKind::CancellationRequested => pasts.cancellations.push(&row.lineage),
                 _ => {
                     if let Some(past) = pasts.runs.get_mut(&row.lineage.id()) {
                         past.own.push(row);
@@ -269,7 +269,9 @@ impl<'a> HierarchyHistory<'a> {
             (Some(_), _) if ever(EventKind::RolledBack) => Phase::Done,
             (Some(_), _) if ever(EventKind::RollbackFailed) => Phase::Failed,
             (Some(_), _) => Phase::Backward,
-            (None, Some(_)) if self.told.contains_key(&run.seen.message) => Phase::RollbackRequested,
+            (None, Some(_)) if self.rollback_requests.contains_key(&run.seen.message) => {
+                Phase::RollbackRequested
+            }
             (None, Some(_)) => Phase::Done,
             (None, None) => Phase::Forward,
         }
@@ -277,7 +279,7 @@ impl<'a> HierarchyHistory<'a> {
 
     /// The rollback request for the handlers of the run's message.
     pub(super) fn rollback_request(&self, run: &RunHistory<'_>) -> Option<&'a RecordedEvent> {
-        self.told.get(&run.seen.message).copied()
+        self.rollback_requests.get(&run.seen.message).copied()
     }
 
     /// The parent run, which launched its message.
@@ -302,7 +304,7 @@ impl<'a> HierarchyHistory<'a> {
 
     /// Whether this run or an ancestor was cancelled.
     pub(super) fn is_asked(&self, lineage: &Lineage) -> bool {
-        self.requests.iter().any(|request| lineage.ids().starts_with(request.ids()))
+        self.cancellations.iter().any(|request| lineage.ids().starts_with(request.ids()))
     }
 
     /// The time of the first intervention on the run or a descendant after its latest failure.
@@ -337,13 +339,13 @@ impl<'a> HierarchyHistory<'a> {
     }
 
     /// The time since which the run is part of a rollback.
-    pub(super) fn undoing_since(&self, run: &RunHistory<'_>) -> Option<OffsetDateTime> {
+    pub(super) fn rollback_since(&self, run: &RunHistory<'_>) -> Option<OffsetDateTime> {
         if let Some(turned) = run.rolling_back_event() {
-            let told = self.rollback_request(run).filter(|_| run.was_told());
-            return Some(told.map_or(turned.at, |told| told.at));
+            let request = self.rollback_request(run).filter(|_| run.is_rollback_requested());
+            return Some(request.map_or(turned.at, |request| request.at));
         }
         if self.phase(run) == Phase::RollbackRequested {
-            return self.rollback_request(run).map(|told| told.at);
+            return self.rollback_request(run).map(|request| request.at);
         }
         let emission = self.emissions.get(&run.seen.message)?;
         // Only one level up, so that the recursion ends even with inconsistent records.
@@ -356,7 +358,7 @@ impl<'a> HierarchyHistory<'a> {
     pub(super) fn undoing_when_emitted(&self, emission: &RecordedEvent) -> Option<OffsetDateTime> {
         let emitter = self.runs.get(&emission.lineage.id())?;
         let emitter = Some(emitter).filter(|run| run.seen.lineage == emission.lineage)?;
-        let since = self.undoing_since(emitter)?;
+        let since = self.rollback_since(emitter)?;
         (emission.at > since).then_some(emission.at)
     }
 }

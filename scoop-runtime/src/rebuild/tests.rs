@@ -151,7 +151,7 @@ fn pending_delivery_belongs_to_the_handlers_subscribed_at_the_launch() {
     launched.listened.last_mut().unwrap().dropped = true;
     let expected = states(&[("listens", "ready", None), ("left since", "ready", None)]);
     assert_eq!(launched.states(), expected);
-    let fields = ["begun", "backward", "ready_at", "message_id", "topic", "suspensions"];
+    let fields = ["begun", "rolling_back", "ready_at", "message_id", "topic", "suspensions"];
     let expected = [json!(false), json!(false), time(1), json!(id(10)), json!("t10"), json!(0)];
     assert_eq!(launched.fields("listens", fields), expected);
     let begun = launched.seen(&[1, 2], 10).but(|row| row.handler = Some("listens".into()));
@@ -209,13 +209,13 @@ fn parent_waits_for_children_and_pending_deliveries() {
 fn failed_child_is_kept_until_the_parent_has_recorded_it() {
     let turned = family().row(&[1, 2, 3], EventKind::RollingBack, 20).step("x").because("out");
     assert_eq!(turned.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
-    let fields = ["backward", "told", "turned_back_at", "undoing_since", "failure"];
+    let fields = ["rolling_back", "rollback_requested", "rollback_started_at", "rollback_since", "failure"];
     let out = json!({ "message": "out" });
     let expected = [json!(true), json!(false), time(6), time(6), out.clone()];
     assert_eq!(turned.fields("h3", fields), expected);
     let undone = turned.row(&[1, 2, 3], EventKind::RolledBack, 20).step("x");
     assert_eq!(undone.states(), states(&[("h2", "ready", None), ("h3", "ended", Some(2))]));
-    let fields = ["backward", "begun", "turned_back_at", "failure", "rollback_failure"];
+    let fields = ["rolling_back", "begun", "rollback_started_at", "failure", "rollback_failure"];
     let expected = [json!(true), json!(true), time(6), out, Value::Null];
     assert_eq!(undone.fields("h3", fields), expected);
     let noted = undone.row(&[1, 2], EventKind::RollingBack, 10).step("a").because("child");
@@ -243,7 +243,16 @@ fn requested_rollback_revives_the_run_for_the_requester() {
     let told = turned.row(&[1, 2], EventKind::RollbackEmitted, 20).step(part).because("parent said so");
     let told = told.with(json!({ "Both": 2 })).suspended(&[1, 2], 10, part);
     assert_eq!(told.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
-    let fields = ["begun", "backward", "told", "undoing_since", "failure", "context", "suspensions", "step"];
+    let fields = [
+        "begun",
+        "rolling_back",
+        "rollback_requested",
+        "rollback_since",
+        "failure",
+        "context",
+        "suspensions",
+        "step",
+    ];
     let (said, context) = (json!({ "message": "parent said so" }), json!({ "Both": 2, "Own": 1 }));
     let expected = [
         json!(false),
@@ -256,12 +265,15 @@ fn requested_rollback_revives_the_run_for_the_requester() {
         Value::Null,
     ];
     assert_eq!(told.fields("h3", fields), expected);
-    let own = ["step", "iteration", "suspensions", "told", "undoing_since"];
+    let own = ["step", "iteration", "suspensions", "rollback_requested", "rollback_since"];
     assert_eq!(told.fields("h2", own), [json!(part), json!(0), json!(1), json!(false), time(7)]);
 
     let turning = told.row(&[1, 2, 3], EventKind::RollingBack, 20).because("parent said so");
     let turning = turning.with(json!({ "Both": 2 }));
-    assert_eq!(turning.fields("h3", ["begun", "told", "context"]), [json!(true), json!(true), context]);
+    assert_eq!(
+        turning.fields("h3", ["begun", "rollback_requested", "context"]),
+        [json!(true), json!(true), context]
+    );
     let undone = turning.row(&[1, 2, 3], EventKind::RolledBack, 20);
     assert_eq!(undone.states(), states(&[("h2", "ready", None)]), "the requester knows the reason");
 }
@@ -269,13 +281,13 @@ fn requested_rollback_revives_the_run_for_the_requester() {
 #[test]
 fn cancellation_applies_to_the_run_and_its_descendants() {
     let asked = family().row(&[1, 2], EventKind::CancellationRequested, 10);
-    let gives_up = |history: &History| ["h2", "h3"].map(|run| history.fields(run, ["gives_up"])[0].clone());
-    assert_eq!(gives_up(&family()), [json!(false), json!(false)]);
-    assert_eq!(gives_up(&asked), [json!(true), json!(true)]);
+    let giving_up = |history: &History| ["h2", "h3"].map(|run| history.fields(run, ["giving_up"])[0].clone());
+    assert_eq!(giving_up(&family()), [json!(false), json!(false)]);
+    assert_eq!(giving_up(&asked), [json!(true), json!(true)]);
     let below = family().row(&[1, 2, 3], EventKind::CancellationRequested, 20);
-    assert_eq!(gives_up(&below), [json!(false), json!(true)]);
+    assert_eq!(giving_up(&below), [json!(false), json!(true)]);
     let undoing = asked.row(&[1, 2, 3], EventKind::RollingBack, 20).step("x");
-    assert_eq!(gives_up(&undoing), [json!(true), json!(false)], "a rollback is out of reach");
+    assert_eq!(giving_up(&undoing), [json!(true), json!(false)], "a rollback is out of reach");
     let listened = family().listens(20, "other", 0, None).row(&[1], EventKind::CancellationRequested, 10);
     assert_eq!(listened.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
 }
@@ -318,7 +330,7 @@ fn failed_rollback_is_active_again_after_an_intervention() {
     let mut retried = broken();
     retried.revivals.push(OperatorAction { run: id(3), at: at(100), resolves: false });
     assert_eq!(retried.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
-    let fields = ["failed_before", "told", "undoing_since", "reason"];
+    let fields = ["rollback_failed_before", "rollback_requested", "rollback_since", "reason"];
     let expected = [json!(true), json!(true), time(NOW), Value::Null];
     assert_eq!(retried.fields("h3", fields), expected);
     retried.revivals[0].at = at(2);
@@ -328,7 +340,7 @@ fn failed_rollback_is_active_again_after_an_intervention() {
     above.revivals.push(OperatorAction { run: id(2), at: at(100), resolves: false });
     assert_eq!(above.states(), states(&[("h2", "waiting", None), ("h3", "stuck", Some(2))]));
     let expected = [json!(true), json!(crate::repair::AWAITING_OPERATOR)];
-    assert_eq!(above.fields("h3", ["failed_before", "reason"]), expected);
+    assert_eq!(above.fields("h3", ["rollback_failed_before", "reason"]), expected);
 
     let skipped = broken().suspended(&[1, 2, 3], 20, "Rollback of x[0,]");
     assert_eq!(skipped.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
@@ -369,7 +381,7 @@ fn compensating() -> History {
 #[test]
 fn message_launched_by_a_rollback_is_part_of_it() {
     let asked = compensating().row(&[1], EventKind::CancellationRequested, 10);
-    let fields = ["parent", "backward", "told", "undoing_since", "gives_up"];
+    let fields = ["parent", "rolling_back", "rollback_requested", "rollback_since", "giving_up"];
     let expected = [json!(id(2)), json!(false), json!(false), time(5), json!(false)];
     assert_eq!(asked.fields("h5", fields), expected);
     let mut context = deadline("HappyPathDeadlineKey", 50);
@@ -378,7 +390,7 @@ fn message_launched_by_a_rollback_is_part_of_it() {
     let mut listened = asked.listens(30, "other", 0, None);
     let emission = listened.rows.iter_mut().find(|row| row.message == id(30)).unwrap();
     emission.context = serde_json::from_value(context).unwrap();
-    let fields = ["parent", "undoing_since", "gives_up", "give_up_at"];
+    let fields = ["parent", "rollback_since", "giving_up", "give_up_at"];
     let expected = [json!(id(2)), time(5), json!(false), time(60)];
     assert_eq!(listened.fields("other", fields), expected, "the message was launched after 4");
 }
@@ -393,10 +405,10 @@ fn failed_child_of_a_compensation_is_passed_to_its_parent() {
     assert_eq!(retried.states(), []);
     retried.revivals.push(OperatorAction { run: id(5), at: at(100), resolves: false });
     assert_eq!(retried.states(), states(&[("h2", "waiting", None), ("h5", "ready", Some(2))]));
-    assert_eq!(retried.fields("h5", ["told"]), [json!(false)]);
+    assert_eq!(retried.fields("h5", ["rollback_requested"]), [json!(false)]);
     let mut undone = retried.row(&[1, 2, 5], EventKind::RolledBack, 30);
     assert_eq!(undone.states(), states(&[("h2", "ready", None), ("h5", "ended", Some(2))]));
-    assert_eq!(undone.fields("h5", ["told", "rollback_failure"]), [json!(false), Value::Null]);
+    assert_eq!(undone.fields("h5", ["rollback_requested", "rollback_failure"]), [json!(false), Value::Null]);
     undone.revivals[0].resolves = true;
     assert_eq!(undone.states(), states(&[("h2", "ready", None)]), "a resolved child is no failure");
     let again = undone.row(&[1, 2], EventKind::RollbackFailed, 10).step("Rollback of a[0,]").handling(0);

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use scoop_core::{Context, EventKind, Lineage, read_output_name};
+use scoop_core::{Context, Direction, EventKind, Lineage, read_output_name};
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::store::RowState;
 use crate::util::ids;
 
 use super::run_history::{HierarchyHistory, OperatorAction, Phase, RecordedEvent, RunHistory};
@@ -31,13 +32,13 @@ pub(crate) struct Rebuilt {
     pub(crate) message_id: Uuid,
     pub(crate) topic: String,
     pub(crate) handler: String,
-    pub(crate) state: &'static str,
+    pub(crate) state: RowState,
     #[serde(with = "time::serde::rfc3339")]
     pub(crate) ready_at: OffsetDateTime,
     pub(crate) begun: bool,
-    pub(crate) backward: bool,
-    pub(crate) told: bool,
-    pub(crate) failed_before: bool,
+    pub(crate) rolling_back: bool,
+    pub(crate) rollback_requested: bool,
+    pub(crate) rollback_failed_before: bool,
     pub(crate) step: Option<String>,
     pub(crate) jump: Option<String>,
     pub(crate) definition: Option<i32>,
@@ -50,15 +51,15 @@ pub(crate) struct Rebuilt {
     pub(crate) outputs: Option<BTreeMap<String, Value>>,
     pub(crate) context: Context,
     pub(crate) replied: bool,
-    pub(crate) gives_up: bool,
+    pub(crate) giving_up: bool,
     #[serde(with = "time::serde::rfc3339::option")]
     pub(crate) give_up_at: Option<OffsetDateTime>,
     #[serde(with = "time::serde::rfc3339::option")]
-    pub(crate) undoing_since: Option<OffsetDateTime>,
+    pub(crate) rollback_since: Option<OffsetDateTime>,
     pub(crate) failure: Option<Value>,
     pub(crate) rollback_failure: Option<Value>,
     #[serde(with = "time::serde::rfc3339::option")]
-    pub(crate) turned_back_at: Option<OffsetDateTime>,
+    pub(crate) rollback_started_at: Option<OffsetDateTime>,
     #[serde(with = "time::serde::rfc3339")]
     pub(crate) last_event_at: OffsetDateTime,
     pub(crate) reason: Option<String>,
@@ -71,7 +72,7 @@ impl Rebuilt {
 
     /// Whether its row contains the values of its steps. A run with a requested rollback reads them from the record.
     pub(crate) fn keeps_outputs(&self) -> bool {
-        self.begun && !self.told && self.state != "ended"
+        self.begun && !self.rollback_requested && self.state != RowState::Ended
     }
 }
 
@@ -94,12 +95,12 @@ pub(crate) fn rebuild(
     hierarchy.find_unfinished();
     let mut rebuilt = hierarchy.unfinished();
     rebuilt.extend(hierarchy.unacknowledged());
-    rebuilt.extend(hierarchy.not_begun());
-    let awaited = rebuilt.iter().filter(|run| run.state != "ended").filter_map(|run| run.parent);
+    rebuilt.extend(hierarchy.pending_deliveries());
+    let awaited = rebuilt.iter().filter(|run| run.state != RowState::Ended).filter_map(|run| run.parent);
     let awaited: BTreeSet<_> = awaited.collect();
     for run in &mut rebuilt {
-        if run.state == "ready" && run.lineage.last().is_some_and(|id| awaited.contains(id)) {
-            run.state = "waiting";
+        if run.state == RowState::Ready && run.lineage.last().is_some_and(|id| awaited.contains(id)) {
+            run.state = RowState::Waiting;
         }
     }
     rebuilt
@@ -147,11 +148,11 @@ impl<'a> Hierarchy<'a> {
     /// Removes abandoned requests: a requested rollback that had not started when the requester stopped waiting never
     /// starts.
     fn drop_abandoned(&mut self) {
-        let told = self
+        let requested = self
             .active
             .iter()
             .filter(|id| self.history.phase(&self.history.runs[id]) == Phase::RollbackRequested);
-        let let_go = told.filter(|id| !self.is_still_awaited(&self.history.runs[id]));
+        let let_go = requested.filter(|id| !self.is_still_awaited(&self.history.runs[id]));
         let let_go: Vec<_> = let_go.copied().collect();
         for id in let_go {
             self.active.remove(&id);
@@ -160,15 +161,16 @@ impl<'a> Hierarchy<'a> {
 
     /// Whether the run that requested the rollback of this one still waits for it; true if no run requested it.
     fn is_still_awaited(&self, run: &RunHistory<'_>) -> bool {
-        let Some(told) = self.history.rollback_request(run).filter(|told| told.handler.is_some()) else {
+        let request = self.history.rollback_request(run).filter(|request| request.handler.is_some());
+        let Some(request) = request else {
             return true;
         };
-        let Some(teller) = self.history.runs.get(&told.lineage.id()) else {
+        let Some(requester) = self.history.runs.get(&request.lineage.id()) else {
             return true;
         };
-        match self.history.phase(teller) {
-            Phase::Backward => teller.is_current_window(told) && !self.is_overdue(teller),
-            Phase::Failed => self.is_alive(teller.id()) && teller.rerun_request(told),
+        match self.history.phase(requester) {
+            Phase::Backward => requester.is_current_window(request) && !self.is_overdue(requester),
+            Phase::Failed => self.is_alive(requester.id()) && requester.rerun_request(request),
             Phase::Done => false,
             Phase::Forward | Phase::RollbackRequested => true,
         }
@@ -177,7 +179,7 @@ impl<'a> Hierarchy<'a> {
     /// Whether the run has to give up: it was cancelled or has missed a deadline.
     fn is_overdue(&self, run: &RunHistory<'_>) -> bool {
         let row = self.row(run);
-        row.gives_up || row.give_up_at.is_some_and(|deadline| deadline <= self.now)
+        row.giving_up || row.give_up_at.is_some_and(|deadline| deadline <= self.now)
     }
 
     /// A failed rollback is active again if an operator intervened on the run or on a descendant, even if it failed
@@ -230,9 +232,9 @@ impl<'a> Hierarchy<'a> {
                 let parent = self.history.parent_of(run).filter(|parent| self.active.contains(&parent.id()));
                 parent.filter(|parent| parent.waits_for(run)).map(RunHistory::id)
             }
-            phase if phase == Phase::RollbackRequested || run.was_told() => {
-                let told = self.history.rollback_request(run)?;
-                told.handler.is_some().then(|| told.lineage.id())
+            phase if phase == Phase::RollbackRequested || run.is_rollback_requested() => {
+                let request = self.history.rollback_request(run)?;
+                request.handler.is_some().then(|| request.lineage.id())
             }
             _ => above(),
         }
@@ -247,20 +249,20 @@ impl<'a> Hierarchy<'a> {
     fn row(&self, run: &RunHistory<'_>) -> Rebuilt {
         let phase = self.history.phase(run);
         let parent = self.parent(run);
-        let undoing_since = self.history.undoing_since(run);
-        let told = match phase {
+        let rollback_since = self.history.rollback_since(run);
+        let rollback_requested = match phase {
             Phase::Forward => false,
             Phase::RollbackRequested => true,
             Phase::Failed => parent.is_none() || !self.history.launched_by_compensation(run),
-            Phase::Backward | Phase::Done => run.was_told(),
+            Phase::Backward | Phase::Done => run.is_rollback_requested(),
         };
         let mut row = self.fresh_row(&run.seen.lineage, run.seen, parent);
         row.begun = phase != Phase::RollbackRequested;
-        row.backward = phase != Phase::Forward;
-        row.told = told;
-        row.undoing_since = undoing_since;
-        row.gives_up = undoing_since.is_none() && self.history.is_asked(&run.seen.lineage);
-        row.turned_back_at = run.rolling_back_event().map(|turned| turned.at);
+        row.rolling_back = phase != Phase::Forward;
+        row.rollback_requested = rollback_requested;
+        row.rollback_since = rollback_since;
+        row.giving_up = rollback_since.is_none() && self.history.is_asked(&run.seen.lineage);
+        row.rollback_started_at = run.rolling_back_event().map(|turned| turned.at);
         row.failure = match phase {
             Phase::RollbackRequested => self.history.rollback_request(run),
             _ => run.rolling_back_event(),
@@ -269,9 +271,9 @@ impl<'a> Hierarchy<'a> {
         row.context = self.context(run);
         self.place(run, &mut row);
         // The deadlines of a requested rollback are looked up with its first move.
-        let moved = !(told && phase != Phase::Failed && run.suspended_backward().is_none());
-        let deadlines = row.context.give_up_at(undoing_since.is_some());
-        let counts = |deadline: &OffsetDateTime| undoing_since.is_none_or(|since| *deadline > since);
+        let moved = !(rollback_requested && phase != Phase::Failed && run.suspended_backward().is_none());
+        let deadlines = row.context.give_up_at(Direction::backward_if(rollback_since.is_some()));
+        let counts = |deadline: &OffsetDateTime| rollback_since.is_none_or(|since| *deadline > since);
         row.give_up_at = deadlines.into_iter().filter(counts).min().filter(|_| moved);
         if phase == Phase::Failed {
             self.apply_restoration(run, &mut row);
@@ -281,11 +283,11 @@ impl<'a> Hierarchy<'a> {
 
     /// Sets the position of the run.
     fn place(&self, run: &RunHistory<'_>, row: &mut Rebuilt) {
-        let told = run.was_told() || !row.begun;
+        let rollback_requested = run.is_rollback_requested() || !row.begun;
         let backward = run.suspended_backward();
-        let last = if told { backward } else { run.suspended() };
-        row.suspensions = if told { 0 } else { run.forward().count() };
-        row.completions = Some(run.completions()).filter(|counts| !row.backward && !counts.is_empty());
+        let last = if rollback_requested { backward } else { run.suspended() };
+        row.suspensions = if rollback_requested { 0 } else { run.forward().count() };
+        row.completions = Some(run.completions()).filter(|counts| !row.rolling_back && !counts.is_empty());
         if let Some(last) = last {
             row.step = last.step.clone();
             row.jump.clone_from(&last.jump);
@@ -299,27 +301,31 @@ impl<'a> Hierarchy<'a> {
     /// of the request.
     fn context(&self, run: &RunHistory<'_>) -> Context {
         let newest = run.last();
-        let told = match newest.kind {
+        let request = match newest.kind {
             EventKind::Committed => self.history.rollback_request(run),
-            EventKind::RollingBack if run.was_told() => Some(newest),
+            EventKind::RollingBack if run.is_rollback_requested() => Some(newest),
             _ => None,
         };
-        let Some(told) = told else {
+        let Some(request) = request else {
             return newest.context.clone();
         };
-        run.committed().map_or_else(Context::default, |own| own.context.clone()).overlaid_by(&told.context)
+        run.committed().map_or_else(Context::default, |own| own.context.clone()).overlaid_by(&request.context)
     }
 
     /// Adapts the row of a failed rollback that is active again.
     fn apply_restoration(&self, run: &RunHistory<'_>, row: &mut Rebuilt) {
-        row.failed_before = true;
-        row.undoing_since = Some(self.now);
+        row.rollback_failed_before = true;
+        row.rollback_since = Some(self.now);
         // A deadline that was missed before the intervention has had its effect.
         let back_at = self.history.back_at(run).unwrap_or(self.now);
-        row.give_up_at =
-            row.context.give_up_at(true).into_iter().filter(|deadline| *deadline > back_at).min();
+        row.give_up_at = row
+            .context
+            .give_up_at(Direction::Backward)
+            .into_iter()
+            .filter(|deadline| *deadline > back_at)
+            .min();
         if self.awaiting_operator.contains(&run.id()) {
-            row.state = "stuck";
+            row.state = RowState::Stuck;
             row.reason = Some(run.why_held());
             row.give_up_at = None;
         }
@@ -334,11 +340,11 @@ impl<'a> Hierarchy<'a> {
     fn unnoted_row(&self, run: &RunHistory<'_>) -> Option<Rebuilt> {
         let (end, turned) = run.end().zip(run.rolling_back_event())?;
         let unrolled = run.failed().filter(|_| end.kind == EventKind::RollbackFailed);
-        let told = match run.failed() {
+        let rollback_requested = match run.failed() {
             Some(_) if unrolled.is_none() => !self.history.launched_by_compensation(run),
-            _ => run.was_told(),
+            _ => run.is_rollback_requested(),
         };
-        if unrolled.is_none() && (told || self.history.is_resolved(run)) {
+        if unrolled.is_none() && (rollback_requested || self.history.is_resolved(run)) {
             return None;
         }
         // A run that awaits an operator does not wait for repaired children.
@@ -354,15 +360,16 @@ impl<'a> Hierarchy<'a> {
             return None;
         }
         let mut row = self.fresh_row(&run.seen.lineage, run.seen, Some(parent.id()));
-        (row.state, row.begun, row.backward, row.told) = ("ended", true, true, told);
+        (row.state, row.begun, row.rolling_back, row.rollback_requested) =
+            (RowState::Ended, true, true, rollback_requested);
         row.failure = turned.exception.clone();
         row.rollback_failure = unrolled.and_then(|failed| failed.exception.clone());
-        row.turned_back_at = Some(turned.at);
+        row.rollback_started_at = Some(turned.at);
         Some(row)
     }
 
     /// The pending deliveries, unless the run that launched the message does not wait any more.
-    fn not_begun(&self) -> Vec<Rebuilt> {
+    fn pending_deliveries(&self) -> Vec<Rebuilt> {
         let mut begun: BTreeSet<(&str, Uuid)> = BTreeSet::new();
         begun.extend(self.history.runs.values().map(|run| (run.handler(), run.seen.message)));
         let awaited = self.history.emissions.values().filter(|emission| self.is_awaited(emission));
@@ -403,10 +410,10 @@ impl<'a> Hierarchy<'a> {
         let lineage = emission.lineage.child(ids::now_v7());
         let mut row = self.fresh_row(&lineage, emission, parent);
         row.handler = handler.to_owned();
-        row.undoing_since = parent.and_then(|_| self.history.undoing_when_emitted(emission));
-        row.gives_up = row.undoing_since.is_none() && self.history.is_asked(&lineage);
-        let deadlines = emission.context.give_up_at(row.undoing_since.is_some());
-        let counts = |deadline: &OffsetDateTime| row.undoing_since.is_none_or(|since| *deadline > since);
+        row.rollback_since = parent.and_then(|_| self.history.undoing_when_emitted(emission));
+        row.giving_up = row.rollback_since.is_none() && self.history.is_asked(&lineage);
+        let deadlines = emission.context.give_up_at(Direction::backward_if(row.rollback_since.is_some()));
+        let counts = |deadline: &OffsetDateTime| row.rollback_since.is_none_or(|since| *deadline > since);
         row.give_up_at = deadlines.into_iter().filter(counts).min();
         let due = emission.context.not_before().unwrap_or(delivered_at(emission));
         row.ready_at = row.give_up_at.map_or(due, |deadline| deadline.min(due));
@@ -421,12 +428,12 @@ impl<'a> Hierarchy<'a> {
             message_id: of.message,
             topic: of.topic.clone(),
             handler: of.handler.clone().unwrap_or_default(),
-            state: "ready",
+            state: RowState::Ready,
             ready_at: of.at,
             begun: false,
-            backward: false,
-            told: false,
-            failed_before: false,
+            rolling_back: false,
+            rollback_requested: false,
+            rollback_failed_before: false,
             step: None,
             jump: None,
             definition: None,
@@ -437,12 +444,12 @@ impl<'a> Hierarchy<'a> {
             outputs: None,
             context: of.context.clone(),
             replied: false,
-            gives_up: false,
+            giving_up: false,
             give_up_at: None,
-            undoing_since: None,
+            rollback_since: None,
             failure: None,
             rollback_failure: None,
-            turned_back_at: None,
+            rollback_started_at: None,
             last_event_at: self.history.newest_at,
             reason: None,
         }

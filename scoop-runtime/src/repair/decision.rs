@@ -6,9 +6,10 @@
 //! them. Other failed descendants that block them come into the working set, too, where the ancestors wait for them
 //! until an operator has repaired them.
 
+use crate::store::RowState;
 use std::collections::BTreeMap;
 
-use scoop_core::{Context, Failure, Lineage};
+use scoop_core::{Context, Direction, Failure, Lineage};
 use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -117,6 +118,13 @@ pub(crate) struct OperatorEvent {
     pub(crate) context: Context,
 }
 
+/// The descendants of a repaired run in the working set, apart from those with a failed rollback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OtherDescendants {
+    None,
+    Unfinished,
+}
+
 /// A run to be written to the working set.
 #[derive(Debug, Serialize)]
 pub(crate) struct RestoredRun {
@@ -125,8 +133,8 @@ pub(crate) struct RestoredRun {
     pub(crate) lineage: Vec<Uuid>,
     pub(crate) message_id: Uuid,
     pub(crate) handler: String,
-    pub(crate) state: &'static str,
-    pub(crate) told: bool,
+    pub(crate) state: RowState,
+    pub(crate) rollback_requested: bool,
     pub(crate) context: Context,
     #[serde(serialize_with = "crate::store::timestamps")]
     pub(crate) deadlines: Vec<OffsetDateTime>,
@@ -163,8 +171,8 @@ impl FailedRollback {
         }
     }
 
-    fn revived(&self, state: &'static str, parent: Option<Uuid>) -> RestoredRun {
-        let held = state == "stuck";
+    fn revived(&self, state: RowState, parent: Option<Uuid>) -> RestoredRun {
+        let awaits_operator = state == RowState::Stuck;
         RestoredRun {
             id: self.id(),
             parent,
@@ -172,10 +180,10 @@ impl FailedRollback {
             message_id: self.message,
             handler: self.handler.clone(),
             state,
-            told: parent.is_none() || !self.compensates,
+            rollback_requested: parent.is_none() || !self.compensates,
             context: self.context.clone(),
-            deadlines: self.context.give_up_at(true),
-            reason: held.then_some(AWAITING_OPERATOR),
+            deadlines: self.context.give_up_at(Direction::Backward),
+            reason: awaits_operator.then_some(AWAITING_OPERATOR),
         }
     }
 }
@@ -193,14 +201,19 @@ impl FailedRollbacks {
         self.0.keys().copied().collect()
     }
 
-    /// Decides on a repair. `others` is whether the working set contains other descendants of the run.
-    pub(crate) fn decide(&self, remedy: RepairAction, run: Uuid, others: bool) -> Result<Decision, Refusal> {
+    /// Decides on a repair.
+    pub(crate) fn decide(
+        &self,
+        remedy: RepairAction,
+        run: Uuid,
+        others: OtherDescendants,
+    ) -> Result<Decision, Refusal> {
         let target = self.get(run).ok_or(Refusal::NotFailed)?;
         let in_the_way = self.all_blockers(target);
         let above = self.blocked_ancestors(target);
         let mut at_or_below = in_the_way.iter().chain([&target]);
         let busy_above = above.iter().any(|run| run.presence == Presence::Busy);
-        if others || busy_above || at_or_below.any(|run| self.is_busy(run)) {
+        if others == OtherDescendants::Unfinished || busy_above || at_or_below.any(|run| self.is_busy(run)) {
             return Err(Refusal::Busy);
         }
         let mut decision = Decision { part: target.part.clone(), ..Decision::default() };
@@ -224,7 +237,9 @@ impl FailedRollbacks {
         let waits = above.first().filter(|run| run.failed_with_children()).map(|run| run.id());
         match remedy {
             RepairAction::Resolve => decision.parent = parent,
-            RepairAction::Retry | RepairAction::Skip => decision.revived.push(target.revived("ready", waits)),
+            RepairAction::Retry | RepairAction::Skip => {
+                decision.revived.push(target.revived(RowState::Ready, waits))
+            }
         }
         Ok(decision)
     }
@@ -250,17 +265,19 @@ impl FailedRollbacks {
         for (at, run) in above.iter().enumerate() {
             let waits = above.get(at + 1).filter(|above| above.failed_with_children());
             let parent = waits.map(|above| above.id());
-            let state = if run.failed_with_children() { "waiting" } else { "stuck" };
+            let state = if run.failed_with_children() { RowState::Waiting } else { RowState::Stuck };
             match run.presence {
                 Presence::Absent => revived.push(run.revived(state, parent)),
-                Presence::AwaitsOperator if state == "waiting" => revived.push(run.revived(state, parent)),
+                Presence::AwaitsOperator if state == RowState::Waiting => {
+                    revived.push(run.revived(state, parent))
+                }
                 _ => {}
             }
             let absent =
                 |other: &&&FailedRollback| other.presence == Presence::Absent && other.id() != below.id();
             let others = self.blockers(run);
-            let waits = Some(run.id()).filter(|_| state == "waiting");
-            revived.extend(others.iter().filter(absent).map(|other| other.revived("stuck", waits)));
+            let waits = Some(run.id()).filter(|_| state == RowState::Waiting);
+            revived.extend(others.iter().filter(absent).map(|other| other.revived(RowState::Stuck, waits)));
             below = run;
         }
     }
@@ -359,11 +376,11 @@ mod tests {
         remedy: RepairAction,
         run: u128,
     ) -> Result<Decision, Refusal> {
-        FailedRollbacks::new(runs).decide(remedy, id(run), false)
+        FailedRollbacks::new(runs).decide(remedy, id(run), OtherDescendants::None)
     }
 
     /// The runs that are added to the working set, with their states and the runs that wait for them.
-    fn revived(decision: &Decision) -> Vec<(u128, &str, Option<u128>)> {
+    fn revived(decision: &Decision) -> Vec<(u128, RowState, Option<u128>)> {
         let revived = decision.revived.iter();
         revived.map(|run| (run.id.as_u128(), run.state, run.parent.map(|above| above.as_u128()))).collect()
     }
@@ -381,21 +398,25 @@ mod tests {
     #[test]
     fn retry_of_a_failure_without_ancestors_revives_only_the_run() {
         let decision = decide([failed(&[2], 5)], RepairAction::Retry, 2).unwrap();
-        assert_eq!(revived(&decision), [(2, "ready", None)]);
+        assert_eq!(revived(&decision), [(2, RowState::Ready, None)]);
         assert_eq!((decision.part.as_str(), decision.repeats), ("Rollback of a[0,]", false));
         assert!(decision.events.is_empty() && decision.dropped.is_empty() && decision.parent.is_none());
         let [run] = &*decision.revived else { panic!() };
-        assert!(run.told && run.reason.is_none());
+        assert!(run.rollback_requested && run.reason.is_none());
         assert_eq!(decide([failed(&[2], 5)], RepairAction::Retry, 3).unwrap_err(), Refusal::NotFailed);
     }
 
     #[test]
     fn retry_revives_the_ancestors_and_the_other_runs_that_block_them() {
         let decision = decide(family(), RepairAction::Retry, 5).unwrap();
-        let expected =
-            [(3, "waiting", Some(2)), (2, "waiting", None), (4, "stuck", Some(2)), (5, "ready", Some(3))];
+        let expected = [
+            (3, RowState::Waiting, Some(2)),
+            (2, RowState::Waiting, None),
+            (4, RowState::Stuck, Some(2)),
+            (5, RowState::Ready, Some(3)),
+        ];
         assert_eq!(revived(&decision), expected);
-        let held = decision.revived.iter().find(|run| run.state == "stuck").unwrap();
+        let held = decision.revived.iter().find(|run| run.state == RowState::Stuck).unwrap();
         assert_eq!(held.reason, Some(AWAITING_OPERATOR));
         assert!(dropped(&decision).is_empty() && decision.parent.is_none());
     }
@@ -406,7 +427,8 @@ mod tests {
         let skipped = decide(family(), RepairAction::Skip, 3).unwrap();
         assert_eq!(events(&skipped), [("SUSPENDED", "h3")]);
         assert_eq!(dropped(&skipped), [5]);
-        let expected = [(2, "waiting", None), (4, "stuck", Some(2)), (3, "ready", Some(2))];
+        let expected =
+            [(2, RowState::Waiting, None), (4, RowState::Stuck, Some(2)), (3, RowState::Ready, Some(2))];
         assert_eq!(revived(&skipped), expected);
 
         let resolved = decide(family(), RepairAction::Resolve, 2).unwrap();
@@ -418,7 +440,7 @@ mod tests {
         assert_eq!(dropped(&resolved), [2, 3, 4, 5]);
         assert!(resolved.revived.is_empty() && resolved.parent.is_none());
         let below = decide(family(), RepairAction::Resolve, 3).unwrap();
-        assert_eq!((below.parent, revived(&below)[0]), (Some(id(2)), (2, "waiting", None)));
+        assert_eq!((below.parent, revived(&below)[0]), (Some(id(2)), (2, RowState::Waiting, None)));
     }
 
     #[test]
@@ -428,11 +450,14 @@ mod tests {
         let decision = decide(runs.clone(), RepairAction::Retry, 5).unwrap();
         assert_eq!(
             revived(&decision),
-            [(3, "waiting", Some(2)), (2, "waiting", None), (5, "ready", Some(3))]
+            [(3, RowState::Waiting, Some(2)), (2, RowState::Waiting, None), (5, RowState::Ready, Some(3))]
         );
-        assert_eq!(revived(&decide(runs.clone(), RepairAction::Retry, 4).unwrap()), [(4, "ready", None)]);
+        assert_eq!(
+            revived(&decide(runs.clone(), RepairAction::Retry, 4).unwrap()),
+            [(4, RowState::Ready, None)]
+        );
         runs[0].suspended_at = None;
-        assert_eq!(revived(&decide(runs, RepairAction::Retry, 4).unwrap()), [(4, "ready", None)]);
+        assert_eq!(revived(&decide(runs, RepairAction::Retry, 4).unwrap()), [(4, RowState::Ready, None)]);
     }
 
     #[test]
@@ -454,7 +479,8 @@ mod tests {
         );
         assert_eq!(with(1, Presence::Waiting)(RepairAction::Skip, 3), Ok(()));
         assert_eq!(with(3, Presence::AwaitsOperator)(RepairAction::Retry, 5), Ok(()));
-        let others = FailedRollbacks::new(family()).decide(RepairAction::Retry, id(5), true);
+        let others =
+            FailedRollbacks::new(family()).decide(RepairAction::Retry, id(5), OtherDescendants::Unfinished);
         assert_eq!(others.map(|_| ()), Err(Refusal::Busy));
     }
 
@@ -464,14 +490,17 @@ mod tests {
         (runs[0].presence, runs[1].presence, runs[2].presence) =
             (Presence::Waiting, Presence::AwaitsOperator, Presence::AwaitsOperator);
         let decision = decide(runs.clone(), RepairAction::Retry, 5).unwrap();
-        assert_eq!(revived(&decision), [(3, "waiting", Some(2)), (5, "ready", Some(3))]);
+        assert_eq!(revived(&decision), [(3, RowState::Waiting, Some(2)), (5, RowState::Ready, Some(3))]);
         // Run 3 did not fail because of its children, so it awaits an operator itself.
         runs[1].handling = None;
         // It waits for no child, so run 5 gets no parent: an end passed to run 3 would never be consumed.
-        assert_eq!(revived(&decide(runs.clone(), RepairAction::Retry, 5).unwrap()), [(5, "ready", None)]);
+        assert_eq!(
+            revived(&decide(runs.clone(), RepairAction::Retry, 5).unwrap()),
+            [(5, RowState::Ready, None)]
+        );
         runs[1].presence = Presence::Absent;
         let decision = decide(runs, RepairAction::Retry, 5).unwrap();
-        assert_eq!(revived(&decision), [(3, "stuck", Some(2)), (5, "ready", None)]);
+        assert_eq!(revived(&decision), [(3, RowState::Stuck, Some(2)), (5, RowState::Ready, None)]);
     }
 
     #[test]
@@ -517,10 +546,13 @@ mod tests {
     fn child_of_a_compensation_counts_as_requested_only_without_a_waiting_parent() {
         let mut runs = family();
         runs[3].compensates = true;
-        let told = |decision: Decision| decision.revived.last().unwrap().told;
-        assert!(!told(decide(runs.clone(), RepairAction::Retry, 5).unwrap()));
+        let rollback_requested = |decision: Decision| decision.revived.last().unwrap().rollback_requested;
+        assert!(!rollback_requested(decide(runs.clone(), RepairAction::Retry, 5).unwrap()));
         runs[1].suspended_at = Some(at(6));
-        assert!(told(decide(runs, RepairAction::Retry, 5).unwrap()), "no run waits for it any more");
+        assert!(
+            rollback_requested(decide(runs, RepairAction::Retry, 5).unwrap()),
+            "no run waits for it any more"
+        );
     }
 
     #[test]

@@ -12,8 +12,8 @@ use crate::util::stored_time::StoredTime;
 use crate::{HierarchyId, RunId};
 
 pub(crate) use self::decision::{
-    AWAITING_OPERATOR, Decision, FailedRollback, FailedRollbacks, Presence, Refusal, RepairAction,
-    failed_again_reason,
+    AWAITING_OPERATOR, Decision, FailedRollback, FailedRollbacks, OtherDescendants, Presence, Refusal,
+    RepairAction, failed_again_reason,
 };
 #[cfg(feature = "in-memory")]
 pub(crate) use self::decision::{OperatorEvent, RestoredRun};
@@ -102,14 +102,14 @@ pub struct StuckRun {
     /// The latest completed step, if there is one.
     pub step: Option<String>,
     /// Whether it is rolling back.
-    pub backward: bool,
+    pub rolling_back: bool,
     /// The reason for which it is stuck.
     pub reason: String,
     /// The time since which it is stuck, since 1970.
     pub since: Duration,
     /// Whether it was cancelled, or missed a deadline. It gives up when it can continue; until then all its ancestors
     /// wait.
-    pub gives_up: bool,
+    pub giving_up: bool,
     /// `since` as stored.
     pub(crate) stored_since: StoredTime,
 }

@@ -25,7 +25,7 @@ use crate::store::{self, ClaimKey, HierarchyFlags, StepTransaction};
 use crate::unhandled::insert_in;
 use crate::util::ids;
 use crate::util::payload::{self, Unstorable};
-use crate::{RuntimeError, When};
+use crate::{HierarchyId, RuntimeError, When};
 
 /// The scope of one execution of a step: its transaction, its launches, and information about itself.
 ///
@@ -210,8 +210,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Launches a message as [`Scope::detach`] does, unless a message with the same topic and key was launched
-    /// before: then nothing happens. Returns the id of the hierarchy in either case, and whether the message was
-    /// launched now.
+    /// before: then nothing happens.
     ///
     /// Unlike the other launches, this one is sent to the database at once, through [`Scope::tx`].
     ///
@@ -230,11 +229,12 @@ impl<'a> Scope<'a> {
     /// # struct Invoice { order: u32 }
     /// # impl scoop_core::Message for Invoice { const TOPIC: &'static str = "invoices"; type Reply = (); }
     /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
-    /// let (id, launched) = scope.detach_unique(Invoice { order: 7 }, "order 7").await?;
+    /// let invoice = scope.detach_unique(Invoice { order: 7 }, "order 7").await?;
+    /// println!("{} of {}", if invoice.is_new { "launched" } else { "launched before" }, invoice.hierarchy);
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn detach_unique<M: Message>(&mut self, message: M, key: &str) -> Result<(Uuid, bool)> {
+    pub async fn detach_unique<M: Message>(&mut self, message: M, key: &str) -> Result<UniqueLaunch> {
         let limit = self.engine.settings().payload_bytes_max;
         let launched = store::prepare(&message, limit);
         let launched = launched.map_err(|error| Unstorable::in_step(self.place.code(), error))?.unique(key);
@@ -248,7 +248,7 @@ impl<'a> Scope<'a> {
         if let Some(opened) = &mut self.transaction {
             opened.ready_handlers.extend(launch.handlers);
         }
-        Ok((root, launch.launched > 0))
+        Ok(UniqueLaunch { hierarchy: root.into(), is_new: launch.launched > 0 })
     }
 
     /// The element of this type in the context, if there is one.
@@ -496,6 +496,16 @@ impl UnfitValue {
     pub(crate) fn of(error: &Error) -> Option<&Self> {
         error.chain().take(CHAIN_MAX).find_map(|cause| cause.downcast_ref())
     }
+}
+
+/// The result of [`Scope::detach_unique`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UniqueLaunch {
+    /// The hierarchy of the message with this topic and key.
+    pub hierarchy: HierarchyId,
+    /// Whether the message was launched now. False if a message with the same topic and key was launched before.
+    pub is_new: bool,
 }
 
 /// A message about to be launched from a step. Await it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{Context, Lineage, Message, Run};
+use scoop_core::{Context, Direction, Lineage, Message, Run};
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -89,7 +89,7 @@ impl NewMessage {
     /// The same message, with this context.
     pub(crate) fn with(mut self, context: Context) -> Self {
         self.due = context.not_before();
-        self.deadlines = context.give_up_at(false);
+        self.deadlines = context.give_up_at(Direction::Forward);
         self.bytes += context.bytes();
         self.context = context;
         self

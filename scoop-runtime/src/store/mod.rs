@@ -33,15 +33,16 @@ pub(crate) use postgres::{
 pub(crate) use queue_cursors::QueueCursors;
 pub use requests::RegisteredHandler;
 pub(crate) use requests::{
-    CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Page, Redelivery, RepairRequest,
-    RepairResult, RequestKey, RequestTarget, RetiredHandler, RollbackStart,
+    CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Page, PendingRuns, Redelivery,
+    RepairRequest, RepairResult, RequestKey, RequestTarget, RetiredHandler, RollbackStart,
 };
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
+pub use types::RowState;
 pub(crate) use types::{
-    ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, FailedRollbackPart, Freed, GiveUpReasons,
-    HierarchyFlags, ParentRef, Reaped, Reconciled, Release, RollbackHistory, Suspect, Unclaimed, ValueQuery,
-    WakeOptions, Woken, no_failure, readable, timestamps,
+    ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, FailedRollbackPart, FormerAttempts, Freed,
+    GiveUpReasons, HierarchyFlags, ParentRef, Reaped, Reconciled, Release, RollbackHistory, Suspect,
+    SuspectClaim, Unclaimed, ValueQuery, WakeOptions, Woken, no_failure, readable, timestamps,
 };
 pub(crate) use unhandled::Unhandled;
 
@@ -173,8 +174,8 @@ storage! {
 
     /// Due times, deadlines, and the runs that have to give up.
     trait DueStorage {
-        /// What this worker of these queues has to do next. Without `claims_suspects`, suspects do not count.
-        async fn next_due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> Due;
+        /// What this worker of these queues has to do next.
+        async fn next_due(&self, lanes: &Lanes, worker: Uuid, suspects: SuspectClaim) -> Due;
 
         /// Makes waiting runs give up that have missed a deadline, and returns them.
         async fn expire_waiting(&self, limit: i64) -> Vec<ParentRef>;
@@ -323,8 +324,8 @@ storage! {
         /// The registered handlers.
         async fn listed_handlers(&self) -> Vec<RegisteredHandler>;
 
-        /// Retires a handler. With `drops`, its runs that have not begun are deleted.
-        async fn retire(&self, topic: &str, handler: &str, drops: bool) -> RetiredHandler;
+        /// Retires a handler.
+        async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> RetiredHandler;
     }
 
     /// Schedules, and their due ticks.

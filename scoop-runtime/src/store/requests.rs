@@ -120,11 +120,18 @@ pub(crate) struct Page {
     pub(crate) limit: u32,
 }
 
+/// The fate of the pending runs of a handler that is retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PendingRuns {
+    Keep,
+    Drop,
+}
+
 /// The result of retiring a handler.
 #[derive(Debug)]
 pub(crate) struct RetiredHandler {
-    pub(crate) was_listed: bool,
-    pub(crate) waiting: i64,
+    pub(crate) was_registered: bool,
+    pub(crate) pending: i64,
     pub(crate) dropped: usize,
     /// The parents, which may wait for no child any more.
     pub(crate) parents: Vec<ParentRef>,

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{Conclusion, Context, Emission, Event, EventKind, Failure, Fate, Path, Required, Run};
+use scoop_core::{
+    Conclusion, Context, Direction, Emission, Event, EventKind, Failure, Fate, Path, Required, Run,
+};
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::launch::PAYLOADS_BYTES_MAX;
-use super::types::{ClaimKey, HierarchyFlags, timestamps};
+use super::types::{ClaimKey, HierarchyFlags, RowState, timestamps};
 use crate::store::Unhandled;
 use crate::util::payload;
 
@@ -38,23 +40,23 @@ pub(crate) struct Settlement {
     pub(super) completions: Option<BTreeMap<String, u32>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) outputs: Option<BTreeMap<String, Value>>,
-    pub(super) backward: bool,
+    pub(super) rolling_back: bool,
     pub(super) turns_back: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failure: Option<Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rollback_failure: Option<Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) forgets: Option<&'static str>,
+    pub(super) forgets: Option<ForgottenChildren>,
     pub(super) event_count: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) events: Vec<EventRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) emissions: Vec<EmissionRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) told: Vec<RollbackRequestRow>,
+    pub(super) rollback_requests: Vec<RollbackRequestRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) told_because: Option<Failure>,
+    pub(super) rollback_cause: Option<Failure>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) return_values: Vec<ValueRow>,
     pub(super) replied: bool,
@@ -89,7 +91,7 @@ pub(crate) enum SettlePath {
     Advance,
     /// The move went well and launched something.
     LaunchChildren,
-    /// The run is on its way back, and told what it had launched to roll back.
+    /// The run rolls back, and requests the rollback of the messages that it launched.
     RequestRollback,
     /// Anything else.
     General,
@@ -110,6 +112,16 @@ pub(super) enum Ending {
     Noted,
     /// At once.
     Unnoted,
+}
+
+/// The failed children that the run has taken note of, which leave the working set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum ForgottenChildren {
+    #[serde(rename = "all")]
+    All,
+    /// Those without a failed rollback.
+    #[serde(rename = "rolled back")]
+    RolledBack,
 }
 
 /// An event, named after the columns.
@@ -192,12 +204,15 @@ impl Settlement {
         let may_give_up = may_give_up(before, &conclusion.fate);
         let context = conclusion.context().unwrap_or(&before.context).clone();
         let keeps_definition = matches!(&conclusion.fate, Fate::GoesOn(run) if run.recorded.is_some());
-        let undoing = flags.in_rollback || before.is_backward();
+        let direction = flags.direction(before);
         let mut settlement = Self::from_fate(key, before, flags, conclusion.fate);
         settlement.may_give_up = may_give_up;
         (settlement.was_forward, settlement.keeps_definition) = (!before.is_backward(), keeps_definition);
         settlement.failure_stands = settlement.failure.as_ref() == before.cause();
-        settlement.deadlines = context.give_up_at(settlement.backward || undoing);
+        settlement.deadlines = context.give_up_at(match settlement.rolling_back {
+            true => Direction::Backward,
+            false => direction,
+        });
         let count = conclusion.events.len();
         settlement.event_count = count;
         let events = conclusion.events.into_iter().enumerate();
@@ -205,10 +220,11 @@ impl Settlement {
             events.map(|(at, event)| EventRow::new(count - at - 1, event, &context)).collect();
         let emissions = conclusion.emissions.into_iter().enumerate();
         settlement.emissions =
-            emissions.map(|(at, emission)| EmissionRow::new(at, emission, undoing, &context)).collect();
-        let told = conclusion.rollback_requests.into_iter().enumerate();
-        settlement.told = told.map(|(at, message_id)| RollbackRequestRow { at, message_id }).collect();
-        settlement.told_because = conclusion.rollback_cause;
+            emissions.map(|(at, emission)| EmissionRow::new(at, emission, direction, &context)).collect();
+        let requests = conclusion.rollback_requests.into_iter().enumerate();
+        settlement.rollback_requests =
+            requests.map(|(at, message_id)| RollbackRequestRow { at, message_id }).collect();
+        settlement.rollback_cause = conclusion.rollback_cause;
         let values = conclusion.values.into_iter();
         settlement.return_values = values.map(|(name, value)| ValueRow { name, value }).collect();
         settlement.measure();
@@ -296,27 +312,27 @@ impl Settlement {
         let HierarchyFlags { has_parent, .. } = flags;
         let had_failed_children = !before.failed_children.is_empty();
         let mut settlement = Self::empty(key);
-        settlement.forgets = had_failed_children.then_some("all");
+        settlement.forgets = had_failed_children.then_some(ForgottenChildren::All);
         match fate {
             Fate::GoesOn(run) => {
                 if had_failed_children && !run.failed_children.is_empty() {
-                    settlement.forgets = Some("rolled back");
+                    settlement.forgets = Some(ForgottenChildren::RolledBack);
                 }
                 settlement.turns_back = !before.is_backward() && run.is_backward();
                 settlement.set_position(run);
             }
             Fate::Committed => settlement.ends = Some(Ending::Unnoted),
-            Fate::RolledBack { cause, told } => {
-                let noted = has_parent && !told;
+            Fate::RolledBack { cause, rollback_requested } => {
+                let noted = has_parent && !rollback_requested;
                 settlement.ends = Some(if noted { Ending::Noted } else { Ending::Unnoted });
                 settlement.turns_back = !before.is_backward();
-                settlement.backward = true;
+                settlement.rolling_back = true;
                 settlement.failure = Some(cause);
             }
             Fate::RollbackFailed { cause, failure, .. } => {
                 settlement.ends = Some(if has_parent { Ending::Noted } else { Ending::Unnoted });
                 settlement.turns_back = !before.is_backward();
-                settlement.backward = true;
+                settlement.rolling_back = true;
                 settlement.failure = Some(cause);
                 settlement.rollback_failure = Some(failure);
             }
@@ -339,13 +355,13 @@ impl Settlement {
             suspensions: 0,
             completions: None,
             outputs: None,
-            backward: false,
+            rolling_back: false,
             turns_back: false,
             failure: None,
             rollback_failure: None,
             forgets: None,
             event_count: 0,
-            told_because: None,
+            rollback_cause: None,
             return_values: vec![],
             replied: false,
             context: None,
@@ -358,7 +374,7 @@ impl Settlement {
             keeps_definition: false,
             events: vec![],
             emissions: vec![],
-            told: vec![],
+            rollback_requests: vec![],
         }
     }
 
@@ -375,7 +391,7 @@ impl Settlement {
         self.replied = run.replied;
         self.outputs = (!run.outputs.is_empty()).then_some(run.outputs);
         if let Path::Backward { cause, .. } = run.path {
-            self.backward = true;
+            self.rolling_back = true;
             self.failure = Some(cause);
             // It means nothing in a rollback, and a reader of the record does not know it.
             self.iteration = self.iteration.map(|_| 0);
@@ -415,7 +431,7 @@ impl EventRow {
             jump: event.jump,
             definition: None,
             handler_iteration: event.handler_iteration.map(signed),
-            // Told once for all of them, in `told_because`.
+            // Stored once for all of them, as `rollback_cause`.
             exception: event.exception.filter(|_| event.kind != EventKind::RollbackEmitted),
             detached_root: event.detached_root,
             context: Some(event.context).filter(|own| own != context),
@@ -445,8 +461,8 @@ impl EmissionRow {
     }
 
     /// An emission of a run that has this context then.
-    fn new(at: usize, emission: Emission, undoing: bool, context: &Context) -> Self {
-        let undoing = undoing && emission.detached_root.is_none();
+    fn new(at: usize, emission: Emission, direction: Direction, context: &Context) -> Self {
+        let direction = emission.detached_root.map_or(direction, |_| Direction::Forward);
         Self {
             at,
             id: emission.message,
@@ -454,7 +470,7 @@ impl EmissionRow {
             payload: Payload { value: emission.payload, stored: false },
             detached_root: emission.detached_root,
             due: emission.context.not_before(),
-            deadlines: emission.context.give_up_at(undoing),
+            deadlines: emission.context.give_up_at(direction),
             required: emission.required,
             context: Some(emission.context).filter(|own| own != context),
         }
@@ -464,12 +480,11 @@ impl EmissionRow {
 /// What became of a settlement that was applied.
 #[derive(Clone, Debug)]
 pub(crate) struct SettleResult {
-    /// The run goes on at once, under the same claim.
-    pub(crate) continues: bool,
+    /// The new state of the run: it continues at once under the same claim if it is running. One that has ended left the
+    /// working set, or will when its parent has recorded that.
+    pub(crate) state: RowState,
     /// It has missed a deadline by now.
     pub(crate) overdue: bool,
-    /// The run left the working set, or will when its parent has taken note.
-    pub(crate) ended: bool,
     /// When its last event was.
     pub(crate) last_event_at: OffsetDateTime,
     /// The handlers that have something to do now.
@@ -500,12 +515,14 @@ mod tests {
 
     fn backward() -> Run {
         let (cause, plan) = (failure("Cause"), Some(Arc::new(Plan::default())));
-        let path = Path::Backward { cause, told: false, begun: false, failed_before: false, plan };
+        let path =
+            Path::Backward { cause, rollback_requested: false, begun: false, failed_before: false, plan };
         Run { path, ..forward() }
     }
 
     fn with_failed_child(run: Run) -> Run {
-        let child = ChildFailure { rolled_back: failure("Child"), rollback_failed: None, told: false };
+        let child =
+            ChildFailure { rolled_back: failure("Child"), rollback_failed: None, rollback_requested: false };
         Run { failed_children: vec![child], ..run }
     }
 
@@ -552,8 +569,8 @@ mod tests {
         let json = serde_json::to_value(from_fate(&forward(), ALONE, Fate::GoesOn(after.clone()))).unwrap();
         let expected = json!({
             "root": KEY.root, "id": KEY.id, "epoch": 7, "step": "a", "jump": "b", "iteration": 2,
-            "handler_iteration": 3, "suspensions": 4, "completions": { "a": 3 }, "outputs": { "a": 5 }, "backward": false,
-            "turns_back": false, "event_count": 0, "replied": true, "may_give_up": true,
+            "handler_iteration": 3, "suspensions": 4, "completions": { "a": 3 }, "outputs": { "a": 5 },
+            "rolling_back": false, "turns_back": false, "event_count": 0, "replied": true, "may_give_up": true,
         });
         assert_eq!(json, expected);
         let settlement =
@@ -565,42 +582,49 @@ mod tests {
     #[test]
     fn who_turns_back_does_so_in_any_case() {
         let turned = from_fate(&forward(), ALONE, Fate::GoesOn(backward()));
-        assert!(turned.turns_back && turned.backward && !turned.may_give_up);
+        assert!(turned.turns_back && turned.rolling_back && !turned.may_give_up);
         assert_eq!(turned.failure, Some(failure("Cause")));
         let goes_on = from_fate(&backward(), ALONE, Fate::GoesOn(backward()));
-        assert!(!goes_on.turns_back && goes_on.backward && goes_on.may_give_up);
+        assert!(!goes_on.turns_back && goes_on.rolling_back && goes_on.may_give_up);
     }
 
     #[test]
     fn failed_children_are_forgotten_unless_they_are_in_the_way() {
         let forgets = |before: Run, after: Run| from_fate(&before, ALONE, Fate::GoesOn(after)).forgets;
         assert_eq!(forgets(forward(), forward()), None);
-        assert_eq!(forgets(with_failed_child(forward()), forward()), Some("all"));
-        assert_eq!(forgets(with_failed_child(forward()), with_failed_child(backward())), Some("rolled back"));
+        assert_eq!(forgets(with_failed_child(forward()), forward()), Some(ForgottenChildren::All));
+        assert_eq!(
+            forgets(with_failed_child(forward()), with_failed_child(backward())),
+            Some(ForgottenChildren::RolledBack)
+        );
         assert_eq!(forgets(forward(), with_failed_child(backward())), None);
     }
 
     #[test]
     fn an_end_is_noted_if_somebody_above_does_not_know_of_it() {
         let committed = from_fate(&forward(), BELOW, Fate::Committed);
-        assert!(committed.ends == Some(Ending::Unnoted) && committed.may_give_up && !committed.backward);
-        for (flags, told, expected) in
+        assert!(committed.ends == Some(Ending::Unnoted) && committed.may_give_up && !committed.rolling_back);
+        for (flags, rollback_requested, expected) in
             [(BELOW, false, Ending::Noted), (BELOW, true, Ending::Unnoted), (ALONE, false, Ending::Unnoted)]
         {
-            let rolled_back = || Fate::RolledBack { cause: failure("Cause"), told };
+            let rolled_back = || Fate::RolledBack { cause: failure("Cause"), rollback_requested };
             let undone = from_fate(&backward(), flags, rolled_back());
             assert_eq!(undone.ends, Some(expected));
-            assert!(undone.backward && !undone.turns_back && undone.may_give_up);
+            assert!(undone.rolling_back && !undone.turns_back && undone.may_give_up);
             assert_eq!((undone.failure, undone.rollback_failure), (Some(failure("Cause")), None));
             let at_once = from_fate(&forward(), flags, rolled_back());
             assert!(at_once.turns_back && !at_once.may_give_up);
         }
         for (flags, expected) in [(BELOW, Ending::Noted), (ALONE, Ending::Unnoted)] {
             let (cause, why) = (failure("Cause"), failure("Stuck"));
-            let fate = || Fate::RollbackFailed { cause: cause.clone(), failure: why.clone(), told: true };
+            let fate = || Fate::RollbackFailed {
+                cause: cause.clone(),
+                failure: why.clone(),
+                rollback_requested: true,
+            };
             let failed = from_fate(&backward(), flags, fate());
             assert_eq!(failed.ends, Some(expected));
-            assert!(failed.backward && !failed.turns_back && !failed.may_give_up);
+            assert!(failed.rolling_back && !failed.turns_back && !failed.may_give_up);
             assert_eq!(
                 (&failed.failure, &failed.rollback_failure),
                 (&Some(cause.clone()), &Some(why.clone()))
@@ -614,19 +638,22 @@ mod tests {
         let (own, other) = (context(json!({ "a": 1 })), context(json!({ "b": 1 })));
         let message = Uuid::from_u128(9);
         let emitted = Event::new(EventKind::Emitted, message).with(other.clone());
-        let told = Event::new(EventKind::RollbackEmitted, message).with(own.clone()).because_of(failure("T"));
+        let requested =
+            Event::new(EventKind::RollbackEmitted, message).with(own.clone()).because_of(failure("T"));
         let failed = Event::new(EventKind::RollingBack, message).with(own.clone()).because_of(failure("T"));
-        let events = vec![emitted, told, failed, suspended(own.clone())];
+        let events = vec![emitted, requested, failed, suspended(own.clone())];
         let conclusion = conclusion(events, Fate::GoesOn(forward()));
         let settlement = Settlement::new(KEY, &forward(), ALONE, &own, conclusion);
         assert_eq!((settlement.event_count, settlement.context), (4, None));
         let until_last: Vec<_> = settlement.events.iter().map(|event| event.until_last).collect();
         assert_eq!(until_last, [3, 2, 1, 0]);
-        let [emitted, told, failed, suspended] = &*settlement.events else { panic!() };
+        let [emitted, requested, failed, suspended] = &*settlement.events else { panic!() };
         assert_eq!(emitted.context.as_ref(), Some(&other));
         assert!(emitted.is(EventKind::Emitted) && !emitted.is(EventKind::Suspended));
-        assert!(!emitted.inherits_from_run() && told.inherits_from_run() && suspended.inherits_from_run());
-        assert!(told.exception.is_none() && failed.exception.is_some() && !failed.inherits_from_run());
+        assert!(
+            !emitted.inherits_from_run() && requested.inherits_from_run() && suspended.inherits_from_run()
+        );
+        assert!(requested.exception.is_none() && failed.exception.is_some() && !failed.inherits_from_run());
         let detached = EventRow {
             detached_root: Some(message),
             ..EventRow::new(0, super::tests::suspended(own.clone()), &own)
@@ -693,20 +720,20 @@ mod tests {
     }
 
     #[test]
-    fn who_tells_children_to_roll_back_takes_the_statement_for_that() {
+    fn a_request_of_the_rollback_of_children_takes_the_statement_for_that() {
         let (message, because) = (Uuid::from_u128(9), failure("Told"));
         let shape = |before: &Run, of_step: &str| {
             let tells = Event::new(EventKind::RollbackEmitted, message).in_step(of_step);
             let events = vec![tells.because_of(because.clone()), suspended(Context::default())];
             let last =
                 Some(Suspension { step: "a".into(), jump: None, iteration: 0, handler_iteration: None });
-            let told = conclusion(events, Fate::GoesOn(Run { last, ..backward() }));
-            let told = Conclusion {
+            let requesting = conclusion(events, Fate::GoesOn(Run { last, ..backward() }));
+            let requesting = Conclusion {
                 rollback_requests: vec![message],
                 rollback_cause: Some(because.clone()),
-                ..told
+                ..requesting
             };
-            Settlement::new(KEY, before, BELOW, &Context::default(), told).path()
+            Settlement::new(KEY, before, BELOW, &Context::default(), requesting).path()
         };
         assert_eq!(shape(&backward(), "a"), SettlePath::RequestRollback);
         assert_eq!(shape(&backward(), "b"), SettlePath::General);

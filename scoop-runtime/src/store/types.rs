@@ -1,12 +1,57 @@
 //! Runs and their states, as the store passes them to the engine and gets them back.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use scoop_core::{Context, Entry, Failure, Lineage, Run, Suspension, Window};
+use scoop_core::{Context, Direction, Entry, Failure, Lineage, RollbackProgress, Run, Window};
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
+
+/// The state of a row of the working set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RowState {
+    /// It can be claimed, from its `ready_at` on.
+    #[default]
+    Ready,
+    /// Its owner executes it.
+    Running,
+    /// It waits for its children.
+    Waiting,
+    /// It did not succeed, and its parent has not recorded that yet.
+    Ended,
+    /// No living definition can continue it, or an operator has to decide.
+    Stuck,
+}
+
+impl RowState {
+    /// All states.
+    const ALL: [Self; 5] = [Self::Ready, Self::Running, Self::Waiting, Self::Ended, Self::Stuck];
+
+    /// The label of the state in the type `scoop.run_state`.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Ended => "ended",
+            Self::Stuck => "stuck",
+        }
+    }
+
+    /// The state with this label.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == name)
+    }
+}
+
+impl fmt::Display for RowState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
 
 /// A run under a claim. A statement changes nothing if that claim no longer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +119,13 @@ pub(crate) struct HierarchyFlags {
     pub(crate) in_rollback: bool,
 }
 
+impl HierarchyFlags {
+    /// The direction in which this run works.
+    pub(crate) fn direction(self, run: &Run) -> Direction {
+        Direction::backward_if(self.in_rollback || run.is_backward())
+    }
+}
+
 /// A run of a claim that this worker cannot work on.
 #[derive(Debug)]
 pub(crate) enum Unclaimed {
@@ -128,12 +180,18 @@ pub(crate) struct CommittedParent {
 }
 
 impl CommittedParent {
-    /// The run of this lineage, at this time.
-    pub(super) fn of(lineage: &Lineage, has_parent: bool, at: OffsetDateTime) -> Self {
+    /// The run of this lineage, for which this parent waits, at this time.
+    pub(super) fn of(lineage: &Lineage, parent: Option<Uuid>, at: OffsetDateTime) -> Self {
         let root = lineage.root_id();
-        let parent = lineage.parent().filter(|_| has_parent);
-        Self { root, parent: parent.map(|parent| ParentRef { root, id: parent.id(), at }) }
+        Self { root, parent: parent.map(|id| ParentRef { root, id, at }) }
     }
+}
+
+/// The step of the failed attempts since the last event, compared with that of the newest attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FormerAttempts {
+    OfSameStep,
+    OfOtherStep,
 }
 
 /// A run that is handed back without a settlement.
@@ -147,14 +205,20 @@ pub(crate) struct Release {
     pub(crate) granted: bool,
     /// The definition of the program.
     pub(crate) definition: i32,
-    /// Whether the former failed attempts were of the same step.
-    pub(crate) again: bool,
+    pub(crate) former_attempts: FormerAttempts,
 }
 
 impl Release {
     /// Hands it back without a failed attempt.
     pub(crate) fn at_once(key: ClaimKey) -> Self {
-        Self { key, pause_seconds: 0.0, reason: None, granted: false, definition: 0, again: true }
+        Self {
+            key,
+            pause_seconds: 0.0,
+            reason: None,
+            granted: false,
+            definition: 0,
+            former_attempts: FormerAttempts::OfSameStep,
+        }
     }
 
     /// Hands it back after a failed attempt.
@@ -214,10 +278,7 @@ pub(crate) const UNKNOWN_TOO_OFTEN: &str = "the results of 12 of its attempts ar
 /// The newest part of a history, or a window of it.
 #[derive(Default)]
 pub(crate) struct RollbackHistory {
-    /// The newest suspension, of a step or of the rollback.
-    pub(crate) last: Option<Suspension>,
-    /// Whether a part of the rollback was done already.
-    pub(crate) any_part_done: bool,
+    pub(crate) progress: RollbackProgress,
     /// The window that the newest part is in, if the history is long.
     pub(crate) window: Option<Window>,
     /// The entries of that window; without one, the newest entries.
@@ -270,6 +331,14 @@ pub(crate) struct Due {
     pub(crate) topology: Option<i64>,
     /// The suspect that has been ready longest.
     pub(crate) suspect: Option<Suspect>,
+}
+
+/// Whether a worker may claim a suspect now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SuspectClaim {
+    Allowed,
+    /// It executes another one, so suspects do not count as due.
+    Deferred,
 }
 
 /// A ready run that may be what ends its workers; see `scoop.is_suspect`.

@@ -34,7 +34,7 @@ impl Tree {
         for run in &mut runs {
             run.interventions = done.remove(&run.lineage.id()).unwrap_or_default();
             run.unhandled = unhandled.remove(&run.lineage).unwrap_or_default();
-            if run.gives_up {
+            if run.giving_up {
                 let concerns = |request: &&CancellationRequest| request.concerns(run);
                 run.pending_cancellations = cancellations.iter().filter(concerns).cloned().collect();
             }
@@ -146,7 +146,7 @@ mod fuzz {
             found.sort();
             expected.sort();
             prop_assert_eq!(found, expected);
-            prop_assert_eq!(tree.to_string().matches("saga (on topic): not begun\n").count(), places.len());
+            prop_assert_eq!(tree.to_string().matches("saga (on topic): pending\n").count(), places.len());
             let is_below = |above: &RunInfo, below: &RunInfo| {
                 below.lineage.ids()[1..].contains(&above.lineage.id())
             };
@@ -162,6 +162,13 @@ pub(crate) struct Extent {
     pub(crate) runs: Option<usize>,
 }
 
+/// The runs below the maximum depth of an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeeperRuns {
+    None,
+    LeftOut,
+}
+
 /// The rows read of a hierarchy, in the order of the lineages.
 #[derive(Debug)]
 pub(crate) struct TreeRows {
@@ -171,8 +178,8 @@ pub(crate) struct TreeRows {
 }
 
 impl TreeRows {
-    /// Restricts the rows to the limit of the extent. `more` is whether there are runs below the maximum depth.
-    pub(crate) fn new(mut rows: Vec<Result<RunRow, String>>, more: bool, extent: Extent) -> Self {
+    /// Restricts the rows to the limit of the extent.
+    pub(crate) fn new(mut rows: Vec<Result<RunRow, String>>, deeper: DeeperRuns, extent: Extent) -> Self {
         let depth = |row: &Result<RunRow, String>| row.as_ref().map_or(0, |row| row.lineage().ids().len());
         let runs = rows.iter().enumerate();
         let runs = runs.filter(|(_, row)| !matches!(row, Ok(RunRow::Unhandled(..))));
@@ -182,7 +189,7 @@ impl TreeRows {
         if let Some(lowest) = lowest.filter(|_| beyond) {
             drop(rows.remove(lowest));
         }
-        Self { rows, is_complete: !more && !beyond }
+        Self { rows, is_complete: deeper == DeeperRuns::None && !beyond }
     }
 
     /// All rows of a hierarchy.

@@ -23,7 +23,7 @@ const TOLD_MIN: Duration = Duration::from_micros(100);
 impl fmt::Display for RunState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RunState::Pending => f.write_str("not begun"),
+            RunState::Pending => f.write_str("pending"),
             RunState::Ready => f.write_str("ready"),
             RunState::Retrying { attempts, reason } => {
                 write!(f, "backing off; attempt {attempts} failed: {}", Escaped(reason))
@@ -114,7 +114,7 @@ impl RunInfo {
 
     /// The reasons for which it gives up now, or its deadline.
     fn giving_up(&self) -> Vec<String> {
-        match (self.gives_up, self.deadline) {
+        match (self.giving_up, self.deadline) {
             (false, None) => vec![],
             (false, Some(deadline)) => {
                 vec![format!("gives up at its deadline, {}", ahead(deadline, self.read_at))]

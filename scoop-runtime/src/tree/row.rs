@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, UnhandledMessage};
 use crate::engine::IDENTIFIER_PREFIX;
-use crate::store::no_failure;
+use crate::store::{RowState, no_failure};
 use crate::{HierarchyId, RollbackFailure};
 
 /// A row of `run_tree.sql`.
@@ -22,14 +22,14 @@ pub(crate) enum RunRow {
 /// The state of a run in the working set.
 #[derive(Debug, Default)]
 pub(crate) struct Stands {
-    pub(crate) state: String,
+    pub(crate) state: RowState,
     pub(crate) attempts: u32,
     pub(crate) reason: Option<String>,
-    pub(crate) backward: bool,
+    pub(crate) rolling_back: bool,
     /// The time from which it can be claimed, if it is ready.
     pub(crate) ready_at: Option<SystemTime>,
     pub(crate) give_up_at: Option<SystemTime>,
-    pub(crate) gives_up: bool,
+    pub(crate) giving_up: bool,
     /// No living worker has its saga.
     pub(crate) is_abandoned: bool,
     pub(crate) owner: Option<Uuid>,
@@ -63,12 +63,12 @@ impl RunRow {
             topic: head.topic.to_owned(),
             message_id: head.message_id,
             lineage: head.lineage,
-            rolling_back: stands.backward && !ended,
+            rolling_back: stands.rolling_back && !ended,
             attempts: stands.attempts,
             worker: stands.owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
             wakes_at: stands.ready_at.filter(|at| is_ready && read_at.is_none_or(|now| *at > now)),
             deadline: stands.give_up_at.filter(|_| !ended),
-            gives_up: stands.gives_up && !ended,
+            giving_up: stands.giving_up && !ended,
             is_abandoned: stands.is_abandoned && is_ready,
             pending_cancellations: vec![],
             state,
@@ -101,9 +101,15 @@ impl RunRow {
 }
 
 impl RunEvent {
-    /// Sets the worker and the failure. `handles` is whether the event records a call of the child failure handler.
-    pub(crate) fn written_by(self, worker: Option<String>, handles: bool, failure: Option<Failure>) -> Self {
-        let role = if handles { Role::HandledFailures } else { Role::Plain };
+    /// Sets the worker and the failure, and the number of earlier calls if the event records a call of the child failure
+    /// handler.
+    pub(crate) fn written_by(
+        self,
+        worker: Option<String>,
+        handler_iteration: Option<i32>,
+        failure: Option<Failure>,
+    ) -> Self {
+        let role = handler_iteration.map_or(Role::Plain, |_| Role::HandledFailures);
         Self { worker, failure, role, ..self }
     }
 
@@ -156,13 +162,13 @@ fn state_of(stands: Option<&Stands>, events: &[RunEvent]) -> RunState {
     };
     let reason = || stands.and_then(|stands| stands.reason.clone()).unwrap_or_default();
     let attempts = stands.map_or(0, |stands| stands.attempts);
-    match (stands.map(|stands| &*stands.state), last.map(|event| event.kind)) {
-        (Some("stuck"), _) => RunState::Stuck { reason: reason() },
-        (Some("waiting"), _) => RunState::Waiting,
-        (Some("running"), _) => RunState::Running,
-        (Some("ready"), _) if attempts > 0 => RunState::Retrying { attempts, reason: reason() },
+    match (stands.map(|stands| stands.state), last.map(|event| event.kind)) {
+        (Some(RowState::Stuck), _) => RunState::Stuck { reason: reason() },
+        (Some(RowState::Waiting), _) => RunState::Waiting,
+        (Some(RowState::Running), _) => RunState::Running,
+        (Some(RowState::Ready), _) if attempts > 0 => RunState::Retrying { attempts, reason: reason() },
         (_, None) => RunState::Pending,
-        (Some("ready"), _) => RunState::Ready,
+        (Some(RowState::Ready), _) => RunState::Ready,
         (_, Some(EventKind::Committed)) => RunState::Committed,
         (_, Some(EventKind::RolledBack)) => RunState::RolledBack(failure(turned_back)),
         (_, Some(EventKind::RollbackFailed)) => {

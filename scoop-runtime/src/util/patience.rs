@@ -60,7 +60,7 @@ pub(crate) struct Trial {
     ends_in_doubt: bool,
     pause: Duration,
     /// The most informative error.
-    told: Option<sqlx::Error>,
+    error: Option<sqlx::Error>,
 }
 
 /// An operation that was given up.
@@ -78,7 +78,7 @@ impl Trial {
     /// An operation whose patience begins now.
     pub(crate) fn new(patience: Duration) -> Self {
         let (since, pause) = (Instant::now(), PAUSE_MIN);
-        Self { patience, since, attempts: 0, in_doubt: false, ends_in_doubt: false, pause, told: None }
+        Self { patience, since, attempts: 0, in_doubt: false, ends_in_doubt: false, pause, error: None }
     }
 
     /// Disables the retry after an attempt that may have been committed.
@@ -102,7 +102,7 @@ impl Trial {
     }
 
     /// The attempt that is due.
-    pub(crate) fn next(&self) -> Attempt {
+    pub(crate) fn next_attempt(&self) -> Attempt {
         if self.attempts == 0 { Attempt::First } else { Attempt::Repeat }
     }
 
@@ -128,7 +128,7 @@ impl Trial {
         F: Future<Output = sqlx::Result<T>>,
     {
         loop {
-            let work = attempt(self.next());
+            let work = attempt(self.next_attempt());
             if let Some(answer) = self.attempt(work).await {
                 return answer;
             }
@@ -149,12 +149,12 @@ impl Trial {
         self.in_doubt |= current.in_doubt.load(Relaxed);
         let refused = !is_transient(&error) || (self.ends_in_doubt && self.in_doubt);
         // If the pool has no connection, the previous error is the reason.
-        if !matches!(error, sqlx::Error::PoolTimedOut) || self.told.is_none() {
-            self.told = Some(error);
+        if !matches!(error, sqlx::Error::PoolTimedOut) || self.error.is_none() {
+            self.error = Some(error);
         }
         if refused || self.is_over() {
-            let told = self.told.take().unwrap_or(sqlx::Error::PoolTimedOut);
-            return Some(Err(self.vain(told)));
+            let error = self.error.take().unwrap_or(sqlx::Error::PoolTimedOut);
+            return Some(Err(self.vain(error)));
         }
         if self.attempts > IMMEDIATE {
             tokio::time::sleep_until((Instant::now() + self.pause).min(self.until())).await;

@@ -82,9 +82,9 @@ mod of_a_part {
         Ok(())
     }
 
-    /// A run that has not begun also has an id in the tree.
+    /// A pending run also has an id in the tree.
     #[tokio::test(flavor = "multi_thread")]
-    async fn unstarted_part_can_be_cancelled() -> Result<()> {
+    async fn pending_part_can_be_cancelled() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         db.start((Sleepy { gate: gate.clone() },)).await?.shutdown().await?;

@@ -150,7 +150,7 @@ async fn infinite_times_stop_no_other_run() -> Result<()> {
     others_finish(&scoop, &gate).await?;
     let tree = never.tree().await?;
     assert_eq!(tree.roots()[0].state, RunState::Pending);
-    assert!(tree.to_string().contains("not begun, due 9999-12-31T00:00:00.000Z"), "{tree}");
+    assert!(tree.to_string().contains("pending, due 9999-12-31T00:00:00.000Z"), "{tree}");
     scoop.shutdown().await?;
     Ok(())
 }
@@ -367,7 +367,7 @@ async fn copy_of_a_run_is_shown_with_its_own_state() -> Result<()> {
     gate.open(1);
     let scoop = start(&db, &gate).await?;
     let tree = root.comes_to(|tree| tree.runs().iter().any(|run| run.state == RunState::Committed)).await?;
-    assert!(tree.to_string().contains("not begun, due 9999-12-31"), "{tree}");
+    assert!(tree.to_string().contains("pending, due 9999-12-31"), "{tree}");
     scoop.shutdown().await?;
     Ok(())
 }

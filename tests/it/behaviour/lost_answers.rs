@@ -455,7 +455,7 @@ mod of_a_request {
         let Err(error) = retired else { panic!("its answer came: {retired:?}") };
         assert!(error.may_have_happened(), "{error:?}");
         assert!(error.to_string().contains("may have taken effect"), "{error}");
-        assert!(!client.retire_handler("root-topic", "asked-handler").await?.was_listed);
+        assert!(!client.retire_handler("root-topic", "asked-handler").await?.was_registered);
         Ok(())
     }
 }

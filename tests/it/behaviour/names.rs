@@ -115,7 +115,7 @@ async fn id_of_a_run_where_a_hierarchy_is_wanted_is_refused_with_the_hierarchy()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn run_that_has_not_begun_is_found_by_its_id() -> Result<()> {
+async fn pending_run_is_found_by_its_id() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.start((Checkout, Stock, Mail)).await?;
     let order = scoop.launch(Root).delay(std::time::Duration::from_secs(3600)).await?;

@@ -141,7 +141,7 @@ handler! {
     step "step" step => done();
 }
 
-/// The working set without the parts that a rebuild may change. The id of a run that has not begun is not recorded yet.
+/// The working set without the parts that a rebuild may change. The id of a pending run is not recorded yet.
 /// A run whose rollback failed reads its position from the recorded events.
 const WORKING_SET: &str = "
     SELECT jsonb_strip_nulls(jsonb_build_object(
@@ -150,11 +150,12 @@ const WORKING_SET: &str = "
         'state', CASE WHEN r.state = 'waiting' AND NOT EXISTS (
             SELECT FROM scoop.run c WHERE c.root = r.root AND c.parent = r.id AND c.state <> 'ended')
             THEN 'ready' ELSE r.state END,
-        'told', r.rollback_requested, 'failure', r.failure, 'rollback_failure', r.rollback_failure)
+        'rollback_requested', r.rollback_requested, 'failure', r.failure, 'rollback_failure', r.rollback_failure)
       || CASE WHEN r.state = 'ended' THEN '{}' ELSE jsonb_build_object(
-        'backward', r.rolling_back, 'context', r.context, 'replied', r.replied, 'gives_up', r.giving_up, 'give_up_at', r.give_up_at,
-        'undoing', r.rollback_since IS NOT NULL, 'failed_before', r.rollback_failed_before,
-        'held', r.awaits_operator,
+        'rolling_back', r.rolling_back, 'context', r.context, 'replied', r.replied,
+        'giving_up', r.giving_up, 'give_up_at', r.give_up_at,
+        'undoing', r.rollback_since IS NOT NULL, 'rollback_failed_before', r.rollback_failed_before,
+        'awaits_operator', r.awaits_operator,
         'due', CASE WHEN r.ready_at > now() + interval '10 min' THEN r.ready_at END) END
       || CASE WHEN r.state = 'ended' OR r.rollback_failed_before THEN '{}' ELSE jsonb_build_object(
         'step', r.step, 'jump', r.jump, 'definition', r.definition, 'iteration', r.iteration, 'suspensions', r.suspensions,
@@ -278,7 +279,7 @@ fn top_waits(tree: &Tree) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unstarted_deliveries_are_rebuilt() -> Result<()> {
+async fn pending_deliveries_are_rebuilt() -> Result<()> {
     let db = Database::new().await;
     let root = only_top(&db, top_waits).await?;
     is_rebuilt(&db).await?;

@@ -70,7 +70,7 @@ async fn unfinished_runs_are_shown_in_words_without_ballast() -> Result<()> {
     let of_order =
         ["runs-view-items, running, 0, has a worker, child", "runs-view-orders, waiting, place, 0"];
     assert_eq!(shown(db.pool(), &order).await?, of_order);
-    assert_eq!(shown(db.pool(), &later).await?, ["runs-view-items, not begun, later, deadline, 0"]);
+    assert_eq!(shown(db.pool(), &later).await?, ["runs-view-items, pending, later, deadline, 0"]);
     assert_eq!(db.number("SELECT count(*) FROM scoop.runs").await, 3);
     for (forged, state) in [
         ("epoch = 1", "ready, later, deadline, 0"),

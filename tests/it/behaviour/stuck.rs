@@ -171,7 +171,7 @@ async fn stuck_runs_are_listed_and_get_another_chance_on_request() -> Result<()>
     let client = db.client();
     let [stuck] = &*client.stuck_runs().await? else { panic!("one run is stuck") };
     assert_eq!((&*stuck.handler, stuck.step.as_deref()), ("checkout", Some("reserve")));
-    assert_eq!((&stuck.reason, stuck.backward, stuck.gives_up), (&reason, false, false));
+    assert_eq!((&stuck.reason, stuck.rolling_back, stuck.giving_up), (&reason, false, false));
     assert_eq!(stuck.lineage.root_id(), root.id());
     assert_eq!(client.stuck_runs().after(stuck).await?.len(), 0);
     assert_eq!(client.skip(stuck.lineage.id(), "").await?, RepairAnswer::Stuck);
@@ -198,7 +198,7 @@ async fn cancelled_stuck_run_gives_up_in_a_fitting_program() -> Result<()> {
     reason(&root).await?;
     assert_eq!(scoop.cancel(root.id(), "too late").await?, CancelAnswer::Accepted);
     let [stuck] = &*scoop.stuck_runs().await? else { panic!("one run is stuck") };
-    assert!(stuck.gives_up, "{stuck:?}");
+    assert!(stuck.giving_up, "{stuck:?}");
     assert_eq!(root.status().await?, scoop::Status::Unfinished);
     scoop.shutdown().await?;
 

@@ -41,9 +41,9 @@ async fn retired_handler_gets_no_more_messages_but_keeps_its_waiting_runs() -> R
     assert_eq!(listed(&scoop).await?, ["child-handler on child-topic", "root-handler on root-topic"]);
 
     let retired = scoop.retire_handler("child-topic", "child-handler").await?;
-    assert_eq!((retired.was_listed, retired.waiting, retired.dropped), (true, 1, 0));
+    assert_eq!((retired.was_registered, retired.pending, retired.dropped), (true, 1, 0));
     let retired = scoop.retire_handler("child-topic", "child-handler").await?;
-    assert_eq!((retired.was_listed, retired.waiting, retired.dropped), (false, 1, 0));
+    assert_eq!((retired.was_registered, retired.pending, retired.dropped), (false, 1, 0));
     assert_eq!(listed(&scoop).await?, ["root-handler on root-topic"]);
     assert_eq!(scoop.launch(Child).await?.ends().await?, Outcome::NoHandlers);
 
@@ -60,7 +60,7 @@ async fn waiting_runs_of_a_retired_handler_can_be_dropped() -> Result<()> {
     let db = Database::new().await;
     let (scoop, root) = waiting(&db).await?;
     let retired = scoop.retire_handler("child-topic", "child-handler").drop_pending().await?;
-    assert_eq!((retired.was_listed, retired.waiting, retired.dropped), (true, 0, 1));
+    assert_eq!((retired.was_registered, retired.pending, retired.dropped), (true, 0, 1));
     assert_eq!(root.ends().await?, Outcome::Committed);
     db.history().await.expect(
         "M0 EMITTED · ·
@@ -83,7 +83,7 @@ async fn dropped_run_is_not_rebuilt() -> Result<()> {
     client.retire_handler("child-topic", "child-handler").await?;
     assert_eq!(client.rebuild_working_set().await?.after, 1);
     let retired = client.retire_handler("child-topic", "child-handler").drop_pending().await?;
-    assert_eq!((retired.was_listed, retired.dropped), (false, 1));
+    assert_eq!((retired.was_registered, retired.dropped), (false, 1));
     assert_eq!(child.ends().await?, Outcome::NoHandlers);
     assert_eq!(client.rebuild_working_set().await?.after, 0);
     Ok(())

@@ -177,7 +177,7 @@ async fn run_that_sleeps_says_until_when() -> Result<()> {
     assert!(slept > Duration::from_secs(3500) && slept < Duration::from_secs(3700), "{slept:?}");
     let text = tree.to_string();
     assert!(text.starts_with("checkout (on root-topic): sleeping until 2"), "{text}");
-    assert!(text.contains("└─ sleep: not begun, due 2"), "{text}");
+    assert!(text.contains("└─ sleep: pending, due 2"), "{text}");
     Ok(())
 }
 
@@ -192,7 +192,7 @@ async fn cancellation_is_shown_as_pending_until_obeyed() -> Result<()> {
     let [root] = tree.roots() else { panic!("{tree}") };
     for run in [root, &root.children[0]] {
         let [pending] = &*run.pending_cancellations else { panic!("{tree}") };
-        assert!(run.gives_up, "{tree}");
+        assert!(run.giving_up, "{tree}");
         assert_eq!((&*pending.reason, &*pending.source), ("the customer left", "support"));
         assert!(pending.at.is_some());
     }
@@ -204,7 +204,7 @@ async fn cancellation_is_shown_as_pending_until_obeyed() -> Result<()> {
     shop.gate.open(1);
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
     let tree = order.tree().await?;
-    assert!(tree.runs().iter().all(|run| !run.gives_up && run.pending_cancellations.is_empty()), "{tree}");
+    assert!(tree.runs().iter().all(|run| !run.giving_up && run.pending_cancellations.is_empty()), "{tree}");
     assert_eq!(tree.cancellations().len(), 1);
     assert!(!tree.to_string().contains("giving up"), "{tree}");
     Ok(())
@@ -219,7 +219,7 @@ async fn cancellation_of_a_part_is_shown_at_that_part() -> Result<()> {
     assert_eq!(shop.scoop.cancel(part, "not this one").await?, CancelAnswer::Accepted);
     let tree = order.tree().await?;
     let [root] = tree.roots() else { panic!("{tree}") };
-    assert!(!root.gives_up && root.pending_cancellations.is_empty(), "{tree}");
+    assert!(!root.giving_up && root.pending_cancellations.is_empty(), "{tree}");
     assert_eq!(root.children[0].pending_cancellations.len(), 1, "{tree}");
     shop.gate.open(1);
     order.ends().await?;
@@ -299,7 +299,7 @@ async fn delayed_run_shows_its_due_time() -> Result<()> {
     let tree = order.tree().await?;
     let [root] = tree.roots() else { panic!("{tree}") };
     assert!(root.wakes_at.is_some() && root.state == RunState::Pending, "{tree}");
-    assert!(tree.to_string().starts_with("checkout (on root-topic): not begun, due 2"), "{tree}");
+    assert!(tree.to_string().starts_with("checkout (on root-topic): pending, due 2"), "{tree}");
     Ok(())
 }
 

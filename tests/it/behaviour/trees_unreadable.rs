@@ -104,7 +104,7 @@ async fn run_that_never_becomes_ready_is_shown() -> Result<()> {
     assert_eq!(root.state, RunState::Pending, "{tree}");
     assert!(root.wakes_at.is_some_and(|at| at > SystemTime::now()), "{tree}");
     let text = tree.to_string();
-    assert!(text.contains("not begun, due 9999-12-31T00:00:00.000Z"), "{text}");
+    assert!(text.contains("pending, due 9999-12-31T00:00:00.000Z"), "{text}");
     assert!(text.contains("gives up at its deadline, 0001-01-01T00:00:00.000Z"), "{text}");
     Ok(())
 }

@@ -32,10 +32,10 @@ struct RootHandler {
 impl RootHandler {
     #[step(name = "0", retry(max = 1, backoff = "1ms"))]
     async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        let (id, fresh) = scope.detach_unique(Child, "the key").await?;
-        let (again, fresh_again) = scope.detach_unique(Child, "the key").await?;
-        assert_eq!((again, fresh_again), (id, false));
-        self.notes.add(format!("{id} {fresh}"));
+        let first = scope.detach_unique(Child, "the key").await?;
+        let again = scope.detach_unique(Child, "the key").await?;
+        assert_eq!((again.hierarchy, again.is_new), (first.hierarchy, false));
+        self.notes.add(format!("{} {}", first.hierarchy, first.is_new));
         // The launches of a failed attempt are discarded.
         if scope.attempt() == 0 { Err(SIMULATED.into()) } else { Ok(()) }
     }

@@ -90,11 +90,11 @@ mod im_03 {
         M0 SUSPENDED root-handler RB(0[0,])
         M0 ROLLED_BACK root-handler RB(0[0,])";
 
-    /// A delivery that has not begun ends when its emitter gives up (W-06). It writes no rows, and no run waits for it.
+    /// A pending delivery ends when its emitter gives up (W-06). It writes no rows, and no run waits for it.
     /// This holds whether the hierarchy or only the emitter is cancelled (W-44). In the reference the parent waits for
     /// ever.
     #[tokio::test(flavor = "multi_thread")]
-    async fn im_03_w_06_w_44_unstarted_child_never_begins_after_its_parent_gave_up() -> Result<()> {
+    async fn im_03_w_06_w_44_pending_child_never_begins_after_its_parent_gave_up() -> Result<()> {
         for whole in [true, false] {
             let db = Database::new().await;
             list!(db, ChildHandler, ChildHandler);

@@ -56,7 +56,7 @@ async fn failed_saga_is_one_warning_with_step_and_failure() -> Result<()> {
     let run = &tree.roots()[0];
     assert_eq!(shared("run"), run.lineage.id().to_string());
     assert_eq!((shared("saga"), shared("topic")), ("telemetry-order".into(), "telemetry.orders".into()));
-    assert_eq!((shared("attempt"), shared("told")), ("0".into(), "false".into()));
+    assert_eq!((shared("attempt"), shared("rollback_requested")), ("0".into(), "false".into()));
     assert!(shared("failure").starts_with("[telemetry-order["), "{rolled_back:?}");
     let failed = &events.of("failed")[0];
     for seen in [failed, rolled_back] {

@@ -36,12 +36,12 @@ impl Database {
     pub async fn able_to_go_on(&self) -> i64 {
         let runs = self.0.working_set();
         let waits_for_others = |run: &scoop::WorkingRun| {
-            let open = runs.iter().filter(|other| other.state != "ended");
+            let open = runs.iter().filter(|other| other.state != scoop::RowState::Ended);
             open.filter_map(|other| other.lineage.parent()).any(|parent| parent == run.lineage)
         };
         let able = runs.iter().filter(|run| match run.state {
-            "stuck" => false,
-            "waiting" => !waits_for_others(run),
+            scoop::RowState::Stuck => false,
+            scoop::RowState::Waiting => !waits_for_others(run),
             _ => true,
         });
         count(able.count())

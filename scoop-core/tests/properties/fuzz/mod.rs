@@ -7,8 +7,8 @@ mod mutation;
 
 use proptest::prelude::*;
 use scoop_core::{
-    CodedError, Context, ContextError, Deadline, DeadlineKind, Error, EventKind, Failure, FailureCode,
-    Lineage, Missed, Overlap, SleepUntil,
+    CodedError, Context, ContextError, Deadline, DeadlineKind, Direction, Error, EventKind, Failure,
+    FailureCode, Lineage, Missed, Overlap, SleepUntil,
 };
 use serde::{Deserialize, Serialize};
 use time::format_description::well_known::Rfc3339;
@@ -95,12 +95,12 @@ proptest! {
         if let Some(time) = both.not_before() {
             can_be_told(time)?;
         }
-        for backward in [false, true] {
+        for direction in [Direction::Forward, Direction::Backward] {
             let now = OffsetDateTime::UNIX_EPOCH + Duration::days(365 * 56);
-            for time in both.give_up_at(backward) {
+            for time in both.give_up_at(direction) {
                 can_be_told(time)?;
             }
-            for failure in both.missed_deadlines(backward, now, None, "s[w]") {
+            for failure in both.missed_deadlines(direction, now, None, "s[w]") {
                 let written = serde_json::to_string(&failure).expect("a failure is JSON");
                 prop_assert!(!written.contains("\\u0000"), "{written}");
             }

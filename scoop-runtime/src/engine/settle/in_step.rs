@@ -5,7 +5,7 @@ use crate::engine::execution::Exit;
 use crate::engine::shared::Engine;
 use crate::error::{is_cancelled, is_rolled_back, is_transient_in_step, is_transient_within_step};
 use crate::store::Unhandled;
-use crate::store::{MARKED, SettleResult, Settlement, StepTransaction, roll_back};
+use crate::store::{MARKED, RowState, SettleResult, Settlement, StepTransaction, roll_back};
 
 /// Why the transaction of a step was not committed.
 pub(super) enum CommitError {
@@ -44,7 +44,7 @@ pub(super) async fn settle_and_commit(
     let Some(connections) = &engine.step_transactions else {
         return Err(CommitError::Failed("there is no database in which a step could have written".into()));
     };
-    let goes_on = settled.continues.then_some(settlement.id().0);
+    let goes_on = (settled.state == RowState::Running).then_some(settlement.id().0);
     match connections.commit(opened, goes_on).await {
         Ok(()) => {
             settled.ready_handlers.extend(started);

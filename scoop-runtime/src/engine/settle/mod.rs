@@ -19,7 +19,9 @@ use super::slots::SlotLease;
 use crate::completion::RunEnd;
 use crate::saga::registry::RunnableSaga;
 use crate::store::Unhandled;
-use crate::store::{FailedRollbackPart, ParentRef, SettleResult, Settlement, StepTransaction, roll_back};
+use crate::store::{
+    FailedRollbackPart, ParentRef, RowState, SettleResult, Settlement, StepTransaction, roll_back,
+};
 use crate::telemetry;
 
 /// The number of events that are coalesced at most.
@@ -125,7 +127,7 @@ async fn settle_in_step(
     let conclusion = coalesce(engine, &execution.saga, conclusion).await;
     let after = AfterCommit::of(&execution.run, &conclusion);
     // A failure is recorded even if the writes of the cleanup are not.
-    let failing = (after.backward && !execution.run.is_backward()).then(|| conclusion.clone());
+    let failing = (after.rolling_back && !execution.run.is_backward()).then(|| conclusion.clone());
     let settlement = settlement(engine, execution, conclusion);
     let definition = settlement.definition();
     let sets_a_time = settlement.has_timer();
@@ -181,7 +183,7 @@ async fn on_refused(
 struct AfterCommit {
     /// The state of the run, if it continues.
     run: Option<Run>,
-    backward: bool,
+    rolling_back: bool,
     context: Context,
     /// The definition under which its newest step completed.
     definition: Option<i32>,
@@ -197,12 +199,12 @@ impl AfterCommit {
         let outcome = Decision::of(before, conclusion);
         let topics: BTreeSet<_> = conclusion.emissions.iter().map(|emission| &*emission.topic).collect();
         let topics = topics.into_iter().map(str::to_owned).collect();
-        let (run, backward) = match &conclusion.fate {
+        let (run, rolling_back) = match &conclusion.fate {
             Fate::GoesOn(run) => (Some(run.clone()), run.is_backward()),
             Fate::Committed => (None, false),
             Fate::RolledBack { .. } | Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => (None, true),
         };
-        Self { run, backward, context, definition: None, outcome, topics }
+        Self { run, rolling_back, context, definition: None, outcome, topics }
     }
 }
 
@@ -244,7 +246,7 @@ fn apply(
     if sets_a_time {
         engine.reschedule_timer();
     }
-    if settled.ended {
+    if settled.state == RowState::Ended {
         match execution.run.lineage.parent() {
             Some(parent) if execution.flags.has_parent => {
                 let (root, id) = (parent.root_id(), parent.id());
@@ -252,7 +254,7 @@ fn apply(
                 engine.signals.child_ended(ParentRef { root, id, at: settled.last_event_at }, slot);
             }
             _ => {
-                let committed = after.run.is_none() && !after.backward;
+                let committed = after.run.is_none() && !after.rolling_back;
                 engine
                     .completions
                     .notify(execution.key.root, if committed { RunEnd::Committed } else { RunEnd::Unknown });
@@ -260,7 +262,7 @@ fn apply(
         }
     }
     match after.run {
-        Some(run) if settled.continues => {
+        Some(run) if settled.state == RowState::Running => {
             execution.flags.in_rollback |= run.is_backward();
             execution.stored_context = run.context.clone();
             (execution.run, execution.definition) = (run, after.definition);
@@ -274,7 +276,7 @@ fn apply(
         }
         _ => {
             let newest = execution.run.last.as_ref().map_or("", |last| &last.step);
-            telemetry::left(execution.at(newest), settled.ended);
+            telemetry::left(execution.at(newest), settled.state == RowState::Ended);
             Err(Exit::Settled)
         }
     }

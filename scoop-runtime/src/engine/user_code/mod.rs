@@ -96,8 +96,7 @@ fn judge(
     let source = &execution.run.source;
     let of_error = || boundary::named(format!("`Display` or `source` of the error of {what}"));
     let exit = boundary::run(source, || {
-        let of_infrastructure = undone == RolledBack::LostConnection
-            || is_of_infrastructure(&error, undone == RolledBack::Transaction);
+        let of_infrastructure = undone == RolledBack::LostConnection || is_of_infrastructure(&error, undone);
         if of_infrastructure { Ok(Some(Exit::Infrastructure(why(what, &error)))) } else { otherwise(&error) }
     });
     let exit = exit.map_err(of_error()).flatten();

@@ -134,42 +134,45 @@ impl State {
         let row = self.change(run, |row| {
             (row.state, row.owner) = (RowState::Running, Some(worker));
             row.last_event_at = later(now, row.last_event_at);
-            if row.is_unclaimed() && row.told {
-                row.turned_back_at = Some(now);
+            if row.is_unclaimed() && row.rollback_requested {
+                row.rollback_started_at = Some(now);
             }
             let keeps = is_injected(Bug::TakeOverLiving) && row.attempts > 0;
             row.epoch += i64::from(!keeps);
         })?;
-        let again = is_injected(Bug::SeenTwice) && row.attempts > 0 && !row.told;
-        let begins = row.epoch == row.first_epoch + 1 || again;
+        let again = is_injected(Bug::SeenTwice) && row.attempts > 0 && !row.rollback_requested;
+        let begins = row.epoch == row.unclaimed_epoch + 1 || again;
         if begins {
-            let (told, failure, message) = (row.told, row.failure.clone(), row.message);
-            let kind = if told { EventKind::RollingBack } else { EventKind::Seen };
+            let (requested, failure, message) = (row.rollback_requested, row.failure.clone(), row.message_id);
+            let kind = if requested { EventKind::RollingBack } else { EventKind::Seen };
             let mut event = Event::of(row, kind, identifier);
-            if told {
+            if requested {
                 event.exception = failure;
                 // The event has the context of the rollback request. The context of the run has more by now.
-                event.context = self.told_context(run, message);
+                event.context = self.requested_context(run, message);
             }
             self.append(event);
         }
-        self.claimed(run, identifier, !begins)
+        if begins { self.claimed(run, identifier) } else { self.claimed_with_children(run, identifier) }
     }
 
-    fn told_context(&self, (root, _): RowKey, message: Uuid) -> scoop_core::Context {
+    fn requested_context(&self, (root, _): RowKey, message: Uuid) -> scoop_core::Context {
         let record = self.hierarchy(root).map(|hierarchy| &hierarchy.record);
-        let told = record.and_then(|record| record.of_message(message, EventKind::RollbackEmitted).next());
-        told.map(|told| told.context.clone()).unwrap_or_default()
+        let request = record.and_then(|record| record.of_message(message, EventKind::RollbackEmitted).next());
+        request.map(|request| request.context.clone()).unwrap_or_default()
     }
 
-    /// An owned run, with all that is needed to continue it.
-    pub(super) fn claimed(&self, run: RowKey, identifier: &str, has_children: bool) -> Option<ClaimedRun> {
+    /// An owned run, with all that is needed to continue it after its children.
+    pub(super) fn claimed_with_children(&self, run: RowKey, identifier: &str) -> Option<ClaimedRun> {
+        let mut claimed = self.claimed(run, identifier)?;
+        claimed.run.failed_children = self.failed_children(run);
+        Some(claimed)
+    }
+
+    /// An owned run, with all that is needed to begin it.
+    fn claimed(&self, run: RowKey, identifier: &str) -> Option<ClaimedRun> {
         let row = self.row(run)?;
-        let message = self.hierarchy(row.root())?.record.messages.get(&row.message)?;
-        let mut goes_on = row.run(identifier);
-        if has_children {
-            goes_on.failed_children = self.failed_children(run);
-        }
+        let message = self.hierarchy(row.root())?.record.messages.get(&row.message_id)?;
         Some(ClaimedRun {
             key: row.key(),
             topic: row.topic.to_string(),
@@ -180,23 +183,25 @@ impl State {
             tried_under: row.tried_under.clone(),
             flags: HierarchyFlags {
                 has_parent: row.parent.is_some(),
-                in_rollback: row.undoing_since.is_some(),
+                in_rollback: row.rollback_since.is_some(),
             },
             overdue: row.is_overdue(self.now()),
             definition: row.definition,
             reserved_for: row.reserved_for,
-            run: goes_on,
+            run: row.run(identifier),
         })
     }
 
     fn failed_children(&self, run: RowKey) -> Vec<ChildFailure> {
         let mut ended: Vec<_> = self.children(run).filter(|child| child.state == RowState::Ended).collect();
-        ended.sort_by_key(|child| (child.turned_back_at.is_none(), child.turned_back_at, child.id()));
+        ended.sort_by_key(|child| {
+            (child.rollback_started_at.is_none(), child.rollback_started_at, child.id())
+        });
         let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
         let failure = |child: &WorkingRow| ChildFailure {
             rolled_back: child.failure.clone().unwrap_or_else(unknown),
             rollback_failed: child.rollback_failure.clone(),
-            told: child.told,
+            rollback_requested: child.rollback_requested,
         };
         if is_injected(Bug::DropFailure) && ended.len() > 1 {
             ended.pop();
@@ -209,7 +214,7 @@ impl WorkingRow {
     /// The row as a run of the core.
     fn run(&self, identifier: &str) -> Run {
         let source = format!("{}[{identifier}]", self.handler);
-        let mut run = Run::new(self.lineage.clone(), self.message, source);
+        let mut run = Run::new(self.lineage.clone(), self.message_id, source);
         let unsigned = |count: i32| u32::try_from(count).unwrap_or(0);
         run.last = self.step.as_ref().map(|step| Suspension {
             step: step.clone(),
@@ -222,9 +227,14 @@ impl WorkingRow {
         run.outputs = self.outputs.clone().unwrap_or_default();
         run.context = self.context.clone();
         run.replied = self.replied;
-        if let (true, Some(cause)) = (self.backward, self.failure.clone()) {
-            let (told, failed_before) = (self.told, self.failed_before);
-            run.path = Path::Backward { cause, told, begun: false, failed_before, plan: None };
+        if let (true, Some(cause)) = (self.rolling_back, self.failure.clone()) {
+            run.path = Path::Backward {
+                cause,
+                rollback_requested: self.rollback_requested,
+                begun: false,
+                failed_before: self.rollback_failed_before,
+                plan: None,
+            };
         }
         run
     }

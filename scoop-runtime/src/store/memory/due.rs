@@ -8,18 +8,18 @@ use super::MemoryStore;
 use super::definitions::lanes_of;
 use super::row::WorkingRow;
 use super::state::State;
-use crate::store::{ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef};
+use crate::store::{ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef, SuspectClaim};
 use crate::util::when::Now;
 
 impl DueStorage for MemoryStore {
-    async fn next_due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
+    async fn next_due(&self, lanes: &Lanes, worker: Uuid, suspects: SuspectClaim) -> sqlx::Result<Due> {
         self.run("due", |state| {
             let ready = lanes_of(lanes).filter_map(|lane| {
                 let is_suspect = |run| state.row(run).is_some_and(WorkingRow::is_suspect);
                 let first = state.ready.get(&lane)?.iter().find(|(.., run)| !is_suspect(*run));
                 first.map(|(at, ..)| *at)
             });
-            let suspect = state.suspect(lanes).filter(|_| claims_suspects);
+            let suspect = state.suspect(lanes).filter(|_| suspects == SuspectClaim::Allowed);
             let overdue = state.overdue.first().map(|(at, _)| *at);
             let first = ready.chain(suspect.iter().map(|suspect| suspect.ready_at)).chain(overdue).min();
             Ok(Due {
@@ -41,7 +41,7 @@ impl DueStorage for MemoryStore {
                 let dropped = state.children(run).filter(|child| child.is_unclaimed());
                 let dropped: Vec<_> = dropped.map(WorkingRow::id).collect();
                 dropped.into_iter().for_each(|child| drop(state.remove((run.0, child))));
-                let row = state.change(run, |row| row.gives_up = true)?;
+                let row = state.change(run, |row| row.giving_up = true)?;
                 Some(ParentRef { root: run.0, id: run.1, at: row.last_event_at })
             });
             Ok(parents.collect())
@@ -51,7 +51,7 @@ impl DueStorage for MemoryStore {
 
     async fn stop_deadlines(&self, keys: &[ClaimKey]) -> sqlx::Result<Vec<(Uuid, f64)>> {
         self.run("stops", |state| {
-            let seconds = |row: &WorkingRow| match (row.gives_up, row.give_up_at) {
+            let seconds = |row: &WorkingRow| match (row.giving_up, row.give_up_at) {
                 (true, _) => Some(0.0),
                 (false, at) => at.map(|at| (at - state.now()).as_seconds_f64()),
             };
@@ -70,11 +70,11 @@ impl DueStorage for MemoryStore {
             let Some(row) = state.claimed_under(key).filter(|row| row.is_overdue(now)) else {
                 return Ok(None);
             };
-            let requests = match row.undoing_since {
+            let requests = match row.rollback_since {
                 Some(_) => vec![],
                 None => state.requests_of(row),
             };
-            Ok(Some(GiveUpReasons { requests, context: row.context.clone(), now, since: row.undoing_since }))
+            Ok(Some(GiveUpReasons { requests, context: row.context.clone(), now, since: row.rollback_since }))
         })
         .await
     }

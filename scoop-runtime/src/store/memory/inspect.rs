@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::row::WorkingRow;
+use crate::store::RowState;
 
 /// An event, as in the protocol's table `message_event`, with the topic of its message.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,8 +54,8 @@ pub struct WorkingRun {
     pub topic: String,
     /// The saga.
     pub handler: String,
-    /// The state: `ready`, `running`, `waiting`, `ended` or `stuck`.
-    pub state: &'static str,
+    /// The state.
+    pub state: RowState,
     /// The time from which it can be claimed, if it is ready; the time since when it is stuck.
     pub ready_at: SystemTime,
     /// Raised by each claim and settlement.
@@ -127,10 +128,10 @@ impl WorkingRow {
     fn to_public(&self) -> WorkingRun {
         WorkingRun {
             lineage: self.lineage.clone(),
-            message_id: self.message,
+            message_id: self.message_id,
             topic: self.topic.to_string(),
             handler: self.handler.to_string(),
-            state: self.state.as_str(),
+            state: self.state,
             ready_at: self.ready_at.into(),
             epoch: self.epoch,
             owner: self.owner,

@@ -152,7 +152,7 @@ impl Event {
             handler: Some(row.handler.clone()),
             identifier: Some(identifier.clone()),
             context: row.context.clone(),
-            ..Self::new(kind, row.message, row.lineage.clone(), row.last_event_at)
+            ..Self::new(kind, row.message_id, row.lineage.clone(), row.last_event_at)
         }
     }
 }

@@ -125,11 +125,12 @@ impl EventLog {
         let id = lineage.id();
         let mut row = WorkingRow::new(lineage, rebuilt.message_id, pair, rebuilt.last_event_at);
         row.parent = rebuilt.parent;
-        row.state = RowState::named(rebuilt.state);
+        row.state = rebuilt.state;
         row.ready_at = rebuilt.ready_at;
-        row.epoch = if rebuilt.begun || rebuilt.told { epoch } else { 0 };
-        row.first_epoch = if rebuilt.told && !rebuilt.begun { epoch } else { 0 };
-        (row.backward, row.told, row.failed_before) = (rebuilt.backward, rebuilt.told, rebuilt.failed_before);
+        row.epoch = if rebuilt.begun || rebuilt.rollback_requested { epoch } else { 0 };
+        row.unclaimed_epoch = if rebuilt.rollback_requested && !rebuilt.begun { epoch } else { 0 };
+        (row.rolling_back, row.rollback_requested, row.rollback_failed_before) =
+            (rebuilt.rolling_back, rebuilt.rollback_requested, rebuilt.rollback_failed_before);
         (row.step, row.jump, row.iteration) = (rebuilt.step, rebuilt.jump, rebuilt.iteration);
         row.definition = rebuilt.definition;
         row.handler_iteration = rebuilt.handler_iteration;
@@ -141,30 +142,30 @@ impl EventLog {
             row.replied = self.has_replied(id);
         }
         row.context = rebuilt.context;
-        (row.gives_up, row.give_up_at) = (rebuilt.gives_up, rebuilt.give_up_at);
-        row.undoing_since = rebuilt.undoing_since;
+        (row.giving_up, row.give_up_at) = (rebuilt.giving_up, rebuilt.give_up_at);
+        row.rollback_since = rebuilt.rollback_since;
         (row.failure, row.rollback_failure) = (failure(rebuilt.failure), failure(rebuilt.rollback_failure));
-        row.turned_back_at = rebuilt.turned_back_at;
+        row.rollback_started_at = rebuilt.rollback_started_at;
         row.reason = rebuilt.reason;
-        row.held = row.state == RowState::Stuck;
+        row.awaits_operator = row.state == RowState::Stuck;
         Some(row)
     }
 }
 
 impl WorkingRow {
-    /// The row without what a rebuild need not know: owner, attempts, pauses and reasons, and the id of a run that has
-    /// not begun.
+    /// The row without what a rebuild need not know: owner, attempts, pauses and reasons, and the id of a pending
+    /// run.
     fn comparable(&self, now: OffsetDateTime) -> Value {
         let state = match self.state {
             RowState::Ended => "ended",
-            RowState::Stuck if self.held => "stuck",
+            RowState::Stuck if self.awaits_operator => "stuck",
             // Whether a run waits follows from its children.
             _ => "open",
         };
         let mut essence = json!({
-            "handler": *self.handler, "topic": *self.topic, "message": self.message, "parent": self.parent,
-            "id": (self.epoch > 0 || self.told).then(|| self.id()),
-            "state": state, "told": self.told, "failure": self.failure,
+            "handler": *self.handler, "topic": *self.topic, "message": self.message_id, "parent": self.parent,
+            "id": (self.epoch > 0 || self.rollback_requested).then(|| self.id()),
+            "state": state, "rollback_requested": self.rollback_requested, "failure": self.failure,
             "rollback_failure": self.rollback_failure,
         });
         let Value::Object(fields) = &mut essence else {
@@ -174,14 +175,14 @@ impl WorkingRow {
             (self.ready_at > now + time::Duration::minutes(10) && self.epoch == 0).then_some(self.ready_at);
         if self.state != RowState::Ended {
             let more = json!({
-                "backward": self.backward, "context": self.context, "replied": self.replied,
-                "gives_up": self.is_overdue(now), "give_up_at": self.give_up_at.map(super::state::micros),
-                "undoing": self.undoing_since.is_some(), "failed_before": self.failed_before,
+                "rolling_back": self.rolling_back, "context": self.context, "replied": self.replied,
+                "giving_up": self.is_overdue(now), "give_up_at": self.give_up_at.map(super::state::micros),
+                "undoing": self.rollback_since.is_some(), "rollback_failed_before": self.rollback_failed_before,
                 "due": far.map(super::state::micros),
             });
             fields.extend(more.as_object().cloned().unwrap_or_default());
         }
-        if self.state != RowState::Ended && !self.failed_before {
+        if self.state != RowState::Ended && !self.rollback_failed_before {
             let more = json!({
                 "step": self.step, "jump": self.jump, "definition": self.definition, "iteration": self.iteration,
                 "suspensions": self.suspensions, "handler_iteration": self.handler_iteration,

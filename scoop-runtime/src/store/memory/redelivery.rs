@@ -1,6 +1,6 @@
 //! Delivers messages to handlers that were registered after their launch; see `redeliver*.sql`.
 
-use scoop_core::{EventKind, Lineage};
+use scoop_core::{Direction, EventKind, Lineage};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -79,7 +79,7 @@ impl State {
             self.append(Event { context: emitted.context.clone(), ..launched });
         }
         redelivery.roots.insert(root);
-        let (due, deadlines) = (emitted.context.not_before(), emitted.context.give_up_at(false));
+        let (due, deadlines) = (emitted.context.not_before(), emitted.context.give_up_at(Direction::Forward));
         redelivery.has_timer |= due.is_some() || !deadlines.is_empty();
         for (handler, topic) in self.listening(topic) {
             redelivery.handlers.insert(handler.to_string());
@@ -100,25 +100,26 @@ impl Hierarchy {
         emitted.filter(|event| {
             let seen = self.record.of_message(event.message, EventKind::Seen).next().is_some();
             let redelivered = self.record.redeliveries.contains_key(&event.message);
-            !seen && !redelivered && !self.rows.values().any(|row| row.message == event.message)
+            !seen && !redelivered && !self.rows.values().any(|row| row.message_id == event.message)
         })
     }
 
     /// Whether the launch is neither cancelled nor being rolled back.
     fn is_open(&self, emitted: &Event) -> bool {
-        let told = self.record.of_message(emitted.message, EventKind::RollbackEmitted).next().is_some();
+        let rollback_requested =
+            self.record.of_message(emitted.message, EventKind::RollbackEmitted).next().is_some();
         if emitted.handler.is_none() {
             let mut asked = self.record.of_run(emitted.lineage.id());
-            return !told && !asked.any(|event| event.kind == EventKind::CancellationRequested);
+            return !rollback_requested && !asked.any(|event| event.kind == EventKind::CancellationRequested);
         }
         let above = emitted.lineage.ids().get(1..).unwrap_or_default();
-        !told && !above.iter().any(|run| self.is_undone_since(*run, emitted.at))
+        !rollback_requested && !above.iter().any(|run| self.is_undone_since(*run, emitted.at))
     }
 
     /// Whether a run has begun to roll back since then, or is about to.
     fn is_undone_since(&self, run: Uuid, since: OffsetDateTime) -> bool {
         let turned = |event: &Event| event.kind == EventKind::RollingBack && event.at > since;
-        let about_to = |row: &WorkingRow| row.gives_up || row.undoing_since.is_some_and(|at| at > since);
+        let about_to = |row: &WorkingRow| row.giving_up || row.rollback_since.is_some_and(|at| at > since);
         self.record.of_run(run).any(turned) || self.rows.get(&run).is_some_and(about_to)
     }
 }

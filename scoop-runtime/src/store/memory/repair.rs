@@ -12,8 +12,9 @@ use super::requests::is_unrolled;
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, Registration, RowKey, State, after, later};
 use crate::repair::{
-    Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent, Presence,
-    Refusal, RepairAction, RepairStatus, RestoredRun, StuckRun, failed_again_reason, no_program,
+    Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent,
+    OtherDescendants, Presence, Refusal, RepairAction, RepairStatus, RestoredRun, StuckRun,
+    failed_again_reason, no_program,
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
@@ -33,7 +34,7 @@ impl RepairStorage for MemoryStore {
                 row.free(now);
                 (row.state, row.reason) = (RowState::Stuck, Some(failed_again_reason(&failed.failure)));
                 row.last_event_at = later(now, row.last_event_at);
-                (row.held, row.gives_up, row.give_up_at) = (true, false, None);
+                (row.awaits_operator, row.giving_up, row.give_up_at) = (true, false, None);
                 (row.attempts, row.retries) = (0, 0);
             });
             state.record_failure(run, failed);
@@ -73,7 +74,7 @@ impl RepairStorage for MemoryStore {
             let later = state.stuck.iter().filter(|(at, id, _)| is_after(*at, *id));
             let rows = later.filter_map(|(_, id, root)| state.row((*root, *id)));
             let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
-            let stuck = rows.filter(|row| !row.held).take(limit);
+            let stuck = rows.filter(|row| !row.awaits_operator).take(limit);
             let abandoned = state.abandoned().filter(|row| is_after(row.ready_at, row.id()));
             let mut rows: Vec<_> = stuck.chain(abandoned).collect();
             rows.sort_by_key(|row| (row.ready_at, row.id()));
@@ -109,7 +110,10 @@ impl State {
         let known = unrolled.ids();
         let is_below = |row: &&WorkingRow| row.lineage.ids().starts_with(target.lineage.ids());
         let mut below = hierarchy.rows.values().filter(is_below);
-        let others = below.any(|row| row.id() != id && !known.contains(&row.id()));
+        let others = match below.any(|row| row.id() != id && !known.contains(&row.id())) {
+            true => OtherDescendants::Unfinished,
+            false => OtherDescendants::None,
+        };
         let held = unrolled.get(id).is_some_and(|run| run.presence == Presence::AwaitsOperator);
         if state == Some(RowState::Stuck) && !held {
             return match asked.remedy {
@@ -127,14 +131,14 @@ impl State {
         self.intervene(subject, asked, now);
         self.carry_out(root, &decision, now);
         let parent = decision.parent.map(|id| ParentRef { root, id, at: now });
-        let ready = decision.revived.into_iter().filter(|run| run.state == "ready");
+        let ready = decision.revived.into_iter().filter(|run| run.state == RowState::Ready);
         Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent })
     }
 
     /// Gives a stuck run another chance.
     fn give_a_chance(&mut self, target: &RequestTarget, asked: &RepairRequest<'_>) -> Option<RepairResult> {
         let (now, run) = (self.now(), (target.lineage.root_id(), target.lineage.id()));
-        self.row(run).filter(|row| !row.held)?;
+        self.row(run).filter(|row| !row.awaits_operator)?;
         let row = self.change(run, |row| {
             row.free(now);
             (row.reason, row.reserved_for, row.refused_by) = (None, 0, vec![]);
@@ -189,13 +193,13 @@ impl State {
             row.state = fresh.state;
             row.epoch += 1;
             row.give_up_at = fresh.give_up_at;
-            row.undoing_since = fresh.undoing_since;
-            row.gives_up = false;
+            row.rollback_since = fresh.rollback_since;
+            row.giving_up = false;
             row.last_event_at = row.last_event_at.max(now);
             row.reason = fresh.reason;
             row.rollback_failure = None;
             (row.attempts, row.retries) = (0, 0);
-            row.held = fresh.held;
+            row.awaits_operator = fresh.awaits_operator;
         });
     }
 }
@@ -229,22 +233,23 @@ impl EventLog {
         let pair = (self.topic_of(revived.message_id), revived.handler.as_str().into());
         let mut row = WorkingRow::new(lineage, revived.message_id, pair, now);
         row.parent = revived.parent;
-        row.state = RowState::named(revived.state);
-        (row.epoch, row.backward, row.told, row.failed_before) = (epoch, true, revived.told, true);
+        row.state = revived.state;
+        (row.epoch, row.rolling_back, row.rollback_requested, row.rollback_failed_before) =
+            (epoch, true, revived.rollback_requested, true);
         let forward = self.of_run(revived.id).filter(|event| event.kind == EventKind::Suspended);
         row.suspensions =
             i32::try_from(forward.filter(|event| event.at < turned.at).count()).unwrap_or(i32::MAX);
         row.context = revived.context.clone();
-        row.replied = !revived.told && self.has_replied(revived.id);
+        row.replied = !revived.rollback_requested && self.has_replied(revived.id);
         // A missed deadline has had its effect, and a run that awaits an operator has none.
         let counts = |deadline: &OffsetDateTime| *deadline > now && row.state != RowState::Stuck;
         let give_up_at = revived.deadlines.iter().copied().filter(counts).min();
         row.give_up_at = give_up_at;
-        row.undoing_since = Some(now);
+        row.rollback_since = Some(now);
         row.failure = turned.exception.clone();
-        row.turned_back_at = Some(turned.at);
+        row.rollback_started_at = Some(turned.at);
         row.reason = revived.reason.map(str::to_owned);
-        row.held = row.state == RowState::Stuck;
+        row.awaits_operator = row.state == RowState::Stuck;
         Some(row)
     }
 
@@ -315,7 +320,7 @@ impl Hierarchy {
         let handler = failed.handler.as_deref()?;
         let turned = record.of_handler(failed.message, EventKind::RollingBack, handler)?;
         let row = self.rows.get(&id);
-        let held = row.is_some_and(|row| row.held);
+        let held = row.is_some_and(|row| row.awaits_operator);
         let presence = match row.map(|row| row.state) {
             None => Presence::Absent,
             Some(RowState::Stuck) if held => Presence::AwaitsOperator,
@@ -353,7 +358,7 @@ impl Hierarchy {
 
     fn failed_compensation(&self, failed: &Event) -> FailedCompensation {
         let row = self.rows.get(&failed.lineage.id());
-        let held = row.filter(|row| row.held);
+        let held = row.filter(|row| row.awaits_operator);
         let suspended = self.record.suspended(failed.lineage.id()).map(|event| event.at);
         let is_below = |other: &Event| {
             other.lineage.ids().len() == failed.lineage.ids().len() + 1
@@ -386,15 +391,15 @@ impl WorkingRow {
             lineage: self.lineage.clone(),
             handler: self.handler.to_string(),
             topic: self.topic.to_string(),
-            message_id: self.message,
+            message_id: self.message_id,
             step: self.step.clone(),
-            backward: self.backward,
+            rolling_back: self.rolling_back,
             reason: match self.state {
                 RowState::Stuck => self.reason.clone().unwrap_or_default(),
                 _ => no_program(&self.handler),
             },
             since: since_epoch(self.ready_at),
-            gives_up: self.gives_up,
+            giving_up: self.giving_up,
             stored_since: self.ready_at.into(),
         }
     }
@@ -426,7 +431,7 @@ impl State {
             exception: Some(failed.failure.clone()),
             context: row.context.clone(),
             handling: failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
-            ..Event::new(EventKind::RollbackFailed, row.message, row.lineage.clone(), row.last_event_at)
+            ..Event::new(EventKind::RollbackFailed, row.message_id, row.lineage.clone(), row.last_event_at)
         };
         self.hierarchies.entry(run.0).or_default().record.repeated_failures.push(event);
     }

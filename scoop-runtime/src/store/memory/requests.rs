@@ -28,7 +28,8 @@ impl RequestStorage for MemoryStore {
             };
             let recorded = hierarchy.record.of_run(id).find(begins);
             let recorded = recorded.map(|event| (&event.lineage, event.message));
-            let found = recorded.or_else(|| hierarchy.rows.get(&id).map(|row| (&row.lineage, row.message)));
+            let found =
+                recorded.or_else(|| hierarchy.rows.get(&id).map(|row| (&row.lineage, row.message_id)));
             Ok(found.map(|(lineage, message)| RequestTarget { lineage: lineage.clone(), message }))
         })
         .await
@@ -78,15 +79,15 @@ impl RequestStorage for MemoryStore {
                 state.append(event);
                 state.requests.insert(asked.id);
             }
-            let marked = state.below(&target.lineage, |row| !row.gives_up && row.undoing_since.is_none());
+            let marked = state.below(&target.lineage, |row| !row.giving_up && row.rollback_since.is_none());
             for id in &marked {
                 state.change((root, *id), |row| {
-                    row.gives_up = true;
+                    row.giving_up = true;
                     row.ready_at = row.ready_at.min(now);
                 });
             }
-            state.drop_what_nobody_began(&target.lineage);
-            let giving_up = state.below(&target.lineage, |row| row.gives_up);
+            state.delete_pending(&target.lineage);
+            let giving_up = state.below(&target.lineage, |row| row.giving_up);
             let parent =
                 |id: Uuid| state.row((root, id)).map(|row| ParentRef { root, id, at: row.last_event_at });
             let giving_up = giving_up.into_iter().filter_map(parent).collect();
@@ -127,12 +128,15 @@ impl State {
         below.map(|(id, _)| *id).collect()
     }
 
-    /// Deletes runs that have not begun, if the run that launched them gives up.
-    fn drop_what_nobody_began(&mut self, part: &Lineage) {
+    /// Deletes pending runs, if the run that launched them gives up.
+    fn delete_pending(&mut self, part: &Lineage) {
         let root = part.root_id();
-        let gives_up = |id: Uuid| self.row((root, id)).is_some_and(|row| row.gives_up);
+        let giving_up = |id: Uuid| self.row((root, id)).is_some_and(|row| row.giving_up);
         let dropped = self.below(part, |row| {
-            row.epoch == 0 && !row.told && row.undoing_since.is_none() && row.parent.is_some_and(gives_up)
+            row.epoch == 0
+                && !row.rollback_requested
+                && row.rollback_since.is_none()
+                && row.parent.is_some_and(giving_up)
         });
         dropped.into_iter().for_each(|id| drop(self.remove((root, id))));
     }
@@ -144,7 +148,7 @@ impl State {
             return vec![];
         };
         let committed = record.of_message(message, EventKind::Committed).map(|event| after(event.at)).max();
-        let told_at = committed.map_or(now, |at| at.max(now));
+        let requested_at = committed.map_or(now, |at| at.max(now));
         let mut rows = vec![];
         for seen in record.of_message(message, EventKind::Seen) {
             let handler = seen.handler.clone().unwrap_or_else(|| "".into());
@@ -154,18 +158,18 @@ impl State {
             let done = record.of_handler(message, EventKind::Committed, &handler);
             let context = done.map(|done| done.context.clone()).unwrap_or_default();
             let pair = (record.topic_of(message), handler);
-            let mut row = WorkingRow::new(seen.lineage.clone(), message, pair, told_at);
+            let mut row = WorkingRow::new(seen.lineage.clone(), message, pair, requested_at);
             row.ready_at = now;
-            (row.backward, row.told) = (true, true);
+            (row.rolling_back, row.rollback_requested) = (true, true);
             row.failure = Some(request.clone());
-            row.undoing_since = Some(now);
+            row.rollback_since = Some(now);
             // Higher than any forward epoch, to fence out old owners.
-            (row.epoch, row.first_epoch) = (micros(told_at), micros(told_at));
+            (row.epoch, row.unclaimed_epoch) = (micros(requested_at), micros(requested_at));
             row.context = context;
             rows.push(row);
         }
-        let told = Event::new(EventKind::RollbackEmitted, message, target.lineage.clone(), told_at);
-        self.append(Event { exception: Some(request.clone()), ..told });
+        let emitted = Event::new(EventKind::RollbackEmitted, message, target.lineage.clone(), requested_at);
+        self.append(Event { exception: Some(request.clone()), ..emitted });
         let handlers = rows.iter().map(|row| row.handler.to_string()).collect();
         rows.into_iter().for_each(|row| self.insert(row));
         handlers
@@ -202,7 +206,7 @@ impl Hierarchy {
     fn handling(&self, message: Uuid) -> Vec<(RunId, String)> {
         let seen = self.record.of_message(message, EventKind::Seen);
         let seen = seen.map(|seen| (seen.handler.clone().unwrap_or_default(), seen.lineage.id()));
-        let rows = self.rows.values().filter(|row| row.message == message);
+        let rows = self.rows.values().filter(|row| row.message_id == message);
         let rows = rows.map(|row| (row.handler.clone(), row.id()));
         let runs: BTreeSet<_> = seen.chain(rows).collect();
         let limit = usize::try_from(RUNS_NAMED).unwrap_or(usize::MAX);
@@ -218,16 +222,16 @@ impl Hierarchy {
             row.starts_with(seen) || seen.starts_with(row)
         };
         let unfinished =
-            |row: &WorkingRow| row.message == message || handled.iter().any(|seen| related(row, seen));
+            |row: &WorkingRow| row.message_id == message || handled.iter().any(|seen| related(row, seen));
         if self.rows.values().any(unfinished) {
             return Some(RollbackStart::Unfinished);
         }
         if handled.is_empty() {
             return Some(RollbackStart::NoHandlers);
         }
-        let told = record.of_message(message, EventKind::RollbackEmitted).next().is_some();
+        let rollback_requested = record.of_message(message, EventKind::RollbackEmitted).next().is_some();
         let turned = |seen: &Event| turned_back(record, seen);
-        let turned_back = told || handled.iter().all(|seen| turned(seen));
+        let turned_back = rollback_requested || handled.iter().all(|seen| turned(seen));
         let failed_itself = handled.iter().any(|seen| is_unrolled(record, seen));
         match (turned_back, failed_itself) {
             (true, false) => Some(RollbackStart::RolledBack),

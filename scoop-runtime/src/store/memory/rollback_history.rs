@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{Beginning, Entry, EventKind, RollbackNames, Run, Suspension, Window};
+use scoop_core::{Beginning, Entry, EventKind, RollbackNames, RollbackProgress, Run, Suspension, Window};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -254,7 +254,12 @@ impl EventLog {
         let entries: Vec<_> = entries.map(|(entry, _)| entry).collect();
         let whole = window.is_none() && entries.len() < limit;
         let outputs = self.values.get(&run).filter(|_| whole).cloned().unwrap_or_default();
-        Ok(RollbackHistory { last: Some(last), any_part_done, window, entries, outputs })
+        Ok(RollbackHistory {
+            progress: RollbackProgress { last: Some(last), any_part_done },
+            window,
+            entries,
+            outputs,
+        })
     }
 
     /// The suspensions of a run up to `until`, newest first.

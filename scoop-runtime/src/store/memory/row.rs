@@ -9,55 +9,24 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::bug::{Bug, is_injected};
-use crate::store::ClaimKey;
-
-/// The state of a run; see the migrations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RowState {
-    Ready,
-    Running,
-    Waiting,
-    Ended,
-    Stuck,
-}
-
-impl RowState {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Ended => "ended",
-            Self::Stuck => "stuck",
-        }
-    }
-
-    pub(super) fn named(name: &str) -> Self {
-        match name {
-            "running" => Self::Running,
-            "waiting" => Self::Waiting,
-            "ended" => Self::Ended,
-            "stuck" => Self::Stuck,
-            _ => Self::Ready,
-        }
-    }
-}
+pub(super) use crate::store::RowState;
+use crate::store::{ClaimKey, FormerAttempts};
 
 /// An unfinished run of a handler. The fields correspond to the columns of the table `run`.
 #[derive(Clone, Debug)]
 pub(super) struct WorkingRow {
     pub(super) parent: Option<Uuid>,
     pub(super) lineage: Lineage,
-    pub(super) message: Uuid,
+    pub(super) message_id: Uuid,
     pub(super) topic: Arc<str>,
     pub(super) handler: Arc<str>,
     pub(super) state: RowState,
     pub(super) ready_at: OffsetDateTime,
     pub(super) owner: Option<Uuid>,
     pub(super) epoch: i64,
-    pub(super) first_epoch: i64,
-    pub(super) backward: bool,
-    pub(super) told: bool,
+    pub(super) unclaimed_epoch: i64,
+    pub(super) rolling_back: bool,
+    pub(super) rollback_requested: bool,
     pub(super) step: Option<String>,
     pub(super) jump: Option<String>,
     pub(super) definition: Option<i32>,
@@ -68,12 +37,12 @@ pub(super) struct WorkingRow {
     pub(super) outputs: Option<BTreeMap<String, Value>>,
     pub(super) context: Context,
     pub(super) replied: bool,
-    pub(super) gives_up: bool,
+    pub(super) giving_up: bool,
     pub(super) give_up_at: Option<OffsetDateTime>,
-    pub(super) undoing_since: Option<OffsetDateTime>,
+    pub(super) rollback_since: Option<OffsetDateTime>,
     pub(super) failure: Option<Failure>,
     pub(super) rollback_failure: Option<Failure>,
-    pub(super) turned_back_at: Option<OffsetDateTime>,
+    pub(super) rollback_started_at: Option<OffsetDateTime>,
     pub(super) last_event_at: OffsetDateTime,
     pub(super) attempts: i32,
     pub(super) retries: i32,
@@ -81,8 +50,8 @@ pub(super) struct WorkingRow {
     /// Attempts in a row whose outcome is unknown, if the reason says so.
     pub(super) doubts: i32,
     pub(super) reason: Option<String>,
-    pub(super) failed_before: bool,
-    pub(super) held: bool,
+    pub(super) rollback_failed_before: bool,
+    pub(super) awaits_operator: bool,
     /// The one definition under which it continues; 0 for the current one.
     pub(super) reserved_for: i32,
     pub(super) refused_by: Vec<i32>,
@@ -103,26 +72,26 @@ pub(super) enum IndexKey {
 }
 
 impl WorkingRow {
-    /// A run of this message that has not begun, and may begin at once.
+    /// A pending run of this message, which may begin at once.
     pub(super) fn new(
         lineage: Lineage,
-        message: Uuid,
+        message_id: Uuid,
         (topic, handler): (Arc<str>, Arc<str>),
         last_event_at: OffsetDateTime,
     ) -> Self {
         Self {
             parent: None,
             lineage,
-            message,
+            message_id,
             topic,
             handler,
             state: RowState::Ready,
             ready_at: last_event_at,
             owner: None,
             epoch: 0,
-            first_epoch: 0,
-            backward: false,
-            told: false,
+            unclaimed_epoch: 0,
+            rolling_back: false,
+            rollback_requested: false,
             step: None,
             jump: None,
             definition: None,
@@ -133,20 +102,20 @@ impl WorkingRow {
             outputs: None,
             context: Context::default(),
             replied: false,
-            gives_up: false,
+            giving_up: false,
             give_up_at: None,
-            undoing_since: None,
+            rollback_since: None,
             failure: None,
             rollback_failure: None,
-            turned_back_at: None,
+            rollback_started_at: None,
             last_event_at,
             attempts: 0,
             retries: 0,
             tried_under: vec![],
             doubts: 0,
             reason: None,
-            failed_before: false,
-            held: false,
+            rollback_failed_before: false,
+            awaits_operator: false,
             reserved_for: 0,
             refused_by: vec![],
             turn: 0,
@@ -174,7 +143,7 @@ impl WorkingRow {
         match self.state {
             RowState::Ready => IndexKey::Ready(self.ready_at, self.turn, self.is_suspect()),
             RowState::Running => IndexKey::Running(self.owner),
-            RowState::Waiting => IndexKey::Waiting(self.give_up_at.filter(|_| !self.gives_up)),
+            RowState::Waiting => IndexKey::Waiting(self.give_up_at.filter(|_| !self.giving_up)),
             RowState::Ended => IndexKey::Ended,
             RowState::Stuck => IndexKey::Stuck(self.ready_at),
         }
@@ -189,7 +158,7 @@ impl WorkingRow {
 
     /// Whether it has to give up by now.
     pub(super) fn is_overdue(&self, now: OffsetDateTime) -> bool {
-        (self.gives_up || self.give_up_at.is_some_and(|at| at <= now)) && !is_injected(Bug::IgnoreGiveUp)
+        (self.giving_up || self.give_up_at.is_some_and(|at| at <= now)) && !is_injected(Bug::IgnoreGiveUp)
     }
 
     /// Whether it may be what ends its workers; see `scoop.is_suspect` in the migrations.
@@ -199,17 +168,21 @@ impl WorkingRow {
 
     /// Whether it has not begun, be it for the first time or again.
     pub(super) fn is_unclaimed(&self) -> bool {
-        self.epoch == self.first_epoch
+        self.epoch == self.unclaimed_epoch
     }
 
     /// Prepares the counts for one more failed attempt by a program with this definition. Former attempts no longer
     /// count unless they were of the same step; see `scoop.tried` in the migrations.
-    pub(super) fn tried(&mut self, definition: Option<i32>, again: Option<bool>) {
+    pub(super) fn tried(&mut self, definition: Option<i32>, former: Option<FormerAttempts>) {
         if self.attempts + self.retries == 0 {
             self.tried_under.clear();
         }
         let newest = self.tried_under.last().copied();
-        if !again.unwrap_or(definition.is_none() || newest == definition) {
+        let former = former.unwrap_or(match definition.is_none() || newest == definition {
+            true => FormerAttempts::OfSameStep,
+            false => FormerAttempts::OfOtherStep,
+        });
+        if former == FormerAttempts::OfOtherStep {
             (self.attempts, self.retries) = (0, 0);
         }
         if let Some(definition) = definition {

@@ -7,7 +7,7 @@ use scoop_core::{Context, EventKind, Lineage};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::super::settlement::{EmissionRow, Ending, EventRow, RollbackRequestRow};
+use super::super::settlement::{EmissionRow, Ending, EventRow, ForgottenChildren, RollbackRequestRow};
 use super::MemoryStore;
 use super::event_log::Event;
 use super::launch::min_deadline;
@@ -99,7 +99,7 @@ impl State {
             identifier,
             last_event: later(now, held.last_event_at) + Duration::microseconds(count),
             knows: settlement.context.clone().unwrap_or_else(|| held.context.clone()),
-            undoing: settlement.turns_back || held.undoing_since.is_some(),
+            undoing: settlement.turns_back || held.rollback_since.is_some(),
             held,
             started: BTreeSet::new(),
             waits: false,
@@ -107,13 +107,13 @@ impl State {
         for emission in &settlement.emissions {
             self.deliver_emission(&mut step, emission);
         }
-        for told in &settlement.told {
-            self.request_rollback(&mut step, told);
+        for request in &settlement.rollback_requests {
+            self.request_rollback(&mut step, request);
         }
         let settled = self.update_row(&step);
         self.write(&step);
         if let Some(forgets) = settlement.forgets {
-            self.clear_failed_children(&step, forgets == "all");
+            self.clear_failed_children(&step, forgets);
         }
         Some(SettleResult { ready_handlers: step.started.into_iter().collect(), ..settled })
     }
@@ -144,7 +144,7 @@ impl State {
                 row.ready_at = now;
             }
             row.context = emission.context.clone().unwrap_or_else(|| step.knows.clone());
-            row.undoing_since = undoing.then_some(now);
+            row.rollback_since = undoing.then_some(now);
             row.give_up_at = give_up_at;
             step.waits |= row.parent.is_some();
             self.insert(row);
@@ -152,12 +152,12 @@ impl State {
     }
 
     /// Requests the rollback of a message's finished runs that have not begun to roll back.
-    fn request_rollback(&mut self, step: &mut SettleStep<'_>, told: &RollbackRequestRow) {
+    fn request_rollback(&mut self, step: &mut SettleStep<'_>, request: &RollbackRequestRow) {
         let now = self.now();
         let Some(hierarchy) = self.hierarchy(step.settlement.root) else {
             return;
         };
-        let (record, message) = (&hierarchy.record, told.message_id);
+        let (record, message) = (&hierarchy.record, request.message_id);
         let seen = record.of_message(message, EventKind::Seen);
         let mut rows = vec![];
         for (seen, handler) in seen.filter_map(|seen| Some((seen, seen.handler.clone()?))) {
@@ -170,21 +170,22 @@ impl State {
             let pair = (record.topic_of(message), handler);
             let mut row = WorkingRow::new(seen.lineage.clone(), message, pair, step.last_event);
             row.parent = Some(step.held.id());
-            row.ready_at = now + place(told.at);
-            (row.backward, row.told) = (true, true);
+            row.ready_at = now + place(request.at);
+            (row.rolling_back, row.rollback_requested) = (true, true);
             // A repeated request has the recorded reason.
             let on_record = record.of_message(message, EventKind::RollbackEmitted).next();
-            let on_record =
-                on_record.filter(|_| step.held.failed_before).and_then(|told| told.exception.clone());
-            row.failure = on_record.or_else(|| step.settlement.told_because.clone());
-            row.undoing_since = Some(now);
+            let on_record = on_record
+                .filter(|_| step.held.rollback_failed_before)
+                .and_then(|event| event.exception.clone());
+            row.failure = on_record.or_else(|| step.settlement.rollback_cause.clone());
+            row.rollback_since = Some(now);
             // Higher than any forward epoch, to fence out old owners.
-            (row.epoch, row.first_epoch) = (micros(step.last_event), micros(step.last_event));
+            (row.epoch, row.unclaimed_epoch) = (micros(step.last_event), micros(step.last_event));
             // Its own last context, overlaid with the parent's current one.
             row.context = own.overlaid_by(&step.knows);
             rows.push(row);
         }
-        if is_injected(Bug::SkipToldChild) && rows.len() > 1 {
+        if is_injected(Bug::SkipRequestedChild) && rows.len() > 1 {
             rows.pop();
         }
         step.waits |= !rows.is_empty() && !is_injected(Bug::ParentFirst);
@@ -196,9 +197,8 @@ impl State {
         let (now, settlement, held) = (self.now(), step.settlement, &step.held);
         let run = (held.root(), held.id());
         let settled = |state: RowState, give_up_at: Option<OffsetDateTime>| SettleResult {
-            continues: state == RowState::Running,
+            state,
             overdue: give_up_at.is_some_and(|at| at <= now),
-            ended: state == RowState::Ended,
             last_event_at: step.last_event,
             ready_handlers: vec![],
         };
@@ -214,7 +214,7 @@ impl State {
             (None, false) => RowState::Running,
         };
         let turned = settlement.turns_back.then_some(now);
-        let since = turned.or(held.undoing_since);
+        let since = turned.or(held.rollback_since);
         let counts = |deadline: &OffsetDateTime| since.is_none_or(|since| *deadline > since);
         let give_up_at = settlement.deadlines.iter().copied().filter(counts).min();
         self.change(run, |row| {
@@ -230,17 +230,17 @@ impl State {
             row.suspensions = settlement.suspensions;
             row.completions.clone_from(&settlement.completions);
             row.outputs = settlement.outputs.clone().filter(|_| !is_injected(Bug::LoseOutputs));
-            row.backward = settlement.backward;
+            row.rolling_back = settlement.rolling_back;
             row.failure.clone_from(&settlement.failure);
             row.rollback_failure.clone_from(&settlement.rollback_failure);
             if !is_injected(Bug::StaleContext) {
                 row.context = step.knows.clone();
             }
             row.replied = settlement.replied;
-            row.gives_up &= !settlement.turns_back;
+            row.giving_up &= !settlement.turns_back;
             row.give_up_at = give_up_at;
-            row.undoing_since = since;
-            row.turned_back_at = turned.or(row.turned_back_at);
+            row.rollback_since = since;
+            row.rollback_started_at = turned.or(row.rollback_started_at);
             row.last_event_at = step.last_event;
             (row.attempts, row.retries, row.reason) = (0, 0, None);
         });
@@ -278,10 +278,11 @@ impl State {
     }
 
     /// Deletes the failed children that the run has taken note of.
-    fn clear_failed_children(&mut self, step: &SettleStep<'_>, all: bool) {
+    fn clear_failed_children(&mut self, step: &SettleStep<'_>, forgotten: ForgottenChildren) {
         let run = (step.held.root(), step.held.id());
         let noted = self.children(run).filter(|child| child.state == RowState::Ended);
-        let noted = noted.filter(|child| all || child.rollback_failure.is_none());
+        let noted =
+            noted.filter(|child| forgotten == ForgottenChildren::All || child.rollback_failure.is_none());
         let noted: Vec<_> = noted.map(WorkingRow::id).collect();
         noted.into_iter().for_each(|child| drop(self.remove((run.0, child))));
     }
@@ -293,7 +294,7 @@ impl EventRow {
         let kind = EventKind::from_name(self.kind)?;
         let lineage = self.detached_root.map_or_else(|| held.lineage.clone(), Lineage::root);
         let exception = match kind {
-            EventKind::RollbackEmitted => settlement.told_because.clone(),
+            EventKind::RollbackEmitted => settlement.rollback_cause.clone(),
             _ => self.exception.clone(),
         };
         Some(Event {

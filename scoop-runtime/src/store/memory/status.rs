@@ -10,7 +10,7 @@ use super::requests::children_of;
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage};
-use crate::tree::{Extent, RunHead, RunRow, Stands, TreeRows};
+use crate::tree::{DeeperRuns, Extent, RunHead, RunRow, Stands, TreeRows};
 use crate::util::shown::system_time;
 use crate::{RunEvent, RunState};
 
@@ -21,7 +21,7 @@ impl StatusStorage for MemoryStore {
             let record = hierarchy.map(|hierarchy| &hierarchy.record);
             let emitted = record.is_some_and(|record| record.messages.contains_key(&message));
             let rows = hierarchy.into_iter().flat_map(|hierarchy| hierarchy.rows.values());
-            let unfinished = rows.filter(|row| row.message == message).count();
+            let unfinished = rows.filter(|row| row.message_id == message).count();
             let handled = record.into_iter().flat_map(|record| {
                 let seen = record.of_message(message, EventKind::Seen);
                 seen.map(move |seen| outcome_of(record, seen))
@@ -45,15 +45,15 @@ impl StatusStorage for MemoryStore {
     async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
         self.run("tree", |state| {
             let Some(hierarchy) = state.hierarchy_of(message) else {
-                return Ok(TreeRows::new(vec![], false, extent));
+                return Ok(TreeRows::new(vec![], DeeperRuns::None, extent));
             };
-            let (mut rows, has_more) = hierarchy.tree(message, extent, state.now());
+            let (mut rows, deeper) = hierarchy.tree(message, extent, state.now());
             let workers = state.workers.values();
             let is_alive =
                 |topic: &str, handler: &str| workers.clone().any(|it| it.position(topic, handler).is_some());
             rows.iter_mut().for_each(|row| row.check_alive(is_alive));
             rows.extend(state.unhandled_in(hierarchy).filter(|row| extent.reaches(row.lineage())));
-            Ok(TreeRows::new(rows.into_iter().map(Ok).collect(), has_more, extent))
+            Ok(TreeRows::new(rows.into_iter().map(Ok).collect(), deeper, extent))
         })
         .await
     }
@@ -71,7 +71,7 @@ impl State {
                 listed.topic == topic && listed.since <= event.at && until
             });
             let seen = record.of_message(event.message, EventKind::Seen).next().is_some();
-            !listened && !seen && !hierarchy.rows.values().any(|row| row.message == event.message)
+            !listened && !seen && !hierarchy.rows.values().any(|row| row.message_id == event.message)
         });
         unhandled.map(|event| {
             let topic = record.topic_of(event.message);
@@ -108,27 +108,29 @@ pub(super) fn failure_of(event: Option<&Event>) -> Failure {
 }
 
 impl Hierarchy {
-    /// The runs down to a depth, one more than the limit if there are more; and whether some at that depth have
-    /// launched messages.
-    fn tree(&self, message: Uuid, extent: Extent, now: OffsetDateTime) -> (Vec<RunRow>, bool) {
+    /// The runs down to a depth, one more than the limit if there are more; and whether there are deeper
+    /// ones, which those at that depth have launched.
+    fn tree(&self, message: Uuid, extent: Extent, now: OffsetDateTime) -> (Vec<RunRow>, DeeperRuns) {
         let mut begun: Vec<&Event> = self.record.of_message(message, EventKind::Seen).collect();
-        let (mut at, mut has_more) = (0, false);
+        let (mut at, mut deeper) = (0, DeeperRuns::None);
         while let Some(run) = begun.get(at).copied() {
             if extent.ends_at(&run.lineage) {
                 let mut own = self.record.of_run(run.lineage.id());
-                has_more |= own.any(|event| event.kind == EventKind::Emitted && event.handler == run.handler);
+                if own.any(|event| event.kind == EventKind::Emitted && event.handler == run.handler) {
+                    deeper = DeeperRuns::LeftOut;
+                }
             } else {
                 begun.extend(children_of(&self.record, run));
             }
             at += 1;
         }
-        let untouched = self.rows.values().filter(|row| row.epoch == 0 && !row.told);
-        let untouched = untouched.filter(|row| extent.reaches(&row.lineage));
+        let pending = self.rows.values().filter(|row| row.epoch == 0 && !row.rollback_requested);
+        let pending = pending.filter(|row| extent.reaches(&row.lineage));
         let begun = begun.into_iter().map(|seen| self.begun(seen, now));
-        let rows = begun.chain(untouched.map(|row| to_public(row, vec![], now)));
+        let rows = begun.chain(pending.map(|row| to_public(row, vec![], now)));
         let mut rows: Vec<_> = rows.take(extent.runs.unwrap_or(usize::MAX).saturating_add(1)).collect();
         rows.sort_by(|one, other| one.lineage().cmp(other.lineage()));
-        (rows, has_more)
+        (rows, deeper)
     }
 
     fn begun(&self, seen: &Event, now: OffsetDateTime) -> RunRow {
@@ -155,19 +157,19 @@ impl Hierarchy {
 
 fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {
     let stands = Stands {
-        state: row.state.as_str().to_owned(),
+        state: row.state,
         attempts: u32::try_from(row.attempts + row.retries).unwrap_or(0),
         reason: row.reason.clone(),
-        backward: row.backward,
+        rolling_back: row.rolling_back,
         ready_at: Some(system_time(row.ready_at)),
         give_up_at: row.give_up_at.map(system_time),
-        gives_up: row.gives_up,
+        giving_up: row.giving_up,
         is_abandoned: false,
         owner: row.owner,
     };
     let head = RunHead {
         lineage: row.lineage.clone(),
-        message_id: row.message,
+        message_id: row.message_id,
         handler: &row.handler,
         topic: &row.topic,
     };
@@ -178,7 +180,7 @@ fn told(event: &Event) -> RunEvent {
     let worker = event.identifier.as_deref().map(str::to_owned);
     RunEvent::new(event.kind, event.step.clone(), Some(system_time(event.at))).written_by(
         worker,
-        event.handling.is_some(),
+        event.handling,
         event.exception.clone(),
     )
 }

@@ -8,7 +8,7 @@ use super::state::{Pair, Registration, RowKey, State};
 use crate::RegisteredHandler;
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::{Renamed, SubscribedSaga};
-use crate::store::{ParentRef, RetiredHandler, SubscriptionStorage};
+use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
 use crate::util::when::since_epoch;
 
 impl SubscriptionStorage for MemoryStore {
@@ -97,16 +97,16 @@ impl SubscriptionStorage for MemoryStore {
         .await
     }
 
-    async fn retire(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<RetiredHandler> {
+    async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> sqlx::Result<RetiredHandler> {
         self.run("strike_out", |state| {
             let now = state.now();
             let mut own = state.topology.iter_mut().filter(|listed| listed.is(topic, handler));
-            let was_listed = own.next().map(|listed| listed.until = Some(now)).is_some();
-            let mut waiting = state.not_begun(topic, handler);
+            let was_registered = own.next().map(|listed| listed.until = Some(now)).is_some();
+            let mut left = state.pending_runs(topic, handler);
             let (mut dropped, mut parents) = (0, vec![]);
-            if drops {
+            if pending == PendingRuns::Drop {
                 state.mark_dropped(topic, handler);
-                let gone = std::mem::take(&mut waiting).into_iter().filter_map(|run| state.remove(run));
+                let gone = std::mem::take(&mut left).into_iter().filter_map(|run| state.remove(run));
                 let gone: Vec<_> = gone.collect();
                 dropped = gone.len();
                 let parent = |row: &WorkingRow| {
@@ -114,8 +114,8 @@ impl SubscriptionStorage for MemoryStore {
                 };
                 parents = gone.iter().filter_map(parent).collect();
             }
-            let waiting = i64::try_from(waiting.len()).unwrap_or(i64::MAX);
-            Ok(RetiredHandler { was_listed, waiting, dropped, parents })
+            let pending = i64::try_from(left.len()).unwrap_or(i64::MAX);
+            Ok(RetiredHandler { was_registered, pending, dropped, parents })
         })
         .await
     }
@@ -124,7 +124,7 @@ impl SubscriptionStorage for MemoryStore {
 impl MemoryStore {
     /// All subscriptions, from the beginning on.
     #[cfg(feature = "simulation")]
-    pub(crate) fn listings(&self) -> Vec<crate::simulation::Subscription> {
+    pub(crate) fn subscriptions(&self) -> Vec<crate::simulation::Subscription> {
         let told = |listed: &Registration| crate::simulation::Subscription {
             topic: listed.topic.to_string(),
             handler: listed.handler.to_string(),
@@ -168,14 +168,15 @@ impl State {
         rows.into_iter().for_each(|row| self.insert(row));
     }
 
-    /// The deliveries to a handler that have not begun.
-    fn not_begun(&self, topic: &str, handler: &str) -> Vec<RowKey> {
+    /// The pending runs of a handler.
+    fn pending_runs(&self, topic: &str, handler: &str) -> Vec<RowKey> {
         let (handler, topic): Pair = (handler.into(), topic.into());
         let from = (handler.clone(), topic.clone(), i32::MIN);
         let queues = self.ready.range(from..=(handler, topic, i32::MAX));
         let ready = queues.flat_map(|(_, queue)| queue).map(|(.., run)| *run);
-        let untouched = |row: &WorkingRow| row.state == RowState::Ready && row.epoch == 0 && !row.told;
-        ready.filter(|run| self.row(*run).is_some_and(untouched)).collect()
+        let pending =
+            |row: &WorkingRow| row.state == RowState::Ready && row.epoch == 0 && !row.rollback_requested;
+        ready.filter(|run| self.row(*run).is_some_and(pending)).collect()
     }
 
     /// The queues of ready runs without a living worker of their saga.

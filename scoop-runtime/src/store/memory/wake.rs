@@ -54,7 +54,7 @@ impl WakeStorage for MemoryStore {
                 let mine = place < slots && !row.is_unclaimed() && end.is_some();
                 let handler = row.handler.to_string();
                 state.wake(run, parent.at, mine.then_some(worker));
-                match state.claimed(run, &identifier, true).filter(|_| mine) {
+                match state.claimed_with_children(run, &identifier).filter(|_| mine) {
                     Some(claimed) => woken.claimed.push(Ok(claimed)),
                     None => woken.handlers.push(handler),
                 }
@@ -106,7 +106,7 @@ impl State {
         row.step.as_deref() == Some(last_step)
             && row.jump.is_none()
             && row.definition == Some(definition)
-            && !row.backward
+            && !row.rolling_back
             && !row.is_overdue(self.now())
             && (self.children(run).next().is_none() || is_injected(Bug::CommitOverFailure))
     }
@@ -118,14 +118,14 @@ impl State {
         }
         let row = self.remove(run)?;
         let at = later(self.now(), row.last_event_at).max(after(at));
-        let committed = CommittedParent::of(&row.lineage, row.parent.is_some(), at);
+        let committed = CommittedParent::of(&row.lineage, row.parent, at);
         self.append(Event {
             handler: Some(row.handler),
             identifier: Some(identifier.clone()),
             step: row.step,
             context: row.context,
             handling: row.handler_iteration,
-            ..Event::new(EventKind::Committed, row.message, row.lineage, at)
+            ..Event::new(EventKind::Committed, row.message_id, row.lineage, at)
         });
         Some(committed)
     }
@@ -141,7 +141,7 @@ impl State {
     /// Hands a run back. Returns whether it was held under the key.
     fn release(&mut self, release: &Release) -> bool {
         let now = self.now();
-        let Release { key, pause_seconds, reason, granted, definition, again } = release;
+        let Release { key, pause_seconds, reason, granted, definition, former_attempts } = release;
         if self.claimed_under(*key).is_none() {
             return false;
         }
@@ -150,7 +150,7 @@ impl State {
             let ready_at = match (reason, granted) {
                 (None, _) => now,
                 (Some(_), false) => now + pause,
-                (Some(_), true) if row.gives_up => now,
+                (Some(_), true) if row.giving_up => now,
                 (Some(_), true) => row.give_up_at.map_or(now + pause, |at| at.min(now + pause)),
             };
             row.free(ready_at);
@@ -158,7 +158,7 @@ impl State {
                 row.doubts = 0;
             }
             if reason.is_some() {
-                row.tried(Some(*definition), Some(*again));
+                row.tried(Some(*definition), Some(*former_attempts));
                 row.attempts += i32::from(!granted);
                 row.retries += i32::from(*granted);
             }

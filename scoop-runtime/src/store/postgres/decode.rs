@@ -11,8 +11,14 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::store::{ClaimKey, ClaimedRun, HierarchyFlags, Unclaimed, no_failure};
+use crate::store::{ClaimKey, ClaimedRun, HierarchyFlags, RowState, Unclaimed, no_failure};
 use crate::util::stored_time::StoredTime;
+
+/// The state of this label.
+pub(super) fn row_state(name: &str) -> sqlx::Result<RowState> {
+    RowState::from_name(name)
+        .ok_or_else(|| sqlx::Error::Decode(format!("`{name}` is no state of a run").into()))
+}
 
 /// The children that ended without success, as `scoop.failed_children` returns them.
 #[derive(Deserialize)]
@@ -25,7 +31,7 @@ struct ChildrenRow {
 struct ChildRow {
     rolled_back: Failure,
     rollback_failed: Option<Failure>,
-    told: bool,
+    rollback_requested: bool,
 }
 
 /// The number of unlisted failures of one kind; without a type if no listed one is like them.
@@ -36,7 +42,7 @@ struct MoreRow {
     kind: Option<String>,
     message: Option<String>,
     unrolled: bool,
-    told: bool,
+    rollback_requested: bool,
 }
 
 impl ClaimedRun {
@@ -52,8 +58,8 @@ impl ClaimedRun {
     fn read(row: &PgRow, worker: &str, key: ClaimKey) -> sqlx::Result<Self> {
         let lineage = lineage(row)?;
         let parent: Option<Uuid> = row.try_get("parent")?;
-        let told = row.try_get("rollback_requested")?;
-        if !is_lineage_of(&lineage, key, parent, told) {
+        let rollback_requested = row.try_get("rollback_requested")?;
+        if !is_lineage_of(&lineage, key, parent, rollback_requested) {
             return Err(sqlx::Error::Decode(
                 "its lineage is not that of its hierarchy, its parent and itself".into(),
             ));
@@ -75,7 +81,7 @@ impl ClaimedRun {
         run.replied = row.try_get("replied")?;
         if let (true, Some(Json(cause))) = (row.try_get("rolling_back")?, failure) {
             let failed_before = row.try_get("rollback_failed_before")?;
-            run.path = Path::Backward { cause, told, begun: false, failed_before, plan: None };
+            run.path = Path::Backward { cause, rollback_requested, begun: false, failed_before, plan: None };
         }
         run.failed_children = children.map_or(vec![], |Json(children)| children.into_failures());
         Ok(Self {
@@ -95,14 +101,14 @@ impl ClaimedRun {
     }
 }
 
-/// Whether a run has this lineage. No parent waits for a run that was told to roll back on request, also if it is not
+/// Whether a run has this lineage. No parent waits for a run whose rollback was requested, also if it is not
 /// the first one.
-fn is_lineage_of(lineage: &Lineage, key: ClaimKey, parent: Option<Uuid>, told: bool) -> bool {
+fn is_lineage_of(lineage: &Lineage, key: ClaimKey, parent: Option<Uuid>, rollback_requested: bool) -> bool {
     let is_first = lineage.ids().len() == 2;
     let above = lineage.ids().iter().rev().nth(1).filter(|_| !is_first);
     lineage.root_id() == key.root
         && lineage.id() == key.id
-        && parent.map_or(is_first || told && above.is_some(), |parent| above == Some(&parent))
+        && parent.map_or(is_first || rollback_requested && above.is_some(), |parent| above == Some(&parent))
 }
 
 impl ChildrenRow {
@@ -119,14 +125,18 @@ impl MoreRow {
         ChildFailure {
             rollback_failed: self.unrolled.then(|| more.clone()),
             rolled_back: more,
-            told: self.told,
+            rollback_requested: self.rollback_requested,
         }
     }
 }
 
 impl ChildRow {
     fn into_failure(self) -> ChildFailure {
-        ChildFailure { rolled_back: self.rolled_back, rollback_failed: self.rollback_failed, told: self.told }
+        ChildFailure {
+            rolled_back: self.rolled_back,
+            rollback_failed: self.rollback_failed,
+            rollback_requested: self.rollback_requested,
+        }
     }
 }
 

@@ -11,14 +11,15 @@ use uuid::Uuid;
 use super::decode::{time, time_if_any};
 use super::query_ext::FetchExt;
 use crate::store::{
-    ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef, PostgresStore, Suspect, readable,
+    ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef, PostgresStore, Suspect, SuspectClaim,
+    readable,
 };
 use crate::util::when::Now;
 
 impl DueStorage for PostgresStore {
-    async fn next_due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
+    async fn next_due(&self, lanes: &Lanes, worker: Uuid, suspects: SuspectClaim) -> sqlx::Result<Due> {
         let due = sqlx::query(self.sql.run_next_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
-        let due = due.bind(worker).bind(&lanes.reserved_for).bind(claims_suspects);
+        let due = due.bind(worker).bind(&lanes.reserved_for).bind(suspects == SuspectClaim::Allowed);
         let row = due.one(&self.sessions).await?;
         Ok(Due {
             seconds: row.try_get("seconds")?,

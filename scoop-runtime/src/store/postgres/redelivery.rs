@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use scoop_core::Context;
+use scoop_core::{Context, Direction};
 use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
 use time::{Duration, OffsetDateTime};
@@ -97,7 +97,8 @@ impl PostgresStore {
         redelivery: &mut Redelivery,
     ) -> sqlx::Result<()> {
         let fresh = || messages.iter().map(|_| ids::now_v7()).collect::<Vec<_>>();
-        let give_up_at = |candidate: &Candidate| candidate.context.give_up_at(false).into_iter().min();
+        let give_up_at =
+            |candidate: &Candidate| candidate.context.give_up_at(Direction::Forward).into_iter().min();
         let delivered = sqlx::query(self.sql.redeliver.clone())
             .bind(messages.iter().map(|candidate| candidate.message).collect::<Vec<_>>())
             .bind(messages.iter().map(|candidate| candidate.context.not_before()).collect::<Vec<_>>())
@@ -111,8 +112,9 @@ impl PostgresStore {
             redelivery.roots.insert(row.try_get("root")?);
             redelivery.handlers.insert(row.try_get("handler")?);
         }
-        let sets_a_time =
-            |one: &Candidate| one.context.not_before().is_some() || !one.context.give_up_at(false).is_empty();
+        let sets_a_time = |one: &Candidate| {
+            one.context.not_before().is_some() || !one.context.give_up_at(Direction::Forward).is_empty()
+        };
         redelivery.has_timer = messages.iter().any(sets_a_time);
         Ok(())
     }

@@ -8,19 +8,19 @@ use sqlx::{PgConnection, Row};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::decode::{lineage, stored_time, time, time_if_any, unsigned};
+use super::decode::{lineage, row_state, stored_time, time, time_if_any, unsigned};
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use super::{PostgresStore, Sessions};
 use crate::RepairStatus;
 use crate::repair::{
-    Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, Presence, Refusal,
-    RepairAction, StuckRun, failed_again_reason, no_program,
+    Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OtherDescendants, Presence,
+    Refusal, RepairAction, StuckRun, failed_again_reason, no_program,
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     ClaimKey, FailedRollbackPart, InterventionSubject, Page, ParentRef, RepairRequest, RepairResult,
-    RepairStorage, RequestTarget, no_failure, readable,
+    RepairStorage, RequestTarget, RowState, no_failure, readable,
 };
 use crate::util::patience::note;
 use crate::util::when::since_epoch;
@@ -53,7 +53,7 @@ impl RepairStorage for PostgresStore {
             return Ok(Ok(RepairResult::before(target, now)));
         }
         let (state, others) = self.others(&mut tx, target, &unrolled.ids()).await?;
-        let is_stuck = state.as_deref() == Some("stuck");
+        let is_stuck = state == Some(RowState::Stuck);
         let held = unrolled.get(run).is_some_and(|run| run.presence == Presence::AwaitsOperator);
         if is_stuck && !held {
             if asked.remedy != RepairAction::Retry {
@@ -76,7 +76,7 @@ impl RepairStorage for PostgresStore {
         self.carry_out(&mut tx, root, &decision, now).await?;
         tx.commit().await.inspect_err(note)?;
         let parent = decision.parent.map(|id| ParentRef { root, id, at: now });
-        let ready = decision.revived.into_iter().filter(|run| run.state == "ready");
+        let ready = decision.revived.into_iter().filter(|run| run.state == RowState::Ready);
         Ok(Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent }))
     }
 
@@ -122,14 +122,19 @@ impl PostgresStore {
         connection: &mut PgConnection,
         target: &RequestTarget,
         known: &[Uuid],
-    ) -> sqlx::Result<(Option<String>, bool)> {
+    ) -> sqlx::Result<(Option<RowState>, OtherDescendants)> {
         let row = sqlx::query(self.sql.run_find_active_below.clone())
             .bind(target.lineage.root_id())
             .bind(target.lineage.id())
             .bind(known)
             .fetch_one(connection)
             .await?;
-        Ok((row.try_get("state")?, row.try_get("others")?))
+        let others = match row.try_get("others")? {
+            true => OtherDescendants::Unfinished,
+            false => OtherDescendants::None,
+        };
+        let state: Option<&str> = row.try_get("state")?;
+        Ok((state.map(row_state).transpose()?, others))
     }
 
     /// Gives a stuck run another chance, if it is still stuck.
@@ -225,11 +230,11 @@ impl Page {
 }
 
 fn read_unrolled(row: &PgRow) -> sqlx::Result<FailedRollback> {
-    let state: Option<String> = row.try_get("state")?;
-    let presence = match state.as_deref() {
+    let state: Option<&str> = row.try_get("state")?;
+    let presence = match state.map(row_state).transpose()? {
         None => Presence::Absent,
-        Some("stuck") if row.try_get("awaits_operator")? => Presence::AwaitsOperator,
-        Some("waiting") => Presence::Waiting,
+        Some(RowState::Stuck) if row.try_get("awaits_operator")? => Presence::AwaitsOperator,
+        Some(RowState::Waiting) => Presence::Waiting,
         Some(_) => Presence::Busy,
     };
     let count = |column| -> sqlx::Result<Option<u32>> {
@@ -293,11 +298,11 @@ impl StuckRun {
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,
             step: row.try_get("step")?,
-            backward: row.try_get("rolling_back")?,
+            rolling_back: row.try_get("rolling_back")?,
             reason: reason.unwrap_or_else(|| no_program(&handler)),
             handler,
             since: since_epoch(stored_since.time()),
-            gives_up: row.try_get("giving_up")?,
+            giving_up: row.try_get("giving_up")?,
             stored_since,
         })
     }

@@ -76,7 +76,7 @@ impl RequestStorage for PostgresStore {
                 break;
             }
         }
-        sqlx::query(self.sql.run_delete_unstarted.clone()).bind(root).bind(id).execute(&mut *tx).await?;
+        sqlx::query(self.sql.run_delete_pending.clone()).bind(root).bind(id).execute(&mut *tx).await?;
         let left = sqlx::query(self.sql.run_list_giving_up.clone()).bind(root).bind(id);
         let giving_up = left.fetch_all(&mut *tx).await?;
         tx.commit().await.inspect_err(note)?;

@@ -153,13 +153,13 @@ impl PostgresStore {
 impl RollbackHistory {
     fn take_newest(&mut self, row: &PgRow) -> sqlx::Result<()> {
         let handler_iteration: Option<i32> = row.try_get("handling")?;
-        self.last = Some(Suspension {
+        self.progress.last = Some(Suspension {
             step: row.try_get("step")?,
             jump: row.try_get("jump")?,
             iteration: 0,
             handler_iteration: handler_iteration.map(unsigned),
         });
-        self.any_part_done = row.try_get("any_part_done")?;
+        self.progress.any_part_done = row.try_get("any_part_done")?;
         let window: Option<String> = row.try_get("bounds")?;
         self.window = window.map(|window| Window::read(&window)).transpose().map_err(unreadable)?;
         let outputs: Option<Json<BTreeMap<String, Value>>> = row.try_get("outputs")?;

@@ -155,7 +155,7 @@ statements! {
     run_count_parts,
     run_count_repetitions,
     run_delete_many,
-    run_delete_unstarted,
+    run_delete_pending,
     run_find_active_below,
     run_free,
     run_give_up_reasons,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::decode::failure;
 use super::query_ext::FetchExt;
 use crate::store::{HandlerOutcome, MessageStatus, PostgresStore, StatusStorage};
-use crate::tree::{Extent, RunRow, TreeRows};
+use crate::tree::{DeeperRuns, Extent, RunRow, TreeRows};
 
 impl HandlerOutcome {
     /// From a row of `message_status.sql`, if that is about a handler.
@@ -50,7 +50,10 @@ impl StatusStorage for PostgresStore {
             .bind(stored(extent.depth))
             .bind(stored(extent.runs));
         let rows = self.sessions.read(async |session| tree.fetch_all(session).await).await?;
-        let has_more = rows.iter().any(|row| row.try_get("has_more").unwrap_or_default());
-        Ok(TreeRows::new(rows.iter().map(RunRow::from_row).collect(), has_more, extent))
+        let deeper = match rows.iter().any(|row| row.try_get("has_more").unwrap_or_default()) {
+            true => DeeperRuns::LeftOut,
+            false => DeeperRuns::None,
+        };
+        Ok(TreeRows::new(rows.iter().map(RunRow::from_row).collect(), deeper, extent))
     }
 }

@@ -10,7 +10,7 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::RegisteredHandler;
 use crate::saga::registry::{Renamed, SubscribedSaga};
-use crate::store::{ParentRef, RetiredHandler, SubscriptionStorage};
+use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
 use crate::util::patience::note;
 use crate::util::when::since_epoch;
 
@@ -46,24 +46,24 @@ impl SubscriptionStorage for PostgresStore {
         rows.iter().map(RegisteredHandler::from_row).collect()
     }
 
-    async fn retire(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<RetiredHandler> {
+    async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> sqlx::Result<RetiredHandler> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let retired =
             sqlx::query(self.sql.handler_retire.clone()).bind(topic).bind(handler).execute(&mut *tx).await?;
-        let gone = match drops {
-            false => vec![],
-            true => {
+        let gone = match pending {
+            PendingRuns::Keep => vec![],
+            PendingRuns::Drop => {
                 let drop = sqlx::query(self.sql.handler_delete_pending.clone()).bind(topic).bind(handler);
                 drop.fetch_all(&mut *tx).await?
             }
         };
-        let waiting = sqlx::query_scalar(self.sql.handler_count_pending.clone()).bind(topic).bind(handler);
-        let waiting = waiting.fetch_one(&mut *tx).await?;
+        let pending = sqlx::query_scalar(self.sql.handler_count_pending.clone()).bind(topic).bind(handler);
+        let pending = pending.fetch_one(&mut *tx).await?;
         tx.commit().await.inspect_err(note)?;
         let parents = gone.iter().map(read_parent).collect::<sqlx::Result<Vec<_>>>()?;
         Ok(RetiredHandler {
-            was_listed: retired.rows_affected() > 0,
-            waiting,
+            was_registered: retired.rows_affected() > 0,
+            pending,
             dropped: gone.len(),
             parents: parents.into_iter().flatten().collect(),
         })

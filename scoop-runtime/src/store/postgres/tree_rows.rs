@@ -11,8 +11,8 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::decode::{lineage, time_if_any};
-use crate::store::readable;
+use super::decode::{lineage, row_state, time_if_any};
+use crate::store::{RowState, readable};
 use crate::tree::{RunHead, RunRow, Stands};
 use crate::util::shown;
 use crate::util::shown::system_time;
@@ -53,7 +53,7 @@ impl RunRow {
         let events = events.into_iter().flat_map(|Json(events)| events);
         let events = events.filter_map(EventRow::into_event).collect();
         let stands = match row.try_get("state")? {
-            Some(state) => Some(Stands::read(row, state)?),
+            Some(state) => Some(Stands::read(row, row_state(state)?)?),
             None => None,
         };
         let read_at = time(row, "read_at")?;
@@ -63,16 +63,16 @@ impl RunRow {
 }
 
 impl Stands {
-    fn read(row: &PgRow, state: String) -> sqlx::Result<Self> {
+    fn read(row: &PgRow, state: RowState) -> sqlx::Result<Self> {
         let attempts: i32 = row.try_get("attempts")?;
         Ok(Self {
             state,
             attempts: u32::try_from(attempts).unwrap_or(0),
             reason: row.try_get("reason")?,
-            backward: row.try_get("rolling_back")?,
+            rolling_back: row.try_get("rolling_back")?,
             ready_at: time(row, "ready_at")?,
             give_up_at: time(row, "give_up_at")?,
-            gives_up: row.try_get("giving_up")?,
+            giving_up: row.try_get("giving_up")?,
             is_abandoned: row.try_get("is_abandoned")?,
             owner: row.try_get("owner")?,
         })
@@ -87,7 +87,7 @@ impl EventRow {
         let unreadable = unreadable
             .or_else(|| self.micros.is_none().then(|| "its time is none of the years 1 to 9999".into()));
         let event = RunEvent::new(EventKind::from_name(&self.kind)?, self.step, micros.map(system_time));
-        let event = event.written_by(self.worker, self.handling.is_some(), failure);
+        let event = event.written_by(self.worker, self.handling, failure);
         Some(event.marked(unreadable))
     }
 }

@@ -12,7 +12,8 @@ use super::PostgresStore;
 use super::decode::{lineage, time, time_if_any};
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::store::{
-    ClaimedRun, Claimer, CommittedParent, Lanes, ParentRef, Release, WakeOptions, WakeStorage, Woken,
+    ClaimedRun, Claimer, CommittedParent, FormerAttempts, Lanes, ParentRef, Release, WakeOptions,
+    WakeStorage, Woken,
 };
 use crate::util::ids;
 
@@ -25,8 +26,7 @@ impl ParentRef {
 
 impl CommittedParent {
     fn from_row(row: &PgRow, at: OffsetDateTime) -> sqlx::Result<Self> {
-        let parent: Option<Uuid> = row.try_get("parent")?;
-        Ok(Self::of(&lineage(row)?, parent.is_some(), at))
+        Ok(Self::of(&lineage(row)?, row.try_get("parent")?, at))
     }
 }
 
@@ -82,7 +82,7 @@ impl WakeStorage for PostgresStore {
             .bind(each.clone().map(|r| r.reason.clone()).collect::<Vec<_>>())
             .bind(each.clone().map(|r| r.granted).collect::<Vec<_>>())
             .bind(each.clone().map(|r| r.definition).collect::<Vec<_>>())
-            .bind(each.map(|r| r.again).collect::<Vec<_>>())
+            .bind(each.map(|r| r.former_attempts == FormerAttempts::OfSameStep).collect::<Vec<_>>())
             .done(&self.sessions)
             .await?;
         Ok(released.rows_affected())

@@ -5,6 +5,7 @@ use scoop_core::{Failure, Lineage, SLEEP_HANDLER, SLEEP_TOPIC};
 use uuid::Uuid;
 
 use super::*;
+use crate::store::RowState;
 use crate::tree::{RunHead, RunRow, Stands, TreeRows};
 
 const WORKER: &str = "scoop-rs:0197a6a0-0000-7000-8000-000000000001";
@@ -23,15 +24,15 @@ fn lineage(ids: &[u128]) -> Lineage {
 
 fn event(kind: EventKind, step: Option<&str>, millis: u64) -> RunEvent {
     let event = RunEvent::new(kind, step.map(str::to_owned), Some(at(millis)));
-    event.written_by(Some(WORKER.into()), false, None)
+    event.written_by(Some(WORKER.into()), None, None)
 }
 
 fn failed(kind: EventKind, step: Option<&str>, millis: u64, failure: &Failure) -> RunEvent {
     RunEvent { failure: Some(failure.clone()), ..event(kind, step, millis) }
 }
 
-fn stands(state: &str) -> Stands {
-    Stands { state: state.into(), ..Stands::default() }
+fn stands(state: RowState) -> Stands {
+    Stands { state, ..Stands::default() }
 }
 
 fn row(ids: &[u128], saga: (&str, &str), stands: Option<Stands>, events: Vec<RunEvent>) -> RunRow {
@@ -44,10 +45,10 @@ fn shown(rows: Vec<RunRow>) -> String {
     Tree::of(TreeRows::all(rows.into_iter().map(Ok).collect()), vec![], vec![]).to_string()
 }
 
-/// The order of the guide: one child has committed, one backs off, one has not begun, and the order was cancelled.
+/// The order of the guide: one child has committed, one backs off, one is pending, and the order was cancelled.
 fn order() -> Tree {
     use EventKind::{Committed, Seen, Suspended};
-    let gives_up = |state: &str| Stands { gives_up: true, ..stands(state) };
+    let giving_up = |state: RowState| Stands { giving_up: true, ..stands(state) };
     let checkout = vec![event(Seen, None, 123), event(Suspended, Some("reserve"), 135)];
     let stock =
         vec![event(Seen, None, 138), event(Suspended, Some("take"), 141), event(Committed, None, 141)];
@@ -56,13 +57,13 @@ fn order() -> Tree {
         reason: Some("[courier] Offline: no route\nto host".into()),
         ready_at: Some(at(21_200)),
         give_up_at: Some(at(600_000)),
-        ..stands("ready")
+        ..stands(RowState::Ready)
     };
     let rows = vec![
-        row(&[0, 1], ("checkout", "orders.placed"), Some(gives_up("waiting")), checkout),
+        row(&[0, 1], ("checkout", "orders.placed"), Some(giving_up(RowState::Waiting)), checkout),
         row(&[0, 1, 2], ("stock", "stock.take"), None, stock),
         row(&[0, 1, 3], ("courier", "courier.book"), Some(backing_off), vec![event(Seen, None, 139)]),
-        row(&[0, 1, 4], ("mail", "mail.send"), Some(stands("ready")), vec![]),
+        row(&[0, 1, 4], ("mail", "mail.send"), Some(stands(RowState::Ready)), vec![]),
     ];
     let asked = Failure::new("CancellationRequestedException", "the customer left", "support");
     let asked = CancellationRequest::new(lineage(&[0, 1]), Some(asked), Some(at(19_500)));
@@ -84,7 +85,7 @@ fn run_is_displayed_in_one_line() {
         checkout (on orders.placed): waiting for 2 of 3 children: courier, mail
         stock (on stock.take): committed
         courier (on courier.book): backing off, attempt 3 at 2026-06-25T12:31:58.200Z (in 1.2 s); attempt 2 failed: [courier] Offline: no route\nto host
-        mail (on mail.send): not begun"#]].assert_eq(&lines.join("\n"));
+        mail (on mail.send): pending"#]].assert_eq(&lines.join("\n"));
 }
 
 #[test]
@@ -199,22 +200,27 @@ fn rollback_of_a_step_that_never_completed_is_not_shown() {
 
 #[test]
 fn sleeping_run_shows_the_end_of_its_sleep() {
-    let slept = Stands { ready_at: Some(at(80_000)), ..stands("ready") };
+    let slept = Stands { ready_at: Some(at(80_000)), ..stands(RowState::Ready) };
     let text = shown(vec![
-        row(&[0, 1], ("reminder", "remind"), Some(stands("waiting")), vec![event(EventKind::Seen, None, 0)]),
+        row(
+            &[0, 1],
+            ("reminder", "remind"),
+            Some(stands(RowState::Waiting)),
+            vec![event(EventKind::Seen, None, 0)],
+        ),
         row(&[0, 1, 2], (SLEEP_HANDLER, SLEEP_TOPIC), Some(slept), vec![]),
     ]);
     assert!(
         text.contains("reminder (on remind): sleeping until 2026-06-25T12:32:57.000Z (in 1 min 0 s)"),
         "{text}"
     );
-    assert!(text.contains("└─ sleep: not begun, due 2026-06-25T12:32:57.000Z (in 1 min 0 s)"), "{text}");
+    assert!(text.contains("└─ sleep: pending, due 2026-06-25T12:32:57.000Z (in 1 min 0 s)"), "{text}");
 }
 
 #[test]
 fn run_that_waits_for_many_names_a_few_sagas() {
-    let child = |id: u128, saga: &str| row(&[0, 1, id], (saga, "t"), Some(stands("running")), vec![]);
-    let mut rows = vec![row(&[0, 1], ("above", "t"), Some(stands("waiting")), vec![])];
+    let child = |id: u128, saga: &str| row(&[0, 1, id], (saga, "t"), Some(stands(RowState::Running)), vec![]);
+    let mut rows = vec![row(&[0, 1], ("above", "t"), Some(stands(RowState::Waiting)), vec![])];
     rows.extend([2, 3, 4].map(|id| child(id, "a")));
     rows.extend([(5, "b"), (6, "c"), (7, "d"), (8, "e")].map(|(id, saga)| child(id, saga)));
     rows.push(row(&[0, 1, 9], ("f", "t"), None, vec![event(EventKind::Committed, None, 0)]));
@@ -230,10 +236,14 @@ fn texts_of_users_cannot_forge_a_line() {
         RunEvent { worker: Some(forged.into()), ..event(EventKind::Seen, Some(forged), 0) },
         failed(EventKind::RollingBack, Some(forged), 1, &why),
     ];
-    let held =
-        |state: &str| Stands { reason: Some(forged.into()), gives_up: true, attempts: 1, ..stands(state) };
-    let mut rows: Vec<_> = ["stuck", "ready", "running"]
-        .iter()
+    let held = |state: RowState| Stands {
+        reason: Some(forged.into()),
+        giving_up: true,
+        attempts: 1,
+        ..stands(state)
+    };
+    let mut rows: Vec<_> = [RowState::Stuck, RowState::Ready, RowState::Running]
+        .into_iter()
         .enumerate()
         .map(|(nth, state)| {
             Ok(row(&[0, 1 + nth as u128], (forged, forged), Some(held(state)), events.clone()))
@@ -277,7 +287,8 @@ fn event_with_an_unreadable_time_keeps_its_place() {
 fn chain(levels: u128) -> String {
     let events = || vec![event(EventKind::Seen, None, 0)];
     let ids: Vec<_> = (0..=levels).collect();
-    let link = |level: usize| row(&ids[..=level + 1], ("link", "chain"), Some(stands("waiting")), events());
+    let link =
+        |level: usize| row(&ids[..=level + 1], ("link", "chain"), Some(stands(RowState::Waiting)), events());
     let mut rows: Vec<_> = (0..ids.len() - 1).map(link).collect();
     rows.push(RunRow::unhandled(lineage(&ids), Uuid::nil(), "nowhere", Some(at(7)), None));
     shown(rows)

@@ -2,7 +2,7 @@
 
 use scoop::__private::{Registration, inventory};
 use scoop::{Definition, EventKind, Failure, Lineage};
-use scoop_audit::{Listing, Log, LoggedEvent, LoggedMessage, Quiescence, Redelivery, audit};
+use scoop_audit::{Log, LoggedEvent, LoggedMessage, Quiescence, Redelivery, Subscription, audit};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
@@ -17,7 +17,7 @@ const EVENTS: &str = "
 
 const MESSAGES: &str = "SELECT id, topic FROM {schema}.message";
 
-const LISTINGS: &str =
+const SUBSCRIPTIONS: &str =
     "SELECT topic, handler, since, retired_at, dropped_at IS NOT NULL FROM {schema}.handler";
 
 const REPAIRED: &str = "SELECT DISTINCT run FROM {schema}.intervention";
@@ -61,15 +61,16 @@ async fn read(tx: &mut PgConnection, schema: &str) -> sqlx::Result<(Log, Quiesce
     let events = sqlx::query(sql(EVENTS)).try_map(|row| event(&row)).fetch_all(&mut *tx).await?;
     let message = |row: PgRow| Ok(LoggedMessage { id: row.try_get(0)?, topic: row.try_get(1)? });
     let messages = sqlx::query(sql(MESSAGES)).try_map(message).fetch_all(&mut *tx).await?;
-    let listings = sqlx::query(sql(LISTINGS)).try_map(|row| listing(&row)).fetch_all(&mut *tx).await?;
+    let subscriptions =
+        sqlx::query(sql(SUBSCRIPTIONS)).try_map(|row| subscription(&row)).fetch_all(&mut *tx).await?;
     let repaired = sqlx::query_scalar(sql(REPAIRED)).fetch_all(&mut *tx).await?;
     let set_aside = sqlx::query_scalar(sql(SET_ASIDE)).fetch_all(&mut *tx).await?;
     let unfinished: bool = sqlx::query_scalar(sql(UNFINISHED)).fetch_one(&mut *tx).await?;
-    // A listing is committed some time after the time that stands in it.
+    // A subscription is committed some time after the time that stands in it.
     let tolerance = Duration::seconds(2);
     let redeliveries = sqlx::query(sql(REDELIVERIES)).try_map(|row| redelivery(&row));
     let redeliveries = redeliveries.fetch_all(&mut *tx).await?;
-    let log = Log { messages, events, listings, tolerance, repaired, set_aside, redeliveries };
+    let log = Log { messages, events, subscriptions, tolerance, repaired, set_aside, redeliveries };
     Ok((log, if unfinished { Quiescence::No } else { Quiescence::Yes }))
 }
 
@@ -97,8 +98,8 @@ fn redelivery(row: &PgRow) -> sqlx::Result<Redelivery> {
     Ok(Redelivery { message: row.try_get(0)?, at: row.try_get(1)? })
 }
 
-fn listing(row: &PgRow) -> sqlx::Result<Listing> {
-    Ok(Listing {
+fn subscription(row: &PgRow) -> sqlx::Result<Subscription> {
+    Ok(Subscription {
         topic: row.try_get(0)?,
         handler: row.try_get(1)?,
         since: row.try_get(2)?,

@@ -8,7 +8,7 @@ use super::super::decode::time;
 use super::super::query_ext::FetchExt;
 use super::parameters::{SettlementRow, bind_many, bind_one};
 use crate::store::settlement::{Ending, EventRow};
-use crate::store::{PostgresStore, SettleResult, Settlement};
+use crate::store::{PostgresStore, RowState, SettleResult, Settlement};
 
 /// The settlement as such, if there is no more to it.
 pub(super) fn of(all: &Settlement) -> Option<SettlementRow<'_>> {
@@ -21,7 +21,7 @@ pub(super) fn of(all: &Settlement) -> Option<SettlementRow<'_>> {
     let ends = |event: &EventRow| event.is(EventKind::Committed) || event.is(EventKind::RolledBack);
     let fits = all.fits_fast_path()
         && all.emissions.is_empty()
-        && all.told.is_empty()
+        && all.rollback_requests.is_empty()
         && suspended.is_none_or(|event| event.is(EventKind::Suspended) && event.inherits_from_run())
         && last.is_none_or(|event| ends(event) && event.inherits_from_run())
         && last.is_none_or(|event| event.handler_iteration.is_none())
@@ -37,10 +37,12 @@ pub(super) async fn settle_one(
     row: &SettlementRow<'_>,
     claim: Option<&str>,
 ) -> sqlx::Result<Option<SettleResult>> {
-    let ends = row.last.is_some();
-    let statement = if ends { &store.sql.settle_end_one } else { &store.sql.settle_advance_one };
+    let (statement, state) = match row.last {
+        Some(_) => (&store.sql.settle_end_one, RowState::Ended),
+        None => (&store.sql.settle_advance_one, RowState::Running),
+    };
     let settled = bind_one(statement, row, identifier, claim).fetch_optional(connection).await?;
-    settled.map(|settled| result(&settled, ends)).transpose()
+    settled.map(|settled| result(&settled, state)).transpose()
 }
 
 /// Writes those whose claims hold.
@@ -53,11 +55,10 @@ pub(super) async fn settle_many(
 }
 
 /// The result for one of them, from a row of any of the statements.
-pub(super) fn result(row: &PgRow, ended: bool) -> sqlx::Result<SettleResult> {
+pub(super) fn result(row: &PgRow, state: RowState) -> sqlx::Result<SettleResult> {
     Ok(SettleResult {
-        continues: !ended,
+        state,
         overdue: false,
-        ended,
         last_event_at: time(row, "last_event_at")?,
         ready_handlers: vec![],
     })

@@ -20,7 +20,7 @@ pub(super) fn of(all: &Settlement) -> Option<SettlementRow<'_>> {
             && emission.is_immediate_child()
     };
     let fits = all.fits_fast_path()
-        && all.told.is_empty()
+        && all.rollback_requests.is_empty()
         && all.ends.is_none()
         && !emitted.is_empty()
         && emitted.len() == all.emissions.len()

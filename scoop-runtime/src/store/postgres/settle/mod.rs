@@ -13,8 +13,8 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
-use super::decode::time;
-use crate::store::{PostgresStore, SettlePath, SettleResult, SettleStorage, Settlement};
+use super::decode::{row_state, time};
+use crate::store::{PostgresStore, RowState, SettlePath, SettleResult, SettleStorage, Settlement};
 
 impl SettleStorage for PostgresStore {
     async fn settle(
@@ -35,7 +35,8 @@ impl SettleStorage for PostgresStore {
             }
             let settled = |row: &PgRow| {
                 let id = (row.try_get("id")?, row.try_get("epoch")?);
-                Ok((id, advance::result(row, row.try_get("ended")?)?))
+                let state = if row.try_get("ended")? { RowState::Ended } else { RowState::Running };
+                Ok((id, advance::result(row, state)?))
             };
             return advance::settle_many(self, identifier, &rows).await?.iter().map(settled).collect();
         }
@@ -134,11 +135,9 @@ impl Settlement {
 impl SettleResult {
     /// From a row of `settle_general.sql`, with the id of the run and the epoch of the settlement.
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<((Uuid, i64), Self)> {
-        let state: String = row.try_get("state")?;
         let settled = Self {
-            continues: state == "running",
+            state: row_state(row.try_get("state")?)?,
             overdue: row.try_get("overdue")?,
-            ended: state == "ended",
             last_event_at: time(row, "last_event_at")?,
             ready_handlers: row.try_get("ready_handlers")?,
         };

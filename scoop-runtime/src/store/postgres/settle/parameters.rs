@@ -43,7 +43,7 @@ impl<'a> SettlementRow<'a> {
     }
 
     fn message_count(&self) -> i32 {
-        count(self.all.emissions.len() + self.all.told.len())
+        count(self.all.emissions.len() + self.all.rollback_requests.len())
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) fn bind_one<'q>(
         .bind(last.map(|event| event.kind))
         .bind(last.map(|_| ids::now_v7()))
         .bind(row.message_count())
-        .bind(all.told_because.as_ref().map(Json))
+        .bind(all.rollback_cause.as_ref().map(Json))
         .bind(claim)
         .bind(identifier)
 }
@@ -111,7 +111,7 @@ pub(super) fn bind_many<'q>(
         .bind(each().map(|row| row.last.map(|event| event.kind)).collect::<Vec<_>>())
         .bind(each().map(|row| row.last.map(|_| ids::now_v7())).collect::<Vec<_>>())
         .bind(each().map(SettlementRow::message_count).collect::<Vec<_>>())
-        .bind(each().map(|row| row.all.told_because.as_ref().map(Json)).collect::<Vec<_>>())
+        .bind(each().map(|row| row.all.rollback_cause.as_ref().map(Json)).collect::<Vec<_>>())
         .bind(None::<&str>)
         .bind(identifier)
 }

@@ -18,13 +18,13 @@ pub(super) fn of(all: &Settlement) -> Option<SettlementRow<'_>> {
             && event.inherits_from_run()
     };
     let fits = all.fits_fast_path()
-        && all.backward
+        && all.rolling_back
         && all.ends.is_none()
         && all.emissions.is_empty()
         && all.return_values.is_empty()
         && !emitted.is_empty()
-        && emitted.len() == all.told.len()
-        && emitted.iter().zip(&all.told).all(is_request)
+        && emitted.len() == all.rollback_requests.len()
+        && emitted.iter().zip(&all.rollback_requests).all(is_request)
         && suspended.is(EventKind::Suspended)
         && suspended.inherits_from_run()
         && (suspended.next_step, suspended.handler_iteration) == (None, None)

@@ -21,7 +21,7 @@ use crate::saga::registry::SubscribedSaga;
 use crate::settings::Backoff;
 use crate::store::{
     ClaimKey, ClaimStorage as _, ClaimedRun, Claimer, CommittedParent, FreeStorage as _, Lanes, LaunchResult,
-    LaunchStorage as _, NewMessage, ParentRef, QueueCursors, SettleStorage as _, Settlement,
+    LaunchStorage as _, NewMessage, ParentRef, QueueCursors, RowState, SettleStorage as _, Settlement,
     SubscriptionStorage as _, WakeOptions, WakeStorage as _,
 };
 
@@ -443,7 +443,14 @@ async fn run_committed_at_wake_up_is_as_any_end_leaves_it() {
     };
     let (flags, stored) = (claimed.flags, &claimed.run.context);
     let settlement = Settlement::new(claimed.key, &claimed.run, flags, stored, end.conclude());
-    assert!(store.settle("w", &[settlement]).await.unwrap().values().all(|settled| settled.ended));
+    assert!(
+        store
+            .settle("w", &[settlement])
+            .await
+            .unwrap()
+            .values()
+            .all(|settled| settled.state == RowState::Ended)
+    );
 
     let woken =
         store.wake_and_claim(&parents[1..], claimer(worker), &lanes(), options(1, true)).await.unwrap();

@@ -29,7 +29,7 @@ const HOT: [&str; 24] = [
     "run_count_repetitions",
     "run_values",
     "run_mark_cancelled",
-    "run_delete_unstarted",
+    "run_delete_pending",
     "message_insert_many",
     "message_insert_one",
     "message_insert_one_claiming",
@@ -135,9 +135,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
-        "run_mark_cancelled" | "run_delete_unstarted" => {
-            ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()")
-        }
+        "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         _ => ("jsonb", "'[]'"),
     };
     (format!("PREPARE p ({types}) AS {}", text.as_str()), values)

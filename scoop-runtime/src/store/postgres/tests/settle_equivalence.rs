@@ -13,7 +13,7 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate}
 use super::{Sum, claim, database, done};
 use crate::saga::registry::SubscribedSaga;
 use crate::store::{
-    ClaimedRun, NewMessage, QueueCursors, SettlePath, SettleResult, SettleStorage as _, Settlement,
+    ClaimedRun, NewMessage, QueueCursors, RowState, SettlePath, SettleResult, SettleStorage as _, Settlement,
     SubscriptionStorage as _,
 };
 
@@ -42,8 +42,13 @@ async fn claimed(pool: &PgPool, (store, worker): &(PostgresStore, Uuid), backwar
         let turn =
             "UPDATE scoop.run SET rolling_back = true, failure = $2, rollback_since = now() WHERE id = $1";
         sqlx::query(turn).bind(claimed.key.id).bind(Json(cause())).execute(pool).await.unwrap();
-        claimed.run.path =
-            Path::Backward { cause: cause(), told: false, begun: true, failed_before: false, plan: None };
+        claimed.run.path = Path::Backward {
+            cause: cause(),
+            rollback_requested: false,
+            begun: true,
+            failed_before: false,
+            plan: None,
+        };
         claimed.flags.in_rollback = true;
         let messages: Vec<_> = (1..=3).map(|nth| launched_before(claimed.key.id, nth)).collect();
         let before = sqlx::query(LAUNCHED_BEFORE).bind(claimed.key.root).bind(claimed.key.id).bind(messages);
@@ -103,7 +108,7 @@ fn undoes(run: &Run) -> Conclusion {
 fn is_undone(run: &Run) -> Conclusion {
     let (event, _) = suspended(run, "Rollback of step");
     let last = Event { kind: EventKind::RolledBack, jump: None, ..event.clone() };
-    of(vec![event, last], Fate::RolledBack { cause: cause(), told: false })
+    of(vec![event, last], Fate::RolledBack { cause: cause(), rollback_requested: false })
 }
 
 /// Launches on these topics.
@@ -139,16 +144,16 @@ fn launches_bulk(run: &Run, topics: &[&str]) -> Conclusion {
 
 /// Requests the rollback of earlier launches.
 fn tells(run: &Run, messages: &[u128]) -> Conclusion {
-    let told: Vec<_> = messages.iter().map(|nth| launched_before(run.lineage.id(), *nth)).collect();
+    let requests: Vec<_> = messages.iter().map(|nth| launched_before(run.lineage.id(), *nth)).collect();
     let (event, after) = suspended(run, "Rollback of step (rolling back child scopes)");
     let because = Failure::new("ParentSaidSo", "it was told to", &run.source);
     let tell = |message: &Uuid| {
         let event = Event::new(EventKind::RollbackEmitted, *message).in_step(event.step.as_deref().unwrap());
         event.because_of(because.clone()).with(run.context.clone())
     };
-    let events = told.iter().map(tell).chain([event.clone()]).collect();
+    let events = requests.iter().map(tell).chain([event.clone()]).collect();
     Conclusion {
-        rollback_requests: told,
+        rollback_requests: requests,
         rollback_cause: Some(because.clone()),
         ..of(events, Fate::GoesOn(after))
     }
@@ -288,7 +293,7 @@ enum Way {
 }
 
 /// Whether a run goes on, whether it has ended, and the ready handlers.
-type Told = (bool, bool, Vec<String>);
+type Told = (RowState, Vec<String>);
 
 async fn write(pool: &PgPool, store: &PostgresStore, way: Way, settlements: &[Settlement]) -> Vec<Told> {
     let mut settled = match way {
@@ -298,7 +303,7 @@ async fn write(pool: &PgPool, store: &PostgresStore, way: Way, settlements: &[Se
     };
     let told = settlements.iter().map(|settlement| {
         let settled = settled.remove(&settlement.id()).expect("its claim holds");
-        (settled.continues, settled.ended, settled.ready_handlers)
+        (settled.state, settled.ready_handlers)
     });
     told.collect()
 }

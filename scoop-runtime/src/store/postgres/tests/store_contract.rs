@@ -41,7 +41,7 @@ use crate::saga::registry::SubscribedSaga;
 use crate::settings::Backoff;
 use crate::store::{
     ClaimKey, ClaimedRun, Claimer, HierarchyFlags, Lanes, MemoryStore, NewMessage, QueueCursors, Release,
-    Settlement, Store,
+    RowState, Settlement, Store, SuspectClaim,
 };
 
 const ITEMS: &str = "rounds.items";
@@ -218,11 +218,14 @@ impl Tested {
         };
         let mut claimed = self.call("run", claim).await?.pop();
         if claimed.is_none() {
-            let claim_suspect =
-                async |store: &Store| match store.next_due(&lanes, worker, true).await?.suspect {
-                    Some(suspect) => store.claim_suspect(claimer, &lanes, &suspect).await,
-                    None => Ok(None),
-                };
+            let claim_suspect = async |store: &Store| match store
+                .next_due(&lanes, worker, SuspectClaim::Allowed)
+                .await?
+                .suspect
+            {
+                Some(suspect) => store.claim_suspect(claimer, &lanes, &suspect).await,
+                None => Ok(None),
+            };
             claimed = Box::pin(self.call("run", claim_suspect)).await?;
         }
         Ok(claimed.map(|claimed| claimed.expect("it was written by us")))
@@ -261,7 +264,10 @@ impl Tested {
         let settled = self.call("message_event", async |store| store.settle(IDENTIFIER, &settlements).await);
         Ok(match settled.await?.get(&(key.id, key.epoch)) {
             Some(settled) => {
-                assert!(settled.ended, "a run of one step has ended after it: {settled:?}");
+                assert!(
+                    settled.state == RowState::Ended,
+                    "a run of one step has ended after it: {settled:?}"
+                );
                 Verdict::Committed
             }
             None => Verdict::Refused,

@@ -1,4 +1,4 @@
--- Deletes runs that have not begun and whose parent gives up.
+-- Deletes pending runs whose parent gives up.
 -- Locks: the rows of run that go.
 -- $1 root, $2 the id of the hierarchy or run
 DELETE FROM scoop.run child
