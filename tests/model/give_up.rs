@@ -196,7 +196,7 @@ impl State {
         run.giving_up || self.late && !run.undoing
     }
 
-    fn waits_for_nobody(&self, run: usize) -> bool {
+    fn waits_without_unfinished_child(&self, run: usize) -> bool {
         self.runs[run].standing == Standing::Waiting
             && !children_of(run).any(|child| self.runs[child].is_unfinished())
     }
@@ -268,7 +268,7 @@ impl GiveUp {
                 moves.push((Move::Commits(run), settled));
             }
             (Standing::Running(phase), lock) => self.write(state, run, (phase, lock.is_none()), moves),
-            (Standing::Waiting, None) if state.waits_for_nobody(run) => {
+            (Standing::Waiting, None) if state.waits_without_unfinished_child(run) => {
                 let woken = state.change(|next| next.runs[run].standing = Standing::Ready);
                 moves.push((Move::Wakes(run), woken));
                 let asked = state.has_to_give_up(run) && self.fault != Some(Fault::EndsBlindly);

@@ -138,7 +138,7 @@ impl State {
     }
 
     /// Whether a snapshot taken now finds the parent waiting, with all its children ended.
-    fn waits_for_nobody(&self, fault: Option<Fault>) -> bool {
+    fn waits_without_unfinished_child(&self, fault: Option<Fault>) -> bool {
         let counts = |child: &Child| match child {
             Child::Gone => false,
             Child::Ended => fault == Some(Fault::FailedCount),
@@ -219,17 +219,22 @@ impl Join {
     /// Checks the parent, and sweeps.
     fn look(&self, state: &State, process: usize, moves: &mut Vec<(Move, State)>) {
         let here = &state.processes[process];
-        let waits_for_nobody = state.waits_for_nobody(self.fault);
+        let waits_without_unfinished_child = state.waits_without_unfinished_child(self.fault);
         if here.gathered && here.wakes.is_none() {
             for has_room in [false, true] {
                 let asks = state.change(|next| {
                     next.processes[process].gathered = false;
-                    next.processes[process].wakes = waits_for_nobody.then_some((next.epoch, has_room));
+                    next.processes[process].wakes =
+                        waits_without_unfinished_child.then_some((next.epoch, has_room));
                 });
                 moves.push((Move::Asks { process, has_room }, asks));
             }
         }
-        if self.sweeps && self.fault != Some(Fault::NoSweep) && here.sweeps.is_none() && waits_for_nobody {
+        if self.sweeps
+            && self.fault != Some(Fault::NoSweep)
+            && here.sweeps.is_none()
+            && waits_without_unfinished_child
+        {
             let looks = state.change(|next| next.processes[process].sweeps = Some(next.epoch));
             moves.push((Move::Looks(process), looks));
         }

@@ -224,7 +224,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Whether a run can go on without an operator. A run awaiting one is stuck, and its ancestors wait.
-    fn somebody_goes_on(&self) -> bool {
+    fn has_run_that_goes_on(&self) -> bool {
         let runs = self.database.working_set();
         let stuck = runs.iter().filter(|run| run.state == RowState::Stuck);
         let is_held = |root: Uuid| stuck.clone().any(|run| run.lineage.root_id() == root);
@@ -276,7 +276,7 @@ impl<'a> Stage<'a> {
     async fn comes_to_rest(&self, helper: &mut Helper) -> bool {
         let until = Instant::now() + PATIENCE;
         let mut pause = Duration::from_millis(50);
-        while self.somebody_goes_on() {
+        while self.has_run_that_goes_on() {
             if helper.is_empty() {
                 self.help(helper, &[[0; 2]]).await;
             }

@@ -155,7 +155,7 @@ impl<'a> Resolver<'a> {
                 step: producer.name.clone(),
             }),
             [] => {
-                self.nobody_returns(caller, it, errors);
+                self.refuse_missing_value(caller, it, errors);
                 None
             }
             [one, .., other] => {
@@ -176,13 +176,13 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn nobody_returns(&self, caller: Caller<'_>, it: Parameter<'_>, errors: &mut Errors) {
+    fn refuse_missing_value(&self, caller: Caller<'_>, it: Parameter<'_>, errors: &mut Errors) {
         let Parameter { ty, optional } = it;
         if self.visible(caller, optional).iter().any(|step| step.shape.end.is_none()) {
             return; // That step's own error comes first.
         }
         let step = self.drafts[caller.step].function;
-        let who = match caller.role {
+        let missing = match caller.role {
             _ if optional => "no step returns".into(),
             Role::Compensation | Role::ChildFailureHandler => {
                 format!("neither `{step}` nor a step before it returns")
@@ -190,7 +190,7 @@ impl<'a> Resolver<'a> {
             Role::Step | Role::Due | Role::Cleanup => format!("no step before `{step}` returns"),
         };
         let remedy = self.remedy(caller, ty);
-        errors.at(ty, format!("{who} `{}`; {remedy}", text(ty)));
+        errors.at(ty, format!("{missing} `{}`; {remedy}", text(ty)));
     }
 
     /// The remedy for a value that no step has returned.

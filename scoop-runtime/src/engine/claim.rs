@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_claim_may_have_overlooked_is_looked_for_soon() {
+    async fn claim_that_may_have_overlooked_runs_is_repeated_soon() {
         let (mut state, start) = (ClaimerState::new(), Instant::now());
         let claim = |state: &mut ClaimerState| {
             let overlooks = state.cursors().may_skip_runs();

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_come_again_is_forgotten() {
+    fn parent_that_is_not_added_again_is_forgotten() {
         let (mut pending, mut now) = (ParentQueue::default(), Instant::now());
         for id in 0..100_000 {
             pending.add(parent(id, 0), None, now);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_asked_for_lately_is_remembered_from_the_last_time_on() {
+    fn parent_that_is_added_again_is_kept_from_the_last_time_on() {
         let (mut pending, start) = (ParentQueue::default(), Instant::now());
         for millis in [0, 15] {
             let now = start + Duration::from_millis(millis);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_for_at_once_has_the_slot_of_its_child_and_nobody_else() {
+    fn parent_that_is_checked_at_once_gets_the_slot_of_its_child_and_a_deferred_one_none() {
         let (mut pending, now) = (ParentQueue::default(), Instant::now());
         let slots = Arc::new(tokio::sync::Semaphore::new(9));
         let slot = || slots.clone().try_acquire_owned().ok();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_asked_for_at_once_than_fit() {
+    fn parents_beyond_the_size_of_a_batch_wait_for_the_next() {
         let (mut pending, now) = (ParentQueue::default(), Instant::now());
         let count = 2 * BATCH_MAX + 1;
         (0..count).for_each(|id| pending.add(parent(u128::try_from(id).unwrap(), 0), None, now));

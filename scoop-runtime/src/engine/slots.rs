@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_is_not_counted() {
+    fn ended_runs_are_not_counted() {
         let shares = RunningCounts::default();
         let now = || serde_json::to_value(shares.snapshot()).unwrap();
         let (one, another, other) = (shares.take("a"), shares.take("a"), shares.take("b"));
@@ -190,7 +190,7 @@ mod interleavings {
     }
 
     #[test]
-    fn all_who_are_there_are_counted() {
+    fn runs_of_concurrent_threads_are_all_counted() {
         explore(|| {
             let shares = RunningCounts::default();
             let runs = ["a", "b", "a", "a"].map(|handler| {

@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_stands_where_the_run_does() {
+    fn run_that_goes_on_is_written_with_its_position() {
         let last =
             Suspension { step: "a".into(), jump: Some("b".into()), iteration: 2, handler_iteration: Some(3) };
         let outputs = BTreeMap::from([("a".to_owned(), json!(5))]);
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn who_turns_back_does_so_in_any_case() {
+    fn run_that_turns_back_does_not_give_up() {
         let turned = from_fate(&forward(), ALONE, Fate::GoesOn(backward()));
         assert!(turned.turns_back && turned.rolling_back && !turned.may_give_up);
         assert_eq!(turned.failure, Some(failure("Cause")));
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_noted_if_somebody_above_does_not_know_of_it() {
+    fn failed_end_below_a_parent_that_did_not_request_it_is_noted() {
         let committed = from_fate(&forward(), BELOW, Fate::Committed);
         assert!(committed.ends == Some(Ending::Unnoted) && committed.may_give_up && !committed.rolling_back);
         for (flags, rollback_requested, expected) in
@@ -674,7 +674,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sets_a_time_is_known() {
+    fn settlement_that_sets_a_time_is_recognised() {
         let sets = |run: Value, emissions: Vec<Emission>| {
             let events = vec![suspended(context(run))];
             let conclusion = Conclusion { emissions, ..conclusion(events, Fate::GoesOn(forward())) };
@@ -690,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_launched_in_a_rollback_has_the_deadlines_of_one_unless_it_is_detached() {
+    fn message_launched_in_a_rollback_has_no_deadline_unless_detached() {
         let deadlines = |before: &Run, flags, detached| {
             let emissions = vec![emission(detached, context(deadline()))];
             let conclusion = Conclusion { emissions, ..conclusion(vec![], Fate::GoesOn(before.clone())) };
@@ -705,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_plain_takes_the_short_statements() {
+    fn plain_settlement_takes_the_short_statements() {
         let events = || vec![suspended(Context::default())];
         let plain = |before: &Run, conclusion| {
             Settlement::new(KEY, before, ALONE, &Context::default(), conclusion).path() == SettlePath::Advance

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sagas_take_turns_whatever_crowd_one_of_them_has() {
+    async fn crowd_of_one_saga_takes_turns_with_the_others() {
         let queue = queue(0);
         let [crowd, lone] = [Saga::Borrowed("crowd"), Saga::Borrowed("lone")];
         let mut turns: Vec<_> = [&crowd, &crowd, &crowd, &lone].map(|saga| wait(&queue, saga)).into();
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_permit_goes_to_whoever_still_waits_and_is_free_at_last() {
+    async fn returned_permit_goes_to_the_next_waiting_step_and_then_is_free() {
         let queue = queue(0);
         let saga = Saga::Borrowed("saga");
         drop(wait(&queue, &saga));
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_comes_during_a_commit_has_the_connection() {
+    async fn step_that_waits_during_a_commit_gets_the_connection() {
         let pool = database("meanwhile").await;
         let (connections, saga) = (StepTransactions::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
         let opened = connections.begin(&saga, RUN).await.unwrap();
@@ -523,7 +523,7 @@ mod tests {
 
     /// The grant has been sent, but its step does not wait any more.
     #[tokio::test]
-    async fn a_permit_that_nobody_takes_goes_on() {
+    async fn permit_of_a_dropped_step_goes_to_the_next() {
         let queue = queue(0);
         let saga = Saga::Borrowed("saga");
         let (gone, waits) = (wait(&queue, &saga), wait(&queue, &saga));
