@@ -24,7 +24,7 @@ use crate::error::{CHAIN_MAX, is_transient_within_step};
 use crate::store::{self, ClaimKey, HierarchyFlags, StepTransaction};
 use crate::unhandled::insert_in;
 use crate::util::ids;
-use crate::util::payload::{self, Unstorable};
+use crate::util::payload::{self, StepName, Unstorable};
 use crate::{HierarchyId, RuntimeError, When};
 
 /// The scope of one execution of a step: its transaction, its launches, and information about itself.
@@ -69,9 +69,8 @@ impl<'a> CallSite<'a> {
         .boxed()
     }
 
-    /// The saga and the step.
-    fn code(self) -> (&'a str, &'a str) {
-        (&self.definition.saga, self.step)
+    fn step_name(self) -> StepName<'a> {
+        StepName { saga: &self.definition.saga, step: self.step }
     }
 
     /// The error for a transaction in memory.
@@ -196,7 +195,7 @@ impl<'a> Scope<'a> {
     fn emit<'s, M: Message>(&'s mut self, message: M, detached_root: Option<Uuid>) -> Emit<'s, M> {
         Emit {
             engine: self.engine,
-            code: self.place.code(),
+            step: self.place.step_name(),
             context: if detached_root.is_none() { self.context.clone() } else { Context::default() },
             emissions: &mut self.emissions,
             payload: payload::of_message(&message),
@@ -237,7 +236,8 @@ impl<'a> Scope<'a> {
     pub async fn detach_unique<M: Message>(&mut self, message: M, key: &str) -> Result<UniqueLaunch> {
         let limit = self.engine.settings().payload_bytes_max;
         let launched = store::prepare(&message, limit);
-        let launched = launched.map_err(|error| Unstorable::in_step(self.place.code(), error))?.unique(key);
+        let launched =
+            launched.map_err(|error| Unstorable::in_step(self.place.step_name(), error))?.unique(key);
         let root = launched.root;
         let store = self.engine.store();
         let launch = insert_in(store, &self.engine.unhandled, self.tx().await?, launched).await;
@@ -286,7 +286,7 @@ impl<'a> Scope<'a> {
     /// another type. The context is then unchanged.
     pub fn set<K: ContextKey>(&mut self, element: K) -> Result<()> {
         let mut context = self.context.clone();
-        context.set(element).map_err(|error| Unstorable::in_step(self.place.code(), error.into()))?;
+        context.set(element).map_err(|error| Unstorable::in_step(self.place.step_name(), error.into()))?;
         launch_options::check_context_size(self.engine.settings().context_bytes_max, &context)?;
         self.context = context;
         Ok(())
@@ -513,7 +513,7 @@ pub struct UniqueLaunch {
 pub struct Emit<'s, M> {
     engine: &'s Engine,
     /// The saga and the step that launch it.
-    code: (&'s str, &'s str),
+    step: StepName<'s>,
     context: Context,
     emissions: &'s mut Vec<Emission>,
     payload: Result<Value, RuntimeError>,
@@ -532,7 +532,7 @@ impl<M: Message> Emit<'_, M> {
     /// The error if its runs would exceed the maximum depth.
     fn depth_exceeded(&self) -> Option<Error> {
         let (depth, limit) = (self.depth, self.engine.settings().depth_max);
-        let (saga, step) = self.code;
+        let StepName { saga, step } = self.step;
         let (saga, step) = (saga.to_owned(), step.to_owned());
         let error = RuntimeError::DepthExceeded { saga, step, topic: M::TOPIC, depth, limit };
         (depth > limit).then(|| Error::permanent(error))
@@ -552,16 +552,16 @@ impl<'s, M: Message> IntoFuture for Emit<'s, M> {
             }
             let settings = self.engine.settings();
             let what = || format!("a message for topic `{}`", M::TOPIC);
-            let payload = self.payload.map_err(|error| Unstorable::in_step(self.code, error))?;
+            let payload = self.payload.map_err(|error| Unstorable::in_step(self.step, error))?;
             let payload = payload::storable(payload, settings.payload_bytes_max, what)?;
             let limit = settings.context_bytes_max;
             let required = M::REQUIRES_HANDLER || self.options.required;
             let required = required.then(|| Required { message: std::any::type_name::<M>(), at: self.at });
             let context = self
                 .options
-                .context(self.context, self.code.0, self.engine.store(), Duration::ZERO, limit)
+                .context(self.context, self.step.saga, self.engine.store(), Duration::ZERO, limit)
                 .await
-                .map_err(|error| Unstorable::in_step(self.code, error))?;
+                .map_err(|error| Unstorable::in_step(self.step, error))?;
             let (message, topic, detached_root) = (ids::now_v7(), M::TOPIC.to_owned(), self.detached_root);
             self.emissions.push(Emission { message, topic, payload, detached_root, context, required });
             Ok(message)

@@ -25,12 +25,11 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     /// Adds a queue.
-    pub(crate) fn push(&mut self, topic: &str, definition: (&Definition, i32), reserved_for: i32) {
-        let (saga, id) = definition;
+    pub(crate) fn push(&mut self, topic: &str, saga: &Definition, definition: i32, reserved_for: i32) {
         self.topics.push(topic.to_owned());
         self.handlers.push(saga.saga.to_string());
         self.reserved_for.push(reserved_for);
-        self.definitions.push(id);
+        self.definitions.push(definition);
         self.last_steps.push(saga.last_step().unwrap_or_default().to_owned());
     }
 

@@ -105,17 +105,24 @@ pub(crate) enum FireResult {
     Unfit(DueSchedule),
 }
 
-/// The ticks of a due schedule, and its next time. `busy` tells that the hierarchy of the last run has not ended.
+/// The hierarchy of the last run of a schedule.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LastTick {
+    Ended,
+    Unfinished,
+}
+
+/// The ticks of a due schedule, and its next time. `last` is the state of the last run's hierarchy.
 pub(super) fn ticks_due<'a>(
     taken: &'a DueSchedule,
     timetable: &Timetable,
-    busy: bool,
+    last: LastTick,
 ) -> (Vec<TickMessage<'a>>, Option<OffsetDateTime>) {
     let mut due = timetable.due(taken.next_at, taken.now);
     if let Some(from) = due.from {
         crate::telemetry::missed_skipped(&taken.handler, utc_of(taken.next_at), utc_of(from));
     }
-    if busy && timetable.overlap == Overlap::Skip {
+    if last == LastTick::Unfinished && timetable.overlap == Overlap::Skip {
         crate::telemetry::tick_skipped(&taken.handler);
         due.ticks.clear();
     }

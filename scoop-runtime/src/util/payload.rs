@@ -23,19 +23,26 @@ pub(crate) struct Unstorable {
     why: serde_json::Error,
 }
 
+/// A step of a saga, for errors.
+#[derive(Clone, Copy)]
+pub(crate) struct StepName<'a> {
+    pub(crate) saga: &'a str,
+    pub(crate) step: &'a str,
+}
+
 impl Unstorable {
     /// The value that a step returned.
-    pub(crate) fn output((saga, step): (&str, &str), why: serde_json::Error) -> Self {
+    pub(crate) fn output(StepName { saga, step }: StepName<'_>, why: serde_json::Error) -> Self {
         Self { what: format!("what step `{step}` of saga `{saga}` returned"), why }
     }
 
     /// The reply of a step.
-    pub(crate) fn reply((saga, step): (&str, &str), why: serde_json::Error) -> Self {
+    pub(crate) fn reply(StepName { saga, step }: StepName<'_>, why: serde_json::Error) -> Self {
         Self { what: format!("the reply of step `{step}` of saga `{saga}`"), why }
     }
 
     /// Converts the error of a launch, or of a change of the context, to an error of the step.
-    pub(crate) fn in_step((saga, step): (&str, &str), error: RuntimeError) -> Error {
+    pub(crate) fn in_step(StepName { saga, step }: StepName<'_>, error: RuntimeError) -> Error {
         let (what, why) = match error {
             RuntimeError::Payload { topic, source } => (format!("a message for topic `{topic}`"), source),
             RuntimeError::Context(ContextError::Unwritable { key, source }) => {

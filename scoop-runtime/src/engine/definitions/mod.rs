@@ -146,13 +146,13 @@ impl Definitions {
             let newest = newest.get(&(topic.as_str(), &*definition.saga));
             let (current, is_contested) = newest.map_or((*number, false), |newest| (newest.2, newest.3));
             if current == *number {
-                lanes.push(topic, (definition, *number), 0);
+                lanes.push(topic, definition, *number, 0);
             } else {
                 view.superseded.push(definition.saga.to_string());
             }
             if is_contested {
                 view.contested.push(definition.saga.to_string());
-                lanes.push(topic, (definition, *number), *number);
+                lanes.push(topic, definition, *number, *number);
             }
         }
         view.lanes = Arc::new(lanes);

@@ -23,7 +23,7 @@ use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitValue};
 use crate::saga::{Handler, RetryTarget, StepEnd};
 use crate::store::{RolledBack, SetAside, StepTransaction, roll_back};
 use crate::telemetry::{self, Code};
-use crate::util::payload::{self, Unstorable};
+use crate::util::payload::{self, StepName, Unstorable};
 use crate::util::sync::lock;
 
 /// Calls the user code. After a success its transaction is still open, if it opened one.
@@ -376,7 +376,7 @@ async fn invoke(
                 StepKind::Code | StepKind::Wait => Code::Step,
             };
             let end = execute(&**handler, kind, *step, scope, message).instrument(span(code)).await?;
-            let of = (&*execution.saga.definition.saga, call.step());
+            let of = StepName { saga: &execution.saga.definition.saga, step: call.step() };
             let output = end.output.transpose().map_err(|why| Unstorable::output(of, why))?;
             Ok(Returned { next: Some(end.next), output, ..Returned::nothing() })
         }

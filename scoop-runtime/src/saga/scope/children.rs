@@ -9,7 +9,7 @@ use super::{CallSite, Scope, UnfitValue};
 use crate::RuntimeError;
 use crate::saga::children::{Child, ChildQuery, Launches, Reply, numbered_reply, replies_of, reply_name};
 use crate::saga::shape;
-use crate::util::payload::{self, Unstorable};
+use crate::util::payload::{self, StepName, Unstorable};
 
 impl Scope<'_> {
     /// Replies to the run or client that launched the message, which reads the reply with [`Scope::replies`] or
@@ -83,7 +83,7 @@ impl Scope<'_> {
         let limit = self.engine.settings().payload_bytes_max;
         let what = || format!("the reply of saga `{handler}`");
         let answer = serde_json::to_value(Json(&answer));
-        let answer = answer.map_err(|why| Unstorable::reply((handler, step), why))?;
+        let answer = answer.map_err(|why| Unstorable::reply(StepName { saga: handler, step }, why))?;
         let answer = payload::storable(answer, limit, what)?;
         let name = match M::MANY_REPLIES {
             true => numbered_reply::<M::Reply>(run.suspensions, self.replies.len()),

@@ -96,7 +96,7 @@ impl DefinitionStorage for MemoryStore {
             let moved_on = row.reason.is_none();
             let mut refused_by = if moved_on { vec![] } else { row.refused_by.clone() };
             refused_by.push(definition);
-            let target = state.newest_definition((&topic, &handler), &refused_by);
+            let target = state.newest_definition(&topic, &handler, &refused_by);
             if target.is_none() && !or_stuck {
                 return Ok(SetAside::Void);
             }
@@ -127,7 +127,7 @@ impl State {
     }
 
     /// The definition of the worker that started last, of those that are not among the `refused`.
-    fn newest_definition(&self, (topic, handler): (&str, &str), refused: &[i32]) -> Option<i32> {
+    fn newest_definition(&self, topic: &str, handler: &str, refused: &[i32]) -> Option<i32> {
         let of_worker = |(id, worker): (&Uuid, &Worker)| {
             let at = worker.position(topic, handler)?;
             Some((worker.started_at, *id, worker.definitions[at]))

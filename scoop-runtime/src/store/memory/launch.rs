@@ -122,7 +122,7 @@ impl State {
         let wanted = message.here.and_then(|here| here.get(&**handler)).copied();
         let lineage = Lineage::root(message.root);
         let lineage = wanted.map_or_else(|| child_of(&lineage), |run| lineage.child(run));
-        let mut row = WorkingRow::new(lineage, message.id, (topic.clone(), handler.clone()), now);
+        let mut row = WorkingRow::new(lineage, message.id, topic.clone(), handler.clone(), now);
         row.context = message.context.clone();
         row.give_up_at = message.give_up_at;
         row.ready_at = min_deadline(message.due.unwrap_or(now), message.give_up_at);

@@ -1,7 +1,6 @@
 //! Rebuilds the working set from the recorded events, and compares it with the present one; see `rebuild_*.sql`.
 
 use crate::store::RebuildStorage;
-use std::sync::Arc;
 
 use scoop_core::{Failure, Lineage};
 use serde_json::{Value, json};
@@ -121,9 +120,9 @@ impl EventLog {
         let lineage = Lineage::from_ids(rebuilt.lineage)?;
         let failure =
             |value: Option<Value>| value.and_then(|value| serde_json::from_value::<Failure>(value).ok());
-        let pair: (Arc<str>, Arc<str>) = (rebuilt.topic.into(), rebuilt.handler.into());
+        let (topic, handler) = (rebuilt.topic.into(), rebuilt.handler.into());
         let id = lineage.id();
-        let mut row = WorkingRow::new(lineage, rebuilt.message_id, pair, rebuilt.last_event_at);
+        let mut row = WorkingRow::new(lineage, rebuilt.message_id, topic, handler, rebuilt.last_event_at);
         row.parent = rebuilt.parent;
         row.state = rebuilt.state;
         row.ready_at = rebuilt.ready_at;

@@ -83,7 +83,7 @@ impl State {
         redelivery.has_timer |= due.is_some() || !deadlines.is_empty();
         for (handler, topic) in self.listening(topic) {
             redelivery.handlers.insert(handler.to_string());
-            let mut row = WorkingRow::new(child_of(&Lineage::root(root)), message, (topic, handler), at);
+            let mut row = WorkingRow::new(child_of(&Lineage::root(root)), message, topic, handler, at);
             row.context = emitted.context.clone();
             row.give_up_at = deadlines.iter().min().copied();
             row.ready_at = min_deadline(due.unwrap_or(at), row.give_up_at);

@@ -230,8 +230,8 @@ impl EventLog {
     fn revived(&self, revived: &RestoredRun, epoch: i64, now: OffsetDateTime) -> Option<WorkingRow> {
         let lineage = Lineage::from_ids(revived.lineage.clone())?;
         let turned = self.of_handler(revived.message_id, EventKind::RollingBack, &revived.handler)?;
-        let pair = (self.topic_of(revived.message_id), revived.handler.as_str().into());
-        let mut row = WorkingRow::new(lineage, revived.message_id, pair, now);
+        let (topic, handler) = (self.topic_of(revived.message_id), revived.handler.as_str().into());
+        let mut row = WorkingRow::new(lineage, revived.message_id, topic, handler, now);
         row.parent = revived.parent;
         row.state = revived.state;
         (row.epoch, row.rolling_back, row.rollback_requested, row.rollback_failed_before) =

@@ -157,8 +157,8 @@ impl State {
             }
             let done = record.of_handler(message, EventKind::Committed, &handler);
             let context = done.map(|done| done.context.clone()).unwrap_or_default();
-            let pair = (record.topic_of(message), handler);
-            let mut row = WorkingRow::new(seen.lineage.clone(), message, pair, requested_at);
+            let topic = record.topic_of(message);
+            let mut row = WorkingRow::new(seen.lineage.clone(), message, topic, handler, requested_at);
             row.ready_at = now;
             (row.rolling_back, row.rollback_requested) = (true, true);
             row.failure = Some(request.clone());

@@ -76,7 +76,8 @@ impl WorkingRow {
     pub(super) fn new(
         lineage: Lineage,
         message_id: Uuid,
-        (topic, handler): (Arc<str>, Arc<str>),
+        topic: Arc<str>,
+        handler: Arc<str>,
         last_event_at: OffsetDateTime,
     ) -> Self {
         Self {

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::schedule::{Awaited, FireResult, TickMessage, ticks_due};
+use super::super::schedule::{Awaited, FireResult, LastTick, TickMessage, ticks_due};
 use super::MemoryStore;
 use super::launch::RootMessage;
 use super::state::{ScheduleRow, State};
@@ -39,15 +39,19 @@ impl ScheduleStorage for MemoryStore {
             let Some(pair) = own(pairs).find(due) else {
                 return Ok(FireResult::Nothing);
             };
-            let Some(taken) = state.schedules.get(&pair).and_then(|it| it.taken(&pair, now)) else {
+            let Some(taken) = state.schedules.get(&pair).and_then(|it| it.taken(&pair.0, &pair.1, now))
+            else {
                 return Ok(FireResult::Nothing);
             };
             let timetable = match &taken.timetable {
                 Ok(timetable) => timetable,
                 Err(_) => return Ok(FireResult::Unfit(taken)),
             };
-            let busy = taken.last_root.is_some_and(|root| state.is_busy(root));
-            let (ticks, next_at) = ticks_due(&taken, timetable, busy);
+            let last = match taken.last_root {
+                Some(root) if state.is_busy(root) => LastTick::Unfinished,
+                _ => LastTick::Ended,
+            };
+            let (ticks, next_at) = ticks_due(&taken, timetable, last);
             let handlers = state.tick(&ticks)?;
             if let Some(scheduled) = state.schedules.get_mut(&pair) {
                 scheduled.next_at = next_at;
@@ -121,13 +125,13 @@ impl State {
 }
 
 impl ScheduleRow {
-    fn taken(&self, (topic, handler): &(String, String), now: OffsetDateTime) -> Option<DueSchedule> {
+    fn taken(&self, topic: &str, handler: &str, now: OffsetDateTime) -> Option<DueSchedule> {
         let cron = self.cron.as_ref().map(|(cron, zone)| (cron.as_str(), zone.as_str()));
         let timetable = match (Missed::named(self.missed), Overlap::named(self.overlap)) {
             (Some(missed), Some(overlap)) => Timetable::stored(self.every_ms, cron, missed, overlap),
             _ => Err(TimetableError::Unknown),
         };
-        let (topic, handler) = (topic.clone(), handler.clone());
+        let (topic, handler) = (topic.to_owned(), handler.to_owned());
         let (run_count, last_root) = (self.run_count, self.last_root);
         Some(DueSchedule { topic, handler, timetable, next_at: self.next_at?, run_count, last_root, now })
     }

@@ -137,7 +137,7 @@ impl State {
             } else {
                 above.clone()
             };
-            let mut row = WorkingRow::new(child_of(&above), emission.id, (topic, handler), step.last_event);
+            let mut row = WorkingRow::new(child_of(&above), emission.id, topic, handler, step.last_event);
             row.parent = emission.detached_root.is_none().then(|| step.held.id());
             row.ready_at = min_deadline(emission.due.unwrap_or_else(|| now + place(emission.at)), give_up_at);
             if is_injected(Bug::ForgetReadyAt) {
@@ -167,8 +167,8 @@ impl State {
             step.started.insert(handler.to_string());
             let own = record.of_handler(message, EventKind::Committed, &handler);
             let own = own.map(|committed| committed.context.clone()).unwrap_or_default();
-            let pair = (record.topic_of(message), handler);
-            let mut row = WorkingRow::new(seen.lineage.clone(), message, pair, step.last_event);
+            let topic = record.topic_of(message);
+            let mut row = WorkingRow::new(seen.lineage.clone(), message, topic, handler, step.last_event);
             row.parent = Some(step.held.id());
             row.ready_at = now + place(request.at);
             (row.rolling_back, row.rollback_requested) = (true, true);

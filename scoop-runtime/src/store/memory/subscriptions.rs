@@ -158,9 +158,14 @@ impl State {
                 kind && event.lineage.id() == id && hierarchy.record.topic_of(event.message) == *topic
             });
             for event in emitted {
-                let pair = (topic.clone(), handler.clone());
-                let mut row =
-                    WorkingRow::new(super::state::child_of(&event.lineage), event.message, pair, now);
+                let (topic, handler) = (topic.clone(), handler.clone());
+                let mut row = WorkingRow::new(
+                    super::state::child_of(&event.lineage),
+                    event.message,
+                    topic,
+                    handler,
+                    now,
+                );
                 row.parent = Some(id);
                 rows.push(row);
             }

@@ -45,8 +45,8 @@ impl WakeStorage for MemoryStore {
                     continue;
                 };
                 let end = own.get(&(row.handler.clone(), row.topic.clone(), row.reserved_for));
-                if let Some(end) = end.copied().flatten()
-                    && state.can_commit(row, end)
+                if let Some((last_step, definition)) = end.copied().flatten()
+                    && state.can_commit(row, last_step, definition)
                 {
                     woken.committed.extend(state.commit(run, parent.at, &identifier));
                     continue;
@@ -101,7 +101,7 @@ impl State {
     }
 
     /// Whether a run that waits for no child has no step left, if this is the last step of that definition.
-    fn can_commit(&self, row: &WorkingRow, (last_step, definition): (&str, i32)) -> bool {
+    fn can_commit(&self, row: &WorkingRow, last_step: &str, definition: i32) -> bool {
         let run = (row.root(), row.id());
         row.step.as_deref() == Some(last_step)
             && row.jump.is_none()

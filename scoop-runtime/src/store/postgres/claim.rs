@@ -78,7 +78,7 @@ impl ClaimStorage for PostgresStore {
         let claim = Claim { claimer, lanes, running_counts: Counts::new() };
         match self.claim_from(&claim, 1, &mut from_there, Some(&[suspect.id])).await {
             Err(error) if is_of_contents(&error) => {
-                Ok(self.mark_refused((suspect.root, suspect.id), &error).await?.map(Err))
+                Ok(self.mark_refused(suspect.root, suspect.id, &error).await?.map(Err))
             }
             claimed => Ok(claimed?.pop()),
         }
@@ -129,8 +129,8 @@ impl PostgresStore {
             let ids: Vec<_> = part.iter().map(|(_, id)| *id).collect();
             let taken = self.claim_from(claim, ids.len(), &mut QueueCursors::default(), Some(&ids)).await;
             let taken = match (taken, part) {
-                (Err(error), [run]) if is_of_contents(&error) => self
-                    .mark_refused(*run, &error)
+                (Err(error), [(root, id)]) if is_of_contents(&error) => self
+                    .mark_refused(*root, *id, &error)
                     .await
                     .map(|refused| refused.map(Err).into_iter().collect()),
                 (Err(error), _) if is_of_contents(&error) => {
@@ -163,7 +163,8 @@ impl PostgresStore {
     /// Marks a run as stuck whose claim the database refuses with this error, unless it is not ready any more.
     async fn mark_refused(
         &self,
-        (root, id): (Uuid, Uuid),
+        root: Uuid,
+        id: Uuid,
         error: &sqlx::Error,
     ) -> sqlx::Result<Option<Unclaimed>> {
         let why = format!("the database refuses what its claim writes: {error}");

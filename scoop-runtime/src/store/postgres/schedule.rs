@@ -13,7 +13,7 @@ use super::decode::time;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::is_of_contents;
 use crate::saga::timetable::{Timetable, TimetableError};
-use crate::store::schedule::ticks_due;
+use crate::store::schedule::{LastTick, ticks_due};
 use crate::store::{
     Awaited, DueSchedule, FireResult, Pairs, RequestKey, ScheduleRegistration, ScheduleStorage, TickMessage,
 };
@@ -110,11 +110,11 @@ impl PostgresStore {
         taken: &DueSchedule,
         timetable: &Timetable,
     ) -> sqlx::Result<Vec<String>> {
-        let busy = match (timetable.overlap, taken.last_root) {
-            (Overlap::Skip, Some(root)) => self.is_busy(tx, root).await?,
-            _ => false,
+        let last = match (timetable.overlap, taken.last_root) {
+            (Overlap::Skip, Some(root)) if self.is_busy(tx, root).await? => LastTick::Unfinished,
+            _ => LastTick::Ended,
         };
-        let (ticks, next_at) = ticks_due(taken, timetable, busy);
+        let (ticks, next_at) = ticks_due(taken, timetable, last);
         let handlers = match ticks.is_empty() {
             true => vec![],
             false => self.tick(tx, &ticks).await?,
