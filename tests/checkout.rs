@@ -21,11 +21,11 @@ fn the_shop_that_ships_balances_its_books() {
     let mut command = Command::new(example());
     command.arg("--state").arg(&folder.0);
     let output = on(database.as_ref(), &mut command).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}");
-    assert!(told.contains("the books balance"), "{told}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("the books balance"), "{text}");
     for outcome in ["Declined", "Discontinued", "NotServed", "OutOfStock", "Withdrawn"] {
-        assert!(told.contains(outcome), "no order was {outcome}:\n{told}");
+        assert!(text.contains(outcome), "no order was {outcome}:\n{text}");
     }
 }
 
@@ -48,8 +48,8 @@ fn killed_example_finishes_the_work_after_a_restart() {
         killed += 1;
     }
     println!("killed {killed} times");
-    let told = Running::start(&folder.0, database.as_ref()).finish();
-    assert!(told.contains("the books balance"), "{told}");
+    let output = Running::start(&folder.0, database.as_ref()).finish();
+    assert!(output.contains("the books balance"), "{output}");
     assert_charged_once(&folder.0.join("ledger.csv"));
 }
 
@@ -64,8 +64,8 @@ fn several_processes_share_the_work() {
     victim.progresses(2);
     victim.kill();
     for survivor in survivors {
-        let told = survivor.finish();
-        assert!(told.contains("the books balance"), "{told}");
+        let output = survivor.finish();
+        assert!(output.contains("the books balance"), "{output}");
     }
     assert_charged_once(&folder.0.join("ledger.csv"));
 }
@@ -167,12 +167,12 @@ impl Running {
     /// Waits for the end, which must be a success, and returns the output.
     fn finish(mut self) -> String {
         while self.progresses(1) {}
-        let mut told = String::new();
+        let mut output = String::new();
         let stdout = self.child.stdout.as_mut().unwrap();
-        stdout.read_to_string(&mut told).unwrap();
+        stdout.read_to_string(&mut output).unwrap();
         let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status}\n{}\n{told}", self.log);
-        told
+        assert!(status.success(), "{status}\n{}\n{output}", self.log);
+        output
     }
 }
 

@@ -46,13 +46,13 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
         bench.report.add("B13 dead", last.dead, Some(first.dead));
         bench.report.add("B13 size", last.megabytes, Some(first.megabytes));
     }
-    let told =
+    let by_minute =
         |of: fn(&Minute) -> f64| series.iter().map(|m| format!("{:.0}", of(m))).collect::<Vec<_>>().join(" ");
-    bench.report.note(format!("B13, minute by minute: steps/s {}.", told(|minute| minute.rate)));
+    bench.report.note(format!("B13, minute by minute: steps/s {}.", by_minute(|minute| minute.rate)));
     bench.report.note(format!(
         "B13, dead rows of `run`: {}; MB: {}.",
-        told(|m| m.dead),
-        told(|m| m.megabytes)
+        by_minute(|m| m.dead),
+        by_minute(|m| m.megabytes)
     ));
     Ok(())
 }

@@ -55,19 +55,19 @@ const fn cost(key: &'static str, what: &'static str, unit: &'static str, least: 
 }
 
 /// No goal; less is better.
-const fn told(key: &'static str, what: &'static str, unit: &'static str) -> Goal {
+const fn figure(key: &'static str, what: &'static str, unit: &'static str) -> Goal {
     let goal = cost(key, what, unit, 0.0, 0.0);
     Goal { least: None, aim: None, ..goal }
 }
 
 /// The processor time of a step. On a machine with other work it says more than the rate.
 const fn processor(key: &'static str) -> Goal {
-    told(key, "the same: processor of server and program for each", "µs").beside(STEP)
+    figure(key, "the same: processor of server and program for each", "µs").beside(STEP)
 }
 
 /// The highest rate that could be reached.
 const fn ceiling(key: &'static str, what: &'static str, unit: &'static str) -> Goal {
-    told(key, what, unit).beside(STEP).more_is_better()
+    figure(key, what, unit).beside(STEP).more_is_better()
 }
 
 impl Goal {
@@ -99,7 +99,7 @@ impl Goal {
 pub(crate) const GOALS: [Goal; 64] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
     processor("B1 processor"),
-    told("B1 protocol", "the same beside a step that is recorded in a table like ours", "steps/s")
+    figure("B1 protocol", "the same beside a step that is recorded in a table like ours", "steps/s")
         .beside("b_sep_protocol")
         .more_is_better(),
     rate("B2", "3-step saga that does not touch the database", "steps/s", STEP, 6.0, 12.0),
@@ -109,14 +109,14 @@ pub(crate) const GOALS: [Goal; 64] = [
     rate("B4", "fan-out of 10,000 children with `tx()`", "children/s", STEP, 0.9, 1.1),
     processor("B4 processor"),
     cost("B4 resume", "last child's step to the parent's next, p99", "ms", 20.0, 10.0),
-    told("B4 resume p50", "the same, p50: fan-outs of 20 children, one after another", "ms"),
-    told("B4 resume large", "the same, of the fan-out of 10,000", "ms"),
+    figure("B4 resume p50", "the same, p50: fan-outs of 20 children, one after another", "ms"),
+    figure("B4 resume large", "the same, of the fan-out of 10,000", "ms"),
     rate("B5", "the tree of B3 fails in its last step: forward and back", "steps/s", STEP, 0.8, 1.2),
     processor("B5 processor"),
     cost("B6 same", "idle 3-step saga, launch to committed, p50: same process", "ms", 2.5, 1.5).beside(STEP1),
-    told("B6 same p99", "the same, p99", "ms"),
+    figure("B6 same p99", "the same, p99", "ms"),
     cost("B6 other", "the same, p50: worker in another process", "ms", 4.0, 2.5).beside(STEP1),
-    told("B6 other p99", "the same, p99", "ms"),
+    figure("B6 other p99", "the same, p99", "ms"),
     rate(
         "B7 single",
         "launches by 16 callers, each in a transaction of its own",
@@ -134,29 +134,29 @@ pub(crate) const GOALS: [Goal; 64] = [
     rate("B9", "B1 on a large backlog, tables never analysed", "steps/s", STEP, 1.1, 1.4),
     cost("B10 memory", "resident memory with many sleeping runs, over none", "MB", 20.0, 0.0).without_aim(),
     cost("B10 lateness", "lateness of waking up, p99", "ms", 50.0, 0.0).without_aim(),
-    told("B10 lateness p50", "the same, p50", "ms"),
-    told("B10 lateness empty", "the same without other sleepers, p99", "ms"),
+    figure("B10 lateness p50", "the same, p50", "ms"),
+    figure("B10 lateness empty", "the same without other sleepers, p99", "ms"),
     rate("B10", "B1 beside sleeping runs ÷ without", "steps/s", "B1", 0.95, 0.0).without_aim(),
     cost("B11 queries", "idle with 1,000 handlers: transactions", "1/s", 2.0, 1.0),
     cost("B11 process", "idle with 1,000 handlers: processor of the process", "%", 0.5, 0.05),
     cost("B11 Postgres", "idle with 1,000 handlers: processor of PostgreSQL", "%", 0.5, 0.05),
     rate("B12", "B1 by 4 processes ÷ one process", "steps/s", "one process", 0.9, 1.0),
     rate("B13", "B1 for long: last minute ÷ first", "steps/s", "first minute", 0.9, 1.0),
-    told("B13 dead", "dead rows of the working set at the end ÷ after a minute", "rows")
+    figure("B13 dead", "dead rows of the working set at the end ÷ after a minute", "rows")
         .beside("after a minute"),
-    told("B13 size", "size of the working set at the end ÷ after a minute", "MB").beside("after a minute"),
+    figure("B13 size", "size of the working set at the end ÷ after a minute", "MB").beside("after a minute"),
     cost("B14 commits", "commits of a 3-step saga with `tx()`, launch included", "commits", 4.0, 3.1),
     cost("B14 WAL", "WAL of a 3-step saga with `tx()`, launch included", "kB", 4.0, 3.0),
-    told("B14 WAL launch", "of that for the launch", "kB"),
+    figure("B14 WAL launch", "of that for the launch", "kB"),
     rate("B15", "B1 with contexts and payloads of 4 kB", "steps/s", "b_sep_4k", 0.8, 1.0),
     cost("B16 scoop", "release build of `scoop` with default features from nothing", "s", 0.75, 0.6)
         .beside("durare")
         .judged_by_ratio(),
-    told("B16 crates", "crates of `scoop` with default features, itself included", "crates"),
+    figure("B16 crates", "crates of `scoop` with default features, itself included", "crates"),
     cost("B16 checkout", "release build of `checkout` from nothing", "s", 100.0, 70.0),
     cost("B16 rebuild", "`checkout` again after editing one saga", "s", 5.0, 3.0),
-    told("B16 rebuild release", "the same, a release build", "s"),
-    told("B16 expansion", "expansion of a 10-step saga", "lines"),
+    figure("B16 rebuild release", "the same, a release build", "s"),
+    figure("B16 expansion", "expansion of a 10-step saga", "lines"),
     rate("B17", "rollback of a long loop with a child each ÷ forward", "iterations/s", "forward", 0.5, 1.0),
     rate("B17 length", "the same ÷ a tenth of the length", "iterations/s", "a tenth", 0.8, 1.0),
     rate(
@@ -168,19 +168,19 @@ pub(crate) const GOALS: [Goal; 64] = [
         1.0,
     ),
     rate("B17 plain length", "the same ÷ a tenth of the length", "iterations/s", "a tenth", 0.8, 1.0),
-    told("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
+    figure("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
     cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)
         .beside("idle p99")
         .judged_by_ratio()
         .without_aim(),
-    told("F1 p50", "the same, p50", "ms").beside("idle p50"),
-    told("F1 count", "how many of them there were", "sagas").more_is_better(),
+    figure("F1 p50", "the same, p50", "ms").beside("idle p50"),
+    figure("F1 count", "how many of them there were", "sagas").more_is_better(),
     cost("F2", "the same beside a fan-out of 10,000 children, p99", "ms", 10.0, 0.0)
         .beside("idle p99")
         .judged_by_ratio()
         .without_aim(),
-    told("F2 p50", "the same, p50", "ms").beside("idle p50"),
-    told("F2 count", "how many of them there were", "sagas").more_is_better(),
+    figure("F2 p50", "the same, p50", "ms").beside("idle p50"),
+    figure("F2 count", "how many of them there were", "sagas").more_is_better(),
     ceiling(
         "ceiling B1",
         "what pgbench reaches that writes the rows of B1, and does nothing else",
@@ -191,7 +191,7 @@ pub(crate) const GOALS: [Goal; 64] = [
     ceiling("ceiling B5", "the same for B5", "steps/s"),
     ceiling("ceiling B7 within", "the same for B7 within", "launches/s"),
     ceiling("ceiling B7 many", "the same for B7 many", "launches/s"),
-    told("limit", "pgbench, one saga step as six round trips, 16 clients", "tx/s").more_is_better(),
+    figure("limit", "pgbench, one saga step as six round trips, 16 clients", "tx/s").more_is_better(),
 ];
 
 /// The base of latencies: one step by one client.

@@ -52,14 +52,14 @@ pub(crate) async fn same_process(bench: &Bench, database: &Database) -> Outcome<
 
 /// From the launch here to the moment when the other process knows of the end.
 async fn other_process(bench: &Bench, database: &Database) -> Outcome<Vec<Duration>> {
-    let mut worker = Worker::spawn(Kind::Telling, database.url(), &bench.settings).await?;
+    let mut worker = Worker::spawn(Kind::Reporting, database.url(), &bench.settings).await?;
     worker.go().await?;
     let client = Scoop::client(database.pool.clone());
     let mut times = vec![];
     for n in 0..WARM_UP + count(bench) {
         let begun = SystemTime::now();
         client.launch(Idle { n }).await?;
-        let time = told(&worker.answer().await?, n)?.duration_since(begun).unwrap_or_default();
+        let time = reported_time(&worker.answer().await?, n)?.duration_since(begun).unwrap_or_default();
         if n >= WARM_UP {
             times.push(time);
         }
@@ -70,7 +70,7 @@ async fn other_process(bench: &Bench, database: &Database) -> Outcome<Vec<Durati
 }
 
 /// The time at which the worker reported the end of this saga.
-fn told(line: &str, n: i64) -> Outcome<SystemTime> {
+fn reported_time(line: &str, n: i64) -> Outcome<SystemTime> {
     let (number, nanos) = line.split_once(' ').ok_or_else(|| format!("the worker said {line}"))?;
     if number.parse() != Ok(n) {
         return Err(format!("the worker reported saga {number}, not {n}").into());

@@ -27,7 +27,7 @@ struct Inner {
 
 impl Meter {
     /// A meter that also sends each hierarchy that reaches its last step, with the number in its message.
-    pub(crate) fn telling(roots: UnboundedSender<(i64, scoop::Lineage)>) -> Self {
+    pub(crate) fn reporting(roots: UnboundedSender<(i64, scoop::Lineage)>) -> Self {
         Self { inner: Arc::new(Inner { roots: Some(roots), ..Inner::default() }) }
     }
 

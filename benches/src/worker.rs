@@ -26,18 +26,18 @@ pub(crate) enum Kind {
     /// Runs the sagas of this program.
     Plain,
     /// Also reports the end of each hierarchy of `Idle`.
-    Telling,
+    Reporting,
     /// Runs a thousand sagas without any launch.
     Thousand,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Plain, Self::Telling, Self::Thousand];
+    const ALL: [Self; 3] = [Self::Plain, Self::Reporting, Self::Thousand];
 
     fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
-            Self::Telling => "telling",
+            Self::Reporting => "reporting",
             Self::Thousand => "thousand",
         }
     }
@@ -107,8 +107,8 @@ impl Worker {
 /// The main function of such a process.
 pub(crate) async fn work(kind: &str, url: &str, settings: &Settings) -> Outcome<()> {
     let kind = Kind::ALL.into_iter().find(|known| known.name() == kind).ok_or("no such kind of worker")?;
-    let (roots, told) = mpsc::unbounded_channel();
-    let meter = if kind == Kind::Telling { Meter::telling(roots) } else { Meter::default() };
+    let (roots, launched) = mpsc::unbounded_channel();
+    let meter = if kind == Kind::Reporting { Meter::reporting(roots) } else { Meter::default() };
     let builder = server::engine(url, settings, &meter).await?;
     let builder = if kind == Kind::Thousand { thousand::with_them(builder) } else { builder };
     println!("connected");
@@ -118,9 +118,9 @@ pub(crate) async fn work(kind: &str, url: &str, settings: &Settings) -> Outcome<
     }
     let scoop = builder.start().await?;
     println!("started");
-    let telling = tokio::spawn(tell(scoop.clone(), told));
+    let reporting = tokio::spawn(report(scoop.clone(), launched));
     obey(&mut orders, &meter).await?;
-    telling.abort();
+    reporting.abort();
     scoop.shutdown().await?;
     Ok(())
 }
@@ -140,7 +140,7 @@ async fn obey(orders: &mut Lines<BufReader<Stdin>>, meter: &Meter) -> Outcome<()
 }
 
 /// Reports the end of each hierarchy, as a local caller of `wait` learns of it.
-async fn tell(scoop: Scoop, mut roots: mpsc::UnboundedReceiver<(i64, scoop::Lineage)>) {
+async fn report(scoop: Scoop, mut roots: mpsc::UnboundedReceiver<(i64, scoop::Lineage)>) {
     while let Some((n, lineage)) = roots.recv().await {
         let scoop = scoop.clone();
         tokio::spawn(async move {

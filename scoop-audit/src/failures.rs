@@ -23,7 +23,7 @@ struct Failed<'a> {
     /// Whether the parent run requested the rollback, and so knew of it.
     rollback_requested: bool,
     /// The ROLLBACK_FAILED of the child, if its rollback failed.
-    unrolled: Option<Row<'a>>,
+    rollback_failed: Option<Row<'a>>,
 }
 
 /// The children that failed in a window, in the order in which they began to roll back.
@@ -37,10 +37,10 @@ fn failed_in<'a>(hierarchy: &Hierarchy<'a>, window: &Window<'a>) -> Vec<Failed<'
         let Some((end, turned)) = end.zip(child.first(EventKind::RollingBack)) else {
             continue;
         };
-        let unrolled = (end.kind() == EventKind::RollbackFailed).then_some(end);
+        let rollback_failed = (end.kind() == EventKind::RollbackFailed).then_some(end);
         let rollback_requested = child.is_rollback_requested();
-        if !rollback_requested || unrolled.is_some() {
-            failed.push(Failed { turned, rollback_requested, unrolled });
+        if !rollback_requested || rollback_failed.is_some() {
+            failed.push(Failed { turned, rollback_requested, rollback_failed });
         }
     }
     failed.sort_by_key(|failed| failed.turned.event.at);
@@ -57,7 +57,7 @@ fn reaches_parent(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>,
     let handled = handles_failures(next);
     if failed.is_empty() {
         if handled && !hierarchy.repaired {
-            let what = format!("{} handles a failure, but no child had failed", next.told());
+            let what = format!("{} handles a failure, but no child had failed", next.describe());
             hierarchy.find(findings, Invariant::Failures, what);
         }
         return;
@@ -74,8 +74,8 @@ fn reaches_parent(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>,
         _ => false,
     };
     if !heard {
-        let children: Vec<_> = failed.iter().map(|failed| failed.turned.told()).collect();
-        let what = format!("{} does not contain the failures of {}", next.told(), children.join(", "));
+        let children: Vec<_> = failed.iter().map(|failed| failed.turned.describe()).collect();
+        let what = format!("{} does not contain the failures of {}", next.describe(), children.join(", "));
         hierarchy.find(findings, Invariant::Failures, what);
     }
     failed_rollbacks_block(hierarchy, run, next, &failed, findings);
@@ -89,8 +89,8 @@ fn failed_rollbacks_block(
     failed: &[Failed<'_>],
     findings: &mut Findings,
 ) {
-    let unrolled = failed.iter().find_map(|failed| failed.unrolled);
-    let Some(unrolled) = unrolled.filter(|_| turned.kind() == EventKind::RollingBack) else {
+    let rollback_failed = failed.iter().find_map(|failed| failed.rollback_failed);
+    let Some(rollback_failed) = rollback_failed.filter(|_| turned.kind() == EventKind::RollingBack) else {
         return;
     };
     let Some(next) = run.after(turned).map(|next| outcome(run, next)) else {
@@ -98,7 +98,7 @@ fn failed_rollbacks_block(
     };
     let heard = handles_failures(next) || next.gave_up();
     if !heard && !hierarchy.repaired {
-        let what = format!("{} ignores {}", next.told(), unrolled.told());
+        let what = format!("{} ignores {}", next.describe(), rollback_failed.describe());
         hierarchy.find(findings, Invariant::Failures, what);
     }
 }
@@ -132,16 +132,16 @@ fn handles(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>) -> boo
 
 /// The failures that must reach the parent: those of failed rollbacks, and those of children that rolled back on
 /// their own.
-fn to_tell<'a>(failed: &'a [Failed<'_>]) -> impl Iterator<Item = &'a Failure> {
+fn causes_to_report<'a>(failed: &'a [Failed<'_>]) -> impl Iterator<Item = &'a Failure> {
     failed.iter().flat_map(|failed| {
-        let unrolled = failed.unrolled.as_ref().and_then(Row::failure);
+        let rollback_failed = failed.rollback_failed.as_ref().and_then(Row::failure);
         let turned = failed.turned.failure().filter(|_| !failed.rollback_requested);
-        unrolled.into_iter().chain(turned)
+        rollback_failed.into_iter().chain(turned)
     })
 }
 
 fn tells_of_all(row: Row<'_>, failed: &[Failed<'_>]) -> bool {
-    row.failure().is_some_and(|failure| to_tell(failed).all(|cause| tells_of(failure, cause)))
+    row.failure().is_some_and(|failure| causes_to_report(failed).all(|cause| contains_cause(failure, cause)))
 }
 
 /// Children that begin to roll back within this time may have done so in one commit, and then have no order.
@@ -153,22 +153,22 @@ fn tells_of_exactly(row: Row<'_>, failed: &[Failed<'_>], slack: Duration) -> boo
     let Some(failure) = row.failure() else {
         return false;
     };
-    if failed.iter().any(|failed| failed.unrolled.is_some()) {
+    if failed.iter().any(|failed| failed.rollback_failed.is_some()) {
         return kind_of(failure) == "ChildRollbackFailedException" && tells_of_all(row, failed);
     }
     let mut left: Vec<_> = failed.iter().map(|failed| failed.turned).collect();
-    let one_by_one = failure.causes.iter().all(|told| {
+    let one_by_one = failure.causes.iter().all(|listed| {
         let soon = left.first().map(|first| first.event.at + slack);
         let next =
-            left.iter().position(|turned| turned.failure() == Some(told) && Some(turned.event.at) <= soon);
+            left.iter().position(|turned| turned.failure() == Some(listed) && Some(turned.event.at) <= soon);
         next.map(|at| left.remove(at)).is_some()
     });
     let one_by_one = one_by_one && left.is_empty();
     let counted = || !is_truncated(failure) && count_of(failure) == failed.len() as u64;
-    let told = one_by_one
+    let reported = one_by_one
         || is_truncated(failure) && tells_of_all(row, failed)
         || is_shortened(failure) && (is_truncated(failure) || counted());
-    kind_of(failure) == "ChildRolledBackException" && told
+    kind_of(failure) == "ChildRolledBackException" && reported
 }
 
 /// Rollback requests of a run contain the cause of its own rollback.
@@ -176,8 +176,8 @@ fn tells_why(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) 
     let cause = run.first(EventKind::RollingBack);
     for request in run.of_kind(EventKind::RollbackEmitted) {
         let why = request.failure().zip(cause.as_ref().and_then(Row::failure));
-        if !why.is_some_and(|(told, cause)| tells_of(told, cause)) {
-            let what = format!("{} lacks the cause of the run's rollback", request.told());
+        if !why.is_some_and(|(recorded, cause)| contains_cause(recorded, cause)) {
+            let what = format!("{} lacks the cause of the run's rollback", request.describe());
             hierarchy.find(findings, Invariant::Failures, what);
         }
     }
@@ -193,7 +193,7 @@ fn is_undone_as_a_whole(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut
         for child in window.emitted.iter().flat_map(|row| hierarchy.handling(row.event.message)) {
             let stays = child.end().is_none_or(|end| end.kind() == EventKind::Committed);
             if stays {
-                let what = format!("{} is not rolled back, but its parent is", child.seen.told());
+                let what = format!("{} is not rolled back, but its parent is", child.seen.describe());
                 hierarchy.find(findings, Invariant::Whole, what);
             }
         }
@@ -201,7 +201,7 @@ fn is_undone_as_a_whole(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut
 }
 
 /// Whether `failure` reports `cause`: it contains `cause`, or its root causes if deep wrappers were left out.
-fn tells_of(failure: &Failure, cause: &Failure) -> bool {
+fn contains_cause(failure: &Failure, cause: &Failure) -> bool {
     let origins = failure.root_causes();
     let origin_told = || cause.root_causes().iter().all(|origin| origins.contains(origin));
     // The first one may be shortened to the beginning of its text, or only counted among others.

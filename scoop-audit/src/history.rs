@@ -79,7 +79,7 @@ impl Row<'_> {
     }
 
     /// The row for messages: its number, counted from 1, its kind, handler and step.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let event = self.event;
         let handler = event.handler.as_deref().unwrap_or("·");
         let step = event.step.as_deref().unwrap_or("·");

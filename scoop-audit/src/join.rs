@@ -39,7 +39,7 @@ fn redelivered_once(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, findings: &mut 
         let mut runs = hierarchy.handling(emitted.event.message);
         let early = redelivery.at <= emitted.event.at || runs.any(|run| run.seen.event.at < redelivery.at);
         if nth > 0 || early || emitted.event.handler.is_some() {
-            let what = format!("{} was delivered a second time", emitted.told());
+            let what = format!("{} was delivered a second time", emitted.describe());
             hierarchy.find(findings, Invariant::Once, what);
         }
     }
@@ -68,7 +68,7 @@ fn only_listeners_hear(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, findings: &m
     for run in hierarchy.handling(emitted.event.message) {
         let mut own = subscriptions().filter(|subscription| subscription.handler == run.handler);
         if !own.any(|subscription| listened(hierarchy, emitted, subscription, false)) {
-            let what = format!("{}: it was not subscribed when the message was emitted", run.seen.told());
+            let what = format!("{}: it was not subscribed when the message was emitted", run.seen.describe());
             hierarchy.find(findings, Invariant::Waits, what);
         }
     }
@@ -95,10 +95,11 @@ fn all_listeners_heard(
         if runs.any(|run| run.handler == subscription.handler) {
             continue;
         }
-        let (listener, message) = (&subscription.handler, emitted.told());
+        let (listener, message) = (&subscription.handler, emitted.describe());
         match left {
             Some(left) => {
-                let what = format!("{} did not wait for `{listener}` to begin with {message}", left.told());
+                let what =
+                    format!("{} did not wait for `{listener}` to begin with {message}", left.describe());
                 hierarchy.find(findings, Invariant::Waits, what);
             }
             None if !hierarchy.set_aside => {
@@ -117,7 +118,7 @@ fn children_ended(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings: &mut
         for child in hierarchy.handling(emitted.event.message) {
             let seen = child.seen;
             if !is_later(seen, window.closed) {
-                let what = format!("{} began before {} was done", seen.told(), window.closed.told());
+                let what = format!("{} began before {} was done", seen.describe(), window.closed.describe());
                 hierarchy.find(findings, Invariant::Waits, what);
             }
             let Some(left) = window.left else {
@@ -125,7 +126,7 @@ fn children_ended(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings: &mut
             };
             let ended = child.ends().next().is_some_and(|end| is_later(left, end));
             if !ended {
-                let what = format!("{} did not wait for {}", left.told(), seen.told());
+                let what = format!("{} did not wait for {}", left.describe(), seen.describe());
                 hierarchy.find(findings, Invariant::Waits, what);
             }
         }
@@ -146,7 +147,8 @@ fn children_rolled_back(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings
             }
             let mut ends = child.ends().filter(|end| end.kind() != EventKind::Committed);
             if !ends.any(|end| is_later(left, end) && is_later(end, window.closed)) {
-                let what = format!("{} continued before {} had rolled back", left.told(), child.seen.told());
+                let what =
+                    format!("{} continued before {} had rolled back", left.describe(), child.seen.describe());
                 hierarchy.find(findings, Invariant::Reverse, what);
             }
         }
@@ -173,7 +175,7 @@ fn ended_at_rest(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findin
         }
         _ => return,
     };
-    hierarchy.find(findings, Invariant::Progress, format!("{} {what}", run.seen.told()));
+    hierarchy.find(findings, Invariant::Progress, format!("{} {what}", run.seen.describe()));
 }
 
 /// Whether the run that requested this rollback gave up waiting for it, and did not complete its own rollback without

@@ -29,7 +29,7 @@ pub(crate) fn messages_exist(log: &Log, findings: &mut Findings) {
     let known: BTreeSet<Uuid> = log.messages.iter().map(|message| message.id).collect();
     for (at, event) in log.events.iter().enumerate() {
         if !known.contains(&event.message) {
-            let what = format!("{}: its message does not exist", Row { at, event }.told());
+            let what = format!("{}: its message does not exist", Row { at, event }.describe());
             let hierarchy = event.lineage.root_id();
             findings.push(Violation { invariant: Invariant::Lineage, hierarchy, what });
         }
@@ -47,14 +47,14 @@ fn rows_belong_to_runs(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
             Some(run.handler) == handler.as_deref() && (about_others || run.message() == *message)
         });
         if !fits {
-            hierarchy.find(findings, Invariant::Lineage, format!("{} belongs to no run", row.told()));
+            hierarchy.find(findings, Invariant::Lineage, format!("{} belongs to no run", row.describe()));
         }
         let fails = matches!(
             row.kind(),
             EventKind::RollingBack | EventKind::RollbackEmitted | EventKind::RollbackFailed
         );
         if fails != row.failure().is_some() {
-            let what = format!("{} has a failure where none belongs, or lacks one", row.told());
+            let what = format!("{} has a failure where none belongs, or lacks one", row.describe());
             hierarchy.find(findings, Invariant::Whole, what);
         }
     }
@@ -65,14 +65,14 @@ fn messages_once(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
         let mut known = BTreeSet::new();
         for row in hierarchy.rows.iter().filter(|row| row.kind() == kind) {
             if !known.insert(row.event.message) {
-                hierarchy.find(findings, Invariant::Once, format!("{} is there before", row.told()));
+                hierarchy.find(findings, Invariant::Once, format!("{} is there before", row.describe()));
             }
         }
     }
     let mut asked = BTreeSet::new();
     for row in hierarchy.rows.iter().filter(|row| row.kind() == EventKind::CancellationRequested) {
         if !asked.insert(&row.event.lineage) {
-            hierarchy.find(findings, Invariant::Once, format!("{} is there before", row.told()));
+            hierarchy.find(findings, Invariant::Once, format!("{} is there before", row.describe()));
         }
     }
 }
@@ -83,10 +83,10 @@ fn runs_once(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     let seen = hierarchy.rows.iter().filter(|row| row.kind() == EventKind::Seen);
     for row in seen {
         if !begun.insert((row.event.message, row.event.handler.as_deref())) {
-            hierarchy.find(findings, Invariant::Once, format!("{} is there before", row.told()));
+            hierarchy.find(findings, Invariant::Once, format!("{} is there before", row.describe()));
         }
         if !ids.insert(row.event.lineage.id()) {
-            let what = format!("{}: another run has the same id", row.told());
+            let what = format!("{}: another run has the same id", row.describe());
             hierarchy.find(findings, Invariant::Lineage, what);
         }
     }
@@ -97,11 +97,11 @@ fn has_its_place(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findin
     let emitted = hierarchy.about(run.message(), EventKind::Emitted).next();
     let above = run.seen.event.lineage.parent();
     let Some(emitted) = emitted.filter(|emitted| emitted.at < run.seen.at) else {
-        let what = format!("{}: no emission of the message precedes it", run.seen.told());
+        let what = format!("{}: no emission of the message precedes it", run.seen.describe());
         return hierarchy.find(findings, Invariant::Lineage, what);
     };
     if above.as_ref() != Some(&emitted.event.lineage) {
-        let what = format!("{} is not one id below {}", run.seen.told(), emitted.told());
+        let what = format!("{} is not one id below {}", run.seen.describe(), emitted.describe());
         hierarchy.find(findings, Invariant::Lineage, what);
     }
 }
@@ -117,11 +117,11 @@ fn kinds_follow(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Finding
             Some(before) => may_follow(before, *row, backward, failed && hierarchy.repaired, changed),
         };
         if !fits {
-            let after = before.map_or("nothing".into(), |before| before.told());
+            let after = before.map_or("nothing".into(), |before| before.describe());
             let half =
                 matches!(before.map(|it| it.kind()), Some(EventKind::Emitted | EventKind::RollbackEmitted));
             let invariant = if half { Invariant::Atomic } else { Invariant::Once };
-            hierarchy.find(findings, invariant, format!("{} cannot follow {after}", row.told()));
+            hierarchy.find(findings, invariant, format!("{} cannot follow {after}", row.describe()));
         }
         backward |= row.kind() == EventKind::RollingBack;
         failed |= row.kind() == EventKind::RollbackFailed;
@@ -129,7 +129,7 @@ fn kinds_follow(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Finding
     }
     let half = before.filter(|row| matches!(row.kind(), EventKind::Emitted | EventKind::RollbackEmitted));
     if let Some(row) = half {
-        hierarchy.find(findings, Invariant::Atomic, format!("{} has no outcome", row.told()));
+        hierarchy.find(findings, Invariant::Atomic, format!("{} has no outcome", row.describe()));
     }
 }
 
@@ -137,16 +137,16 @@ fn may_follow(before: Row<'_>, row: Row<'_>, backward: bool, repaired: bool, cha
     use EventKind::{
         Committed, Emitted, RollbackEmitted, RollbackFailed, RolledBack, RollingBack, Seen, Suspended,
     };
-    let told = row.event.step.is_none();
+    let requested = row.event.step.is_none();
     match (before.kind(), row.kind()) {
         (Emitted, Emitted | Suspended) => true,
         (RollbackEmitted, RollbackEmitted | Suspended) => backward,
         (Seen, Emitted | Suspended) => !backward,
-        (Seen, RollingBack) => !told,
+        (Seen, RollingBack) => !requested,
         (Suspended, Emitted | Suspended) => true,
         (Suspended, Committed) => !backward && (changed || before.event.next_step.is_none()),
-        (Suspended, RollingBack) => !backward && !told,
-        (Committed, RollingBack) => told,
+        (Suspended, RollingBack) => !backward && !requested,
+        (Committed, RollingBack) => requested,
         (RollingBack, Emitted | Suspended | RollbackEmitted | RolledBack | RollbackFailed) => true,
         (Suspended, RollbackEmitted | RolledBack | RollbackFailed) => backward,
         (RollbackFailed, Emitted | Suspended | RollbackEmitted | RolledBack) => repaired,
@@ -158,7 +158,7 @@ fn each_kind_once(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findi
     use EventKind::{Committed, RollbackFailed, RolledBack, RollingBack};
     for kind in [Committed, RollingBack, RolledBack, RollbackFailed] {
         for row in run.of_kind(kind).skip(1) {
-            hierarchy.find(findings, Invariant::Once, format!("{} is there before", row.told()));
+            hierarchy.find(findings, Invariant::Once, format!("{} is there before", row.describe()));
         }
     }
 }
@@ -169,10 +169,11 @@ fn is_told_for_a_reason(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut
     let Some(turned) = turned else {
         return;
     };
-    let told = hierarchy.about(run.message(), EventKind::RollbackEmitted).next();
-    let fits = told.is_some_and(|told| told.at < turned.at && told.failure() == turned.failure());
+    let requested = hierarchy.about(run.message(), EventKind::RollbackEmitted).next();
+    let fits = requested
+        .is_some_and(|requested| requested.at < turned.at && requested.failure() == turned.failure());
     if !fits {
-        let what = format!("{}: no rollback request with this cause precedes it", turned.told());
+        let what = format!("{}: no rollback request with this cause precedes it", turned.describe());
         hierarchy.find(findings, Invariant::Reverse, what);
     }
 }
@@ -201,7 +202,7 @@ fn steps_follow(hierarchy: &Hierarchy<'_>, run: &Run<'_>, definition: &Definitio
         };
         if !fits {
             let wanted = wanted.unwrap_or("the end");
-            let what = format!("{} where `{wanted}` was next", row.told());
+            let what = format!("{} where `{wanted}` was next", row.describe());
             hierarchy.find(findings, Invariant::Once, what);
         }
         match row.kind() {

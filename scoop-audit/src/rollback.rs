@@ -10,7 +10,7 @@ use crate::history::{Findings, Hierarchy, Row, Run};
 struct Part {
     name: String,
     /// The messages whose handlers it requests to roll back; `None` if it undoes the step itself.
-    tells: Option<Vec<Uuid>>,
+    requests: Option<Vec<Uuid>>,
 }
 
 pub(crate) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
@@ -63,11 +63,11 @@ fn plan(run: &Run<'_>, definition: &Definition) -> Vec<Part> {
         let same = earlier.filter(|row| row.step() == step && row.event.handler_iteration.is_none()).count();
         // A call of the child failure handler belongs to the execution before it.
         let index = if handling.is_some() { same.saturating_sub(1) } else { same };
-        let tells = window.emitted.iter().map(|row| row.event.message).collect();
+        let requests = window.emitted.iter().map(|row| row.event.message).collect();
         let own = name(definition, step, index, handling);
-        parts.push(Part { name: children_name(definition, &own), tells: Some(tells) });
+        parts.push(Part { name: children_name(definition, &own), requests: Some(requests) });
         if handling.is_none() {
-            parts.push(Part { name: own, tells: None });
+            parts.push(Part { name: own, requests: None });
         }
     }
     parts
@@ -92,7 +92,7 @@ fn is_undone(
             EventKind::RollbackEmitted => requests.push(*row),
             EventKind::Suspended if row.event.handler_iteration.is_some() => {
                 ensure(Some(row.step()) == last.or(first), || {
-                    format!("{} handles a failure out of turn", row.told())
+                    format!("{} handles a failure out of turn", row.describe())
                 })?;
             }
             EventKind::Suspended if again => {}
@@ -111,7 +111,7 @@ fn is_undone(
                 let complete = done == plan.len() || hierarchy.repaired;
                 ensure(complete, || order_violation(*row, next))?;
                 let named = Some(row.step()) == last.or(Some(&nothing)) || hierarchy.repaired;
-                ensure(named, || format!("{} names another part than the last", row.told()))?;
+                ensure(named, || format!("{} names another part than the last", row.describe()))?;
             }
             EventKind::RollbackFailed => {
                 let names = [last, first, next.map(|part| &*part.name), Some(&nothing)];
@@ -125,7 +125,7 @@ fn is_undone(
 
 fn order_violation(row: Row<'_>, next: Option<&Part>) -> String {
     let next = next.map_or("the end of the rollback", |part| &part.name);
-    format!("{} where `{next}` is next", row.told())
+    format!("{} where `{next}` is next", row.describe())
 }
 
 /// The part requests rollback once for each message of the instance, except those requested before.
@@ -140,11 +140,11 @@ fn requests_rollback_of_children(
     let demanded = |message: &Uuid| {
         hierarchy.about(*message, EventKind::RollbackEmitted).any(|earlier| earlier.at < began)
     };
-    let expected = part.tells.iter().flatten().copied().filter(|message| !demanded(message));
+    let expected = part.requests.iter().flatten().copied().filter(|message| !demanded(message));
     let expected: Vec<_> = expected.collect();
     ensure(requested == expected, || {
         let (count, of) = (requested.len(), expected.len());
-        format!("{}: rollback was requested for {count} messages instead of {of}", row.told())
+        format!("{}: rollback was requested for {count} messages instead of {of}", row.describe())
     })
 }
 

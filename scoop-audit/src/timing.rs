@@ -11,7 +11,7 @@ pub(crate) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     for run in &hierarchy.runs {
         for pair in run.rows.windows(2) {
             if pair[0].event.at >= pair[1].event.at {
-                let what = format!("{} is not later than {}", pair[1].told(), pair[0].told());
+                let what = format!("{} is not later than {}", pair[1].describe(), pair[0].describe());
                 hierarchy.find(findings, Invariant::Time, what);
             }
         }
@@ -36,7 +36,7 @@ fn begins_in_time(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findi
     };
     let giving_up = run.after(run.seen).is_none_or(|next| next.gave_up());
     if run.seen.event.at + hierarchy.log.tolerance < due && !giving_up {
-        let what = format!("{} before {due}, its time", run.seen.told());
+        let what = format!("{} before {due}, its time", run.seen.describe());
         hierarchy.find(findings, Invariant::NotBefore, what);
     }
 }
@@ -64,7 +64,7 @@ fn gives_up_when_asked(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut 
             .into_iter()
             .filter(|row| row.at > request.at && row.event.at > request.event.at + hierarchy.log.tolerance);
         if let Some(row) = later.nth(1) {
-            let what = format!("{} continues after {}", row.told(), request.told());
+            let what = format!("{} continues after {}", row.describe(), request.describe());
             hierarchy.find(findings, Invariant::GivesUp, what);
         }
     }
@@ -84,7 +84,7 @@ fn keeps_its_deadlines(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut 
             let missed =
                 deadline.filter(|deadline| deadline.saturating_add(hierarchy.log.tolerance) < row.event.at);
             if let Some(deadline) = missed {
-                let what = format!("{} after {deadline}, its deadline", row.told());
+                let what = format!("{} after {deadline}, its deadline", row.describe());
                 hierarchy.find(findings, Invariant::GivesUp, what);
             }
         }

@@ -20,7 +20,7 @@ const FRAMES_MAX: usize = 16;
 pub(crate) fn of(failure: &Failure) -> String {
     let mut repeated = Repeated::default();
     repeated.look_for(failure);
-    repeated.told.retain(|told| told.times > 1);
+    repeated.reported.retain(|reported| reported.times > 1);
     let mut report = Report { text: String::new(), repeated, numbers: 0 };
     report.tell(failure, 0);
     report.text
@@ -62,10 +62,10 @@ fn brief(failure: &Failure) -> String {
 /// The failures that occur several times.
 #[derive(Default)]
 struct Repeated<'a> {
-    told: Vec<Told<'a>>,
+    reported: Vec<Reported<'a>>,
 }
 
-struct Told<'a> {
+struct Reported<'a> {
     failure: &'a Failure,
     times: usize,
     /// Set once it is in the report.
@@ -77,16 +77,16 @@ impl<'a> Repeated<'a> {
     /// again.
     fn look_for(&mut self, failure: &'a Failure) {
         match self.find(failure) {
-            Some(told) => told.times += 1,
+            Some(reported) => reported.times += 1,
             None => {
-                self.told.push(Told { failure, times: 1, number: None });
+                self.reported.push(Reported { failure, times: 1, number: None });
                 failure.reasons().for_each(|cause| self.look_for(cause));
             }
         }
     }
 
-    fn find(&mut self, failure: &Failure) -> Option<&mut Told<'a>> {
-        self.told.iter_mut().find(|told| told.failure == failure)
+    fn find(&mut self, failure: &Failure) -> Option<&mut Reported<'a>> {
+        self.reported.iter_mut().find(|reported| reported.failure == failure)
     }
 }
 
@@ -102,13 +102,13 @@ impl Report<'_> {
         let indent = "  ".repeat(depth);
         let label = if depth == 0 { "" } else { "caused by " };
         let mut number = String::new();
-        if let Some(told) = self.repeated.find(failure) {
-            if let Some(number) = told.number {
+        if let Some(reported) = self.repeated.find(failure) {
+            if let Some(number) = reported.number {
                 self.line(format_args!("{indent}{label}({number}), as above"));
                 return;
             }
             self.numbers += 1;
-            told.number = Some(self.numbers);
+            reported.number = Some(self.numbers);
             number = format!(" ({})", self.numbers);
         }
         let said = said(failure, &format!("\n{indent}    | "));
@@ -236,8 +236,8 @@ mod tests {
         let orders = Failure::child_rolled_back(Some("reserve"), "orders[w2]", vec![out]);
         let refused = Failure::new("courier.Refused", "on its way already", "courier[w3]");
         let courier = refused.caused_by([Failure::parent_said_so("orders[w2]", orders.clone())]);
-        let told = Failure::child_rolled_back(None, "orders[w2]", vec![orders.clone()]);
-        let orders = Failure::child_rollback_failed("reserve", "orders[w2]", vec![courier, orders, told]);
+        let reported = Failure::child_rolled_back(None, "orders[w2]", vec![orders.clone()]);
+        let orders = Failure::child_rollback_failed("reserve", "orders[w2]", vec![courier, orders, reported]);
         check(
             &orders,
             expect![[r#"

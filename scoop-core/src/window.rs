@@ -280,7 +280,7 @@ mod tests {
 
     /// All facts that a rollback uses of a part.
     #[derive(Debug, PartialEq)]
-    struct Told {
+    struct PartSummary {
         part: String,
         instance: Instance,
         iteration: u32,
@@ -392,8 +392,8 @@ mod tests {
         }
     }
 
-    fn told(definition: &Definition, plan: &Plan) -> Vec<Told> {
-        let all = plan.parts().iter().map(|part| Told {
+    fn parts_of(definition: &Definition, plan: &Plan) -> Vec<PartSummary> {
+        let all = plan.parts().iter().map(|part| PartSummary {
             part: part.name.clone(),
             instance: plan.instance(part).clone(),
             iteration: plan.iteration(part),
@@ -415,7 +415,7 @@ mod tests {
             let (definition, log) = (definition(), Log::of(&done));
             let names = RollbackNames::of(&definition);
             let cut = Cut::whole(log.entries.iter().rev().cloned().collect());
-            let whole = told(&definition, &Plan::within(&names, cut, log.values.clone()));
+            let whole = parts_of(&definition, &Plan::within(&names, cut, log.values.clone()));
             let (mut rest, mut windows) = (log.beginning().map(Rest::all), vec![]);
             while let Some(older) = rest {
                 let cut = log.cut(&definition, &older, limit);
@@ -428,7 +428,7 @@ mod tests {
                 let inside = entries.into_iter().take_while(|entry| after.is_none() || Log::at(entry) != after);
                 let again = Cut::of(window, inside.collect());
                 prop_assert_eq!(&Plan::within(&names, again, log.values(&cut)), &plan);
-                windows.extend(told(&definition, &plan));
+                windows.extend(parts_of(&definition, &plan));
                 rest = plan.rest();
             }
             prop_assert_eq!(windows, whole);

@@ -55,14 +55,14 @@ impl Observer {
 
     /// Waits until the query returns that number. Fails if that takes too long.
     pub(crate) async fn until(&self, query: &str, goal: i64) -> Result<()> {
-        let (begin, mut told) = (Instant::now(), false);
+        let (begin, mut reported) = (Instant::now(), false);
         loop {
             let now = self.count(query).await?;
             if now == goal {
                 return Ok(());
             }
             let what = format!("{now} instead of {goal} by `{query}`");
-            self.tell_if_slow(&what, begin, &mut told).await;
+            self.report_if_slow(&what, begin, &mut reported).await;
             if begin.elapsed() > PATIENCE {
                 return Err(self.standstill(&what).await);
             }
@@ -109,7 +109,7 @@ impl Observer {
     /// Waits until all these runs have ended or were taken over.
     pub(crate) async fn until_over(&self, under_way: &UnderWay) -> Result<()> {
         let (ids, epochs): (Vec<Uuid>, Vec<i64>) = under_way.iter().copied().unzip();
-        let (begin, mut told) = (Instant::now(), false);
+        let (begin, mut reported) = (Instant::now(), false);
         let left = "SELECT format('%s %s after %s with epoch %s above the first, of %s, since %s s',
                                r.handler, r.id, r.step, r.epoch - r.unclaimed_epoch, r.owner,
                                extract(epoch FROM clock_timestamp() - r.last_event_at))
@@ -123,7 +123,7 @@ impl Observer {
                 Ok(left) => left.join("\n"),
                 Err(error) => error.to_string(),
             };
-            self.tell_if_slow(&what, begin, &mut told).await;
+            self.report_if_slow(&what, begin, &mut reported).await;
             if begin.elapsed() > PATIENCE {
                 return Err(self.standstill(&what).await);
             }
@@ -131,9 +131,9 @@ impl Observer {
         }
     }
 
-    async fn tell_if_slow(&self, what: &str, begin: Instant, told: &mut bool) {
-        if begin.elapsed() > SLOW && !*told {
-            *told = true;
+    async fn report_if_slow(&self, what: &str, begin: Instant, reported: &mut bool) {
+        if begin.elapsed() > SLOW && !*reported {
+            *reported = true;
             println!("it takes long: {}", self.standstill(what).await);
         }
     }

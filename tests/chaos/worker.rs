@@ -91,8 +91,8 @@ async fn launch_what_is_wanted(scoop: &Scoop, pool: &PgPool, seed: u64) {
 
 /// Takes all connections of the pool for a while, on each signal.
 async fn hold_when_told(pool: PgPool) -> Result<()> {
-    let mut told = signal(SignalKind::user_defined1())?;
-    while told.recv().await.is_some() {
+    let mut requests = signal(SignalKind::user_defined1())?;
+    while requests.recv().await.is_some() {
         let mut held = vec![];
         while let Ok(Ok(connection)) = tokio::time::timeout(PAUSE, pool.acquire()).await {
             held.push(connection);

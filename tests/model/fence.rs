@@ -149,7 +149,7 @@ struct State {
     /// How often the effects of each step were committed.
     effects: [u8; STEPS],
     launched: bool,
-    told: bool,
+    requested: bool,
     robbed: bool,
     processes: Vec<Process>,
     sent: Vec<Sent>,
@@ -466,11 +466,11 @@ impl Fence {
             || here.holds_its_row();
         let others_live = state.processes.iter().enumerate().any(|(at, other)| at != process && other.alive);
         if here.listed == Listed::Yes && !here.has_session && others_live && (!waits || one_snapshot) {
-            let struck = state.change(|next| {
+            let retired = state.change(|next| {
                 let seen_to_own = next.is_owned_by(process);
                 next.processes[process].listed = Listed::Leaving { seen_to_own };
             });
-            moves.push((Move::StrikesOut(process), struck));
+            moves.push((Move::StrikesOut(process), retired));
         }
         if let Listed::Leaving { seen_to_own } = here.listed
             && (!waits || !one_snapshot)
@@ -528,7 +528,7 @@ impl Model for Fence {
             next: 0,
             effects: [0; STEPS],
             launched: false,
-            told: false,
+            requested: false,
             robbed: false,
             processes: vec![Process::new(); self.processes],
             sent: vec![],
@@ -555,13 +555,13 @@ impl Model for Fence {
             });
             moves.push((Move::Launches, launches));
         }
-        if self.comes_back && state.run == Standing::Gone && !state.told {
-            let told = state.change(|next| {
-                (next.run, next.told, next.next) = (Standing::Ready, true, STEPS - 1);
+        if self.comes_back && state.run == Standing::Gone && !state.requested {
+            let requested = state.change(|next| {
+                (next.run, next.requested, next.next) = (Standing::Ready, true, STEPS - 1);
                 let from_zero = self.fault == Some(Fault::ComesBackFromZero);
                 next.epoch = if from_zero { 0 } else { COMES_BACK_UNDER };
             });
-            moves.push((Move::Tells, told));
+            moves.push((Move::Tells, requested));
         }
         moves
     }
@@ -572,7 +572,7 @@ impl Model for Fence {
     }
 
     fn wrong(&self, state: &State) -> Option<&'static str> {
-        let done = if state.told { STEPS } else { STEPS - 1 };
+        let done = if state.requested { STEPS } else { STEPS - 1 };
         match state.effects {
             effects if effects.iter().any(|times| *times > 1) => Some(EFFECTS_ONCE),
             effects if state.run == Standing::Gone && effects[..done].contains(&0) => Some(NOTHING_LOST),
@@ -582,7 +582,7 @@ impl Model for Fence {
 
     fn is_at_rest(&self, state: &State) -> bool {
         match state.run {
-            Standing::Gone => state.told || !self.comes_back,
+            Standing::Gone => state.requested || !self.comes_back,
             // The launch outcome is unknown, and the caller knows that.
             Standing::Unlaunched => state.sent.is_empty() && (state.launched || !state.processes[0].alive),
             Standing::Ready | Standing::Running(_) => false,

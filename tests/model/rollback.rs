@@ -387,8 +387,8 @@ impl Rollback {
             state.slots[child].standing = Standing::Ready;
         }
         for message in &conclusion.rollback_requests {
-            let told = self.tell(state, *message, conclusion.rollback_cause.as_ref());
-            waits |= told && self.fault != Some(Fault::TellsWithoutWaiting);
+            let reported = self.tell(state, *message, conclusion.rollback_cause.as_ref());
+            waits |= reported && self.fault != Some(Fault::TellsWithoutWaiting);
         }
         self.take_note(state, run, before, &conclusion.fate);
         self.stand(state, run, conclusion.fate, waits);
@@ -546,10 +546,10 @@ impl Model for Rollback {
                 || state.is_undone(ROOT)
                 || self.forgives && state.has_unrolled(ROOT)
         };
-        let told = |text: &String| root.record.iter().any(|fact| fact.why.contains(text));
+        let reported = |text: &String| root.record.iter().any(|fact| fact.why.contains(text));
         match well {
             false => Some(RESTS_WELL),
-            true => (!self.forgives && !state.broken.iter().all(told)).then_some(NO_FAILURE_LOST),
+            true => (!self.forgives && !state.broken.iter().all(reported)).then_some(NO_FAILURE_LOST),
         }
     }
 

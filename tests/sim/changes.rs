@@ -136,8 +136,8 @@ impl<'a> History<'a> {
             wrong.extend(self.out_of_order(versions));
         }
         wrong.extend(self.undone_wrongly(versions));
-        let told = self.told();
-        wrong.into_iter().map(move |what| format!("{told}: {what}"))
+        let description = self.describe();
+        wrong.into_iter().map(move |what| format!("{description}: {what}"))
     }
 
     /// Each step takes effect once in each iteration; iterations follow each other directly.
@@ -206,11 +206,11 @@ impl<'a> History<'a> {
     }
 
     /// The steps with their versions, and the compensated ones.
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let of = |calls: &[&Call]| {
-            let told =
+            let description =
                 calls.iter().map(|call| format!("{}.{}@{}", call.number, call.iteration, call.version));
-            told.collect::<Vec<_>>().join(" ")
+            description.collect::<Vec<_>>().join(" ")
         };
         format!("{} | {}", of(&self.steps), of(&self.undone))
     }

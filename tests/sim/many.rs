@@ -136,12 +136,12 @@ pub(crate) fn play(seeds: Range<u64>, hierarchies: u64, failures_max: Option<u64
                 std::thread::sleep(Duration::from_millis(100));
                 if reported.elapsed() > REPORT_PAUSE {
                     reported = Instant::now();
-                    println!("{}", totals.told(began.elapsed()));
+                    println!("{}", totals.description(began.elapsed()));
                 }
             }
         });
     });
-    println!("{}", totals.told(began.elapsed()));
+    println!("{}", totals.description(began.elapsed()));
     let failures = totals.failures();
     if !failures.is_empty() {
         println!("something is wrong with the seeds {failures:?}");
@@ -193,7 +193,7 @@ impl Totals {
         failures
     }
 
-    fn told(&self, took: Duration) -> String {
+    fn description(&self, took: Duration) -> String {
         let count = |total: &AtomicU64| total.load(Ordering::Relaxed);
         let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         let kinds: Vec<_> = faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();

@@ -123,8 +123,8 @@ impl<'a> Stage<'a> {
             self.find_stuck().await;
         }
         let listed = simulation::subscriptions(&self.database);
-        let told = |run: WorkingRun| format!("{} {} is {}", run.handler, run.lineage, run.state);
-        let unfinished = self.database.working_set().into_iter().map(told).collect();
+        let description = |run: WorkingRun| format!("{} {} is {}", run.handler, run.lineage, run.state);
+        let unfinished = self.database.working_set().into_iter().map(description).collect();
         let log = self.database.event_log();
         let notes = std::mem::take(&mut *self.world.notes());
         let hierarchies = self.hierarchies().len() as u64;

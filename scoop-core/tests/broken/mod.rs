@@ -124,7 +124,7 @@ impl Broken {
 
     /// Asserts that one of the violations contains this text.
     #[track_caller]
-    fn is_told(&self, what: &str) {
+    fn is_found(&self, what: &str) {
         let found = audit(&self.log, &self.definitions, Quiescence::Yes);
         let texts: Vec<_> = found.iter().map(ToString::to_string).collect();
         assert!(texts.iter().any(|text| text.contains(what)), "{what} is not in {texts:#?}");
@@ -318,16 +318,16 @@ fn a_child_without_a_rollback_request() {
 #[test]
 fn rollback_requests_that_are_missing_or_repeated() {
     let part = "Rollback of middle[0,] (rolling back child scopes)";
-    let mut untold = good(UNDONE);
-    untold.drop_row(RollbackEmitted, "parent", part);
-    untold.is_told("rollback was requested for 0 messages instead of 1");
+    let mut unrequested = good(UNDONE);
+    unrequested.drop_row(RollbackEmitted, "parent", part);
+    unrequested.is_found("rollback was requested for 0 messages instead of 1");
 
     let mut again = good(UNDONE);
-    let told = again.row(RollbackEmitted, "parent", part).clone();
+    let request = again.row(RollbackEmitted, "parent", part).clone();
     let at = again.at(Suspended, "parent", "Rollback of middle[0,]");
-    again.log.events.insert(at, told);
+    again.log.events.insert(at, request);
     again.new_times();
-    again.is_told("rollback was requested for 1 messages instead of 0");
+    again.is_found("rollback was requested for 1 messages instead of 0");
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn a_committed_child_of_a_parent_that_gave_up_and_then_rolled_back() {
 
     broken.log.events.push(undone.clone());
     broken.new_times();
-    broken.is_told(forgotten);
+    broken.is_found(forgotten);
     broken.log.events.pop();
     let identifier = Some(scoop_core::OPERATOR.to_owned());
     broken.log.events.extend([LoggedEvent { identifier, ..skipped }, undone]);
@@ -369,15 +369,15 @@ fn a_committed_child_of_a_parent_that_gave_up_and_then_rolled_back() {
 fn an_end_of_a_rollback_before_its_time_or_under_another_name() {
     let mut early = good(UNDONE);
     early.drop_row(Suspended, "parent", "Rollback of before[0,]");
-    early.is_told("(ROLLED_BACK parent Rollback of before[0,]) where `Rollback of before[0,]` is next");
+    early.is_found("(ROLLED_BACK parent Rollback of before[0,]) where `Rollback of before[0,]` is next");
 
     let mut named = good(UNDONE);
     named.row(RolledBack, "parent", "Rollback of before[0,]").step = Some("Rollback of middle[0,]".into());
-    named.is_told("(ROLLED_BACK parent Rollback of middle[0,]) names another part than the last");
+    named.is_found("(ROLLED_BACK parent Rollback of middle[0,]) names another part than the last");
 
     let mut failed = good(NOT_UNDONE);
     failed.row(RollbackFailed, "child", "Rollback of work[0,]").step = Some("Rollback of other[0,]".into());
-    failed.is_told("(ROLLBACK_FAILED child Rollback of other[0,]) where");
+    failed.is_found("(ROLLBACK_FAILED child Rollback of other[0,]) where");
 }
 
 #[test]

@@ -72,8 +72,8 @@ proptest! {
         let leaf = |failure: &Failure| failure.causes.is_empty();
         prop_assert!(whole.root_causes().into_iter().all(leaf));
         let report = whole.report();
-        let told = report.lines().filter(|line| line.trim_start().starts_with("caused by")).count();
-        prop_assert!(told >= whole.causes.len(), "{report}");
+        let listed = report.lines().filter(|line| line.trim_start().starts_with("caused by")).count();
+        prop_assert!(listed >= whole.causes.len(), "{report}");
         let [source, kind, message] = [&whole.source, &whole.kind, &whole.message].map(|text| Escaped(text));
         prop_assert_eq!(whole.to_string(), format!("[{source}] {kind}: {message}"));
     }

@@ -160,28 +160,33 @@ impl Run<'_> {
     /// I1: after a suspension, a run waits until all handlers of the emitted messages and all requested rollbacks have
     /// ended.
     fn waits_for_its_children(&self) -> Result<(), String> {
-        let (mut emitted, mut told) = (BTreeSet::new(), BTreeSet::new());
+        let (mut emitted, mut requested) = (BTreeSet::new(), BTreeSet::new());
         let mut suspended = false;
         for (at, row) in &self.rows {
             if suspended {
-                self.all_ended(&emitted, &told, *at)?;
+                self.all_ended(&emitted, &requested, *at)?;
             }
             suspended = row.event.kind == EventKind::Suspended;
             match row.event.kind {
                 EventKind::Emitted => emitted.insert(row.event.message),
-                EventKind::RollbackEmitted => told.insert(row.event.message),
+                EventKind::RollbackEmitted => requested.insert(row.event.message),
                 _ => true,
             };
         }
         Ok(())
     }
 
-    fn all_ended(&self, emitted: &BTreeSet<Uuid>, told: &BTreeSet<Uuid>, limit: usize) -> Result<(), String> {
+    fn all_ended(
+        &self,
+        emitted: &BTreeSet<Uuid>,
+        requested: &BTreeSet<Uuid>,
+        limit: usize,
+    ) -> Result<(), String> {
         for message in emitted {
             for handler in self.world.handlers(self.world.topic(*message)) {
                 let end = self.child_end(*message, &handler, limit);
                 let ended = match end {
-                    Some(EventKind::Committed) => !told.contains(message),
+                    Some(EventKind::Committed) => !requested.contains(message),
                     Some(EventKind::RolledBack | EventKind::RollbackFailed) => true,
                     _ => false,
                 };
@@ -270,16 +275,16 @@ impl Run<'_> {
         for (index, done) in executed.iter().enumerate() {
             for message in &done.emitted {
                 let before = &self.world.rows[..undo.rows_before];
-                let told = before
+                let requested = before
                     .iter()
                     .any(|row| row.event.kind == EventKind::RollbackEmitted && row.event.message == *message);
-                ensure(told == (index >= position), || {
+                ensure(requested == (index >= position), || {
                     format!("{}: children are undone with another instance", undo.step)
                 })?;
                 for handler in self.world.handlers(self.world.topic(*message)) {
                     let end = self.child_end(*message, &handler, undo.rows_before);
                     let committed = end == Some(EventKind::Committed);
-                    ensure(!told || !committed, || {
+                    ensure(!requested || !committed, || {
                         format!("{} was undone before its child {handler}", undo.step)
                     })?;
                 }

@@ -96,9 +96,9 @@ proptest! {
         let texts = [saga(), topic.clone()].into_iter().chain(steps.iter().cloned());
         let texts = texts.filter(|text| text.contains('\0'));
         expected.extend(texts.map(|text| NameError::Nul { saga: saga(), text }));
-        let told = definition.check().err().unwrap_or_default();
-        prop_assert_eq!(&told, &expected);
-        prop_assert!(told.iter().all(|error| error.to_string().starts_with("saga `")));
+        let found = definition.check().err().unwrap_or_default();
+        prop_assert_eq!(&found, &expected);
+        prop_assert!(found.iter().all(|error| error.to_string().starts_with("saga `")));
         for (index, step) in steps.iter().enumerate() {
             let first = steps.iter().position(|other| other == step);
             prop_assert!(definition.step_index(step) == first && first <= Some(index));

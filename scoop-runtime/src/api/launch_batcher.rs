@@ -432,28 +432,28 @@ mod interleavings {
     fn every_launch_is_notified() {
         explore(|| {
             let queue = Arc::<Mutex<Queue>>::default();
-            let (launched, told) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-            let tell = |queue: Arc<Mutex<Queue>>, launched: Arc<AtomicU32>, told: Arc<AtomicU32>| {
+            let (launched, notified) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+            let notify = |queue: Arc<Mutex<Queue>>, launched: Arc<AtomicU32>, notified: Arc<AtomicU32>| {
                 // A lock taken in the condition would be held in the loop.
                 let take_pending = || lock(&queue).take_pending();
                 while take_pending() {
-                    told.store(launched.load(SeqCst), SeqCst);
+                    notified.store(launched.load(SeqCst), SeqCst);
                     thread::yield_now();
                 }
             };
             let launches = [(); 3].map(|()| {
-                let (queue, launched, told) = (queue.clone(), launched.clone(), told.clone());
+                let (queue, launched, notified) = (queue.clone(), launched.clone(), notified.clone());
                 thread::spawn(move || {
                     launched.fetch_add(1, SeqCst);
                     thread::yield_now();
                     let begins = lock(&queue).mark_pending();
                     if begins {
-                        tell(queue, launched, told);
+                        notify(queue, launched, notified);
                     }
                 })
             });
             launches.into_iter().for_each(|launch| launch.join().unwrap());
-            assert_eq!(told.load(SeqCst), 3);
+            assert_eq!(notified.load(SeqCst), 3);
             assert!(!lock(&queue).is_notifying && !lock(&queue).notify_pending);
         });
     }

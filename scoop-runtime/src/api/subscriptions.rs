@@ -41,14 +41,14 @@ impl Retire {
     async fn carry_out(self) -> Result<Retired, Vain> {
         let Self { scoop, topic, handler, pending } = &self;
         // A retry would not count the runs dropped by the first attempt.
-        let strike = |_| scoop.store().retire(topic, handler, *pending);
-        let struck = scoop.trial().once().endure(strike).await?;
-        let wake = |_| scoop.store().wake(&struck.parents);
+        let retire_once = |_| scoop.store().retire(topic, handler, *pending);
+        let retired = scoop.trial().once().endure(retire_once).await?;
+        let wake = |_| scoop.store().wake(&retired.parents);
         scoop.notify_ready(&scoop.patiently(wake).await?);
         Ok(Retired {
-            was_registered: struck.was_registered,
-            pending: u64::try_from(struck.pending).unwrap_or(0),
-            dropped: u64::try_from(struck.dropped).unwrap_or(u64::MAX),
+            was_registered: retired.was_registered,
+            pending: u64::try_from(retired.pending).unwrap_or(0),
+            dropped: u64::try_from(retired.dropped).unwrap_or(u64::MAX),
         })
     }
 }

@@ -46,9 +46,9 @@ pub(crate) fn decodes_data(error: &sqlx::Error) -> bool {
 
 impl Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut told = vec![];
-        find(self.0, &mut told);
-        for (at, failure) in told.iter().take(FAILURES_MAX).enumerate() {
+        let mut failures = vec![];
+        find(self.0, &mut failures);
+        for (at, failure) in failures.iter().take(FAILURES_MAX).enumerate() {
             if at > 0 {
                 f.write_str("; ")?;
             }
@@ -56,7 +56,7 @@ impl Display for Told<'_> {
             let message = if QUOTING.contains(&&**kind) { WITHHELD } else { message };
             write!(f, "[{}] {}: {}", Escaped(source), Escaped(kind), Scrubbed(message))?;
         }
-        match told.len().saturating_sub(FAILURES_MAX) {
+        match failures.len().saturating_sub(FAILURES_MAX) {
             0 => Ok(()),
             more => write!(f, "; and {more} more"),
         }
@@ -179,13 +179,13 @@ mod tests {
         let failure = |kind, message| Failure::new(kind, message, "stock[w]");
         let out = failure("stock.out", "no chairs left");
         let unfit = failure("PayloadMismatch", "invalid type: string \"secret\"");
-        let told = failure("x.ChildRolledBackException", "").caused_by([
+        let failures = failure("x.ChildRolledBackException", "").caused_by([
             out.clone(),
             failure("ParentSaidSoException", "").caused_by([out]),
             unfit,
         ]);
         assert_eq!(
-            Told(&told).to_string(),
+            Told(&failures).to_string(),
             format!("[stock[w]] stock.out: no chairs left; [stock[w]] PayloadMismatch: {WITHHELD}")
         );
         let forged = Failure::new("T\n\u{202e}ERROR", "m", "stock\u{1b}[2J[w]");

@@ -192,9 +192,9 @@ async fn each(
 ) -> Result<()> {
     for place in places {
         let rehearsal = Rehearsal::new(InjectedFault::At(place.clone()));
-        let told = PanicReporter(place);
+        let reporter = PanicReporter(place);
         let rehearsed = rehearse(Builder::new().rehearsed(rehearsal.clone()), Some(place)).await;
-        drop(told);
+        drop(reporter);
         rehearsed.map_err(|error| Error::msg(format!("{place}: {error}")))?;
         if rehearsal.faults_fired() == 0 {
             return Err(Error::msg(format!(

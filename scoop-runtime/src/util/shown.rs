@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn duration_is_shown_in_its_largest_units() {
-        let told = |micros| humane(Duration::from_micros(micros));
+        let humane_micros = |micros| humane(Duration::from_micros(micros));
         let second = 1_000_000;
         let (minute, hour) = (60 * second, 3600 * second);
         for (micros, expected) in [
@@ -97,7 +97,7 @@ mod tests {
             (2 * hour + 5 * minute, "2 h 5 min"),
             (13 * 24 * hour + 4 * hour, "13 d 4 h"),
         ] {
-            assert_eq!(told(micros), expected);
+            assert_eq!(humane_micros(micros), expected);
         }
     }
 }

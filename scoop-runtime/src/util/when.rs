@@ -71,8 +71,8 @@ impl When {
             },
         };
         // PostgreSQL supports years before 1, the notation of the protocol does not.
-        let told = instant.filter(|instant| (1..=9999).contains(&instant.year()));
-        told.ok_or_else(|| RuntimeError::Time { when: format!("{self:?}") })
+        let in_range = instant.filter(|instant| (1..=9999).contains(&instant.year()));
+        in_range.ok_or_else(|| RuntimeError::Time { when: format!("{self:?}") })
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Faults(Arc<Mutex<State>>);
 struct State {
     /// The fault to inject, and the number of calls until then.
     armed: Option<(Fault, usize)>,
-    struck: bool,
+    injected: bool,
 }
 
 /// The instruction for a call that is about to be made.
@@ -62,12 +62,12 @@ pub enum InjectedAt {
 impl Faults {
     /// Injects the fault into the `nth` call (from 1) from now on.
     pub fn arm(&self, fault: Fault, nth: usize) {
-        *self.state() = State { armed: Some((fault, nth)), struck: false };
+        *self.state() = State { armed: Some((fault, nth)), injected: false };
     }
 
     /// Stops injecting faults. Returns whether a call has failed.
     pub fn disarm(&self) -> bool {
-        std::mem::take(&mut *self.state()).struck
+        std::mem::take(&mut *self.state()).injected
     }
 
     /// Counts a call, and returns its instruction.
@@ -80,8 +80,8 @@ impl Faults {
                 InjectedAt::No
             }
             Some((fault, _)) => {
-                let again = state.struck;
-                state.struck = true;
+                let again = state.injected;
+                state.injected = true;
                 state.armed = state.armed.filter(|_| fault.is_the_end());
                 if fault.carries_out() && !again { InjectedAt::After } else { InjectedAt::Before }
             }

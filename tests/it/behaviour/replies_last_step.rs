@@ -53,7 +53,7 @@ async fn ever_booked(scope: &mut Scope<'_>) -> Result<Vec<u32>> {
 }
 
 /// The night of each child, with its outcome.
-fn told(children: &[ChildOf]) -> Result<Vec<String>> {
+fn replies_of(children: &[ChildOf]) -> Result<Vec<String>> {
     let each = children.iter().map(|child| {
         let BookNight { night, .. } = child.message()?;
         let outcome = match &child.outcome {
@@ -90,7 +90,7 @@ mod launched_again {
 
         async fn again(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
             let children = scope.children().await?;
-            self.notes.add(format!("{:?} of {:?}", booked(scope).await?, told(&children)?));
+            self.notes.add(format!("{:?} of {:?}", booked(scope).await?, replies_of(&children)?));
             for child in children.iter().filter(|child| child.outcome.failure().is_some() && !child.handled) {
                 let BookNight { night, failures } = child.message()?;
                 scope.launch(BookNight { night, failures: failures - 1 }).await?;
@@ -101,7 +101,7 @@ mod launched_again {
         #[step]
         async fn add_up(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             let children = scope.children().await?;
-            self.notes.add(format!("{:?} of {:?}", booked(scope).await?, told(&children)?));
+            self.notes.add(format!("{:?} of {:?}", booked(scope).await?, replies_of(&children)?));
             let all = scope.all_children().await?;
             assert_eq!((all.len(), ever_booked(scope).await?.len()), (6, 3));
             let replies = scope.replies::<BookNight>().await?;
@@ -155,7 +155,7 @@ mod let_be {
         async fn add_up(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             assert_eq!(booked(scope).await?, [1, 3]);
             assert_eq!(ever_booked(scope).await?, [1, 3], "a night that was given back is not booked");
-            assert_eq!(told(&scope.children().await?)?, ["1 booked", "2 handled", "3 booked"]);
+            assert_eq!(replies_of(&scope.children().await?)?, ["1 booked", "2 handled", "3 booked"]);
             Ok(())
         }
     }
@@ -248,7 +248,7 @@ mod on_the_way_back {
         }
 
         async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
-            let children = told(&scope.children().await?)?;
+            let children = replies_of(&scope.children().await?)?;
             self.notes.add(format!("{:?} {:?}", booked(scope).await?, children));
             assert!(ever_booked(scope).await?.is_empty());
             Ok(())

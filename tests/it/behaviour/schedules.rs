@@ -10,31 +10,31 @@ use crate::support::{Database, Gate, eventually, warnings};
 
 /// Sends the ticks of a saga to the test.
 #[derive(Clone)]
-struct Told(mpsc::UnboundedSender<Tick>);
+struct TickSender(mpsc::UnboundedSender<Tick>);
 
 /// Receives the ticks.
-struct Heard(mpsc::UnboundedReceiver<Tick>);
+struct TickReceiver(mpsc::UnboundedReceiver<Tick>);
 
-fn ticks() -> (Told, Heard) {
+fn ticks() -> (TickSender, TickReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    (Told(sender), Heard(receiver))
+    (TickSender(sender), TickReceiver(receiver))
 }
 
-impl Told {
-    fn tell(&self, tick: &Tick) {
+impl TickSender {
+    fn send(&self, tick: &Tick) {
         // The test may have ended.
         let _ = self.0.send(tick.clone());
     }
 }
 
-impl Heard {
+impl TickReceiver {
     /// The next ticks, in the order of their counts.
     async fn next(&mut self, count: usize) -> Vec<Tick> {
         let mut ticks = vec![];
         while ticks.len() < count {
             let tick = tokio::time::timeout(Duration::from_secs(20), self.0.recv()).await;
-            let heard = ticks.len();
-            ticks.push(tick.unwrap_or_else(|_| panic!("only {heard} of {count} ticks came")).unwrap());
+            let received = ticks.len();
+            ticks.push(tick.unwrap_or_else(|_| panic!("only {received} of {count} ticks came")).unwrap());
         }
         ticks.sort_by_key(Tick::count);
         ticks
@@ -45,15 +45,15 @@ impl Heard {
 macro_rules! sagas {
     ($($name:ident($($setting:tt)*))*) => {$(
         struct $name {
-            told: Told,
+            sender: TickSender,
         }
 
         #[saga($($setting)*)]
         #[subscribes(Tick)]
         impl $name {
             #[step]
-            async fn tell(&self, _: &mut Scope<'_>, tick: &Tick) -> Result<()> {
-                self.told.tell(tick);
+            async fn send(&self, _: &mut Scope<'_>, tick: &Tick) -> Result<()> {
+                self.sender.send(tick);
                 Ok(())
             }
         }
@@ -107,9 +107,9 @@ mod times {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_saga_runs_again_and_again() -> Result<()> {
         let db = Database::new().await;
-        let (told, mut heard) = ticks();
-        let scoop = db.start((Brisk { told },)).await?;
-        let ticks = heard.next(5).await;
+        let (sender, mut received) = ticks();
+        let scoop = db.start((Brisk { sender },)).await?;
+        let ticks = received.next(5).await;
         scoop.shutdown().await?;
 
         let counts: Vec<_> = ticks.iter().map(Tick::count).collect();
@@ -128,9 +128,9 @@ mod times {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_cron_expression_is_followed() -> Result<()> {
         let db = Database::new().await;
-        let (told, mut heard) = ticks();
-        let scoop = db.start((EverySecond { told },)).await?;
-        let ticks = heard.next(2).await;
+        let (sender, mut received) = ticks();
+        let scoop = db.start((EverySecond { sender },)).await?;
+        let ticks = received.next(2).await;
         scoop.shutdown().await?;
         for tick in &ticks {
             assert_eq!(tick.due().duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos(), 0);
@@ -143,9 +143,9 @@ mod times {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_run_starts_a_hierarchy_of_its_own() -> Result<()> {
         let db = Database::new().await;
-        let (told, mut heard) = ticks();
-        let scoop = db.start((Brisk { told },)).await?;
-        heard.next(1).await;
+        let (sender, mut received) = ticks();
+        let scoop = db.start((Brisk { sender },)).await?;
+        received.next(1).await;
         let roots = "SELECT cooperation_lineage[1]::text FROM scoop.message_event e
             JOIN scoop.message m ON m.id = e.message_id
             WHERE type = 'EMITTED' ORDER BY (payload->>'run')::int LIMIT 1";
@@ -188,12 +188,12 @@ mod missed {
     #[tokio::test(flavor = "multi_thread")]
     async fn one_run_makes_up_for_all() -> Result<()> {
         let db = Database::new().await;
-        let (told, mut heard) = ticks();
-        let start = async || db.start((Once { told: told.clone() },)).await;
+        let (sender, mut received) = ticks();
+        let start = async || db.start((Once { sender: sender.clone() },)).await;
         start().await?.shutdown().await?;
         let (first, due) = sleep_through(&db, "hourly-once").await;
         let scoop = start().await?;
-        let tick = heard.next(1).await.remove(0);
+        let tick = received.next(1).await.remove(0);
         assert_eq!((tick.due(), tick.count()), (due, 1));
         assert_eq!(moved_on(&db, &first).await, ["04:00:00"]);
         scoop.shutdown().await?;
@@ -205,12 +205,12 @@ mod missed {
     #[tokio::test(flavor = "multi_thread")]
     async fn each_is_made_up_for() -> Result<()> {
         let db = Database::new().await;
-        let (told, mut heard) = ticks();
-        let start = async || db.start((All { told: told.clone() },)).await;
+        let (sender, mut received) = ticks();
+        let start = async || db.start((All { sender: sender.clone() },)).await;
         start().await?.shutdown().await?;
         let (first, due) = sleep_through(&db, "hourly-all").await;
         let scoop = start().await?;
-        let ticks = heard.next(4).await;
+        let ticks = received.next(4).await;
         let hour = Duration::from_secs(3600);
         let expected = [(1, due), (2, due + hour), (3, due + 2 * hour), (4, due + 3 * hour)];
         assert_eq!(ticks.iter().map(|tick| (tick.count(), tick.due())).collect::<Vec<_>>(), expected);
@@ -224,12 +224,12 @@ mod missed {
     #[tokio::test(flavor = "multi_thread")]
     async fn very_many_are_made_up_for() -> Result<()> {
         let db = Database::new().await;
-        let (told, mut heard) = ticks();
-        let start = async || db.start((All { told: told.clone() },)).await;
+        let (sender, mut received) = ticks();
+        let start = async || db.start((All { sender: sender.clone() },)).await;
         start().await?.shutdown().await?;
         db.execute("UPDATE scoop.schedule SET next_at = next_at - interval '250 hours'").await;
         let scoop = start().await?;
-        let ticks = heard.next(250).await;
+        let ticks = received.next(250).await;
         assert_eq!(ticks.last().map(Tick::count), Some(250));
         scoop.shutdown().await?;
         assert_each_once(&db).await;
@@ -239,12 +239,12 @@ mod missed {
     #[tokio::test(flavor = "multi_thread")]
     async fn others_do_not_wait_until_all_are_made_up_for() -> Result<()> {
         let db = Database::new().await;
-        let (told, _heard) = ticks();
+        let (sender, _heard) = ticks();
         let (brisk_told, mut brisk_heard) = ticks();
-        let all = || db.scoop().only::<All>().provide(All { told: told.clone() });
+        let all = || db.scoop().only::<All>().provide(All { sender: sender.clone() });
         all().start().await?.shutdown().await?;
         db.execute("UPDATE scoop.schedule SET next_at = next_at - interval '1000000 hours'").await;
-        let scoop = all().only::<Brisk>().provide(Brisk { told: brisk_told }).start().await?;
+        let scoop = all().only::<Brisk>().provide(Brisk { sender: brisk_told }).start().await?;
         brisk_heard.next(3).await;
         scoop.shutdown().await?;
         let behind =
@@ -257,12 +257,12 @@ mod missed {
     async fn forged_time_of_1900_is_made_up_for_with_the_newest_times_only() -> Result<()> {
         let db = Database::new().await;
         warnings("");
-        let ((told, mut heard), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
-        let old = || db.scoop().only::<Old>().provide(Old { told: told.clone() });
+        let ((sender, mut received), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
+        let old = || db.scoop().only::<Old>().provide(Old { sender: sender.clone() });
         old().start().await?.shutdown().await?;
         db.execute("UPDATE scoop.schedule SET next_at = '1900-01-01'").await;
-        let scoop = old().only::<Brisk>().provide(Brisk { told: brisk_told }).start().await?;
-        let oldest = heard.next(1).await.remove(0).due();
+        let scoop = old().only::<Brisk>().provide(Brisk { sender: brisk_told }).start().await?;
+        let oldest = received.next(1).await.remove(0).due();
         brisk_heard.next(3).await;
         scoop.shutdown().await?;
         let age = SystemTime::now().duration_since(oldest)?.as_secs() / 3_600;
@@ -276,8 +276,8 @@ mod missed {
     #[tokio::test(flavor = "multi_thread")]
     async fn they_are_let_go() -> Result<()> {
         let db = Database::new().await;
-        let (told, _heard) = ticks();
-        let start = async || db.start((Skip { told: told.clone() },)).await;
+        let (sender, _heard) = ticks();
+        let start = async || db.start((Skip { sender: sender.clone() },)).await;
         start().await?.shutdown().await?;
         let (first, _) = sleep_through(&db, "hourly-skip").await;
         let scoop = start().await?;
@@ -295,15 +295,15 @@ mod processes {
     #[tokio::test(flavor = "multi_thread")]
     async fn two_run_each_time_once() -> Result<()> {
         let db = Database::new().await;
-        let (told, mut heard) = ticks();
+        let (sender, mut received) = ticks();
         let start = async |pool| {
-            let told = told.clone();
-            Scoop::builder().postgres(pool).only::<Brisk>().provide(Brisk { told }).start().await
+            let sender = sender.clone();
+            Scoop::builder().postgres(pool).only::<Brisk>().provide(Brisk { sender }).start().await
         };
         let (one, other) = (start(db.another_pool(6).await).await?, start(db.another_pool(6).await).await?);
-        heard.next(20).await;
+        received.next(20).await;
         one.shutdown().await?;
-        heard.next(5).await;
+        received.next(5).await;
         other.shutdown().await?;
         assert_each_once(&db).await;
         Ok(())
@@ -313,8 +313,8 @@ mod processes {
     #[tokio::test(flavor = "multi_thread")]
     async fn locked_schedule_does_not_block_others() -> Result<()> {
         let db = Database::new().await;
-        let ((told, mut heard), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
-        let scoop = db.start((Once { told }, Brisk { told: brisk_told })).await?;
+        let ((sender, mut received), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
+        let scoop = db.start((Once { sender }, Brisk { sender: brisk_told })).await?;
         let other = db.another_pool(1).await;
         let mut taken = other.begin().await?;
         sqlx::query(
@@ -331,7 +331,7 @@ mod processes {
             .await?;
         brisk_heard.next(3).await;
         taken.rollback().await?;
-        assert_eq!(heard.next(1).await[0].count(), 1);
+        assert_eq!(received.next(1).await[0].count(), 1);
         scoop.shutdown().await?;
         assert_each_once(&db).await;
         Ok(())
@@ -342,8 +342,8 @@ mod processes {
     #[tokio::test(flavor = "multi_thread")]
     async fn connections_that_are_cut_lose_and_repeat_nothing() -> Result<()> {
         let db = Database::new().await;
-        let (told, mut heard) = ticks();
-        let start = async || db.start((Swift { told: told.clone() },)).await;
+        let (sender, mut received) = ticks();
+        let start = async || db.start((Swift { sender: sender.clone() },)).await;
         start().await?.shutdown().await?;
         db.execute(
             "TRUNCATE scoop.message, scoop.message_event; DELETE FROM scoop.run;
@@ -370,7 +370,7 @@ mod processes {
             })
             .await;
         }
-        heard.next(100).await;
+        received.next(100).await;
         let caught_up = "SELECT next_at > clock_timestamp() - interval '1 second' FROM scoop.schedule";
         eventually("all missed times are made up for", async || {
             sqlx::query_scalar(caught_up).fetch_one(&admin).await.unwrap_or(false)
@@ -398,8 +398,8 @@ mod changes {
     #[tokio::test(flavor = "multi_thread")]
     async fn unchanged_schedule_keeps_its_next_time() -> Result<()> {
         let db = Database::new().await;
-        let (told, _heard) = ticks();
-        let start = async || db.start((Daily { told: told.clone() },)).await;
+        let (sender, _heard) = ticks();
+        let start = async || db.start((Daily { sender: sender.clone() },)).await;
         start().await?.shutdown().await?;
         let before = next_at(&db, "daily").await;
         start().await?.shutdown().await?;
@@ -410,12 +410,12 @@ mod changes {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_schedule_that_changed_begins_anew() -> Result<()> {
         let db = Database::new().await;
-        let (told, _heard) = ticks();
-        let daily = db.start((Daily { told: told.clone() },)).await?;
+        let (sender, _heard) = ticks();
+        let daily = db.start((Daily { sender: sender.clone() },)).await?;
         daily.shutdown().await?;
         // An unchanged schedule would make up for this.
         db.execute("UPDATE scoop.schedule SET next_at = clock_timestamp() - interval '2 days'").await;
-        let by_cron = db.start((DailyByCron { told },)).await?;
+        let by_cron = db.start((DailyByCron { sender },)).await?;
         let found = db.texts(
             "SELECT concat_ws(' | ', cron, zone, missed, overlap, every_ms, (next_at AT TIME ZONE 'Europe/Prague')::time,
                  next_at > clock_timestamp(), run_count) FROM scoop.schedule",
@@ -428,24 +428,28 @@ mod changes {
     #[tokio::test(flavor = "multi_thread")]
     async fn schedule_of_an_absent_saga_waits_for_its_program() -> Result<()> {
         let db = Database::new().await;
-        let (told, mut heard) = ticks();
+        let (sender, mut received) = ticks();
         let both = async || {
             let builder = db.scoop().only::<Once>().only::<Brisk>();
-            builder.provide(Once { told: told.clone() }).provide(Brisk { told: told.clone() }).start().await
+            builder
+                .provide(Once { sender: sender.clone() })
+                .provide(Brisk { sender: sender.clone() })
+                .start()
+                .await
         };
         both().await?.shutdown().await?;
         db.execute("UPDATE scoop.schedule SET next_at = next_at - interval '5 hours' WHERE every_ms > 1000")
             .await;
         let missed = next_at(&db, "hourly-once").await;
         let (brisk_told, mut brisk_heard) = ticks();
-        let brisk = db.start((Brisk { told: brisk_told },)).await?;
+        let brisk = db.start((Brisk { sender: brisk_told },)).await?;
         brisk_heard.next(3).await;
         brisk.shutdown().await?;
         assert_eq!(next_at(&db, "hourly-once").await, missed);
 
         let again = both().await?;
         eventually("it is made up for", async || next_at(&db, "hourly-once").await != missed).await;
-        heard.next(1).await;
+        received.next(1).await;
         again.shutdown().await?;
         Ok(())
     }
@@ -454,14 +458,14 @@ mod changes {
     #[tokio::test(flavor = "multi_thread")]
     async fn schedule_of_an_unknown_kind_is_left_unchanged() -> Result<()> {
         let db = Database::new().await;
-        let (told, mut heard) = ticks();
-        let scoop = db.start((Once { told: told.clone() }, Brisk { told })).await?;
+        let (sender, mut received) = ticks();
+        let scoop = db.start((Once { sender: sender.clone() }, Brisk { sender })).await?;
         db.execute(
             "UPDATE scoop.schedule SET missed = 'perhaps', next_at = '2026-01-01Z' WHERE handler = 'hourly-once'",
         )
         .await;
         let unknown = next_at(&db, "hourly-once").await;
-        heard.next(3).await;
+        received.next(3).await;
         scoop.shutdown().await?;
         assert_eq!(next_at(&db, "hourly-once").await, unknown);
         Ok(())
@@ -472,8 +476,8 @@ mod changes {
     async fn a_schedule_that_the_database_refuses_is_left_alone() -> Result<()> {
         let db = Database::new().await;
         warnings("");
-        let (told, mut heard) = ticks();
-        let scoop = db.start((Once { told: told.clone() }, Brisk { told })).await?;
+        let (sender, mut received) = ticks();
+        let scoop = db.start((Once { sender: sender.clone() }, Brisk { sender })).await?;
         db.execute(
             "UPDATE scoop.schedule SET run_count = 9223372036854775807, next_at = '-infinity'
              WHERE handler = 'hourly-once'",
@@ -481,7 +485,7 @@ mod changes {
         .await;
         let is_refused = async || !warnings("bigint out of range").is_empty();
         eventually("it is refused", is_refused).await;
-        heard.next(3).await;
+        received.next(3).await;
         scoop.shutdown().await?;
         assert_eq!(next_at(&db, "hourly-once").await, ["-infinity"]);
         let refused = warnings("bigint out of range");
@@ -493,9 +497,9 @@ mod changes {
     async fn a_deleted_schedule_is_registered_again_with_a_warning() -> Result<()> {
         let db = Database::new().await;
         warnings("");
-        let ((told, mut heard), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
-        let scoop = db.start((Deleted { told }, Brisk { told: brisk_told })).await?;
-        heard.next(2).await;
+        let ((sender, mut received), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
+        let scoop = db.start((Deleted { sender }, Brisk { sender: brisk_told })).await?;
+        received.next(2).await;
         db.execute("DELETE FROM scoop.schedule WHERE handler = 'deleted'").await;
         let fires_again = "SELECT count(*) FROM scoop.schedule WHERE handler = 'deleted' AND run_count > 0";
         eventually("it fires again", async || db.number(fires_again).await == 1).await;
@@ -509,14 +513,14 @@ mod changes {
     #[tokio::test(flavor = "multi_thread")]
     async fn an_infinitely_early_time_is_due() -> Result<()> {
         let db = Database::new().await;
-        let (told, mut heard) = ticks();
-        let start = async || db.start((Once { told: told.clone() },)).await;
+        let (sender, mut received) = ticks();
+        let start = async || db.start((Once { sender: sender.clone() },)).await;
         start().await?.shutdown().await?;
         db.execute("UPDATE scoop.schedule SET next_at = '-infinity'").await;
         let scoop = start().await?;
         let has_moved_on = async || next_at(&db, "hourly-once").await != ["-infinity"];
         eventually("it is made up for", has_moved_on).await;
-        heard.next(1).await;
+        received.next(1).await;
         scoop.shutdown().await?;
         Ok(())
     }
@@ -590,14 +594,14 @@ mod by_hand {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_run_beside_the_schedule_is_counted_and_changes_nothing_else() -> Result<()> {
         let db = Database::new().await;
-        let (told, mut heard) = ticks();
-        let scoop = db.start((Daily { told },)).await?;
+        let (sender, mut received) = ticks();
+        let scoop = db.start((Daily { sender },)).await?;
         let before = next_at(&db, "daily").await;
         let asked = SystemTime::now() - Duration::from_secs(60);
         assert_eq!(scoop.trigger::<Daily>().await?.ends().await?, Outcome::Committed);
         let client = Scoop::client(db.pool().clone());
         assert_eq!(client.trigger::<Daily>().await?.ends().await?, Outcome::Committed);
-        let ticks = heard.next(2).await;
+        let ticks = received.next(2).await;
         assert_eq!(ticks.iter().map(Tick::count).collect::<Vec<_>>(), [1, 2]);
         assert!(ticks[0].due() > asked && ticks[1].due() > ticks[0].due());
         assert_eq!((next_at(&db, "daily").await, fired(&db).await), (before, 2));

@@ -116,8 +116,9 @@ async fn cleanup_that_cannot_be_committed_is_reported() -> Result<()> {
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
     // The end is known before it is reported.
     scoop.shutdown().await?;
-    let told = |name| events.of(name).into_iter().map(|seen| seen.fields["step"].clone()).collect::<Vec<_>>();
-    assert_eq!(["cleanup_lost", "failed", "rolled_back"].map(told), [["charge"], ["charge"], ["charge"]]);
+    let steps_of =
+        |name| events.of(name).into_iter().map(|seen| seen.fields["step"].clone()).collect::<Vec<_>>();
+    assert_eq!(["cleanup_lost", "failed", "rolled_back"].map(steps_of), [["charge"], ["charge"], ["charge"]]);
     let retried = &events.of("retried")[0];
     assert_eq!((&*retried.fields["step"], &*retried.fields["infrastructure"]), ("charge", "true"));
     assert!(events.of("cleanup_lost")[0].fields["reason"].contains("violates foreign key constraint"));

@@ -256,12 +256,12 @@ mod im_08 {
         gate.open(1);
 
         // The rollback is requested, but the child's process is absent: the child has recorded nothing.
-        let told = |tree: &Tree| tree.runs().iter().any(|run| run.state == RunState::Waiting);
+        let has_waiting_run = |tree: &Tree| tree.runs().iter().any(|run| run.state == RunState::Waiting);
         crate::support::eventually("the child's rollback is requested", async || {
             db.number("SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_EMITTED'").await == 2
         })
         .await;
-        root.comes_to(told).await?;
+        root.comes_to(has_waiting_run).await?;
         db.history().await.of(&["child-handler"]).about(&["M1"]).expect_with(
             &[("A42", json!({"Answer": {"value": 42}}))],
             "M1 SEEN child-handler · ctx=A42

@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(1);
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
 /// The events of a run, by target and name, with the fields that are the same each time.
-fn told(events: &Events, names: &[&str], run: &Handle) -> Vec<String> {
+fn lines_of(events: &Events, names: &[&str], run: &Handle) -> Vec<String> {
     let line = |seen: &Seen| {
         let of = |field: &str| seen.fields.get(field).cloned().unwrap_or_default();
         let failure = of("failure");
@@ -44,7 +44,7 @@ async fn failed_saga_is_one_warning_with_step_and_failure() -> Result<()> {
     let order = shop.scoop.launch(Order { fails: true, ..Order::default() }).await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
     assert_eq!(
-        told(&events, &OUTCOMES, &order),
+        lines_of(&events, &OUTCOMES, &order),
         [
             "WARN failed charge: Error: card declined",
             "INFO rolled_back Rollback of reserve[0,]: Error: card declined"
@@ -95,7 +95,7 @@ async fn parent_of_a_failed_child_reports_the_failure_of_the_child() -> Result<(
     let order = shop.scoop.launch(Order { child: true, ..Order::default() }).await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
     assert_eq!(
-        told(&events, &OUTCOMES, &order),
+        lines_of(&events, &OUTCOMES, &order),
         [
             "INFO failed pack: Error: no box left",
             "INFO rolled_back pack: Error: no box left",
@@ -113,13 +113,13 @@ async fn handled_failure_of_a_child_is_no_warning() -> Result<()> {
     let order = shop.scoop.launch(Order { child: true, handles: true, ..Order::default() }).await?;
     assert_eq!(order.ends().await?, Outcome::Committed);
     assert_eq!(
-        told(&events, &OUTCOMES, &order),
+        lines_of(&events, &OUTCOMES, &order),
         ["INFO failed pack: Error: no box left", "INFO rolled_back pack: Error: no box left"]
     );
     let late = Order { child: true, handles: true, late: true, ..Order::default() };
     let order = shop.scoop.launch(late).await?;
     assert_eq!(order.ends().await?, Outcome::Committed);
-    let missed = told(&events, &["deadline_missed"], &order);
+    let missed = lines_of(&events, &["deadline_missed"], &order);
     assert!(missed.len() == 1 && missed[0].starts_with("INFO deadline_missed pack: "), "{missed:?}");
     Ok(())
 }
@@ -150,14 +150,14 @@ async fn cancelled_run_and_missed_deadline_are_reported_when_they_take_effect() 
     let asleep = |tree: &Tree| tree.roots().iter().all(|run| run.state == RunState::Waiting);
     let order = shop.scoop.launch(sleeping.clone()).await?;
     order.comes_to(asleep).await?;
-    assert_eq!(told(&events, &OUTCOMES, &order), [""; 0]);
+    assert_eq!(lines_of(&events, &OUTCOMES, &order), [""; 0]);
     shop.scoop.cancel(order.id(), "customer left").source("till").await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
     let own = |lines: Vec<String>| -> Vec<String> {
         lines.into_iter().map(|line| line.split(':').next().unwrap_or_default().to_owned()).collect()
     };
-    let told_of = |order| own(told(&events, &OUTCOMES, order));
-    assert_eq!(told_of(&order), ["INFO cancelled charge", "INFO rolled_back Rollback of reserve[0,]"]);
+    let outcomes_of = |order| own(lines_of(&events, &OUTCOMES, order));
+    assert_eq!(outcomes_of(&order), ["INFO cancelled charge", "INFO rolled_back Rollback of reserve[0,]"]);
     assert!(
         events.of("cancelled")[0].fields["failure"]
             .contains("[till] CancellationRequestedException: customer left")
@@ -165,7 +165,10 @@ async fn cancelled_run_and_missed_deadline_are_reported_when_they_take_effect() 
 
     let order = shop.scoop.launch(sleeping).deadline(SOON).await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
-    assert_eq!(told_of(&order), ["WARN deadline_missed charge", "INFO rolled_back Rollback of reserve[0,]"]);
+    assert_eq!(
+        outcomes_of(&order),
+        ["WARN deadline_missed charge", "INFO rolled_back Rollback of reserve[0,]"]
+    );
     Ok(())
 }
 
@@ -181,7 +184,7 @@ async fn failed_rollback_is_an_error_with_a_remedy() -> Result<()> {
     shop.scoop.retry(run).await?;
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await?;
     assert_eq!(
-        told(&events, &OUTCOMES, &order),
+        lines_of(&events, &OUTCOMES, &order),
         [
             "WARN failed charge: Error: card declined",
             "ERROR rollback_failed Rollback of reserve[0,]: Error: it is not wanted back",
@@ -234,7 +237,7 @@ async fn first_retry_of_a_step_is_info_and_later_ones_are_debug() -> Result<()> 
     assert_eq!(attempts.collect::<Vec<_>>(), [("INFO", "0"), ("DEBUG", "1"), ("DEBUG", "2")]);
     assert_eq!(retried[0].fields["reason"], "step `charge`: postgres://shop:***@bank/db is busy");
     assert_eq!(retried[0].fields["infrastructure"], "false");
-    assert_eq!(told(&events, &OUTCOMES, &order), [""; 0]);
+    assert_eq!(lines_of(&events, &OUTCOMES, &order), [""; 0]);
     Ok(())
 }
 
@@ -323,7 +326,7 @@ async fn payloads_and_passwords_are_in_no_event() -> Result<()> {
     let misfit = priced.scoop.launch(Order { secret: SECRETS[0].into(), ..Order::default() }).await?;
     let Outcome::RolledBack(failure) = misfit.ends().await? else { panic!("it fits") };
     assert!(failure.report().contains(SECRETS[0]), "it is recorded: {}", failure.report());
-    assert_eq!(told(&events, &["rolled_back"], &misfit).len(), 1);
+    assert_eq!(lines_of(&events, &["rolled_back"], &misfit).len(), 1);
     database.advance(NEVER);
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await?;
     eventually("the run is stuck", async || !events.of("stuck").is_empty()).await;
@@ -372,14 +375,15 @@ async fn provoked_events_are_those_of_the_guide() -> Result<()> {
     let (events, _guard) = Events::listen();
     outcomes().await?;
     faults(&events).await?;
-    let told = events.below("scoop::").into_iter().filter(|seen| seen.metadata.is_event()).map(|seen| {
-        let fields = seen.metadata.fields().iter().map(|field| field.name());
-        let fields = fields.filter(|field| !["event", "message"].contains(field));
-        let [target, level] = [seen.metadata.target(), seen.metadata.level().as_str()].map(str::to_owned);
-        assert_eq!(seen.fields["event"], seen.metadata.name(), "the name is a field, too");
-        (target, seen.metadata.name().to_owned(), level, fields.map(str::to_owned).collect())
-    });
-    let (provoked, listed) = (told.collect::<BTreeSet<page::Row>>(), page::rows());
+    let provoked_rows =
+        events.below("scoop::").into_iter().filter(|seen| seen.metadata.is_event()).map(|seen| {
+            let fields = seen.metadata.fields().iter().map(|field| field.name());
+            let fields = fields.filter(|field| !["event", "message"].contains(field));
+            let [target, level] = [seen.metadata.target(), seen.metadata.level().as_str()].map(str::to_owned);
+            assert_eq!(seen.fields["event"], seen.metadata.name(), "the name is a field, too");
+            (target, seen.metadata.name().to_owned(), level, fields.map(str::to_owned).collect())
+        });
+    let (provoked, listed) = (provoked_rows.collect::<BTreeSet<page::Row>>(), page::rows());
     let unlisted: Vec<_> = provoked.difference(&listed).collect();
     assert!(unlisted.is_empty(), "not in the guide: {unlisted:#?}");
     let missing = listed.difference(&provoked).map(|(target, name, ..)| format!("{target} {name}"));

@@ -99,34 +99,34 @@ impl State {
     fn repair(&mut self, target: &RequestTarget, asked: &RepairRequest<'_>) -> Result<RepairResult, Refusal> {
         let (root, id) = (target.lineage.root_id(), target.lineage.id());
         let hierarchy = self.hierarchy(root).ok_or(Refusal::NotFailed)?;
-        let unrolled = hierarchy.unrolled(&self.topology);
-        let newest = unrolled.iter().map(|(newest, _)| after(*newest)).max();
+        let failed_rollbacks = hierarchy.failed_rollbacks(&self.topology);
+        let newest = failed_rollbacks.iter().map(|(newest, _)| after(*newest)).max();
         let now = newest.map_or(self.now(), |newest| newest.max(self.now()));
         if self.requests.contains(&asked.asked.id) {
             return Ok(RepairResult::before(target, now));
         }
-        let unrolled = FailedRollbacks::new(unrolled.into_iter().map(|(_, run)| run));
+        let failed_rollbacks = FailedRollbacks::new(failed_rollbacks.into_iter().map(|(_, run)| run));
         let state = hierarchy.rows.get(&id).map(|row| row.state);
-        let known = unrolled.ids();
+        let known = failed_rollbacks.ids();
         let is_below = |row: &&WorkingRow| row.lineage.ids().starts_with(target.lineage.ids());
         let mut below = hierarchy.rows.values().filter(is_below);
         let others = match below.any(|row| row.id() != id && !known.contains(&row.id())) {
             true => OtherDescendants::Unfinished,
             false => OtherDescendants::None,
         };
-        let held = unrolled.get(id).is_some_and(|run| run.presence == Presence::AwaitsOperator);
+        let held = failed_rollbacks.get(id).is_some_and(|run| run.presence == Presence::AwaitsOperator);
         if state == Some(RowState::Stuck) && !held {
             return match asked.remedy {
                 RepairAction::Retry => self.give_a_chance(target, asked).ok_or(Refusal::Busy),
                 _ => Err(Refusal::Stuck),
             };
         }
-        let decision = match unrolled.decide(asked.remedy, id, others) {
+        let decision = match failed_rollbacks.decide(asked.remedy, id, others) {
             Ok(decision) => decision,
             Err(Refusal::NotFailed) if state.is_some() => return Err(Refusal::Busy),
             Err(refusal) => return Err(refusal),
         };
-        let handler = unrolled.get(id).ok_or(Refusal::NotFailed)?.handler.clone();
+        let handler = failed_rollbacks.get(id).ok_or(Refusal::NotFailed)?.handler.clone();
         let subject = InterventionSubject { target, handler: &handler, decision: Some(&decision) };
         self.intervene(subject, asked, now);
         self.carry_out(root, &decision, now);
@@ -306,7 +306,7 @@ impl Hierarchy {
     }
 
     /// The same, as input of decisions, each with the time of its newest event.
-    fn unrolled(&self, topology: &[Registration]) -> Vec<(OffsetDateTime, FailedRollback)> {
+    fn failed_rollbacks(&self, topology: &[Registration]) -> Vec<(OffsetDateTime, FailedRollback)> {
         self.failed().filter_map(|failed| self.unrolled_run(failed, topology)).collect()
     }
 

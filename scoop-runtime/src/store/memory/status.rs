@@ -136,7 +136,7 @@ impl Hierarchy {
     fn begun(&self, seen: &Event, now: OffsetDateTime) -> RunRow {
         let own = self.record.of_run(seen.lineage.id());
         let own = own.filter(|event| event.message == seen.message && event.handler == seen.handler);
-        let events: Vec<_> = own.map(told).collect();
+        let events: Vec<_> = own.map(run_event).collect();
         match self.rows.get(&seen.lineage.id()) {
             Some(row) => to_public(row, events, now),
             None => {
@@ -176,7 +176,7 @@ fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> Ru
     RunRow::new(head, Some(stands), events, Some(system_time(now)))
 }
 
-fn told(event: &Event) -> RunEvent {
+fn run_event(event: &Event) -> RunEvent {
     let worker = event.identifier.as_deref().map(str::to_owned);
     RunEvent::new(event.kind, event.step.clone(), Some(system_time(event.at))).written_by(
         worker,

@@ -87,12 +87,12 @@ impl SubscriptionStorage for MemoryStore {
         self.run("listed_handlers", |state| {
             let mut listed: Vec<_> = state.topology.iter().filter(|listed| listed.until.is_none()).collect();
             listed.sort_by(|one, other| (&one.topic, &one.handler).cmp(&(&other.topic, &other.handler)));
-            let told = |listed: &Registration| RegisteredHandler {
+            let subscription = |listed: &Registration| RegisteredHandler {
                 topic: listed.topic.to_string(),
                 handler: listed.handler.to_string(),
                 since: since_epoch(listed.since),
             };
-            Ok(listed.into_iter().map(told).collect())
+            Ok(listed.into_iter().map(subscription).collect())
         })
         .await
     }
@@ -125,14 +125,14 @@ impl MemoryStore {
     /// All subscriptions, from the beginning on.
     #[cfg(feature = "simulation")]
     pub(crate) fn subscriptions(&self) -> Vec<crate::simulation::Subscription> {
-        let told = |listed: &Registration| crate::simulation::Subscription {
+        let subscription = |listed: &Registration| crate::simulation::Subscription {
             topic: listed.topic.to_string(),
             handler: listed.handler.to_string(),
             since: since_epoch(listed.since),
             until: listed.until.map(since_epoch),
             dropped: listed.dropped,
         };
-        self.lock().topology.iter().map(told).collect()
+        self.lock().topology.iter().map(subscription).collect()
     }
 }
 

@@ -48,13 +48,13 @@ impl RepairStorage for PostgresStore {
         let (root, run) = (target.lineage.root_id(), target.lineage.id());
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.hierarchy_lock.clone()).bind(root).execute(&mut *tx).await?;
-        let (unrolled, now) = self.unrolled(&mut tx, root).await?;
+        let (failed_rollbacks, now) = self.failed_rollbacks(&mut tx, root).await?;
         if self.is_done(&mut tx, asked.asked).await? {
             return Ok(Ok(RepairResult::before(target, now)));
         }
-        let (state, others) = self.others(&mut tx, target, &unrolled.ids()).await?;
+        let (state, others) = self.others(&mut tx, target, &failed_rollbacks.ids()).await?;
         let is_stuck = state == Some(RowState::Stuck);
-        let held = unrolled.get(run).is_some_and(|run| run.presence == Presence::AwaitsOperator);
+        let held = failed_rollbacks.get(run).is_some_and(|run| run.presence == Presence::AwaitsOperator);
         if is_stuck && !held {
             if asked.remedy != RepairAction::Retry {
                 return Ok(Err(Refusal::Stuck));
@@ -63,12 +63,12 @@ impl RepairStorage for PostgresStore {
             tx.commit().await.inspect_err(note)?;
             return Ok(repaired.ok_or(Refusal::Busy));
         }
-        let decision = match unrolled.decide(asked.remedy, run, others) {
+        let decision = match failed_rollbacks.decide(asked.remedy, run, others) {
             Ok(decision) => decision,
             Err(Refusal::NotFailed) if state.is_some() => return Ok(Err(Refusal::Busy)),
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let Some(run) = unrolled.get(run) else {
+        let Some(run) = failed_rollbacks.get(run) else {
             return Ok(Err(Refusal::NotFailed));
         };
         let subject = InterventionSubject { target, handler: &run.handler, decision: Some(&decision) };
@@ -98,7 +98,7 @@ impl RepairStorage for PostgresStore {
 
 impl PostgresStore {
     /// The failed rollbacks of a hierarchy, and a time later than all of them.
-    pub(crate) async fn unrolled(
+    pub(crate) async fn failed_rollbacks(
         &self,
         connection: &mut PgConnection,
         root: Uuid,

@@ -15,8 +15,8 @@ pub(super) async fn at_each_call(
     for &fault in faults {
         for nth in 1.. {
             ensure!(nth < ENOUGH_CALLS, "a case makes an endless number of calls");
-            let struck = attempt(fault, nth).await;
-            if !struck.map_err(|wrong| wrong.during(format_args!("{fault:?} at call {nth}")))? {
+            let injected = attempt(fault, nth).await;
+            if !injected.map_err(|wrong| wrong.during(format_args!("{fault:?} at call {nth}")))? {
                 break;
             }
         }
@@ -26,8 +26,8 @@ pub(super) async fn at_each_call(
 
 pub(in crate::conformance) async fn with_item<W: World>(make: impl AsyncFn() -> W) -> CaseResult {
     at_each_call(&Fault::ALL, async |fault, nth| {
-        let struck = round_with_item(&make().await, fault, nth, false).await?;
-        Ok(round_with_item(&make().await, fault, nth, true).await? || struck)
+        let injected = round_with_item(&make().await, fault, nth, false).await?;
+        Ok(round_with_item(&make().await, fault, nth, true).await? || injected)
     })
     .await
 }
@@ -40,15 +40,15 @@ async fn round_with_item<W: World>(world: &W, fault: Fault, nth: usize, dequeues
 
     world.faults().arm(fault, nth);
     let answer = store.commit(&full_round(Some(held.token.clone()))).await;
-    let struck = world.faults().disarm();
+    let injected = world.faults().disarm();
     if dequeues {
         dequeued_at_once(&other).await?;
     }
     let done = is_on_record(&other).await?;
     match answer {
         Ok(Verdict::Committed) => ensure!(done, "a round was committed, and is not recorded"),
-        Ok(Verdict::Refused) => ensure!(struck, "a valid round was refused"),
-        Err(error) => ensure!(struck, "a call failed: {error}"),
+        Ok(Verdict::Refused) => ensure!(injected, "a valid round was refused"),
+        Err(error) => ensure!(injected, "a call failed: {error}"),
     }
 
     world.kill("first").await;
@@ -68,7 +68,7 @@ async fn round_with_item<W: World>(world: &W, fault: Fault, nth: usize, dequeues
     let _ = store.commit(&full_round(Some(held.token))).await?;
     nothing(&other, "fourth", "all items are held or acknowledged").await?;
     ensure!(is_on_record(&other).await?, "a repeated round removes entries");
-    Ok(struck)
+    Ok(injected)
 }
 
 /// While the item is still held, the queue offers nothing, or all items of its round.
@@ -96,8 +96,8 @@ async fn taken_over<W: World>(world: &W, held: &Dequeued, again: &Dequeued) -> C
 
 pub(in crate::conformance) async fn launch<W: World>(make: impl AsyncFn() -> W) -> CaseResult {
     at_each_call(&Fault::ALL, async |fault, nth| {
-        let struck = round_without_item(&make().await, fault, nth, true).await?;
-        Ok(round_without_item(&make().await, fault, nth, false).await? || struck)
+        let injected = round_without_item(&make().await, fault, nth, true).await?;
+        Ok(round_without_item(&make().await, fault, nth, false).await? || injected)
     })
     .await
 }
@@ -106,14 +106,14 @@ async fn round_without_item<W: World>(world: &W, fault: Fault, nth: usize, again
     let (store, other) = (world.open().await, world.open().await);
     world.faults().arm(fault, nth);
     let answer = store.commit(&full_round(None)).await;
-    let struck = world.faults().disarm();
+    let injected = world.faults().disarm();
     let done = is_on_record(&other).await?;
     match answer {
         Ok(verdict) => {
             ensure!(verdict == Verdict::Committed, "a round was refused that acknowledges nothing");
             ensure!(done, "a round was committed, and is not recorded");
         }
-        Err(error) => ensure!(struck, "a call failed: {error}"),
+        Err(error) => ensure!(injected, "a call failed: {error}"),
     }
     if again {
         committed(&other, &full_round(None)).await?;
@@ -132,5 +132,5 @@ async fn round_without_item<W: World>(world: &W, fault: Fault, nth: usize, again
             ensure!(!done && !again && next.is_empty(), "half a round is in the queue: {:?}", keys(&next))
         }
     }
-    Ok(struck)
+    Ok(injected)
 }

@@ -80,7 +80,7 @@ struct Ended {
     /// Whether the life ended without an error.
     in_peace: bool,
     /// Whether the injected fault occurred.
-    struck: bool,
+    injected: bool,
 }
 
 /// One life, with or without an injected fault. A death leaves no round half done, and its items are taken over.
@@ -89,16 +89,16 @@ async fn one_life<W: World>(world: &W, holder: &str, fault: Option<(Fault, usize
         world.faults().arm(fault, nth);
     }
     let lived = live(&world.open().await, holder).await;
-    let struck = world.faults().disarm();
+    let injected = world.faults().disarm();
     let in_peace = lived.is_ok();
-    lived.map_err(CaseFailure::from).or_else(|wrong| if struck { Ok(()) } else { Err(wrong) })?;
+    lived.map_err(CaseFailure::from).or_else(|wrong| if injected { Ok(()) } else { Err(wrong) })?;
     let store = world.open().await;
     no_round_is_half_done(&store).await?;
     if !in_peace {
         world.kill(holder).await;
         store.take_over().await?;
     }
-    Ok(Ended { in_peace, struck })
+    Ok(Ended { in_peace, injected })
 }
 
 /// A life without faults, and the checks after it.
@@ -112,7 +112,7 @@ pub(in crate::conformance) async fn crashes<W: World>(make: impl AsyncFn() -> W)
         let world = make().await;
         let ended = one_life(&world, "the first", Some((fault, nth))).await?;
         last_life(&world).await?;
-        Ok(ended.struck)
+        Ok(ended.injected)
     })
     .await?;
     for seed in 0..SEEDS {
@@ -140,14 +140,14 @@ pub(in crate::conformance) async fn lost_answers<W: World>(make: impl AsyncFn() 
         let store = world.open().await;
         world.faults().arm(fault, nth);
         let lived = live_on(&store, "the first").await;
-        let struck = world.faults().disarm();
+        let injected = world.faults().disarm();
         lived?;
         no_round_is_half_done(&store).await?;
         // It may hold an item without knowing of it.
         world.kill("the first").await;
         store.take_over().await?;
         last_life(&world).await?;
-        Ok(struck)
+        Ok(injected)
     })
     .await
 }

@@ -195,13 +195,13 @@ async fn run_claimed_at_launch_is_as_any_claim_leaves_it() {
         let [claimed] = &claimed[..] else { panic!("one was ready: {claimed:?}") };
 
         assert_eq!(rows_of(&pool, key).await, rows_of(&pool, claimed.key).await);
-        let told = |claimed: &ClaimedRun| {
+        let values = |claimed: &ClaimedRun| {
             let ids = claimed.run.lineage.ids().iter().chain([&claimed.run.message]);
             // Spaces in JSON as the server writes it.
             let text = format!("{claimed:?}").replace(": ", ":");
             ids.fold(text, |text, id| text.replace(&id.to_string(), "id"))
         };
-        assert_eq!(told(&here), told(claimed));
+        assert_eq!(values(&here), values(claimed));
     }
     done(pool).await;
 }
