@@ -6,14 +6,14 @@
 //! [`FaultLink`]s use no other randomness.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::SystemTime;
 
 use crate::InMemory;
 pub use crate::bug::{Bug, inject_bug};
 pub use crate::store::FaultLink;
 use crate::store::MemoryStore;
 
-/// A period of subscription of a handler to a topic. Times are those of the database since 1970.
+/// A period of subscription of a handler to a topic. Times are those of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     /// The topic.
@@ -21,9 +21,9 @@ pub struct Subscription {
     /// The handler.
     pub handler: String,
     /// The start of the subscription.
-    pub since: Duration,
+    pub since: SystemTime,
     /// The end of the subscription, if it was [retired](crate::Scoop::retire_handler).
-    pub until: Option<Duration>,
+    pub until: Option<SystemTime>,
     /// Whether its [pending deliveries](crate::Retire::drop_pending) were dropped then.
     pub dropped: bool,
 }

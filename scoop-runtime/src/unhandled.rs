@@ -127,7 +127,7 @@ pub(crate) fn insert_in<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::SystemTime;
 
     use super::*;
 
@@ -135,7 +135,7 @@ mod tests {
         let listed = |(topic, handler): &(&str, &str)| RegisteredHandler {
             topic: (*topic).into(),
             handler: (*handler).into(),
-            since: Duration::ZERO,
+            since: SystemTime::UNIX_EPOCH,
         };
         pairs.iter().map(listed).collect()
     }

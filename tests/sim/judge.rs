@@ -7,7 +7,7 @@ use scoop_audit::{
     Effect, EffectKind, EffectPlace, Invariant, Log, LoggedEvent as Logged, LoggedMessage, Quiescence,
     Subscription, audit, audit_effects,
 };
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 use uuid::Uuid;
 
 use crate::act::{Attempt, PLANNED, script_of};
@@ -98,8 +98,8 @@ pub(crate) fn log(played: &Played) -> Log {
     let subscriptions = played.listed.iter().map(|listed| Subscription {
         topic: listed.topic.clone(),
         handler: listed.handler.clone(),
-        since: OffsetDateTime::UNIX_EPOCH + listed.since,
-        until: listed.until.map(|until| OffsetDateTime::UNIX_EPOCH + until),
+        since: listed.since.into(),
+        until: listed.until.map(|until| until.into()),
         dropped: listed.dropped,
     });
     Log {

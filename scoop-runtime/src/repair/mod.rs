@@ -3,7 +3,7 @@
 mod decision;
 
 use std::fmt;
-use std::time::Duration;
+use std::time::SystemTime;
 
 use scoop_core::{Escaped, Failure, Lineage};
 use uuid::Uuid;
@@ -66,8 +66,8 @@ pub struct FailedCompensation {
     pub step: String,
     /// The failure; the latest one if it was retried.
     pub failure: Failure,
-    /// The time of the first failure, since 1970.
-    pub at: Duration,
+    /// The time of the first failure.
+    pub at: SystemTime,
     /// The state of its repair.
     pub status: RepairStatus,
     /// `at` as stored.
@@ -105,8 +105,8 @@ pub struct StuckRun {
     pub rolling_back: bool,
     /// The reason for which it is stuck.
     pub reason: String,
-    /// The time since which it is stuck, since 1970.
-    pub since: Duration,
+    /// The time since which it is stuck.
+    pub since: SystemTime,
     /// Whether it was cancelled, or missed a deadline. It gives up when it can continue; until then all its ancestors
     /// wait.
     pub giving_up: bool,
@@ -130,8 +130,8 @@ pub struct Intervention {
     pub note: Option<String>,
     /// The source of the request.
     pub source: String,
-    /// The time of the request, since 1970.
-    pub at: Duration,
+    /// The time of the request.
+    pub at: SystemTime,
 }
 
 impl fmt::Display for Intervention {

@@ -1,7 +1,7 @@
 //! What clients and operators ask of hierarchies, and the answers.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::SystemTime;
 
 use scoop_core::{Failure, Lineage};
 use time::OffsetDateTime;
@@ -158,6 +158,6 @@ pub struct RegisteredHandler {
     pub topic: String,
     /// The saga.
     pub handler: String,
-    /// The time of its registration, or of the latest one after it was retired, since 1970.
-    pub since: Duration,
+    /// The time of its registration, or of the latest one after it was retired.
+    pub since: SystemTime,
 }

@@ -146,10 +146,11 @@ impl RunInfo {
             told.into_iter().chain(waited)
         });
         let mut all: Vec<_> = events.collect();
-        all.extend(self.interventions.iter().map(|done| {
-            let at = SystemTime::UNIX_EPOCH.checked_add(done.at);
-            Happened { at, what: What::Other(done.to_string()) }
-        }));
+        all.extend(
+            self.interventions
+                .iter()
+                .map(|done| Happened { at: Some(done.at), what: What::Other(done.to_string()) }),
+        );
         all.extend(asked.map(|request| Happened { at: request.at, what: What::Other(request.in_words()) }));
         // Entries without a time keep their place.
         let mut known = None;

@@ -18,11 +18,6 @@ pub(crate) struct Now {
     pub(crate) latest: OffsetDateTime,
 }
 
-/// Converts a time of the server to the duration since 1970; zero before that.
-pub(crate) fn since_epoch(time: OffsetDateTime) -> Duration {
-    Duration::try_from(time - OffsetDateTime::UNIX_EPOCH).unwrap_or_default()
-}
-
 /// A point in time: a duration from now, or an instant.
 ///
 /// ```
@@ -90,12 +85,5 @@ mod tests {
         assert!(error.contains("out of range"), "{error}");
         let earlier = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
         assert_eq!(When::At(earlier).instant(now).unwrap(), now - Duration::from_secs(1));
-    }
-
-    #[test]
-    fn time_is_converted_to_the_duration_since_1970() {
-        let day = Duration::from_secs(86_400);
-        assert_eq!(since_epoch(OffsetDateTime::UNIX_EPOCH + day), day);
-        assert_eq!(since_epoch(OffsetDateTime::UNIX_EPOCH - day), Duration::ZERO, "before 1970");
     }
 }

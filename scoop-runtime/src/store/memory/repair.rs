@@ -21,7 +21,7 @@ use crate::store::{
     ClaimKey, FailedRollbackPart, InterventionSubject, Page, ParentRef, RepairRequest, RepairResult,
     RepairStorage, RequestTarget,
 };
-use crate::util::when::since_epoch;
+use crate::util::shown::system_time;
 
 impl RepairStorage for MemoryStore {
     async fn mark_awaiting_operator(&self, key: ClaimKey, failed: &FailedRollbackPart) -> sqlx::Result<bool> {
@@ -378,7 +378,7 @@ impl Hierarchy {
             message_id: failed.message,
             step: newest.step.clone().unwrap_or_default(),
             failure: super::status::failure_of(Some(newest)),
-            at: since_epoch(failed.at),
+            at: system_time(failed.at),
             status,
             stored_at: failed.at.into(),
         }
@@ -398,7 +398,7 @@ impl WorkingRow {
                 RowState::Stuck => self.reason.clone().unwrap_or_default(),
                 _ => no_program(&self.handler),
             },
-            since: since_epoch(self.ready_at),
+            since: system_time(self.ready_at),
             giving_up: self.giving_up,
             stored_since: self.ready_at.into(),
         }
@@ -414,7 +414,7 @@ impl InterventionRow {
             kind: self.kind.to_owned(),
             note: self.note.clone(),
             source: self.source.clone(),
-            at: since_epoch(self.at),
+            at: system_time(self.at),
         }
     }
 }

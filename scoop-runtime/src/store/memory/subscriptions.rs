@@ -9,7 +9,7 @@ use crate::RegisteredHandler;
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
-use crate::util::when::since_epoch;
+use crate::util::shown::system_time;
 
 impl SubscriptionStorage for MemoryStore {
     async fn register(&self, subscriptions: &[SubscribedSaga]) -> sqlx::Result<()> {
@@ -90,7 +90,7 @@ impl SubscriptionStorage for MemoryStore {
             let subscription = |listed: &Registration| RegisteredHandler {
                 topic: listed.topic.to_string(),
                 handler: listed.handler.to_string(),
-                since: since_epoch(listed.since),
+                since: system_time(listed.since),
             };
             Ok(listed.into_iter().map(subscription).collect())
         })
@@ -128,8 +128,8 @@ impl MemoryStore {
         let subscription = |listed: &Registration| crate::simulation::Subscription {
             topic: listed.topic.to_string(),
             handler: listed.handler.to_string(),
-            since: since_epoch(listed.since),
-            until: listed.until.map(since_epoch),
+            since: system_time(listed.since),
+            until: listed.until.map(system_time),
             dropped: listed.dropped,
         };
         self.lock().topology.iter().map(subscription).collect()

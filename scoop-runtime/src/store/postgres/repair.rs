@@ -23,7 +23,7 @@ use crate::store::{
     RepairStorage, RequestTarget, RowState, no_failure, readable,
 };
 use crate::util::patience::note;
-use crate::util::when::since_epoch;
+use crate::util::shown::system_time;
 
 impl RepairStorage for PostgresStore {
     async fn mark_awaiting_operator(&self, key: ClaimKey, failed: &FailedRollbackPart) -> sqlx::Result<bool> {
@@ -278,7 +278,7 @@ impl FailedCompensation {
             message_id: row.try_get("message_id")?,
             step: row.try_get::<Option<_>, _>("step")?.unwrap_or_else(|| "unknown".into()),
             failure: failure.unwrap_or_else(no_failure),
-            at: since_epoch(stored_at.time()),
+            at: system_time(stored_at.time()),
             status,
             stored_at,
         })
@@ -301,7 +301,7 @@ impl StuckRun {
             rolling_back: row.try_get("rolling_back")?,
             reason: reason.unwrap_or_else(|| no_program(&handler)),
             handler,
-            since: since_epoch(stored_since.time()),
+            since: system_time(stored_since.time()),
             giving_up: row.try_get("giving_up")?,
             stored_since,
         })
@@ -317,7 +317,7 @@ impl Intervention {
             kind: row.try_get("kind")?,
             note: row.try_get("note")?,
             source: row.try_get("source")?,
-            at: since_epoch(time(row, "requested_at")?),
+            at: system_time(time(row, "requested_at")?),
         })
     }
 }

@@ -12,7 +12,7 @@ use crate::RegisteredHandler;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
 use crate::util::patience::note;
-use crate::util::when::since_epoch;
+use crate::util::shown::system_time;
 
 impl SubscriptionStorage for PostgresStore {
     async fn register(&self, subscriptions: &[SubscribedSaga]) -> sqlx::Result<()> {
@@ -78,7 +78,7 @@ fn read_parent(row: &PgRow) -> sqlx::Result<Option<ParentRef>> {
 
 impl RegisteredHandler {
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let since = since_epoch(time(row, "since")?);
+        let since = system_time(time(row, "since")?);
         Ok(Self { topic: row.try_get("topic")?, handler: row.try_get("handler")?, since })
     }
 }

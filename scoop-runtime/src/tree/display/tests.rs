@@ -257,7 +257,7 @@ fn texts_of_users_cannot_forge_a_line() {
         kind: forged.into(),
         note: Some(forged.into()),
         source: forged.into(),
-        at: Duration::ZERO,
+        at: SystemTime::UNIX_EPOCH,
     };
     let asked = CancellationRequest::new(lineage(&[0]), Some(why), None);
     let tree = Tree::of(TreeRows::all(rows), vec![done], vec![asked]);
