@@ -4,9 +4,9 @@
 pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
-    Context, ContextError, ContextKey, Deadline, DeadlineKind, Definition, Error, EventKind, Failure,
-    FailureCode, Frame, FromError, HasReply, Here, Lineage, Message, Missed, NameError, Next, Overlap,
-    Recurrence, Result, Schedule, StepDefinition, StepKind, Stored, With,
+    Context, ContextError, ContextKey, Deadline, DeadlineKind, Definition, Delivery, Error, EventKind,
+    Failure, FailureCode, Frame, FromError, HasReply, Here, Interrupted, Lineage, Message, Missed, NameError,
+    Next, Overlap, Recurrence, Result, Schedule, StepDefinition, StepKind, Stored, With,
 };
 pub use scoop_macros::{ContextKey, FailureCode, Message, saga, step, subscribes, trace};
 #[cfg(feature = "embedded")]

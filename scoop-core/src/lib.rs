@@ -18,6 +18,7 @@ mod failure;
 mod failure_code;
 mod finite;
 mod former_attempts;
+mod interrupted;
 mod lineage;
 mod message;
 mod next;
@@ -43,13 +44,15 @@ pub use event::{Event, EventKind, OPERATOR};
 pub use failure::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX, Failure, Frame};
 pub use failure_code::{CODE_CHARS_MAX, CodedError, FailureCode};
 pub use former_attempts::Tried;
+pub use interrupted::Interrupted;
 pub use lineage::Lineage;
 pub use message::{HasReply, Message, TOPIC_BYTES_MAX};
 pub use next::{Next, With};
 pub use rollback::{Instance, Plan, RollbackNames, RollbackPart, Undoes, output_name, read_output_name};
 pub use run::{ChildFailure, Path, RollbackProgress, Run, Suspension};
 pub use saga::{
-    Definition, NAME_CHARS_MAX, NameError, RecordedStep, STEP_NAME_CHARS_MAX, StepDefinition, StepKind,
+    Definition, Delivery, NAME_CHARS_MAX, NameError, RecordedStep, STEP_NAME_CHARS_MAX, StepDefinition,
+    StepKind,
 };
 pub use schedule::{Missed, Overlap, Recurrence, Schedule};
 pub use sleep::{SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, SleepUntil};

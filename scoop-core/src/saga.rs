@@ -58,6 +58,18 @@ pub struct StepDefinition {
     pub handles_child_failure: bool,
     /// Its kind.
     pub kind: StepKind,
+    /// How often its code runs.
+    pub delivery: Delivery,
+}
+
+/// How often the code of a step runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// Until its end is recorded: again after a lost worker or answer.
+    #[default]
+    AtLeastOnce,
+    /// Once. After a lost worker or answer the step fails as [`Interrupted`](crate::Interrupted).
+    AtMostOnce,
 }
 
 /// A stored step of a definition: its names, its kind, and the presence of a compensation and a child failure
@@ -121,7 +133,15 @@ impl StepDefinition {
             compensated: false,
             handles_child_failure: false,
             kind: StepKind::Code,
+            delivery: Delivery::AtLeastOnce,
         }
+    }
+
+    /// Has its code run at most once.
+    #[must_use]
+    pub const fn at_most_once(mut self) -> Self {
+        self.delivery = Delivery::AtMostOnce;
+        self
     }
 
     /// Adds a compensation.
@@ -270,7 +290,7 @@ impl Definition {
     pub fn fingerprint(&self, types: &[String]) -> Uuid {
         let mut text = format!("{:?}\n", self.topic);
         for step in &*self.steps {
-            let StepDefinition { name, was, needs, compensated, handles_child_failure, kind } = step;
+            let StepDefinition { name, was, needs, compensated, handles_child_failure, kind, .. } = step;
             let _ =
                 writeln!(text, "{name:?} {was:?} {needs:?} {compensated} {handles_child_failure} {kind:?}");
         }

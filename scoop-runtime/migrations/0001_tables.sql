@@ -127,6 +127,18 @@ CREATE TABLE scoop.repeated_failure (
 );
 CREATE INDEX repeated_failure_root ON scoop.repeated_failure (root);
 
+-- The steps that run at most once, each written before its code runs. A later claim that finds the row fails the step
+-- instead of running it.
+CREATE TABLE scoop.begun_step (
+    root     uuid NOT NULL,
+    run      uuid NOT NULL,  -- the last of the lineage
+    instance int NOT NULL,   -- how many steps the run had completed before
+    step     varchar(255) NOT NULL,
+    epoch    bigint NOT NULL,  -- of the claim that began it
+    begun_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (run, instance, step)
+);
+
 -- Messages that had no handler when they were launched, and that were delivered later, each at most once. Written
 -- by redeliveries only: a launch without a handler leaves no row besides its EMITTED.
 CREATE TABLE scoop.redelivery (

@@ -1,5 +1,7 @@
 //! Guarantees to users beyond the rows that other participants see, on a database in memory.
 
+#[path = "../it/behaviour/at_most_once.rs"]
+mod at_most_once;
 #[path = "../it/behaviour/attempts_changed.rs"]
 mod attempts_changed;
 mod children;

@@ -10,7 +10,7 @@ use syn::{GenericArgument, Ident, LitStr, Meta, PathArguments, Type};
 use super::parse::{Block, Function};
 use super::resolve::Resolver;
 pub(super) use super::retry::{Retry, When};
-use super::schedule::{self, Schedule};
+use super::schedule::{self, Schedule, one_of};
 pub(super) use super::signature::ReturnKind;
 use super::signature::{CheckedSignature, Role, SagaTypes, output};
 use super::types::{last_segment, strip_groups, text};
@@ -67,6 +67,14 @@ pub(super) struct Step {
     pub(super) finally: Option<Call>,
     pub(super) rollback: Option<Call>,
     pub(super) on_child_failure: Option<Call>,
+    pub(super) delivery: Delivery,
+}
+
+/// How often the code of a step runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delivery {
+    AtLeastOnce,
+    AtMostOnce,
 }
 
 /// A call of one of the user's functions.
@@ -224,6 +232,7 @@ pub(super) struct Draft<'a> {
     at: Option<Ident>,
     rollback: Option<Ident>,
     on_child_failure: Option<Ident>,
+    delivery: Delivery,
 }
 
 impl Draft<'_> {
@@ -304,6 +313,7 @@ fn draft<'a>(function: &'a Function, block: &Block, frame: &SagaTypes<'_>, error
         finally: settings.function("finally", errors),
         rollback: settings.function("rollback", errors),
         on_child_failure: settings.function("on_child_failure", errors),
+        delivery: delivery(&settings, errors),
         shape: frame.read(&function.sig, Role::Step, errors),
     };
     if let Some(key) = settings.key("rollback_retry").filter(|_| settings.key("rollback").is_none()) {
@@ -319,7 +329,24 @@ fn draft<'a>(function: &'a Function, block: &Block, frame: &SagaTypes<'_>, error
     draft
 }
 
-const STEP_KEYS: [&str; 10] = [
+/// A step that runs at most once is not tried again.
+fn delivery(settings: &Settings, errors: &mut Errors) -> Delivery {
+    let written = settings.text("delivery", errors);
+    let known = ["at_least_once", "at_most_once"];
+    match written.and_then(|written| errors.keep(one_of("delivery", &written, &known))) {
+        Some("at_most_once") => {
+            if let Some(retry) = settings.key("retry") {
+                let message =
+                    "a step with `delivery = \"at_most_once\"` is not tried again; remove one of the two";
+                errors.at(retry, message);
+            }
+            Delivery::AtMostOnce
+        }
+        _ => Delivery::AtLeastOnce,
+    }
+}
+
+const STEP_KEYS: [&str; 11] = [
     "rollback",
     "on_child_failure",
     "finally",
@@ -328,6 +355,7 @@ const STEP_KEYS: [&str; 10] = [
     "timeout",
     "retry",
     "rollback_retry",
+    "delivery",
     "name",
     "was",
 ];
@@ -423,6 +451,7 @@ fn steps(drafts: &[Draft<'_>], mut resolver: Resolver<'_>, errors: &mut Errors) 
             finally,
             rollback,
             on_child_failure,
+            delivery: draft.delivery,
         }));
     }
     steps

@@ -106,7 +106,7 @@ fn period(literal: &LitStr) -> syn::Result<Duration> {
     Err(syn::Error::new(literal.span(), why))
 }
 
-fn one_of(key: &str, literal: &LitStr, known: &[&'static str]) -> syn::Result<&'static str> {
+pub(super) fn one_of(key: &str, literal: &LitStr, known: &[&'static str]) -> syn::Result<&'static str> {
     let value = literal.value();
     known.iter().find(|it| **it == value).copied().ok_or_else(|| {
         let meant = did_you_mean(&value, known.iter().copied());

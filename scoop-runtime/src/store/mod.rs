@@ -41,8 +41,8 @@ pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub use types::RowState;
 pub(crate) use types::{
     ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, FailedRollbackPart, FormerAttempts, Freed,
-    GiveUpReasons, HierarchyFlags, ParentRef, Reaped, Reconciled, Release, RollbackHistory, Suspect,
-    SuspectClaim, Unclaimed, ValueQuery, WakeOptions, Woken, no_failure, readable, timestamps,
+    GiveUpReasons, HierarchyFlags, ParentRef, Reaped, Reconciled, Release, RollbackHistory, StepBeginning,
+    Suspect, SuspectClaim, Unclaimed, ValueQuery, WakeOptions, Woken, no_failure, readable, timestamps,
 };
 pub(crate) use unhandled::Unhandled;
 
@@ -170,6 +170,12 @@ storage! {
 
         /// Deletes this worker, frees its runs, and notifies the others, since they may continue these.
         async fn deregister(&self, worker: Uuid, backoff: Backoff) -> Freed;
+    }
+
+    /// The record of the steps that run at most once.
+    trait BegunStepStorage {
+        /// Records that this instance of a step begins, under any of its names. `None` if the claim does not hold.
+        async fn begin_step(&self, key: ClaimKey, instance: i32, names: &[String]) -> Option<StepBeginning>;
     }
 
     /// Due times, deadlines, and the runs that have to give up.

@@ -341,6 +341,15 @@ pub(crate) enum SuspectClaim {
     Deferred,
 }
 
+/// The beginning of a step that runs at most once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StepBeginning {
+    /// By this claim.
+    Now,
+    /// By an earlier claim, at this time.
+    Before(OffsetDateTime),
+}
+
 /// A ready run that may be what ends its workers; see `scoop.is_suspect`.
 #[derive(Clone, Debug)]
 pub(crate) struct Suspect {

@@ -1,5 +1,7 @@
 //! Guarantees to users beyond the rows that other participants see.
 
+mod at_most_once;
+mod at_most_once_death;
 mod attempts_after_death;
 mod attempts_changed;
 mod cancellation;

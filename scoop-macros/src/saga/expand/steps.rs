@@ -7,7 +7,7 @@ use quote::{format_ident, quote};
 use syn::{Ident, Path};
 
 use crate::names;
-use crate::saga::model::{Outline, Step, Variant};
+use crate::saga::model::{Delivery, Outline, Step, Variant};
 
 /// The enum of the steps, for jumps and for the engine.
 ///
@@ -94,7 +94,7 @@ fn index(variants: &[Variant], names: &[Ident]) -> TokenStream {
 
 /// The steps of the variant in the protocol: one, or up to three.
 pub(super) fn definition(step: &Step) -> TokenStream {
-    let Step { name, was, rollback, on_child_failure, .. } = step;
+    let Step { name, was, rollback, on_child_failure, delivery, .. } = step;
     let compensated = rollback.as_ref().map(|_| quote!(.compensated()));
     let handling = on_child_failure.as_ref().map(|_| quote!(.handling_child_failure()));
     let formerly = |suffix| {
@@ -114,8 +114,8 @@ pub(super) fn definition(step: &Step) -> TokenStream {
     let wait = step.at.as_ref().map(|_| beside(names::WAITING, quote!(Wait)));
     let finally = step.finally.as_ref().map(|_| beside(names::FINALLY, quote!(Finally)));
     let formerly = formerly("");
-    let code =
-        quote!(::scoop::__private::StepDefinition::new(#name) #compensated #handling #formerly #needing);
+    let once = (*delivery == Delivery::AtMostOnce).then(|| quote!(.at_most_once()));
+    let code = quote!(::scoop::__private::StepDefinition::new(#name) #compensated #handling #formerly #needing #once);
     let steps = wait.into_iter().chain([code]).chain(finally);
     quote!(#(#steps),*)
 }

@@ -8,7 +8,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use scoop_core::{
-    Action, Call, Conclusion, Context, Error, Failure, Fate, Returned, SLEEP_HANDLER, StepKind,
+    Action, Call, Conclusion, Context, Delivery, Error, Failure, Fate, Interrupted, Returned, SLEEP_HANDLER,
+    StepKind,
 };
 use tracing::Instrument as _;
 
@@ -21,9 +22,10 @@ use crate::bug::{Bug, is_injected};
 use crate::error::is_of_infrastructure;
 use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitValue};
 use crate::saga::{Handler, RetryTarget, StepEnd};
-use crate::store::{RolledBack, SetAside, StepTransaction, roll_back};
+use crate::store::{RolledBack, SetAside, StepBeginning, StepTransaction, roll_back};
 use crate::telemetry::{self, Code};
 use crate::util::payload::{self, StepName, Unstorable};
+use crate::util::shown::system_time;
 use crate::util::sync::lock;
 
 /// Calls the user code. After a success its transaction is still open, if it opened one.
@@ -47,6 +49,9 @@ pub(super) async fn call_and_conclude(
             return Ok((call.conclude(execution.run.context.clone(), Err(failure)), None));
         }
     };
+    if let Some(failure) = begin_once(engine, execution, &call).await? {
+        return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
+    }
     if is_injected(Bug::CompensateTwice) && matches!(call.action(), Action::Compensate { .. }) {
         let _ = run_user_code(engine, execution, &call, message).await;
     }
@@ -82,6 +87,34 @@ pub(super) async fn call_and_conclude(
         Ok(pause.map(|pause| Exit::Retry { why: why(&format!("step `{}`", call.step()), error), pause }))
     })?;
     conclude_failed(engine, execution, call, context, failure).await
+}
+
+/// Records that a step begins if it runs at most once. Returns its failure if it began under an earlier claim.
+async fn begin_once(
+    engine: &Engine,
+    execution: &Execution,
+    call: &Call<'_>,
+) -> Result<Option<Failure>, Exit> {
+    let Action::Invoke { step, .. } = call.action() else { return Ok(None) };
+    let definition = &execution.saga.definition;
+    let step = &definition.steps[*step];
+    if step.delivery == Delivery::AtLeastOnce {
+        return Ok(None);
+    }
+    let names: Vec<_> = step.all_names().map(str::to_owned).collect();
+    let instance = i32::try_from(execution.run.suspensions).unwrap_or(i32::MAX);
+    match engine.store.begin_step(execution.key, instance, &names).await {
+        Ok(Some(StepBeginning::Now)) => Ok(None),
+        Ok(Some(StepBeginning::Before(began_at))) => {
+            let interrupted = Interrupted::new(&*definition.saga, &*step.name, system_time(began_at));
+            Ok(Some(interrupted.to_failure(&execution.run.source)))
+        }
+        Ok(None) => Err(Exit::TakenOver),
+        Err(error) => {
+            let why = format!("the beginning of step `{}` could not be recorded: {error}", step.name);
+            Err(Exit::Infrastructure(why.into()))
+        }
+    }
 }
 
 /// Turns an error of user code into the failure of the step, or a reason to run it again, and drops the error. A panic

@@ -4,6 +4,7 @@
 //! transaction. It does what the statement of the same purpose does in `sql/`: a change in one of the two must be
 //! repeated in the other.
 
+mod begun_steps;
 mod claim;
 mod clock;
 mod definitions;

@@ -49,7 +49,18 @@ pub(super) struct OpenSession {
 pub(super) struct Hierarchy {
     pub(super) rows: BTreeMap<Uuid, WorkingRow>,
     pub(super) record: EventLog,
+    pub(super) begun_steps: Vec<BegunStep>,
     children: BTreeMap<Uuid, Children>,
+}
+
+/// A row of `begun_step`.
+pub(super) struct BegunStep {
+    pub(super) run: Uuid,
+    pub(super) instance: i32,
+    pub(super) step: String,
+    /// The epoch of the claim under which it began.
+    pub(super) epoch: i64,
+    pub(super) at: OffsetDateTime,
 }
 
 /// The rows of the children of a run.

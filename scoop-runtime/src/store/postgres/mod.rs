@@ -1,6 +1,7 @@
 //! The store on PostgreSQL: the only place with SQL, one function per statement.
 
 mod application_name;
+mod begun_steps;
 mod bulk;
 mod claim;
 mod decode;

@@ -196,6 +196,7 @@ statements! {
     settle_launch_many = [settlement_many, lock, launch, values, wait, wait_result],
     settle_launch_one = [settlement_one, lock, launch, values, wait, wait_result],
     settle_request_rollback_many = [settlement_many, lock, request_rollback, wait, wait_result],
+    step_begin,
     step_unhandled,
     topology_change,
     topology_read,
