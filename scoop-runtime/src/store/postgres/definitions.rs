@@ -85,7 +85,7 @@ impl DefinitionStorage for PostgresStore {
             .bind(refusal.reason.replace('\0', ""))
             .bind(refusal.definition)
             .bind(refusal.or_stuck)
-            .first_on(&mut *tx)
+            .first_on(&mut tx)
             .await?;
         tx.commit().await?;
         Ok(match stuck {

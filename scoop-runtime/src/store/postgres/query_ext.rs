@@ -8,6 +8,7 @@ use sqlx::query::{Query, QueryAs, QueryScalar};
 use sqlx::{Execute, FromRow, PgConnection, Postgres};
 
 use super::Sessions;
+use crate::util::patience;
 
 /// A query whose arguments are owned, and whose result is plain rows.
 type PlainQuery = Query<'static, Postgres, PgArguments>;
@@ -26,12 +27,14 @@ pub(super) trait FetchExt: Sized {
     /// All rows.
     async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<Self::Row>> {
         let rows = fetch_all(self.untyped()?, sessions).await?;
-        rows.into_iter().map(Self::decode).collect()
+        // The statement has been executed, although its answer is lost.
+        rows.into_iter().map(Self::decode).collect::<sqlx::Result<_>>().inspect_err(patience::note)
     }
 
     /// The first row, if any.
     async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<Self::Row>> {
-        fetch_optional(self.untyped()?, sessions).await?.map(Self::decode).transpose()
+        let row = fetch_optional(self.untyped()?, sessions).await?;
+        row.map(Self::decode).transpose().inspect_err(patience::note)
     }
 
     /// The first row, which has to exist.

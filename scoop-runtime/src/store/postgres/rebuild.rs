@@ -66,7 +66,7 @@ impl PostgresStore {
         // Before the lock: those that wait for it may hold all other connections.
         let mut reader = self.sessions.reader().await?;
         sqlx::query(self.sql.rebuild_lock.clone()).execute(&mut *tx).await?;
-        let alive: i64 = sqlx::query_scalar(self.sql.worker_count_alive.clone()).one_on(&mut *tx).await?;
+        let alive: i64 = sqlx::query_scalar(self.sql.worker_count_alive.clone()).one_on(&mut tx).await?;
         if alive > 0 {
             return Ok(Err(alive));
         }
