@@ -3,6 +3,7 @@
 //! All of them are executed by the same code, whatever they return: sqlx would compile its streams once for each type
 //! of row.
 
+use futures_util::future::BoxFuture;
 use sqlx::postgres::{PgArguments, PgQueryResult, PgRow};
 use sqlx::query::{Query, QueryAs, QueryScalar};
 use sqlx::{Execute, FromRow, PgConnection, Postgres};
@@ -120,10 +121,12 @@ fn untyped<'q>(mut query: impl Execute<'q, Postgres>) -> sqlx::Result<PlainQuery
     Ok(sqlx::query_with(query.sql(), arguments).persistent(persistent))
 }
 
-async fn fetch_all(query: PlainQuery, sessions: &Sessions) -> sqlx::Result<Vec<PgRow>> {
-    sessions.run(async |session| query.fetch_all(session).await).await
+// Boxed, so that the code of a statement is not a part of that of each caller.
+
+fn fetch_all(query: PlainQuery, sessions: &Sessions) -> BoxFuture<'_, sqlx::Result<Vec<PgRow>>> {
+    Box::pin(sessions.run(async |session| query.fetch_all(session).await))
 }
 
-async fn fetch_optional(query: PlainQuery, sessions: &Sessions) -> sqlx::Result<Option<PgRow>> {
-    sessions.run(async |session| query.fetch_optional(session).await).await
+fn fetch_optional(query: PlainQuery, sessions: &Sessions) -> BoxFuture<'_, sqlx::Result<Option<PgRow>>> {
+    Box::pin(sessions.run(async |session| query.fetch_optional(session).await))
 }
