@@ -81,9 +81,9 @@ fn page(after: Option<Place>, limit: u32) -> Page {
     Page { after: after.map(|Place(time, id)| (time, id)), limit }
 }
 
-async fn read<'a, T, F>(scoop: &'a Scoop, read: impl Fn(&'a Store) -> F) -> Result<T, RuntimeError>
+async fn read<'a, T: Send, F>(scoop: &'a Scoop, read: impl Fn(&'a Store) -> F) -> Result<T, RuntimeError>
 where
-    F: Future<Output = sqlx::Result<T>> + 'a,
+    F: Future<Output = sqlx::Result<T>> + Send + 'a,
 {
     let listed = scoop.patiently(|_| read(scoop.store())).await;
     listed.map_err(Vain::error("runs were listed"))

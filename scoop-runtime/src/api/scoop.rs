@@ -430,9 +430,9 @@ impl Scoop {
     }
 
     /// Retries this for as long as the patience of the program lasts. The argument is the attempt.
-    pub(crate) async fn patiently<T, F>(&self, attempt: impl FnMut(Attempt) -> F) -> Result<T, Vain>
+    pub(crate) async fn patiently<T: Send, F>(&self, attempt: impl FnMut(Attempt) -> F) -> Result<T, Vain>
     where
-        F: Future<Output = sqlx::Result<T>>,
+        F: Future<Output = sqlx::Result<T>> + Send,
     {
         self.trial().endure(attempt).await
     }

@@ -4,7 +4,8 @@
 //! once a minute). A parent without a step left commits in the statement that would wake it, which saves a claim and a
 //! commit.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,11 +92,11 @@ async fn check_parents(
 /// parent stays here no longer than until its next check and its expiry.
 #[derive(Default)]
 struct ParentQueue {
-    parents: BTreeMap<Uuid, ParentEntry>,
+    parents: HashMap<Uuid, ParentEntry>,
     /// Slots for parents that are checked at once, at most one for each.
     slots: Option<OwnedSemaphorePermit>,
     /// The parents to check, by time.
-    due: BTreeSet<(Instant, Uuid)>,
+    due: BinaryHeap<Reverse<(Instant, Uuid)>>,
     /// The parents that can be forgotten unless they are checked again, by time.
     forget: VecDeque<(Instant, Uuid)>,
 }
@@ -129,7 +130,7 @@ impl ParentQueue {
                     _ => now,
                 };
                 asked.pending = Some(parent);
-                self.due.insert((at, id));
+                self.due.push(Reverse((at, id)));
                 // A deferred parent needs no slot.
                 if let Some(slot) = slot.filter(|_| at <= now) {
                     match &mut self.slots {
@@ -143,18 +144,18 @@ impl ParentQueue {
 
     /// The time of the next check.
     fn next(&self) -> Option<Instant> {
-        self.due.first().map(|(at, _)| *at)
+        self.due.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Takes the parents to check now.
     fn take(&mut self, now: Instant) -> Vec<ParentRef> {
         self.forget(now);
         let mut parents = vec![];
-        while let Some((at, id)) = self.due.first().copied()
+        while let Some(Reverse((at, id))) = self.due.peek().copied()
             && at <= now
             && parents.len() < BATCH_MAX
         {
-            self.due.pop_first();
+            self.due.pop();
             let asked = self.parents.entry(id).or_default();
             (asked.immediate_checks, asked.last) = (asked.immediate_checks.saturating_add(1), Some(now));
             parents.extend(asked.pending.take());

@@ -1,6 +1,6 @@
 //! Computes the working set of one hierarchy from its recorded events: a pure function.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use scoop_core::{Context, Direction, EventKind, Lineage, read_output_name};
 use serde::Serialize;
@@ -370,8 +370,8 @@ impl<'a> Hierarchy<'a> {
 
     /// The pending deliveries, unless the run that launched the message does not wait any more.
     fn pending_deliveries(&self) -> Vec<Rebuilt> {
-        let mut begun: BTreeSet<(&str, Uuid)> = BTreeSet::new();
-        begun.extend(self.history.runs.values().map(|run| (run.handler(), run.seen.message)));
+        let runs = self.history.runs.values();
+        let begun: HashSet<_> = runs.map(|run| (run.handler(), run.seen.message)).collect();
         let awaited = self.history.emissions.values().filter(|emission| self.is_awaited(emission));
         let mut rows = vec![];
         for emission in awaited {
@@ -463,12 +463,12 @@ fn delivered_at(emission: &RecordedEvent) -> OffsetDateTime {
 
 /// The newest output of each step.
 pub(crate) fn newest_outputs(values: Vec<(String, Value)>) -> Option<BTreeMap<String, Value>> {
-    let mut numbered: BTreeMap<(u32, String), Value> = BTreeMap::new();
-    for (name, value) in values {
-        if let Some((step, number)) = read_output_name(&name) {
-            numbered.insert((number, step.to_owned()), value);
-        }
-    }
-    let outputs: BTreeMap<_, _> = numbered.into_iter().map(|((_, step), value)| (step, value)).collect();
+    let numbered = |(name, value): (String, Value)| {
+        let (step, number) = read_output_name(&name)?;
+        Some((number, step.to_owned(), value))
+    };
+    let mut numbered: Vec<_> = values.into_iter().filter_map(numbered).collect();
+    numbered.sort_by_key(|(number, ..)| *number);
+    let outputs: BTreeMap<_, _> = numbered.into_iter().map(|(_, step, value)| (step, value)).collect();
     Some(outputs).filter(|outputs| !outputs.is_empty())
 }

@@ -255,14 +255,14 @@ fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
 
 /// Finds codes of several types of errors, in all linked sagas.
 fn check_codes() -> Vec<SetupError> {
-    let mut types: BTreeMap<&str, Vec<&'static str>> = BTreeMap::new();
+    let mut types: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
     for coded in CodedError::all() {
-        types.entry(coded.code()).or_default().push(coded.type_name());
+        types.entry(coded.code().to_owned()).or_default().push(coded.type_name());
     }
     let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
-    let error = |(code, mut types): (&str, Vec<&'static str>)| {
+    let error = |(code, mut types): (String, Vec<&'static str>)| {
         types.sort_unstable();
-        SetupError::DuplicateFailureCode { code: code.to_owned(), types: quoted(&types) }
+        SetupError::DuplicateFailureCode { code, types: quoted(&types) }
     };
     repeated.map(error).collect()
 }

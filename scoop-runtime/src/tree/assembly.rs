@@ -1,6 +1,6 @@
 //! Builds the tree of a hierarchy from its runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use scoop_core::Lineage;
 use uuid::Uuid;
@@ -13,13 +13,9 @@ impl Tree {
     /// launched without a handler. An unreadable row is represented by the reason.
     pub(crate) fn of(
         read: TreeRows,
-        interventions: Vec<Intervention>,
+        mut interventions: Vec<Intervention>,
         cancellations: Vec<CancellationRequest>,
     ) -> Self {
-        let mut done: BTreeMap<Uuid, Vec<Intervention>> = BTreeMap::new();
-        for intervention in interventions {
-            done.entry(intervention.run.uuid()).or_default().push(intervention);
-        }
         let (mut runs, mut unreadable) = (vec![], vec![]);
         let mut unhandled: BTreeMap<Lineage, Vec<UnhandledMessage>> = BTreeMap::new();
         for row in read.rows {
@@ -32,7 +28,8 @@ impl Tree {
             }
         }
         for run in &mut runs {
-            run.interventions = done.remove(&run.lineage.id()).unwrap_or_default();
+            run.interventions =
+                interventions.extract_if(.., |done| done.run.uuid() == run.lineage.id()).collect();
             run.unhandled = unhandled.remove(&run.lineage).unwrap_or_default();
             if run.giving_up {
                 let concerns = |request: &&CancellationRequest| request.concerns(run);
@@ -54,7 +51,7 @@ impl CancellationRequest {
 /// Moves each run to the children of its parent. If ancestors are missing, that is the lowest ancestor with a
 /// complete path from the root.
 fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
-    let mut places: BTreeMap<(Option<usize>, Uuid), usize> = BTreeMap::new();
+    let mut places: HashMap<(Option<usize>, Uuid), usize> = HashMap::new();
     let mut parents = Vec::with_capacity(runs.len());
     for (place, run) in runs.iter().enumerate() {
         let ids = run.lineage.ids();

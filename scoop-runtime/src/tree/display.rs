@@ -73,10 +73,11 @@ impl RunInfo {
 
     /// The children that it waits for.
     fn awaited(&self) -> String {
-        let (mut left, mut sagas) = (0_usize, BTreeMap::<&str, usize>::new());
+        let (mut left, mut sagas) = (0_usize, BTreeMap::<String, usize>::new());
         for child in self.unfinished_children() {
             left += 1;
-            *sagas.entry(if child.is_sleep() { "sleep" } else { &child.handler }).or_default() += 1;
+            let saga = if child.is_sleep() { "sleep" } else { &child.handler };
+            *sagas.entry(saga.to_owned()).or_default() += 1;
         }
         if left == 0 {
             return RunState::Waiting.to_string();
@@ -266,17 +267,14 @@ impl fmt::Display for CancellationRequest {
 
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut asked: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for request in self.cancellations() {
-            if request.lineage.ids().len() == 1 {
-                writeln!(f, "{request}")?;
-            } else {
-                asked.entry(request.lineage.id()).or_default().push(request);
-            }
-        }
+        let (of_all, of_runs): (Vec<_>, Vec<_>) =
+            self.cancellations().iter().partition(|request| request.lineage.ids().len() == 1);
+        of_all.iter().try_for_each(|request| writeln!(f, "{request}"))?;
         self.unhandled.iter().try_for_each(|message| writeln!(f, "{message}"))?;
         for root in self.roots() {
-            let requests = |run: &RunInfo| asked.get(&run.lineage.id()).cloned().unwrap_or_default();
+            let requests = |run: &RunInfo| {
+                of_runs.iter().copied().filter(|request| request.lineage.id() == run.lineage.id()).collect()
+            };
             write_run(f, root, &requests, &Position { level: 1, ..Position::default() })?;
         }
         self.unreadable().iter().try_for_each(|why| writeln!(f, "(unreadable: {})", Escaped(why)))?;

@@ -5,6 +5,7 @@
 //! the program, so a repetition finds the effect of the first attempt. Where there are no such ids, an attempt
 //! whose answer was lost ends the operation: the error says that it may have happened.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -49,6 +50,9 @@ pub(crate) enum Attempt {
     /// The outcome of an earlier attempt may be unknown.
     Repeat,
 }
+
+/// One attempt, whatever it returns.
+type AnyWork<'a> = Pin<&'a mut (dyn Future<Output = sqlx::Result<()>> + Send)>;
 
 /// One operation, with its attempts so far.
 #[derive(Debug)]
@@ -123,9 +127,9 @@ impl Trial {
 
     /// Makes attempts until one succeeds or is refused by the server, or the patience is over. The argument is
     /// the attempt.
-    pub(crate) async fn endure<T, F>(mut self, mut attempt: impl FnMut(Attempt) -> F) -> Result<T, Vain>
+    pub(crate) async fn endure<T: Send, F>(mut self, mut attempt: impl FnMut(Attempt) -> F) -> Result<T, Vain>
     where
-        F: Future<Output = sqlx::Result<T>>,
+        F: Future<Output = sqlx::Result<T>> + Send,
     {
         loop {
             let work = attempt(self.next_attempt());
@@ -136,14 +140,27 @@ impl Trial {
     }
 
     /// Makes an attempt. Returns `None`, after the pause, if another attempt is due.
-    pub(crate) async fn attempt<T>(
+    pub(crate) async fn attempt<T: Send>(
         &mut self,
-        work: impl Future<Output = sqlx::Result<T>>,
+        work: impl Future<Output = sqlx::Result<T>> + Send,
     ) -> Option<Result<T, Vain>> {
+        let mut answer = None;
+        let ended = {
+            let work = async {
+                answer = Some(work.await?);
+                Ok(())
+            };
+            self.attempt_any(pin!(work)).await?
+        };
+        Some(ended.map(|()| answer.expect("an attempt that succeeded has an answer")))
+    }
+
+    /// Makes an attempt at work without a result: the same code for all operations.
+    async fn attempt_any(&mut self, work: AnyWork<'_>) -> Option<Result<(), Vain>> {
         self.attempts += 1;
         let current = Arc::new(CurrentAttempt { until: self.until(), in_doubt: AtomicBool::new(false) });
         let error = match CURRENT.scope(current.clone(), work).await {
-            Ok(answer) => return Some(Ok(answer)),
+            Ok(()) => return Some(Ok(())),
             Err(error) => error,
         };
         self.in_doubt |= current.in_doubt.load(Relaxed);

@@ -173,7 +173,7 @@ impl Known {
 
     /// The sagas that the row of this worker does not list with the definition at hand.
     fn unlisted(&self, row: &LivingWorker) -> Vec<String> {
-        let listed: BTreeMap<_, _> = row.handlers.iter().zip(&row.definitions).collect();
+        let listed: HashMap<_, _> = row.handlers.iter().zip(&row.definitions).collect();
         let unlisted = self.own.iter().filter(|(handler, number)| listed.get(handler) != Some(number));
         unlisted.map(|(handler, _)| handler.clone()).collect()
     }

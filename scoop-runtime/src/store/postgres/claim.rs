@@ -1,7 +1,7 @@
 //! Claims ready runs; `run_claim.sql` decides which. If the database refuses a claim because of one of its runs, that
 //! run is marked stuck.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 use sqlx::Row;
@@ -39,7 +39,7 @@ impl ClaimStorage for PostgresStore {
             .bind(&lanes.reserved_for)
             .bind(known.iter().map(|(_, _, lane, _)| *lane).collect::<Vec<_>>());
         let ready: Vec<(String, String, i32)> = rows.all(&self.sessions).await?;
-        let ready: BTreeSet<_> =
+        let ready: HashSet<_> =
             ready.iter().map(|(topic, handler, lane)| (&**topic, &**handler, *lane)).collect();
         Ok(lanes.only(|lane| ready.contains(&lane)))
     }

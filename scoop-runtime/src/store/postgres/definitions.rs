@@ -85,7 +85,7 @@ impl DefinitionStorage for PostgresStore {
             .bind(refusal.reason.replace('\0', ""))
             .bind(refusal.definition)
             .bind(refusal.or_stuck)
-            .fetch_optional(&mut *tx)
+            .first_on(&mut tx)
             .await?;
         tx.commit().await?;
         Ok(match stuck {
@@ -111,7 +111,7 @@ impl PostgresStore {
             .bind(registered.definitions)
             .bind(registered.started_at)
             .bind(registered.topics)
-            .fetch_one(connection)
+            .one_on(connection)
             .await?;
         Ok(started_at.time())
     }

@@ -23,12 +23,12 @@ impl FreeStorage for PostgresStore {
     ) -> sqlx::Result<Reconciled> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let paused: Vec<Owner> =
-            sqlx::query_as(self.sql.worker_wait_for_claims.clone()).bind(worker).fetch_all(&mut *tx).await?;
+            sqlx::query_as(self.sql.worker_wait_for_claims.clone()).bind(worker).all_on(&mut tx).await?;
         // An unregistered worker owns nothing. Registered again, it may own runs before this transaction ends.
         let mut freed = Freed::default();
         if !paused.is_empty() {
             let orphaned =
-                sqlx::query_scalar(self.sql.worker_list_unregistered.clone()).fetch_all(&mut *tx).await?;
+                sqlx::query_scalar(self.sql.worker_list_unregistered.clone()).all_on(&mut tx).await?;
             let unlisted = orphaned.into_iter().map(|owner| (owner, vec![], vec![]));
             let owners: Vec<_> = paused.into_iter().chain(unlisted).collect();
             freed = self.free(&mut tx, &owners, &in_flight(), ANSWER_LOST, backoff).await?;
@@ -46,7 +46,7 @@ impl FreeStorage for PostgresStore {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;
         let dead: Vec<Owner> =
-            sqlx::query_as(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
+            sqlx::query_as(self.sql.worker_reap.clone()).bind(worker).all_on(&mut tx).await?;
         let freed = self.free(&mut tx, &dead, &[], WORKER_GONE, backoff).await?;
         let workers = dead.len();
         self.reconsider(&mut tx, &handlers(dead)).await?;
@@ -58,7 +58,7 @@ impl FreeStorage for PostgresStore {
     async fn deregister(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Freed> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;
-        let left = sqlx::query_as(self.sql.worker_delete.clone()).bind(worker).fetch_all(&mut *tx).await?;
+        let left = sqlx::query_as(self.sql.worker_delete.clone()).bind(worker).all_on(&mut tx).await?;
         let freed = self.free(&mut tx, &left, &[], WORKER_GONE, backoff).await?;
         self.reconsider(&mut tx, &handlers(left)).await?;
         self.notification(worker).execute(&mut *tx).await?;

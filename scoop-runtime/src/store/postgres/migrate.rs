@@ -11,6 +11,7 @@ use std::cmp::Ordering;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
 
+use super::query_ext::FetchExt;
 use super::{Schema, Sessions};
 use crate::error::is_denied;
 use crate::{RuntimeError, SetupError};
@@ -73,7 +74,7 @@ pub(crate) async fn unfit_tables(sessions: &Sessions, schema: &Schema) -> sqlx::
     let (quoted, name) = (schema.quoted(), schema.name().to_owned());
     let exists = async |what: &str, named: String| {
         let exists = AssertSqlSafe(format!("SELECT {what}($1) IS NOT NULL"));
-        sessions.run(async |session| sqlx::query_scalar(exists).bind(named).fetch_one(session).await).await
+        sqlx::query_scalar(exists).bind(named).one(sessions).await
     };
     if !exists("to_regprocedure", format!("{quoted}.schema_version()")).await? {
         return Ok(Some(SetupError::NoTables { what: format!("schema `{name}` has no tables of scoop") }));
@@ -88,7 +89,7 @@ pub(crate) async fn unfit_tables(sessions: &Sessions, schema: &Schema) -> sqlx::
         None => {
             // Safe: the name is quoted.
             let version = AssertSqlSafe(format!("SELECT {quoted}.schema_version()::bigint"));
-            sessions.run(async |session| sqlx::query_scalar(version).fetch_one(session).await).await?
+            sqlx::query_scalar(version).one(sessions).await?
         }
     };
     let known = newest_known();
@@ -113,7 +114,7 @@ pub(crate) async fn unfit_tables(sessions: &Sessions, schema: &Schema) -> sqlx::
 async fn recorded(sessions: &Sessions, quoted: &str) -> sqlx::Result<Option<Vec<(i64, Vec<u8>)>>> {
     // Safe: the name is quoted.
     let recorded = AssertSqlSafe(format!("SELECT version, checksum FROM {quoted}.migration WHERE success"));
-    match sessions.run(async |session| sqlx::query_as(recorded).fetch_all(session).await).await {
+    match sqlx::query_as(recorded).all(sessions).await {
         Err(error) if is_denied(&error) => Ok(None),
         recorded => recorded.map(Some),
     }

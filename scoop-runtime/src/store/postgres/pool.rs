@@ -120,29 +120,33 @@ impl Sessions {
         &self,
         statement: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
     ) -> sqlx::Result<T> {
-        if self.route == Route::Proxied {
-            let mut transaction = self.begin().await?;
-            let answer = statement(&mut transaction).await?;
-            transaction.commit().await.inspect_err(patience::note)?;
-            return Ok(answer);
-        }
-        let PooledSession { mut connection, statements } = self.session().await?;
         // A connection dropped in the middle is left to the pool.
-        let answer = match statement(&mut connection).await {
-            Ok(answer) => answer,
+        let mut on = match self.route {
+            Route::Direct => StatementSession::Connection(self.session().await?),
+            Route::Proxied => StatementSession::Transaction(self.begin().await?),
+        };
+        match statement(on.connection()).await {
+            Ok(answer) => self.end(on).await.map(|()| answer),
             Err(error) => {
-                patience::note(&error);
-                if loses_answer(&error) {
-                    connection.close_on_drop();
-                }
-                return Err(error);
+                on.end_failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a statement that succeeded.
+    async fn end(&self, on: StatementSession) -> sqlx::Result<()> {
+        let PooledSession { connection, statements } = match on {
+            StatementSession::Connection(session) => session,
+            StatementSession::Transaction(transaction) => {
+                return transaction.commit().await.inspect_err(patience::note);
             }
         };
         let rests = statements >= USES_MAX || self.pool.is_closed();
         if !rests && self.waiting.load(Relaxed) == 0 {
             self.idle.put(PooledSession { connection, statements: statements + 1 });
         }
-        Ok(answer)
+        Ok(())
     }
 
     /// Runs a single statement that reads and may take long, in a transaction of its own.
@@ -292,6 +296,32 @@ fn own_pool(connections: u32, route: Route) -> PgPoolOptions {
         Route::Direct => options.after_connect(|connection, _| {
             Box::pin(async move { sqlx::raw_sql(SESSION).execute(connection).await.map(drop) })
         }),
+    }
+}
+
+/// The place where a single statement is executed.
+enum StatementSession {
+    Connection(PooledSession),
+    /// Rolled back, unless the statement succeeds.
+    Transaction(Transaction<'static, Postgres>),
+}
+
+impl StatementSession {
+    fn connection(&mut self) -> &mut PgConnection {
+        match self {
+            Self::Connection(session) => &mut session.connection,
+            Self::Transaction(transaction) => transaction,
+        }
+    }
+
+    /// Ends a statement that failed. In a transaction it certainly had no effect.
+    fn end_failed(self, error: &sqlx::Error) {
+        if let Self::Connection(mut session) = self {
+            patience::note(error);
+            if loses_answer(error) {
+                session.connection.close_on_drop();
+            }
+        }
     }
 }
 

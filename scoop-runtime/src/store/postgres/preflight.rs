@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::Sessions;
 use super::migrate::too_old;
+use super::query_ext::FetchExt;
 use crate::{RuntimeError, SetupError};
 
 /// How often to check whether a connection keeps its session. Each check detects a proxy that has no other client at
@@ -129,10 +130,8 @@ async fn same_database(listening: &mut PgConnection, sessions: &Sessions) -> sql
     // Safe: the key is a number.
     let lock = AssertSqlSafe(format!("SELECT pg_advisory_lock({key})"));
     sqlx::raw_sql(lock).execute(&mut *listening).await?;
-    let is_free = sessions.run(async |session| {
-        sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(key).fetch_one(session).await
-    });
-    let is_free: bool = is_free.await?;
+    let is_free: bool =
+        sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(key).one(sessions).await?;
     let unlock = AssertSqlSafe(format!("SELECT pg_advisory_unlock({key})"));
     sqlx::raw_sql(unlock).execute(&mut *listening).await?;
     Ok(!is_free)

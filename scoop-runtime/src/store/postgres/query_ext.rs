@@ -1,25 +1,62 @@
-//! Statements that are transactions of their own.
+//! Statements that are transactions of their own, and rows as values.
+//!
+//! All of them are executed by the same code, whatever they return: sqlx would compile its streams once for each type
+//! of row.
 
+use futures_util::future::BoxFuture;
 use sqlx::postgres::{PgArguments, PgQueryResult, PgRow};
 use sqlx::query::{Query, QueryAs, QueryScalar};
-use sqlx::{FromRow, Postgres};
+use sqlx::{Execute, FromRow, PgConnection, Postgres};
 
 use super::Sessions;
+use crate::util::patience;
 
-/// Executes a query in its own transaction, as the route (direct or proxied) requires.
+/// A query whose arguments are owned, and whose result is plain rows.
+type PlainQuery = Query<'static, Postgres, PgArguments>;
+
+/// Executes a query in its own transaction, as the route (direct or proxied) requires, or in one of the caller.
 pub(super) trait FetchExt: Sized {
     /// One row of the result.
     type Row;
 
+    /// The same query with plain rows as its result.
+    fn untyped(self) -> sqlx::Result<PlainQuery>;
+
+    /// The value of a row.
+    fn decode(row: PgRow) -> sqlx::Result<Self::Row>;
+
     /// All rows.
-    async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<Self::Row>>;
+    async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<Self::Row>> {
+        let rows = fetch_all(self.untyped()?, sessions).await?;
+        // The statement has been executed, although its answer is lost.
+        rows.into_iter().map(Self::decode).collect::<sqlx::Result<_>>().inspect_err(patience::note)
+    }
 
     /// The first row, if any.
-    async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<Self::Row>>;
+    async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<Self::Row>> {
+        let row = fetch_optional(self.untyped()?, sessions).await?;
+        row.map(Self::decode).transpose().inspect_err(patience::note)
+    }
 
     /// The first row, which has to exist.
     async fn one(self, sessions: &Sessions) -> sqlx::Result<Self::Row> {
         self.first(sessions).await?.ok_or(sqlx::Error::RowNotFound)
+    }
+
+    /// All rows, on this connection.
+    async fn all_on(self, connection: &mut PgConnection) -> sqlx::Result<Vec<Self::Row>> {
+        let rows = self.untyped()?.fetch_all(connection).await?;
+        rows.into_iter().map(Self::decode).collect()
+    }
+
+    /// The first row, if any, on this connection.
+    async fn first_on(self, connection: &mut PgConnection) -> sqlx::Result<Option<Self::Row>> {
+        self.untyped()?.fetch_optional(connection).await?.map(Self::decode).transpose()
+    }
+
+    /// The first row, which has to exist, on this connection.
+    async fn one_on(self, connection: &mut PgConnection) -> sqlx::Result<Self::Row> {
+        self.first_on(connection).await?.ok_or(sqlx::Error::RowNotFound)
     }
 }
 
@@ -38,42 +75,58 @@ impl ExecuteExt for Query<'_, Postgres, PgArguments> {
 impl FetchExt for Query<'_, Postgres, PgArguments> {
     type Row = PgRow;
 
-    async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<PgRow>> {
-        sessions.run(async |session| self.fetch_all(session).await).await
+    fn untyped(self) -> sqlx::Result<PlainQuery> {
+        untyped(self)
     }
 
-    async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<PgRow>> {
-        sessions.run(async |session| self.fetch_optional(session).await).await
+    fn decode(row: PgRow) -> sqlx::Result<PgRow> {
+        Ok(row)
     }
 }
 
 impl<T> FetchExt for QueryAs<'_, Postgres, T, PgArguments>
 where
-    T: for<'r> FromRow<'r, PgRow> + Send + Unpin,
+    T: for<'r> FromRow<'r, PgRow> + Send,
 {
     type Row = T;
 
-    async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<T>> {
-        sessions.run(async |session| self.fetch_all(session).await).await
+    fn untyped(self) -> sqlx::Result<PlainQuery> {
+        untyped(self)
     }
 
-    async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<T>> {
-        sessions.run(async |session| self.fetch_optional(session).await).await
+    fn decode(row: PgRow) -> sqlx::Result<T> {
+        T::from_row(&row)
     }
 }
 
 impl<T> FetchExt for QueryScalar<'_, Postgres, T, PgArguments>
 where
-    T: Send + Unpin,
-    (T,): for<'r> FromRow<'r, PgRow> + Send + Unpin,
+    T: Send,
+    (T,): for<'r> FromRow<'r, PgRow> + Send,
 {
     type Row = T;
 
-    async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<T>> {
-        sessions.run(async |session| self.fetch_all(session).await).await
+    fn untyped(self) -> sqlx::Result<PlainQuery> {
+        untyped(self)
     }
 
-    async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<T>> {
-        sessions.run(async |session| self.fetch_optional(session).await).await
+    fn decode(row: PgRow) -> sqlx::Result<T> {
+        <(T,)>::from_row(&row).map(|(value,)| value)
     }
+}
+
+fn untyped<'q>(mut query: impl Execute<'q, Postgres>) -> sqlx::Result<PlainQuery> {
+    let arguments = query.take_arguments().map_err(sqlx::Error::Encode)?.unwrap_or_default();
+    let persistent = query.persistent();
+    Ok(sqlx::query_with(query.sql(), arguments).persistent(persistent))
+}
+
+// Boxed, so that the code of a statement is not a part of that of each caller.
+
+fn fetch_all(query: PlainQuery, sessions: &Sessions) -> BoxFuture<'_, sqlx::Result<Vec<PgRow>>> {
+    Box::pin(sessions.run(async |session| query.fetch_all(session).await))
+}
+
+fn fetch_optional(query: PlainQuery, sessions: &Sessions) -> BoxFuture<'_, sqlx::Result<Option<PgRow>>> {
+    Box::pin(sessions.run(async |session| query.fetch_optional(session).await))
 }

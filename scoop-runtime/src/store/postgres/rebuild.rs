@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::decode::{lineage, time, time_if_any};
 use super::pool::READ_COMMITTED;
+use super::query_ext::FetchExt;
 use super::rollback_history::outside_of_time;
 use crate::error::is_of_contents;
 use crate::rebuild::{
@@ -65,7 +66,7 @@ impl PostgresStore {
         // Before the lock: those that wait for it may hold all other connections.
         let mut reader = self.sessions.reader().await?;
         sqlx::query(self.sql.rebuild_lock.clone()).execute(&mut *tx).await?;
-        let alive: i64 = sqlx::query_scalar(self.sql.worker_count_alive.clone()).fetch_one(&mut *tx).await?;
+        let alive: i64 = sqlx::query_scalar(self.sql.worker_count_alive.clone()).one_on(&mut tx).await?;
         if alive > 0 {
             return Ok(Err(alive));
         }
@@ -91,7 +92,7 @@ impl PostgresStore {
     ) -> sqlx::Result<()> {
         let topology = sqlx::query(self.sql.handler_list_all.clone()).fetch_all(&mut *tx).await?;
         let topology = topology.iter().map(read_listened).collect::<sqlx::Result<Vec<_>>>()?;
-        let now: OffsetDateTime = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *tx).await?;
+        let now: OffsetDateTime = sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut *tx).await?;
         let mut events = sqlx::query(self.sql.rebuild_events.clone()).fetch(reader);
         let (mut hierarchy, mut rebuilt): (Vec<RecordedEvent>, Vec<Rebuilt>) = Default::default();
         loop {
@@ -198,7 +199,7 @@ impl PostgresStore {
             let values: Vec<(String, Value)> = sqlx::query_as(self.sql.run_outputs.clone())
                 .bind(run.lineage.last())
                 .bind(&run.handler)
-                .fetch_all(&mut *tx)
+                .all_on(&mut *tx)
                 .await?;
             run.replied = values.iter().any(|(name, _)| read_output_name(name).is_none());
             run.outputs = newest_outputs(values);

@@ -50,7 +50,7 @@ impl RedeliveryStorage for PostgresStore {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let ids: Vec<_> = candidates.iter().map(|candidate| candidate.message).collect();
         let locked = sqlx::query_scalar(self.sql.redeliver_lock.clone()).bind(ids);
-        let locked: BTreeSet<Uuid> = locked.fetch_all(&mut *tx).await?.into_iter().collect();
+        let locked: BTreeSet<Uuid> = locked.all_on(&mut tx).await?.into_iter().collect();
         let taken = candidates.into_iter().filter(|candidate| locked.contains(&candidate.message));
         self.deliver(&mut tx, &taken.collect::<Vec<_>>(), &mut redelivery).await?;
         tx.commit().await.inspect_err(note)?;

@@ -109,7 +109,7 @@ impl PostgresStore {
             .fetch_all(&mut *connection)
             .await?;
         let now: OffsetDateTime =
-            sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *connection).await?;
+            sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut *connection).await?;
         let newest = rows.iter().map(|row| time(row, "newest_at")).collect::<sqlx::Result<Vec<_>>>()?;
         let later = newest.into_iter().max().map(|newest| newest + Duration::MICROSECOND);
         let runs = rows.iter().map(read_unrolled).collect::<sqlx::Result<Vec<_>>>()?;
@@ -148,12 +148,12 @@ impl PostgresStore {
             .bind(target.lineage.root_id())
             .bind(target.lineage.id())
             .bind(UNKNOWN_MAX)
-            .fetch_optional(&mut *connection)
+            .first_on(&mut *connection)
             .await?;
         let Some(handler) = handler else {
             return Ok(None);
         };
-        let now = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *connection).await?;
+        let now = sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut *connection).await?;
         let subject = InterventionSubject { target, handler: &handler, decision: None };
         self.record(connection, subject, asked, now).await?;
         Ok(Some(RepairResult { handlers: vec![handler], parent: None }))

@@ -70,7 +70,7 @@ impl RequestStorage for PostgresStore {
         let mut marked = 0;
         loop {
             let mark = sqlx::query_as(self.sql.run_mark_cancelled.clone()).bind(root).bind(id);
-            let (seen, more): (i64, i64) = mark.fetch_one(&mut *tx).await?;
+            let (seen, more): (i64, i64) = mark.one_on(&mut tx).await?;
             marked += more;
             if seen == 0 {
                 break;
@@ -120,7 +120,7 @@ impl RequestStorage for PostgresStore {
             .bind(target.lineage.ids())
             .bind(Json(request))
             .bind(asked.id)
-            .fetch_all(&mut *tx)
+            .all_on(&mut tx)
             .await?;
         tx.commit().await.inspect_err(note)?;
         Ok(RollbackStart::Begun(handlers))
@@ -133,6 +133,6 @@ impl PostgresStore {
         if asked.attempt == Attempt::First {
             return Ok(false);
         }
-        sqlx::query_scalar(self.sql.request_is_done.clone()).bind(asked.id).fetch_one(tx).await
+        sqlx::query_scalar(self.sql.request_is_done.clone()).bind(asked.id).one_on(tx).await
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 
 use super::pool::Sessions;
+use super::query_ext::FetchExt;
 use crate::util::sync::{Mutex, lock};
 use crate::util::when::Now;
 
@@ -39,8 +40,7 @@ impl ServerClock {
             return Ok(reading.now());
         }
         let asked = Instant::now();
-        let ask = sqlx::query_scalar("SELECT clock_timestamp()");
-        let time = sessions.run(async |session| ask.fetch_one(session).await).await?;
+        let time = sqlx::query_scalar("SELECT clock_timestamp()").one(sessions).await?;
         let reading = Reading { asked, answered: Instant::now(), time };
         *lock(&self.reading) = Some(reading);
         Ok(reading.now())

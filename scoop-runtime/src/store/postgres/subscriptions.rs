@@ -58,7 +58,7 @@ impl SubscriptionStorage for PostgresStore {
             }
         };
         let pending = sqlx::query_scalar(self.sql.handler_count_pending.clone()).bind(topic).bind(handler);
-        let pending = pending.fetch_one(&mut *tx).await?;
+        let pending = pending.one_on(&mut tx).await?;
         tx.commit().await.inspect_err(note)?;
         let parents = gone.iter().map(read_parent).collect::<sqlx::Result<Vec<_>>>()?;
         Ok(RetiredHandler {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::super::query_ext::FetchExt;
 use crate::store::{PostgresStore, SettleResult, SettleStorage, Settlement};
 
 impl PostgresStore {
@@ -64,7 +65,7 @@ impl PostgresStore {
             .bind(detached.iter().map(|row| row.id).collect::<Vec<_>>())
             .bind(detached.iter().filter_map(|row| row.detached_root).collect::<Vec<_>>())
             .persistent(self.sessions.supports_prepared())
-            .fetch_optional(connection)
+            .first_on(connection)
             .await?;
         let mut missing = settlement.emissions.iter().filter(|row| Some(row.id) == missing);
         let unhandled = missing.next().and_then(|row| row.unhandled());
