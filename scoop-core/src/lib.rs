@@ -31,6 +31,7 @@ mod stored;
 mod text;
 mod timestamp;
 mod trace_point;
+mod wait;
 mod window;
 
 pub use context::{Context, ContextError, ContextKey};
@@ -52,11 +53,12 @@ pub use saga::{
     Definition, NAME_CHARS_MAX, NameError, RecordedStep, STEP_NAME_CHARS_MAX, StepDefinition, StepKind,
 };
 pub use schedule::{Missed, Overlap, Recurrence, Schedule};
-pub use sleep::{SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, SleepUntil};
+pub use sleep::SleepUntil;
 #[doc(hidden)]
 pub use stored::Json;
 pub use stored::Stored;
 pub use text::Escaped;
 #[doc(hidden)]
 pub use trace_point::QuestionMark;
+pub use wait::Wait;
 pub use window::{Beginning, Cut, EntriesRead, Entry, Rest, Window};
