@@ -74,6 +74,8 @@ pub struct LoggedEvent {
     pub handler_iteration: Option<u32>,
     /// The context of the run.
     pub context: Context,
+    /// The time before which the run does not continue after it.
+    pub waits_until: Option<OffsetDateTime>,
 }
 
 /// A subscription of a handler to a topic.

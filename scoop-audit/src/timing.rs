@@ -1,4 +1,4 @@
-//! Times: they rise strictly within a run, no run begins too early, and a run that must give up does.
+//! Times: they rise strictly within a run, no run begins or continues too early, and a run that must give up does.
 
 use scoop_core::{Context, EventKind};
 use time::OffsetDateTime;
@@ -16,6 +16,7 @@ pub(crate) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
             }
         }
         begins_in_time(hierarchy, run, findings);
+        continues_in_time(hierarchy, run, findings);
         if !hierarchy.is_compensating(run) {
             gives_up_when_asked(hierarchy, run, findings);
             keeps_its_deadlines(hierarchy, run, findings);
@@ -41,12 +42,27 @@ fn begins_in_time(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findi
     }
 }
 
+/// A run that waits for a time continues no earlier, except to give up, or if an operator or a request has it go on.
+fn continues_in_time(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
+    for window in run.windows() {
+        let Some((until, left)) = window.closed.event.waits_until.zip(window.left) else {
+            continue;
+        };
+        let requested = left.kind() == EventKind::RollingBack && left.event.step.is_none();
+        let early = left.event.at.saturating_add(hierarchy.log.tolerance) < until;
+        if early && !left.gave_up() && !requested && !left.is_operators() {
+            let what = format!("{} before {until}, the end of the wait", left.describe());
+            hierarchy.find(findings, Invariant::NotBefore, what);
+        }
+    }
+}
+
 /// The moves of a run: completed steps and its end. The last step and the end may be one move.
 fn moves<'a>(run: &Run<'a>) -> Vec<Row<'a>> {
     let mut moves = vec![];
     for window in run.forward() {
         moves.push(window.closed);
-        let waited = !window.emitted.is_empty();
+        let waited = !window.emitted.is_empty() || window.closed.event.waits_until.is_some();
         moves.extend(window.left.filter(|left| waited && left.kind() == EventKind::Committed));
     }
     moves

@@ -11,7 +11,7 @@ use self::child_failure::RollbackPosition;
 use crate::changed_definition::{known, position_in, renamed_since, resume};
 use crate::rollback::{Instance, Plan, RollbackNames, RollbackPart};
 use crate::{
-    Context, Definition, Event, EventKind, Failure, Next, Path, RecordedStep, Run, StepKind, Suspension,
+    Context, Definition, Event, EventKind, Failure, Next, Path, RecordedStep, Run, StepKind, Suspension, Wait,
 };
 
 /// The next move of a run.
@@ -158,6 +158,8 @@ pub struct Returned {
     pub replies: Vec<(String, Value)>,
     /// The emitted messages, in order.
     pub emissions: Vec<Emission>,
+    /// What the run waits for before its next move, besides its children.
+    pub wait: Option<Wait>,
 }
 
 /// The conclusion from a move: what to persist, and the next state of the run.
@@ -173,6 +175,8 @@ pub struct Conclusion {
     pub rollback_cause: Option<Failure>,
     /// The output of the step and its replies, each with the name it is stored under.
     pub values: Vec<(String, Value)>,
+    /// What the run waits for, besides other runs. Its SUSPENDED has the same.
+    pub wait: Option<Wait>,
     /// The next state of the run.
     pub fate: Fate,
 }
@@ -595,6 +599,7 @@ impl<'a> Position<'a> {
         let mut suspended = self.event(EventKind::Suspended);
         suspended.next_step = self.next_step(&decision);
         suspended.jump.clone_from(&jump);
+        suspended.wait.clone_from(&returned.wait);
         events.push(suspended);
 
         run.replied |= !returned.replies.is_empty();
@@ -621,6 +626,7 @@ impl<'a> Position<'a> {
             rollback_requests: vec![],
             rollback_cause: None,
             values,
+            wait: returned.wait,
             fate,
         }
     }
@@ -686,7 +692,7 @@ impl<'a> Position<'a> {
 impl Returned {
     /// The outcome of code that does nothing.
     pub fn nothing() -> Self {
-        Self { next: None, output: None, replies: vec![], emissions: vec![] }
+        Self { next: None, output: None, replies: vec![], emissions: vec![], wait: None }
     }
 }
 
@@ -702,8 +708,14 @@ impl Conclusion {
             rollback_requests: vec![],
             rollback_cause: None,
             values: vec![],
+            wait: None,
             fate,
         }
+    }
+
+    /// Whether the run waits before its next move: for other runs or for a time.
+    pub fn waits(&self) -> bool {
+        self.wait.is_some() || self.waits_for_children()
     }
 
     /// Whether the run waits for other runs before its next move.
@@ -718,10 +730,10 @@ impl Conclusion {
         own.map(|event| &event.context)
     }
 
-    /// This conclusion and the next one as a single one. This one must not involve others.
+    /// This conclusion and the next one as a single one. The run must not wait after this one.
     #[must_use]
     pub fn followed_by(mut self, next: Conclusion) -> Self {
-        debug_assert!(!self.waits_for_children(), "the next move must wait for other runs");
+        debug_assert!(!self.waits(), "the next move must wait");
         self.events.extend(next.events);
         self.emissions.extend(next.emissions);
         self.values.extend(next.values);
@@ -854,6 +866,16 @@ mod tests {
         }
         let told = Conclusion { rollback_requests: vec![Uuid::nil()], ..conclude(&run, Returned::nothing()) };
         assert!(told.waits_for_children());
+    }
+
+    #[test]
+    fn run_that_sleeps_waits_and_its_event_says_so() {
+        let run = run_after("a", Some(1));
+        let wait = Some(Wait::until(time::OffsetDateTime::UNIX_EPOCH));
+        let asleep = conclude(&run, Returned { wait: wait.clone(), ..Returned::nothing() });
+        assert!(asleep.waits() && !asleep.waits_for_children());
+        assert_eq!((&asleep.wait, &asleep.events[0].wait), (&wait, &wait));
+        assert!(!conclude(&run, Returned::nothing()).waits());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::{Context, Failure};
+use crate::{Context, Failure, Wait};
 
 /// The worker in events that an operator's decision caused instead of user code: the SUSPENDED of a skipped part, or
 /// the ROLLED_BACK of a run that was repaired by hand.
@@ -90,6 +90,8 @@ pub struct Event {
     pub context: Context,
     /// The root of the hierarchy that a detached message starts.
     pub detached_root: Option<Uuid>,
+    /// What the run waits for after this SUSPENDED, besides its children.
+    pub wait: Option<Wait>,
 }
 
 impl Event {
@@ -105,6 +107,7 @@ impl Event {
             exception: None,
             context: Context::default(),
             detached_root: None,
+            wait: None,
         }
     }
 

@@ -32,6 +32,7 @@ mod stored;
 mod text;
 mod timestamp;
 mod trace_point;
+mod wait;
 mod window;
 
 pub use context::{Context, ContextError, ContextKey};
@@ -55,11 +56,12 @@ pub use saga::{
     StepKind,
 };
 pub use schedule::{Missed, Overlap, Recurrence, Schedule};
-pub use sleep::{SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, SleepUntil};
+pub use sleep::SleepUntil;
 #[doc(hidden)]
 pub use stored::Json;
 pub use stored::Stored;
 pub use text::Escaped;
 #[doc(hidden)]
 pub use trace_point::QuestionMark;
+pub use wait::Wait;
 pub use window::{Beginning, Cut, EntriesRead, Entry, Rest, Window};

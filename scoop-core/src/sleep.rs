@@ -1,19 +1,9 @@
-//! Sleeping in the protocol: a message on a dedicated topic, whose only handler does nothing, but not before a given
-//! time.
+//! The delay of a message: its handlers begin no sooner than a given time.
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::{Context, ContextKey, timestamp};
-
-/// The topic of messages that only serve for waiting.
-pub const SLEEP_TOPIC: &str = "sleep-9d24148d-d851-4107-8beb-e5c57f5cca88";
-
-/// The handler of [`SLEEP_TOPIC`].
-pub const SLEEP_HANDLER: &str = "sleep-handler";
-
-/// The only step of [`SLEEP_HANDLER`].
-pub const SLEEP_STEP: &str = "sleep";
 
 /// The time before which the handlers of a message must not begin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

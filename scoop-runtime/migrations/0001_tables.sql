@@ -46,6 +46,7 @@ CREATE TABLE scoop.message_event (
     -- rollback is
     jump                 text,
     definition           int,  -- the definition under which the step completed
+    wait                 jsonb,  -- what the run waits for after a SUSPENDED, besides its children: until when
     -- A message is emitted, and a hierarchy cancelled, at its root; everything else is about a run below.
     CONSTRAINT lineage_is_complete CHECK (
         array_ndims(cooperation_lineage) = 1 AND array_lower(cooperation_lineage, 1) = 1 AND
@@ -223,7 +224,7 @@ CREATE TABLE scoop.schedule (
 CREATE TYPE scoop.run_state AS ENUM (
     'ready',    -- to be claimed, from ready_at on
     'running',  -- executed by its owner
-    'waiting',  -- for its children
+    'waiting',  -- for its children, and perhaps for a time after that
     'ended',    -- did not succeed, and its parent has not recorded that yet
     'stuck'     -- no living definition can continue it, or an operator has to decide; see the reason
 );
@@ -242,7 +243,7 @@ CREATE TABLE scoop.run (
     topic                  varchar(63) NOT NULL,
     handler                varchar(255) NOT NULL,
     state                  scoop.run_state NOT NULL DEFAULT 'ready',
-    ready_at               timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ready_at               timestamptz NOT NULL DEFAULT clock_timestamp(),  -- of a run that waits: not before this time
     owner                  uuid,
     epoch                  bigint NOT NULL DEFAULT 0,  -- raised by each claim and settlement: the fencing token
     unclaimed_epoch        bigint NOT NULL DEFAULT 0,  -- before its first claim; above all epochs of an earlier row

@@ -15,6 +15,7 @@ SELECT r.root AS hierarchy,
             WHEN r.state <> 'ready' THEN r.state::text
             WHEN r.attempts > 0 OR r.retries > 0 THEN 'backing off'
             WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
+            WHEN r.epoch > r.unclaimed_epoch AND r.ready_at > clock_timestamp() THEN 'sleeping'
             ELSE 'ready'
        END AS state,
        r.rolling_back,
@@ -86,6 +87,12 @@ CREATE FUNCTION scoop.has_to_give_up(giving_up boolean, give_up_at timestamptz, 
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (giving_up OR give_up_at <= at) IS TRUE;
 
+-- The time from which a run is ready whose children have ended: at once, or when the time is over for which it waits,
+-- too. Only such a time is later than the last event of a run that has begun. The planner replaces the call by its text.
+CREATE FUNCTION scoop.wakes_at(ready_at timestamptz, last_event_at timestamptz, at timestamptz) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN ready_at > last_event_at AND ready_at > at THEN ready_at ELSE at END;
+
 -- Persists a move of a run that the shorter statements (`settle_*.sql`) do not cover. As a function, it spends nothing
 -- on absent parts. Its own settings give it one plan on every connection: lookups by index, independent of the tables'
 -- contents, and never planned anew. From the first release on a later version of it takes another name, since programs
@@ -111,6 +118,7 @@ DECLARE
     in_rollback boolean;  -- it belongs to a rollback from now on
     turned timestamptz;   -- the time of its ROLLING_BACK, if it is one of these events
     due timestamptz;      -- its deadline from now on
+    wakes_at timestamptz; -- when its wait ends, or it gives up
     has_children boolean := false;
     rollback_handlers text[];
     last_event timestamptz;
@@ -124,7 +132,7 @@ BEGIN
         completions jsonb, outputs jsonb, rolling_back boolean, turns_back boolean, failure jsonb,
         rollback_failure jsonb, forgets text, event_count int, events jsonb, emissions jsonb, rollback_requests jsonb,
         rollback_cause jsonb, return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[],
-        may_give_up boolean, stored boolean
+        wait jsonb, may_give_up boolean, stored boolean
     );
     SELECT r.* INTO locked_run FROM scoop.run r
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
@@ -238,15 +246,21 @@ BEGIN
         SELECT min(deadline) INTO due FROM unnest(s.deadlines) deadline
         WHERE (deadline > coalesce(turned, locked_run.rollback_since)) IS NOT FALSE;
     END IF;
+    IF s.wait IS NOT NULL THEN
+        -- not in the past: claims may have gone on from there
+        wakes_at := greatest(least((s.wait ->> 'until')::timestamptz, due), clock_timestamp());
+    END IF;
     IF s.ends = 'unnoted' THEN
         DELETE FROM scoop.run r WHERE r.root = locked_run.root AND r.id = locked_run.id;
         state := 'ended';
         overdue := locked_run.give_up_at <= clock_timestamp();
     ELSE
         UPDATE scoop.run r
-        SET state = CASE WHEN s.ends = 'noted' THEN 'ended' WHEN has_children THEN 'waiting' ELSE 'running'
+        SET state = CASE WHEN s.ends = 'noted' THEN 'ended' WHEN has_children THEN 'waiting'
+                         WHEN wakes_at IS NOT NULL THEN 'ready' ELSE 'running'
                     END::scoop.run_state,
-            owner = CASE WHEN s.ends IS NULL AND NOT has_children THEN r.owner END,
+            owner = CASE WHEN s.ends IS NULL AND NOT has_children AND wakes_at IS NULL THEN r.owner END,
+            ready_at = coalesce(wakes_at, r.ready_at),
             epoch = r.epoch + 1,
             step = s.step, jump = s.jump, definition = s.definition, iteration = s.iteration,
             handler_iteration = s.handler_iteration, suspensions = s.suspensions, completions = s.completions,
@@ -279,18 +293,19 @@ BEGIN
     -- A microsecond apart and in order, since participants order events by this time.
     INSERT INTO scoop.message_event
         (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
-         created_at, exception, next_step, child_failure_handler_iteration, jump, definition, context)
+         created_at, exception, next_step, child_failure_handler_iteration, jump, definition, wait, context)
     SELECT e.message_id, e.type::scoop.message_event_type,
            CASE WHEN e.detached_root IS NULL THEN locked_run.handler END,
            CASE WHEN e.detached_root IS NULL THEN worker END,
            e.step,
            CASE WHEN e.detached_root IS NULL THEN locked_run.lineage ELSE ARRAY[e.detached_root] END,
            last_event - e.until_last * interval '1 microsecond',
-           e.exception, e.next_step, e.handler_iteration, e.jump, e.definition,
+           e.exception, e.next_step, e.handler_iteration, e.jump, e.definition, e.wait,
            CASE WHEN e.context IS NULL THEN new_context ELSE nullif(e.context, '{}') END
     FROM jsonb_to_recordset(s.events) AS e (
         until_last int, message_id uuid, type text, step varchar, next_step int,
-        handler_iteration int, jump varchar, definition int, exception jsonb, detached_root uuid, context jsonb)
+        handler_iteration int, jump varchar, definition int, exception jsonb, detached_root uuid, context jsonb,
+        wait jsonb)
     WHERE e.type <> 'ROLLBACK_EMITTED';
 
     IF s.return_values IS NOT NULL THEN

@@ -91,12 +91,13 @@ SELECT record.lineage[1] AS root, record.*,
            AND coalesce(record.redelivered_at, record.created_at) BETWEEN '0001-01-01Z' AND '9999-12-31Z' AS has_times
 FROM (
     SELECT e.lineage, e.message_id, e.type, e.handler, e.topic, e.step, e.jump, e.definition, e.handling, e.exception,
-           e.context, e.created_at, e.id, d.redelivered_at
+           e.context, e.created_at, e.id, d.redelivered_at, e.wait
     FROM part
     CROSS JOIN LATERAL (
         SELECT e.cooperation_lineage AS lineage, e.message_id, e.type::text AS type, e.coroutine_name AS handler,
                (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id) AS topic, e.step, e.jump, e.definition,
-               e.child_failure_handler_iteration AS handling, e.exception, e.context, e.created_at, e.id
+               e.child_failure_handler_iteration AS handling, e.exception, e.context, e.created_at, e.id,
+               e.wait
         FROM scoop.message_event e
         WHERE scoop.run_id(e.cooperation_lineage) = part.id
         OFFSET 0
@@ -110,7 +111,7 @@ FROM (
     SELECT e.cooperation_lineage, e.message_id, e.type::text, e.coroutine_name,
            (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id), f.step, NULL, NULL, f.handler_iteration,
             f.exception,
-           newest.context, f.failed_at, e.id, NULL
+           newest.context, f.failed_at, e.id, NULL, NULL
     FROM part
     CROSS JOIN LATERAL (SELECT f.* FROM scoop.repeated_failure f WHERE f.run = part.id OFFSET 0) f
     CROSS JOIN LATERAL (

@@ -17,7 +17,7 @@ dropped AS (
       AND child.epoch = child.unclaimed_epoch
 )
 UPDATE scoop.run r
-SET giving_up = true
+SET giving_up = true, ready_at = least(r.ready_at, clock_timestamp())
 FROM overdue
 WHERE r.root = overdue.root AND r.id = overdue.id
 RETURNING r.root, r.id, r.last_event_at AS at

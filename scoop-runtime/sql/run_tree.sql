@@ -89,7 +89,7 @@ LEFT JOIN LATERAL (
     SELECT jsonb_agg(
         jsonb_build_object(
             'type', e.type, 'step', e.step, 'worker', e.coroutine_identifier,
-            'handling', e.child_failure_handler_iteration, 'exception', e.exception,
+            'handling', e.child_failure_handler_iteration, 'exception', e.exception, 'wait', e.wait,
             'micros', CASE WHEN e.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z'
                            THEN (extract(epoch FROM e.created_at) * 1000000)::bigint END)
         ORDER BY e.created_at) AS list

@@ -1,7 +1,7 @@
 -- Wakes waiting runs that have no child left. It runs after the commits of the children, so that of two last children
 -- at least one finds both gone. A run that had completed the last step of its saga, and has no failed child, commits
 -- here. Of the others, this worker claims those for which it has slots and a program, as in run_claim.sql; the rest
--- become ready. All have begun, so claiming them writes no event. A run that has continued since this statement began,
+-- become ready; a run that waits for a time, too, when that is over. All have begun, so claiming them writes no event. A run that has continued since this statement began,
 -- and waits for new children that the statement does not see, has another epoch by then and stays as it is.
 -- Locks: the row of this worker if it has slots or may commit a run, as a claim does, and before any other row: a
 -- transaction that holds it goes on to rows of run. A worker without a row claims and commits nothing: the reaper has
@@ -20,11 +20,12 @@ WITH own_worker AS MATERIALIZED (
     FOR KEY SHARE
 ),
 locked_run AS MATERIALIZED (
-    SELECT r.root, r.id, w.at, ($8::uuid[])[place] AS event, clock.now,
+    SELECT r.root, r.id, w.at, ($8::uuid[])[place] AS event, clock.now, wakes.at AS wakes_at,
            own.handler IS NOT NULL AND place <= $5 AND EXISTS (SELECT FROM own_worker)
-               AND r.epoch > r.unclaimed_epoch AS is_claimed,
+               AND r.epoch > r.unclaimed_epoch AND wakes.at <= clock.now AS is_claimed,
            -- The step that completed is the last one of the definition at hand, and chose no other.
            (own.last_step = r.step AND r.jump IS NULL AND r.definition = own.definition AND NOT r.rolling_back) IS TRUE
+               AND wakes.at <= clock.now
                AND EXISTS (SELECT FROM own_worker)
                AND NOT scoop.has_to_give_up(r.giving_up, r.give_up_at, clock.now)
                AND NOT EXISTS (
@@ -37,6 +38,8 @@ locked_run AS MATERIALIZED (
     JOIN scoop.run snapshot ON snapshot.root = w.root AND snapshot.id = w.id
     JOIN scoop.run r ON r.root = snapshot.root AND r.id = snapshot.id AND r.epoch = snapshot.epoch
         AND r.state = 'waiting'
+    -- part of the join, so that it follows a row that was changed while this statement waited for its lock
+    CROSS JOIN LATERAL (SELECT scoop.wakes_at(r.ready_at, r.last_event_at, clock.now) AS at) wakes
     LEFT JOIN unnest($3::text[], $4::text[], $6::text[], $9::int[], $10::int[])
         AS own (topic, handler, last_step, lane, definition)
         ON own.topic = r.topic AND own.handler = r.handler AND own.lane = r.reserved_for
@@ -53,7 +56,7 @@ woken AS (
     SET state = CASE WHEN locked_run.is_claimed THEN 'running' ELSE 'ready' END::scoop.run_state,
         owner = CASE WHEN locked_run.is_claimed THEN $2 END,
         epoch = r.epoch + locked_run.is_claimed::int,
-        ready_at = clock_timestamp(),
+        ready_at = locked_run.wakes_at,
         last_event_at = CASE WHEN locked_run.is_claimed
             THEN greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond',
                 locked_run.at + interval '1 microsecond')
@@ -77,7 +80,7 @@ inserted_events AS (
     SELECT event, message_id, 'COMMITTED', handler, $7, step, lineage, committed_at, context, handler_iteration
     FROM deleted_run
 )
-SELECT c.committed_at, c.state = 'running' AS claimed,
+SELECT c.committed_at, c.state = 'running' AS claimed, c.ready_at > clock_timestamp() AS sleeps,
        c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.rolling_back, c.rollback_requested,
        c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
        c.outputs, c.failure,

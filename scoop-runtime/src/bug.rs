@@ -68,11 +68,13 @@ pub enum Bug {
     ForgetOtherDefinitions,
     /// The value of a step is not found under its former name.
     ForgetFormerNames,
+    /// A run that sleeps continues at once.
+    ForgetWait,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 30] = [
+    pub const ALL: [Bug; 31] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -103,6 +105,7 @@ impl Bug {
         Bug::OlderWins,
         Bug::ForgetOtherDefinitions,
         Bug::ForgetFormerNames,
+        Bug::ForgetWait,
     ];
 
     /// Whether it can be detected only while programs of different versions live, or follow each other.

@@ -6,7 +6,7 @@ mod row;
 
 use std::time::{Duration, SystemTime};
 
-use scoop_core::{EventKind, Failure, Lineage, SLEEP_TOPIC, Undoes};
+use scoop_core::{EventKind, Failure, Lineage, Undoes};
 use uuid::Uuid;
 
 pub(crate) use self::assembly::{DeeperRuns, Extent, TreeRows};
@@ -92,6 +92,8 @@ pub enum RunState {
     Pending,
     /// It can continue, and no worker executes it at this moment.
     Ready,
+    /// It sleeps, until [`RunInfo::wakes_at`].
+    Sleeping,
     /// An attempt failed, because of its step or of the infrastructure (database or connection), and is retried at
     /// [`RunInfo::wakes_at`].
     Retrying {
@@ -134,7 +136,9 @@ pub struct RunEvent {
     /// The wait after the event, for the children of the step or for the end of its sleep. `None` if there was none,
     /// if it is not over, or if the tree lacks these children.
     pub waited: Option<Duration>,
-    /// Whether the wait was only for a sleep.
+    /// The end of the sleep after the event, if the run sleeps then.
+    sleeps_until: Option<SystemTime>,
+    /// Whether the wait ended with that sleep.
     slept: bool,
     /// The identifier of the worker that wrote it.
     pub worker: Option<String>,
@@ -211,17 +215,10 @@ impl RunInfo {
         self.children.iter().filter(|child| !child.has_ended())
     }
 
-    /// The end of its sleep, if it waits for nothing else.
+    /// The end of its sleep, if it waits for nothing else. A deadline may come before that.
     pub fn sleeps_until(&self) -> Option<SystemTime> {
-        if self.state != RunState::Waiting || self.unfinished_children().any(|child| !child.is_sleep()) {
-            return None;
-        }
-        self.unfinished_children().filter_map(|child| child.wakes_at).max()
-    }
-
-    /// Whether it is a sleep of its parent, not a run of a saga.
-    pub fn is_sleep(&self) -> bool {
-        self.topic == SLEEP_TOPIC
+        let until = self.events.last().and_then(|event| event.sleeps_until).or(self.wakes_at);
+        until.filter(|_| self.state == RunState::Sleeping)
     }
 }
 
@@ -229,7 +226,8 @@ impl RunEvent {
     /// An event as recorded.
     pub(crate) fn new(kind: EventKind, step: Option<String>, at: Option<SystemTime>) -> Self {
         let (took, waited, worker, failure, unreadable) = (None, None, None, None, None);
-        Self { kind, step, at, took, waited, slept: false, worker, failure, unreadable, role: Role::Plain }
+        let (sleeps_until, slept, role) = (None, false, Role::Plain);
+        Self { kind, step, at, took, waited, sleeps_until, slept, worker, failure, unreadable, role }
     }
 
     /// A short description of the event, such as `completed` or `rolled back`.

@@ -14,8 +14,7 @@ use crate::act::{Attempt, PLANNED, script_of};
 use crate::changes;
 use crate::play::Played;
 use crate::sagas;
-use crate::scenario::{HANDLERS, Scenario};
-use crate::versions;
+use crate::scenario::Scenario;
 use crate::world::{Call, Code};
 
 /// A violation.
@@ -126,6 +125,7 @@ fn logged(row: &LoggedEvent) -> Logged {
         next_step: row.next_step.and_then(|next| usize::try_from(next).ok()),
         handler_iteration: row.child_failure_handler_iteration.and_then(|it| u32::try_from(it).ok()),
         context: row.context.clone(),
+        waits_until: row.waits_until.map(Into::into),
     }
 }
 
@@ -207,10 +207,9 @@ fn outcomes(played: &Played, log: &Log) -> Vec<Wrong> {
 
 /// Whether the row is the outcome of the code of a step or of a compensation.
 fn own_outcome(row: &Logged) -> bool {
-    let sleeps = row.handler.as_deref() == Some(scoop_core::SLEEP_HANDLER);
     let step = row.step.as_deref().unwrap_or_default();
     let waits = step.ends_with(')') || step.ends_with(']');
-    row.kind == EventKind::Suspended && row.handler_iteration.is_none() && !sleeps && !waits
+    row.kind == EventKind::Suspended && row.handler_iteration.is_none() && !waits
 }
 
 pub(crate) fn attempt(row: &Logged) -> Option<usize> {
@@ -228,15 +227,12 @@ pub(crate) fn executed<'a>(played: &'a Played, row: &Logged) -> Option<&'a Call>
     same.then_some(call)
 }
 
-/// The number of messages that the call had to emit, sleeping included, without detached ones.
+/// The number of messages that the call had to emit, without detached ones.
 fn expected(played: &Played, row: &Logged, call: &Call) -> Option<usize> {
     let emit = played.notes.messages.get(&row.message)?;
     let step = script_of(emit, &call.handler).steps.get(call.number).cloned().unwrap_or_default();
     let turn = step.turns.get(call.iteration as usize).or(step.turns.last()).cloned().unwrap_or_default();
-    let sleeps = || versions::sleeps(&call.handler, call.version, &call.step);
-    let attribute = usize::from(call.handler == HANDLERS[4].0 || sleeps());
-    let launched = turn.emits.iter().filter(|emit| !emit.detached).count();
-    Some(launched + usize::from(turn.sleeps > 0) + attribute)
+    Some(turn.emits.iter().filter(|emit| !emit.detached).count())
 }
 
 /// Without faults no attempt is made twice.

@@ -231,8 +231,3 @@ pub(crate) fn definition(saga: &str, version: u8) -> Option<scoop::Definition> {
         _ => None,
     }
 }
-
-/// Whether a step of a version of a saga sleeps.
-pub(crate) fn sleeps(saga: &str, version: u8, step: &str) -> bool {
-    matches!((saga, version, step), ("alpha", 7, "extra") | ("alpha", 12, "first" | "zweite"))
-}

@@ -5,7 +5,7 @@ use scoop_audit::{
     audit_effects,
 };
 use scoop_core::{Definition, EventKind, Failure, Lineage};
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::driver::{Memory, World, definitions, log, parse};
@@ -487,6 +487,17 @@ fn a_run_that_begins_before_its_time() {
     let context = r#"{"SleepUntilKey":{"wakeAfter":"1999-01-01T00:00:00Z"}}"#;
     broken.row(Seen, "first", "").context = serde_json::from_str(context).unwrap();
     broken.violates(Invariant::NotBefore);
+}
+
+#[test]
+fn a_run_that_continues_before_the_end_of_its_sleep() {
+    let mut broken = good(DONE);
+    let until = OffsetDateTime::UNIX_EPOCH + Duration::days(1);
+    broken.row(Suspended, "first", "work").waits_until = Some(until);
+    broken.violates(Invariant::NotBefore);
+    let at = broken.row(Suspended, "first", "work").at;
+    broken.row(Suspended, "first", "work").waits_until = Some(at);
+    broken.is_not_told("the end of the wait");
 }
 
 #[test]

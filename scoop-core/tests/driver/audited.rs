@@ -27,6 +27,7 @@ pub(crate) fn log(script: &Script, world: &World<'_>) -> Log {
         next_step: row.event.next_step,
         handler_iteration: row.event.handler_iteration,
         context: row.event.context.clone(),
+        waits_until: row.event.wait.as_ref().map(scoop_core::Wait::time),
     });
     let emitted = world.rows.iter().filter(|row| row.event.kind == EventKind::Emitted);
     let messages = emitted.map(|row| {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Context, ContextError, ContextKey, Deadline, DeadlineKind, SleepUntil};
+use time::OffsetDateTime;
 
 use crate::store::Store;
 use crate::util::patience::{Trial, Vain};
@@ -75,6 +76,16 @@ impl Options {
         }
         .boxed()
     }
+}
+
+/// The time of a sleep, by the clock of the server.
+pub(crate) fn wake_up_time(when: When, store: &Store) -> BoxFuture<'_, Result<OffsetDateTime, RuntimeError>> {
+    async move {
+        let now = Trial::new(Duration::ZERO).endure(|_| store.now()).await;
+        let now = now.map_err(Vain::error("the clock was read"))?;
+        when.instant(now.latest)
+    }
+    .boxed()
 }
 
 /// Checks that the context is not too large.

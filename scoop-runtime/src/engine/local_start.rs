@@ -186,6 +186,9 @@ pub(super) async fn wake(
     let checks = split_committed(engine, woken.committed, slots.as_mut());
     drop((expected, slots));
     engine.notify_ready(&woken.handlers);
+    if woken.sleeps {
+        engine.reschedule_timer();
+    }
     Ok(checks)
 }
 

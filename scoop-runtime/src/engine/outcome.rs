@@ -1,6 +1,6 @@
 //! Decisions of a conclusion that are reported to operators, once they are committed.
 
-use scoop_core::{Conclusion, Event, EventKind, Failure, Fate, Run, SLEEP_HANDLER};
+use scoop_core::{Conclusion, Event, EventKind, Failure, Fate, Run};
 
 use super::execution::Execution;
 use crate::telemetry;
@@ -46,10 +46,6 @@ impl Decision {
 
     /// Reports it. Call this after the commit.
     pub(super) fn report(&self, execution: &Execution) {
-        // A built-in saga, unknown to users.
-        if execution.saga.definition.saga == SLEEP_HANDLER {
-            return;
-        }
         if let Some(Placed { step, failure }) = &self.turned_back {
             let gave_up = GaveUp::of(failure);
             gave_up.report(execution, step, failure);

@@ -79,7 +79,7 @@ pub(crate) async fn start(
         session.close().await;
         return Err(error);
     }
-    telemetry::started(worker, engine.subscriptions.len() - 1, engine.settings.concurrency);
+    telemetry::started(worker, engine.subscriptions.len(), engine.settings.concurrency);
     tokio::spawn(serve(engine.clone(), session, settlements, parents));
     Ok(engine)
 }

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use scoop_core::{Context, EventKind, Lineage};
+use scoop_core::{Context, EventKind, Lineage, Wait};
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -37,8 +37,9 @@ fn row() -> impl Strategy<Value = RecordedEvent> {
     (
         (place, of_other, kind, 0..40i64),
         (step, option::of(select(&["a", "b"][..])), count(), context, any::<bool>()),
+        option::weighted(0.2, 0..60i64),
     )
-        .prop_map(|((place, other, kind, second), (step, jump, handling, context, handled))| {
+        .prop_map(|((place, other, kind, second), (step, jump, handling, context, handled), wait)| {
             RecordedEvent {
                 lineage: Lineage::from_ids(place.iter().copied().map(Uuid::from_u128).collect())
                     .expect("ids"),
@@ -54,6 +55,7 @@ fn row() -> impl Strategy<Value = RecordedEvent> {
                 context: serde_json::from_value::<Context>(context).expect("an object"),
                 at: OffsetDateTime::UNIX_EPOCH + Duration::seconds(second),
                 redelivered_at: None,
+                wait: wait.map(|second| Wait::until(OffsetDateTime::UNIX_EPOCH + Duration::seconds(second))),
             }
         })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{Context, EventKind, Lineage};
+use scoop_core::{Context, EventKind, Lineage, Wait};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -27,6 +27,8 @@ pub(crate) struct RecordedEvent {
     pub(crate) at: OffsetDateTime,
     /// The time of the redelivery of a message without a handler.
     pub(crate) redelivered_at: Option<OffsetDateTime>,
+    /// What the run waits for after it, besides its children.
+    pub(crate) wait: Option<Wait>,
 }
 
 /// An intervention of an operator on a run.

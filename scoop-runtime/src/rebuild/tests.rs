@@ -1,7 +1,7 @@
 //! Histories of a few rows, and the resulting working sets. The integration tests compare rebuilt working sets with
 //! those of the engine.
 
-use scoop_core::{Context, EventKind, Lineage};
+use scoop_core::{Context, EventKind, Lineage, Wait};
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -47,6 +47,7 @@ impl History {
             context: Context::default(),
             at: at(second),
             redelivered_at: None,
+            wait: None,
         });
         self
     }
@@ -160,13 +161,33 @@ fn pending_delivery_belongs_to_the_handlers_subscribed_at_the_launch() {
 }
 
 #[test]
-fn sleeping_run_is_due_at_its_wake_up_or_deadline() {
+fn delayed_run_is_due_at_its_time_or_deadline() {
     let launched = History::default().emitted(&[1], 10).listens(10, "h", 0, None);
     let asleep = launched.with(json!({ "SleepUntilKey": { "wakeAfter": time(50) } }));
     assert_eq!(asleep.fields("h", ["ready_at", "give_up_at"]), [time(50), Value::Null]);
     let mut context = deadline("AbsoluteDeadlineKey", 40);
     context["SleepUntilKey"] = json!({ "wakeAfter": time(50) });
     assert_eq!(asleep.with(context).fields("h", ["ready_at", "give_up_at"]), [time(40), time(40)]);
+}
+
+#[test]
+fn sleeping_run_is_due_at_its_wake_up_or_deadline() {
+    let slept = |context: Value| {
+        let begun = History::default().emitted(&[1], 10).seen(&[1, 2], 10);
+        let wait = |row: &mut RecordedEvent| row.wait = Some(Wait::until(at(50)));
+        begun.suspended(&[1, 2], 10, "a").but(wait).with(context)
+    };
+    assert_eq!(slept(json!({})).fields("h2", ["state", "ready_at"]), [json!("ready"), time(50)]);
+    let in_time = slept(deadline("AbsoluteDeadlineKey", 40));
+    assert_eq!(in_time.fields("h2", ["ready_at", "give_up_at"]), [time(40), time(40)]);
+    let waits = slept(json!({})).listens(11, "child", 0, None);
+    let waits = History { rows: waits.rows[..2].to_vec(), ..waits }.emitted(&[1, 2], 11);
+    let waits = waits.suspended(&[1, 2], 10, "a").but(|row| row.wait = Some(Wait::until(at(50))));
+    assert_eq!(waits.fields("h2", ["state", "ready_at"]), [json!("waiting"), time(50)]);
+    let cancelled = slept(json!({})).row(&[1], EventKind::CancellationRequested, 10);
+    assert_eq!(cancelled.fields("h2", ["ready_at"]), [time(2)], "it gives up at once");
+    let woken = slept(json!({})).suspended(&[1, 2], 10, "b");
+    assert_eq!(woken.fields("h2", ["ready_at"]), [time(2)], "the wait is over");
 }
 
 #[test]

@@ -275,6 +275,10 @@ impl<'a> Hierarchy<'a> {
         let deadlines = row.context.give_up_at(Direction::backward_if(rollback_since.is_some()));
         let counts = |deadline: &OffsetDateTime| rollback_since.is_none_or(|since| *deadline > since);
         row.give_up_at = deadlines.into_iter().filter(counts).min().filter(|_| moved);
+        // A run that gives up does not wait.
+        if let Some(wait) = run.last().wait.as_ref().filter(|_| !row.giving_up) {
+            row.ready_at = row.give_up_at.map_or(wait.time(), |deadline| deadline.min(wait.time()));
+        }
         if phase == Phase::Failed {
             self.apply_restoration(run, &mut row);
         }

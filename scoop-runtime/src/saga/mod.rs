@@ -7,7 +7,6 @@ pub(crate) mod registry;
 pub(crate) mod retry;
 pub(crate) mod scope;
 pub(crate) mod shape;
-mod sleep;
 pub(crate) mod tick;
 pub(crate) mod timetable;
 

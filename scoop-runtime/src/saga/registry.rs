@@ -5,9 +5,8 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{CodedError, Definition, SLEEP_HANDLER, SLEEP_TOPIC, Schedule};
+use scoop_core::{CodedError, Definition, Schedule};
 
-use crate::saga::sleep::Sleeper;
 use crate::saga::timetable::Timetable;
 use crate::saga::{Handler, Registration, Saga};
 use crate::telemetry;
@@ -118,11 +117,7 @@ impl Registry {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let is_empty = sagas.is_empty();
-        let sleeper = RunnableSaga { definition: Sleeper::DEFINITION, handler: Arc::new(Sleeper) };
-        subscriptions.push(SubscribedSaga::new(&sleeper.definition, &[]));
-        sagas.insert((SLEEP_TOPIC.into(), SLEEP_HANDLER.into()), Arc::new(sleeper));
-        if is_empty {
+        if sagas.is_empty() {
             telemetry::no_sagas();
         }
         Ok(Self { sagas: Sagas::new(sagas), subscriptions, schedules })

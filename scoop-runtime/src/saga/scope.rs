@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{
-    Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Required, Result, Run,
-    SLEEP_TOPIC,
+    Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Required, Result, Run, Wait,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -38,6 +37,8 @@ pub struct Scope<'a> {
     replies: Vec<(String, Value)>,
     transaction: Option<StepTransaction>,
     emissions: Vec<Emission>,
+    /// The sleep after the step, if it sleeps.
+    wait: Option<Wait>,
 }
 
 /// Identifies one call of user code.
@@ -92,11 +93,12 @@ pub(crate) struct ScopeOutput {
     pub(crate) emissions: Vec<Emission>,
     pub(crate) context: Context,
     pub(crate) replies: Vec<(String, Value)>,
+    pub(crate) wait: Option<Wait>,
 }
 
 impl<'a> Scope<'a> {
     pub(crate) fn new(engine: &'a Engine, place: CallSite<'a>, context: Context) -> Self {
-        Self { engine, place, context, replies: vec![], transaction: None, emissions: vec![] }
+        Self { engine, place, context, replies: vec![], transaction: None, emissions: vec![], wait: None }
     }
 
     /// The next call is the `finally` of the step that was called before.
@@ -111,8 +113,8 @@ impl<'a> Scope<'a> {
     }
 
     pub(crate) fn into_remains(self) -> ScopeOutput {
-        let Self { transaction: opened, emissions, context, replies, .. } = self;
-        ScopeOutput { transaction: opened, emissions, context, replies }
+        let Self { transaction: opened, emissions, context, replies, wait, .. } = self;
+        ScopeOutput { transaction: opened, emissions, context, replies, wait }
     }
 
     /// The step's own transaction, opened by the first call.
@@ -303,7 +305,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Delays the next step: it starts no sooner than after this time, or at this instant. The call returns at once.
-    /// While the run sleeps it holds no task and no connection, and it survives restarts.
+    /// Of several sleeps in one step the latest counts. While the run sleeps it holds no task and no connection, and it survives restarts.
     ///
     /// # Errors
     ///
@@ -322,15 +324,12 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub async fn sleep(&mut self, time: impl Into<When>) -> Result<()> {
-        let mut options = Options::default();
-        options.not_before(time.into());
-        let context = self.context.clone();
-        let limit = self.engine.settings().context_bytes_max;
-        let context =
-            options.context(context, self.handler(), self.engine.store(), Duration::ZERO, limit).await?;
-        let (message, topic) = (ids::now_v7(), SLEEP_TOPIC.to_owned());
-        let (payload, detached_root, required) = (json!({}), None, None);
-        self.emissions.push(Emission { message, topic, payload, detached_root, context, required });
+        let until = launch_options::wake_up_time(time.into(), self.engine.store()).await?;
+        let wait = Wait::until(until);
+        self.wait = Some(match self.wait.take() {
+            Some(other) => other.and(wait),
+            None => wait,
+        });
         Ok(())
     }
 

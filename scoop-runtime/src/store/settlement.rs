@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use scoop_core::{
-    Conclusion, Context, Direction, Emission, Event, EventKind, Failure, Fate, Path, Required, Run,
+    Conclusion, Context, Direction, Emission, Event, EventKind, Failure, Fate, Path, Required, Run, Wait,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -65,6 +65,9 @@ pub(crate) struct Settlement {
     pub(super) context: Option<Context>,
     #[serde(serialize_with = "timestamps", skip_serializing_if = "Vec::is_empty")]
     pub(super) deadlines: Vec<OffsetDateTime>,
+    /// What the run waits for before its next move, besides its children.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) wait: Option<Wait>,
     /// Whether this is void if the run has to give up.
     pub(super) may_give_up: bool,
     /// Whether what it launches is stored ahead of it, in statements of their own, since the payloads are large.
@@ -149,6 +152,9 @@ pub(super) struct EventRow {
     /// That of an emission, if it is not the run's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) context: Option<Context>,
+    /// What the run waits for after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) wait: Option<Wait>,
 }
 
 /// A message to be published.
@@ -225,6 +231,7 @@ impl Settlement {
         settlement.rollback_requests =
             requests.map(|(at, message_id)| RollbackRequestRow { at, message_id }).collect();
         settlement.rollback_cause = conclusion.rollback_cause;
+        settlement.wait = conclusion.wait;
         let values = conclusion.values.into_iter();
         settlement.return_values = values.map(|(name, value)| ValueRow { name, value }).collect();
         settlement.measure();
@@ -291,7 +298,7 @@ impl Settlement {
     }
 
     /// Whether it is a move that went well, changes nothing of what the run is part of, and leaves
-    /// it no deadline: the rest of it is its own events, launches and rollback requests.
+    /// it neither a deadline nor a wait: the rest of it is its own events, launches and rollback requests.
     pub(super) fn fits_fast_path(&self) -> bool {
         self.may_give_up
             && !self.turns_back
@@ -299,13 +306,14 @@ impl Settlement {
             && self.rollback_failure.is_none()
             && self.forgets.is_none()
             && self.deadlines.is_empty()
+            && self.wait.is_none()
             && self.return_values.len() <= 1
     }
 
     /// Whether something becomes due at a certain time because of this.
     pub(crate) fn has_timer(&self) -> bool {
         let of_emission = |row: &EmissionRow| row.due.is_some() || !row.deadlines.is_empty();
-        !self.deadlines.is_empty() || self.emissions.iter().any(of_emission)
+        self.wait.is_some() || !self.deadlines.is_empty() || self.emissions.iter().any(of_emission)
     }
 
     fn from_fate(key: ClaimKey, before: &Run, flags: HierarchyFlags, fate: Fate) -> Self {
@@ -366,6 +374,7 @@ impl Settlement {
             replied: false,
             context: None,
             deadlines: vec![],
+            wait: None,
             may_give_up: false,
             stored: false,
             bytes: 0,
@@ -435,6 +444,7 @@ impl EventRow {
             exception: event.exception.filter(|_| event.kind != EventKind::RollbackEmitted),
             detached_root: event.detached_root,
             context: Some(event.context).filter(|own| own != context),
+            wait: event.wait,
         }
     }
 
@@ -546,6 +556,7 @@ mod tests {
             rollback_requests: vec![],
             rollback_cause: None,
             values: vec![],
+            wait: None,
             fate,
         }
     }
@@ -687,6 +698,9 @@ mod tests {
         assert!(sets(deadline(), vec![]));
         assert!(sets(json!({}), vec![emission(false, context(deadline()))]));
         assert!(sets(json!({}), vec![emission(false, Context::default()), emission(true, sleep)]));
+        let wait = Some(Wait::until(OffsetDateTime::UNIX_EPOCH));
+        let waits = Conclusion { wait, ..conclusion(vec![], Fate::GoesOn(forward())) };
+        assert!(Settlement::new(KEY, &forward(), ALONE, &Context::default(), waits).has_timer());
     }
 
     #[test]
@@ -717,6 +731,8 @@ mod tests {
         let goes_on = Fate::GoesOn(after);
         assert!(!plain(&forward(), Conclusion { emissions: launches, ..conclusion(events(), goes_on) }));
         assert!(!plain(&forward(), conclusion(events(), Fate::GoesOn(backward()))));
+        let wait = Some(Wait::until(OffsetDateTime::UNIX_EPOCH));
+        assert!(!plain(&forward(), Conclusion { wait, ..conclusion(events(), Fate::GoesOn(forward())) }));
     }
 
     #[test]

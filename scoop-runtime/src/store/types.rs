@@ -165,6 +165,8 @@ pub(crate) struct ParentRef {
 pub(crate) struct Woken {
     /// The handlers of the runs that are ready.
     pub(crate) handlers: Vec<String>,
+    /// Whether one of them is ready only when the time is over for which it waits.
+    pub(crate) sleeps: bool,
     /// The runs claimed by the same statement.
     pub(crate) claimed: Vec<Result<ClaimedRun, Unclaimed>>,
     /// The runs committed by the same statement.

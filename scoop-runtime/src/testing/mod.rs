@@ -123,7 +123,7 @@ pub async fn fail_each_step(
 
 /// Runs each step and each compensation twice. The first execution loses its effects through the scope, as if the
 /// process had crashed before the commit, and keeps its other effects. Returns the number of lost records: one for
-/// each step and compensation, and one for each sleep or other record without user code.
+/// each step and compensation, and one for each other record without user code.
 ///
 /// # Errors
 ///

@@ -86,14 +86,15 @@ fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
 }
 
 impl RunInfo {
-    /// Finds the waits for children between the events. Structured cooperation determines which event they belong to:
+    /// Finds the waits for children and for the ends of sleeps between the events. Structured cooperation determines which event they belong to:
     /// children of earlier steps ended before the event, and those of later steps begin after the next one.
     fn find_waits(&mut self) {
         let ends = self.children.iter().flat_map(|child| {
             let ends = child.events.iter().filter(|event| event.ends());
-            ends.filter_map(|end| Some((end.at?, child.is_sleep())))
+            ends.filter_map(|end| Some((end.at?, false)))
         });
-        let mut ends: Vec<_> = ends.collect();
+        let sleeps = self.events.iter().filter_map(|event| Some((event.sleeps_until?, true)));
+        let mut ends: Vec<_> = ends.chain(sleeps).collect();
         ends.sort();
         let mut begin = None;
         for at in 0..self.events.len() {
@@ -103,9 +104,9 @@ impl RunInfo {
             if let Some((begun, start)) = begin.replace((at, end)) {
                 let before = |time| ends.partition_point(|(at, _)| *at <= time);
                 let waited_for = ends.get(before(start)..before(end)).unwrap_or_default();
-                if let Some((last, _)) = waited_for.last() {
+                if let Some((last, is_sleep)) = waited_for.last() {
                     self.events[begun].waited = last.duration_since(start).ok();
-                    self.events[begun].slept = waited_for.iter().all(|(_, is_sleep)| *is_sleep);
+                    self.events[begun].slept = *is_sleep;
                     self.events[at].took = end.duration_since(*last).ok();
                 }
             }

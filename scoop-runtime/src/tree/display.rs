@@ -25,6 +25,7 @@ impl fmt::Display for RunState {
         match self {
             RunState::Pending => f.write_str("pending"),
             RunState::Ready => f.write_str("ready"),
+            RunState::Sleeping => f.write_str("sleeping"),
             RunState::Retrying { attempts, reason } => {
                 write!(f, "backing off; attempt {attempts} failed: {}", Escaped(reason))
             }
@@ -40,9 +41,6 @@ impl fmt::Display for RunState {
 
 impl fmt::Display for RunInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_sleep() {
-            return write!(f, "sleep: {}", self.progress());
-        }
         write!(f, "{} (on {}): {}", Escaped(&self.handler), Escaped(&self.topic), self.progress())
     }
 }
@@ -62,10 +60,11 @@ impl RunInfo {
                 format!("backing off{back}, attempt {next} {due}; attempt {attempts} failed: {reason}")
             }
             (RunState::Running, _) if self.attempts > 0 => format!("{state}{back}, attempt {next}"),
-            (RunState::Waiting, _) => match self.sleeps_until() {
-                Some(until) => format!("sleeping until {}{back}", ahead(until, self.read_at)),
-                None => format!("{}{back}", self.awaited()),
-            },
+            (RunState::Sleeping, _) => {
+                let until = self.sleeps_until().map(|until| format!(" until {}", ahead(until, self.read_at)));
+                format!("{state}{}{back}", until.unwrap_or_default())
+            }
+            (RunState::Waiting, _) => format!("{}{back}", self.awaited()),
             (RunState::Stuck { reason }, _) => format!("STUCK: {}", Escaped(reason)),
             _ => format!("{state}{back}"),
         }
@@ -76,8 +75,7 @@ impl RunInfo {
         let (mut left, mut sagas) = (0_usize, BTreeMap::<String, usize>::new());
         for child in self.unfinished_children() {
             left += 1;
-            let saga = if child.is_sleep() { "sleep" } else { &child.handler };
-            *sagas.entry(saga.to_owned()).or_default() += 1;
+            *sagas.entry(child.handler.clone()).or_default() += 1;
         }
         if left == 0 {
             return RunState::Waiting.to_string();
@@ -321,10 +319,6 @@ fn write_run<'a>(
 ) -> fmt::Result {
     let Position { indent, branch, below, .. } = at;
     writeln!(f, "{indent}{branch}{run}")?;
-    if run.is_sleep() {
-        // The parent shows the duration.
-        return Ok(());
-    }
     let bar = if run.children.is_empty() && run.unhandled.is_empty() { "  " } else { "│ " };
     for note in run.notes() {
         writeln!(f, "{indent}{below}{bar}{note}")?;

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-use scoop_core::{EventKind, Failure, Lineage, Undoes};
+use scoop_core::{EventKind, Failure, Lineage, Undoes, Wait};
 use uuid::Uuid;
 
 use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, UnhandledMessage};
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::store::{RowState, no_failure};
+use crate::util::shown::system_time;
 use crate::{HierarchyId, RollbackFailure};
 
 /// A row of `run_tree.sql`.
@@ -53,9 +54,12 @@ impl RunRow {
         read_at: Option<SystemTime>,
     ) -> Self {
         tell_apart(&mut events);
-        let state = state_of(stands.as_ref(), &events);
+        let state = state_of(stands.as_ref(), &events, read_at);
         let stands = stands.unwrap_or_default();
-        let is_ready = matches!(state, RunState::Pending | RunState::Ready | RunState::Retrying { .. });
+        let is_ready = matches!(
+            state,
+            RunState::Pending | RunState::Ready | RunState::Sleeping | RunState::Retrying { .. }
+        );
         let ended =
             matches!(state, RunState::Committed | RunState::RolledBack(_) | RunState::RollbackFailed(_));
         Self::Run(Box::new(RunInfo {
@@ -113,6 +117,11 @@ impl RunEvent {
         Self { worker, failure, role, ..self }
     }
 
+    /// Sets the wait of the run after it.
+    pub(crate) fn before(self, wait: Option<&Wait>) -> Self {
+        Self { sleeps_until: wait.map(|wait| system_time(wait.time())), ..self }
+    }
+
     /// Sets the reason for which a part of it cannot be read.
     pub(crate) fn marked(self, unreadable: Option<String>) -> Self {
         Self { unreadable, ..self }
@@ -153,7 +162,7 @@ fn tell_apart(events: &mut [RunEvent]) {
 }
 
 /// The state in the working set while the run is in it; otherwise the state after its last event.
-fn state_of(stands: Option<&Stands>, events: &[RunEvent]) -> RunState {
+fn state_of(stands: Option<&Stands>, events: &[RunEvent], read_at: Option<SystemTime>) -> RunState {
     let last = events.last();
     let turned_back = events.iter().rev().find(|event| event.kind == EventKind::RollingBack);
     let failure = |event: Option<&RunEvent>| {
@@ -162,12 +171,15 @@ fn state_of(stands: Option<&Stands>, events: &[RunEvent]) -> RunState {
     };
     let reason = || stands.and_then(|stands| stands.reason.clone()).unwrap_or_default();
     let attempts = stands.map_or(0, |stands| stands.attempts);
+    let sleeps =
+        stands.and_then(|stands| stands.ready_at).is_some_and(|at| read_at.is_some_and(|now| at > now));
     match (stands.map(|stands| stands.state), last.map(|event| event.kind)) {
         (Some(RowState::Stuck), _) => RunState::Stuck { reason: reason() },
         (Some(RowState::Waiting), _) => RunState::Waiting,
         (Some(RowState::Running), _) => RunState::Running,
         (Some(RowState::Ready), _) if attempts > 0 => RunState::Retrying { attempts, reason: reason() },
         (_, None) => RunState::Pending,
+        (Some(RowState::Ready), Some(EventKind::Suspended)) if sleeps => RunState::Sleeping,
         (Some(RowState::Ready), _) => RunState::Ready,
         (_, Some(EventKind::Committed)) => RunState::Committed,
         (_, Some(EventKind::RolledBack)) => RunState::RolledBack(failure(turned_back)),

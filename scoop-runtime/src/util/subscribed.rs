@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use scoop_core::{Escaped, SLEEP_TOPIC};
+use scoop_core::Escaped;
 
 /// The maximum number of similar topics in an error.
 const NEAR_MAX: usize = 3;
@@ -26,7 +26,7 @@ pub struct Subscribed {
 impl Subscribed {
     /// The topics to name in an error about a topic without handlers.
     pub(crate) fn near<'a>(topic: &str, topics: impl Iterator<Item = &'a str>) -> Self {
-        let topics: BTreeSet<_> = topics.filter(|other| *other != SLEEP_TOPIC).collect();
+        let topics: BTreeSet<_> = topics.collect();
         let distance_max = 2.max(topic.len() / 4);
         let distances = topics.iter().map(|other| (strsim::damerau_levenshtein(topic, other), *other));
         let mut near: Vec<_> = distances.filter(|(distance, _)| *distance <= distance_max).collect();
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn near_topic_is_named_before_a_nearer_one_is_missed() {
-        let near = subscribed("orders.placd", &["orders.paid", "orders.placed", "mail", SLEEP_TOPIC]);
+        let near = subscribed("orders.placd", &["orders.paid", "orders.placed", "mail"]);
         assert_eq!(near.near, ["orders.placed", "orders.paid"]);
         assert_eq!(near.to_string(), "did you mean `orders.placed` or `orders.paid`?");
         assert_eq!((near.others.len(), near.count), (0, 3));
@@ -78,6 +78,6 @@ mod tests {
         let others = subscribed("orders.placed", &six);
         assert_eq!(others.to_string(), "topics with handlers: `a`, `b`, `c`, `d`, `e` and 1 more");
         assert_eq!(subscribed("orders.placed", &["a"]).to_string(), "topics with handlers: `a`");
-        assert_eq!(subscribed("a", &[SLEEP_TOPIC]).to_string(), "no topic has handlers");
+        assert_eq!(subscribed("a", &[]).to_string(), "no topic has handlers");
     }
 }

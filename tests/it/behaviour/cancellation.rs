@@ -52,7 +52,7 @@ mod of_a_part {
         let scoop = scoop.poll_interval(NEVER).start().await?;
         let root = scoop.launch(Root).await?;
         gate.arrivals(1).await;
-        let sleeps = |run: &&&RunInfo| run.handler == "sleepy" && run.state == RunState::Waiting;
+        let sleeps = |run: &&&RunInfo| run.handler == "sleepy" && run.state == RunState::Sleeping;
         let tree = root.comes_to(|tree| tree.runs().iter().any(|run| sleeps(&run))).await?;
         let part = tree.runs().iter().find(sleeps).expect("it sleeps").lineage.id();
         assert_eq!(scoop.cancel(part, "enough").await?, CancelAnswer::Accepted);
@@ -67,14 +67,11 @@ mod of_a_part {
             hcf root-handler/0
             invoke root-handler/1",
         );
-        db.history().await.of(&["sleepy"]).about(&["M1", "M3"]).expect_with(
-            &[("S", serde_json::json!({"SleepUntilKey": {"wakeAfter": "…"}}))],
+        db.history().await.of(&["sleepy"]).about(&["M1"]).expect(
             r#"M1 SEEN sleepy ·
-            M3 EMITTED sleepy 0 ctx=S
-            M1 SUSPENDED sleepy 0 next=1
+            M1 SUSPENDED sleepy 0 next=1 wait
             M1 CANCELLATION_REQUESTED · · L=[R,a,b] exc=CR(enough)@"scoop"
-            M1 ROLLING_BACK sleepy 1 exc=GU@sleepy[=row 4]
-            M3 ROLLBACK_EMITTED sleepy RBC(0[0,])
+            M1 ROLLING_BACK sleepy 1 exc=GU@sleepy[=row 3]
             M1 SUSPENDED sleepy RBC(0[0,])
             M1 SUSPENDED sleepy RB(0[0,])
             M1 ROLLED_BACK sleepy RB(0[0,])"#,

@@ -274,7 +274,7 @@ mod children {
         step "0" zero => done();
     }
 
-    /// Sleeping is a message, too, but is not listed.
+    /// A sleep is no child.
     #[tokio::test(flavor = "multi_thread")]
     async fn step_gets_the_outcomes_of_the_last_steps_children() -> Result<()> {
         let db = Database::new().await;

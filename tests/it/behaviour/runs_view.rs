@@ -73,7 +73,8 @@ async fn unfinished_runs_are_shown_in_words_without_ballast() -> Result<()> {
     assert_eq!(shown(db.pool(), &later).await?, ["runs-view-items, pending, later, deadline, 0"]);
     assert_eq!(db.number("SELECT count(*) FROM scoop.runs").await, 3);
     for (forged, state) in [
-        ("epoch = 1", "ready, later, deadline, 0"),
+        ("epoch = 1", "sleeping, later, deadline, 0"),
+        ("epoch = 1, ready_at = now()", "ready, deadline, 0"),
         ("retries = 2, attempts = 1, reason = 'away'", "backing off, later, deadline, 3, away"),
         ("state = 'stuck', ready_at = now(), reason = 'unknown'", "stuck, deadline, 0, unknown"),
         (

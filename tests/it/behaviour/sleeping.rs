@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use crate::support::{Database, Gate, calls_of, invoked};
+use crate::support::{Database, Gate, calls_of, compensated, handled, invoked};
 
 /// Nothing is found by polling within a test.
 const NEVER: Duration = Duration::from_secs(3_600);
@@ -56,8 +56,10 @@ mod steps {
         let scoop = start(&db, &gate).await?;
         let until = db.time().await + Duration::from_millis(50);
         let root = scoop.launch(Nap { until, fails: false }).await?;
-        let slept = |run: &&RunInfo| run.handler == "sleep-handler" && run.state == RunState::Committed;
-        root.comes_to(|tree| tree.runs().into_iter().any(|run| slept(&run))).await?;
+        while db.time().await <= until {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        root.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::Waiting)).await?;
         calls_of(&root).expect("invoke root-handler/0");
         gate.open(1);
         assert_eq!(root.ends().await?, Outcome::Committed);
@@ -81,8 +83,8 @@ mod steps {
             let state = |handler: &str| {
                 tree.runs().into_iter().find(|run| run.handler == handler).map(|run| &run.state)
             };
-            (state("child-handler"), state("sleep-handler"))
-                == (Some(&RunState::Committed), Some(&RunState::Pending))
+            (state("child-handler"), state("root-handler"))
+                == (Some(&RunState::Committed), Some(&RunState::Sleeping))
         };
         root.comes_to(rests).await?;
         first.shutdown().await?;
@@ -90,7 +92,7 @@ mod steps {
         let second = start(&db, &gate).await?;
         let root = second.find(root.id()).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
-        let woken = db.history().await.only("COMMITTED", "sleep-handler").micros();
+        let woken = db.history().await.only("COMMITTED", "root-handler").micros();
         let until = i64::try_from(until.duration_since(SystemTime::UNIX_EPOCH)?.as_micros())?;
         assert!(woken >= until, "{woken} is before {until}");
         Ok(())
@@ -110,15 +112,16 @@ mod steps {
             invoke root-handler/1
             rollback root-handler/0",
         );
-        db.history().await.about(&["M1"]).of(&["sleep-handler"]).expect_with(
-            &[("S", serde_json::json!({"SleepUntilKey": {"wakeAfter": "1970-01-01T00:00:00Z"}}))],
-            "M1 SEEN sleep-handler · ctx=S
-            M1 SUSPENDED sleep-handler sleep ctx=S
-            M1 COMMITTED sleep-handler sleep ctx=S
-            M1 ROLLING_BACK sleep-handler ·
-            M1 SUSPENDED sleep-handler RBC(sleep[0,]) ctx=S
-            M1 SUSPENDED sleep-handler RB(sleep[0,]) ctx=S
-            M1 ROLLED_BACK sleep-handler RB(sleep[0,]) ctx=S",
+        db.history().await.of(&["root-handler"]).expect(
+            "M0 EMITTED · ·
+            M0 SEEN root-handler ·
+            M1 EMITTED root-handler 0
+            M0 SUSPENDED root-handler 0 next=1 wait
+            M0 ROLLING_BACK root-handler 1
+            M1 ROLLBACK_EMITTED root-handler RBC(0[0,])
+            M0 SUSPENDED root-handler RBC(0[0,])
+            M0 SUSPENDED root-handler RB(0[0,])
+            M0 ROLLED_BACK root-handler RB(0[0,])",
         );
         Ok(())
     }
@@ -153,11 +156,155 @@ mod attribute {
             invoke root-handler/0 it=2",
         );
         let history = db.history().await;
-        assert_eq!(history.of(&["sleep-handler"]).count("COMMITTED"), 3);
+        history.expect(
+            "M0 EMITTED · ·
+            M0 SEEN root-handler ·
+            M0 SUSPENDED root-handler 0 next=0 wait
+            M0 SUSPENDED root-handler 0 next=0 wait
+            M0 SUSPENDED root-handler 0 wait
+            M0 COMMITTED root-handler 0",
+        );
         let (seen, committed) =
             (history.only("SEEN", "root-handler"), history.only("COMMITTED", "root-handler"));
         let lasted = committed.micros() - seen.micros();
         assert!(lasted >= 90_000, "{lasted} µs for three times 30 ms");
+        Ok(())
+    }
+}
+
+mod polls {
+    use super::*;
+
+    handler! {
+        Poller: "poller" on Root;
+        #[step(name = "poll")]
+        async fn poll(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<PollerStep>> {
+            if scope.iteration() == 19 {
+                return Ok(Next::Continue);
+            }
+            scope.sleep(Duration::from_millis(3)).await?;
+            Ok(Next::Repeat)
+        }
+    }
+
+    /// A poll is one event.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn loop_of_twenty_polls_leaves_an_event_for_each() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<Poller>().poll_interval(NEVER).start().await?;
+        let root = scoop.launch(Root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        let history = db.history().await;
+        let counts = ["EMITTED", "SEEN", "SUSPENDED", "COMMITTED"].map(|kind| history.count(kind));
+        assert_eq!((counts, history.rows().len()), ([1, 1, 20, 1], 23), "{history}");
+        Ok(())
+    }
+}
+
+/// Children, failures and rollbacks during a sleep.
+mod meanwhile {
+    use super::*;
+
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "root-topic")]
+    struct Trip {
+        millis: u64,
+    }
+
+    handler! {
+        RootHandler: "root-handler" on Trip;
+        #[step(name = "0", on_child_failure = accept, rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, trip: &Trip) -> Result<()> {
+            invoked(scope);
+            // The latest one counts.
+            for millis in [trip.millis / 2, trip.millis, 0] {
+                scope.sleep(Duration::from_millis(millis)).await?;
+            }
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        async fn accept(&self, scope: &mut Scope<'_>, _: &Trip, _: &Failure) -> Result<()> {
+            handled(scope);
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, trip: &Trip, _: &Failure) -> Result<()> {
+            compensated(scope);
+            scope.sleep(Duration::from_millis(trip.millis)).await
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Trip) -> Result<()> {
+            invoked(scope);
+            Err(SIMULATED.into())
+        }
+    }
+
+    handler! {
+        ChildHandler: "child-handler" on Child;
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+    }
+
+    /// Neither a failed child nor a rollback ends a sleep; a compensation may sleep as well.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn failed_child_does_not_end_a_sleep_and_a_compensation_sleeps() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().poll_interval(NEVER);
+        let scoop = scoop.start().await?;
+        let root = scoop.launch(Trip { millis: 150 }).await?;
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            hcf root-handler/0
+            invoke root-handler/1
+            rollback root-handler/0",
+        );
+        let history = db.history().await.of(&["root-handler"]);
+        history.expect(
+            "M0 EMITTED · ·
+            M0 SEEN root-handler ·
+            M1 EMITTED root-handler 0
+            M0 SUSPENDED root-handler 0 next=1 wait
+            M0 SUSPENDED root-handler 0 next=1 cfhi=0
+            M0 ROLLING_BACK root-handler 1
+            M0 SUSPENDED root-handler RBC(0[0,0])
+            M1 ROLLBACK_EMITTED root-handler RBC(0[0,])
+            M0 SUSPENDED root-handler RBC(0[0,])
+            M0 SUSPENDED root-handler RB(0[0,]) wait
+            M0 ROLLED_BACK root-handler RB(0[0,])",
+        );
+        let rows = history.rows();
+        // A sleep counts from its request, a little before its step is recorded.
+        for (before, after) in [(1, 4), (8, 10)] {
+            let lasted = rows[after].micros() - rows[before].micros();
+            assert!(lasted >= 150_000, "{lasted} µs after row {before} in\n{history}");
+        }
+        Ok(())
+    }
+
+    /// A request wakes a run that sleeps beside its child, and so does a deadline.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn run_that_sleeps_gives_up_at_once() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().poll_interval(NEVER).start().await?;
+        let asleep = |tree: &Tree| tree.roots().iter().any(|run| run.state == RunState::Sleeping);
+        let hour = || Trip { millis: 3_600_000 };
+        let cancelled = scoop.launch(hour()).await?;
+        let tree = cancelled.comes_to(asleep).await?;
+        assert!(tree.roots()[0].sleeps_until() > Some(db.time().await), "{tree}");
+        let late = scoop.launch(hour()).deadline(Duration::from_millis(200)).await?;
+        scoop.cancel(cancelled.id(), "enough").await?;
+        for root in [cancelled, late] {
+            let rolls_back = |tree: &Tree| tree.roots().iter().any(|run| run.rolling_back);
+            let tree = root.comes_to(rolls_back).await?;
+            let turned =
+                tree.roots()[0].events.iter().any(|event| event.kind == scoop::EventKind::RollingBack);
+            assert!(turned, "{tree}");
+        }
         Ok(())
     }
 }

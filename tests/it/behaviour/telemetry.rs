@@ -128,7 +128,7 @@ async fn cleanup_that_cannot_be_committed_is_reported() -> Result<()> {
 /// A run that sleeps, the record of which no program can read.
 async fn unreadable(db: &Database, scoop: &Scoop) -> Result<Handle> {
     let order = scoop.launch(Order { sleeps: true, ..Order::new() }).await?;
-    order.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::Waiting)).await?;
+    order.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::Sleeping)).await?;
     db.execute(&format!("UPDATE scoop.run SET outputs = '\"{}\"' WHERE handler = 'order'", SECRETS[0])).await;
     scoop.cancel(order.id(), "enough").await?;
     Ok(order)

@@ -147,7 +147,7 @@ async fn cancelled_run_and_missed_deadline_are_reported_when_they_take_effect() 
     let (events, _guard) = Events::listen();
     let shop = shop(&InMemory::new()).await?;
     let sleeping = Order { sleeps: true, ..Order::default() };
-    let asleep = |tree: &Tree| tree.roots().iter().all(|run| run.state == RunState::Waiting);
+    let asleep = |tree: &Tree| tree.roots().iter().all(|run| run.state == RunState::Sleeping);
     let order = shop.scoop.launch(sleeping.clone()).await?;
     order.comes_to(asleep).await?;
     assert_eq!(lines_of(&events, &OUTCOMES, &order), [""; 0]);
@@ -220,7 +220,7 @@ async fn stuck_run_is_an_error_with_a_remedy() -> Result<()> {
 async fn asleep(database: &InMemory, secret: &str) -> Result<(Program, Handle)> {
     let shop = shop(database).await?;
     let order = shop.scoop.launch(Order { sleeps: true, secret: secret.into(), ..Order::default() }).await?;
-    order.comes_to(|tree| tree.roots().iter().all(|run| run.state == RunState::Waiting)).await?;
+    order.comes_to(|tree| tree.roots().iter().all(|run| run.state == RunState::Sleeping)).await?;
     let client = Scoop::builder().in_memory_database(database).client().await?;
     let order = client.find(order.id()).await?;
     Ok((shop, order))

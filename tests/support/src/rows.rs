@@ -1,10 +1,10 @@
 //! The rows of `message_event` in the notation of `docs/conformance.md`.
 //!
 //! ```text
-//! <message> <TYPE> <handler> <step> [next=n] [cfhi=n] [L=[R,a,..]] [ctx=<name>] [exc=<exception>]
+//! <message> <TYPE> <handler> <step> [next=n] [cfhi=n] [wait] [L=[R,a,..]] [ctx=<name>] [exc=<exception>]
 //! ```
 //!
-//! `·` is NULL, as are `next`, `cfhi` and `ctx` where they are not mentioned. `RB(x)` and `RBC(x)`
+//! `·` is NULL, as are `next`, `cfhi`, `wait` and `ctx` where they are not mentioned. `RB(x)` and `RBC(x)`
 //! are the parts of a rollback. [`History::expect_with`] defines the names of contexts. An
 //! exception is `Type(message)@source[causes]`. Each part but the type may be missing. `…` is any
 //! message, and `=row k` is the exception in that row of the block. `@h` is the source of a run of
@@ -27,7 +27,7 @@ const QUERY: &str = "
     SELECT to_jsonb(e) FROM (
         SELECT message_id, type::text AS kind, coroutine_name AS handler,
                coroutine_identifier AS worker, step, next_step,
-               child_failure_handler_iteration AS cfhi, cooperation_lineage AS lineage, exception,
+               child_failure_handler_iteration AS cfhi, cooperation_lineage AS lineage, exception, (wait ->> 'until') IS NOT NULL AS waits,
                context, (extract(epoch FROM created_at) * 1000000)::bigint AS micros
         FROM {schema}.message_event
         ORDER BY created_at, id
@@ -68,6 +68,7 @@ struct Stored {
     step: Option<String>,
     next_step: Option<i32>,
     cfhi: Option<i32>,
+    waits: bool,
     lineage: Vec<Uuid>,
     exception: Option<Value>,
     context: Option<Value>,
@@ -215,7 +216,7 @@ fn logged(event: LoggedEvent) -> Value {
     json!({
         "message_id": event.message_id, "kind": event.kind.as_str(), "handler": event.handler,
         "worker": event.worker, "step": event.step, "next_step": event.next_step,
-        "cfhi": event.child_failure_handler_iteration, "lineage": event.lineage.ids(),
+        "cfhi": event.child_failure_handler_iteration, "waits": event.waits_until.is_some(), "lineage": event.lineage.ids(),
         "exception": event.exception, "context": Some(event.context).filter(|context| !context.is_empty()),
         "micros": u64::try_from(since.as_micros()).expect("the time fits into 64 bits"),
     })
@@ -234,7 +235,7 @@ impl Row {
 
     /// Everything but lineage and exception; contexts by their names, where they have one.
     fn columns(&self, contexts: &[(&str, Value)]) -> String {
-        let Stored { kind, handler, step, next_step, cfhi, context, .. } = &self.stored;
+        let Stored { kind, handler, step, next_step, cfhi, waits, context, .. } = &self.stored;
         let handler = handler.as_deref().unwrap_or("·");
         let step = step.as_deref().map_or("·".into(), abbreviated);
         let mut text = format!("{} {kind} {handler} {step}", self.message);
@@ -242,6 +243,9 @@ impl Row {
             if let Some(value) = value {
                 text += &format!(" {name}={value}");
             }
+        }
+        if *waits {
+            text += " wait";
         }
         if let Some(context) = context {
             match contexts.iter().find(|(_, pattern)| fits(pattern, context)) {
@@ -305,6 +309,10 @@ impl Expected {
             None => row.columns,
         };
         for word in &words[4..] {
+            if *word == "wait" {
+                row.columns += " wait";
+                continue;
+            }
             match word.split_once('=').unwrap_or_else(|| panic!("`{word}` in a block of rows")) {
                 ("L", lineage) => {
                     let letters = lineage.trim_matches(['[', ']']).split(',');

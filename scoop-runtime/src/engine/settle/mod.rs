@@ -61,7 +61,7 @@ pub(super) async fn settle(
 /// Coalesces moves without user code, so that they need no commit of their own: the COMMITTED after a last step, and
 /// parts of a rollback that undo nothing.
 async fn coalesce(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion) -> Conclusion {
-    while !conclusion.waits_for_children() && conclusion.events.len() < COALESCED_EVENTS_MAX {
+    while !conclusion.waits() && conclusion.events.len() < COALESCED_EVENTS_MAX {
         let Fate::GoesOn(run) = &mut conclusion.fate else {
             break;
         };

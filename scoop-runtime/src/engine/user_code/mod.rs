@@ -8,8 +8,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use scoop_core::{
-    Action, Call, Conclusion, Context, Delivery, Error, Failure, Fate, Interrupted, Returned, SLEEP_HANDLER,
-    StepKind,
+    Action, Call, Conclusion, Context, Delivery, Error, Failure, Fate, Interrupted, Returned, StepKind,
 };
 use tracing::Instrument as _;
 
@@ -322,13 +321,13 @@ async fn run_user_code(
         Err(panic) => Err(Failed::Error(Error::failure(panic))),
     };
     engine.stop_signals.forget(execution.key.id);
-    let ScopeOutput { transaction: opened, emissions, context, replies } = scope.into_remains();
+    let ScopeOutput { transaction: opened, emissions, context, replies, wait } = scope.into_remains();
     let outcome = outcome.and_then(|returned| {
         let limit = engine.settings.payload_bytes_max;
         let what = || format!("what step `{}` returned", call.step());
         let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose();
         let output = output.map_err(|error| Failed::Error(error.into()))?;
-        Ok(Returned { output, emissions, replies, ..returned })
+        Ok(Returned { output, emissions, replies, wait, ..returned })
     });
     let rehearsed = |returned| {
         injected_failure(engine, execution, call).map_or(Ok(returned), |it| Err(Failed::Error(it)))
@@ -360,9 +359,6 @@ fn injected_failure(engine: &Engine, execution: &Execution, call: &Call<'_>) -> 
     let Action::Invoke { iteration, .. } = call.action() else {
         return None;
     };
-    if saga == SLEEP_HANDLER {
-        return None;
-    }
     rehearsal.fail_after_step(saga, execution.key.id, call.step(), *iteration, source).map(Error::failure)
 }
 

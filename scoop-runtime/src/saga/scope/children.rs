@@ -1,9 +1,7 @@
 //! Replies of a step, and its view of the children of the step before it.
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{
-    Error, Escaped, Failure, HasReply, Json, Message, Path, Result, SLEEP_TOPIC, StepDefinition, StepKind,
-};
+use scoop_core::{Error, Escaped, Failure, HasReply, Json, Message, Path, Result, StepDefinition, StepKind};
 
 use super::{CallSite, Scope, UnfitValue};
 use crate::RuntimeError;
@@ -156,7 +154,7 @@ impl Scope<'_> {
     /// | a compensation | the step execution that it compensates, whose children are rolled back by then |
     /// | `on_child_failure` during a rollback | the part of the rollback that is handled: the messages that it launched, and the children that it rolled back |
     ///
-    /// Sleeps and [detached](Scope::detach) messages are not included.
+    /// [Detached](Scope::detach) messages are not included.
     ///
     /// # Errors
     ///
@@ -193,7 +191,7 @@ impl Scope<'_> {
     }
 
     /// Reads the children of the last step, or of the run. `replies` is a topic and the name of the replies to read;
-    /// without it the payloads are read, and sleeps are left out.
+    /// without it the payloads are read.
     fn read_children(
         &self,
         last_step: bool,
@@ -220,13 +218,11 @@ impl Scope<'_> {
             }
             let (topic, name) = replies.unzip();
             let children = self.engine.store().children(ChildQuery { of, topic, replies: name }).await;
-            let mut children = children.map_err(|error| {
+            children.map_err(|error| {
                 Error::infrastructure(format!(
                     "the children of saga `{handler}`, run {id}, could not be read in step `{step}`: {error}"
                 ))
-            })?;
-            children.retain(|child| child.topic != SLEEP_TOPIC);
-            Ok(children)
+            })
         }
         .boxed()
     }

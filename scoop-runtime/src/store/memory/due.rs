@@ -41,7 +41,9 @@ impl DueStorage for MemoryStore {
                 let dropped = state.children(run).filter(|child| child.is_unclaimed());
                 let dropped: Vec<_> = dropped.map(WorkingRow::id).collect();
                 dropped.into_iter().for_each(|child| drop(state.remove((run.0, child))));
-                let row = state.change(run, |row| row.giving_up = true)?;
+                let row = state.change(run, |row| {
+                    (row.giving_up, row.ready_at) = (true, row.ready_at.min(now));
+                })?;
                 Some(ParentRef { root: run.0, id: run.1, at: row.last_event_at })
             });
             Ok(parents.collect())

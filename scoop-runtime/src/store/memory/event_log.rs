@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{Context, EventKind, Failure, Lineage};
+use scoop_core::{Context, EventKind, Failure, Lineage, Wait};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -31,6 +31,7 @@ pub(super) struct Event {
     pub(super) jump: Option<String>,
     pub(super) definition: Option<i32>,
     pub(super) handling: Option<i32>,
+    pub(super) wait: Option<Wait>,
 }
 
 /// A row of `message`.
@@ -100,6 +101,7 @@ impl Event {
             jump: None,
             definition: None,
             handling: None,
+            wait: None,
         }
     }
 }

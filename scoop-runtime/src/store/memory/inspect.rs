@@ -40,6 +40,8 @@ pub struct LoggedEvent {
     pub next_step: Option<i32>,
     /// How often the failures of the children had been handled before.
     pub child_failure_handler_iteration: Option<i32>,
+    /// The time before which the run does not continue, if the step sleeps.
+    pub waits_until: Option<SystemTime>,
 }
 
 /// An unfinished run, as in the working set.
@@ -120,6 +122,7 @@ impl Event {
             context: self.context.clone(),
             next_step: self.next_step,
             child_failure_handler_iteration: self.handling,
+            waits_until: self.wait.as_ref().map(|wait| wait.time().into()),
         }
     }
 }

@@ -110,6 +110,7 @@ impl Event {
             context: self.context.clone(),
             at: self.at,
             redelivered_at: record.redelivered_at(self),
+            wait: self.wait.clone(),
         }
     }
 }
@@ -170,8 +171,9 @@ impl WorkingRow {
         let Value::Object(fields) = &mut essence else {
             return essence;
         };
-        let far =
-            (self.ready_at > now + time::Duration::minutes(10) && self.epoch == 0).then_some(self.ready_at);
+        // A pause after a failed attempt is not recorded.
+        let far = self.ready_at > now + time::Duration::minutes(10) && self.attempts + self.retries == 0;
+        let far = far.then_some(self.ready_at);
         if self.state != RowState::Ended {
             let more = json!({
                 "rolling_back": self.rolling_back, "context": self.context, "replied": self.replied,

@@ -162,6 +162,11 @@ impl WorkingRow {
         (self.giving_up || self.give_up_at.is_some_and(|at| at <= now)) && !is_injected(Bug::IgnoreGiveUp)
     }
 
+    /// The time from which it is ready if its children have ended; see `scoop.wakes_at` in the migrations.
+    pub(super) fn wakes_at(&self, now: OffsetDateTime) -> OffsetDateTime {
+        if self.ready_at > self.last_event_at { self.ready_at.max(now) } else { now }
+    }
+
     /// Whether it may be what ends its workers; see `scoop.is_suspect` in the migrations.
     pub(super) fn is_suspect(&self) -> bool {
         self.doubts >= 2 && self.attempts + self.retries > 0

@@ -208,17 +208,22 @@ impl State {
             self.remove(run);
             return settled(RowState::Ended, held.give_up_at);
         }
-        let state = match (settlement.ends, step.waits) {
-            (Some(_), _) => RowState::Ended,
-            (None, true) => RowState::Waiting,
-            (None, false) => RowState::Running,
+        let wait = settlement.wait.as_ref().filter(|_| !is_injected(Bug::ForgetWait));
+        let state = match (settlement.ends, step.waits, wait) {
+            (Some(_), ..) => RowState::Ended,
+            (None, true, _) => RowState::Waiting,
+            (None, false, Some(_)) => RowState::Ready,
+            (None, false, None) => RowState::Running,
         };
         let turned = settlement.turns_back.then_some(now);
         let since = turned.or(held.rollback_since);
         let counts = |deadline: &OffsetDateTime| since.is_none_or(|since| *deadline > since);
         let give_up_at = settlement.deadlines.iter().copied().filter(counts).min();
+        // Not in the past: claims may have gone on from there.
+        let wakes_at = wait.map(|wait| min_deadline(wait.time(), give_up_at).max(now));
         self.change(run, |row| {
             row.state = state;
+            row.ready_at = wakes_at.unwrap_or(row.ready_at);
             row.owner = row.owner.filter(|_| state == RowState::Running);
             row.epoch += 1;
             row.step.clone_from(&settlement.step);
@@ -306,6 +311,7 @@ impl EventRow {
             jump: self.jump.clone(),
             definition: self.definition,
             handling: self.handler_iteration,
+            wait: self.wait.clone(),
             ..Event::new(kind, self.message_id, lineage, at)
         })
     }

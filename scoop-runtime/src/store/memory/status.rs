@@ -178,11 +178,9 @@ fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> Ru
 
 fn run_event(event: &Event) -> RunEvent {
     let worker = event.identifier.as_deref().map(str::to_owned);
-    RunEvent::new(event.kind, event.step.clone(), Some(system_time(event.at))).written_by(
-        worker,
-        event.handling,
-        event.exception.clone(),
-    )
+    RunEvent::new(event.kind, event.step.clone(), Some(system_time(event.at)))
+        .written_by(worker, event.handling, event.exception.clone())
+        .before(event.wait.as_ref())
 }
 
 impl Extent {

@@ -51,7 +51,10 @@ impl WakeStorage for MemoryStore {
                     woken.committed.extend(state.commit(run, parent.at, &identifier));
                     continue;
                 }
-                let mine = place < slots && !row.is_unclaimed() && end.is_some();
+                let wakes_at = row.wakes_at(state.now());
+                let sleeps = wakes_at > state.now();
+                let mine = place < slots && !row.is_unclaimed() && end.is_some() && !sleeps;
+                woken.sleeps |= sleeps;
                 let handler = row.handler.to_string();
                 state.wake(run, parent.at, mine.then_some(worker));
                 match state.claimed_with_children(run, &identifier).filter(|_| mine) {
@@ -81,14 +84,15 @@ impl WakeStorage for MemoryStore {
 }
 
 impl State {
-    /// Wakes a run after its last child, which ended at this time. The run is ready then, or claimed by this worker.
+    /// Wakes a run after its last child, which ended at this time. The run is ready then, or when the time is over for
+    /// which it waits, or claimed by this worker.
     fn wake(&mut self, run: RowKey, at: OffsetDateTime, worker: Option<Uuid>) {
         if bug_never_wakes(run) {
             return;
         }
         let now = self.now();
         self.change(run, |row| {
-            (row.owner, row.ready_at) = (worker, now);
+            (row.owner, row.ready_at) = (worker, row.wakes_at(now));
             if worker.is_some() {
                 row.state = RowState::Running;
                 row.epoch += 1;
@@ -108,6 +112,7 @@ impl State {
             && row.definition == Some(definition)
             && !row.rolling_back
             && !row.is_overdue(self.now())
+            && row.wakes_at(self.now()) <= self.now()
             && (self.children(run).next().is_none() || is_injected(Bug::CommitOverFailure))
     }
 
@@ -134,7 +139,8 @@ impl State {
         let now = self.now();
         let alone = self.waiting().filter(|run| self.is_alone(*run) && !bug_never_wakes(*run));
         let alone: Vec<_> = alone.collect();
-        let mut wake = |run| self.change(run, |row| row.free(now)).map(|row| row.handler.to_string());
+        let mut wake =
+            |run| self.change(run, |row| row.free(row.wakes_at(now))).map(|row| row.handler.to_string());
         alone.into_iter().filter_map(&mut wake).collect()
     }
 

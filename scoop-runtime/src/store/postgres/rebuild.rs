@@ -231,6 +231,7 @@ fn read_recorded(row: &PgRow) -> sqlx::Result<RecordedEvent> {
         context: context.map(|Json(context)| context).unwrap_or_default(),
         at: time(row, "created_at")?,
         redelivered_at: time_if_any(row, "redelivered_at")?,
+        wait: row.try_get::<Option<Json<_>>, _>("wait")?.map(|Json(wait)| wait),
     })
 }
 

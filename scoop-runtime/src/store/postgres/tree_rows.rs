@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use scoop_core::{Escaped, EventKind};
+use scoop_core::{Escaped, EventKind, Wait};
 use serde::Deserialize;
 use serde_json::Value;
 use sqlx::Row;
@@ -27,6 +27,8 @@ struct EventRow {
     /// The number of earlier calls of the child failure handler, if this is the record of such a call.
     handling: Option<i32>,
     exception: Option<Value>,
+    /// What the run waits for after it.
+    wait: Option<Value>,
     /// Since 1970; `None` if the time is outside the years 1 to 9999.
     micros: Option<i64>,
 }
@@ -88,7 +90,8 @@ impl EventRow {
             .or_else(|| self.micros.is_none().then(|| "its time is none of the years 1 to 9999".into()));
         let event = RunEvent::new(EventKind::from_name(&self.kind)?, self.step, micros.map(system_time));
         let event = event.written_by(self.worker, self.handling, failure);
-        Some(event.marked(unreadable))
+        let wait = self.wait.and_then(|wait| serde_json::from_value::<Wait>(wait).ok());
+        Some(event.marked(unreadable).before(wait.as_ref()))
     }
 }
 

@@ -67,6 +67,7 @@ impl WakeStorage for PostgresStore {
                 woken.claimed.push(ClaimedRun::from_row(row, identifier)?);
             } else {
                 woken.handlers.push(row.try_get("handler")?);
+                woken.sleeps |= row.try_get::<bool, _>("sleeps")?;
             }
         }
         Ok(woken)

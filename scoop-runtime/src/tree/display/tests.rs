@@ -1,7 +1,7 @@
 //! Tests of displayed trees, one of which is the sample of the guide.
 
 use expect_test::expect;
-use scoop_core::{Failure, Lineage, SLEEP_HANDLER, SLEEP_TOPIC};
+use scoop_core::{Failure, Lineage, Wait};
 use uuid::Uuid;
 
 use super::*;
@@ -136,7 +136,7 @@ fn wait_for_children_is_a_line_of_the_step_that_launched_them() {
     let above = vec![
         event(Seen, None, 0),
         event(Suspended, Some("reserve"), 10),
-        event(Suspended, Some("rest"), 1_530),
+        event(Suspended, Some("rest"), 1_530).before(Some(&Wait::until(at(9_530).into()))),
         event(Suspended, Some("pay"), 9_540),
         failed(RollingBack, Some("pay"), 9_550, &why),
         event(Suspended, Some(&children("reserve")), 9_560),
@@ -149,12 +149,10 @@ fn wait_for_children_is_a_line_of_the_step_that_launched_them() {
             vec![event(Seen, None, 12), event(Committed, None, end), back, event(RolledBack, None, undone)];
         row(&[0, 1, id], ("stock", "stock.take"), None, events)
     };
-    let slept = row(&[0, 1, 4], (SLEEP_HANDLER, SLEEP_TOPIC), None, vec![event(Committed, None, 9_530)]);
     let rows = vec![
         row(&[0, 1], ("checkout", "orders.placed"), None, above),
         child(2, 400, 9_880),
         child(3, 1_510, 9_700),
-        slept,
     ];
     let tree = Tree::of(TreeRows::all(rows.into_iter().map(Ok).collect()), vec![], vec![]);
     let text = tree.to_string();
@@ -201,20 +199,15 @@ fn rollback_of_a_step_that_never_completed_is_not_shown() {
 #[test]
 fn sleeping_run_shows_the_end_of_its_sleep() {
     let slept = Stands { ready_at: Some(at(80_000)), ..stands(RowState::Ready) };
-    let text = shown(vec![
-        row(
-            &[0, 1],
-            ("reminder", "remind"),
-            Some(stands(RowState::Waiting)),
-            vec![event(EventKind::Seen, None, 0)],
-        ),
-        row(&[0, 1, 2], (SLEEP_HANDLER, SLEEP_TOPIC), Some(slept), vec![]),
-    ]);
+    let suspended =
+        event(EventKind::Suspended, Some("rest"), 5).before(Some(&Wait::until(at(80_000).into())));
+    let events = vec![event(EventKind::Seen, None, 0), suspended];
+    let text = shown(vec![row(&[0, 1], ("reminder", "remind"), Some(slept), events)]);
     assert!(
         text.contains("reminder (on remind): sleeping until 2026-06-25T12:32:57.000Z (in 1 min 0 s)"),
         "{text}"
     );
-    assert!(text.contains("└─ sleep: pending, due 2026-06-25T12:32:57.000Z (in 1 min 0 s)"), "{text}");
+    assert!(!text.contains("sleep of rest ended"), "{text}");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use uuid::Uuid;
 
 const EVENTS: &str = "
     SELECT message_id, type::text, coroutine_name, coroutine_identifier, step, next_step,
-           child_failure_handler_iteration, cooperation_lineage, exception, coalesce(context, '{}'), created_at
+           child_failure_handler_iteration, cooperation_lineage, exception, coalesce(context, '{}'), created_at,
+           (wait ->> 'until')::timestamptz
     FROM {schema}.message_event
     ORDER BY created_at, id";
 
@@ -91,6 +92,7 @@ fn event(row: &PgRow) -> sqlx::Result<LoggedEvent> {
         next_step: count(5)?.map(|next| next as usize),
         handler_iteration: count(6)?,
         context: row.try_get::<Json<_>, _>(9)?.0,
+        waits_until: row.try_get(11)?,
     })
 }
 

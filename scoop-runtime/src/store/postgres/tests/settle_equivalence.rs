@@ -81,6 +81,7 @@ fn of(events: Vec<Event>, fate: Fate) -> Conclusion {
         rollback_requests: vec![],
         rollback_cause: None,
         values: vec![],
+        wait: None,
         fate,
     }
 }
