@@ -108,18 +108,14 @@ impl Saga {
             let own = StepDefinition {
                 name: step.name.clone().into(),
                 was: step.was.map_or(&[], |was| vec![was].leak()),
-                needs: &[],
                 compensated: step.undo.is_some(),
                 handles_child_failure: step.on_child_failure.is_some(),
-                kind: StepKind::Code,
+                ..StepDefinition::new("")
             };
             let cleanup = step.finally.as_ref().map(|_| StepDefinition {
                 name: step.cleanup().into(),
                 was: step.was.map_or(&[], |was| vec![&*cleanup_of(was).leak()].leak()),
-                needs: &[],
-                compensated: false,
-                handles_child_failure: false,
-                kind: StepKind::Finally,
+                ..StepDefinition::new("").of_kind(StepKind::Finally)
             });
             std::iter::once(own).chain(cleanup)
         });
