@@ -1,8 +1,9 @@
 -- Wakes waiting runs that have no child left. It runs after the commits of the children, so that of two last children
 -- at least one finds both gone. A run that had completed the last step of its saga, and has no failed child, commits
 -- here. Of the others, this worker claims those for which it has slots and a program, as in run_claim.sql; the rest
--- become ready; a run that waits for a time, too, when that is over. All have begun, so claiming them writes no event. A run that has continued since this statement began,
--- and waits for new children that the statement does not see, has another epoch by then and stays as it is.
+-- become ready; a run that waits for a time, too, when that is over. All have begun, so claiming them writes no event.
+-- A run that has continued since this statement began, and waits for new children that the statement does not see, has
+-- another epoch by then and stays as it is.
 -- Locks: the row of this worker if it has slots or may commit a run, as a claim does, and before any other row: a
 -- transaction that holds it goes on to rows of run. A worker without a row claims and commits nothing: the reaper has
 -- swept by then, and no worker would notify the parents. Then the rows of run that are woken, one after the other in

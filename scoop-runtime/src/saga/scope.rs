@@ -305,7 +305,8 @@ impl<'a> Scope<'a> {
     }
 
     /// Delays the next step: it starts no sooner than after this time, or at this instant. The call returns at once.
-    /// Of several sleeps in one step the latest counts. While the run sleeps it holds no task and no connection, and it survives restarts.
+    /// Of several sleeps in one step the latest counts. While the run sleeps it holds no task and no connection, and it
+    /// survives restarts.
     ///
     /// # Errors
     ///
