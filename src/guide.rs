@@ -12,6 +12,9 @@ pub mod changing {}
 #[doc = include_str!("../docs/failures.md")]
 pub mod failures {}
 
+#[doc = include_str!("../docs/delivery.md")]
+pub mod delivery {}
+
 #[doc = include_str!("../docs/context.md")]
 pub mod context {}
 

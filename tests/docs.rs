@@ -42,18 +42,25 @@ fn examples_of_the_inner_crates_import_the_facade() {
     }
 }
 
-/// The README's promises, and the page that says which tests show them.
-const PROMISES: (&str, &str) = ("README.md", "## When something is wrong");
-const TESTS_OF_PROMISES: (&str, &str) = ("docs/testing.md", "## Tests of the README's table");
+/// Tables of promises, and those of the page that says which tests show them.
+const PROMISES: [[(&str, &str); 2]; 2] = [
+    [("README.md", "## When something is wrong"), ("docs/testing.md", "## Tests of the README's table")],
+    [
+        ("docs/delivery.md", "## A message and its handlers"),
+        ("docs/testing.md", "## Tests of the table of deliveries"),
+    ],
+];
 
 #[test]
-fn rows_of_the_table_in_the_readme_have_tests() {
+fn rows_of_promises_have_tests() {
     let rows = |(page, section)| table(&read(page), section);
-    let promised: Vec<_> = rows(PROMISES).into_iter().map(|(row, _)| row).collect();
-    let (tested, tests): (Vec<_>, Vec<_>) = rows(TESTS_OF_PROMISES).into_iter().unzip();
-    assert!(!promised.is_empty() && promised == tested, "README: {promised:#?}\nwith tests: {tested:#?}");
-    for (row, named) in promised.iter().zip(tests) {
-        check_tests(row, &named);
+    for [promises, tests_of_promises] in PROMISES {
+        let promised: Vec<_> = rows(promises).into_iter().map(|(row, _)| row).collect();
+        let (tested, tests): (Vec<_>, Vec<_>) = rows(tests_of_promises).into_iter().unzip();
+        assert!(!promised.is_empty() && promised == tested, "{promised:#?}\nwith tests: {tested:#?}");
+        for (row, named) in promised.iter().zip(tests) {
+            check_tests(row, &named);
+        }
     }
 }
 
