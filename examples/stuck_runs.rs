@@ -97,7 +97,7 @@ async fn main() -> Result<()> {
 
     let monday = version().only::<monday::Lending>().start().await?;
     let emma = monday.launch(LoanWanted { book: "Emma".into() }).await?.id();
-    comes_to(&monday, emma, |state| *state == RunState::Waiting).await?;
+    comes_to(&monday, emma, |state| *state == RunState::Sleeping).await?;
     monday.shutdown().await?;
 
     let tuesday = version().only::<tuesday::Lending>().start().await?;
