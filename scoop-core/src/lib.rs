@@ -26,6 +26,7 @@ mod rollback;
 mod run;
 mod saga;
 mod schedule;
+mod signal;
 mod sleep;
 mod stored;
 mod text;
@@ -53,6 +54,7 @@ pub use saga::{
     Definition, NAME_CHARS_MAX, NameError, RecordedStep, STEP_NAME_CHARS_MAX, StepDefinition, StepKind,
 };
 pub use schedule::{Missed, Overlap, Recurrence, Schedule};
+pub use signal::{SentSignal, Signal};
 pub use sleep::SleepUntil;
 #[doc(hidden)]
 pub use stored::Json;
@@ -60,5 +62,5 @@ pub use stored::Stored;
 pub use text::Escaped;
 #[doc(hidden)]
 pub use trace_point::QuestionMark;
-pub use wait::Wait;
+pub use wait::{SIGNAL_KEY_BYTES_MAX, SignalKey, Wait};
 pub use window::{Beginning, Cut, EntriesRead, Entry, Rest, Window};

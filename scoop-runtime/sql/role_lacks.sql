@@ -11,6 +11,7 @@ WITH needed AS (
         ('scoop.repeated_failure', '{SELECT,INSERT}'),
         ('scoop.redelivery', '{SELECT,INSERT}'),
         ('scoop.handler', '{SELECT,INSERT,UPDATE}'),
+        ('scoop.signal', '{SELECT,INSERT,UPDATE}'),
         ('scoop.schedule', '{SELECT,INSERT,UPDATE}'),
         ('scoop.run', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.worker', '{SELECT,INSERT,UPDATE,DELETE}'),

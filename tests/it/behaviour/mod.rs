@@ -2,6 +2,8 @@
 
 mod attempts_after_death;
 mod attempts_changed;
+mod awaiting;
+mod awaiting_and_sending;
 mod cancellation;
 mod children;
 mod claim_during_shutdown;

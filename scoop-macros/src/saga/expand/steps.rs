@@ -112,11 +112,12 @@ pub(super) fn definition(step: &Step) -> TokenStream {
         }
     };
     let wait = step.at.as_ref().map(|_| beside(names::WAITING, quote!(Wait)));
+    let awaiting = step.awaits.as_ref().map(|_| beside(names::AWAITING, quote!(Wait)));
     let finally = step.finally.as_ref().map(|_| beside(names::FINALLY, quote!(Finally)));
     let formerly = formerly("");
     let code =
         quote!(::scoop::__private::StepDefinition::new(#name) #compensated #handling #formerly #needing);
-    let steps = wait.into_iter().chain([code]).chain(finally);
+    let steps = wait.into_iter().chain(awaiting).chain([code]).chain(finally);
     quote!(#(#steps),*)
 }
 
