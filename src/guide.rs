@@ -21,6 +21,9 @@ pub mod context {}
 #[doc = include_str!("../docs/time.md")]
 pub mod time {}
 
+#[doc = include_str!("../docs/signals.md")]
+pub mod signals {}
+
 #[doc = include_str!("../docs/rehearsals.md")]
 pub mod rehearsals {}
 

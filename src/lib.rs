@@ -6,9 +6,9 @@ pub use scoop_runtime::private as __private;
 pub use scoop_core::{
     Context, ContextError, ContextKey, Deadline, DeadlineKind, Definition, Delivery, Error, EventKind,
     Failure, FailureCode, Frame, FromError, HasReply, Here, Interrupted, Lineage, Message, Missed, NameError,
-    Next, Overlap, Recurrence, Result, Schedule, StepDefinition, StepKind, Stored, With,
+    Next, Overlap, Recurrence, Result, Schedule, Signal, SignalKey, StepDefinition, StepKind, Stored, With,
 };
-pub use scoop_macros::{ContextKey, FailureCode, Message, saga, step, subscribes, trace};
+pub use scoop_macros::{ContextKey, FailureCode, Message, Signal, saga, step, subscribes, trace};
 #[cfg(feature = "embedded")]
 pub use scoop_runtime::embedded;
 #[cfg(feature = "simulation")]
@@ -20,9 +20,9 @@ pub use scoop_runtime::{
     Handle, HierarchyId, Intervention, Launch, LaunchAll, ListRequest, Migrate, Named, NoResult, Outcome,
     ReadTree, RebuildReport, Redeliver, Redelivered, RegisteredHandler, RepairAnswer, RepairStatus, Reply,
     Request, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo,
-    RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SetupError, SkippedHierarchy, Status, Step,
-    StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch, Wanted, When,
-    migrate, migration_files,
+    RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetupError, SkippedHierarchy,
+    Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch,
+    Wanted, When, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};
@@ -39,6 +39,6 @@ pub mod prelude {
 
     pub use crate::{
         ContextKey, Error, Failure, FailureCode, Here, Message, Next, Outcome, Result, Saga, Scoop, Scope,
-        Tick, With, saga, step, subscribes,
+        Signal, Tick, With, saga, step, subscribes,
     };
 }

@@ -11,7 +11,8 @@ use self::child_failure::RollbackPosition;
 use crate::changed_definition::{known, position_in, renamed_since, resume};
 use crate::rollback::{Instance, Plan, RollbackNames, RollbackPart};
 use crate::{
-    Context, Definition, Event, EventKind, Failure, Next, Path, RecordedStep, Run, StepKind, Suspension, Wait,
+    Context, Definition, Event, EventKind, Failure, Next, Path, RecordedStep, Run, SentSignal, StepKind,
+    Suspension, Wait,
 };
 
 /// The next move of a run.
@@ -160,6 +161,8 @@ pub struct Returned {
     pub emissions: Vec<Emission>,
     /// What the run waits for before its next move, besides its children.
     pub wait: Option<Wait>,
+    /// The signals to send.
+    pub signals: Vec<SentSignal>,
 }
 
 /// The conclusion from a move: what to persist, and the next state of the run.
@@ -177,6 +180,8 @@ pub struct Conclusion {
     pub values: Vec<(String, Value)>,
     /// What the run waits for, besides other runs. Its SUSPENDED has the same.
     pub wait: Option<Wait>,
+    /// The signals to send.
+    pub signals: Vec<SentSignal>,
     /// The next state of the run.
     pub fate: Fate,
 }
@@ -602,6 +607,10 @@ impl<'a> Position<'a> {
         suspended.wait.clone_from(&returned.wait);
         events.push(suspended);
 
+        if returned.wait.as_ref().is_some_and(|wait| wait.signal().is_some()) {
+            // A signal is for one wait. If the next one does not come, that of an earlier iteration does not count.
+            run.outputs.remove(&self.step);
+        }
         run.replied |= !returned.replies.is_empty();
         let mut values = returned.replies;
         if let (Some(output), Some(_)) = (returned.output, invoked) {
@@ -627,6 +636,7 @@ impl<'a> Position<'a> {
             rollback_cause: None,
             values,
             wait: returned.wait,
+            signals: returned.signals,
             fate,
         }
     }
@@ -692,7 +702,7 @@ impl<'a> Position<'a> {
 impl Returned {
     /// The outcome of code that does nothing.
     pub fn nothing() -> Self {
-        Self { next: None, output: None, replies: vec![], emissions: vec![], wait: None }
+        Self { next: None, output: None, replies: vec![], emissions: vec![], wait: None, signals: vec![] }
     }
 }
 
@@ -709,6 +719,7 @@ impl Conclusion {
             rollback_cause: None,
             values: vec![],
             wait: None,
+            signals: vec![],
             fate,
         }
     }
@@ -737,7 +748,9 @@ impl Conclusion {
         self.events.extend(next.events);
         self.emissions.extend(next.emissions);
         self.values.extend(next.values);
-        Self { events: self.events, emissions: self.emissions, values: self.values, ..next }
+        self.signals.extend(next.signals);
+        let Self { events, emissions, values, signals, .. } = self;
+        Self { events, emissions, values, signals, ..next }
     }
 }
 

@@ -27,6 +27,7 @@ mod rollback;
 mod run;
 mod saga;
 mod schedule;
+mod signal;
 mod sleep;
 mod stored;
 mod text;
@@ -56,6 +57,7 @@ pub use saga::{
     StepKind,
 };
 pub use schedule::{Missed, Overlap, Recurrence, Schedule};
+pub use signal::{SentSignal, Signal};
 pub use sleep::SleepUntil;
 #[doc(hidden)]
 pub use stored::Json;
@@ -63,5 +65,5 @@ pub use stored::Stored;
 pub use text::Escaped;
 #[doc(hidden)]
 pub use trace_point::QuestionMark;
-pub use wait::Wait;
+pub use wait::{SIGNAL_KEY_BYTES_MAX, SignalKey, Wait};
 pub use window::{Beginning, Cut, EntriesRead, Entry, Rest, Window};

@@ -16,7 +16,7 @@ pub(crate) fn clamp(at: OffsetDateTime) -> OffsetDateTime {
 }
 
 /// The last instant, which means never in the protocol.
-fn last() -> OffsetDateTime {
+pub(crate) fn last() -> OffsetDateTime {
     OffsetDateTime::new_utc(Date::MAX, Time::MAX)
 }
 

@@ -1,4 +1,4 @@
-//! The wait of a run between two steps, for a time.
+//! The wait of a run between two steps: for a time, or for a signal.
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -8,27 +8,68 @@ use crate::timestamp;
 /// What a run waits for after a step, besides its children.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// The time before which the run does not continue.
-    #[serde(with = "time::serde::rfc3339")]
-    until: OffsetDateTime,
+    /// The time before which the run does not continue, unless its signal comes.
+    #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    until: Option<OffsetDateTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signal: Option<SignalKey>,
 }
+
+/// The name of a signal, and the key that tells its receivers apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SignalKey {
+    /// The name of the signal.
+    pub name: String,
+    /// The key: 1 to [`SIGNAL_KEY_BYTES_MAX`] bytes.
+    pub key: String,
+}
+
+/// The maximum length of the key of a signal, in bytes.
+pub const SIGNAL_KEY_BYTES_MAX: usize = 255;
 
 impl Wait {
     /// Waits until this time, with a resolution of microseconds. A time outside the years 1 to 9999 becomes the
     /// nearest one in that range.
     pub fn until(time: OffsetDateTime) -> Self {
-        Self { until: timestamp::clamp(time) }
+        Self { until: Some(timestamp::clamp(time)), signal: None }
     }
 
-    /// The time.
+    /// Waits for a signal, at most until this time.
+    pub fn for_signal(signal: SignalKey, limit: Option<OffsetDateTime>) -> Self {
+        Self { until: limit.map(timestamp::clamp), signal: Some(signal) }
+    }
+
+    /// The time at which it ends in any case; a far one if it has no limit.
     pub fn time(&self) -> OffsetDateTime {
+        self.until.unwrap_or_else(timestamp::last)
+    }
+
+    /// The time at which it ends in any case, if it has a limit.
+    pub fn limit(&self) -> Option<OffsetDateTime> {
         self.until
+    }
+
+    /// The signal that ends it.
+    pub fn signal(&self) -> Option<&SignalKey> {
+        self.signal.as_ref()
     }
 
     /// Waits for this and for another wait: the later time counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        if other.until > self.until { other } else { self }
+        if other.time() > self.time() { other } else { self }
+    }
+}
+
+impl SignalKey {
+    /// Why it cannot be stored, if it cannot.
+    pub fn refused(&self) -> Option<String> {
+        let (key, bytes) = (&self.key, self.key.len());
+        if key.contains('\0') {
+            return Some("contains a NUL character, which PostgreSQL does not store".into());
+        }
+        let fits = (1..=SIGNAL_KEY_BYTES_MAX).contains(&bytes);
+        (!fits).then(|| format!("has {bytes} bytes; 1 to {SIGNAL_KEY_BYTES_MAX} are possible"))
     }
 }
 
@@ -38,13 +79,24 @@ mod tests {
 
     use super::*;
 
+    fn key(key: &str) -> SignalKey {
+        SignalKey { name: "paid".into(), key: key.into() }
+    }
+
     #[test]
-    fn wait_is_stored_as_its_time() {
+    fn wait_is_stored_as_its_time_and_signal() {
         let at = OffsetDateTime::from_unix_timestamp_nanos(1_782_390_697_123_456_789).unwrap();
-        let wait = Wait::until(at);
-        let stored = json!({ "until": "2026-06-25T12:31:37.123456Z" });
-        assert_eq!(serde_json::to_value(&wait).unwrap(), stored);
-        assert_eq!(serde_json::from_value::<Wait>(stored).unwrap(), wait);
+        let until = "2026-06-25T12:31:37.123456Z";
+        let signal = json!({ "name": "paid", "key": "7" });
+        for (wait, stored) in [
+            (Wait::until(at), json!({ "until": until })),
+            (Wait::for_signal(key("7"), Some(at)), json!({ "until": until, "signal": signal })),
+            (Wait::for_signal(key("7"), None), json!({ "signal": signal })),
+        ] {
+            assert_eq!(serde_json::to_value(&wait).unwrap(), stored);
+            assert_eq!(serde_json::from_value::<Wait>(stored).unwrap(), wait);
+        }
+        assert_eq!(Wait::for_signal(key("7"), None).time().year(), 9999);
     }
 
     #[test]
@@ -52,5 +104,14 @@ mod tests {
         let wait = |second| Wait::until(OffsetDateTime::from_unix_timestamp(second).unwrap());
         assert_eq!(wait(1).and(wait(2)), wait(2));
         assert_eq!(wait(2).and(wait(1)), wait(2));
+    }
+
+    #[test]
+    fn keys_are_short_and_without_nul() {
+        assert_eq!(key("7").refused(), None);
+        assert_eq!(key(&"x".repeat(255)).refused(), None);
+        for (bad, why) in [("", "has 0 bytes"), (&*"x".repeat(256), "has 256 bytes"), ("a\0b", "NUL")] {
+            assert!(key(bad).refused().unwrap().contains(why));
+        }
     }
 }

@@ -19,6 +19,7 @@ mod names;
 mod near_miss;
 mod saga;
 mod settings;
+mod signal;
 #[cfg(test)]
 mod snapshot;
 mod trace;
@@ -82,6 +83,29 @@ use proc_macro::TokenStream;
 #[proc_macro_derive(Message, attributes(message))]
 pub fn message(input: TokenStream) -> TokenStream {
     message::derive(input.into()).into()
+}
+
+/// Makes a struct or an enum a signal: a value from outside that runs await, told apart by a key.
+///
+/// Its name is that of the type in kebab case, or the one in `#[signal(name = "..")]`: 1 to 180 characters. A
+/// signal that no run awaits yet is kept for a week, or for the time in `#[signal(keep = "..")]`. The type needs
+/// `Serialize` and `Deserialize` as well, and cannot be generic.
+///
+/// ```
+/// use scoop::prelude::*;
+///
+/// #[derive(Signal, Serialize, Deserialize)]
+/// #[signal(name = "payments.confirmed", keep = "2 days")]
+/// struct PaymentConfirmed {
+///     amount: i64,
+/// }
+///
+/// assert_eq!(PaymentConfirmed::NAME, "payments.confirmed");
+/// assert_eq!(PaymentConfirmed::KEEP.as_secs(), 2 * 24 * 60 * 60);
+/// ```
+#[proc_macro_derive(Signal, attributes(signal))]
+pub fn signal(input: TokenStream) -> TokenStream {
+    signal::derive(input.into()).into()
 }
 
 /// Makes a struct or an enum an element of the context, which travels with a run.
@@ -327,6 +351,8 @@ pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `on_child_failure = function` | the handler for failures of the step's children |
 /// | `finally = function` | the cleanup after the step and its children are done, or failed |
 /// | `at = function` | the function that returns when the step is due; the saga waits until then |
+/// | `awaits(Signal, by = function)` | the signal that the saga awaits before the step; the function returns its key |
+/// | `awaits(Signal, by = function, within = "2 days")` | the same, for this time at most |
 /// | `sleep = "2 days"` | the sleep after the step |
 /// | `timeout = "30s"` | the time limit of the step |
 /// | `retry(max = 5)` | the number of further attempts before a failure counts |

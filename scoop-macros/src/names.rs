@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Topic,
     /// At most 255 characters: it travels with every message, to programs with limits of their own.
     ContextKey,
+    /// At most 180 characters, like other names.
+    Signal,
     /// At most 180 characters, like other names. Names with our prefix have a meaning already.
     Code,
 }
@@ -31,6 +33,7 @@ impl Kind {
             Kind::Step => ("step name", 180, "characters", name.chars().count()),
             Kind::Topic => ("topic", 63, "bytes", name.len()),
             Kind::ContextKey => ("key", 255, "characters", name.chars().count()),
+            Kind::Signal => ("name of a signal", 180, "characters", name.chars().count()),
             Kind::Code => ("failure code", 180, "characters", name.chars().count()),
         };
         if name.contains('\0') {
@@ -49,6 +52,7 @@ impl Kind {
             Kind::Saga | Kind::Step => "name = \"..\"",
             Kind::Topic => "#[message(topic = \"..\")]",
             Kind::ContextKey => "#[context(key = \"..\")]",
+            Kind::Signal => "#[signal(name = \"..\")]",
             Kind::Code => "#[failure(code = \"..\")]",
         }
     }
@@ -90,6 +94,9 @@ pub(crate) fn former(kind: Kind, settings: &Settings, name: &str, errors: &mut E
 
 /// The suffix of the stored name of a wait for a step's time. Part of the protocol, like the next.
 pub(crate) const WAITING: &str = " (waiting for scheduled time)";
+
+/// The suffix of the stored name of a wait for a signal.
+pub(crate) const AWAITING: &str = " (waiting for signal)";
 
 /// The suffix of the stored name of a cleanup.
 pub(crate) const FINALLY: &str = " (finally)";

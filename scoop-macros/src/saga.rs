@@ -1,5 +1,6 @@
 //! `#[saga]`: an `impl` block as a saga, in three stages.
 
+mod awaits;
 mod expand;
 mod model;
 mod parameters;

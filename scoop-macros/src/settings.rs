@@ -118,6 +118,15 @@ impl Settings {
         }
     }
 
+    /// The tokens given for `key` in parentheses.
+    pub(crate) fn tokens(&self, key: &str, example: &str, errors: &mut Errors) -> Option<TokenStream> {
+        let setting = self.find(key)?;
+        match &setting.value {
+            Value::Nested(tokens) => Some(tokens.clone()),
+            _ => setting.type_mismatch(&format!("write `{example}`"), errors),
+        }
+    }
+
     /// The value of `key`, as converted by `read`. If that fails, the error says what the key `takes`.
     pub(crate) fn expression<T>(
         &self,

@@ -46,7 +46,7 @@ CREATE TABLE scoop.message_event (
     -- rollback is
     jump                 text,
     definition           int,  -- the definition under which the step completed
-    wait                 jsonb,  -- what the run waits for after a SUSPENDED, besides its children: until when
+    wait                 jsonb,  -- what the run waits for after a SUSPENDED, besides its children: until, signal
     -- A message is emitted, and a hierarchy cancelled, at its root; everything else is about a run below.
     CONSTRAINT lineage_is_complete CHECK (
         array_ndims(cooperation_lineage) = 1 AND array_lower(cooperation_lineage, 1) = 1 AND
@@ -148,6 +148,20 @@ CREATE TABLE scoop.redelivery (
     copy           uuid,           -- the message launched in place of one that a run had launched
     redelivered_at timestamptz NOT NULL  -- it went to the handlers registered then
 );
+
+-- Signals from outside. One that no run awaits is kept for a while. It is delivered once, to all runs that await it then:
+-- as the output of the step that waits.
+CREATE TABLE scoop.signal (
+    id           uuid PRIMARY KEY,
+    name         varchar(255) NOT NULL,
+    key          varchar(255) NOT NULL,
+    payload      jsonb NOT NULL,
+    sent_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    kept_until   timestamptz NOT NULL,
+    delivered_at timestamptz,
+    reached      int NOT NULL DEFAULT 0  -- the number of runs
+);
+CREATE INDEX signal_kept ON scoop.signal (name, key, sent_at, id) WHERE delivered_at IS NULL;
 
 -- The working set: the state of the engine beside the record. It stays small with a long history: a run that ended
 -- leaves it.
@@ -277,6 +291,8 @@ CREATE TABLE scoop.run (
     reason                 text,  -- of the last failed attempt, or why it is stuck
     reserved_for           int NOT NULL DEFAULT 0,  -- the definition under which it continues; 0 for the current one
     refused_by             int[],  -- the definitions under which it cannot continue
+    signal                 varchar(255),  -- the signal that it awaits while it is ready, until ready_at at the latest
+    signal_key             varchar(255),
     PRIMARY KEY (root, id)
 ) WITH (
     fillfactor = 50,  -- a run that goes from step to step is updated in place
@@ -297,6 +313,7 @@ CREATE INDEX run_reserved ON scoop.run (handler) WHERE reserved_for <> 0;
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
 CREATE INDEX run_give_up ON scoop.run (give_up_at)
     WHERE state = 'waiting' AND NOT giving_up AND give_up_at IS NOT NULL;
+CREATE INDEX run_signal ON scoop.run (signal, signal_key) WHERE state = 'ready' AND signal IS NOT NULL;
 CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck';
 
 -- The sample of ANALYZE, perhaps ten thousand children of one parent, is out of date a minute later. Without statistics
@@ -309,6 +326,8 @@ ALTER TABLE scoop.run
     ALTER handler SET STATISTICS 0,
     ALTER topic SET STATISTICS 0,
     ALTER ready_at SET STATISTICS 0,
+    ALTER signal SET STATISTICS 0,
+    ALTER signal_key SET STATISTICS 0,
     ALTER give_up_at SET STATISTICS 0;
 
 -- A table that was empty at the last ANALYZE is planned as one row, and then scanned for each of many runs: with a

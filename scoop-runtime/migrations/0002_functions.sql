@@ -15,6 +15,7 @@ SELECT r.root AS hierarchy,
             WHEN r.state <> 'ready' THEN r.state::text
             WHEN r.attempts > 0 OR r.retries > 0 THEN 'backing off'
             WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
+            WHEN r.signal IS NOT NULL AND r.ready_at > clock_timestamp() THEN 'awaiting signal'
             WHEN r.epoch > r.unclaimed_epoch AND r.ready_at > clock_timestamp() THEN 'sleeping'
             ELSE 'ready'
        END AS state,
@@ -26,6 +27,8 @@ SELECT r.root AS hierarchy,
        r.give_up_at AS deadline,
        r.giving_up,
        r.owner AS worker,
+       r.signal,
+       r.signal_key,
        r.topic,
        r.message_id AS message,
        r.last_event_at
@@ -132,7 +135,7 @@ BEGIN
         completions jsonb, outputs jsonb, rolling_back boolean, turns_back boolean, failure jsonb,
         rollback_failure jsonb, forgets text, event_count int, events jsonb, emissions jsonb, rollback_requests jsonb,
         rollback_cause jsonb, return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[],
-        wait jsonb, may_give_up boolean, stored boolean
+        wait jsonb, signals jsonb, may_give_up boolean, stored boolean
     );
     SELECT r.* INTO locked_run FROM scoop.run r
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
@@ -248,7 +251,10 @@ BEGIN
     END IF;
     IF s.wait IS NOT NULL THEN
         -- not in the past: claims may have gone on from there
-        wakes_at := greatest(least((s.wait ->> 'until')::timestamptz, due), clock_timestamp());
+        -- a time that programs can read, where there is no limit
+        wakes_at := greatest(
+            least(coalesce((s.wait ->> 'until')::timestamptz, '9999-12-31 23:59:59.999999+00'), due),
+            clock_timestamp());
     END IF;
     IF s.ends = 'unnoted' THEN
         DELETE FROM scoop.run r WHERE r.root = locked_run.root AND r.id = locked_run.id;
@@ -261,6 +267,8 @@ BEGIN
                     END::scoop.run_state,
             owner = CASE WHEN s.ends IS NULL AND NOT has_children AND wakes_at IS NULL THEN r.owner END,
             ready_at = coalesce(wakes_at, r.ready_at),
+            signal = s.wait #>> '{signal,name}',
+            signal_key = s.wait #>> '{signal,key}',
             epoch = r.epoch + 1,
             step = s.step, jump = s.jump, definition = s.definition, iteration = s.iteration,
             handler_iteration = s.handler_iteration, suspensions = s.suspensions, completions = s.completions,
@@ -312,6 +320,13 @@ BEGIN
         INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
         SELECT locked_run.lineage, locked_run.handler, returned.name, coalesce(returned.value, 'null')
         FROM jsonb_to_recordset(s.return_values) AS returned (name varchar, value jsonb);
+    END IF;
+
+    IF s.signals IS NOT NULL THEN
+        INSERT INTO scoop.signal (id, name, key, payload, kept_until)
+        SELECT sent.id, sent.name, sent.key, coalesce(sent.payload, 'null'),
+               least(clock_timestamp() + make_interval(secs => sent.keep), '9999-12-31 00:00+00')
+        FROM jsonb_to_recordset(s.signals) AS sent (id uuid, name varchar, key varchar, payload jsonb, keep float8);
     END IF;
 
     IF s.forgets IS NOT NULL THEN

@@ -12,6 +12,7 @@ WITH needed AS (
         ('scoop.redelivery', '{SELECT,INSERT}'),
         ('scoop.begun_step', '{SELECT,INSERT,UPDATE}'),
         ('scoop.handler', '{SELECT,INSERT,UPDATE}'),
+        ('scoop.signal', '{SELECT,INSERT,UPDATE}'),
         ('scoop.schedule', '{SELECT,INSERT,UPDATE}'),
         ('scoop.run', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.worker', '{SELECT,INSERT,UPDATE,DELETE}'),

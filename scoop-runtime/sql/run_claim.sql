@@ -46,6 +46,8 @@ claimed AS (
     SET state = 'running',
         owner = $1,
         epoch = r.epoch + 1,
+        signal = NULL,
+        signal_key = NULL,
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
         rollback_started_at = CASE WHEN r.epoch = r.unclaimed_epoch AND r.rollback_requested THEN clock_timestamp()
                                    ELSE r.rollback_started_at END

@@ -58,6 +58,8 @@ woken AS (
         owner = CASE WHEN locked_run.is_claimed THEN $2 END,
         epoch = r.epoch + locked_run.is_claimed::int,
         ready_at = locked_run.wakes_at,
+        signal = CASE WHEN NOT locked_run.is_claimed THEN r.signal END,
+        signal_key = CASE WHEN NOT locked_run.is_claimed THEN r.signal_key END,
         last_event_at = CASE WHEN locked_run.is_claimed
             THEN greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond',
                 locked_run.at + interval '1 microsecond')

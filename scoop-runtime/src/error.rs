@@ -134,6 +134,14 @@ pub enum RuntimeError {
         /// The kind of id that the request takes.
         wanted: Wanted,
     },
+    /// A signal cannot be sent.
+    #[error("the signal `{signal}` cannot be sent: {why}")]
+    Signal {
+        /// The name of the signal.
+        signal: &'static str,
+        /// The reason.
+        why: String,
+    },
 
     /// A text contains a NUL character, which PostgreSQL does not store.
     #[error("{what} contains a NUL character (\\u0000), which PostgreSQL cannot store")]

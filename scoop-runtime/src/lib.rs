@@ -46,8 +46,8 @@ mod util;
 pub use api::InMemory;
 pub use api::{
     Builder, CancelAnswer, Handle, Launch, LaunchAll, ListItem, ListRequest, Migrate, Outcome, ReadTree,
-    Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure, Scoop, Status,
-    migrate, migration_files,
+    Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure, Scoop, SendSignal,
+    Status, migrate, migration_files,
 };
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};

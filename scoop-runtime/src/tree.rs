@@ -6,7 +6,7 @@ mod row;
 
 use std::time::{Duration, SystemTime};
 
-use scoop_core::{EventKind, Failure, Lineage, Undoes};
+use scoop_core::{EventKind, Failure, Lineage, SignalKey, Undoes};
 use uuid::Uuid;
 
 pub(crate) use self::assembly::{DeeperRuns, Extent, TreeRows};
@@ -50,6 +50,8 @@ pub struct RunInfo {
     /// The earliest time at which it can begin or continue, if that is after the tree was read: the end of a delay, a
     /// sleep or a backoff. A row may have a time after the year 9999: here it is the last day of that year.
     pub wakes_at: Option<SystemTime>,
+    /// The signal that it awaits, with the key.
+    pub awaits: Option<SignalKey>,
     /// The earliest deadline that applies to it, unless it has ended.
     pub deadline: Option<SystemTime>,
     /// Whether it is ready although no living program has its saga.
@@ -94,6 +96,8 @@ pub enum RunState {
     Ready,
     /// It sleeps, until [`RunInfo::wakes_at`].
     Sleeping,
+    /// It awaits the signal [`RunInfo::awaits`].
+    AwaitingSignal,
     /// An attempt failed, because of its step or of the infrastructure (database or connection), and is retried at
     /// [`RunInfo::wakes_at`].
     Retrying {

@@ -4,6 +4,8 @@
 mod at_most_once;
 #[path = "../it/behaviour/attempts_changed.rs"]
 mod attempts_changed;
+#[path = "../it/behaviour/awaiting.rs"]
+mod awaiting;
 mod children;
 #[path = "../it/behaviour/floats.rs"]
 mod floats;

@@ -357,7 +357,14 @@ impl<'a> World<'a> {
             End::Next(next) => Some(*next),
             End::Well => [Code::Invoke, Code::Finally].contains(&called.code).then_some(Next::Continue),
         };
-        Ok(Returned { next, output: outcome.returns.clone(), replies: vec![], emissions, wait: None })
+        Ok(Returned {
+            next,
+            output: outcome.returns.clone(),
+            replies: vec![],
+            emissions,
+            wait: None,
+            signals: vec![],
+        })
     }
 
     /// Every compensation gets the cause of the rollback.

@@ -13,8 +13,9 @@ use syn::{Ident, Path, Type};
 
 use self::retry_and_timeouts::{durations, retry};
 use self::steps::{definition, step_enum, step_path};
-use super::model::{Call, Outline, ReturnKind, Saga, Step, Value};
+use super::model::{AwaitsCall, Call, Outline, ReturnKind, Saga, Step, Value};
 use super::schedule;
+use crate::names;
 
 /// Everything the saga adds to the user's block.
 pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
@@ -81,6 +82,8 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let value_shapes = value_shapes(steps);
     let invoke = invoke(step_enum, message, &invocations(step_enum, steps));
     let due = due(step_enum, message, steps);
+    let awaits = awaits(step_enum, message, steps);
+    let within = durations("within", step_enum, steps, |step| step.awaits.as_ref()?.within);
     let finally = finally(step_enum, message, steps);
     let compensate = compensate(step_enum, message, steps);
     let on_child_failure = on_child_failure(step_enum, message, steps);
@@ -103,6 +106,8 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
             #value_shapes
             #invoke
             #due
+            #awaits
+            #within
             #finally
             #compensate
             #on_child_failure
@@ -112,13 +117,15 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
 }
 
 fn value_shapes(steps: &[Step]) -> Option<TokenStream> {
-    let shapes = steps.iter().filter_map(|step| match &step.invoke.end {
-        ReturnKind::JumpWith(ty) | ReturnKind::Output(ty) => {
-            let name = &step.name;
-            Some(quote!(shape_of(stored::<#ty>(), #name)))
-        }
+    let returned = steps.iter().filter_map(|step| match &step.invoke.end {
+        ReturnKind::JumpWith(ty) | ReturnKind::Output(ty) => Some((&**ty, step.name.clone())),
         ReturnKind::Done | ReturnKind::Jump => None,
     });
+    let awaited = steps.iter().filter_map(|step| {
+        let awaits = step.awaits.as_ref()?;
+        Some((&awaits.ty, format!("{}{}", step.name, names::AWAITING)))
+    });
+    let shapes = returned.chain(awaited).map(|(ty, name)| quote!(shape_of(stored::<#ty>(), #name)));
     let shapes: Vec<_> = shapes.collect();
     (!shapes.is_empty()).then(|| {
         quote! {
@@ -176,6 +183,26 @@ fn due(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<TokenStream> 
         ) -> ::scoop::__private::Boxed<'a, ::std::time::SystemTime> {
             #import
             match step { #times }
+        }
+    })
+}
+
+fn awaits(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<TokenStream> {
+    let mut names = BTreeSet::new();
+    let signals = Arms::of(step_enum, steps, |step| {
+        let AwaitsCall { ty, by, .. } = step.awaits.as_ref()?;
+        Some(called(by, None, Helper::of("awaited").with_types(quote!(#ty, _)), &mut names))
+    });
+    let (import, signals) = signals.or_call("awaits_nothing", None, names)?;
+    Some(quote! {
+        fn awaits<'a>(
+            &'a self,
+            step: #step_enum,
+            scope: &'a mut ::scoop::Scope<'_>,
+            message: &'a #message,
+        ) -> ::scoop::__private::Boxed<'a, ::core::option::Option<::scoop::__private::Awaited>> {
+            #import
+            match step { #signals }
         }
     })
 }

@@ -7,6 +7,7 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{GenericArgument, Ident, LitStr, Meta, PathArguments, Type};
 
+use super::awaits::Awaits;
 use super::parse::{Block, Function};
 use super::resolve::Resolver;
 pub(super) use super::retry::{Retry, When};
@@ -64,6 +65,7 @@ pub(super) struct Step {
     pub(super) rollback_retry: Option<Retry>,
     pub(super) invoke: Call,
     pub(super) at: Option<Call>,
+    pub(super) awaits: Option<AwaitsCall>,
     pub(super) finally: Option<Call>,
     pub(super) rollback: Option<Call>,
     pub(super) on_child_failure: Option<Call>,
@@ -75,6 +77,13 @@ pub(super) struct Step {
 pub(super) enum Delivery {
     AtLeastOnce,
     AtMostOnce,
+}
+
+/// The signal that a step awaits, and the call of the function that returns its key.
+pub(super) struct AwaitsCall {
+    pub(super) ty: Type,
+    pub(super) by: Call,
+    pub(super) within: Option<Duration>,
 }
 
 /// A call of one of the user's functions.
@@ -230,6 +239,7 @@ pub(super) struct Draft<'a> {
     retry: Option<Retry>,
     rollback_retry: Option<Retry>,
     at: Option<Ident>,
+    pub(super) awaits: Option<Awaits>,
     rollback: Option<Ident>,
     on_child_failure: Option<Ident>,
     delivery: Delivery,
@@ -242,6 +252,11 @@ impl Draft<'_> {
             Some(ReturnKind::Output(output) | ReturnKind::JumpWith(output)) => Some(output),
             _ => None,
         }
+    }
+
+    /// Whether it awaits a signal of this type.
+    pub(super) fn awaits(&self, ty: &Type) -> bool {
+        self.awaits.as_ref().is_some_and(|awaits| strip_groups(&awaits.ty) == strip_groups(ty))
     }
 
     pub(super) fn returns(&self, ty: &Type) -> bool {
@@ -279,8 +294,9 @@ impl Draft<'_> {
 
     fn suffixes(&self) -> impl Iterator<Item = &'static str> {
         let waiting = self.at.as_ref().map(|_| names::WAITING);
+        let awaiting = self.awaits.as_ref().map(|_| names::AWAITING);
         let finally = self.finally.as_ref().map(|_| names::FINALLY);
-        waiting.into_iter().chain([""]).chain(finally)
+        waiting.into_iter().chain(awaiting).chain([""]).chain(finally)
     }
 }
 
@@ -310,6 +326,7 @@ fn draft<'a>(function: &'a Function, block: &Block, frame: &SagaTypes<'_>, error
         retry: Retry::read("retry", &settings, block, errors),
         rollback_retry: Retry::read("rollback_retry", &settings, block, errors),
         at: settings.function("at", errors),
+        awaits: Awaits::read(&settings, errors),
         finally: settings.function("finally", errors),
         rollback: settings.function("rollback", errors),
         on_child_failure: settings.function("on_child_failure", errors),
@@ -318,6 +335,10 @@ fn draft<'a>(function: &'a Function, block: &Block, frame: &SagaTypes<'_>, error
     };
     if let Some(key) = settings.key("rollback_retry").filter(|_| settings.key("rollback").is_none()) {
         let message = "this step has no `rollback` to try again; name one or remove this";
+        errors.at(key, message);
+    }
+    if let Some(key) = settings.key("awaits").filter(|_| settings.key("at").is_some()) {
+        let message = "a step waits for a time or for a signal; put one of the two on a step before it";
         errors.at(key, message);
     }
     if Kind::Step.refuses(&draft.name).is_none()
@@ -346,11 +367,12 @@ fn delivery(settings: &Settings, errors: &mut Errors) -> Delivery {
     }
 }
 
-const STEP_KEYS: [&str; 11] = [
+const STEP_KEYS: [&str; 12] = [
     "rollback",
     "on_child_failure",
     "finally",
     "at",
+    "awaits",
     "sleep",
     "timeout",
     "retry",
@@ -436,6 +458,12 @@ fn steps(drafts: &[Draft<'_>], mut resolver: Resolver<'_>, errors: &mut Errors) 
         let rollback = handler(&draft.rollback, Role::Compensation);
         let on_child_failure = handler(&draft.on_child_failure, Role::ChildFailureHandler);
         let at = handler(&draft.at, Role::Due);
+        let by = handler(&draft.awaits.as_ref().map(|awaits| awaits.by.clone()), Role::SignalKey);
+        let awaits = draft.awaits.as_ref().zip(by).map(|(Awaits { ty, within, .. }, by)| AwaitsCall {
+            ty: ty.clone(),
+            by,
+            within: *within,
+        });
         let finally = handler(&draft.finally, Role::Cleanup);
         let invoke = resolver.invoke(index, errors);
         steps.extend(invoke.map(|invoke| Step {
@@ -448,6 +476,7 @@ fn steps(drafts: &[Draft<'_>], mut resolver: Resolver<'_>, errors: &mut Errors) 
             rollback_retry: draft.rollback_retry.clone(),
             invoke,
             at,
+            awaits,
             finally,
             rollback,
             on_child_failure,

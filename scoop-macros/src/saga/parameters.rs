@@ -147,6 +147,7 @@ fn value<'a>(parameter: &'a PatType, role: Role, errors: &mut Errors) -> Option<
 fn one_failure(role: Role) -> &'static str {
     match role {
         Role::Due => "a step that is not yet due has no failure; remove the parameter",
+        Role::SignalKey => "a step that awaits a signal has no failure; remove the parameter",
         Role::Cleanup => "what cleans up is called with or without a failure; remove the parameter",
         Role::Step => "a step has no failure; only compensations and child failure handlers do",
         Role::Compensation | Role::ChildFailureHandler => "there is one failure; remove the parameter",

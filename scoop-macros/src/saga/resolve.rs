@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use syn::ext::IdentExt;
 use syn::{Ident, Type};
 
 use super::model::{Call, Draft, Value};
@@ -9,7 +10,7 @@ use super::parse::{Block, Function};
 use super::signature::{CheckedSignature, Parameter, ReturnKind, Role, SagaTypes};
 use super::types::{optional, strip_groups, text};
 use crate::errors::Errors;
-use crate::names::did_you_mean;
+use crate::names::{self, did_you_mean};
 
 /// Looks up functions and values.
 pub(super) struct Resolver<'a> {
@@ -118,6 +119,7 @@ impl<'a> Resolver<'a> {
             Role::Compensation => (", why: &Failure", "()"),
             Role::ChildFailureHandler => (", failure: &Failure", "()"),
             Role::Due => ("", "SystemTime"),
+            Role::SignalKey => ("", "String"),
             Role::Step | Role::Cleanup => ("", "()"),
         };
         format!(
@@ -139,6 +141,9 @@ impl<'a> Resolver<'a> {
     /// of that step comes before those of others.
     fn value(&self, caller: Caller<'_>, it: Parameter<'_>, errors: &mut Errors) -> Option<Value> {
         let Parameter { ty, optional } = it;
+        if let Some(signal) = self.signal(caller, it, errors) {
+            return signal;
+        }
         let this = &self.drafts[caller.step];
         let own = caller.is_about_one_step() && this.returns(ty);
         let visible = match own {
@@ -167,6 +172,38 @@ impl<'a> Resolver<'a> {
         }
     }
 
+    /// The signal of this type, if a step awaits one that the caller may take; without a value after an error.
+    fn signal(&self, caller: Caller<'_>, it: Parameter<'_>, errors: &mut Errors) -> Option<Option<Value>> {
+        let Parameter { ty, optional } = it;
+        let before_it = matches!(caller.role, Role::Due | Role::SignalKey);
+        let visible = match optional {
+            true => self.drafts,
+            false => &self.drafts[..caller.step + usize::from(!before_it)],
+        };
+        let awaiting: Vec<_> = visible.iter().filter(|step| step.awaits(ty)).collect();
+        let (step, awaits) = match awaiting.as_slice() {
+            [] => return None,
+            [step] => (step, step.awaits.as_ref()?),
+            [one, .., other] => {
+                let (one, other, ty_text) = (one.function, other.function, text(ty));
+                let message = "let each await a type of its own";
+                errors.at(ty, format!("both `{one}` and `{other}` await `{ty_text}`; {message}"));
+                return Some(None);
+            }
+        };
+        if awaits.within.is_some() && !optional {
+            let message = format!("the signal may not come in time; take `Option<&{}>`", text(ty));
+            errors.at(ty, message);
+            return Some(None);
+        }
+        Some(Some(Value {
+            ty: awaits.ty.clone(),
+            optional,
+            producer: quote::format_ident!("signal_of_{}", step.function.unraw()),
+            step: format!("{}{}", step.name, names::AWAITING),
+        }))
+    }
+
     /// The steps with possible values. After a jump back these are all steps, but only an `Option` can do
     /// without a value.
     fn visible(&self, caller: Caller<'_>, optional: bool) -> &'a [Draft<'a>] {
@@ -187,7 +224,9 @@ impl<'a> Resolver<'a> {
             Role::Compensation | Role::ChildFailureHandler => {
                 format!("neither `{step}` nor a step before it returns")
             }
-            Role::Step | Role::Due | Role::Cleanup => format!("no step before `{step}` returns"),
+            Role::Step | Role::Due | Role::SignalKey | Role::Cleanup => {
+                format!("no step before `{step}` returns")
+            }
         };
         let remedy = self.remedy(caller, ty);
         errors.at(ty, format!("{missing} `{}`; {remedy}", text(ty)));

@@ -16,6 +16,8 @@ pub(super) enum Role {
     ChildFailureHandler,
     /// It returns when the step is due.
     Due,
+    /// It returns the key of the signal that the step awaits.
+    SignalKey,
     /// It cleans up after the step, failed or not.
     Cleanup,
 }
@@ -96,6 +98,7 @@ impl SagaTypes<'_> {
             (None, _) => false,
             (Some(_), Role::Step) | (Some(ReturnKind::Jump), Role::ChildFailureHandler) => true,
             (Some(ReturnKind::Output(ty)), Role::Due) => is_named(ty, "SystemTime"),
+            (Some(end), Role::SignalKey) => matches!(end, ReturnKind::Output(_)),
             (Some(end), role) => matches!(end, ReturnKind::Done) && role != Role::Due,
         };
         if allowed {
@@ -149,6 +152,7 @@ impl SagaTypes<'_> {
                 format!("`{}` handles a failure, which has no value", sig.ident)
             }
             Role::Due => format!("`{}` says when a step is due", sig.ident),
+            Role::SignalKey => format!("`{}` says which signal a step awaits", sig.ident),
             Role::Cleanup => format!("`{}` cleans up after a step, which has no result", sig.ident),
         }
     }
@@ -161,6 +165,7 @@ impl SagaTypes<'_> {
             ),
             Role::Compensation | Role::Cleanup => "`Result<()>`".into(),
             Role::Due => "`Result<SystemTime>`".into(),
+            Role::SignalKey => "`Result<String>`".into(),
             Role::ChildFailureHandler => format!("`Result<()>` or `Result<Next<{step_enum}>>`"),
         }
     }

@@ -32,6 +32,17 @@ enum Priority {
     High,
 }
 
+#[derive(Signal, Serialize, Deserialize)]
+struct PaymentConfirmed {
+    amount: i64,
+}
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "Another one's", keep = "1h")]
+enum Decided {
+    Yes,
+}
+
 macro_rules! element {
     ($name:ident, $key:literal) => {
         #[derive(ContextKey, Serialize, Deserialize)]
@@ -52,5 +63,7 @@ pub(crate) fn main() {
     assert_eq!(TenantId::KEY, "TenantId");
     assert_eq!(Priority::KEY, "Another one's");
     assert_eq!(Made::KEY, "made");
-    let _ = (OfferWanted::Now, Priority::High);
+    let _ = (OfferWanted::Now, Priority::High, PaymentConfirmed { amount: 1 }.amount, Decided::Yes);
+    assert_eq!((PaymentConfirmed::NAME, PaymentConfirmed::KEEP.as_secs()), ("payment-confirmed", 604_800));
+    assert_eq!((Decided::NAME, Decided::KEEP.as_secs()), ("Another one's", 3_600));
 }

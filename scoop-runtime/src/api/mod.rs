@@ -16,6 +16,7 @@ mod launch_batcher;
 pub(crate) mod launch_options;
 mod read_tree;
 mod requests;
+mod signal;
 
 // Operators.
 mod operators;
@@ -34,4 +35,6 @@ pub use read_tree::ReadTree;
 pub use redelivery::{Redeliver, Redelivered};
 pub use requests::{CancelAnswer, Request, RollbackAnswer};
 pub use scoop::Scoop;
+pub use signal::SendSignal;
+pub(crate) use signal::prepare as prepare_signal;
 pub use subscriptions::{Retire, Retired};

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Definition, Message};
+use scoop_core::{Definition, Message, Signal, SignalKey};
 use sqlx::PgPool;
 use tokio::sync::{Mutex, Semaphore};
 use uuid::Uuid;
 
 use super::launch::{Launch, LaunchAll};
+use super::signal::SendSignal;
 use crate::api::handle::Handle;
 use crate::api::launch_batcher::LaunchBatcher;
 use crate::completion::StartedAs;
@@ -179,6 +180,41 @@ impl Scoop {
         let limit = self.limits().payload_bytes_max;
         let prepared = messages.into_iter().map(|message| store::prepare(&message, limit)).collect();
         LaunchAll::new(self.clone(), prepared, std::any::type_name::<M>())
+    }
+
+    /// Sends a signal to the runs that await it with this key. Returns the number of runs that it has reached.
+    ///
+    /// If no run awaits it, it is kept for as long as its type says, and goes to the first run that does. It is
+    /// delivered once: to all runs that await it at that moment.
+    ///
+    /// Nothing happens before the returned builder is awaited.
+    ///
+    /// # Errors
+    ///
+    /// If the key has no bytes, more than 255, or a NUL character; if the signal cannot be written as JSON, is too large
+    /// or contains a NUL character; or if the database fails for longer than
+    /// [`Builder::patience`](crate::Builder::patience).
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the signal may be sent even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct PaymentConfirmed { amount: i64 }
+    /// # impl scoop_core::Signal for PaymentConfirmed {
+    /// #     const NAME: &'static str = "payments.confirmed";
+    /// #     const KEEP: std::time::Duration = std::time::Duration::from_secs(60);
+    /// # }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let reached = scoop.signal(PaymentConfirmed { amount: 990 }, "order 7").await?;
+    /// println!("{reached} runs go on");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn signal<S: Signal>(&self, signal: S, key: impl Into<String>) -> SendSignal {
+        SendSignal::new(self.clone(), &signal, key.into())
     }
 
     /// Runs a saga with a schedule once, now. Its [`Tick`](crate::Tick) is due at this moment and counts as a run;
@@ -446,6 +482,13 @@ impl Scoop {
     pub(crate) fn poll_for_foreign_commit(&self) {
         if let Some(engine) = &self.inner.engine {
             engine.poll_for_foreign_commit();
+        }
+    }
+
+    /// Has the engine deliver a signal that a transaction of the caller may soon commit.
+    pub(crate) fn deliver_after_foreign_commit(&self, to: SignalKey) {
+        if let Some(engine) = &self.inner.engine {
+            engine.deliver_after_foreign_commit(to);
         }
     }
 

@@ -188,6 +188,8 @@ pub(super) async fn wake(
     engine.notify_ready(&woken.handlers);
     if woken.sleeps {
         engine.reschedule_timer();
+        // One of them may await a signal, too.
+        engine.signals.deliver_kept();
     }
     Ok(checks)
 }

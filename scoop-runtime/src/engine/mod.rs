@@ -10,6 +10,7 @@ mod tasks;
 // Selection of the runs that execute here: claims, launches and wake-ups of this process, due times, dead workers.
 mod claim;
 mod deadlines;
+mod deliveries;
 mod liveness;
 mod local_start;
 mod notify;

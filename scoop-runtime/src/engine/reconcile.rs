@@ -17,6 +17,7 @@ pub(super) async fn reconcile(engine: &Engine) -> sqlx::Result<()> {
     let disowned = engine.store.reconcile(engine.worker, in_flight, engine.settings.backoff).await;
     let Reconciled { freed, woken } = disowned.inspect_err(|_| engine.mark_in_doubt())?;
     engine.notify_ready(&woken);
+    engine.signals.deliver_kept();
     if freed.runs > 0 {
         telemetry::reconciled(engine.worker, freed.runs);
         // Some of the runs may have to wait.

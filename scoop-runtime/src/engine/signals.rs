@@ -4,13 +4,18 @@ use std::sync::atomic::AtomicBool;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
-use crate::store::ParentRef;
+use scoop_core::SignalKey;
+
+use crate::store::{Deliver, ParentRef};
 
 /// The receiver of parents to check.
 pub(super) type ParentChecks = mpsc::UnboundedReceiver<ParentCheck>;
 
 /// A parent whose child has ended, and the slot of that child if it is left to the parent.
 pub(super) type ParentCheck = (ParentRef, Option<OwnedSemaphorePermit>);
+
+/// The receiver of signals to deliver.
+pub(super) type Deliveries = mpsc::UnboundedReceiver<Deliver>;
 
 /// The signals between the tasks of the engine.
 pub(super) struct Signals {
@@ -33,11 +38,14 @@ pub(super) struct Signals {
     /// Parents to check. Unbounded, but each run in flight contributes at most one, and each cancellation or check of
     /// deadlines one batch.
     parents: mpsc::UnboundedSender<ParentCheck>,
+    /// Signals from outside to deliver. Unbounded, but each settlement contributes at most one.
+    deliveries: mpsc::UnboundedSender<Deliver>,
 }
 
 impl Signals {
-    pub(super) fn new() -> (Self, ParentChecks) {
+    pub(super) fn new() -> (Self, ParentChecks, Deliveries) {
         let (parents, queue) = mpsc::unbounded_channel();
+        let (deliveries, to_deliver) = mpsc::unbounded_channel();
         let signals = Self {
             claimer: Notify::new(),
             doubts: Notify::new(),
@@ -48,8 +56,20 @@ impl Signals {
             unlisted: Notify::new(),
             others: Notify::new(),
             parents,
+            deliveries,
         };
-        (signals, queue)
+        (signals, queue, to_deliver)
+    }
+
+    /// Delivers the signals of this name and key, if there are any.
+    pub(super) fn deliver(&self, to: SignalKey) {
+        // Without a receiver the engine has stopped, and the sweep of another worker delivers them.
+        let _ = self.deliveries.send(Deliver::To(vec![to]));
+    }
+
+    /// Delivers all kept signals that a run awaits.
+    pub(super) fn deliver_kept(&self) {
+        let _ = self.deliveries.send(Deliver::Kept);
     }
 
     /// Checks the parent of a child whose end is committed: it may be ready, and continue in the slot of the child.

@@ -14,13 +14,13 @@ use super::definitions::{Definitions, refresh};
 use super::settle::batched;
 use super::settle::queue::{Queue, Settler};
 use super::shared::{Engine, IDENTIFIER_PREFIX};
-use super::signals::{ParentChecks, Signals};
+use super::signals::{Deliveries, ParentChecks, Signals};
 use super::slots::{ReservedSlots, RunningCounts};
 use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
-use super::{claim, liveness, notify, parents, reconcile, schedule, timer};
+use super::{claim, deliveries, liveness, notify, parents, reconcile, schedule, timer};
 use crate::completion::Completions;
 use crate::saga::registry::Registry;
 use crate::settings::Settings;
@@ -42,7 +42,7 @@ pub(crate) async fn start(
     let Registry { sagas, subscriptions, schedules } = registry;
     let definitions = Definitions::publish(&store, sagas).await?;
     let (settler, settlements) = Settler::new();
-    let (signals, parents) = Signals::new();
+    let (signals, parents, deliveries) = Signals::new();
     let (reserved, slots) = ReservedSlots::of(settings.concurrency);
     let engine = Arc::new(Engine {
         slots: Arc::new(Semaphore::new(slots)),
@@ -80,7 +80,7 @@ pub(crate) async fn start(
         return Err(error);
     }
     telemetry::started(worker, engine.subscriptions.len(), engine.settings.concurrency);
-    tokio::spawn(serve(engine.clone(), session, settlements, parents));
+    tokio::spawn(serve(engine.clone(), session, settlements, parents, deliveries));
     Ok(engine)
 }
 
@@ -101,6 +101,7 @@ async fn serve(
     session: liveness::WorkerSession,
     settlements: Queue,
     parents: ParentChecks,
+    signals: Deliveries,
 ) {
     let _gone = engine.gone.clone().drop_guard();
     let drained = CancellationToken::new();
@@ -113,6 +114,7 @@ async fn serve(
     spawn(liveness::reap(engine.clone()).boxed());
     spawn(schedule::serve(engine.clone()).boxed());
     spawn(parents::serve(engine.clone(), parents, drained.clone()).boxed());
+    spawn(deliveries::serve(engine.clone(), signals, drained.clone()).boxed());
     spawn(timer::serve_timer(engine.clone(), drained.clone()).boxed());
     spawn(timer::serve_stop_signals(engine.clone(), drained.clone()).boxed());
     spawn(notify::serve(engine.clone(), drained.clone()).boxed());

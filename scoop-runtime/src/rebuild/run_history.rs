@@ -175,6 +175,14 @@ impl<'a> RunHistory<'a> {
         iteration
     }
 
+    /// The steps of the forward path that awaited a signal, each with the number of its newest wait.
+    pub(super) fn signal_steps(&self) -> BTreeMap<String, u32> {
+        let waits = (0..)
+            .zip(self.forward())
+            .filter(|(_, event)| event.wait.as_ref().is_some_and(|wait| wait.signal().is_some()));
+        waits.map(|(number, event)| (event.step.clone().unwrap_or_default(), number)).collect()
+    }
+
     /// The number of completions of each step on the forward path.
     pub(super) fn completions(&self) -> BTreeMap<String, u32> {
         let mut completions = BTreeMap::new();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use scoop_core::{Context, Direction, EventKind, Lineage, read_output_name};
+use scoop_core::{Context, Direction, EventKind, Lineage, Wait, output_name, read_output_name};
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -63,9 +63,25 @@ pub(crate) struct Rebuilt {
     #[serde(with = "time::serde::rfc3339")]
     pub(crate) last_event_at: OffsetDateTime,
     pub(crate) reason: Option<String>,
+    /// The signal that it awaits.
+    pub(crate) signal: Option<String>,
+    pub(crate) signal_key: Option<String>,
+    /// The name of the output that the delivery of this signal leaves, and the time of the wait.
+    #[serde(skip)]
+    pub(crate) awaited: Option<(String, OffsetDateTime)>,
+    /// The steps that awaited a signal, each with the number of its newest wait. Outputs of earlier ones do not count.
+    #[serde(skip)]
+    pub(crate) signal_steps: BTreeMap<String, u32>,
 }
 
 impl Rebuilt {
+    /// Applies the delivery of the signal that the run awaits, if there is its output.
+    pub(crate) fn apply_delivery(&mut self, is_stored: impl Fn(&str) -> bool) {
+        if let Some((_, at)) = self.awaited.take_if(|(name, _)| is_stored(name)) {
+            (self.signal, self.signal_key, self.ready_at) = (None, None, at);
+        }
+    }
+
     pub(crate) fn root(&self) -> Uuid {
         self.lineage.first().copied().unwrap_or_default()
     }
@@ -276,6 +292,13 @@ impl<'a> Hierarchy<'a> {
         let counts = |deadline: &OffsetDateTime| rollback_since.is_none_or(|since| *deadline > since);
         row.give_up_at = deadlines.into_iter().filter(counts).min().filter(|_| moved);
         // A run that gives up does not wait.
+        row.signal_steps = run.signal_steps();
+        if let Some(signal) = run.last().wait.as_ref().and_then(Wait::signal) {
+            let step = run.last().step.clone().unwrap_or_default();
+            let number = row.signal_steps.get(&step).copied().unwrap_or_default();
+            row.awaited = Some((output_name(&step, number), run.last().at));
+            (row.signal, row.signal_key) = (Some(signal.name.clone()), Some(signal.key.clone()));
+        }
         if let Some(wait) = run.last().wait.as_ref().filter(|_| !row.giving_up) {
             row.ready_at = row.give_up_at.map_or(wait.time(), |deadline| deadline.min(wait.time()));
         }
@@ -456,6 +479,10 @@ impl<'a> Hierarchy<'a> {
             rollback_started_at: None,
             last_event_at: self.history.newest_at,
             reason: None,
+            signal: None,
+            signal_key: None,
+            awaited: None,
+            signal_steps: BTreeMap::new(),
         }
     }
 }
@@ -465,11 +492,15 @@ fn delivered_at(emission: &RecordedEvent) -> OffsetDateTime {
     emission.redelivered_at.unwrap_or(emission.at)
 }
 
-/// The newest output of each step.
-pub(crate) fn newest_outputs(values: Vec<(String, Value)>) -> Option<BTreeMap<String, Value>> {
+/// The newest output of each step. That of a step which awaits a signal counts only if it is of the newest wait.
+pub(crate) fn newest_outputs(
+    values: Vec<(String, Value)>,
+    signal_steps: &BTreeMap<String, u32>,
+) -> Option<BTreeMap<String, Value>> {
     let numbered = |(name, value): (String, Value)| {
         let (step, number) = read_output_name(&name)?;
-        Some((number, step.to_owned(), value))
+        let counts = signal_steps.get(step).is_none_or(|newest| *newest == number);
+        counts.then(|| (number, step.to_owned(), value))
     };
     let mut numbered: Vec<_> = values.into_iter().filter_map(numbered).collect();
     numbered.sort_by_key(|(number, ..)| *number);

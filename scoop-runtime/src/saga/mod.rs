@@ -88,6 +88,23 @@ pub trait Saga: Send + Sync + Sized + 'static {
         private::always_due()
     }
 
+    /// The key of the signal before which a step must not run. Called as [`Saga::due`]. By default a step awaits none.
+    fn awaits<'a>(
+        &'a self,
+        step: Self::Step,
+        scope: &'a mut Scope<'_>,
+        message: &'a Self::Message,
+    ) -> BoxFuture<'a, Result<Option<private::Awaited>>> {
+        let _ = (step, scope, message);
+        private::awaits_nothing()
+    }
+
+    /// How long a step awaits its signal; `None` is no limit.
+    fn within(step: Self::Step) -> Option<Duration> {
+        let _ = step;
+        None
+    }
+
     /// Cleans up after a step. Called only for a step that has a step of kind
     /// [`StepKind::Finally`](scoop_core::StepKind::Finally) after it.
     fn finally<'a>(
@@ -237,6 +254,17 @@ pub trait Handler: Send + Sync + 'static {
         message: &'a (dyn Any + Send + Sync),
     ) -> BoxFuture<'a, Result<SystemTime>>;
 
+    /// See [`Saga::awaits`].
+    fn awaits<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<Option<private::Awaited>>>;
+
+    /// See [`Saga::within`].
+    fn within(&self, step: usize) -> Option<Duration>;
+
     /// See [`Saga::finally`].
     fn finally<'a>(
         &'a self,
@@ -301,6 +329,19 @@ impl<S: Saga> Handler for S {
         message: &'a (dyn Any + Send + Sync),
     ) -> BoxFuture<'a, Result<SystemTime>> {
         Saga::due(self, S::Step::ALL[step], scope, typed::<S>(message))
+    }
+
+    fn awaits<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<Option<private::Awaited>>> {
+        Saga::awaits(self, S::Step::ALL[step], scope, typed::<S>(message))
+    }
+
+    fn within(&self, step: usize) -> Option<Duration> {
+        S::within(S::Step::ALL[step])
     }
 
     fn finally<'a>(

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use futures_util::future::BoxFuture;
 pub use inventory;
 pub use scoop_core::{
-    CodedError, Definition, Error, Failure, Message, Missed, Next, QuestionMark, Result, Schedule,
+    CodedError, Definition, Error, Failure, Message, Missed, Next, QuestionMark, Result, Schedule, Signal,
     StepDefinition, StepKind, With,
 };
 use scoop_core::{Json, Stored};
@@ -146,6 +146,28 @@ pub fn nothing<'a>() -> Boxed<'a, ()> {
 /// The due time of a step that waits for none.
 pub fn always_due<'a>() -> Boxed<'a, SystemTime> {
     Box::pin(ready(Ok(SystemTime::UNIX_EPOCH)))
+}
+
+/// The signal that a step awaits.
+#[derive(Debug)]
+pub struct Awaited {
+    pub(crate) name: &'static str,
+    pub(crate) key: String,
+}
+
+/// The signal of a type that a step awaits, with the key that this function returns.
+pub fn awaited<'a, S: Signal, K: Into<String>>(
+    key: impl Future<Output = Result<K, impl Into<Error>>> + Send + 'a,
+) -> Boxed<'a, Option<Awaited>> {
+    Box::pin(async {
+        let key = key.await.map_err(Into::into)?.into();
+        Ok(Some(Awaited { name: S::NAME, key }))
+    })
+}
+
+/// The signal of a step that awaits none.
+pub fn awaits_nothing<'a>() -> Boxed<'a, Option<Awaited>> {
+    Box::pin(ready(Ok(None)))
 }
 
 /// Determines whether a saga has a default: `Probe::<S>::new().instance()` is `Some` exactly if `S: Default`, since

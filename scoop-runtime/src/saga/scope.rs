@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{
-    Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Required, Result, Run, Wait,
+    Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Required, Result, Run,
+    SentSignal, Signal, SignalKey, StepDefinition, StepKind, Wait,
 };
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -20,6 +21,7 @@ use crate::api::launch_options::{self, Options, launch_options};
 use crate::bug::{Bug, is_injected};
 use crate::engine::{Engine, StopSignal};
 use crate::error::{CHAIN_MAX, is_transient_within_step};
+use crate::saga::private::Awaited;
 use crate::store::{self, ClaimKey, HierarchyFlags, StepTransaction};
 use crate::unhandled::insert_in;
 use crate::util::ids;
@@ -39,6 +41,7 @@ pub struct Scope<'a> {
     emissions: Vec<Emission>,
     /// The sleep after the step, if it sleeps.
     wait: Option<Wait>,
+    signals: Vec<SentSignal>,
 }
 
 /// Identifies one call of user code.
@@ -94,11 +97,21 @@ pub(crate) struct ScopeOutput {
     pub(crate) context: Context,
     pub(crate) replies: Vec<(String, Value)>,
     pub(crate) wait: Option<Wait>,
+    pub(crate) signals: Vec<SentSignal>,
 }
 
 impl<'a> Scope<'a> {
     pub(crate) fn new(engine: &'a Engine, place: CallSite<'a>, context: Context) -> Self {
-        Self { engine, place, context, replies: vec![], transaction: None, emissions: vec![], wait: None }
+        Self {
+            engine,
+            place,
+            context,
+            replies: vec![],
+            transaction: None,
+            emissions: vec![],
+            wait: None,
+            signals: vec![],
+        }
     }
 
     /// The next call is the `finally` of the step that was called before.
@@ -113,8 +126,8 @@ impl<'a> Scope<'a> {
     }
 
     pub(crate) fn into_remains(self) -> ScopeOutput {
-        let Self { transaction: opened, emissions, context, replies, wait, .. } = self;
-        ScopeOutput { transaction: opened, emissions, context, replies, wait }
+        let Self { transaction: opened, emissions, context, replies, wait, signals, .. } = self;
+        ScopeOutput { transaction: opened, emissions, context, replies, wait, signals }
     }
 
     /// The step's own transaction, opened by the first call.
@@ -334,6 +347,48 @@ impl<'a> Scope<'a> {
         Ok(())
     }
 
+    /// Sends a signal to the runs that await it with this key, as [`Scoop::signal`](crate::Scoop::signal) does. It exists
+    /// once the step has succeeded.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::signal`](crate::Scoop::signal), except for those of the database.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Packed { boxes: u32 }
+    /// # impl scoop_core::Signal for Packed {
+    /// #     const NAME: &'static str = "packed";
+    /// #     const KEEP: std::time::Duration = std::time::Duration::from_secs(60);
+    /// # }
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// scope.signal(Packed { boxes: 2 }, "order 7")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn signal<S: Signal>(&mut self, signal: S, key: impl Into<String>) -> Result<()> {
+        let limit = self.engine.settings().payload_bytes_max;
+        self.signals.push(crate::api::prepare_signal(&signal, key.into(), limit).map_err(Error::permanent)?);
+        Ok(())
+    }
+
+    /// Has the run wait for a signal, for this time at most.
+    pub(crate) async fn await_signal(&mut self, awaited: Awaited, within: Option<Duration>) -> Result<()> {
+        let Awaited { name, key } = awaited;
+        let signal = SignalKey { name: name.to_owned(), key };
+        if let Some(why) = signal.refused() {
+            return Err(Error::msg(format!("the key of the signal `{name}` {why}")).into_permanent());
+        }
+        let limit = match within {
+            Some(within) => Some(launch_options::wake_up_time(within.into(), self.engine.store()).await?),
+            None => None,
+        };
+        self.wait = Some(Wait::for_signal(signal, limit));
+        Ok(())
+    }
+
     /// Returns an error if the run has to give up, since it was cancelled or has missed a deadline. The engine checks
     /// this before and after each step; a long step may check in between. Pass the error on. Do not call it from
     /// cleanup code: it would fail again.
@@ -475,7 +530,9 @@ impl<'a> Scope<'a> {
         read(value).map(Some).map_err(|error| {
             let expected = std::any::type_name::<T>();
             let what = format!("what step `{step}` returned is not a `{expected}` any more");
-            Error::from(UnfitValue { what, why: error.to_string(), reply_type: None })
+            let is_signal = |it: &&StepDefinition| it.name == step && it.kind == StepKind::Wait;
+            let of_signal = self.place.definition.steps.iter().find(is_signal).is_some();
+            Error::from(UnfitValue { what, why: error.to_string(), reply_type: None, of_signal })
         })
     }
 }
@@ -489,6 +546,8 @@ pub(crate) struct UnfitValue {
     pub(crate) why: String,
     /// The message and the type of the reply, if it is one.
     pub(crate) reply_type: Option<String>,
+    /// Whether it is a signal.
+    pub(crate) of_signal: bool,
 }
 
 impl UnfitValue {

@@ -13,6 +13,7 @@ mod queue_cursors;
 mod requests;
 mod schedule;
 mod settlement;
+mod signal;
 mod types;
 mod unhandled;
 
@@ -38,6 +39,7 @@ pub(crate) use requests::{
 };
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
+pub(crate) use signal::{Deliver, NewSignal, SignalSent};
 pub use types::RowState;
 pub(crate) use types::{
     ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, FailedRollbackPart, FormerAttempts, Freed,
@@ -157,6 +159,15 @@ storage! {
 
         /// Notifies the other processes that there may be work.
         async fn notify(&self, worker: Uuid) -> ();
+    }
+
+    /// Signals from outside, and their delivery to the runs that await them.
+    trait SignalStorage {
+        /// Records a signal, unless there is one with its id, and delivers it.
+        async fn send_signal(&self, signal: &NewSignal) -> SignalSent;
+
+        /// Delivers kept signals, and returns the handlers of the runs that are ready now.
+        async fn deliver_signals(&self, signals: &Deliver) -> Vec<String>;
     }
 
     /// Release of runs that their owner does not execute.
@@ -366,6 +377,15 @@ impl Store {
         messages: &[NewMessage],
     ) -> sqlx::Result<LaunchResult> {
         self.tables()?.launch(executor, messages).await
+    }
+
+    /// Records a signal in a transaction of the caller. Returns whether it is new.
+    pub(crate) async fn insert_signal(
+        &self,
+        executor: impl PgExecutor<'_>,
+        signal: &NewSignal,
+    ) -> sqlx::Result<bool> {
+        self.tables()?.insert_signal(executor, signal).await
     }
 
     /// Applies a settlement inside the transaction of a step, if its claim still holds.

@@ -1,9 +1,12 @@
 //! What follows from a move of a run, as it goes to the database, and what became of it.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "in-memory")]
+use std::time::Duration;
 
 use scoop_core::{
-    Conclusion, Context, Direction, Emission, Event, EventKind, Failure, Fate, Path, Required, Run, Wait,
+    Conclusion, Context, Direction, Emission, Event, EventKind, Failure, Fate, Path, Required, Run,
+    SentSignal, SignalKey, Wait,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -11,6 +14,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::launch::PAYLOADS_BYTES_MAX;
+#[cfg(feature = "in-memory")]
+use super::signal::NewSignal;
 use super::types::{ClaimKey, HierarchyFlags, RowState, timestamps};
 use crate::store::Unhandled;
 use crate::util::payload;
@@ -68,6 +73,8 @@ pub(crate) struct Settlement {
     /// What the run waits for before its next move, besides its children.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) wait: Option<Wait>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) signals: Vec<SignalRow>,
     /// Whether this is void if the run has to give up.
     pub(super) may_give_up: bool,
     /// Whether what it launches is stored ahead of it, in statements of their own, since the payloads are large.
@@ -191,6 +198,17 @@ impl Serialize for Payload {
     }
 }
 
+/// A signal to be sent.
+#[derive(Debug, Serialize)]
+pub(super) struct SignalRow {
+    id: Uuid,
+    name: String,
+    key: String,
+    payload: Value,
+    /// For how many seconds it is kept.
+    keep: f64,
+}
+
 /// A message whose handlers have to roll back.
 #[derive(Debug, Serialize)]
 pub(super) struct RollbackRequestRow {
@@ -232,6 +250,7 @@ impl Settlement {
             requests.map(|(at, message_id)| RollbackRequestRow { at, message_id }).collect();
         settlement.rollback_cause = conclusion.rollback_cause;
         settlement.wait = conclusion.wait;
+        settlement.signals = conclusion.signals.into_iter().map(SignalRow::from).collect();
         let values = conclusion.values.into_iter();
         settlement.return_values = values.map(|(name, value)| ValueRow { name, value }).collect();
         settlement.measure();
@@ -256,6 +275,13 @@ impl Settlement {
             }
         }
         self
+    }
+
+    /// The signals to deliver after it: those that it sends, and that which the run awaits.
+    pub(crate) fn to_deliver(&self) -> Vec<SignalKey> {
+        let sent = self.signals.iter().map(SignalRow::to);
+        let awaited = self.wait.as_ref().and_then(Wait::signal).cloned();
+        sent.chain(awaited).collect()
     }
 
     /// The definition under which the newest step of the run completed.
@@ -298,7 +324,7 @@ impl Settlement {
     }
 
     /// Whether it is a move that went well, changes nothing of what the run is part of, and leaves
-    /// it neither a deadline nor a wait: the rest of it is its own events, launches and rollback requests.
+    /// it neither a deadline nor a wait, and sends no signal: the rest of it is its own events, launches and rollback requests.
     pub(super) fn fits_fast_path(&self) -> bool {
         self.may_give_up
             && !self.turns_back
@@ -307,6 +333,7 @@ impl Settlement {
             && self.forgets.is_none()
             && self.deadlines.is_empty()
             && self.wait.is_none()
+            && self.signals.is_empty()
             && self.return_values.len() <= 1
     }
 
@@ -375,6 +402,7 @@ impl Settlement {
             context: None,
             deadlines: vec![],
             wait: None,
+            signals: vec![],
             may_give_up: false,
             stored: false,
             bytes: 0,
@@ -426,6 +454,25 @@ fn signed(count: impl TryInto<i32>) -> i32 {
 /// How many there are, as stored.
 pub(super) fn count(number: usize) -> i32 {
     signed(number)
+}
+
+impl From<SentSignal> for SignalRow {
+    fn from(SentSignal { id, to: SignalKey { name, key }, payload, keep }: SentSignal) -> Self {
+        Self { id, name, key, payload, keep: keep.as_secs_f64() }
+    }
+}
+
+impl SignalRow {
+    fn to(&self) -> SignalKey {
+        SignalKey { name: self.name.clone(), key: self.key.clone() }
+    }
+
+    /// The signal as a client sends it.
+    #[cfg(feature = "in-memory")]
+    pub(super) fn signal(&self) -> NewSignal {
+        let keep = Duration::try_from_secs_f64(self.keep).unwrap_or(Duration::MAX);
+        NewSignal { id: self.id, to: self.to(), payload: self.payload.clone(), keep }
+    }
 }
 
 impl EventRow {
@@ -557,6 +604,7 @@ mod tests {
             rollback_cause: None,
             values: vec![],
             wait: None,
+            signals: vec![],
             fate,
         }
     }

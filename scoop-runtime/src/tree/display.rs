@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use scoop_core::{Escaped, EventKind};
+use scoop_core::{Escaped, EventKind, SignalKey};
 
 use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 use crate::repair::no_program;
@@ -17,6 +17,9 @@ const NAMED_MAX: usize = 4;
 /// the text is linear in that of the tree.
 const INDENTED_MAX: usize = 32;
 
+/// A time so far ahead is no limit.
+const FAR: Duration = Duration::from_secs(1_000 * 366 * 24 * 60 * 60);
+
 /// The shortest duration shown: events that are written together are a microsecond apart.
 const TOLD_MIN: Duration = Duration::from_micros(100);
 
@@ -26,6 +29,7 @@ impl fmt::Display for RunState {
             RunState::Pending => f.write_str("pending"),
             RunState::Ready => f.write_str("ready"),
             RunState::Sleeping => f.write_str("sleeping"),
+            RunState::AwaitingSignal => f.write_str("awaiting a signal"),
             RunState::Retrying { attempts, reason } => {
                 write!(f, "backing off; attempt {attempts} failed: {}", Escaped(reason))
             }
@@ -63,6 +67,18 @@ impl RunInfo {
             (RunState::Sleeping, _) => {
                 let until = self.sleeps_until().map(|until| format!(" until {}", ahead(until, self.read_at)));
                 format!("{state}{}{back}", until.unwrap_or_default())
+            }
+            (RunState::AwaitingSignal, _) => {
+                let signal = self.awaits.as_ref().map(|SignalKey { name, key }| {
+                    format!("awaiting signal {} for {}", Escaped(name), Escaped(key))
+                });
+                let since = self.events.last().and_then(|event| event.at);
+                let since = since.map(|since| format!(" since {}", utc(since)));
+                // Without a limit the time is a far one.
+                let limit = self.wakes_at.filter(|at| self.read_at.is_none_or(|now| *at < now + FAR));
+                let limit = limit.map(|limit| format!(", until {}", ahead(limit, self.read_at)));
+                let parts = [signal.unwrap_or_else(|| state.to_string()), since.unwrap_or_default()];
+                parts.concat() + &limit.unwrap_or_default()
             }
             (RunState::Waiting, _) => format!("{}{back}", self.awaited()),
             (RunState::Stuck { reason }, _) => format!("STUCK: {}", Escaped(reason)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-use scoop_core::{EventKind, Failure, Lineage, Undoes, Wait};
+use scoop_core::{EventKind, Failure, Lineage, SignalKey, Undoes, Wait};
 use uuid::Uuid;
 
 use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, UnhandledMessage};
@@ -34,6 +34,8 @@ pub(crate) struct Stands {
     /// No living worker has its saga.
     pub(crate) is_abandoned: bool,
     pub(crate) owner: Option<Uuid>,
+    /// The signal that it awaits.
+    pub(crate) signal: Option<SignalKey>,
 }
 
 /// What identifies a run for a reader.
@@ -58,7 +60,11 @@ impl RunRow {
         let stands = stands.unwrap_or_default();
         let is_ready = matches!(
             state,
-            RunState::Pending | RunState::Ready | RunState::Sleeping | RunState::Retrying { .. }
+            RunState::Pending
+                | RunState::Ready
+                | RunState::Sleeping
+                | RunState::AwaitingSignal
+                | RunState::Retrying { .. }
         );
         let ended =
             matches!(state, RunState::Committed | RunState::RolledBack(_) | RunState::RollbackFailed(_));
@@ -75,6 +81,7 @@ impl RunRow {
             giving_up: stands.giving_up && !ended,
             is_abandoned: stands.is_abandoned && is_ready,
             pending_cancellations: vec![],
+            awaits: stands.signal.filter(|_| state == RunState::AwaitingSignal),
             state,
             events,
             interventions: vec![],
@@ -119,7 +126,8 @@ impl RunEvent {
 
     /// Sets the wait of the run after it.
     pub(crate) fn before(self, wait: Option<&Wait>) -> Self {
-        Self { sleeps_until: wait.map(|wait| system_time(wait.time())), ..self }
+        let sleep = wait.filter(|wait| wait.signal().is_none());
+        Self { sleeps_until: sleep.map(|wait| system_time(wait.time())), ..self }
     }
 
     /// Sets the reason for which a part of it cannot be read.
@@ -171,6 +179,7 @@ fn state_of(stands: Option<&Stands>, events: &[RunEvent], read_at: Option<System
     };
     let reason = || stands.and_then(|stands| stands.reason.clone()).unwrap_or_default();
     let attempts = stands.map_or(0, |stands| stands.attempts);
+    let awaits = stands.is_some_and(|stands| stands.signal.is_some());
     let sleeps =
         stands.and_then(|stands| stands.ready_at).is_some_and(|at| read_at.is_some_and(|now| at > now));
     match (stands.map(|stands| stands.state), last.map(|event| event.kind)) {
@@ -179,6 +188,7 @@ fn state_of(stands: Option<&Stands>, events: &[RunEvent], read_at: Option<System
         (Some(RowState::Running), _) => RunState::Running,
         (Some(RowState::Ready), _) if attempts > 0 => RunState::Retrying { attempts, reason: reason() },
         (_, None) => RunState::Pending,
+        (Some(RowState::Ready), _) if sleeps && awaits => RunState::AwaitingSignal,
         (Some(RowState::Ready), Some(EventKind::Suspended)) if sleeps => RunState::Sleeping,
         (Some(RowState::Ready), _) => RunState::Ready,
         (_, Some(EventKind::Committed)) => RunState::Committed,

@@ -4,6 +4,8 @@ mod at_most_once;
 mod at_most_once_death;
 mod attempts_after_death;
 mod attempts_changed;
+mod awaiting;
+mod awaiting_and_sending;
 mod cancellation;
 mod children;
 mod claim_during_shutdown;

@@ -27,7 +27,7 @@ const QUERY: &str = "
     SELECT to_jsonb(e) FROM (
         SELECT message_id, type::text AS kind, coroutine_name AS handler,
                coroutine_identifier AS worker, step, next_step,
-               child_failure_handler_iteration AS cfhi, cooperation_lineage AS lineage, exception, (wait ->> 'until') IS NOT NULL AS waits,
+               child_failure_handler_iteration AS cfhi, cooperation_lineage AS lineage, exception, wait IS NOT NULL AS waits,
                context, (extract(epoch FROM created_at) * 1000000)::bigint AS micros
         FROM {schema}.message_event
         ORDER BY created_at, id
@@ -216,7 +216,7 @@ fn logged(event: LoggedEvent) -> Value {
     json!({
         "message_id": event.message_id, "kind": event.kind.as_str(), "handler": event.handler,
         "worker": event.worker, "step": event.step, "next_step": event.next_step,
-        "cfhi": event.child_failure_handler_iteration, "waits": event.waits_until.is_some(), "lineage": event.lineage.ids(),
+        "cfhi": event.child_failure_handler_iteration, "waits": event.waits_until.is_some() || event.awaits.is_some(), "lineage": event.lineage.ids(),
         "exception": event.exception, "context": Some(event.context).filter(|context| !context.is_empty()),
         "micros": u64::try_from(since.as_micros()).expect("the time fits into 64 bits"),
     })

@@ -112,11 +112,12 @@ pub(super) fn definition(step: &Step) -> TokenStream {
         }
     };
     let wait = step.at.as_ref().map(|_| beside(names::WAITING, quote!(Wait)));
+    let awaiting = step.awaits.as_ref().map(|_| beside(names::AWAITING, quote!(Wait)));
     let finally = step.finally.as_ref().map(|_| beside(names::FINALLY, quote!(Finally)));
     let formerly = formerly("");
     let once = (*delivery == Delivery::AtMostOnce).then(|| quote!(.at_most_once()));
     let code = quote!(::scoop::__private::StepDefinition::new(#name) #compensated #handling #formerly #needing #once);
-    let steps = wait.into_iter().chain([code]).chain(finally);
+    let steps = wait.into_iter().chain(awaiting).chain([code]).chain(finally);
     quote!(#(#steps),*)
 }
 

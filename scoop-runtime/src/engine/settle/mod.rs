@@ -7,7 +7,7 @@ pub(super) mod queue;
 
 use std::collections::BTreeSet;
 
-use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Run, Tried};
+use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Run, SignalKey, Tried};
 
 use self::in_step::{CommitError, settle_and_commit};
 use self::queue::SettleError;
@@ -99,9 +99,11 @@ async fn settle_batched(engine: &Engine, execution: &mut Execution, conclusion: 
     let settlement = settlement(engine, execution, conclusion);
     let definition = settlement.definition();
     let sets_a_time = settlement.has_timer();
+    let signals = settlement.to_deliver();
     match engine.settler.settle(settlement).await {
         Ok(settled) => {
-            apply(engine, execution, settled, AfterCommit { definition, ..after }, sets_a_time).map(Ok)
+            apply(engine, execution, settled, AfterCommit { definition, signals, ..after }, sets_a_time)
+                .map(Ok)
         }
         Err(SettleError::TakenOver) => on_refused(engine, execution, after, false).await,
         Err(SettleError::Refused(error)) => {
@@ -131,9 +133,11 @@ async fn settle_in_step(
     let settlement = settlement(engine, execution, conclusion);
     let definition = settlement.definition();
     let sets_a_time = settlement.has_timer();
+    let signals = settlement.to_deliver();
     match settle_and_commit(engine, settlement, opened).await {
         Ok(settled) => {
-            apply(engine, execution, settled, AfterCommit { definition, ..after }, sets_a_time).map(Ok)
+            apply(engine, execution, settled, AfterCommit { definition, signals, ..after }, sets_a_time)
+                .map(Ok)
         }
         Err(CommitError::Exit(Exit::TakenOver)) => on_refused(engine, execution, after, true).await,
         Err(CommitError::Exit(exit)) => {
@@ -191,6 +195,8 @@ struct AfterCommit {
     outcome: Option<Box<Decision>>,
     /// The topics of the messages that were launched.
     topics: Vec<String>,
+    /// The signals to deliver.
+    signals: Vec<SignalKey>,
 }
 
 impl AfterCommit {
@@ -204,7 +210,7 @@ impl AfterCommit {
             Fate::Committed => (None, false),
             Fate::RolledBack { .. } | Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => (None, true),
         };
-        Self { run, rolling_back, context, definition: None, outcome, topics }
+        Self { run, rolling_back, context, definition: None, outcome, topics, signals: vec![] }
     }
 }
 
@@ -246,6 +252,7 @@ fn apply(
     if sets_a_time {
         engine.reschedule_timer();
     }
+    after.signals.into_iter().for_each(|signal| engine.signals.deliver(signal));
     if settled.state == RowState::Ended {
         match execution.run.lineage.parent() {
             Some(parent) if execution.flags.has_parent => {

@@ -73,10 +73,12 @@ pub(super) async fn call_and_conclude(
     };
     // The transaction of a failed step is rolled back before anything else happens.
     let undone = roll_back(opened).await;
+    let mut of_signal = false;
     let failure = judge(execution, &format!("step `{}`", call.step()), error, undone, |error| {
         if let Some(unfit) = UnfitValue::of(error) {
             let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
             let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
+            of_signal = unfit.of_signal;
             return Ok(Some(match &unfit.reply_type {
                 Some(reply_type) => Exit::UnfitReply { why, reply_type: reply_type.clone() },
                 None => Exit::Stuck(why),
@@ -84,7 +86,21 @@ pub(super) async fn call_and_conclude(
         }
         let pause = pause_before_retry(execution, &call, error)?;
         Ok(pause.map(|pause| Exit::Retry { why: why(&format!("step `{}`", call.step()), error), pause }))
-    })?;
+    });
+    let failure = match failure {
+        // This is a mistake of the sender, unless another program can read the signal.
+        Err(Exit::Stuck(why)) if of_signal => {
+            let saga = &execution.saga.definition.saga;
+            if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await
+                == SetAside::HandedOver
+            {
+                telemetry::handed_over(execution.at(call.step()), why.logged());
+                return Err(Exit::Settled);
+            }
+            Failure::new("SignalMismatch", why.recorded, &execution.run.source)
+        }
+        other => other?,
+    };
     conclude_failed(engine, execution, call, context, failure).await
 }
 
@@ -321,13 +337,14 @@ async fn run_user_code(
         Err(panic) => Err(Failed::Error(Error::failure(panic))),
     };
     engine.stop_signals.forget(execution.key.id);
-    let ScopeOutput { transaction: opened, emissions, context, replies, wait } = scope.into_remains();
+    let ScopeOutput { transaction: opened, emissions, context, replies, wait, signals } =
+        scope.into_remains();
     let outcome = outcome.and_then(|returned| {
         let limit = engine.settings.payload_bytes_max;
         let what = || format!("what step `{}` returned", call.step());
         let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose();
         let output = output.map_err(|error| Failed::Error(error.into()))?;
-        Ok(Returned { output, emissions, replies, wait, ..returned })
+        Ok(Returned { output, emissions, replies, wait, signals, ..returned })
     });
     let rehearsed = |returned| {
         injected_failure(engine, execution, call).map_or(Ok(returned), |it| Err(Failed::Error(it)))
@@ -446,8 +463,13 @@ async fn execute(
             Ok(end)
         }
         StepKind::Wait => {
-            let due = handler.due(step, scope, message).await?;
-            scope.sleep(due).await?;
+            match handler.awaits(step, scope, message).await? {
+                Some(awaited) => scope.await_signal(awaited, handler.within(step)).await?,
+                None => {
+                    let due = handler.due(step, scope, message).await?;
+                    scope.sleep(due).await?;
+                }
+            }
             Ok(StepEnd::CONTINUE)
         }
         StepKind::Finally => {

@@ -133,6 +133,7 @@ impl State {
         let now = self.now();
         let row = self.change(run, |row| {
             (row.state, row.owner) = (RowState::Running, Some(worker));
+            row.signal = None;
             row.last_event_at = later(now, row.last_event_at);
             if row.is_unclaimed() && row.rollback_requested {
                 row.rollback_started_at = Some(now);

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use scoop_core::{Context, EventKind, Failure, Lineage};
+use scoop_core::{Context, EventKind, Failure, Lineage, SignalKey, Wait};
 use uuid::Uuid;
 
 use super::MemoryStore;
@@ -42,6 +42,8 @@ pub struct LoggedEvent {
     pub child_failure_handler_iteration: Option<i32>,
     /// The time before which the run does not continue, if the step sleeps.
     pub waits_until: Option<SystemTime>,
+    /// The signal that the run awaits after it.
+    pub awaits: Option<SignalKey>,
 }
 
 /// An unfinished run, as in the working set.
@@ -122,7 +124,12 @@ impl Event {
             context: self.context.clone(),
             next_step: self.next_step,
             child_failure_handler_iteration: self.handling,
-            waits_until: self.wait.as_ref().map(|wait| wait.time().into()),
+            waits_until: self
+                .wait
+                .as_ref()
+                .filter(|wait| wait.signal().is_none())
+                .map(|wait| wait.time().into()),
+            awaits: self.wait.as_ref().and_then(Wait::signal).cloned(),
         }
     }
 }

@@ -23,6 +23,7 @@ mod row;
 mod schedule;
 mod session;
 mod settle;
+mod signal;
 mod state;
 mod status;
 mod subscriptions;

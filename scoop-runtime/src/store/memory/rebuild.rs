@@ -2,7 +2,7 @@
 
 use crate::store::RebuildStorage;
 
-use scoop_core::{Failure, Lineage};
+use scoop_core::{Failure, Lineage, SignalKey};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -117,7 +117,13 @@ impl Event {
 
 impl EventLog {
     fn row(&self, rebuilt: Rebuilt, epoch: i64) -> Option<WorkingRow> {
+        let mut rebuilt = rebuilt;
         let remembers = rebuilt.keeps_outputs();
+        if let Some(values) = rebuilt.lineage.last().and_then(|id| self.values.get(id)) {
+            rebuilt.apply_delivery(|name| values.contains_key(name));
+        }
+        let signals = std::mem::take(&mut rebuilt.signal_steps);
+        let signal = rebuilt.signal.take().zip(rebuilt.signal_key.take());
         let lineage = Lineage::from_ids(rebuilt.lineage)?;
         let failure =
             |value: Option<Value>| value.and_then(|value| serde_json::from_value::<Failure>(value).ok());
@@ -138,9 +144,10 @@ impl EventLog {
         row.completions = rebuilt.completions;
         if remembers {
             let values = self.values.get(&id).cloned().unwrap_or_default();
-            row.outputs = newest_outputs(values.into_iter().collect());
+            row.outputs = newest_outputs(values.into_iter().collect(), &signals);
             row.replied = self.has_replied(id);
         }
+        row.signal = signal.map(|(name, key)| SignalKey { name, key });
         row.context = rebuilt.context;
         (row.giving_up, row.give_up_at) = (rebuilt.giving_up, rebuilt.give_up_at);
         row.rollback_since = rebuilt.rollback_since;
@@ -174,12 +181,13 @@ impl WorkingRow {
         // A pause after a failed attempt is not recorded.
         let far = self.ready_at > now + time::Duration::minutes(10) && self.attempts + self.retries == 0;
         let far = far.then_some(self.ready_at);
+        let signal = self.signal.as_ref().filter(|_| self.ready_at > now);
         if self.state != RowState::Ended {
             let more = json!({
                 "rolling_back": self.rolling_back, "context": self.context, "replied": self.replied,
                 "giving_up": self.is_overdue(now), "give_up_at": self.give_up_at.map(super::state::micros),
                 "undoing": self.rollback_since.is_some(), "rollback_failed_before": self.rollback_failed_before,
-                "due": far.map(super::state::micros),
+                "due": far.map(super::state::micros), "signal": signal,
             });
             fields.extend(more.as_object().cloned().unwrap_or_default());
         }

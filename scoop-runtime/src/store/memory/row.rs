@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{Context, Failure, Lineage};
+use scoop_core::{Context, Failure, Lineage, SignalKey};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -55,6 +55,8 @@ pub(super) struct WorkingRow {
     /// The one definition under which it continues; 0 for the current one.
     pub(super) reserved_for: i32,
     pub(super) refused_by: Vec<i32>,
+    /// The signal that it awaits while it is ready.
+    pub(super) signal: Option<SignalKey>,
     /// Orders runs that are ready since the same moment: the first to become ready is claimed first.
     pub(super) turn: u64,
 }
@@ -62,8 +64,8 @@ pub(super) struct WorkingRow {
 /// The place of a row in the indices, apart from its id.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum IndexKey {
-    /// With whether it is a suspect.
-    Ready(OffsetDateTime, u64, bool),
+    /// With whether it is a suspect, and the signal that it awaits.
+    Ready(OffsetDateTime, u64, bool, Option<SignalKey>),
     Running(Option<Uuid>),
     /// With the time at which it has to give up, unless it does already.
     Waiting(Option<OffsetDateTime>),
@@ -119,6 +121,7 @@ impl WorkingRow {
             awaits_operator: false,
             reserved_for: 0,
             refused_by: vec![],
+            signal: None,
             turn: 0,
         }
     }
@@ -142,7 +145,9 @@ impl WorkingRow {
 
     pub(super) fn place(&self) -> IndexKey {
         match self.state {
-            RowState::Ready => IndexKey::Ready(self.ready_at, self.turn, self.is_suspect()),
+            RowState::Ready => {
+                IndexKey::Ready(self.ready_at, self.turn, self.is_suspect(), self.signal.clone())
+            }
             RowState::Running => IndexKey::Running(self.owner),
             RowState::Waiting => IndexKey::Waiting(self.give_up_at.filter(|_| !self.giving_up)),
             RowState::Ended => IndexKey::Ended,

@@ -110,6 +110,9 @@ impl State {
         for request in &settlement.rollback_requests {
             self.request_rollback(&mut step, request);
         }
+        for sent in &settlement.signals {
+            self.insert_signal(&sent.signal());
+        }
         let settled = self.update_row(&step);
         self.write(&step);
         if let Some(forgets) = settlement.forgets {
@@ -224,6 +227,7 @@ impl State {
         self.change(run, |row| {
             row.state = state;
             row.ready_at = wakes_at.unwrap_or(row.ready_at);
+            row.signal = wait.and_then(|wait| wait.signal().cloned());
             row.owner = row.owner.filter(|_| state == RowState::Running);
             row.epoch += 1;
             row.step.clone_from(&settlement.step);

@@ -6,13 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use scoop_core::{Lineage, RecordedStep};
+use scoop_core::{Lineage, RecordedStep, SignalKey};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::event_log::{Event, EventLog};
 use super::row::{IndexKey, Lane, RowState, WorkingRow};
+use super::signal::SignalRow;
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
 use crate::store::ClaimKey;
@@ -89,6 +90,11 @@ pub(super) struct State {
     /// The ready runs that are suspects.
     pub(super) suspects: BTreeSet<(OffsetDateTime, u64, RowKey)>,
     pub(super) reserved: BTreeSet<(Arc<str>, RowKey)>,
+    /// The ready runs that await a signal.
+    pub(super) awaiting: BTreeMap<SignalKey, BTreeSet<RowKey>>,
+    pub(super) signals: BTreeMap<Uuid, SignalRow>,
+    /// The signals that are not delivered, in their order.
+    pub(super) kept: BTreeMap<SignalKey, BTreeSet<(OffsetDateTime, Uuid)>>,
     owned: BTreeMap<Uuid, BTreeSet<RowKey>>,
     waiting: BTreeSet<RowKey>,
     /// The ids of the requests that were carried out.
@@ -203,7 +209,10 @@ impl State {
             self.reserved.insert((lane.0.clone(), run));
         }
         match place {
-            IndexKey::Ready(at, turn, suspect) => {
+            IndexKey::Ready(at, turn, suspect, signal) => {
+                if let Some(signal) = signal {
+                    self.awaiting.entry(signal).or_default().insert(run);
+                }
                 self.ready.entry(lane).or_default().insert((at, turn, run));
                 self.suspects.extend(suspect.then_some((at, turn, run)));
             }
@@ -226,7 +235,15 @@ impl State {
             self.reserved.remove(&(lane.0.clone(), run));
         }
         match place {
-            IndexKey::Ready(at, turn, _) => {
+            IndexKey::Ready(at, turn, _, signal) => {
+                if let Some(signal) = signal
+                    && let Some(awaiting) = self.awaiting.get_mut(signal)
+                {
+                    awaiting.remove(&run);
+                    if awaiting.is_empty() {
+                        self.awaiting.remove(signal);
+                    }
+                }
                 self.suspects.remove(&(*at, *turn, run));
                 if let Some(queue) = self.ready.get_mut(lane) {
                     queue.remove(&(*at, *turn, run));

@@ -166,6 +166,7 @@ fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> Ru
         giving_up: row.giving_up,
         is_abandoned: false,
         owner: row.owner,
+        signal: row.signal.clone(),
     };
     let head = RunHead {
         lineage: row.lineage.clone(),

@@ -95,6 +95,7 @@ impl State {
             (row.owner, row.ready_at) = (worker, row.wakes_at(now));
             if worker.is_some() {
                 row.state = RowState::Running;
+                row.signal = None;
                 row.epoch += 1;
                 row.last_event_at = now.max(after(row.last_event_at)).max(after(at));
             } else {

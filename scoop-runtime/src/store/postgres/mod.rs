@@ -25,6 +25,7 @@ mod server_clock;
 mod session;
 mod settle;
 mod settle_parts;
+mod signal;
 mod statements;
 mod status;
 mod step_transactions;

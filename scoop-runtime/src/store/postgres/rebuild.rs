@@ -202,7 +202,8 @@ impl PostgresStore {
                 .all_on(&mut *tx)
                 .await?;
             run.replied = values.iter().any(|(name, _)| read_output_name(name).is_none());
-            run.outputs = newest_outputs(values);
+            run.apply_delivery(|awaited| values.iter().any(|(name, _)| name == awaited));
+            run.outputs = newest_outputs(values, &run.signal_steps);
         }
         let written = sqlx::query(self.sql.rebuild_insert.clone()).bind(Json(&*rebuilt)).execute(tx).await?;
         Ok(written.rows_affected())
@@ -275,7 +276,7 @@ mod fuzz {
         let named = |step, number: u32| (scoop_core::output_name(step, number), Value::from(number));
         let values = vec![named("a", 10), named("a", 9), named("b", 1), ("reply".to_owned(), Value::Null)];
         let expected = [("a".to_owned(), Value::from(10)), ("b".to_owned(), Value::from(1))];
-        assert_eq!(newest_outputs(values), Some(expected.into()));
-        assert_eq!(newest_outputs(vec![("reply".to_owned(), Value::Null)]), None);
+        assert_eq!(newest_outputs(values, &BTreeMap::new()), Some(expected.into()));
+        assert_eq!(newest_outputs(vec![("reply".to_owned(), Value::Null)], &BTreeMap::new()), None);
     }
 }

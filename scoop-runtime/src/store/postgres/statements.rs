@@ -196,6 +196,9 @@ statements! {
     settle_launch_many = [settlement_many, lock, launch, values, wait, wait_result],
     settle_launch_one = [settlement_one, lock, launch, values, wait, wait_result],
     settle_request_rollback_many = [settlement_many, lock, request_rollback, wait, wait_result],
+    signal_deliver,
+    signal_insert,
+    signal_reached,
     step_begin,
     step_unhandled,
     topology_change,
@@ -226,6 +229,7 @@ mod tests {
             ("settle_end_one", &all.settle_end_one),
             ("settle_launch_one", &all.settle_launch_one),
             ("settle_advance_one", &all.settle_advance_one),
+            ("signal_insert", &all.signal_insert),
             ("step_unhandled", &all.step_unhandled),
         ]
     }

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use scoop_core::{Escaped, EventKind, Wait};
+use scoop_core::{Escaped, EventKind, SignalKey, Wait};
 use serde::Deserialize;
 use serde_json::Value;
 use sqlx::Row;
@@ -77,6 +77,7 @@ impl Stands {
             giving_up: row.try_get("giving_up")?,
             is_abandoned: row.try_get("is_abandoned")?,
             owner: row.try_get("owner")?,
+            signal: signal(row)?,
         })
     }
 }
@@ -103,6 +104,12 @@ impl CancellationRequest {
         let (failure, _) = exception.map_or((None, None), |Json(exception)| readable(exception));
         Some(Self::new(lineage(row).ok()?, failure, time(row, "requested_at").ok()?))
     }
+}
+
+fn signal(row: &PgRow) -> sqlx::Result<Option<SignalKey>> {
+    let signal: Option<String> = row.try_get("signal")?;
+    let key: Option<String> = row.try_get("signal_key")?;
+    Ok(signal.zip(key).map(|(name, key)| SignalKey { name, key }))
 }
 
 fn time(row: &PgRow, column: &str) -> sqlx::Result<Option<SystemTime>> {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 const EVENTS: &str = "
     SELECT message_id, type::text, coroutine_name, coroutine_identifier, step, next_step,
            child_failure_handler_iteration, cooperation_lineage, exception, coalesce(context, '{}'), created_at,
-           (wait ->> 'until')::timestamptz
+           CASE WHEN wait -> 'signal' IS NULL THEN (wait ->> 'until')::timestamptz END
     FROM {schema}.message_event
     ORDER BY created_at, id";
 

@@ -9,7 +9,7 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statemen
 use super::{database, done};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run.
-const HOT: [&str; 24] = [
+const HOT: [&str; 25] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -34,6 +34,7 @@ const HOT: [&str; 24] = [
     "message_insert_one",
     "message_insert_one_claiming",
     "message_status",
+    "signal_deliver",
 ];
 
 /// Statements that go through the index of ready runs from one handler to the next, or through that of deadlines from
@@ -133,6 +134,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, uuid, uuid, text, jsonb, jsonb, uuid, text, text[], uuid[], uuid[], bigint",
             "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}', 0",
         ),
+        "signal_deliver" => ("text[], text[], boolean", "'{}', '{}', false"),
         "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),

@@ -82,6 +82,7 @@ fn of(events: Vec<Event>, fate: Fate) -> Conclusion {
         rollback_cause: None,
         values: vec![],
         wait: None,
+        signals: vec![],
         fate,
     }
 }

@@ -1,0 +1,6 @@
+use scoop::prelude::*;
+
+#[derive(Signal)]
+struct Paid;
+
+fn main() {}

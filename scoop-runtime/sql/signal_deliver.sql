@@ -1,0 +1,54 @@
+-- Hands the oldest kept signal of each name and key to all runs that await it, as the output of their step, and makes
+-- these runs ready. Returns their handlers. It runs after each commit of a signal and after each commit of a run that
+-- awaits one: of two at the same time, the later one sees both. A run that has to give up, or whose time is over, gets
+-- none.
+-- Locks: the signals, in the order of their keys; then the rows of run.
+-- $1 names and $2 keys (pairs), $3 whether those of all kept signals are looked at instead
+WITH asked AS MATERIALIZED (
+    SELECT name, key FROM unnest($1::text[], $2::text[]) AS a (name, key) WHERE NOT $3
+    UNION
+    SELECT s.name, s.key FROM scoop.signal s
+    WHERE $3 AND s.delivered_at IS NULL AND s.kept_until > (SELECT clock_timestamp())
+    ORDER BY name, key
+),
+oldest AS MATERIALIZED (
+    SELECT s.id, s.name, s.key, s.payload
+    FROM asked
+    CROSS JOIN LATERAL (
+        SELECT s.id, s.name, s.key, s.payload FROM scoop.signal s
+        WHERE s.name = asked.name AND s.key = asked.key AND s.delivered_at IS NULL
+          AND s.kept_until > (SELECT clock_timestamp())
+        ORDER BY s.sent_at, s.id
+        LIMIT 1
+        FOR UPDATE
+    ) s
+),
+waiting AS MATERIALIZED (
+    SELECT r.root, r.id, o.id AS signal, o.payload
+    FROM oldest o
+    JOIN scoop.run r ON r.state = 'ready' AND r.signal = o.name AND r.signal_key = o.key
+        AND r.step IS NOT NULL AND NOT r.giving_up AND r.ready_at > (SELECT clock_timestamp())
+    ORDER BY r.root, r.id
+    FOR UPDATE OF r
+),
+reached AS (
+    UPDATE scoop.run r
+    SET ready_at = clock_timestamp(), signal = NULL, signal_key = NULL,
+        outputs = coalesce(r.outputs, '{}') || jsonb_build_object(r.step, w.payload)
+    FROM waiting w
+    WHERE r.root = w.root AND r.id = w.id
+    RETURNING r.handler, r.lineage, r.step, r.suspensions, w.signal, w.payload
+),
+stored AS (
+    INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+    SELECT lineage, handler, 'Output of ' || step || '#' || lpad((suspensions - 1)::text, 10, '0'), payload
+    FROM reached
+    ON CONFLICT DO NOTHING
+),
+delivered AS (
+    UPDATE scoop.signal s
+    SET delivered_at = clock_timestamp(), reached = counted.runs
+    FROM (SELECT signal, count(*) AS runs FROM reached GROUP BY signal) counted
+    WHERE s.id = counted.signal
+)
+SELECT DISTINCT handler::text FROM reached

@@ -1,0 +1,96 @@
+//! Signals from a client.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{Json, Signal, SignalKey};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::scoop::Scoop;
+use crate::RuntimeError;
+use crate::store::NewSignal;
+use crate::util::detached::uninterrupted;
+use crate::util::patience::Vain;
+use crate::util::{ids, payload};
+
+/// A signal about to be sent. Await it.
+#[must_use = "nothing is sent without `.await`: write `.await?` after it"]
+pub struct SendSignal {
+    scoop: Scoop,
+    prepared: Result<NewSignal, RuntimeError>,
+}
+
+impl SendSignal {
+    pub(crate) fn new<S: Signal>(scoop: Scoop, signal: &S, key: String) -> Self {
+        let prepared = prepare(signal, key, scoop.limits().payload_bytes_max);
+        Self { scoop, prepared }
+    }
+
+    /// Sends the signal only if none with this id was sent before. So it can be sent again when the outcome is unknown,
+    /// or when the sender does not know whether it is a repetition.
+    pub fn id(mut self, id: impl Into<Uuid>) -> Self {
+        if let Ok(signal) = &mut self.prepared {
+            signal.id = id.into();
+        }
+        self
+    }
+
+    /// Sends the signal in a transaction of the caller: it exists exactly if that commits, and is delivered soon after
+    /// that. Returns whether no signal with its id was sent before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::signal`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the signal may be part of the transaction. Roll that back.
+    pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<bool, RuntimeError> {
+        let signal = self.prepared?;
+        let sent = self.scoop.store().insert_signal(connection, &signal).await;
+        let is_new = sent.map_err(RuntimeError::database("a signal was sent"))?;
+        self.scoop.deliver_after_foreign_commit(signal.to);
+        Ok(is_new)
+    }
+}
+
+impl IntoFuture for SendSignal {
+    /// The number of runs that it has reached.
+    type Output = Result<u64, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let Self { scoop, prepared } = self;
+            let signal = prepared?;
+            // The workers of the runs that it reaches are notified even if the caller stops waiting.
+            let sending = uninterrupted(async move {
+                let sent = scoop.patiently(|_| scoop.store().send_signal(&signal)).await;
+                Ok(sent.map(|sent| {
+                    scoop.notify_ready(&sent.handlers);
+                    sent.reached
+                }))
+            });
+            let sent = sending.await.unwrap_or_else(|error| Err(error.into()));
+            sent.map_err(Vain::error("a signal was sent"))
+        }
+        .boxed()
+    }
+}
+
+/// The longest time for which a signal is kept: beyond the times that the database can store.
+const KEEP_MAX: Duration = Duration::from_secs(100_000_000_000);
+
+/// Checks a signal and its key.
+pub(crate) fn prepare<S: Signal>(signal: &S, key: String, limit: usize) -> Result<NewSignal, RuntimeError> {
+    let to = SignalKey { name: S::NAME.to_owned(), key };
+    if let Some(why) = to.refused() {
+        return Err(RuntimeError::Signal { signal: S::NAME, why: format!("its key {why}") });
+    }
+    let unwritable = |why: serde_json::Error| RuntimeError::Signal { signal: S::NAME, why: why.to_string() };
+    let value = serde_json::to_value(Json(signal)).map_err(unwritable)?;
+    let payload = payload::storable(value, limit, || format!("the signal `{}`", S::NAME))?;
+    Ok(NewSignal { id: ids::now_v7(), to, payload, keep: S::KEEP.min(KEEP_MAX) })
+}

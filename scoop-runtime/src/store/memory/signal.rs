@@ -1,0 +1,113 @@
+//! Signals, and their delivery to the runs that await them; see `signal_*.sql`.
+
+use std::collections::BTreeSet;
+
+use scoop_core::{SignalKey, output_name};
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::MemoryStore;
+use super::state::State;
+use crate::store::{Deliver, NewSignal, SignalSent, SignalStorage};
+
+/// A row of `signal`.
+#[derive(Clone, Debug)]
+pub(super) struct SignalRow {
+    to: SignalKey,
+    payload: Value,
+    sent_at: OffsetDateTime,
+    kept_until: OffsetDateTime,
+    is_delivered: bool,
+    reached: u64,
+}
+
+impl SignalStorage for MemoryStore {
+    async fn send_signal(&self, signal: &NewSignal) -> sqlx::Result<SignalSent> {
+        self.run("signal", |state| {
+            state.insert_signal(signal);
+            let handlers = state.deliver_signal(&signal.to);
+            let reached = state.signals.get(&signal.id).map_or(0, |row| row.reached);
+            Ok(SignalSent { reached, handlers: handlers.into_iter().collect() })
+        })
+        .await
+    }
+
+    async fn deliver_signals(&self, signals: &Deliver) -> sqlx::Result<Vec<String>> {
+        self.run("deliver", |state| {
+            let keys = match signals {
+                Deliver::To(keys) => keys.clone(),
+                Deliver::Kept => state.kept.keys().cloned().collect(),
+            };
+            let handlers: BTreeSet<_> = keys.iter().flat_map(|to| state.deliver_signal(to)).collect();
+            Ok(handlers.into_iter().collect())
+        })
+        .await
+    }
+}
+
+impl State {
+    /// Records a signal, unless there is one with its id.
+    pub(super) fn insert_signal(&mut self, signal: &NewSignal) {
+        if self.signals.contains_key(&signal.id) {
+            return;
+        }
+        let now = self.now();
+        let kept_until = now.saturating_add(signal.keep.try_into().unwrap_or(time::Duration::MAX));
+        let row = SignalRow {
+            to: signal.to.clone(),
+            payload: signal.payload.clone(),
+            sent_at: now,
+            kept_until,
+            is_delivered: false,
+            reached: 0,
+        };
+        self.kept.entry(row.to.clone()).or_default().insert((row.sent_at, signal.id));
+        self.signals.insert(signal.id, row);
+    }
+
+    /// Hands the oldest kept signal of this name and key to all runs that await it. Returns their handlers.
+    fn deliver_signal(&mut self, to: &SignalKey) -> BTreeSet<String> {
+        let now = self.now();
+        let fresh = |(_, id): &&(OffsetDateTime, Uuid)| {
+            self.signals.get(id).is_some_and(|row| !row.is_delivered && row.kept_until > now)
+        };
+        let oldest = self.kept.get(to).and_then(|kept| kept.iter().find(fresh)).copied();
+        let Some((sent_at, id)) = oldest else {
+            return BTreeSet::new();
+        };
+        let payload = self.signals.get(&id).map(|row| row.payload.clone()).unwrap_or_default();
+        let waiting = self.awaiting.get(to).into_iter().flatten().copied();
+        let waits =
+            |run: &(Uuid, Uuid)| self.row(*run).is_some_and(|row| !row.giving_up && row.ready_at > now);
+        let waiting: Vec<_> = waiting.filter(waits).collect();
+        let mut handlers = BTreeSet::new();
+        for run in &waiting {
+            let Some(row) = self.change(*run, |row| {
+                (row.ready_at, row.signal) = (now, None);
+                let step = row.step.clone().unwrap_or_default();
+                row.outputs.get_or_insert_default().insert(step, payload.clone());
+            }) else {
+                continue;
+            };
+            handlers.insert(row.handler.to_string());
+            let number = u32::try_from(row.suspensions - 1).unwrap_or(0);
+            let name = output_name(row.step.as_deref().unwrap_or_default(), number);
+            if let Some(hierarchy) = self.hierarchies.get_mut(&run.0) {
+                hierarchy.record.values.entry(run.1).or_default().insert(name, payload.clone());
+            }
+        }
+        if !waiting.is_empty() {
+            if let Some(row) = self.signals.get_mut(&id) {
+                (row.is_delivered, row.reached) = (true, waiting.len() as u64);
+            }
+            if let Some(kept) = self.kept.get_mut(to) {
+                kept.remove(&(sent_at, id));
+                if kept.is_empty() {
+                    self.kept.remove(to);
+                }
+            }
+        }
+        handlers
+    }
+}

@@ -1,0 +1,273 @@
+//! Signals: early and late ones, several receivers, duplicates, time limits, and rollbacks.
+
+use std::time::Duration;
+
+use super::*;
+use crate::support::{Database, Notes, calls_of, compensated, invoked};
+
+/// Nothing is found by polling within a test.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "root-topic")]
+struct Order {
+    number: i64,
+    fails: bool,
+}
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "payments.confirmed", keep = "7 days")]
+struct Paid {
+    amount: i64,
+}
+
+handler! {
+    Shipping { notes: Notes }: "shipping" on Order;
+    step "reserve" reserve [rollback = release] => done();
+
+    #[step(name = "ship", awaits(Paid, by = number), rollback = unship)]
+    async fn ship(&self, scope: &mut Scope<'_>, _: &Order, paid: &Paid) -> Result<()> {
+        invoked(scope);
+        self.notes.add(format!("paid {}", paid.amount));
+        Ok(())
+    }
+
+    async fn number(&self, _: &mut Scope<'_>, order: &Order) -> Result<String> {
+        Ok(order.number.to_string())
+    }
+
+    #[step(name = "thank")]
+    async fn thank(&self, scope: &mut Scope<'_>, order: &Order, paid: &Paid) -> Result<()> {
+        invoked(scope);
+        self.notes.add(format!("thanks for {}", paid.amount));
+        if order.fails { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+
+    async fn unship(&self, scope: &mut Scope<'_>, _: &Order, paid: &Paid, _: &Failure) -> Result<()> {
+        compensated(scope);
+        self.notes.add(format!("undoing what {} paid for", paid.amount));
+        Ok(())
+    }
+
+    rollback release => done();
+}
+
+fn order(number: i64) -> Order {
+    Order { number, fails: false }
+}
+
+async fn start(db: &Database, notes: &Notes) -> Result<Scoop> {
+    let scoop = db.scoop().only::<Shipping>().provide(Shipping { notes: notes.clone() });
+    Ok(scoop.poll_interval(NEVER).start().await?)
+}
+
+fn awaits(tree: &Tree) -> bool {
+    tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_awaits_its_signal_and_gets_it_as_a_value() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = start(&db, &notes).await?;
+    let (seventh, eighth) = (scoop.launch(order(7)).await?, scoop.launch(order(8)).await?);
+    let tree = seventh.comes_to(awaits).await?;
+    let text = tree.to_string();
+    assert!(
+        text.starts_with("shipping (on root-topic): awaiting signal payments.confirmed for 7 since 2"),
+        "{text}"
+    );
+    eighth.comes_to(awaits).await?;
+    assert_eq!(scoop.signal(Paid { amount: 990 }, "7").await?, 1);
+    assert_eq!(seventh.ends().await?, Outcome::Committed);
+    assert_eq!(notes.all(), ["paid 990", "thanks for 990"]);
+    calls_of(&seventh).expect(
+        "invoke shipping/reserve
+        invoke shipping/ship
+        invoke shipping/thank",
+    );
+    assert!(awaits(&eighth.tree().await?), "its key is another one");
+    db.history().await.about(&["M0"]).expect(
+        r#"M0 EMITTED · ·
+        M0 SEEN shipping ·
+        M0 SUSPENDED shipping reserve next=1
+        M0 SUSPENDED shipping "ship (waiting for signal)" next=2 wait
+        M0 SUSPENDED shipping ship next=3
+        M0 SUSPENDED shipping thank
+        M0 COMMITTED shipping thank"#,
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn early_signals_are_kept_in_their_order() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = start(&db, &notes).await?;
+    for amount in [1, 2] {
+        assert_eq!(scoop.signal(Paid { amount }, "7").await?, 0);
+    }
+    for amount in [1, 2] {
+        assert_eq!(scoop.launch(order(7)).await?.ends().await?, Outcome::Committed);
+        assert_eq!(notes.all().last(), Some(&format!("thanks for {amount}")));
+    }
+    let third = scoop.launch(order(7)).await?;
+    third.comes_to(awaits).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_runs_that_await_a_signal_get_it_and_a_repetition_none() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = start(&db, &notes).await?;
+    let orders = [scoop.launch(order(7)).await?, scoop.launch(order(7)).await?];
+    for order in &orders {
+        order.comes_to(awaits).await?;
+    }
+    let id = orders[0].id().uuid();
+    assert_eq!(scoop.signal(Paid { amount: 5 }, "7").id(id).await?, 2);
+    for order in &orders {
+        assert_eq!(order.ends().await?, Outcome::Committed);
+    }
+    let third = scoop.launch(order(7)).await?;
+    third.comes_to(awaits).await?;
+    assert_eq!(scoop.signal(Paid { amount: 6 }, "7").id(id).await?, 2, "it is the same signal");
+    assert!(awaits(&third.tree().await?));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn compensation_gets_the_signal_and_a_waiting_run_can_be_cancelled() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = start(&db, &notes).await?;
+    let failing = scoop.launch(Order { number: 7, fails: true }).await?;
+    failing.comes_to(awaits).await?;
+    scoop.signal(Paid { amount: 5 }, "7").await?;
+    assert!(matches!(failing.ends().await?, Outcome::RolledBack(_)));
+    assert_eq!(notes.all().last().map(String::as_str), Some("undoing what 5 paid for"));
+
+    let cancelled = scoop.launch(order(8)).await?;
+    cancelled.comes_to(awaits).await?;
+    let late = scoop.launch(order(9)).deadline(Duration::from_millis(100)).await?;
+    scoop.cancel(cancelled.id(), "enough").await?;
+    for order in [cancelled, late] {
+        assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
+        calls_of(&order).expect(
+            "invoke shipping/reserve
+            rollback shipping/reserve",
+        );
+    }
+    assert_eq!(scoop.signal(Paid { amount: 5 }, "8").await?, 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_have_a_limited_length() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = start(&db, &notes).await?;
+    for (key, why) in [("", "has 0 bytes"), (&*"x".repeat(256), "has 256 bytes"), ("a\0b", "NUL")] {
+        let refused = scoop.signal(Paid { amount: 1 }, key).await.unwrap_err().to_string();
+        assert!(refused.contains("payments.confirmed") && refused.contains(why), "{refused}");
+    }
+    assert_eq!(scoop.signal(Paid { amount: 1 }, "ü".repeat(127)).await?, 0);
+    Ok(())
+}
+
+/// Signals between sagas.
+mod of_a_step {
+    use super::*;
+
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "till")]
+    struct Cash {
+        number: i64,
+        fails: bool,
+    }
+
+    handler! {
+        Till: "till" on Cash;
+        #[step(name = "take")]
+        async fn take(&self, scope: &mut Scope<'_>, cash: &Cash) -> Result<()> {
+            scope.signal(Paid { amount: 4 }, cash.number.to_string())?;
+            if cash.fails { Err(SIMULATED.into()) } else { Ok(()) }
+        }
+    }
+
+    /// A signal of a step exists if the step has succeeded.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn signal_of_a_step_comes_with_its_success() -> Result<()> {
+        let (db, notes) = (Database::new().await, Notes::default());
+        let scoop = db.scoop().only::<Shipping>().provide(Shipping { notes: notes.clone() });
+        let scoop = scoop.only::<Till>().poll_interval(NEVER).start().await?;
+        let order = scoop.launch(order(7)).await?;
+        order.comes_to(awaits).await?;
+        let failed = scoop.launch(Cash { number: 7, fails: true }).await?;
+        assert!(matches!(failed.ends().await?, Outcome::RolledBack(_)));
+        assert!(awaits(&order.tree().await?));
+        let taken = scoop.launch(Cash { number: 7, fails: false }).await?;
+        assert_eq!(taken.ends().await?, Outcome::Committed);
+        assert_eq!(order.ends().await?, Outcome::Committed);
+        assert_eq!(notes.all(), ["paid 4", "thanks for 4"]);
+        Ok(())
+    }
+}
+
+/// Signals of one name and two types.
+mod unreadable {
+    use super::*;
+
+    #[derive(Signal, Serialize, Deserialize)]
+    #[signal(name = "payments.confirmed")]
+    struct PaidInWords {
+        amount: String,
+    }
+
+    /// It fails the run that gets it, and does not hold up a later one.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn signal_of_another_type_fails_the_step_and_is_used_up() -> Result<()> {
+        let (db, notes) = (Database::new().await, Notes::default());
+        let scoop = start(&db, &notes).await?;
+        scoop.signal(PaidInWords { amount: "five".into() }, "7").await?;
+        scoop.signal(Paid { amount: 5 }, "7").await?;
+        let Outcome::RolledBack(failure) = scoop.launch(order(7)).await?.ends().await? else {
+            panic!("it could read the signal");
+        };
+        assert_eq!(failure.kind, "SignalMismatch", "{}", failure.report());
+        assert_eq!(scoop.launch(order(7)).await?.ends().await?, Outcome::Committed);
+        assert_eq!(notes.all(), ["paid 5", "thanks for 5"]);
+        Ok(())
+    }
+}
+
+mod limits {
+    use super::*;
+
+    handler! {
+        Polling { notes: Notes }: "polling" on Order;
+        #[step(name = "poll", awaits(Paid, by = number, within = "80ms"))]
+        async fn poll(&self, _: &mut Scope<'_>, _: &Order, paid: Option<&Paid>) -> Result<Next<PollingStep>> {
+            self.notes.add(format!("{:?}", paid.map(|paid| paid.amount)));
+            Ok(if self.notes.all().len() == 2 { Next::Continue } else { Next::GoTo(PollingStep::Poll) })
+        }
+
+        async fn number(&self, _: &mut Scope<'_>, order: &Order) -> Result<String> {
+            Ok(order.number.to_string())
+        }
+
+        #[step(name = "end")]
+        async fn end(&self, _: &mut Scope<'_>, _: &Order) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The signal of an earlier iteration does not count for the next one.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn signal_that_does_not_come_in_time_is_none() -> Result<()> {
+        let (db, notes) = (Database::new().await, Notes::default());
+        let scoop = db.scoop().only::<Polling>().provide(Polling { notes: notes.clone() });
+        let scoop = scoop.poll_interval(NEVER).start().await?;
+        scoop.signal(Paid { amount: 3 }, "7").await?;
+        let order = scoop.launch(order(7)).await?;
+        assert_eq!(order.ends().await?, Outcome::Committed);
+        assert_eq!(notes.all(), ["Some(3)", "None"]);
+        Ok(())
+    }
+}
