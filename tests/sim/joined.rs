@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::dice::Dice;
 
 /// Number of seeds played by default.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 200;
 
 const SALES: u32 = 14;
 
@@ -172,6 +172,9 @@ impl World {
     }
 
     async fn play(mut self) -> Result<Vec<String>> {
+        // Subscribed before the first launch, so that each message has its handlers.
+        let builder = Scoop::builder().in_memory_database(&self.database).only::<Seller>().only::<Packer>();
+        builder.provide(Packer(self.sets.clone())).start().await?.shutdown().await?;
         self.start(false);
         let client = Scoop::builder().in_memory_database(&self.database).client().await?;
         let mut sales = vec![];
@@ -232,7 +235,8 @@ impl World {
             match outcomes.get(root) {
                 Some(Outcome::Committed) if !undone => {}
                 Some(Outcome::RolledBack(_)) if undone => {}
-                other => wrong.push(format!("set {numbers:?} ends with {other:?}, its emitters rolled back: {undone}")),
+                other => wrong
+                    .push(format!("set {numbers:?} ends with {other:?}, its emitters rolled back: {undone}")),
             }
         }
         // A set whose emitter rolled back at once may never have begun.
