@@ -5,8 +5,9 @@ pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
     Context, ContextError, ContextKey, Deadline, DeadlineKind, Definition, Delivery, Error, EventKind,
-    Failure, FailureCode, Frame, FromError, HasReply, Here, Interrupted, Lineage, Message, Missed, NameError,
-    Next, Overlap, Recurrence, Result, Schedule, Signal, SignalKey, StepDefinition, StepKind, Stored, With,
+    Failure, FailureCode, Frame, FromError, HasReply, Here, Interrupted, JoinIncomplete, Lineage, Message,
+    Missed, NameError, Next, Overlap, Recurrence, Result, Schedule, Signal, SignalKey, StepDefinition,
+    StepKind, Stored, With,
 };
 pub use scoop_macros::{ContextKey, FailureCode, Message, Signal, saga, step, subscribes, trace};
 #[cfg(feature = "embedded")]
@@ -22,7 +23,7 @@ pub use scoop_runtime::{
     Request, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo,
     RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetupError, SkippedHierarchy,
     Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch,
-    Wanted, When, migrate, migration_files,
+    WaitingMember, Wanted, When, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

@@ -451,6 +451,11 @@ pub fn step(_arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// which is generated as `CheckoutMessage` for `Checkout`, with variants named like the types. Each type keeps its topic
 /// and its replies: `CheckoutMessage::OrderPlaced(order) => scope.reply(order, ..)`.
 ///
+/// `#[subscribes(join(PaymentCaptured, StockPicked, by = order, within = "3 days"))]` waits for one message of each type
+/// with the same key, and runs once for all of them, in a hierarchy of its own. The functions take a struct of them, which
+/// is generated as `ShippingMessage` for `Shipping`. `by` names a field of all messages, or a function for each:
+/// `by = [order_of_payment, order_of_stock]`. A set that is not complete within that time fails as `JoinIncomplete`.
+///
 /// ```
 /// # use scoop::prelude::*;
 /// # #[derive(Message, Serialize, Deserialize)]

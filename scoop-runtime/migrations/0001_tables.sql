@@ -165,6 +165,22 @@ CREATE TABLE scoop.signal (
 CREATE INDEX signal_kept ON scoop.signal (name, key, sent_at, id) WHERE delivered_at IS NULL;
 CREATE INDEX signal_sent_in ON scoop.signal (sent_in) WHERE delivered_at IS NULL;
 
+-- The messages that sagas join, each once for the run of its collector. One that waits is withdrawn when its emitter rolls
+-- back. Sets have no rows: a set takes the oldest waiting message of each topic with its key.
+CREATE TABLE scoop.join_member (
+    run        uuid PRIMARY KEY,  -- of the collector
+    saga       varchar(255) NOT NULL,  -- its first name
+    key        varchar(255) NOT NULL,
+    topic      varchar(63) NOT NULL,
+    message_id uuid NOT NULL,
+    since      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at timestamptz,  -- until when it waits
+    joined     uuid          -- the root of the hierarchy that joins it
+);
+CREATE INDEX join_waiting ON scoop.join_member (saga, key, topic, since, run) WHERE joined IS NULL;
+CREATE INDEX join_message ON scoop.join_member (message_id);
+CREATE INDEX join_due ON scoop.join_member (saga, expires_at) WHERE joined IS NULL AND expires_at IS NOT NULL;
+
 -- The working set: the state of the engine beside the record. It stays small with a long history: a run that ended
 -- leaves it.
 

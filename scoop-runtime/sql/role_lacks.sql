@@ -14,6 +14,7 @@ WITH needed AS (
         ('scoop.handler', '{SELECT,INSERT,UPDATE}'),
         ('scoop.signal', '{SELECT,INSERT,UPDATE}'),
         ('scoop.schedule', '{SELECT,INSERT,UPDATE}'),
+        ('scoop.join_member', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.run', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.worker', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.abandoned_queue', '{SELECT}')

@@ -70,11 +70,15 @@ pub enum Bug {
     ForgetFormerNames,
     /// A run that sleeps continues at once.
     ForgetWait,
+    /// A message that was joined is joined with later ones, too.
+    JoinTwice,
+    /// A message stays in its set although its emitter rolls back.
+    KeepWithdrawn,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 31] = [
+    pub const ALL: [Bug; 33] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -106,7 +110,14 @@ impl Bug {
         Bug::ForgetOtherDefinitions,
         Bug::ForgetFormerNames,
         Bug::ForgetWait,
+        Bug::JoinTwice,
+        Bug::KeepWithdrawn,
     ];
+
+    /// Whether it is about messages that are joined.
+    pub fn needs_joins(self) -> bool {
+        matches!(self, Self::JoinTwice | Self::KeepWithdrawn)
+    }
 
     /// Whether it can be detected only while programs of different versions live, or follow each other.
     pub fn needs_changes(self) -> bool {

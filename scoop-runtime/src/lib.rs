@@ -64,7 +64,7 @@ pub use saga::{RetryTarget, Saga, Step, StepEnd};
 pub use scoop_embedded as embedded;
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};
-pub use store::{RegisteredHandler, RowState};
+pub use store::{RegisteredHandler, RowState, WaitingMember};
 pub use tree::{CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 pub use util::name::{HierarchyId, Named, RunId, Wanted};
 pub use util::subscribed::Subscribed;

@@ -11,6 +11,8 @@ mod children;
 mod floats;
 #[path = "../it/behaviour/idempotency_keys.rs"]
 mod idempotency_keys;
+#[path = "../it/behaviour/joined.rs"]
+mod joined;
 #[path = "../it/behaviour/keys_changed.rs"]
 mod keys_changed;
 #[path = "../it/behaviour/long_loops.rs"]

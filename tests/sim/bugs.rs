@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use scoop_runtime::simulation::{Bug, inject_bug};
 
+use crate::joined;
 use crate::judge;
 use crate::many::threads;
 use crate::play;
@@ -57,6 +58,9 @@ pub(crate) fn find_all() -> bool {
 /// The first seed that finds the bug, and the violated invariants.
 fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
     let _watched = slow::watch(format!("search for the bug {bug:?}"));
+    if bug.needs_joins() {
+        return joined::find(bug, SEEDS_MAX);
+    }
     inject_bug(bug);
     let first = if bug.needs_changes() { CHANGING_FROM } else { 0 };
     let found = (0..SEEDS_MAX).find_map(|seed| {

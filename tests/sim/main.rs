@@ -13,6 +13,7 @@
 //! cargo test --test sim -- --scenario '{..}'                  a scenario as it was printed
 //! cargo test --release --test sim -- --hierarchies 1000000    a long run: of other seeds with --from, to go on after failures with --failures
 //! cargo test --test sim -- --seed 1000000000041               programs change while runs are under way: all seeds from 10^12 on
+//! cargo test --test sim -- --joined                           sagas that join messages
 //! cargo test --test sim -- --bugs                             how soon each deliberate bug is found
 //! ```
 
@@ -20,6 +21,7 @@ mod act;
 mod bugs;
 mod changes;
 mod dice;
+mod joined;
 mod judge;
 mod link;
 mod many;
@@ -74,7 +76,10 @@ fn main() -> ExitCode {
     }
     let seeds = number("--seeds").unwrap_or(SEEDS);
     let changing = CHANGING_FROM..CHANGING_FROM + number("--changing").unwrap_or(CHANGING_SEEDS);
-    let well = many::repeat_regressions() && many::play(0..seeds, u64::MAX, None);
+    if args.iter().any(|arg| arg == "--joined") {
+        return ended(joined::play());
+    }
+    let well = many::repeat_regressions() && joined::play() && many::play(0..seeds, u64::MAX, None);
     ended(well && many::play(changing, u64::MAX, None) && bugs::find_all())
 }
 

@@ -12,7 +12,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Ident, Path, Type};
 
-use self::messages::message_enum;
+use self::messages::{join_constant, messages};
 use self::retry_and_timeouts::{durations, retry};
 use self::steps::{definition, step_enum, step_path};
 use super::model::{AwaitsCall, Call, Outline, ReturnKind, Saga, Step, Value};
@@ -22,7 +22,7 @@ use crate::names;
 /// Everything the saga adds to the user's block.
 pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
     let (step_enum, trait_impl) = (step_enum(outline), trait_impl(outline, saga));
-    let (ty, messages) = (&outline.ty, message_enum(outline));
+    let (ty, messages) = (&outline.ty, messages(outline));
     quote! {
         #step_enum
         #messages
@@ -61,7 +61,7 @@ pub(super) fn stub(outline: &Outline) -> TokenStream {
             }
         }
     });
-    let messages = message_enum(outline);
+    let messages = messages(outline);
     quote!(#step_enum #messages #trait_impl)
 }
 
@@ -77,11 +77,15 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let unscheduled = match schedule {
         Some(_) => TokenStream::new(),
         None => {
-            let several = outline.any.iter().flat_map(|any| any.variants.iter().map(|(_, message)| message));
+            let several = outline
+                .messages
+                .iter()
+                .flat_map(|several| several.members.iter().map(|(_, message)| message));
             several.chain([message]).filter_map(schedule::launched_by_hand).collect()
         }
     };
     let schedule = schedule.as_ref().map(|(schedule, _)| schedule::constant(schedule, message));
+    let join = outline.messages.as_ref().and_then(join_constant);
     let definitions = steps.iter().map(definition);
     let timeout = durations("timeout", step_enum, steps, |step| step.timeout);
     let retry = retry(step_enum, steps);
@@ -106,6 +110,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
             );
 
             #former_names
+            #join
             #schedule
             #timeout
             #retry

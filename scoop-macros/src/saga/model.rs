@@ -14,7 +14,7 @@ pub(super) use super::retry::{Retry, When};
 use super::schedule::{self, Schedule, one_of};
 pub(super) use super::signature::ReturnKind;
 use super::signature::{CheckedSignature, Role, SagaTypes, output};
-use super::subscription::{self, MessageEnum};
+use super::subscription::{self, Messages};
 use super::types::{last_segment, strip_groups, text};
 use super::unnamed;
 use crate::duration;
@@ -32,8 +32,8 @@ pub(super) struct Outline {
     pub(super) variants: Vec<Variant>,
     /// Its message, if `Saga` can be implemented for the type.
     pub(super) message: Option<Type>,
-    /// The enum that this is, if there are several.
-    pub(super) any: Option<MessageEnum>,
+    /// What this is, if there are several.
+    pub(super) messages: Option<Messages>,
 }
 
 /// A variant of the step enum.
@@ -121,19 +121,20 @@ pub(super) fn check(
     let settings = Settings::read("#[saga]", &schedule::KEYS, arguments, errors);
     let written_name = settings.text("name", errors);
     let name = names::stored(Kind::Saga, written_name.as_ref(), &ident, kebab_case, errors);
-    let was = names::former(Kind::Saga, &settings, &name, errors).iter().map(LitStr::value).collect();
+    let was: Vec<_> = names::former(Kind::Saga, &settings, &name, errors).iter().map(LitStr::value).collect();
     let schedule = schedule::read(&settings, errors)
         .map(|schedule| (schedule, schedule::topic(&name, written_name.as_ref(), &ident, errors)));
     if let Some(key) = settings.key("was").filter(|_| schedule.is_some()) {
         let message = "the schedule of a saga is stored under its name; keep that with `name = \"..\"`";
         errors.at(key, message);
     }
-    let subscription = subscription::read(block, &ident, errors);
-    let (message, any) = subscription.map_or((None, None), |it| (Some(it.message), it.any));
-    if let (Some(any), true) = (&any, schedule.is_some()) {
+    let first_name = was.first().unwrap_or(&name);
+    let subscription = subscription::read(block, &ident, first_name, errors);
+    let (message, messages) = subscription.map_or((None, None), |it| (Some(it.message), it.messages));
+    if let (Some(several), true) = (&messages, schedule.is_some()) {
         let message =
             "a saga with a schedule takes its ticks only; write `#[subscribes(Tick)]`, and another saga";
-        errors.at(&any.keyword, message);
+        errors.at(&several.keyword, message);
     }
     let step_enum = quote::format_ident!("{ident}Step");
 
@@ -154,8 +155,8 @@ pub(super) fn check(
 
     let outline = Outline {
         ty: block.self_ty.clone(),
-        message: message.clone().filter(|_| can_be_saga),
-        any,
+        message: message.clone().filter(|_| can_be_saga && messages.as_ref().is_none_or(Messages::is_sound)),
+        messages,
         ident,
         step_enum,
         variants,

@@ -1,83 +1,119 @@
 //! `#[subscribes(..)]`: the messages of a saga.
 
+use std::time::Duration;
+
+use proc_macro2::TokenStream;
 use quote::format_ident;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
-use syn::punctuated::Punctuated;
-use syn::{Attribute, Ident, Meta, Token, Type, parenthesized, parse_quote, token};
+use syn::{Attribute, Expr, Ident, Meta, Path, Token, Type, parenthesized, parse_quote, token};
 
 use super::parse::Block;
 use super::types::{last_segment, strip_groups, text};
+use crate::duration;
 use crate::errors::Errors;
+use crate::names::{Kind, kebab_case};
+use crate::settings::Settings;
 
 const ONE: &str = "name one type of messages: `#[subscribes(YourMessage)]`";
 const SEVERAL: &str = "a saga of several messages names them as `#[subscribes(any(YourMessage, Another))]`";
 const ANY: &str = "`any` takes types of messages: `#[subscribes(any(YourMessage, Another))]`";
+const JOIN: &str = "`join` takes types of messages, and what they have in common: \
+                    `#[subscribes(join(YourMessage, Another, by = field))]`";
+
+/// The prefix of the topic of the messages that are launched for joined sets. The first name of the saga follows.
+const JOIN_TOPIC_PREFIX: &str = "joins.";
 
 /// The messages of a saga.
 pub(super) struct Subscription {
     /// The type that its functions take.
     pub(super) message: Type,
-    /// The enum to generate, if there are several types of messages.
-    pub(super) any: Option<MessageEnum>,
+    /// What to generate, if there are several types of messages.
+    pub(super) messages: Option<Messages>,
 }
 
-/// The enum of the messages of a saga.
-pub(super) struct MessageEnum {
+/// Several messages of a saga, as one type.
+pub(super) struct Messages {
+    /// The name of that type.
     pub(super) ident: Ident,
-    /// `any`, as written.
+    /// `any` or `join`, as written.
     pub(super) keyword: Ident,
-    /// The variants, each with its message.
-    pub(super) variants: Vec<(Ident, Type)>,
+    /// The messages, each with the name of its variant or field.
+    pub(super) members: Vec<(Ident, Type)>,
+    /// How they are joined; `None` for an enum.
+    pub(super) join: Option<Join>,
+}
+
+/// How messages are joined.
+pub(super) struct Join {
+    pub(super) topic: String,
+    /// The key of each message; none if there was a mistake.
+    pub(super) keys: Vec<Key>,
+    pub(super) within: Option<Duration>,
+}
+
+/// The key of a message: a field of it, or the result of a function.
+#[derive(Clone)]
+pub(super) enum Key {
+    Field(Ident),
+    Function(Path),
+}
+
+impl Messages {
+    /// Whether the type can be generated with all that belongs to it.
+    pub(super) fn is_sound(&self) -> bool {
+        self.join.as_ref().is_none_or(|join| join.keys.len() == self.members.len())
+    }
 }
 
 /// The attribute's arguments.
 enum Written {
     One(Type),
-    Any(Ident, Vec<Type>),
+    Several(Ident, Vec<Type>, TokenStream),
 }
 
 impl Parse for Written {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let written = if is_any(input) {
-            let (keyword, content) = (input.parse()?, content(input)?);
-            Self::Any(keyword, content)
-        } else {
-            Self::One(input.parse().map_err(|error| syn::Error::new(error.span(), ONE))?)
+        let written = match keyword(input) {
+            Some(_) => {
+                let keyword: Ident = input.parse()?;
+                let (types, settings) = content(input, &keyword)?;
+                Self::Several(keyword, types, settings)
+            }
+            None => Self::One(input.parse().map_err(|error| syn::Error::new(error.span(), ONE))?),
         };
         if input.is_empty() { Ok(written) } else { Err(input.error(SEVERAL)) }
     }
 }
 
-/// The types in parentheses.
-fn content(input: ParseStream<'_>) -> syn::Result<Vec<Type>> {
+/// `any` or `join`, if its parentheses follow.
+fn keyword(input: ParseStream<'_>) -> Option<Ident> {
+    let ahead = input.fork();
+    let keyword = ahead.parse::<Ident>().ok().filter(|name| name == "any" || name == "join")?;
+    ahead.peek(token::Paren).then_some(keyword)
+}
+
+/// The types in parentheses, and the settings after them.
+fn content(input: ParseStream<'_>, of: &Ident) -> syn::Result<(Vec<Type>, TokenStream)> {
     let content;
     parenthesized!(content in input);
-    let types = Punctuated::<Member, Token![,]>::parse_terminated(&content)?;
-    Ok(types.into_iter().map(|Member(ty)| ty).collect())
-}
-
-/// One of several messages.
-struct Member(Type);
-
-impl Parse for Member {
-    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        if is_any(input) {
-            let why = "`any` cannot be inside another one; write its messages beside the others";
-            return Err(input.error(why));
+    let mut types = vec![];
+    while !content.is_empty() && !(content.peek(Ident) && content.peek2(Token![=]) && of == "join") {
+        if let Some(inner) = keyword(&content) {
+            let why = format!("`{inner}` cannot be inside of `{of}`; write its messages beside the others");
+            return Err(syn::Error::new(inner.span(), why));
         }
-        input.parse().map(Self).map_err(|error| syn::Error::new(error.span(), ANY))
+        let takes = if of == "any" { ANY } else { JOIN };
+        types.push(content.parse().map_err(|error| syn::Error::new(error.span(), takes))?);
+        if !content.is_empty() {
+            content.parse::<Token![,]>().map_err(|error| syn::Error::new(error.span(), takes))?;
+        }
     }
+    Ok((types, content.parse()?))
 }
 
-/// Whether `any(..)` follows.
-fn is_any(input: ParseStream<'_>) -> bool {
-    let ahead = input.fork();
-    ahead.parse::<Ident>().is_ok_and(|name| name == "any") && ahead.peek(token::Paren)
-}
-
-/// Reads the subscription of the saga `ident`.
-pub(super) fn read(block: &Block, ident: &Ident, errors: &mut Errors) -> Option<Subscription> {
+/// Reads the subscription of the saga `ident`, whose first stored name is `saga`.
+pub(super) fn read(block: &Block, ident: &Ident, saga: &str, errors: &mut Errors) -> Option<Subscription> {
     let Some((first, more)) = block.subscribes.split_first() else {
         let message = format!("`{ident}` has no message; write `#[subscribes(YourMessage)]` below `#[saga]`");
         errors.at(&block.self_ty, message);
@@ -90,8 +126,27 @@ pub(super) fn read(block: &Block, ident: &Ident, errors: &mut Errors) -> Option<
         );
     }
     match written(first, errors)? {
-        Written::One(message) => Some(Subscription { message, any: None }),
-        Written::Any(keyword, messages) => several(ident, keyword, messages, errors),
+        Written::One(message) => Some(Subscription { message, messages: None }),
+        Written::Several(keyword, types, settings) => {
+            let is_join = keyword == "join";
+            let mut messages = several(ident, keyword, types, errors);
+            if is_join {
+                messages.join = Some(join(&messages, saga, settings, errors));
+            }
+            let message = &messages.ident;
+            let message = parse_quote!(#message);
+            let messages = Some(messages).filter(|it| !it.members.is_empty());
+            messages.as_ref()?;
+            let own =
+                messages.as_ref().and_then(|it| it.members.iter().find(|(_, ty)| is_path(ty, &it.ident)));
+            if let Some((_, own)) = own {
+                let remedy = "rename the saga, or import the message under another name: `use .. as Other`";
+                let name = text(&message);
+                errors.at(own, format!("the steps take a type that is generated as `{name}`; {remedy}"));
+                return Some(Subscription { message, messages: None });
+            }
+            Some(Subscription { message, messages })
+        }
     }
 }
 
@@ -105,47 +160,94 @@ fn written(attribute: &Attribute, errors: &mut Errors) -> Option<Written> {
     }
 }
 
-/// The enum of several messages. It has the variants without a mistake.
-fn several(saga: &Ident, keyword: Ident, messages: Vec<Type>, errors: &mut Errors) -> Option<Subscription> {
+fn is_path(ty: &Type, ident: &Ident) -> bool {
+    last_segment(ty).is_some_and(|segment| segment.ident == *ident)
+}
+
+/// The type of several messages. It has the members without a mistake.
+fn several(saga: &Ident, keyword: Ident, types: Vec<Type>, errors: &mut Errors) -> Messages {
     let ident = format_ident!("{}Message", saga.unraw(), span = keyword.span());
-    match &*messages {
-        [] => errors.at(&keyword, ANY),
+    match &*types {
+        [] => errors.at(&keyword, if keyword == "any" { ANY } else { JOIN }),
         [only] => {
-            let message =
-                format!("`any` of one message is that message; write `#[subscribes({})]`", text(only));
-            errors.at(&keyword, message);
+            let remedy = format!("write `#[subscribes({})]`", text(only));
+            errors.at(&keyword, format!("`{keyword}` of one message is that message; {remedy}"));
         }
         _ => {}
     }
-    let mut variants: Vec<(Ident, Type)> = vec![];
-    for message in messages {
-        match variant(&ident, &variants, &message) {
-            Ok(variant) => variants.push((variant, message)),
-            Err(why) => errors.at(&message, why),
+    let mut members: Vec<(Ident, Type)> = vec![];
+    for ty in types {
+        match name(&ident, &keyword, &members, &ty) {
+            Ok(name) => members.push((name, ty)),
+            Err(why) => errors.at(&ty, why),
         }
     }
-    let message = parse_quote!(#ident);
-    if let Some((own, _)) = variants.iter().find(|(variant, _)| *variant == ident) {
-        let remedy = "rename the saga, or import the message under another name: `use .. as Other`";
-        errors.at(own, format!("the steps take an enum that is generated as `{ident}`; {remedy}"));
-        return Some(Subscription { message, any: None });
-    }
-    (!variants.is_empty())
-        .then(|| Subscription { message, any: Some(MessageEnum { ident, keyword, variants }) })
+    Messages { ident, keyword, members, join: None }
 }
 
-/// The variant of a message: the name of its type.
-fn variant(own: &Ident, earlier: &[(Ident, Type)], message: &Type) -> Result<Ident, String> {
-    let Some(segment) = last_segment(message) else { return Err(ANY.into()) };
-    let variant = segment.ident.unraw();
-    match earlier.iter().find(|(name, _)| *name == variant) {
-        Some((_, twin)) if strip_groups(twin) == strip_groups(message) => {
-            Err(format!("`{}` stands here twice; remove one", text(message)))
+/// The variant or field of a message: the name of its type.
+fn name(own: &Ident, keyword: &Ident, earlier: &[(Ident, Type)], ty: &Type) -> Result<Ident, String> {
+    let is_any = keyword == "any";
+    let Some(segment) = last_segment(ty) else { return Err(if is_any { ANY } else { JOIN }.into()) };
+    let name = segment.ident.unraw();
+    let name = if is_any { name } else { field(&name) };
+    match earlier.iter().find(|(taken, _)| *taken == name) {
+        Some((_, twin)) if strip_groups(twin) == strip_groups(ty) => {
+            Err(format!("`{}` stands here twice; remove one", text(ty)))
         }
-        Some((_, twin)) => Err(format!(
-            "this and `{}` would both be `{own}::{variant}`; import one of them under another name: `use .. as Other`",
-            text(twin)
-        )),
-        None => Ok(variant),
+        Some((_, twin)) => {
+            let both =
+                if is_any { format!("`{own}::{name}`") } else { format!("the field `{name}` of `{own}`") };
+            Err(format!(
+                "this and `{}` would both be {both}; import one of them under another name: `use .. as Other`",
+                text(twin)
+            ))
+        }
+        None => Ok(name),
     }
+}
+
+/// The field for a type: `payment_captured` for `PaymentCaptured`.
+fn field(ty: &Ident) -> Ident {
+    let name = kebab_case(&ty.to_string()).replace('-', "_");
+    match syn::parse_str::<Ident>(&name) {
+        Ok(_) => Ident::new(&name, ty.span()),
+        Err(_) => format_ident!("the_{name}", span = ty.span()), // `Type`, `Match`: no identifiers in lower case
+    }
+}
+
+fn join(messages: &Messages, saga: &str, settings: TokenStream, errors: &mut Errors) -> Join {
+    let settings = Settings::read("join", &["by", "within"], settings, errors);
+    if settings.key("by").is_none() {
+        errors.at(&messages.keyword, JOIN);
+    }
+    let takes = "a field of all messages, or a function for each: `by = field` or `by = [key_of_one, key_of_another]`";
+    let keys = settings.expression("by", takes, errors, |value| match value {
+        Expr::Path(path) => {
+            let field = path.path.get_ident()?;
+            Some(messages.members.iter().map(|_| Key::Field(field.clone())).collect())
+        }
+        Expr::Array(functions) => {
+            let function = |value: &Expr| match value {
+                Expr::Path(path) => Some(Key::Function(path.path.clone())),
+                _ => None,
+            };
+            functions.elems.iter().map(function).collect::<Option<Vec<_>>>()
+        }
+        _ => None,
+    });
+    let keys: Vec<_> = keys.unwrap_or_default();
+    if let (Some(by), false) = (settings.key("by"), keys.is_empty() || keys.len() == messages.members.len()) {
+        let (keys, members) = (keys.len(), messages.members.len());
+        errors
+            .at(by, format!("there are {members} messages and {keys} functions; name one for each message"));
+    }
+    let within = settings.text("within", errors);
+    let within = within.and_then(|within| errors.keep(duration::parse(&within)));
+    let topic = format!("{JOIN_TOPIC_PREFIX}{saga}");
+    if let Some(why) = Kind::Topic.refuses(&topic) {
+        let why = format!("the messages of complete sets have the topic `{topic}`, and {why}");
+        errors.at(&messages.keyword, format!("{why}; write a shorter `name`"));
+    }
+    Join { topic, keys, within }
 }

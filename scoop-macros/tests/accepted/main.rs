@@ -21,6 +21,7 @@ cases! {
     everything_at_once
     failure_codes
     helpers_with_a_scope
+    joined_messages
     made_by_a_macro
     names_like_ours
     question_marks

@@ -19,6 +19,7 @@ mod requests;
 mod signal;
 
 // Operators.
+mod joins;
 mod operators;
 mod rebuild;
 mod redelivery;

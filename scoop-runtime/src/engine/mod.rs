@@ -11,6 +11,7 @@ mod tasks;
 mod claim;
 mod deadlines;
 mod deliveries;
+mod joins;
 mod liveness;
 mod local_start;
 mod notify;

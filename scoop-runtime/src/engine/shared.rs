@@ -22,7 +22,7 @@ use crate::RuntimeError;
 use crate::completion::Completions;
 use crate::saga::registry::{Sagas, Scheduled, SubscribedSaga};
 use crate::settings::Settings;
-use crate::store::{ClaimKey, Claimer, HierarchyFlags, ParentRef, StepTransactions, Store};
+use crate::store::{ClaimKey, Claimer, HierarchyFlags, JoinSpec, ParentRef, StepTransactions, Store};
 use crate::unhandled::UnhandledWarnings;
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
@@ -35,6 +35,7 @@ pub(crate) struct Engine {
     pub(super) store: Store,
     pub(super) subscriptions: Vec<SubscribedSaga>,
     pub(super) schedules: Vec<Scheduled>,
+    pub(super) joins: Vec<Arc<JoinSpec>>,
     pub(super) definitions: Definitions,
     pub(super) settings: Settings,
     pub(super) worker: Uuid,
@@ -193,6 +194,11 @@ impl Engine {
     /// Has the timer look again: something becomes due at a certain time.
     pub(crate) fn reschedule_timer(&self) {
         self.signals.clock.notify_one();
+    }
+
+    /// Has the limits of joined messages be looked at again.
+    pub(crate) fn reschedule_joins(&self) {
+        self.signals.joins.notify_one();
     }
 
     /// Has the claimer poll: a transaction of another component may soon commit ready runs without a notification.

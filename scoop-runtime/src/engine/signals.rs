@@ -45,6 +45,8 @@ pub(super) struct Signals {
     pub(super) unlisted: Notify,
     /// Another process has something to do.
     pub(super) others: Notify,
+    /// The time of a set of joined messages may be over sooner than known.
+    pub(super) joins: Notify,
     /// Parents to check. Unbounded, but each run in flight contributes at most one, and each cancellation or check of
     /// deadlines one batch.
     parents: mpsc::UnboundedSender<ParentCheck>,
@@ -65,6 +67,7 @@ impl Signals {
             reaper: Notify::new(),
             unlisted: Notify::new(),
             others: Notify::new(),
+            joins: Notify::new(),
             parents,
             deliveries,
         };

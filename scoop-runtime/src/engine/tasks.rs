@@ -20,7 +20,7 @@ use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
-use super::{claim, deliveries, liveness, notify, parents, reconcile, schedule, timer};
+use super::{claim, deliveries, joins, liveness, notify, parents, reconcile, schedule, timer};
 use crate::completion::Completions;
 use crate::saga::registry::Registry;
 use crate::settings::Settings;
@@ -39,7 +39,7 @@ pub(crate) async fn start(
 ) -> sqlx::Result<Arc<Engine>> {
     record_locations();
     let worker = ids::now_v7();
-    let Registry { sagas, subscriptions, schedules } = registry;
+    let Registry { sagas, subscriptions, schedules, joins } = registry;
     let definitions = Definitions::publish(&store, sagas).await?;
     let (settler, settlements) = Settler::new();
     let (signals, parents, deliveries) = Signals::new();
@@ -54,6 +54,7 @@ pub(crate) async fn start(
         store,
         subscriptions,
         schedules,
+        joins,
         definitions,
         settings,
         worker,
@@ -113,6 +114,7 @@ async fn serve(
     spawn(liveness::serve_session(engine.clone(), session, drained.clone()).boxed());
     spawn(liveness::reap(engine.clone()).boxed());
     spawn(schedule::serve(engine.clone()).boxed());
+    spawn(joins::serve(engine.clone()).boxed());
     spawn(parents::serve(engine.clone(), parents, drained.clone()).boxed());
     spawn(deliveries::serve(engine.clone(), signals, drained.clone()).boxed());
     spawn(timer::serve_timer(engine.clone(), drained.clone()).boxed());

@@ -1,6 +1,7 @@
 //! The trait that `#[saga]` implements, and its form without types that the engine runs.
 
 pub(crate) mod children;
+pub(crate) mod join;
 #[doc(hidden)]
 pub mod private;
 pub(crate) mod registry;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
-use scoop_core::{Definition, Failure, Message, Next, Result, Schedule};
+use scoop_core::{Definition, Failure, JoinIncomplete, Message, Next, Result, Schedule};
 use serde_json::Value;
 
 use crate::{Retry, Scope};
@@ -40,6 +41,10 @@ pub trait Saga: Send + Sync + Sized + 'static {
 
     /// Former names of the saga: it takes over the runs that are stored under them.
     const FORMER_NAMES: &'static [&'static str] = &[];
+
+    /// How its messages are joined, if they are.
+    #[doc(hidden)]
+    const JOIN: Option<private::Join> = None;
 
     /// Its schedule, if it has one.
     const SCHEDULE: Option<Schedule> = None;
@@ -169,10 +174,21 @@ pub struct HandledMessage<T> {
     /// [`Message::TOPIC`].
     pub(crate) topic: &'static str,
     /// Decodes the message from its stored payload.
-    decode: fn(&Value) -> serde_json::Result<T>,
+    decode: fn(&Value) -> Result<T, DecodeError>,
     /// The shapes of the stored message and of its stored replies.
-    shapes: fn() -> [String; 2],
-    message_type: fn() -> (TypeId, &'static str),
+    shapes: fn() -> Vec<String>,
+    message_type: fn() -> MessageType,
+}
+
+/// The reason for which a payload is not a message of a saga.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// It does not fit the type.
+    #[error(transparent)]
+    Unfit(#[from] serde_json::Error),
+    /// It is a set of joined messages that was not complete in time.
+    #[error(transparent)]
+    Incomplete(JoinIncomplete),
 }
 
 impl<T> HandledMessage<T> {
@@ -183,10 +199,10 @@ impl<T> HandledMessage<T> {
     {
         Self {
             topic: M::TOPIC,
-            decode: |payload| M::read_stored(payload).map(T::from),
+            decode: |payload| Ok(T::from(M::read_stored(payload)?)),
             shapes: || {
                 let replies = format!("{} {}", M::MANY_REPLIES, shape::of::<M::Reply>());
-                [format!("{}\n{}", M::TOPIC, shape::of::<M>()), replies]
+                vec![format!("{}\n{}", M::TOPIC, shape::of::<M>()), replies]
             },
             message_type: || (TypeId::of::<M>(), std::any::type_name::<M>()),
         }
@@ -234,8 +250,8 @@ pub trait Handler: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the payload does not fit the type.
-    fn decode(&self, topic: &str, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, serde_json::Error>;
+    /// If the payload does not fit the type, or is an incomplete set.
+    fn decode(&self, topic: &str, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, DecodeError>;
 
     /// The shapes of the types that it reads from the database and writes there: its messages with their topics, their
     /// replies, and the values of its steps.
@@ -305,7 +321,7 @@ pub trait Handler: Send + Sync + 'static {
 }
 
 impl<S: Saga> Handler for S {
-    fn decode(&self, topic: &str, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, serde_json::Error> {
+    fn decode(&self, topic: &str, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, DecodeError> {
         let messages = S::Message::MESSAGES;
         // The only type may have another topic: that of the ticks of this saga.
         let message = messages.iter().find(|message| message.topic == topic).unwrap_or(&messages[0]);
@@ -406,6 +422,7 @@ pub struct Registration {
     pub(crate) saga_type: fn() -> (TypeId, &'static str),
     /// The types of its messages, each with its topic.
     messages: fn() -> Vec<(&'static str, MessageType)>,
+    join: fn() -> Option<private::Join>,
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
 }
 
@@ -415,6 +432,19 @@ impl Registration {
     /// The saga as plain data. Of several topics it has the first.
     pub fn definition(&self) -> Definition {
         (self.definition)()
+    }
+
+    /// The collectors of its messages if it joins them, under this name of it: one for each topic, with the type of the
+    /// messages on it.
+    pub(crate) fn collectors(&self, saga: &str) -> Vec<(Definition, MessageType)> {
+        (self.join)().map_or_else(Vec::new, |join| join::collectors(&join, saga).collect())
+    }
+
+    /// The collector of its messages, if it joins them.
+    pub(crate) fn collector(&self) -> Option<join::Collector> {
+        let definition = self.definition();
+        let first = (self.former_names)().first().copied();
+        Some(join::Collector::new(&(self.join)()?, first.unwrap_or(&definition.saga)))
     }
 
     /// The saga for each of its topics, with the type of the messages on it.
@@ -439,6 +469,7 @@ impl Registration {
             messages: || {
                 S::Message::MESSAGES.iter().map(|message| (message.topic, (message.message_type)())).collect()
             },
+            join: || S::JOIN,
             default,
         }
     }

@@ -15,10 +15,16 @@ use scoop_core::{Json, Stored};
 use serde_json::Value;
 
 use crate::Scope;
+pub use crate::saga::join::{
+    Join, JoinMember, Joined, JoinedBy, JoinedSet, has_own_member_topic, key_text, same_key,
+};
 pub use crate::saga::retry::Retry;
 use crate::saga::shape;
 pub use crate::saga::tick::{LaunchProbe, ScheduledMessage, UserLaunched, scheduled};
 pub use crate::saga::{Handled, HandledMessage, Handler, Registration, RetryTarget, Saga, Step, StepEnd};
+
+/// The result of decoding.
+pub type Decoded<T> = serde_json::Result<T>;
 
 /// The future of a function of a saga.
 pub type Boxed<'a, T> = BoxFuture<'a, Result<T>>;
@@ -46,7 +52,7 @@ pub const fn has_own_topic<T: Handled>(index: usize) -> bool {
     true
 }
 
-const fn is_same(one: &[u8], other: &[u8]) -> bool {
+pub(super) const fn is_same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
         return false;
     }

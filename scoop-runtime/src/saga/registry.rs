@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use scoop_core::{CodedError, Definition, Schedule};
 
+use crate::saga::join::collector_name;
 use crate::saga::timetable::Timetable;
 use crate::saga::{Handler, MessageType, Registration, Saga};
+use crate::store::JoinSpec;
 use crate::telemetry;
 use crate::{RuntimeError, SetupError, Tick};
 
@@ -34,6 +36,8 @@ pub(crate) struct Registry {
     pub(crate) subscriptions: Vec<SubscribedSaga>,
     /// The scheduled sagas.
     pub(crate) schedules: Vec<Scheduled>,
+    /// The joins of sagas.
+    pub(crate) joins: Vec<Arc<JoinSpec>>,
 }
 
 /// The sagas that a program runs, by topic and name: under their own names, their former ones, and those that newer
@@ -93,7 +97,7 @@ impl Registry {
         errors.extend(check_provided(&linked, provided));
         errors.extend(check_codes());
         let schedules = schedules(&linked, &mut errors);
-        let (mut sagas, mut subscriptions) = (BTreeMap::new(), vec![]);
+        let (mut sagas, mut subscriptions, mut joins) = (BTreeMap::new(), vec![], vec![]);
         for registration in linked {
             let (id, type_name) = (registration.saga_type)();
             let Some(handler) = provided.find(id).or_else(registration.default) else {
@@ -101,13 +105,23 @@ impl Registry {
                 errors.push(SetupError::NotProvided { name, type_name });
                 continue;
             };
-            let was = (registration.former_names)();
-            for (definition, _) in registration.topics() {
-                subscriptions.push(SubscribedSaga::new(&definition, was));
+            let was: Vec<_> = (registration.former_names)().iter().map(|was| (*was).to_owned()).collect();
+            let mut add = |definition: Definition, was: Vec<String>, handler: &Arc<dyn Handler>| {
                 let former = was.iter().map(|was| under_name(&definition, was));
                 for definition in former.chain([definition.clone()]) {
                     let runnable = RunnableSaga { definition, handler: handler.clone() };
                     sagas.insert(runnable.key(), Arc::new(runnable));
+                }
+                subscriptions.push(SubscribedSaga::new(&definition, was));
+            };
+            for (definition, _) in registration.topics() {
+                add(definition, was.clone(), &handler);
+            }
+            if let Some(collector) = registration.collector() {
+                joins.push(collector.spec());
+                let collector: Arc<dyn Handler> = Arc::new(collector);
+                for (definition, _) in registration.collectors(&registration.definition().saga) {
+                    add(definition, was.iter().map(|was| collector_name(was)).collect(), &collector);
                 }
             }
         }
@@ -117,7 +131,7 @@ impl Registry {
         if sagas.is_empty() {
             telemetry::no_sagas();
         }
-        Ok(Self { sagas: Sagas::new(sagas), subscriptions, schedules })
+        Ok(Self { sagas: Sagas::new(sagas), subscriptions, schedules, joins })
     }
 }
 
@@ -195,9 +209,9 @@ impl SubscribedSaga {
         pairs.map(subscription).collect()
     }
 
-    fn new(definition: &Definition, was: &[&str]) -> Self {
+    fn new(definition: &Definition, was: Vec<String>) -> Self {
         let (topic, handler) = (definition.topic.to_string(), definition.saga.to_string());
-        Self { topic, handler, was: was.iter().map(|was| (*was).to_owned()).collect() }
+        Self { topic, handler, was }
     }
 }
 
@@ -217,8 +231,9 @@ fn check_names(linked: &[&Registration]) -> Vec<SetupError> {
     let mut errors = vec![];
     let mut types: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
     for registration in linked {
-        let mut mistakes: Vec<_> =
-            registration.topics().into_iter().filter_map(|(it, _)| it.check().err()).flatten().collect();
+        let collectors = registration.collectors(&registration.definition().saga);
+        let all = registration.topics().into_iter().chain(collectors);
+        let mut mistakes: Vec<_> = all.filter_map(|(it, _)| it.check().err()).flatten().collect();
         mistakes.dedup();
         errors.extend(mistakes.into_iter().map(SetupError::Name));
         let definition = registration.definition();
@@ -235,7 +250,11 @@ fn check_names(linked: &[&Registration]) -> Vec<SetupError> {
 /// Finds topics whose handlers expect different messages.
 fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
     let mut types: BTreeMap<String, Vec<(TypeId, &'static str)>> = BTreeMap::new();
-    for (definition, message) in linked.iter().flat_map(|registration| registration.topics()) {
+    let messages = linked.iter().flat_map(|registration| {
+        let collectors = registration.collectors(&registration.definition().saga);
+        registration.topics().into_iter().chain(collectors)
+    });
+    for (definition, message) in messages {
         let known = types.entry(definition.topic.to_string()).or_default();
         if !known.contains(&message) {
             known.push(message);

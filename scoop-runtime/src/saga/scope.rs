@@ -1,6 +1,7 @@
 //! The scope of a step: its transaction, its launches, and information about itself and its children.
 
 mod children;
+mod joins;
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;

@@ -5,6 +5,7 @@
 //! and [`memory`] implement them, in files of the same names.
 
 mod definitions;
+pub(crate) mod join;
 mod launch;
 #[cfg(feature = "in-memory")]
 mod memory;
@@ -18,6 +19,8 @@ mod types;
 mod unhandled;
 
 pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
+pub use join::WaitingMember;
+pub(crate) use join::{ExpiredJoin, JoinSpec, NewMember};
 pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare};
 #[cfg(feature = "simulation")]
 pub use memory::FaultLink;
@@ -172,6 +175,25 @@ storage! {
 
         /// The oldest transaction that may still commit a signal.
         async fn signal_horizon(&self) -> Transaction;
+    }
+
+    /// The messages that sagas join.
+    trait JoinStorage {
+        /// Records a message, unless its claim does not hold, and launches its set if it is complete. Returns the
+        /// handlers of that.
+        async fn join(&self, spec: &JoinSpec, member: &NewMember<'_>) -> Vec<String>;
+
+        /// Withdraws the message of this collector if it waits. Returns the hierarchy that joins it otherwise.
+        async fn withdraw(&self, spec: &JoinSpec, key: &str, run: Uuid) -> Option<Uuid>;
+
+        /// Launches a set of these joins whose time is over.
+        async fn expire_join(&self, specs: &[&JoinSpec]) -> ExpiredJoin;
+
+        /// The hierarchies that join this message.
+        async fn joined(&self, message: Uuid) -> Vec<Uuid>;
+
+        /// The messages that wait, longest first.
+        async fn waiting_members(&self, limit: i64) -> Vec<WaitingMember>;
     }
 
     /// Release of runs that their owner does not execute.

@@ -36,6 +36,7 @@ mod idle_cost;
 mod in_memory;
 mod infrastructure;
 mod infrastructure_failures;
+mod joined;
 mod keys_changed;
 mod keys_renamed;
 mod large_payloads;

@@ -21,7 +21,7 @@ use crate::bug::{Bug, is_injected};
 use crate::error::is_of_infrastructure;
 use crate::saga::registry::RunnableSaga;
 use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitValue};
-use crate::saga::{Handler, RetryTarget, StepEnd};
+use crate::saga::{DecodeError, Handler, RetryTarget, StepEnd};
 use crate::store::{RolledBack, SetAside, StepBeginning, StepTransaction, roll_back};
 use crate::telemetry::{self, Code};
 use crate::util::payload::{self, StepName, Unstorable};
@@ -37,6 +37,9 @@ pub(super) async fn call_and_conclude(
     let message = match decode(execution) {
         Ok(message) => message,
         Err(Unfit::Begun(why)) => return Err(Exit::Stuck(why)),
+        Err(Unfit::Incomplete(failure)) => {
+            return Ok((call.conclude(execution.run.context.clone(), Err(*failure)), None));
+        }
         Err(Unfit::Fresh(why)) => {
             let saga = &execution.saga.definition.saga;
             if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await
@@ -274,6 +277,8 @@ enum Unfit {
     Fresh(Why),
     /// The payload fitted when the run began: this is a mistake of the program at hand.
     Begun(Why),
+    /// It is a set of messages that was not complete in time, which is the failure of the run.
+    Incomplete(Box<Failure>),
 }
 
 /// Decodes the payload as the message of the saga, once for all steps.
@@ -283,10 +288,15 @@ fn decode(execution: &Execution) -> Result<&(dyn Any + Send + Sync), Unfit> {
     }
     let decoded = boundary::run(&execution.run.source, || {
         let RunnableSaga { definition, handler } = &*execution.saga;
-        handler.decode(&definition.topic, &execution.payload).map_err(|error| error.to_string())
+        match handler.decode(&definition.topic, &execution.payload) {
+            Ok(message) => Ok(Ok(message)),
+            Err(DecodeError::Incomplete(join)) => Ok(Err(join.to_failure(&execution.run.source))),
+            Err(DecodeError::Unfit(error)) => Err(error.to_string()),
+        }
     });
     match decoded.unwrap_or_else(|panic| Err(panic.to_string())) {
-        Ok(message) => Ok(execution.message.get_or_init(|| Held::new(message)).get()),
+        Ok(Err(failure)) => Err(Unfit::Incomplete(Box::new(failure))),
+        Ok(Ok(message)) => Ok(execution.message.get_or_init(|| Held::new(message)).get()),
         Err(error) => {
             let definition = &execution.saga.definition;
             let text = format!(

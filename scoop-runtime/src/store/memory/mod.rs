@@ -13,6 +13,7 @@ mod event_log;
 mod faults;
 mod free;
 mod inspect;
+mod join;
 mod launch;
 mod rebuild;
 mod redelivery;

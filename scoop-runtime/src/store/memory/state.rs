@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::event_log::{Event, EventLog};
+use super::join::MemberRow;
 use super::row::{IndexKey, Lane, RowState, WorkingRow};
 use super::signal::SignalRow;
 use crate::bug::{Bug, is_injected};
@@ -95,6 +96,8 @@ pub(super) struct State {
     pub(super) signals: BTreeMap<Uuid, SignalRow>,
     /// The signals that are not delivered, in their order.
     pub(super) kept: BTreeMap<SignalKey, BTreeSet<(OffsetDateTime, Uuid)>>,
+    /// The messages that sagas join, in their order.
+    pub(super) join_members: Vec<MemberRow>,
     owned: BTreeMap<Uuid, BTreeSet<RowKey>>,
     waiting: BTreeSet<RowKey>,
     /// The ids of the requests that were carried out.

@@ -9,6 +9,7 @@ mod definitions;
 mod due;
 mod free;
 mod idle_cache;
+mod join;
 mod launch;
 mod migrate;
 mod pool;

@@ -9,7 +9,7 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statemen
 use super::{database, done};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run.
-const HOT: [&str; 25] = [
+const HOT: [&str; 27] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -35,6 +35,8 @@ const HOT: [&str; 25] = [
     "message_insert_one_claiming",
     "message_status",
     "signal_deliver",
+    "join_oldest",
+    "join_next_due",
 ];
 
 /// Statements that go through the index of ready runs from one handler to the next, or through that of deadlines from
@@ -42,7 +44,7 @@ const HOT: [&str; 25] = [
 const WALKS: [&str; 3] = ["run_next_due", "handler_list_ready", "run_mark_overdue"];
 
 /// The tables that grow.
-const TABLES: [&str; 4] = ["on run", "on message", "on message_event", "on return_value"];
+const TABLES: [&str; 5] = ["on run", "on message", "on message_event", "on return_value", "on join_member"];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
 const AMONG_THE_USERS: [&str; 4] =
@@ -134,6 +136,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, uuid, uuid, text, jsonb, jsonb, uuid, text, text[], uuid[], uuid[], bigint",
             "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}', 0",
         ),
+        "join_oldest" => ("text, text, text[]", "'', '', '{}'"),
+        "join_next_due" => ("text[]", "'{}'"),
         "signal_deliver" => ("text[], text[], text", "'{}', '{}', NULL"),
         "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),

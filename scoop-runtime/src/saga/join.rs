@@ -1,0 +1,277 @@
+//! Sagas that join several messages: the struct of their messages, and the collector of each topic.
+//!
+//! A collector is a handler of one of these topics. It records the message as a member of the set of its key; the rest is
+//! in [`crate::store::join`]. Its first step does nothing but to be compensated: the second one may have recorded the
+//! member although its result is lost or rejected.
+
+use std::any::{Any, TypeId};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{Definition, Error, Failure, Message, Next, Result, SignalKey, StepDefinition};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{DecodeError, HandledMessage, Handler, MessageType, RetryTarget, StepEnd, private, shape};
+use crate::store::JoinSpec;
+use crate::{Retry, Scope};
+
+/// The messages that a saga joins, as one struct. `#[saga]` implements it.
+pub trait Joined: Sized + Send + Sync + 'static {
+    /// The topic of the messages that are launched for sets.
+    const TOPIC: &'static str;
+
+    /// The messages.
+    const MEMBERS: &'static [JoinMember];
+
+    /// Takes the messages of a complete set.
+    ///
+    /// # Errors
+    ///
+    /// If a payload does not fit its type.
+    fn join(set: &mut JoinedSet) -> serde_json::Result<Self>;
+}
+
+/// The key of one of the messages that the struct joins.
+pub trait JoinedBy<M> {
+    /// The key as text.
+    fn key(of: &M) -> String;
+}
+
+/// A type of messages that a saga joins.
+pub struct JoinMember {
+    pub(super) topic: &'static str,
+    key: fn(&Value) -> serde_json::Result<String>,
+    shape: fn() -> String,
+    pub(super) message_type: fn() -> MessageType,
+}
+
+impl JoinMember {
+    /// The message type `M`.
+    pub const fn of<T: JoinedBy<M>, M: Message>() -> Self {
+        Self {
+            topic: M::TOPIC,
+            key: |payload| M::read_stored(payload).map(|message| T::key(&message)),
+            shape: || format!("{}\n{}", M::TOPIC, shape::of::<M>()),
+            message_type: || (TypeId::of::<M>(), std::any::type_name::<M>()),
+        }
+    }
+}
+
+/// How a saga joins messages.
+pub struct Join {
+    topic: &'static str,
+    members: &'static [JoinMember],
+    within: Option<Duration>,
+}
+
+impl Join {
+    /// The join of these messages, which have to be complete within that time.
+    pub const fn of<T: Joined>(within: Option<Duration>) -> Self {
+        Self { topic: T::TOPIC, members: T::MEMBERS, within }
+    }
+}
+
+/// The payload of the message that is launched for a set. Missing members have no payload: their time is over.
+#[derive(Deserialize)]
+pub struct JoinedSet {
+    saga: String,
+    key: String,
+    members: Map<String, Value>,
+    #[serde(default)]
+    missing: Vec<String>,
+}
+
+impl JoinedSet {
+    /// Takes the message of type `M`.
+    ///
+    /// # Errors
+    ///
+    /// If its payload does not fit the type.
+    pub fn take<M: Message>(&mut self) -> serde_json::Result<M> {
+        M::read_stored(&self.members.remove(M::TOPIC).unwrap_or_default())
+    }
+}
+
+impl<T: Joined> HandledMessage<T> {
+    /// The message that is launched for a set.
+    pub const fn joined() -> Self {
+        Self {
+            topic: T::TOPIC,
+            decode: |payload| {
+                let mut set = JoinedSet::deserialize(payload)?;
+                if !set.missing.is_empty() {
+                    let JoinedSet { saga, key, missing, .. } = set;
+                    return Err(DecodeError::Incomplete(scoop_core::JoinIncomplete::new(saga, key, missing)));
+                }
+                Ok(T::join(&mut set)?)
+            },
+            shapes: || T::MEMBERS.iter().map(|member| (member.shape)()).collect(),
+            message_type: || (TypeId::of::<T>(), std::any::type_name::<T>()),
+        }
+    }
+}
+
+/// Whether no member before the one at `index` has its topic.
+pub const fn has_own_member_topic<T: Joined>(index: usize) -> bool {
+    let mut earlier = 0;
+    while earlier < index {
+        if private::is_same(T::MEMBERS[earlier].topic.as_bytes(), T::MEMBERS[index].topic.as_bytes()) {
+            return false;
+        }
+        earlier += 1;
+    }
+    true
+}
+
+/// The key of a message, as text.
+pub fn key_text<K: ToString>(key: K) -> String {
+    key.to_string()
+}
+
+/// Requires that two keys have one type.
+pub fn same_key<K>(_: K, _: K) {}
+
+/// The suffix of the name of a collector: that of its saga comes before it.
+const COLLECTOR: &str = " (join)";
+
+const PREPARE: usize = 0;
+
+const STEPS: &[StepDefinition] =
+    &[StepDefinition::new("prepare").compensated(), StepDefinition::new("record")];
+
+/// Records the messages of the topics that a saga joins.
+pub(crate) struct Collector {
+    members: &'static [JoinMember],
+    spec: Arc<JoinSpec>,
+}
+
+impl Collector {
+    /// The collector of a saga with these names, the first one first.
+    pub(super) fn new(join: &Join, saga: &str) -> Self {
+        let Join { topic, members, within } = *join;
+        let topics = members.iter().map(|member| member.topic).collect();
+        let spec = JoinSpec { saga: saga.to_owned(), topic, topics, within };
+        Self { members, spec: Arc::new(spec) }
+    }
+
+    pub(super) fn spec(&self) -> Arc<JoinSpec> {
+        self.spec.clone()
+    }
+}
+
+/// The collectors of a saga of this name, each with the type of its messages.
+pub(super) fn collectors(join: &Join, saga: &str) -> impl Iterator<Item = (Definition, MessageType)> {
+    join.members.iter().map(move |member| {
+        let (saga, topic) = (collector_name(saga).into(), member.topic.into());
+        (Definition { saga, topic, steps: STEPS.into() }, (member.message_type)())
+    })
+}
+
+/// The name of the collectors of this saga.
+pub(super) fn collector_name(saga: &str) -> String {
+    format!("{saga}{COLLECTOR}")
+}
+
+/// The key of the message of a collector.
+struct MemberKey(String);
+
+impl Handler for Collector {
+    fn decode(&self, topic: &str, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, DecodeError> {
+        let member = self.members.iter().find(|member| member.topic == topic).unwrap_or(&self.members[0]);
+        Ok(Box::new(MemberKey((member.key)(payload)?)))
+    }
+
+    fn types(&self) -> Vec<String> {
+        self.members.iter().map(|member| (member.shape)()).collect()
+    }
+
+    fn timeout(&self, _: usize) -> Option<Duration> {
+        None
+    }
+
+    fn retry(&self, _: usize, _: RetryTarget) -> Option<Retry> {
+        None
+    }
+
+    fn sleep(&self, _: usize) -> Option<Duration> {
+        None
+    }
+
+    fn invoke<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<StepEnd>> {
+        async move {
+            let key = key(message);
+            let refused = SignalKey { name: String::new(), key: key.to_owned() }.refused();
+            if let Some(why) = refused {
+                return Err(Error::msg(format!("the key of the message {why}")).into_permanent());
+            }
+            if step != PREPARE {
+                scope.join(&self.spec, key).await?;
+            }
+            Ok(StepEnd::CONTINUE)
+        }
+        .boxed()
+    }
+
+    fn due<'a>(
+        &'a self,
+        _: usize,
+        _: &'a mut Scope<'_>,
+        _: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<SystemTime>> {
+        private::always_due()
+    }
+
+    fn awaits<'a>(
+        &'a self,
+        _: usize,
+        _: &'a mut Scope<'_>,
+        _: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<Option<private::Awaited>>> {
+        private::awaits_nothing()
+    }
+
+    fn within(&self, _: usize) -> Option<Duration> {
+        None
+    }
+
+    fn finally<'a>(
+        &'a self,
+        _: usize,
+        _: &'a mut Scope<'_>,
+        _: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<()>> {
+        private::nothing()
+    }
+
+    fn compensate<'a>(
+        &'a self,
+        _: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+        failure: &'a Failure,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move { scope.withdraw(&self.spec, key(message), failure).await }.boxed()
+    }
+
+    fn on_child_failure<'a>(
+        &'a self,
+        _: usize,
+        _: &'a mut Scope<'_>,
+        _: &'a (dyn Any + Send + Sync),
+        failure: &'a Failure,
+    ) -> BoxFuture<'a, Result<Option<Next>>> {
+        private::unhandled(failure)
+    }
+}
+
+fn key(message: &(dyn Any + Send + Sync)) -> &str {
+    let MemberKey(key) = message.downcast_ref().expect("the message was decoded by this handler");
+    key
+}

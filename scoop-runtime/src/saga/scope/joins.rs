@@ -1,0 +1,83 @@
+//! The members of joined sets, as recorded and withdrawn by collectors.
+
+use std::panic::Location;
+
+use scoop_core::{Error, Failure, Frame, Result};
+use uuid::Uuid;
+
+use super::Scope;
+use crate::store::{CancelResult, JoinSpec, NewMember, RequestKey, RollbackStart};
+
+impl Scope<'_> {
+    /// Records the message of this run as a member, once however often this is called. If its set is complete, the
+    /// hierarchy of that is launched.
+    pub(crate) async fn join(&mut self, spec: &JoinSpec, key: &str) -> Result<()> {
+        let (run, topic) = (self.place.run, &*self.place.definition.topic);
+        let member = NewMember { claim: self.place.key, topic, message: run.message, key };
+        let joined = self.engine.store().join(spec, &member).await;
+        let handlers = joined.map_err(|error| failed("a message could not be joined", &error))?;
+        self.engine.notify_ready(&handlers);
+        if spec.within.is_some() {
+            self.engine.reschedule_joins();
+        }
+        Ok(())
+    }
+
+    /// Withdraws the member of this run. If its set is complete, requests the rollback of the joined hierarchy.
+    pub(crate) async fn withdraw(&mut self, spec: &JoinSpec, key: &str, why: &Failure) -> Result<()> {
+        let withdrawn = self.engine.store().withdraw(spec, key, self.place.key.id).await;
+        match withdrawn.map_err(|error| failed("a message could not be withdrawn", &error))? {
+            Some(root) => self.undo_joined(root, why).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Rolls back the hierarchy, or cancels what of it has not ended.
+    async fn undo_joined(&mut self, root: Uuid, why: &Failure) -> Result<()> {
+        let (store, source) = (self.engine.store(), &self.place.run.source);
+        let error =
+            |error: sqlx::Error| failed("the rollback of a joined hierarchy could not be requested", &error);
+        let Some(target) = store.find_target(root).await.map_err(error)? else { return Ok(()) };
+        let reason = format!("a message that it joined is undone: {}", why.message);
+        let request = |kind| {
+            let mut request = Failure::new(kind, &reason, source);
+            request.stack_trace.push(frame(Location::caller()));
+            request
+        };
+        // In between the last run of the hierarchy may have ended.
+        for _ in 0..2 {
+            let asked = request("RollbackRequestedException");
+            match store.request_rollback(&target, &asked, RequestKey::new()).await.map_err(error)? {
+                RollbackStart::Begun(handlers) => {
+                    self.engine.notify_ready(&handlers);
+                    return Ok(());
+                }
+                RollbackStart::Unfinished => {}
+                RollbackStart::NoHandlers | RollbackStart::RolledBack | RollbackStart::FailedBefore => {
+                    return Ok(());
+                }
+            }
+            let asked = request("CancellationRequestedException");
+            let cancelled = store.cancel(&target, &asked, RequestKey::new()).await.map_err(error)?;
+            let CancelResult { any_marked, giving_up, .. } = cancelled;
+            self.engine.on_cancelled(giving_up);
+            if any_marked {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(what: &str, error: &sqlx::Error) -> Error {
+    Error::infrastructure(format!("{what}: {error}"))
+}
+
+fn frame(at: &Location<'_>) -> Frame {
+    Frame {
+        file_name: at.file().to_owned(),
+        line_number: at.line().into(),
+        class_name: None,
+        function_name: None,
+    }
+}

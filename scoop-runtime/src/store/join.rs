@@ -1,0 +1,136 @@
+//! The messages that a saga joins: [`complete`] decides which of them form a set.
+//!
+//! A set takes the oldest waiting message of each topic with the same key. So sets are not stored: a message waits until
+//! it has a set, and is a member of one at most.
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::launch::NewMessage;
+use super::types::ClaimKey;
+
+/// The join of a saga.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct JoinSpec {
+    /// The first name of the saga.
+    pub(crate) saga: String,
+    /// The topic of the messages that are launched for sets.
+    pub(crate) topic: &'static str,
+    /// The topics of the members.
+    pub(crate) topics: Vec<&'static str>,
+    pub(crate) within: Option<Duration>,
+}
+
+/// A message that a collector records.
+#[derive(Debug)]
+pub(crate) struct NewMember<'a> {
+    /// The run of the collector.
+    pub(crate) claim: ClaimKey,
+    pub(crate) topic: &'a str,
+    pub(crate) message: Uuid,
+    pub(crate) key: &'a str,
+}
+
+/// The oldest waiting message of a topic.
+#[derive(Debug)]
+pub(crate) struct OldestMember {
+    pub(crate) run: Uuid,
+    pub(crate) topic: String,
+    pub(crate) payload: Value,
+}
+
+/// What is due of joins.
+#[derive(Debug, Default)]
+pub(crate) struct ExpiredJoin {
+    /// The handlers of the hierarchy that was launched for an incomplete set.
+    pub(crate) handlers: Vec<String>,
+    /// The seconds until the time of the next set is over; `None` if there is none.
+    pub(crate) seconds: Option<f64>,
+}
+
+/// Whether a set is launched although members are missing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Launch {
+    IfComplete,
+    AsItIs,
+}
+
+/// The message of the set that these members form, if it is to be launched.
+pub(crate) fn complete(
+    spec: &JoinSpec,
+    key: &str,
+    oldest: &[OldestMember],
+    launch: Launch,
+) -> Option<NewMessage> {
+    let is_there = |topic: &&&str| oldest.iter().any(|member| member.topic == ***topic);
+    let missing: Vec<_> = spec.topics.iter().filter(|topic| !is_there(topic)).collect();
+    if oldest.is_empty() || launch == Launch::IfComplete && !missing.is_empty() {
+        return None;
+    }
+    let members: Map<_, _> =
+        oldest.iter().map(|member| (member.topic.clone(), member.payload.clone())).collect();
+    let payload = match missing.is_empty() {
+        true => json!({ "saga": spec.saga, "key": key, "members": members }),
+        false => json!({ "saga": spec.saga, "key": key, "members": members, "missing": missing }),
+    };
+    Some(NewMessage::new(spec.topic, payload, 0))
+}
+
+/// A message that waits for the others of its set.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WaitingMember {
+    /// The saga that joins it, by its first name.
+    pub saga: String,
+    /// The key that the messages of a set have in common.
+    pub key: String,
+    /// The topic of the message.
+    pub topic: String,
+    /// The id of the message.
+    pub message: Uuid,
+    /// The time since which it waits.
+    pub since: SystemTime,
+    /// The time at which it fails to be joined, if it has a limit.
+    pub until: Option<SystemTime>,
+}
+
+/// When the wait of a member ends that begins now.
+pub(crate) fn limit(now: OffsetDateTime, within: Option<Duration>) -> Option<OffsetDateTime> {
+    let within = time::Duration::try_from(within?).unwrap_or(time::Duration::MAX);
+    Some(now.saturating_add(within))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> JoinSpec {
+        JoinSpec { saga: "ship".into(), topic: "joins.ship", topics: vec!["paid", "picked"], within: None }
+    }
+
+    fn member(topic: &str) -> OldestMember {
+        OldestMember { run: Uuid::nil(), topic: topic.into(), payload: json!(topic.len()) }
+    }
+
+    #[test]
+    fn set_is_launched_once_it_is_complete() {
+        let launched = |members: &[OldestMember]| complete(&spec(), "7", members, Launch::IfComplete);
+        assert!(launched(&[]).is_none());
+        assert!(launched(&[member("paid")]).is_none());
+        let message = launched(&[member("paid"), member("picked")]).unwrap();
+        assert_eq!(message.topic, "joins.ship");
+        let members = json!({ "paid": 4, "picked": 6 });
+        assert_eq!(message.payload, json!({ "saga": "ship", "key": "7", "members": members }));
+    }
+
+    #[test]
+    fn overdue_set_names_what_is_missing() {
+        let launched = |members: &[OldestMember]| complete(&spec(), "7", members, Launch::AsItIs);
+        assert!(launched(&[]).is_none(), "all were withdrawn");
+        let message = launched(&[member("picked")]).unwrap();
+        assert_eq!(message.payload["missing"], json!(["paid"]));
+    }
+}
