@@ -9,6 +9,7 @@ mod resolve;
 mod retry;
 mod schedule;
 mod signature;
+mod subscription;
 mod types;
 mod unnamed;
 

@@ -35,6 +35,8 @@ mod replies_to_clients;
 mod replies_windows;
 #[path = "../it/behaviour/rollback_requests.rs"]
 mod rollback_requests;
+#[path = "../it/behaviour/several_topics.rs"]
+mod several_topics;
 #[path = "../it/behaviour/sleeping.rs"]
 mod sleeping;
 #[path = "../it/behaviour/stuck.rs"]

@@ -73,6 +73,7 @@ mod runs_view;
 mod schedules;
 mod search_path;
 mod setup;
+mod several_topics;
 mod sleeping;
 mod slow_statements;
 mod standby;
