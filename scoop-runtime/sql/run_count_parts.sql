@@ -6,5 +6,5 @@ SELECT e.step, count(*) AS instances, count(*) FILTER (WHERE e.child_failure_han
        min(e.id::text) FILTER (WHERE NOT e.created_at BETWEEN '0001-01-01Z' AND '9999-12-31Z') AS unfit
 FROM scoop.message_event e
 WHERE scoop.run_id(e.cooperation_lineage) = $1
-  AND e.type = 'SUSPENDED' AND e.coroutine_name = $2 AND e.created_at <= $3 AND e.created_at > coalesce($4, '-infinity')
+  AND e.type = 'SUSPENDED' AND e.coroutine_name = $2 AND e.created_at <= $3 AND e.created_at > coalesce($4::timestamptz, '-infinity')
 GROUP BY e.step

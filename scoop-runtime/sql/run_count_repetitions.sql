@@ -7,13 +7,13 @@ SELECT count(*)
 FROM scoop.message_event e
 WHERE scoop.run_id(e.cooperation_lineage) = $1
   AND e.type = 'SUSPENDED' AND e.coroutine_name = $2 AND e.child_failure_handler_iteration IS NULL
-  AND e.created_at <= $3 AND e.created_at > coalesce($5, '-infinity')
+  AND e.created_at <= $3 AND e.created_at > coalesce($5::timestamptz, '-infinity')
   AND e.created_at > coalesce((
       SELECT other.created_at
       FROM scoop.message_event other
       WHERE scoop.run_id(other.cooperation_lineage) = $1
         AND other.type = 'SUSPENDED' AND other.coroutine_name = $2 AND other.child_failure_handler_iteration IS NULL
-        AND other.created_at <= $3 AND other.created_at > coalesce($5, '-infinity') AND other.step <> ALL ($4::text[])
+        AND other.created_at <= $3 AND other.created_at > coalesce($5::timestamptz, '-infinity') AND other.step <> ALL ($4::text[])
       ORDER BY other.created_at DESC
       LIMIT 1
   ), '-infinity')

@@ -19,11 +19,14 @@ WITH RECURSIVE begun AS (
         ORDER BY x.number DESC
         LIMIT 1
     ) execution ON true
-    JOIN scoop.message_event emitted
-      ON scoop.run_id(emitted.cooperation_lineage) = scoop.run_id(begun.lineage)
-     -- as a text: otherwise the planner reads the index of all EMITTED for each run
-     AND emitted.type::text = 'EMITTED' AND emitted.coroutine_name = begun.handler
-     AND emitted.created_at > coalesce(execution.began_at, '-infinity')
+    CROSS JOIN LATERAL (
+        SELECT e.message_id FROM scoop.message_event e
+        WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(begun.lineage)
+          -- as a text: otherwise the planner reads the index of all EMITTED for each run
+          AND e.type::text = 'EMITTED' AND e.coroutine_name = begun.handler
+          AND e.created_at > coalesce(execution.began_at, '-infinity')
+        OFFSET 0
+    ) emitted
     JOIN scoop.message_event child ON child.type = 'SEEN' AND child.message_id = emitted.message_id
     WHERE cardinality(begun.lineage) <= $2 IS NOT FALSE
 )
@@ -65,15 +68,18 @@ emitted AS (
   UNION ALL
     SELECT e.cooperation_lineage, e.message_id, e.created_at
     FROM shown
-    JOIN scoop.message_event e
-      ON scoop.run_id(e.cooperation_lineage) = scoop.run_id(shown.lineage)
-     AND e.type::text = 'EMITTED' AND e.coroutine_name = shown.handler
-     AND e.created_at > coalesce(shown.began_at, '-infinity')
+    CROSS JOIN LATERAL (
+        SELECT e.cooperation_lineage, e.message_id, e.created_at FROM scoop.message_event e
+        WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(shown.lineage)
+          AND e.type::text = 'EMITTED' AND e.coroutine_name = shown.handler
+          AND e.created_at > coalesce(shown.began_at, '-infinity')
+        OFFSET 0
+    ) e
 ),
 unhandled AS (
     SELECT e.lineage, e.message_id, m.topic, e.created_at, d.root AS redelivered_as
     FROM emitted e
-    JOIN scoop.message m ON m.id = e.message_id
+    CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id OFFSET 0) m
     LEFT JOIN scoop.redelivery d ON d.message_id = e.message_id
     WHERE NOT EXISTS (
         SELECT FROM scoop.message_event seen WHERE seen.type = 'SEEN' AND seen.message_id = e.message_id
