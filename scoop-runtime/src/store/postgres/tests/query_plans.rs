@@ -82,7 +82,6 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_count_repetitions" => {
             ("uuid, text, timestamptz, text[], timestamptz", "gen_random_uuid(), '', now(), '{}', NULL")
         }
-        "run_tree" => ("uuid, bigint, bigint", "gen_random_uuid(), NULL, NULL"),
         "run_outputs" => ("uuid, text, text[]", "gen_random_uuid(), '', NULL"),
         "run_values" => ("uuid, text, text[], text[], text[]", "gen_random_uuid(), '', '{}', '{}', '{}'"),
         "run_stop_deadlines" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
