@@ -27,6 +27,9 @@ pub mod time {}
 #[doc = include_str!("../docs/signals.md")]
 pub mod signals {}
 
+#[doc = include_str!("../docs/endless.md")]
+pub mod endless {}
+
 #[doc = include_str!("../docs/rehearsals.md")]
 pub mod rehearsals {}
 

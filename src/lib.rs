@@ -4,7 +4,7 @@
 pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
-    Context, ContextError, ContextKey, Deadline, DeadlineKind, Definition, Delivery, Error, EventKind,
+    Anew, Context, ContextError, ContextKey, Deadline, DeadlineKind, Definition, Delivery, Error, EventKind,
     Failure, FailureCode, Frame, FromError, HasReply, Here, Interrupted, JoinIncomplete, Lineage, Message,
     Missed, NameError, Next, Overlap, Recurrence, Result, Schedule, Signal, SignalKey, StepDefinition,
     StepKind, Stored, With,
@@ -39,7 +39,7 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        ContextKey, Error, Failure, FailureCode, Here, Message, Next, Outcome, Result, Saga, Scoop, Scope,
-        Signal, Tick, With, saga, step, subscribes,
+        Anew, ContextKey, Error, Failure, FailureCode, Here, Message, Next, Outcome, Result, Saga, Scoop,
+        Scope, Signal, Tick, With, saga, step, subscribes,
     };
 }

@@ -35,15 +35,16 @@ pub(crate) fn check(log: &Log, definitions: &[Definition], effects: &[Effect], f
 /// ran a compensation is not recorded, and versions may differ in whether they have it.
 fn on_record(hierarchy: &Hierarchy<'_>, run: &Run<'_>) -> BTreeMap<Key, (usize, usize)> {
     let versions = hierarchy.versions(run);
-    let mut executed: Vec<(String, u32)> = vec![];
+    let (mut executed, mut is_first): (Vec<(String, u32)>, _) = (vec![], true);
     for window in run.forward() {
         if window.closed.event.handler_iteration.is_some() {
             continue;
         }
         let name = window.closed.step().to_owned();
-        let before = executed.last().filter(|(last, _)| is_same_step(&versions, last, &name));
+        let before = executed.last().filter(|(last, _)| !is_first && is_same_step(&versions, last, &name));
         let iteration = before.map_or(0, |(_, before)| before + 1);
         executed.push((name, iteration));
+        is_first = window.closed.event.goes_on_anew;
     }
     let undone = run.rows.iter().filter(|row| {
         let own = row.kind() == EventKind::Suspended && row.event.handler_iteration.is_none();

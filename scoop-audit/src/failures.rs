@@ -183,13 +183,13 @@ fn tells_why(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) 
     }
 }
 
-/// I9: no child launched on the forward path of a rolled-back run stays committed.
+/// I9: no child launched in the newest execution of a rolled-back run stays committed.
 fn is_undone_as_a_whole(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
     let undone = run.end().is_some_and(|end| end.kind() == EventKind::RolledBack);
     if !undone || hierarchy.repaired {
         return;
     }
-    for window in run.forward() {
+    for window in run.newest_execution() {
         for child in window.emitted.iter().flat_map(|row| hierarchy.handling(row.event.message)) {
             let stays = child.end().is_none_or(|end| end.kind() == EventKind::Committed);
             if stays {

@@ -224,6 +224,13 @@ impl<'a> Run<'a> {
         self.rows.iter().copied().find(|later| later.at > row.at)
     }
 
+    /// The windows of the forward path of its newest execution, which a rollback undoes.
+    pub(crate) fn newest_execution(&self) -> Vec<Window<'a>> {
+        let mut windows = self.forward();
+        let cut = windows.iter().rposition(|window| window.closed.event.goes_on_anew);
+        windows.split_off(cut.map_or(0, |cut| cut + 1))
+    }
+
     /// The windows of the forward path.
     pub(crate) fn forward(&self) -> Vec<Window<'a>> {
         self.windows().into_iter().filter(|window| !window.rolling_back).collect()

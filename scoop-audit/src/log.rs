@@ -74,6 +74,8 @@ pub struct LoggedEvent {
     pub handler_iteration: Option<u32>,
     /// The context of the run.
     pub context: Context,
+    /// Whether the run goes on anew after it: its newer rows belong to another execution.
+    pub goes_on_anew: bool,
     /// The time before which the run does not continue after it.
     pub waits_until: Option<OffsetDateTime>,
 }

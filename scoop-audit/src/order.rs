@@ -18,6 +18,7 @@ pub(crate) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
         kinds_follow(hierarchy, run, findings);
         each_kind_once(hierarchy, run, findings);
         is_told_for_a_reason(hierarchy, run, findings);
+        ends_executions_alone(hierarchy, run, findings);
         if let [definition] = hierarchy.versions(run)[..] {
             steps_follow(hierarchy, run, definition, findings);
         }
@@ -178,6 +179,18 @@ fn is_told_for_a_reason(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut
     }
 }
 
+/// A step that ends an execution launches nothing that the run would have to wait for, and the first step follows.
+fn ends_executions_alone(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
+    for window in run.windows().iter().filter(|window| window.closed.event.goes_on_anew) {
+        let closed = window.closed;
+        let is_step = !window.rolling_back && closed.event.handler_iteration.is_none();
+        if !is_step || !window.emitted.is_empty() || closed.event.next_step != Some(0) {
+            let what = format!("{} cannot end an execution", closed.describe());
+            hierarchy.find(findings, Invariant::Once, what);
+        }
+    }
+}
+
 /// On the forward path each step is the one that the last suspension named, and calls of a child failure handler
 /// are numbered without a gap.
 fn steps_follow(hierarchy: &Hierarchy<'_>, run: &Run<'_>, definition: &Definition, findings: &mut Findings) {
@@ -206,7 +219,9 @@ fn steps_follow(hierarchy: &Hierarchy<'_>, run: &Run<'_>, definition: &Definitio
             hierarchy.find(findings, Invariant::Once, what);
         }
         match row.kind() {
-            EventKind::Suspended => (next, last) = (row.event.next_step, Some(*row)),
+            EventKind::Suspended => {
+                (next, last) = (row.event.next_step, Some(*row).filter(|row| !row.event.goes_on_anew));
+            }
             EventKind::RollingBack => return,
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! I4: a rollback undoes the executed steps of a run in exactly the reverse order, the children of each step first.
+//! I4: a rollback undoes the steps of the newest execution of a run in exactly the reverse order, the children of each step first.
 
 use scoop_core::{Definition, EventKind};
 use uuid::Uuid;
@@ -56,7 +56,7 @@ fn children_name(definition: &Definition, name: &str) -> String {
 /// All parts, in the required order.
 fn plan(run: &Run<'_>, definition: &Definition) -> Vec<Part> {
     let mut parts = vec![];
-    let windows = run.forward();
+    let windows = run.newest_execution();
     for (position, window) in windows.iter().enumerate().rev() {
         let (step, handling) = (window.closed.step(), window.closed.event.handler_iteration);
         let earlier = windows[..position].iter().map(|window| window.closed);

@@ -163,6 +163,17 @@ pub struct Returned {
     pub wait: Option<Wait>,
     /// The signals to send.
     pub signals: Vec<SentSignal>,
+    /// The message of a new execution, in place of a next step (steps only).
+    pub anew: Option<NextExecution>,
+}
+
+/// The message with which a new execution of a run begins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NextExecution {
+    /// The id of the message.
+    pub message: Uuid,
+    /// Its payload.
+    pub payload: Value,
 }
 
 /// The conclusion from a move: what to persist, and the next state of the run.
@@ -182,6 +193,8 @@ pub struct Conclusion {
     pub wait: Option<Wait>,
     /// The signals to send.
     pub signals: Vec<SentSignal>,
+    /// The message of the execution that begins after these events.
+    pub anew: Option<NextExecution>,
     /// The next state of the run.
     pub fate: Fate,
 }
@@ -478,13 +491,16 @@ impl Call<'_> {
     /// The conclusion from the outcome of the call. `context` is the context after the call, even if it failed.
     pub fn conclude(mut self, context: Context, outcome: Result<Returned, Failure>) -> Conclusion {
         self.at.context = context;
-        let returned = match outcome.and_then(|returned| self.in_bounds(returned)) {
+        let returned = match outcome.and_then(|returned| self.check(returned)) {
             Ok(returned) => returned,
             Err(failure) => return self.at.fail(failure),
         };
         match self.action {
             Action::Invoke { step, iteration } => {
-                let decision = Decision::of(step, returned.next.unwrap_or(Next::Continue));
+                let decision = match &returned.anew {
+                    Some(_) => Decision::Anew,
+                    None => Decision::of(step, returned.next.unwrap_or(Next::Continue)),
+                };
                 self.at.suspend(Some(step), iteration, decision, returned)
             }
             Action::HandleChildFailure { step, iteration, .. } if self.at.is_forward() => {
@@ -497,10 +513,20 @@ impl Call<'_> {
         }
     }
 
-    /// Rejects a jump beyond the last step, as a failure of the jumping step.
-    fn in_bounds(&self, returned: Returned) -> Result<Returned, Failure> {
+    /// Rejects a jump beyond the last step, and children of an execution that ends: both are failures of the step.
+    fn check(&self, returned: Returned) -> Result<Returned, Failure> {
         let steps = self.at.definition.steps.len();
+        let launches = returned.emissions.iter().any(|emission| emission.detached_root.is_none());
         match returned.next {
+            _ if returned.anew.is_some() && launches => Err(Failure::new(
+                "LaunchedBeforeAnew",
+                format!(
+                    "step `{}` launched a message and went on anew; launch it in a step before, whose children end \
+                     before this one starts, or detach it",
+                    self.at.step,
+                ),
+                &self.at.run.source,
+            )),
             Some(Next::GoTo(index)) if index >= steps => Err(Failure::new(
                 "IllegalArgumentException",
                 format!("GoTo step index {index} is out of bounds (saga has {steps} steps)"),
@@ -542,6 +568,8 @@ enum Decision {
     Keep,
     /// No position: a rollback follows its plan.
     None,
+    /// The first step of a new execution.
+    Anew,
 }
 
 impl Decision {
@@ -592,7 +620,7 @@ impl<'a> Position<'a> {
     ) -> Conclusion {
         let mut run = self.run.clone();
         let jump = match decision {
-            Decision::Onward(_) => None,
+            Decision::Onward(_) | Decision::Anew => None,
             Decision::None => run.mark(),
             Decision::Jump(target) => Some(self.definition.steps[target].name.to_string()),
             Decision::Keep => run.last.as_ref().and_then(|last| last.jump.clone()),
@@ -605,6 +633,7 @@ impl<'a> Position<'a> {
         suspended.next_step = self.next_step(&decision);
         suspended.jump.clone_from(&jump);
         suspended.wait.clone_from(&returned.wait);
+        suspended.anew = returned.anew.as_ref().map(|next| next.message);
         events.push(suspended);
 
         if returned.wait.as_ref().is_some_and(|wait| wait.signal().is_some()) {
@@ -628,6 +657,9 @@ impl<'a> Position<'a> {
         run.failed_children.clear();
         run.last =
             Some(Suspension { step: self.step, jump, iteration, handler_iteration: self.handler_iteration });
+        if returned.anew.is_some() {
+            run.begin_anew();
+        }
         let fate = Fate::GoesOn(run);
         Conclusion {
             events,
@@ -637,6 +669,7 @@ impl<'a> Position<'a> {
             values,
             wait: returned.wait,
             signals: returned.signals,
+            anew: returned.anew,
             fate,
         }
     }
@@ -647,6 +680,7 @@ impl<'a> Position<'a> {
         let next = match decision {
             Decision::Onward(step) => step + 1,
             Decision::Jump(target) => *target,
+            Decision::Anew => 0,
             Decision::Keep => {
                 let last = self.run.last.as_ref()?;
                 resume(self.definition, self.run, last).ok()?
@@ -702,7 +736,15 @@ impl<'a> Position<'a> {
 impl Returned {
     /// The outcome of code that does nothing.
     pub fn nothing() -> Self {
-        Self { next: None, output: None, replies: vec![], emissions: vec![], wait: None, signals: vec![] }
+        Self {
+            next: None,
+            output: None,
+            replies: vec![],
+            emissions: vec![],
+            wait: None,
+            signals: vec![],
+            anew: None,
+        }
     }
 }
 
@@ -720,6 +762,7 @@ impl Conclusion {
             values: vec![],
             wait: None,
             signals: vec![],
+            anew: None,
             fate,
         }
     }
@@ -750,7 +793,8 @@ impl Conclusion {
         self.values.extend(next.values);
         self.signals.extend(next.signals);
         let Self { events, emissions, values, signals, .. } = self;
-        Self { events, emissions, values, signals, ..next }
+        let anew = self.anew.or(next.anew);
+        Self { events, emissions, values, signals, anew, ..next }
     }
 }
 

@@ -39,7 +39,7 @@ mod window;
 
 pub use context::{Context, ContextError, ContextKey};
 pub use continuation::{
-    Action, Call, Conclusion, Continuation, Emission, Fate, Record, Required, Returned, Stuck,
+    Action, Call, Conclusion, Continuation, Emission, Fate, NextExecution, Record, Required, Returned, Stuck,
 };
 pub use deadline::{Deadline, DeadlineKind, Direction};
 pub use error::{Error, FromError, Here, Result};
@@ -51,9 +51,9 @@ pub use interrupted::Interrupted;
 pub use join_incomplete::JoinIncomplete;
 pub use lineage::Lineage;
 pub use message::{HasReply, Message, TOPIC_BYTES_MAX};
-pub use next::{Next, With};
+pub use next::{Anew, Next, With};
 pub use rollback::{Instance, Plan, RollbackNames, RollbackPart, Undoes, output_name, read_output_name};
-pub use run::{ChildFailure, Path, RollbackProgress, Run, Suspension};
+pub use run::{ChildFailure, Execution, Path, RollbackProgress, Run, Suspension};
 pub use saga::{
     Definition, Delivery, NAME_CHARS_MAX, NameError, RecordedStep, STEP_NAME_CHARS_MAX, StepDefinition,
     StepKind,

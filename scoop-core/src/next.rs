@@ -33,6 +33,11 @@ impl<S> Next<S> {
         With { next: self, value }
     }
 
+    /// Ends this execution of the run, and begins a new one of the same saga with this message. See [`Anew`].
+    pub fn anew<M>(message: M) -> Anew<S, M> {
+        Anew::Message(message)
+    }
+
     /// Converts the step type.
     pub fn map<T>(self, f: impl FnOnce(S) -> T) -> Next<T> {
         match self {
@@ -40,6 +45,34 @@ impl<S> Next<S> {
             Next::Repeat => Next::Repeat,
             Next::GoTo(step) => Next::GoTo(f(step)),
         }
+    }
+}
+
+/// A next step, or the message of a new execution of the saga: what a step returns that may go on anew.
+///
+/// A new execution begins with the first step and an empty history, in the settlement of the step that chose it. It
+/// has the id, the parent, the context and the deadlines of its run. A rollback goes back to its beginning and no
+/// further.
+///
+/// ```
+/// # extern crate scoop_core as scoop;
+/// use scoop::{Anew, Next};
+///
+/// let again: Anew<usize, &str> = Next::anew("cursor 7");
+/// let further: Anew<usize, &str> = Next::Continue.into();
+/// assert_eq!((again, further), (Anew::Message("cursor 7"), Anew::Next(Next::Continue)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anew<S, M> {
+    /// The execution continues with this step.
+    Next(Next<S>),
+    /// A new execution begins, with this message.
+    Message(M),
+}
+
+impl<S, M> From<Next<S>> for Anew<S, M> {
+    fn from(next: Next<S>) -> Self {
+        Self::Next(next)
     }
 }
 

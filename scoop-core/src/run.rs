@@ -10,7 +10,7 @@ use crate::{
     Context, Definition, FAILURE_TEXT_BYTES_MAX, Failure, Lineage, Plan, RecordedStep, Rest, StepDefinition,
 };
 
-/// One execution of a handler for one message, between two moves.
+/// One run of a handler for one message, between two moves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// Its place in the hierarchy.
@@ -22,8 +22,10 @@ pub struct Run {
     /// Its newest suspension; none before the first step has ended.
     pub last: Option<Suspension>,
     /// The number of completed steps and child failure handlers on the forward path.
-    /// It numbers the instances, so each has a unique name.
+    /// It numbers the instances, so each has a unique name. A new execution continues it.
     pub suspensions: u32,
+    /// The newest execution: the history, the counts and the outputs of the run begin with it.
+    pub execution: Execution,
     /// The number of completions of each step on the forward path, by recorded name; empty during a rollback.
     pub completions: BTreeMap<String, u32>,
     /// Forward or backward.
@@ -43,6 +45,18 @@ pub struct Run {
     pub give_up: Vec<Failure>,
     /// The maximum stored bytes of each text of its failures.
     pub failure_text_bytes_max: usize,
+}
+
+/// One of the executions of a run, and where its history begins. Only a run that went on anew has more than the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Execution {
+    /// The number of executions before it.
+    pub number: u32,
+    /// The number of completed steps and child failure handlers before it.
+    pub suspensions: u32,
+    /// The time of the SUSPENDED before it, in microseconds since 1970: its history is later. `None` for the first
+    /// execution, and until that SUSPENDED is stored.
+    pub after: Option<i64>,
 }
 
 /// The path of a run, with the state of its rollback.
@@ -111,6 +125,7 @@ impl Run {
             source: source.into(),
             last: None,
             suspensions: 0,
+            execution: Execution::default(),
             completions: BTreeMap::new(),
             path: Path::Forward,
             failed_children: Vec::new(),
@@ -180,6 +195,15 @@ impl Run {
             *begun = progress.any_part_done;
             self.last = progress.last;
         }
+    }
+
+    /// The same run before the first step of a new execution.
+    pub(crate) fn begin_anew(&mut self) {
+        let number = self.execution.number.saturating_add(1);
+        self.execution = Execution { number, suspensions: self.suspensions, after: None };
+        (self.last, self.recorded) = (None, None);
+        self.completions.clear();
+        self.outputs.clear();
     }
 
     /// Whether the run is in rollback.

@@ -83,6 +83,8 @@ pub struct Cut {
     /// The window; `None` if this is the whole history.
     pub(crate) window: Option<Window>,
     pub(crate) instances: Vec<Instance>,
+    /// The number of the first instance of the history, among all of the run.
+    first: u32,
     /// The names of the step whose direct repetitions before the window are not known.
     unknown: Option<Vec<String>>,
 }
@@ -134,7 +136,7 @@ impl Rest {
             _ => None,
         };
         let window = Window { before, until: end.until, later: self.later.clone() };
-        let mut cut = Cut { window: Some(window), instances, unknown };
+        let mut cut = Cut { window: Some(window), instances, first: 0, unknown };
         if let Some(repetitions) = iteration {
             cut.repeated(names, repetitions);
         }
@@ -151,15 +153,27 @@ impl Cut {
     /// A whole history, with its entries, newest first.
     pub fn whole(entries: Vec<Entry>) -> Self {
         let instances = in_order(entries).into_iter().map(|(done, _)| done).collect();
-        Self { window: None, instances, unknown: None }
+        Self { window: None, instances, first: 0, unknown: None }
     }
 
-    /// The number of instances before it.
+    /// Sets the number of instances before the history, which begins with an execution of the run.
+    #[must_use]
+    pub fn after(self, former: u32) -> Self {
+        Self { first: former, ..self }
+    }
+
+    /// The number of instances of the run before it.
     pub fn position(&self) -> u32 {
-        self.window.as_ref().map_or(0, Window::position)
+        self.first.saturating_add(self.window.as_ref().map_or(0, Window::position))
     }
 
-    /// The position of each instance in the history, and its step.
+    /// The positions of the first and the last instance of the history before it; `None` if it begins the history.
+    pub fn earlier(&self) -> Option<(u32, u32)> {
+        let last = self.position().checked_sub(1)?;
+        (self.first <= last).then_some((self.first, last))
+    }
+
+    /// The position of each instance among all of the run, and its step.
     pub fn positions(&self) -> impl Iterator<Item = (u32, &str)> {
         (self.position()..).zip(self.instances.iter().map(|done| &*done.step))
     }

@@ -334,7 +334,9 @@ pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// - `Result<Next<CheckoutStep>>`, to choose the next step;
 /// - `Result<T>` with any other type, to go on with a value. It is stored, so `T` needs `Serialize` and
 ///   `Deserialize`;
-/// - `Result<With<CheckoutStep, T>>`, to do both: `Next::Repeat.with(value)` makes one.
+/// - `Result<With<CheckoutStep, T>>`, to do both: `Next::Repeat.with(value)` makes one;
+/// - `Result<Anew<FeedStep, Feed>>`, to choose the next step, or to begin a new execution of the saga with the message
+///   of `Next::anew(Feed { .. })`.
 ///
 /// # Values
 ///

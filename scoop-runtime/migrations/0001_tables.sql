@@ -140,6 +140,18 @@ CREATE TABLE scoop.begun_step (
     PRIMARY KEY (run, instance, step)
 );
 
+-- The executions of runs that went on anew, without the first one of each run. The history that a run works with, and
+-- that its rollback undoes, begins with the newest.
+CREATE TABLE scoop.execution (
+    root        uuid NOT NULL,
+    run         uuid NOT NULL,  -- the last of the lineage
+    number      int NOT NULL CHECK (number > 0),  -- how many executions there were before
+    message_id  uuid NOT NULL,  -- its payload is the message of this execution
+    suspensions int NOT NULL,   -- how many SUSPENDED of the forward path there were before
+    began_at    timestamptz NOT NULL,  -- the time of the SUSPENDED before it
+    PRIMARY KEY (run, number)
+);
+
 -- Messages that had no handler when they were launched, and that were delivered later, each at most once. Written
 -- by redeliveries only: a launch without a handler leaves no row besides its EMITTED.
 CREATE TABLE scoop.redelivery (
@@ -311,6 +323,10 @@ CREATE TABLE scoop.run (
     refused_by             int[],  -- the definitions under which it cannot continue
     signal                 varchar(255),  -- the signal that it awaits while it is ready, until ready_at at the latest
     signal_key             varchar(255),
+    -- The next three are of the newest execution, on the forward path of a run that went on anew.
+    execution              int NOT NULL DEFAULT 0,  -- how many executions there were before
+    execution_since        timestamptz,  -- the time of the SUSPENDED before it
+    payload_of             uuid,  -- the message whose payload counts; null for message_id
     PRIMARY KEY (root, id)
 ) WITH (
     fillfactor = 50,  -- a run that goes from step to step is updated in place

@@ -31,7 +31,8 @@ SELECT r.root AS hierarchy,
        r.signal_key,
        r.topic,
        r.message_id AS message,
-       r.last_event_at
+       r.last_event_at,
+       r.execution AS former_executions
 FROM scoop.run r
 WHERE r.root <> '00000000-0000-0000-0000-000000000000';
 
@@ -135,7 +136,7 @@ BEGIN
         completions jsonb, outputs jsonb, rolling_back boolean, turns_back boolean, failure jsonb,
         rollback_failure jsonb, forgets text, event_count int, events jsonb, emissions jsonb, rollback_requests jsonb,
         rollback_cause jsonb, return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[],
-        wait jsonb, signals jsonb, may_give_up boolean, stored boolean
+        wait jsonb, signals jsonb, anew jsonb, may_give_up boolean, stored boolean
     );
     SELECT r.* INTO locked_run FROM scoop.run r
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
@@ -256,6 +257,13 @@ BEGIN
             least(coalesce((s.wait ->> 'until')::timestamptz, '9999-12-31 23:59:59.999999+00'), due),
             clock_timestamp());
     END IF;
+    IF s.anew IS NOT NULL THEN
+        INSERT INTO scoop.message (id, topic, payload)
+        VALUES ((s.anew ->> 'message')::uuid, locked_run.topic, coalesce(s.anew -> 'payload', 'null'));
+        INSERT INTO scoop.execution (root, run, number, message_id, suspensions, began_at)
+        VALUES (locked_run.root, locked_run.id, (s.anew ->> 'number')::int, (s.anew ->> 'message')::uuid,
+                s.suspensions, last_event);
+    END IF;
     IF s.ends = 'unnoted' THEN
         DELETE FROM scoop.run r WHERE r.root = locked_run.root AND r.id = locked_run.id;
         state := 'ended';
@@ -280,6 +288,14 @@ BEGIN
             rollback_since = coalesce(turned, r.rollback_since),
             rollback_started_at = coalesce(turned, r.rollback_started_at),
             last_event_at = last_event,
+            execution = CASE WHEN s.anew IS NOT NULL THEN (s.anew ->> 'number')::int
+                             WHEN s.rolling_back THEN 0 ELSE r.execution END,
+            execution_since = CASE WHEN s.anew IS NOT NULL THEN last_event
+                                   WHEN NOT s.rolling_back THEN r.execution_since END,
+            payload_of = CASE WHEN s.anew IS NOT NULL THEN (s.anew ->> 'message')::uuid
+                              WHEN NOT s.rolling_back THEN r.payload_of END,
+            -- a new execution may be of another definition
+            reserved_for = CASE WHEN s.anew IS NULL THEN r.reserved_for ELSE 0 END,
             attempts = 0, retries = 0, reason = NULL
         WHERE r.root = locked_run.root AND r.id = locked_run.id
         RETURNING r.state::text, r.give_up_at <= clock_timestamp() INTO state, overdue;

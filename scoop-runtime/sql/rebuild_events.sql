@@ -68,15 +68,24 @@ unfinished (root) AS MATERIALIZED (
     ) h
 ),
 -- what is recorded is recorded under the hierarchy itself or a run
-part (id) AS (
-    SELECT root FROM unfinished
+part (root, id) AS (
+    SELECT root, root FROM unfinished
   UNION
-    SELECT begun.id
+    SELECT part.root, begun.id
     FROM part
+    LEFT JOIN LATERAL (
+        -- All that a former execution launched has ended. Only an operator can have had some of it go on.
+        SELECT x.began_at FROM scoop.execution x
+        WHERE x.run = part.id
+          AND (SELECT count(*) FROM scoop.intervention i WHERE i.root = part.root) = 0
+        ORDER BY x.number DESC
+        LIMIT 1
+    ) execution ON true
     CROSS JOIN LATERAL (
         SELECT emitted.message_id FROM scoop.message_event emitted
         WHERE scoop.run_id(emitted.cooperation_lineage) = part.id
           AND emitted.type::text = 'EMITTED'
+          AND emitted.created_at > coalesce(execution.began_at, '-infinity')
         OFFSET 0
     ) launched
     CROSS JOIN LATERAL (
@@ -91,17 +100,44 @@ SELECT record.lineage[1] AS root, record.*,
            AND coalesce(record.redelivered_at, record.created_at) BETWEEN '0001-01-01Z' AND '9999-12-31Z' AS has_times
 FROM (
     SELECT e.lineage, e.message_id, e.type, e.handler, e.topic, e.step, e.jump, e.definition, e.handling, e.exception,
-           e.context, e.created_at, e.id, d.redelivered_at, e.wait
+           e.context, e.created_at, e.id, d.redelivered_at, e.wait,
+           x.number AS execution, x.message_id AS execution_message, x.suspensions AS execution_suspensions
     FROM part
+    LEFT JOIN LATERAL (
+        SELECT x.number, x.message_id, x.suspensions, x.began_at,
+               (SELECT count(*) FROM scoop.intervention i WHERE i.root = part.root) = 0 AS suffices
+        FROM scoop.execution x
+        WHERE x.run = part.id
+        ORDER BY x.number DESC
+        LIMIT 1
+    ) newest ON true
     CROSS JOIN LATERAL (
         SELECT e.cooperation_lineage AS lineage, e.message_id, e.type::text AS type, e.coroutine_name AS handler,
                (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id) AS topic, e.step, e.jump, e.definition,
                e.child_failure_handler_iteration AS handling, e.exception, e.context, e.created_at, e.id,
                e.wait
-        FROM scoop.message_event e
-        WHERE scoop.run_id(e.cooperation_lineage) = part.id
+        FROM (
+            SELECT own.* FROM scoop.message_event own
+            WHERE scoop.run_id(own.cooperation_lineage) = part.id
+              AND own.created_at >= CASE WHEN newest.suffices THEN newest.began_at ELSE '-infinity' END
+          UNION ALL
+            (SELECT seen.* FROM scoop.message_event seen
+             WHERE scoop.run_id(seen.cooperation_lineage) = part.id AND seen.type::text = 'SEEN' AND newest.suffices
+             ORDER BY seen.created_at
+             LIMIT 1)
+          UNION ALL
+            -- the settlement of the step that went on anew may have come before the mark of the request
+            SELECT asked.* FROM scoop.message_event asked
+            WHERE asked.type = 'CANCELLATION_REQUESTED' AND asked.cooperation_lineage[1] = part.root
+              AND scoop.run_id(asked.cooperation_lineage) = part.id
+              AND newest.suffices AND asked.created_at < newest.began_at
+        ) e
         OFFSET 0
     ) e
+    LEFT JOIN LATERAL (
+        SELECT newest.number, newest.message_id, newest.suspensions
+        WHERE e.type = 'SUSPENDED' AND e.created_at = newest.began_at
+    ) x ON true
     LEFT JOIN LATERAL (
         SELECT d.redelivered_at FROM scoop.redelivery d
         WHERE e.type = 'EMITTED' AND d.message_id = e.message_id AND d.copy IS NULL
@@ -111,7 +147,7 @@ FROM (
     SELECT e.cooperation_lineage, e.message_id, e.type::text, e.coroutine_name,
            (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id), f.step, NULL, NULL, f.handler_iteration,
             f.exception,
-           newest.context, f.failed_at, e.id, NULL, NULL
+           newest.context, f.failed_at, e.id, NULL, NULL, NULL, NULL, NULL
     FROM part
     CROSS JOIN LATERAL (SELECT f.* FROM scoop.repeated_failure f WHERE f.run = part.id OFFSET 0) f
     CROSS JOIN LATERAL (

@@ -10,6 +10,7 @@ WITH needed AS (
         ('scoop.intervention', '{SELECT,INSERT}'),
         ('scoop.repeated_failure', '{SELECT,INSERT}'),
         ('scoop.redelivery', '{SELECT,INSERT}'),
+        ('scoop.execution', '{SELECT,INSERT}'),
         ('scoop.begun_step', '{SELECT,INSERT,UPDATE}'),
         ('scoop.handler', '{SELECT,INSERT,UPDATE}'),
         ('scoop.signal', '{SELECT,INSERT,UPDATE}'),

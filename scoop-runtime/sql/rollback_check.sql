@@ -13,10 +13,17 @@ below AS (
   UNION ALL
     SELECT child.cooperation_lineage, child.message_id, child.coroutine_name, false
     FROM below
+    -- what a former execution launched is not undone
+    LEFT JOIN LATERAL (
+        SELECT x.began_at FROM scoop.execution x WHERE x.run = scoop.run_id(below.lineage)
+        ORDER BY x.number DESC
+        LIMIT 1
+    ) execution ON true
     JOIN scoop.message_event emitted
       ON scoop.run_id(emitted.cooperation_lineage) = scoop.run_id(below.lineage)
      -- as a text: otherwise the planner may read the index of all such events
      AND emitted.type::text = 'EMITTED' AND emitted.coroutine_name = below.handler
+     AND emitted.created_at > coalesce(execution.began_at, '-infinity')
     JOIN scoop.message_event child ON child.type = 'SEEN' AND child.message_id = emitted.message_id
 ),
 failed AS (

@@ -1,11 +1,12 @@
 -- Outcomes of messages for each of their handlers: of given messages, or of those that a run launched in its last
--- step or ever? One row for each handler, whether or not it has begun.
+-- step or in its newest execution? One row for each handler, whether or not it has begun.
 -- The last step began after the SUSPENDED before its own. Child failure handlers, waits and cleanups belong to the
 -- step before them. In a rollback, messages whose rollback was requested count as launched.
 -- A reply counts only if its run has committed and has not begun to roll back since.
 -- Locks: nothing.
 -- $1 the messages, or null for those of a run, $2 its id, $3 its handler, $4 only its last step, $5 the steps that
--- only wait or clean up, $6 the topic or null for any, $7 whether to return replies, in place of the payloads
+-- only wait or clean up, $6 the topic or null for any, $7 whether to return replies, in place of the payloads, $8 when
+-- its newest execution began, null for the first
 WITH last_step AS (
     SELECT e.created_at
     FROM scoop.message_event e
@@ -42,7 +43,7 @@ launched AS (
       -- as a text: otherwise the planner may read the index of all such events
       AND (e.type::text = 'EMITTED' OR e.type::text = 'ROLLBACK_EMITTED' AND $4) AND e.coroutine_name = $3
       AND e.created_at > CASE WHEN $4 THEN coalesce((SELECT created_at FROM the_one_before), '-infinity')
-                              ELSE '-infinity' END
+                              ELSE coalesce($8::timestamptz, '-infinity') END
   UNION ALL
     SELECT e.message_id, e.created_at, true, true
     FROM unnest($1::uuid[]) given

@@ -2,7 +2,8 @@
 -- message through what each run emitted. Pending runs are only in the working set. Also
 -- the messages that no handler was listed for when they were emitted, as rows without a handler, with the lineage of
 -- the emitter; `redelivered_as` is the hierarchy that handles one in the end.
--- Of a large hierarchy a part: runs above before those below, as far as is asked.
+-- Of a large hierarchy a part: runs above before those below, as far as is asked. Of a run that went on anew only the
+-- newest execution, and what that launched.
 -- Locks: nothing.
 -- $1 the root message, $2 down to which depth, that of its own runs being 1, and $3 how many runs at most, one more if
 -- there are more; null for all
@@ -13,10 +14,19 @@ WITH RECURSIVE begun AS (
   UNION ALL
     SELECT child.cooperation_lineage, child.message_id, child.coroutine_name
     FROM begun
-    JOIN scoop.message_event emitted
-      ON scoop.run_id(emitted.cooperation_lineage) = scoop.run_id(begun.lineage)
-     -- as a text: otherwise the planner reads the index of all EMITTED for each run
-     AND emitted.type::text = 'EMITTED' AND emitted.coroutine_name = begun.handler
+    LEFT JOIN LATERAL (
+        SELECT x.began_at FROM scoop.execution x WHERE x.run = scoop.run_id(begun.lineage)
+        ORDER BY x.number DESC
+        LIMIT 1
+    ) execution ON true
+    CROSS JOIN LATERAL (
+        SELECT e.message_id FROM scoop.message_event e
+        WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(begun.lineage)
+          -- as a text: otherwise the planner reads the index of all EMITTED for each run
+          AND e.type::text = 'EMITTED' AND e.coroutine_name = begun.handler
+          AND e.created_at > coalesce(execution.began_at, '-infinity')
+        OFFSET 0
+    ) emitted
     JOIN scoop.message_event child ON child.type = 'SEEN' AND child.message_id = emitted.message_id
     WHERE cardinality(begun.lineage) <= $2 IS NOT FALSE
 )
@@ -36,11 +46,20 @@ waiting_to_begin AS (
     JOIN root ON r.root = root.id
     WHERE r.epoch = 0 AND NOT r.rollback_requested
 ),
-shown AS MATERIALIZED (
+listed AS MATERIALIZED (
     SELECT lineage, message_id, handler FROM begun WHERE NOT repeats
   UNION ALL
     SELECT * FROM waiting_to_begin WHERE cardinality(lineage) <= $2 + 1 IS NOT FALSE
     LIMIT $3::bigint + 1
+),
+shown AS MATERIALIZED (
+    SELECT listed.*, execution.number AS execution, execution.began_at
+    FROM listed
+    LEFT JOIN LATERAL (
+        SELECT x.number, x.began_at FROM scoop.execution x WHERE x.run = scoop.run_id(listed.lineage)
+        ORDER BY x.number DESC
+        LIMIT 1
+    ) execution ON true
 ),
 emitted AS (
     SELECT e.cooperation_lineage AS lineage, e.message_id, e.created_at
@@ -49,14 +68,18 @@ emitted AS (
   UNION ALL
     SELECT e.cooperation_lineage, e.message_id, e.created_at
     FROM shown
-    JOIN scoop.message_event e
-      ON scoop.run_id(e.cooperation_lineage) = scoop.run_id(shown.lineage)
-     AND e.type::text = 'EMITTED' AND e.coroutine_name = shown.handler
+    CROSS JOIN LATERAL (
+        SELECT e.cooperation_lineage, e.message_id, e.created_at FROM scoop.message_event e
+        WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(shown.lineage)
+          AND e.type::text = 'EMITTED' AND e.coroutine_name = shown.handler
+          AND e.created_at > coalesce(shown.began_at, '-infinity')
+        OFFSET 0
+    ) e
 ),
 unhandled AS (
     SELECT e.lineage, e.message_id, m.topic, e.created_at, d.root AS redelivered_as
     FROM emitted e
-    JOIN scoop.message m ON m.id = e.message_id
+    CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id OFFSET 0) m
     LEFT JOIN scoop.redelivery d ON d.message_id = e.message_id
     WHERE NOT EXISTS (
         SELECT FROM scoop.message_event seen WHERE seen.type = 'SEEN' AND seen.message_id = e.message_id
@@ -80,8 +103,11 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
            SELECT e.id FROM scoop.message_event e
            WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(n.lineage)
              AND e.type::text = 'EMITTED' AND e.coroutine_name = n.handler
+             AND e.created_at > coalesce(n.began_at, '-infinity')
            LIMIT 1
-       ) IS NOT NULL ELSE false END AS has_more
+       ) IS NOT NULL ELSE false END AS has_more,
+       n.execution,
+       CASE WHEN n.began_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN n.began_at END AS began_at
 FROM shown n
 JOIN scoop.message m ON m.id = n.message_id
 LEFT JOIN scoop.run r ON r.root = n.lineage[1] AND r.id = scoop.run_id(n.lineage)
@@ -90,17 +116,26 @@ LEFT JOIN LATERAL (
         jsonb_build_object(
             'type', e.type, 'step', e.step, 'worker', e.coroutine_identifier,
             'handling', e.child_failure_handler_iteration, 'exception', e.exception, 'wait', e.wait,
+            'anew', e.created_at = n.began_at,
             'micros', CASE WHEN e.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z'
                            THEN (extract(epoch FROM e.created_at) * 1000000)::bigint END)
         ORDER BY e.created_at) AS list
-    FROM scoop.message_event e
-    WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(n.lineage)
-      AND e.message_id = n.message_id AND e.coroutine_name = n.handler
+    FROM (
+        SELECT own.* FROM scoop.message_event own
+        WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+          AND own.created_at >= coalesce(n.began_at, '-infinity')
+      UNION ALL
+        (SELECT seen.* FROM scoop.message_event seen
+         WHERE seen.type = 'SEEN' AND seen.message_id = n.message_id AND seen.coroutine_name = n.handler
+           AND seen.created_at < n.began_at
+         LIMIT 1)
+    ) e
+    WHERE e.message_id = n.message_id AND e.coroutine_name = n.handler
 ) events ON true
 UNION ALL
 SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        -- a time outside the years 1 to 9999 is none
        CASE WHEN u.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN u.created_at END,
-       u.redelivered_as, NULL
+       u.redelivered_as, NULL, NULL, NULL
 FROM unhandled u
 ORDER BY lineage, launched_at NULLS FIRST

@@ -88,10 +88,11 @@ SELECT c.committed_at, c.state = 'running' AS claimed, c.ready_at > clock_timest
        c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
        c.outputs, c.failure,
        c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failed_before, c.parent,
+       c.execution, c.execution_since, c.payload_of,
        c.rollback_since IS NOT NULL AS undoing,
        scoop.has_to_give_up(c.giving_up, c.give_up_at, clock_timestamp()) AS overdue,
        CASE WHEN c.state = 'running' THEN (
-           SELECT m.payload FROM scoop.message m WHERE m.id = c.message_id
+           SELECT m.payload FROM scoop.message m WHERE m.id = coalesce(c.payload_of, c.message_id)
        ) END AS payload,
        CASE WHEN c.state = 'running' AND (
            SELECT child.id FROM scoop.run child

@@ -60,6 +60,11 @@ pub struct RunInfo {
     pub giving_up: bool,
     /// The cancellation requests for which it will give up, oldest first.
     pub pending_cancellations: Vec<CancellationRequest>,
+    /// The number of executions before its newest one: how often it went on anew. The events and children here are
+    /// those of the newest execution, and a rollback goes back to its beginning.
+    pub former_executions: u32,
+    /// The time at which its newest execution began, if that is not the first one.
+    pub execution_began_at: Option<SystemTime>,
     /// Its recorded events, oldest first.
     pub events: Vec<RunEvent>,
     /// The interventions of operators on it, oldest first.
@@ -174,6 +179,8 @@ enum Role {
     Plain,
     /// A step completed.
     Completed,
+    /// A step completed, and a new execution began.
+    WentOnAnew,
     /// The child failure handler of a step completed.
     HandledFailures,
     /// The rollback of the children of a step, if any, was requested.
@@ -238,6 +245,7 @@ impl RunEvent {
     pub fn word(&self) -> &'static str {
         match (self.role, self.kind) {
             (Role::Completed, _) => "completed",
+            (Role::WentOnAnew, _) => "went on anew",
             (Role::HandledFailures, _) => "handled child failures",
             (Role::ChildrenUndone, _) => "undoing children",
             (Role::Undone, _) => "undone",
@@ -267,7 +275,7 @@ impl RunEvent {
             Role::ChildrenUndone | Role::Undone | Role::OfPart => {
                 step.map(|step| Undoes::of(step).map_or(step, |part| part.step))
             }
-            Role::Plain | Role::Completed | Role::HandledFailures => step,
+            Role::Plain | Role::Completed | Role::WentOnAnew | Role::HandledFailures => step,
         }
     }
 

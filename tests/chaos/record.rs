@@ -21,7 +21,9 @@ const TOLERANCE: Duration = Duration::from_secs(1);
 const EVENTS: &str = "
     SELECT e.cooperation_lineage AS lineage, e.message_id, e.type::text AS kind, e.coroutine_name AS handler,
            e.coroutine_identifier AS identifier, e.step, e.next_step, e.child_failure_handler_iteration AS handling,
-           e.exception, e.context, e.created_at, CASE WHEN e.wait -> 'signal' IS NULL THEN (e.wait ->> 'until')::timestamptz END AS waits_until, m.topic, CASE WHEN e.type = 'SEEN' THEN m.payload END AS payload
+           e.exception, e.context, e.created_at, CASE WHEN e.wait -> 'signal' IS NULL THEN (e.wait ->> 'until')::timestamptz END AS waits_until,
+           e.type = 'SUSPENDED' AND EXISTS (SELECT FROM scoop.execution x WHERE x.run = scoop.run_id(e.cooperation_lineage) AND x.began_at = e.created_at) AS anew,
+           m.topic, CASE WHEN e.type = 'SEEN' THEN m.payload END AS payload
     FROM scoop.message_event e LEFT JOIN scoop.message m ON m.id = e.message_id
     WHERE e.cooperation_lineage[1] = ANY($1)
     ORDER BY e.cooperation_lineage[1], {committed} e.created_at, e.id";
@@ -103,6 +105,7 @@ impl Recorded {
             next_step: number("next_step")?.map(usize::try_from).transpose()?,
             handler_iteration: number("handling")?.map(u32::try_from).transpose()?,
             context: context.map(|Json(context)| context).unwrap_or_default(),
+            goes_on_anew: row.try_get("anew")?,
             waits_until: row.try_get("waits_until")?,
         };
         let payload: Option<Json<Value>> = row.try_get("payload")?;

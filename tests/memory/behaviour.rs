@@ -7,6 +7,8 @@ mod attempts_changed;
 #[path = "../it/behaviour/awaiting.rs"]
 mod awaiting;
 mod children;
+#[path = "../it/behaviour/endless.rs"]
+mod endless;
 #[path = "../it/behaviour/floats.rs"]
 mod floats;
 #[path = "../it/behaviour/idempotency_keys.rs"]
@@ -49,7 +51,7 @@ mod trees_parts;
 mod types_changed;
 
 use scoop::prelude::*;
-use scoop::{RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
+use scoop::{CancelAnswer, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
 
 use crate::support::messages::*;
 use crate::support::{

@@ -500,6 +500,29 @@ fn a_run_that_continues_before_the_end_of_its_sleep() {
     broken.is_not_told("the end of the wait");
 }
 
+const ANEW: &str = "\
+saga feed on feeds
+  step fetch [compensated]: emit items
+  step turn: anew, fail \"gone\"
+saga item on items
+  step keep [compensated]
+launch feeds
+";
+
+#[test]
+fn a_rollback_that_ends_before_its_beginning() {
+    let mut broken = good(ANEW);
+    broken.row(Suspended, "feed", "turn").goes_on_anew = false;
+    broken.violates(Invariant::Reverse);
+}
+
+#[test]
+fn an_execution_that_ends_before_its_children() {
+    let mut broken = good(ANEW);
+    broken.row(Suspended, "feed", "fetch").goes_on_anew = true;
+    broken.violates(Invariant::Once);
+}
+
 #[test]
 fn a_run_that_continues_after_a_cancellation_request() {
     let mut broken = good(DONE);

@@ -27,6 +27,7 @@ pub(crate) fn log(script: &Script, world: &World<'_>) -> Log {
         next_step: row.event.next_step,
         handler_iteration: row.event.handler_iteration,
         context: row.event.context.clone(),
+        goes_on_anew: row.event.anew.is_some(),
         waits_until: row.event.wait.as_ref().and_then(scoop_core::Wait::limit),
     });
     let emitted = world.rows.iter().filter(|row| row.event.kind == EventKind::Emitted);

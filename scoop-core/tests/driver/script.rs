@@ -96,6 +96,8 @@ pub(crate) enum End {
     #[default]
     Well,
     Next(Next),
+    /// Success, and a new execution.
+    Anew,
     Fail(String),
     /// The failure that it was called with.
     Rethrow,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use scoop_core::{
     Action, Call, ChildFailure, Conclusion, Context, Continuation, Definition, Emission, Event, EventKind,
-    Failure, Fate, Instance, Lineage, Next, Path, Plan, RecordedStep, Returned, RollbackNames,
-    RollbackProgress, Run, StepKind, Suspension, output_name,
+    Execution, Failure, Fate, Instance, Lineage, Next, NextExecution, Path, Plan, RecordedStep, Returned,
+    RollbackNames, RollbackProgress, Run, StepKind, Suspension, output_name,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -102,6 +102,7 @@ struct Entry {
     /// The steps of the definition under which the newest step completed.
     recorded: Option<Arc<[RecordedStep]>>,
     suspensions: u32,
+    execution: Execution,
     completions: BTreeMap<String, u32>,
     outputs: BTreeMap<String, Value>,
     context: Context,
@@ -355,6 +356,7 @@ impl<'a> World<'a> {
                 return Err(failure.clone());
             }
             End::Next(next) => Some(*next),
+            End::Anew => None,
             End::Well => [Code::Invoke, Code::Finally].contains(&called.code).then_some(Next::Continue),
         };
         Ok(Returned {
@@ -364,6 +366,8 @@ impl<'a> World<'a> {
             emissions,
             wait: None,
             signals: vec![],
+            anew: (outcome.end == End::Anew)
+                .then(|| NextExecution { message: self.id(), payload: json!({ "from": called.handler }) }),
         })
     }
 
@@ -384,7 +388,7 @@ impl<'a> World<'a> {
         }
         let names = RollbackNames::of(definition);
         let (mut instances, mut last, mut emitted) = (vec![], None, vec![]);
-        let mut any_part_done = false;
+        let (mut any_part_done, mut former) = (false, 0);
         for row in self.rows.iter().filter(|row| row.lineage == run.lineage) {
             match row.event.kind {
                 EventKind::Emitted => emitted.push(row.event.message),
@@ -395,7 +399,7 @@ impl<'a> World<'a> {
                         any_part_done |= row.event.handler_iteration.is_none();
                     } else {
                         let position = u32::try_from(instances.len()).expect("few instances");
-                        let key = (run.lineage.clone(), output_name(&step, position));
+                        let key = (run.lineage.clone(), output_name(&step, former + position));
                         instances.push(Instance {
                             step: step.clone(),
                             handler_iteration: row.event.handler_iteration,
@@ -410,6 +414,10 @@ impl<'a> World<'a> {
                         iteration: 0,
                         handler_iteration: row.event.handler_iteration,
                     });
+                    if row.event.anew.is_some() {
+                        former += u32::try_from(instances.len()).expect("few instances");
+                        (instances, last) = (vec![], None);
+                    }
                 }
                 _ => {}
             }
@@ -429,6 +437,7 @@ impl<'a> World<'a> {
         let mut run = Run::new(entry.lineage.clone(), entry.message, source);
         run.last = entry.last.clone();
         run.suspensions = entry.suspensions;
+        run.execution = entry.execution;
         run.completions = entry.completions.clone();
         run.outputs = entry.outputs.clone();
         run.context = entry.context.clone();
@@ -714,6 +723,7 @@ impl Entry {
             last: None,
             recorded: None,
             suspensions: 0,
+            execution: Execution::default(),
             completions: BTreeMap::new(),
             outputs: BTreeMap::new(),
             context: Context::default(),
@@ -725,6 +735,7 @@ impl Entry {
     fn stand(&mut self, run: &Run) {
         self.last = run.last.clone();
         self.suspensions = run.suspensions;
+        self.execution = run.execution;
         self.completions = run.completions.clone();
         self.outputs = run.outputs.clone();
         self.context = run.context.clone();

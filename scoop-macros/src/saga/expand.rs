@@ -131,7 +131,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
 fn value_shapes(steps: &[Step]) -> Option<TokenStream> {
     let returned = steps.iter().filter_map(|step| match &step.invoke.end {
         ReturnKind::JumpWith(ty) | ReturnKind::Output(ty) => Some((&**ty, step.name.clone())),
-        ReturnKind::Done | ReturnKind::Jump => None,
+        ReturnKind::Done | ReturnKind::Jump | ReturnKind::Anew => None,
     });
     let awaited = steps.iter().filter_map(|step| {
         let awaits = step.awaits.as_ref()?;
@@ -170,6 +170,7 @@ fn invocations(step_enum: &Path, steps: &[Step]) -> TokenStream {
             ReturnKind::Jump => Helper::of("jump").with_types(quote!(Self)),
             ReturnKind::JumpWith(ty) => Helper::of("jump_with").with_types(quote!(Self, _)).with_codec(ty),
             ReturnKind::Output(ty) => Helper::of("output").with_codec(ty),
+            ReturnKind::Anew => Helper::of("anew").with_types(quote!(Self)),
         };
         Some(called(&step.invoke, None, helper, &mut names))
     });
@@ -264,7 +265,9 @@ fn on_child_failure(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<
         let handler = step.on_child_failure.as_ref()?;
         let helper = match &handler.end {
             ReturnKind::Jump => Helper::of("handled_by").with_types(quote!(Self)),
-            ReturnKind::Done | ReturnKind::JumpWith(_) | ReturnKind::Output(_) => Helper::of("handled"),
+            ReturnKind::Done | ReturnKind::JumpWith(_) | ReturnKind::Output(_) | ReturnKind::Anew => {
+                Helper::of("handled")
+            }
         };
         Some(called(handler, Some(quote!(failure)), helper, &mut names))
     });

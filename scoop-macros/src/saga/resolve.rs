@@ -84,7 +84,7 @@ impl<'a> Resolver<'a> {
     /// Reports a cleanup that a jump would skip: the cleanup comes right after its step. Returns whether there
     /// is one.
     fn must_not_jump(&self, shape: &CheckedSignature<'_>, step: usize, errors: &mut Errors) -> bool {
-        let jumps = matches!(shape.end, Some(ReturnKind::Jump | ReturnKind::JumpWith(_)));
+        let jumps = matches!(shape.end, Some(ReturnKind::Jump | ReturnKind::JumpWith(_) | ReturnKind::Anew));
         let is_wrong = jumps && self.drafts[step].finally.is_some();
         if is_wrong {
             let message = "a step with `finally` cannot jump past it; jump in a step after it";

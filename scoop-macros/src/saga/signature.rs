@@ -36,6 +36,8 @@ pub(super) enum ReturnKind {
     /// A jump and a value.
     JumpWith(Box<Type>),
     Output(Box<Type>),
+    /// A jump, or the message of a new execution.
+    Anew,
 }
 
 /// The facts needed to call a function.
@@ -125,6 +127,7 @@ impl SagaTypes<'_> {
         let next = match segment.map(|segment| segment.ident.to_string()).as_deref() {
             Some("Next") => format!("Next<{step_enum}>"),
             Some("With") => format!("With<{step_enum}, T>"),
+            Some("Anew") => format!("Anew<{step_enum}, {}>", self.message.map_or("YourMessage".into(), text)),
             _ => return Ok(ReturnKind::Output(Box::new(strip_groups(ok).clone()))),
         };
         let mut arguments = segment.into_iter().flat_map(type_arguments);
@@ -133,6 +136,13 @@ impl SagaTypes<'_> {
         }
         if next.starts_with("Next") {
             return Ok(ReturnKind::Jump);
+        }
+        if next.starts_with("Anew") {
+            let is_own = |anew| self.message.is_none_or(|message| ends_alike(anew, message));
+            return match arguments.next().is_some_and(is_own) {
+                true => Ok(ReturnKind::Anew),
+                false => Err(format!("a new execution takes the message of this saga; write `{next}`")),
+            };
         }
         match arguments.next().map(|value| (value, self.end_of(value))) {
             Some((_, Ok(ReturnKind::Output(value)))) => Ok(ReturnKind::JumpWith(value)),
@@ -176,7 +186,7 @@ pub(super) fn output(sig: &Signature) -> Option<&Type> {
     let ok = result(sig)?;
     match last_segment(ok) {
         Some(with) if with.ident == "With" => type_arguments(with).nth(1),
-        Some(next) if next.ident == "Next" => None,
+        Some(next) if next.ident == "Next" || next.ident == "Anew" => None,
         _ => Some(strip_groups(ok)).filter(|ok| !matches!(ok, Type::Tuple(unit) if unit.elems.is_empty())),
     }
 }

@@ -154,6 +154,38 @@ fn step(error: &Error) -> bool {
     error.is_permanent()
 }
 
+#[derive(Clone, Message, Serialize, Deserialize)]
+struct Feed {
+    cursor: u32,
+}
+
+struct Reader;
+
+#[saga]
+#[subscribes(Feed)]
+impl Reader {
+    #[step(sleep = "1m", rollback = back, on_child_failure = ignore_all, retry(max = 2))]
+    async fn poll(
+        &self,
+        _: &mut Scope<'_>,
+        feed: &Feed,
+    ) -> Result<scoop::Anew<ReaderStep, self::Feed>> {
+        match feed.cursor {
+            0 => Ok(Next::anew(Feed { cursor: 1 })),
+            1 => Ok(Next::goto(ReaderStep::Poll).into()),
+            _ => Ok(Next::Continue.into()),
+        }
+    }
+
+    async fn back(&self, _: &mut Scope<'_>, _: &Feed, _: &Failure) -> Result<()> {
+        Ok(())
+    }
+
+    async fn ignore_all(&self, _: &mut Scope<'_>, _: &Feed, _: &Failure) -> Result<()> {
+        Ok(())
+    }
+}
+
 pub(crate) fn main() {
     use CheckoutStep::{Charge, Refine, Ship, Thank};
 
@@ -225,5 +257,6 @@ pub(crate) fn main() {
     );
 
     assert!(Stubborn::retry(StubbornStep::Only, RetryTarget::Compensation).is_some());
-    let _ = (Checkout, Stubborn);
+    assert_eq!(Reader::sleep(ReaderStep::Poll), Some(Duration::from_secs(60)));
+    let _ = (Checkout, Stubborn, Reader);
 }

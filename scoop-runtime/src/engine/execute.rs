@@ -220,7 +220,10 @@ async fn release(engine: &Engine, release: Release, flight: InFlightGuard) -> bo
 
 /// One turn: the next move, and its conclusion.
 async fn advance(engine: &Engine, execution: &mut Execution) -> Result<(), Exit> {
-    load_rollback_plan(engine, &execution.saga, &mut execution.run).await?;
+    if let Some(message) = load_rollback_plan(engine, &execution.saga, &mut execution.run).await? {
+        // A requested rollback is claimed with the message of the first execution.
+        execution.payload = message;
+    }
     if std::mem::take(&mut execution.overdue) {
         execution.give_up_reasons = reasons_to_give_up(engine, execution).await?;
     }

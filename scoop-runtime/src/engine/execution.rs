@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use scoop_core::{Context, Continuation, Definition, Failure, Run, Tried};
 use serde_json::Value;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::outcome::Decision;
@@ -13,7 +14,7 @@ use super::slots::SlotLease;
 use super::user_code::boundary::Held;
 use crate::error::is_of_contents;
 use crate::saga::registry::RunnableSaga;
-use crate::store::{ClaimKey, FailedRollbackPart, HierarchyFlags};
+use crate::store::{ClaimKey, FailedRollbackPart, HierarchyFlags, micros_of};
 use crate::telemetry::{self, At};
 use crate::testing::CommitToken;
 
@@ -53,6 +54,16 @@ impl Execution {
         let Definition { topic, saga, .. } = &self.saga.definition;
         let superseded = !self.reserved && engine.definitions.is_superseded(topic, saga);
         superseded || engine.stopping.is_cancelled()
+    }
+}
+
+impl Execution {
+    /// Begins an execution with this message, after the SUSPENDED of this time.
+    pub(super) fn begin_anew(&mut self, payload: Value, after: OffsetDateTime) {
+        (self.payload, self.message) = (payload, OnceLock::new());
+        self.run.execution.after = Some(micros_of(after));
+        // Any definition may have the new execution.
+        self.reserved = false;
     }
 }
 

@@ -9,6 +9,7 @@ use scoop_core::{
     Cut, Definition, EntriesRead, Entry, Path, Plan, Rest, RollbackNames, RollbackProgress, Run, Suspension,
     output_name,
 };
+use serde_json::Value;
 
 use super::definitions::recorded::recorded;
 use super::execution::{Exit, unread};
@@ -16,12 +17,14 @@ use super::shared::Engine;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{Store, ValueQuery};
 
-/// The history that the rollback of a run needs.
+/// Reads the history that the rollback of a run needs. Returns the message of its newest execution, if that was read, and
+/// is not the message of the run.
 pub(super) async fn load_rollback_plan(
     engine: &Engine,
     saga: &RunnableSaga,
     run: &mut Run,
-) -> Result<(), Exit> {
+) -> Result<Option<Value>, Exit> {
+    let mut message = None;
     let log = Log::new(&engine.store, &saga.definition, engine.settings.history_entries);
     while run.needs_plan() {
         let unread = |error: sqlx::Error| unread("its history could not be read", &error);
@@ -32,12 +35,13 @@ pub(super) async fn load_rollback_plan(
             }
             None => {
                 let read = log.newest(run).await.map_err(unread)?;
+                message = read.message;
                 let plan = with_removed_steps(engine, saga, read.plan).await?;
                 run.set_rollback_plan(plan, read.progress);
             }
         }
     }
-    Ok(())
+    Ok(message)
 }
 
 /// Whether the rollback skips a step that the definition at hand does not have follows from the definition under which
@@ -65,6 +69,8 @@ struct Log<'a> {
 struct Read {
     plan: Plan,
     progress: RollbackProgress,
+    /// The message of the newest execution, if it is not that of the run.
+    message: Option<Value>,
 }
 
 impl<'a> Log<'a> {
@@ -73,16 +79,24 @@ impl<'a> Log<'a> {
     }
 
     /// The window of the newest part of the rollback, or the newest window; all of a short history.
-    async fn newest(&self, run: &Run) -> sqlx::Result<Read> {
+    async fn newest(&self, run: &mut Run) -> sqlx::Result<Read> {
         let history = self.store.history(&self.names, &self.definition.saga, run, self.limit).await?;
+        let message = history.execution.map(|execution| {
+            run.execution.after = Some(execution.after);
+            run.execution.suspensions = execution.suspensions;
+            execution.payload
+        });
         let plan = match history.window {
             Some(window) => self.plan(run, Cut::of(window, history.entries)).await?,
+            None if history.entries.len() < self.limit && message.is_some() => {
+                self.plan(run, Cut::whole(history.entries)).await?
+            }
             None if history.entries.len() < self.limit => {
                 Plan::within(&self.names, Cut::whole(history.entries), history.outputs)
             }
             None => self.first(run, history.entries).await?,
         };
-        let read = Read { plan, progress: history.progress };
+        let read = Read { plan, progress: history.progress, message };
         Ok(match run.path {
             Path::Backward { failed_before: true, .. } if self.store.reruns_part(run).await? => {
                 read.repeated()
@@ -123,18 +137,18 @@ impl<'a> Log<'a> {
     }
 
     /// The plan of a window, with the facts that it needs from before.
-    async fn plan(&self, run: &Run, mut cut: Cut) -> sqlx::Result<Plan> {
+    async fn plan(&self, run: &Run, cut: Cut) -> sqlx::Result<Plan> {
         let saga = &self.definition.saga;
+        let mut cut = cut.after(run.execution.suspensions);
         if let Some((steps, until)) = cut.unknown() {
             let repeated = self.store.repetitions(saga, run, &steps, until).await?;
             cut.repeated(&self.names, repeated);
         }
         let names = cut.positions().map(|(position, step)| output_name(step, position)).collect();
         let steps = self.definition.steps.iter().flat_map(|step| step.all_names());
-        let newest = cut
-            .position()
-            .checked_sub(1)
-            .map(|last| steps.map(|step| (output_name(step, 0), output_name(step, last))).collect());
+        let newest = cut.earlier().map(|(first, last)| {
+            steps.map(|step| (output_name(step, first), output_name(step, last))).collect()
+        });
         let wanted = ValueQuery { names, newest: newest.unwrap_or_default() };
         let values = self.store.values(saga, run, &wanted).await?;
         Ok(Plan::within(&self.names, cut, values))

@@ -12,7 +12,7 @@ use serde_json::json;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::{OperatorAction, RecordedEvent, SubscriptionPeriod, rebuild};
+use super::{OperatorAction, RecordedEvent, RecordedExecution, SubscriptionPeriod, rebuild};
 
 /// The lineages of the runs of a hierarchy; the last of them are invalid.
 const PLACES: [&[u128]; 8] =
@@ -56,6 +56,11 @@ fn row() -> impl Strategy<Value = RecordedEvent> {
                 at: OffsetDateTime::UNIX_EPOCH + Duration::seconds(second),
                 redelivered_at: None,
                 wait: wait.map(|second| Wait::until(OffsetDateTime::UNIX_EPOCH + Duration::seconds(second))),
+                begins: (second % 7 == 0).then_some(RecordedExecution {
+                    number: 1,
+                    message: Uuid::nil(),
+                    suspensions: 2,
+                }),
             }
         })
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::HierarchyId;
 
-pub(crate) use self::run_history::{OperatorAction, RecordedEvent};
+pub(crate) use self::run_history::{OperatorAction, RecordedEvent, RecordedExecution};
 pub(crate) use self::working_set::{Rebuilt, SubscriptionPeriod, newest_outputs, rebuild};
 /// The result of a [rebuild](crate::Scoop::rebuild_working_set) of the working set.
 #[derive(Clone, Debug, PartialEq, Eq)]

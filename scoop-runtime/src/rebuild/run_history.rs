@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{Context, EventKind, Lineage, Wait};
+use scoop_core::{Context, EventKind, Lineage, Wait, output_name};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -29,6 +29,19 @@ pub(crate) struct RecordedEvent {
     pub(crate) redelivered_at: Option<OffsetDateTime>,
     /// What the run waits for after it, besides its children.
     pub(crate) wait: Option<Wait>,
+    /// The execution that begins after it, if the run goes on anew.
+    pub(crate) begins: Option<RecordedExecution>,
+}
+
+/// A row of `execution`, without its time, which is that of the SUSPENDED before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedExecution {
+    /// How many executions there were before.
+    pub(crate) number: i32,
+    /// The message whose payload counts.
+    pub(crate) message: Uuid,
+    /// How many suspensions of the forward path there were before.
+    pub(crate) suspensions: u32,
 }
 
 /// An intervention of an operator on a run.
@@ -46,6 +59,8 @@ pub(super) struct RunHistory<'a> {
     pub(super) seen: &'a RecordedEvent,
     /// The events of the run itself, without its launches.
     own: Vec<&'a RecordedEvent>,
+    /// The SUSPENDED before its newest execution, if that is not the first one.
+    start: Option<&'a RecordedEvent>,
 }
 
 /// The phase of a run, according to its own events.
@@ -148,10 +163,46 @@ impl<'a> RunHistory<'a> {
         self.suspensions().rfind(|event| event.at < failed.at)
     }
 
-    /// The suspensions of the forward path.
+    /// The suspensions of the forward path in its newest execution.
     pub(super) fn forward(&self) -> impl Iterator<Item = &'a RecordedEvent> {
         let turned = self.rolling_back_event().map(|turned| turned.at);
-        self.suspensions().filter(move |event| turned.is_none_or(|turned| event.at < turned))
+        let is_forward = move |event: &&RecordedEvent| turned.is_none_or(|turned| event.at < turned);
+        self.suspensions().filter(|event| self.is_of_newest_execution(event)).filter(is_forward)
+    }
+
+    /// Its newest suspension in its newest execution.
+    pub(super) fn position(&self) -> Option<&'a RecordedEvent> {
+        self.suspended().filter(|event| self.is_of_newest_execution(event))
+    }
+
+    fn is_of_newest_execution(&self, event: &RecordedEvent) -> bool {
+        self.start.is_none_or(|start| event.at > start.at)
+    }
+
+    /// Its newest execution, if that is not the first one, and the time before it.
+    pub(super) fn execution(&self) -> Option<(RecordedExecution, OffsetDateTime)> {
+        self.start.and_then(|start| Some((start.begins?, start.at)))
+    }
+
+    /// The suspensions of the forward path in its newest execution, each with its number among all.
+    fn numbered(&self) -> impl Iterator<Item = (u32, &'a RecordedEvent)> {
+        let former = self.execution().map_or(0, |(execution, _)| execution.suspensions);
+        (former..).zip(self.forward())
+    }
+
+    /// The number of suspensions of the forward path.
+    pub(super) fn suspension_count(&self) -> usize {
+        let former = self.execution().map_or(0, |(execution, _)| execution.suspensions);
+        self.forward().count() + usize::try_from(former).unwrap_or(usize::MAX)
+    }
+
+    /// The names that outputs of its newest execution have, if that is not the first one.
+    pub(super) fn output_names(&self) -> Option<Vec<String>> {
+        self.start?;
+        let named = self.numbered();
+        let named =
+            named.map(|(number, event)| output_name(event.step.as_deref().unwrap_or_default(), number));
+        Some(named.collect())
     }
 
     /// Its newest suspension of the rollback.
@@ -177,8 +228,8 @@ impl<'a> RunHistory<'a> {
 
     /// The steps of the forward path that awaited a signal, each with the number of its newest wait.
     pub(super) fn signal_steps(&self) -> BTreeMap<String, u32> {
-        let waits = (0..)
-            .zip(self.forward())
+        let waits = self
+            .numbered()
             .filter(|(_, event)| event.wait.as_ref().is_some_and(|wait| wait.signal().is_some()));
         waits.map(|(number, event)| (event.step.clone().unwrap_or_default(), number)).collect()
     }
@@ -252,7 +303,7 @@ impl<'a> HierarchyHistory<'a> {
         for row in rows {
             match row.kind {
                 EventKind::Seen => {
-                    let past = RunHistory { seen: row, own: vec![row] };
+                    let past = RunHistory { seen: row, own: vec![row], start: None };
                     pasts.runs.insert(row.lineage.id(), past);
                 }
                 EventKind::Emitted => {
@@ -265,6 +316,7 @@ impl<'a> HierarchyHistory<'a> {
                 _ => {
                     if let Some(past) = pasts.runs.get_mut(&row.lineage.id()) {
                         past.own.push(row);
+                        past.start = Some(row).filter(|row| row.begins.is_some()).or(past.start);
                     }
                 }
             }

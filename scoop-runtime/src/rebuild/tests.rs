@@ -48,6 +48,7 @@ impl History {
             at: at(second),
             redelivered_at: None,
             wait: None,
+            begins: None,
         });
         self
     }

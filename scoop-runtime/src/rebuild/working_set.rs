@@ -47,6 +47,15 @@ pub(crate) struct Rebuilt {
     pub(crate) suspensions: usize,
     /// The number of completions of each step; `None` during a rollback.
     pub(crate) completions: Option<BTreeMap<String, u32>>,
+    /// The number of executions before the newest one, on the forward path.
+    pub(crate) execution: i32,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(crate) execution_since: Option<OffsetDateTime>,
+    /// The message whose payload counts, if it is not that of the run.
+    pub(crate) payload_of: Option<Uuid>,
+    /// The names of the outputs that count, if not all do.
+    #[serde(skip)]
+    pub(crate) output_names: Option<Vec<String>>,
     /// The values of its steps; to be read if [`Rebuilt::keeps_outputs`] is true.
     pub(crate) outputs: Option<BTreeMap<String, Value>>,
     pub(crate) context: Context,
@@ -312,8 +321,13 @@ impl<'a> Hierarchy<'a> {
     fn place(&self, run: &RunHistory<'_>, row: &mut Rebuilt) {
         let rollback_requested = run.is_rollback_requested() || !row.begun;
         let backward = run.suspended_backward();
-        let last = if rollback_requested { backward } else { run.suspended() };
-        row.suspensions = if rollback_requested { 0 } else { run.forward().count() };
+        let last = if rollback_requested { backward } else { run.position() };
+        row.suspensions = if rollback_requested { 0 } else { run.suspension_count() };
+        row.output_names = run.output_names();
+        if let Some((execution, began_at)) = run.execution().filter(|_| !row.rolling_back) {
+            (row.execution, row.execution_since) = (execution.number, Some(began_at));
+            row.payload_of = Some(execution.message);
+        }
         row.completions = Some(run.completions()).filter(|counts| !row.rolling_back && !counts.is_empty());
         if let Some(last) = last {
             row.step = last.step.clone();
@@ -468,6 +482,10 @@ impl<'a> Hierarchy<'a> {
             handler_iteration: None,
             suspensions: 0,
             completions: None,
+            execution: 0,
+            execution_since: None,
+            payload_of: None,
+            output_names: None,
             outputs: None,
             context: of.context.clone(),
             replied: false,

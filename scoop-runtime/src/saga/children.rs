@@ -80,7 +80,8 @@ pub(crate) enum Launches<'a> {
     /// `unseen` steps are invisible to the user: they only wait or clean up.
     OfLastStep { run: Uuid, handler: &'a str, unseen: &'a [&'a str] },
     /// All messages that the run launched.
-    OfRun { run: Uuid, handler: &'a str },
+    /// With the time before its newest execution, in microseconds since 1970, if that is not the first one.
+    OfRun { run: Uuid, handler: &'a str, after: Option<i64> },
     /// Messages of one hierarchy.
     Given(&'a [Uuid]),
 }

@@ -237,11 +237,13 @@ pub enum RetryTarget {
 pub struct StepEnd {
     pub(crate) next: Next,
     pub(crate) output: Option<serde_json::Result<Value>>,
+    /// The message of a new execution, in place of the next step.
+    pub(crate) anew: Option<serde_json::Result<Value>>,
 }
 
 impl StepEnd {
     /// The end of a step that returns nothing.
-    pub(crate) const CONTINUE: Self = Self { next: Next::Continue, output: None };
+    pub(crate) const CONTINUE: Self = Self { next: Next::Continue, output: None, anew: None };
 }
 
 /// A saga whose types are erased: steps are positions, the message is `Any`.

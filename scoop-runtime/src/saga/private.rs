@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use futures_util::future::BoxFuture;
 pub use inventory;
 pub use scoop_core::{
-    CodedError, Definition, Error, Failure, Message, Missed, Next, QuestionMark, Result, Schedule, Signal,
-    StepDefinition, StepKind, With,
+    Anew, CodedError, Definition, Error, Failure, Message, Missed, Next, QuestionMark, Result, Schedule,
+    Signal, StepDefinition, StepKind, With,
 };
 use scoop_core::{Json, Stored};
 use serde_json::Value;
@@ -78,7 +78,23 @@ pub fn done<'a>(step: impl Future<Output = Result<(), impl Into<Error>>> + Send 
 pub fn jump<'a, S: Saga>(
     step: impl Future<Output = Result<Next<S::Step>, impl Into<Error>>> + Send + 'a,
 ) -> Boxed<'a, StepEnd> {
-    Box::pin(async { Ok(StepEnd { next: step.await.map_err(Into::into)?.map(Step::index), output: None }) })
+    Box::pin(async {
+        Ok(StepEnd { next: step.await.map_err(Into::into)?.map(Step::index), ..StepEnd::CONTINUE })
+    })
+}
+
+/// Executes a step that returns where to continue, or the message of a new execution.
+pub fn anew<'a, S: Saga<Message: Message>>(
+    step: impl Future<Output = Result<Anew<S::Step, S::Message>, impl Into<Error>>> + Send + 'a,
+) -> Boxed<'a, StepEnd> {
+    Box::pin(async {
+        Ok(match step.await.map_err(Into::into)? {
+            Anew::Next(next) => StepEnd { next: next.map(Step::index), ..StepEnd::CONTINUE },
+            Anew::Message(message) => {
+                StepEnd { anew: Some(serde_json::to_value(Json(&message))), ..StepEnd::CONTINUE }
+            }
+        })
+    })
 }
 
 /// A value that a step returns.
@@ -144,7 +160,8 @@ pub fn jump_with<'a, S: Saga, T: 'a>(
 ) -> Boxed<'a, StepEnd> {
     Box::pin(async move {
         let With { next, value } = step.await.map_err(Into::into)?;
-        Ok(StepEnd { next: next.map(Step::index), output: Some((codec.write)(&value)) })
+        let output = Some((codec.write)(&value));
+        Ok(StepEnd { next: next.map(Step::index), output, ..StepEnd::CONTINUE })
     })
 }
 

@@ -458,7 +458,7 @@ impl<'a> Scope<'a> {
     /// the effect, so that the effect is performed once.
     ///
     /// The key is derived from the run, the first name of the step, and the number of times that the step has
-    /// completed in this run. So it stays the same when a new version of the program renames the step, or inserts,
+    /// completed in this execution of the run, and the number of that. So it stays the same when a new version of the program renames the step, or inserts,
     /// removes or reorders other steps. The first name is the oldest one in `#[step(was = ["oldest", "older"])]`.
     ///
     /// ```
@@ -475,11 +475,16 @@ impl<'a> Scope<'a> {
         let (step, completions) =
             forward.map_or((step, 0), |step| (step.first_name(), run.completions_of(step)));
         let finally = if cleanup { "#finally" } else { "" };
-        let instance = format!("{step}#{completions}#{handler_iteration:?}{finally}");
+        // Counts of completions begin with each execution.
+        let execution = match run.execution.number {
+            0 => String::new(),
+            number => format!("#execution {number}"),
+        };
+        let instance = format!("{step}#{completions}#{handler_iteration:?}{finally}{execution}");
         Uuid::new_v5(&run.lineage.id(), instance.as_bytes())
     }
 
-    /// The id of the message that this run handles.
+    /// The id of the message that this run handles. It is the same in all executions of a run that goes on anew.
     pub fn message_id(&self) -> Uuid {
         self.place.run.message
     }

@@ -45,9 +45,10 @@ pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{Deliver, NewSignal, SignalSent, Transaction};
 pub use types::RowState;
 pub(crate) use types::{
-    ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, FailedRollbackPart, FormerAttempts, Freed,
-    GiveUpReasons, HierarchyFlags, ParentRef, Reaped, Reconciled, Release, RollbackHistory, StepBeginning,
-    Suspect, SuspectClaim, Unclaimed, ValueQuery, WakeOptions, Woken, no_failure, readable, timestamps,
+    ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FailedRollbackPart,
+    FormerAttempts, Freed, GiveUpReasons, HierarchyFlags, ParentRef, Reaped, Reconciled, Release,
+    RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed, ValueQuery, WakeOptions, Woken,
+    micros_of, no_failure, readable, timestamps,
 };
 pub(crate) use unhandled::Unhandled;
 

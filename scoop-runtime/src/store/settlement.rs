@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use scoop_core::{
-    Conclusion, Context, Direction, Emission, Event, EventKind, Failure, Fate, Path, Required, Run,
-    SentSignal, SignalKey, Wait,
+    Conclusion, Context, Direction, Emission, Event, EventKind, Failure, Fate, NextExecution, Path, Required,
+    Run, SentSignal, SignalKey, Wait,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -75,6 +75,9 @@ pub(crate) struct Settlement {
     pub(super) wait: Option<Wait>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) signals: Vec<SignalRow>,
+    /// The execution that begins after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) anew: Option<ExecutionRow>,
     /// Whether this is void if the run has to give up.
     pub(super) may_give_up: bool,
     /// Whether what it launches is stored ahead of it, in statements of their own, since the payloads are large.
@@ -209,6 +212,16 @@ pub(super) struct SignalRow {
     keep: f64,
 }
 
+/// A new execution of the run.
+#[derive(Debug, Serialize)]
+pub(super) struct ExecutionRow {
+    /// How many executions there were before.
+    pub(super) number: i32,
+    /// Its message.
+    pub(super) message: Uuid,
+    pub(super) payload: Value,
+}
+
 /// A message whose handlers have to roll back.
 #[derive(Debug, Serialize)]
 pub(super) struct RollbackRequestRow {
@@ -251,6 +264,10 @@ impl Settlement {
         settlement.rollback_cause = conclusion.rollback_cause;
         settlement.wait = conclusion.wait;
         settlement.signals = conclusion.signals.into_iter().map(SignalRow::from).collect();
+        settlement.anew = conclusion.anew.map(|NextExecution { message, payload }| {
+            let number = signed(before.execution.number).saturating_add(1);
+            ExecutionRow { number, message, payload }
+        });
         let values = conclusion.values.into_iter();
         settlement.return_values = values.map(|(name, value)| ValueRow { name, value }).collect();
         settlement.measure();
@@ -271,7 +288,8 @@ impl Settlement {
             forward &= !event.is(EventKind::RollingBack);
             if event.is(EventKind::Suspended) {
                 event.definition = completed.filter(|_| forward);
-                self.definition = event.definition;
+                // No step of a new execution has completed.
+                self.definition = event.definition.filter(|_| self.anew.is_none());
             }
         }
         self
@@ -303,7 +321,8 @@ impl Settlement {
     fn measure(&mut self) {
         let payloads: usize = self.emissions.iter().map(|row| payload::bytes(&row.payload.value)).sum();
         let values: usize = self.return_values.iter().map(|row| payload::bytes(&row.value)).sum();
-        self.bytes = payloads + values;
+        let anew = self.anew.iter().map(|row| payload::bytes(&row.payload)).sum::<usize>();
+        self.bytes = payloads + values + anew;
         self.stored = payloads > PAYLOADS_BYTES_MAX;
         self.emissions.iter_mut().for_each(|row| row.payload.stored = self.stored);
     }
@@ -324,7 +343,7 @@ impl Settlement {
     }
 
     /// Whether it is a move that went well, changes nothing of what the run is part of, and leaves
-    /// it neither a deadline nor a wait, and sends no signal: the rest of it is its own events, launches and rollback requests.
+    /// it neither a deadline, nor a wait, nor a new execution, and sends no signal: the rest of it is its own events, launches and rollback requests.
     pub(super) fn fits_fast_path(&self) -> bool {
         self.may_give_up
             && !self.turns_back
@@ -334,6 +353,7 @@ impl Settlement {
             && self.deadlines.is_empty()
             && self.wait.is_none()
             && self.signals.is_empty()
+            && self.anew.is_none()
             && self.return_values.len() <= 1
     }
 
@@ -403,6 +423,7 @@ impl Settlement {
             deadlines: vec![],
             wait: None,
             signals: vec![],
+            anew: None,
             may_give_up: false,
             stored: false,
             bytes: 0,
@@ -605,6 +626,7 @@ mod tests {
             values: vec![],
             wait: None,
             signals: vec![],
+            anew: None,
             fate,
         }
     }

@@ -287,8 +287,20 @@ pub(crate) struct RollbackHistory {
     pub(crate) window: Option<Window>,
     /// The entries of that window; without one, the newest entries.
     pub(crate) entries: Vec<Entry>,
-    /// The outputs of the steps, if there are no more entries.
+    /// The outputs of the steps, if there are no more entries, and the run has had one execution.
     pub(crate) outputs: BTreeMap<String, Value>,
+    /// The newest execution, if it is not the first one.
+    pub(crate) execution: Option<ExecutionHistory>,
+}
+
+/// The execution that a history belongs to.
+pub(crate) struct ExecutionHistory {
+    /// The time of the SUSPENDED before it, in microseconds since 1970.
+    pub(crate) after: i64,
+    /// The number of suspensions before it.
+    pub(crate) suspensions: u32,
+    /// Its message.
+    pub(crate) payload: Value,
 }
 
 /// The requested values of a run.
@@ -301,7 +313,7 @@ pub(crate) struct ValueQuery {
 }
 
 /// In microseconds since 1970.
-pub(super) fn micros_of(at: OffsetDateTime) -> i64 {
+pub(crate) fn micros_of(at: OffsetDateTime) -> i64 {
     i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX)
 }
 

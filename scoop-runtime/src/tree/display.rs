@@ -110,6 +110,7 @@ impl RunInfo {
     /// Its details besides the state, a line each.
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![self.identity()];
+        notes.extend(self.execution());
         notes.extend(self.giving_up());
         notes.extend(self.is_abandoned.then(|| Escaped(&no_program(&self.handler)).to_string()));
         notes
@@ -125,6 +126,17 @@ impl RunInfo {
             identity += &format!(", executed by {}", Escaped(worker));
         }
         identity
+    }
+
+    /// Its newest execution, if that is not the first one: how far its rollback goes.
+    fn execution(&self) -> Option<String> {
+        let number = self.former_executions.checked_add(1).filter(|number| *number > 1)?;
+        let execution = format!("execution {number}, which began {}", utc_if_known(self.execution_began_at));
+        Some(match (&self.state, self.rolling_back) {
+            (RunState::RolledBack(_), _) => format!("went back to {execution}"),
+            (_, true) => format!("goes back to {execution}"),
+            _ => format!("{execution}; a rollback goes back to it"),
+        })
     }
 
     /// The reasons for which it gives up now, or its deadline.
@@ -241,6 +253,7 @@ impl RunEvent {
         if let Some(subject) = self.subject() {
             let link = match (self.role, self.kind) {
                 (Role::ChildrenUndone, _) => " of",
+                (Role::WentOnAnew, _) => " after",
                 (Role::HandledFailures, _) => " in",
                 (_, EventKind::Emitted | EventKind::RollingBack | EventKind::RollbackFailed) => " in",
                 _ => "",

@@ -81,6 +81,8 @@ impl RunRow {
             giving_up: stands.giving_up && !ended,
             is_abandoned: stands.is_abandoned && is_ready,
             pending_cancellations: vec![],
+            former_executions: 0,
+            execution_began_at: None,
             awaits: stands.signal.filter(|_| state == RunState::AwaitingSignal),
             state,
             events,
@@ -89,6 +91,15 @@ impl RunRow {
             unhandled: vec![],
             read_at,
         }))
+    }
+
+    /// Sets the number of executions before the newest one, and the time of its beginning.
+    #[must_use]
+    pub(crate) fn after_executions(mut self, count: u32, began_at: Option<SystemTime>) -> Self {
+        if let Self::Run(run) = &mut self {
+            (run.former_executions, run.execution_began_at) = (count, began_at);
+        }
+        self
     }
 
     /// A message without a handler; `emitter` is the lineage of its emitter.
@@ -130,6 +141,11 @@ impl RunEvent {
         Self { sleeps_until: sleep.map(|wait| system_time(wait.time())), ..self }
     }
 
+    /// Marks the event before a new execution.
+    pub(crate) fn going_on_anew(self, anew: bool) -> Self {
+        if anew { Self { role: Role::WentOnAnew, ..self } } else { self }
+    }
+
     /// Sets the reason for which a part of it cannot be read.
     pub(crate) fn marked(self, unreadable: Option<String>) -> Self {
         Self { unreadable, ..self }
@@ -157,6 +173,7 @@ fn tell_apart(events: &mut [RunEvent]) {
             (EventKind::Suspended, Some(part)) if !part.of_children => Role::Undone,
             (EventKind::Suspended, Some(_)) => Role::ChildrenUndone,
             (EventKind::Suspended, None) if event.role == Role::HandledFailures => Role::HandledFailures,
+            (EventKind::Suspended, None) if event.role == Role::WentOnAnew => Role::WentOnAnew,
             (EventKind::Suspended, None) => Role::Completed,
             (_, Some(_)) => Role::OfPart,
             (_, None) => Role::Plain,

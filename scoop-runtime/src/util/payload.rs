@@ -36,6 +36,11 @@ impl Unstorable {
         Self { what: format!("what step `{step}` of saga `{saga}` returned"), why }
     }
 
+    /// The message with which a step goes on anew.
+    pub(crate) fn anew(StepName { saga, step }: StepName<'_>, why: serde_json::Error) -> Self {
+        Self { what: format!("the message with which step `{step}` of saga `{saga}` goes on anew"), why }
+    }
+
     /// The reply of a step.
     pub(crate) fn reply(StepName { saga, step }: StepName<'_>, why: serde_json::Error) -> Self {
         Self { what: format!("the reply of step `{step}` of saga `{saga}`"), why }

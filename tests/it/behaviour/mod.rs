@@ -19,6 +19,8 @@ mod deadly_runs;
 mod depths;
 mod deviations;
 mod dropped_futures;
+mod endless;
+mod endless_rebuild;
 mod endless_steps;
 mod failure_propagation;
 mod failures;

@@ -159,14 +159,15 @@ const WORKING_SET: &str = "
         'due', CASE WHEN r.ready_at > now() + interval '10 min' THEN r.ready_at END) END
       || CASE WHEN r.state = 'ended' OR r.rollback_failed_before THEN '{}' ELSE jsonb_build_object(
         'step', r.step, 'jump', r.jump, 'definition', r.definition, 'iteration', r.iteration, 'suspensions', r.suspensions,
-        'completions', r.completions,
+        'completions', r.completions, 'execution', r.execution, 'execution_since', r.execution_since,
+        'payload_of', r.payload_of,
         'handler_iteration', r.handler_iteration, 'outputs', r.outputs) END)::text
     FROM scoop.run r
     WHERE r.handler <> 'none'
     ORDER BY 1";
 
 /// Asserts that a rebuild changes nothing.
-async fn is_rebuilt(db: &Database) -> Result<()> {
+pub(super) async fn is_rebuilt(db: &Database) -> Result<()> {
     let before = db.texts(WORKING_SET).await;
     let rebuild = Scoop::client(db.pool().clone()).rebuild_working_set().await?;
     let after = db.texts(WORKING_SET).await;

@@ -1,10 +1,10 @@
 //! The rows of `message_event` in the notation of `docs/conformance.md`.
 //!
 //! ```text
-//! <message> <TYPE> <handler> <step> [next=n] [cfhi=n] [wait] [L=[R,a,..]] [ctx=<name>] [exc=<exception>]
+//! <message> <TYPE> <handler> <step> [next=n] [cfhi=n] [wait] [anew] [L=[R,a,..]] [ctx=<name>] [exc=<exception>]
 //! ```
 //!
-//! `·` is NULL, as are `next`, `cfhi`, `wait` and `ctx` where they are not mentioned. `RB(x)` and `RBC(x)`
+//! `·` is NULL, as are `next`, `cfhi`, `wait`, `anew` and `ctx` where they are not mentioned. `RB(x)` and `RBC(x)`
 //! are the parts of a rollback. [`History::expect_with`] defines the names of contexts. An
 //! exception is `Type(message)@source[causes]`. Each part but the type may be missing. `…` is any
 //! message, and `=row k` is the exception in that row of the block. `@h` is the source of a run of
@@ -28,8 +28,10 @@ const QUERY: &str = "
         SELECT message_id, type::text AS kind, coroutine_name AS handler,
                coroutine_identifier AS worker, step, next_step,
                child_failure_handler_iteration AS cfhi, cooperation_lineage AS lineage, exception, wait IS NOT NULL AS waits,
+               type = 'SUSPENDED' AND EXISTS (SELECT FROM {schema}.execution x
+                   WHERE x.run = {schema}.run_id(e.cooperation_lineage) AND x.began_at = e.created_at) AS anew,
                context, (extract(epoch FROM created_at) * 1000000)::bigint AS micros
-        FROM {schema}.message_event
+        FROM {schema}.message_event e
         ORDER BY created_at, id
     ) e";
 
@@ -68,6 +70,7 @@ struct Stored {
     step: Option<String>,
     next_step: Option<i32>,
     cfhi: Option<i32>,
+    anew: bool,
     waits: bool,
     lineage: Vec<Uuid>,
     exception: Option<Value>,
@@ -216,7 +219,8 @@ fn logged(event: LoggedEvent) -> Value {
     json!({
         "message_id": event.message_id, "kind": event.kind.as_str(), "handler": event.handler,
         "worker": event.worker, "step": event.step, "next_step": event.next_step,
-        "cfhi": event.child_failure_handler_iteration, "waits": event.waits_until.is_some() || event.awaits.is_some(), "lineage": event.lineage.ids(),
+        "cfhi": event.child_failure_handler_iteration, "anew": event.goes_on_anew,
+        "waits": event.waits_until.is_some() || event.awaits.is_some(), "lineage": event.lineage.ids(),
         "exception": event.exception, "context": Some(event.context).filter(|context| !context.is_empty()),
         "micros": u64::try_from(since.as_micros()).expect("the time fits into 64 bits"),
     })
@@ -235,7 +239,7 @@ impl Row {
 
     /// Everything but lineage and exception; contexts by their names, where they have one.
     fn columns(&self, contexts: &[(&str, Value)]) -> String {
-        let Stored { kind, handler, step, next_step, cfhi, waits, context, .. } = &self.stored;
+        let Stored { kind, handler, step, next_step, cfhi, waits, anew, context, .. } = &self.stored;
         let handler = handler.as_deref().unwrap_or("·");
         let step = step.as_deref().map_or("·".into(), abbreviated);
         let mut text = format!("{} {kind} {handler} {step}", self.message);
@@ -244,8 +248,8 @@ impl Row {
                 text += &format!(" {name}={value}");
             }
         }
-        if *waits {
-            text += " wait";
+        for (name, is_set) in [(" wait", waits), (" anew", anew)] {
+            text += if *is_set { name } else { "" };
         }
         if let Some(context) = context {
             match contexts.iter().find(|(_, pattern)| fits(pattern, context)) {
@@ -309,8 +313,8 @@ impl Expected {
             None => row.columns,
         };
         for word in &words[4..] {
-            if *word == "wait" {
-                row.columns += " wait";
+            if ["wait", "anew"].contains(word) {
+                row.columns += &format!(" {word}");
                 continue;
             }
             match word.split_once('=').unwrap_or_else(|| panic!("`{word}` in a block of rows")) {

@@ -8,6 +8,7 @@ pub(super) mod queue;
 use std::collections::BTreeSet;
 
 use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Run, SignalKey, Tried};
+use serde_json::Value;
 
 use self::in_step::{CommitError, settle_and_commit};
 use self::queue::SettleError;
@@ -198,6 +199,8 @@ struct AfterCommit {
     topics: Vec<String>,
     /// The signals to deliver.
     signals: Vec<SignalKey>,
+    /// The message of the execution that begins.
+    anew: Option<Value>,
 }
 
 impl AfterCommit {
@@ -211,7 +214,8 @@ impl AfterCommit {
             Fate::Committed => (None, false),
             Fate::RolledBack { .. } | Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => (None, true),
         };
-        Self { run, rolling_back, context, definition: None, outcome, topics, signals: vec![] }
+        let anew = conclusion.anew.as_ref().map(|next| next.payload.clone());
+        Self { run, rolling_back, context, definition: None, outcome, topics, signals: vec![], anew }
     }
 }
 
@@ -280,6 +284,9 @@ fn apply(
             execution.retries = 0;
             execution.former_attempts = Tried::default();
             execution.overdue = settled.overdue;
+            if let Some(payload) = after.anew {
+                execution.begin_anew(payload, settled.last_event_at);
+            }
             Ok(())
         }
         _ => {

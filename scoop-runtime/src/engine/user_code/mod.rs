@@ -8,7 +8,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use scoop_core::{
-    Action, Call, Conclusion, Context, Delivery, Error, Failure, Fate, Interrupted, Returned, StepKind,
+    Action, Call, Conclusion, Context, Delivery, Error, Failure, Fate, Interrupted, NextExecution, Returned,
+    StepKind,
 };
 use tracing::Instrument as _;
 
@@ -17,6 +18,7 @@ use self::running::Stop;
 use super::execution::{Execution, Exit, Why};
 use super::refusal::{IfRefused, hand_to_another};
 use super::shared::Engine;
+use crate::RuntimeError;
 use crate::bug::{Bug, is_injected};
 use crate::error::is_of_infrastructure;
 use crate::saga::registry::RunnableSaga;
@@ -24,6 +26,7 @@ use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitValue};
 use crate::saga::{DecodeError, Handler, RetryTarget, StepEnd};
 use crate::store::{RolledBack, SetAside, StepBeginning, StepTransaction, roll_back};
 use crate::telemetry::{self, Code};
+use crate::util::ids;
 use crate::util::payload::{self, StepName, Unstorable};
 use crate::util::shown::system_time;
 use crate::util::sync::lock;
@@ -303,7 +306,9 @@ fn decode(execution: &Execution) -> Result<&(dyn Any + Send + Sync), Unfit> {
                 "the payload of message {} on topic `{}` does not fit the message type of saga `{}`",
                 execution.run.message, definition.topic, definition.saga,
             );
-            let unfit = if execution.run.last.is_none() { Unfit::Fresh } else { Unfit::Begun };
+            // A program of this saga has written the message of a later execution.
+            let is_fresh = execution.run.last.is_none() && execution.run.execution.number == 0;
+            let unfit = if is_fresh { Unfit::Fresh } else { Unfit::Begun };
             Err(unfit(Why { recorded: format!("{text}: {error}"), logged: Some(text) }))
         }
     }
@@ -356,7 +361,13 @@ async fn run_user_code(
         let what = || format!("what step `{}` returned", call.step());
         let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose();
         let output = output.map_err(|error| Failed::Error(error.into()))?;
-        Ok(Returned { output, emissions, replies, wait, signals, ..returned })
+        let what = || format!("the message with which step `{}` goes on anew", call.step());
+        let anew = returned.anew.map(|NextExecution { message, payload }| {
+            let payload = payload::storable(payload, limit, what)?;
+            Ok(NextExecution { message, payload })
+        });
+        let anew = anew.transpose().map_err(|error: RuntimeError| Failed::Error(error.into()))?;
+        Ok(Returned { output, emissions, replies, wait, signals, anew, ..returned })
     });
     let rehearsed = |returned| {
         injected_failure(engine, execution, call).map_or(Ok(returned), |it| Err(Failed::Error(it)))
@@ -436,7 +447,9 @@ async fn invoke(
             let end = execute(&**handler, kind, *step, scope, message).instrument(span(code)).await?;
             let of = StepName { saga: &execution.saga.definition.saga, step: call.step() };
             let output = end.output.transpose().map_err(|why| Unstorable::output(of, why))?;
-            Ok(Returned { next: Some(end.next), output, ..Returned::nothing() })
+            let anew = end.anew.transpose().map_err(|why| Unstorable::anew(of, why))?;
+            let anew = anew.map(|payload| NextExecution { message: ids::now_v7(), payload });
+            Ok(Returned { next: Some(end.next), output, anew, ..Returned::nothing() })
         }
         Action::Compensate { step, cause, finally, .. } => {
             if execution.saga.definition.steps[*step].compensated {

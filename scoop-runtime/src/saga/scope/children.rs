@@ -204,7 +204,7 @@ impl Scope<'_> {
             let unseen: Vec<_> = unseen.flat_map(StepDefinition::all_names).collect();
             let undone;
             let of = match &run.path {
-                _ if !last_step => Launches::OfRun { run: id, handler },
+                _ if !last_step => Launches::OfRun { run: id, handler, after: run.execution.after },
                 // This is the `finally` of a failed step, which has launched nothing.
                 Path::Forward if cleanup => return Ok(vec![]),
                 Path::Backward { plan: Some(plan), .. } if handler_iteration.is_none() => {

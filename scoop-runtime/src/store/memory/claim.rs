@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use scoop_core::{ChildFailure, EventKind, Failure, Path, Run, Suspension};
+use scoop_core::{ChildFailure, EventKind, Execution, Failure, Path, Run, Suspension};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
@@ -11,7 +11,7 @@ use super::MemoryStore;
 use super::definitions::lanes_of;
 use super::event_log::Event;
 use super::row::{Lane, RowState, WorkingRow};
-use super::state::{RowKey, State, later};
+use super::state::{RowKey, State, later, micros};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
     ClaimStorage, ClaimedRun, Claimer, HierarchyFlags, Lanes, QueueCursors, Suspect, Unclaimed,
@@ -173,7 +173,8 @@ impl State {
     /// An owned run, with all that is needed to begin it.
     fn claimed(&self, run: RowKey, identifier: &str) -> Option<ClaimedRun> {
         let row = self.row(run)?;
-        let message = self.hierarchy(row.root())?.record.messages.get(&row.message_id)?;
+        let message =
+            self.hierarchy(row.root())?.record.messages.get(&row.payload_of.unwrap_or(row.message_id))?;
         Some(ClaimedRun {
             key: row.key(),
             topic: row.topic.to_string(),
@@ -228,6 +229,11 @@ impl WorkingRow {
         run.outputs = self.outputs.clone().unwrap_or_default();
         run.context = self.context.clone();
         run.replied = self.replied;
+        run.execution = Execution {
+            number: unsigned(self.execution),
+            after: self.execution_since.map(micros),
+            ..Execution::default()
+        };
         if let (true, Some(cause)) = (self.rolling_back, self.failure.clone()) {
             run.path = Path::Backward {
                 cause,

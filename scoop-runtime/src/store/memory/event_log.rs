@@ -9,6 +9,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::rebuild::RecordedExecution;
 use crate::store::types::micros_of;
 use crate::util::ids;
 
@@ -32,6 +33,8 @@ pub(super) struct Event {
     pub(super) definition: Option<i32>,
     pub(super) handling: Option<i32>,
     pub(super) wait: Option<Wait>,
+    /// The row of `execution` that begins after it.
+    pub(super) begins: Option<RecordedExecution>,
 }
 
 /// A row of `message`.
@@ -78,7 +81,9 @@ pub(super) struct EventLog {
     pub(super) redeliveries: BTreeMap<Uuid, RedeliveryRow>,
     /// Positions in `events`, by the last of the lineage.
     by_run: BTreeMap<Uuid, Vec<usize>>,
-    /// The same, by message and kind.
+    /// The position of the SUSPENDED before the newest execution, by the id of the run.
+    starts: BTreeMap<Uuid, usize>,
+    /// Positions in `events`, by message and kind.
     by_message: BTreeMap<(Uuid, u8), Vec<usize>>,
 }
 
@@ -102,6 +107,7 @@ impl Event {
             definition: None,
             handling: None,
             wait: None,
+            begins: None,
         }
     }
 }
@@ -128,6 +134,9 @@ impl EventLog {
         let at = self.events.len();
         self.by_run.entry(event.lineage.id()).or_default().push(at);
         self.by_message.entry((event.message, event.kind as u8)).or_default().push(at);
+        if event.begins.is_some() {
+            self.starts.insert(event.lineage.id(), at);
+        }
         self.events.push(event);
     }
 
@@ -170,6 +179,23 @@ impl EventLog {
     pub(super) fn end_of(&self, run: Uuid, message: Uuid) -> Option<&Event> {
         let ends = [EventKind::Committed, EventKind::RolledBack, EventKind::RollbackFailed];
         self.of_run(run).rev().find(|event| event.message == message && ends.contains(&event.kind))
+    }
+
+    /// The SUSPENDED before the newest execution of a run, if that is not the first one.
+    pub(super) fn start_of(&self, run: Uuid) -> Option<&Event> {
+        self.starts.get(&run).map(|at| &self.events[*at])
+    }
+
+    /// Whether this launch is of an execution before the newest one of its run.
+    pub(super) fn is_former(&self, launch: &Event) -> bool {
+        self.start_of(launch.lineage.id()).is_some_and(|start| launch.at <= start.at)
+    }
+
+    /// The events of a run after the SUSPENDED before its newest execution, oldest first.
+    pub(super) fn of_newest_execution(&self, run: Uuid) -> impl DoubleEndedIterator<Item = &Event> {
+        let all = self.by_run.get(&run).map_or(&[][..], Vec::as_slice);
+        let start = self.starts.get(&run).map_or(0, |start| all.partition_point(|at| at <= start));
+        all[start..].iter().map(|at| &self.events[*at])
     }
 
     /// The newest SUSPENDED of a run.

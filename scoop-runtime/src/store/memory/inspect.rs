@@ -40,6 +40,8 @@ pub struct LoggedEvent {
     pub next_step: Option<i32>,
     /// How often the failures of the children had been handled before.
     pub child_failure_handler_iteration: Option<i32>,
+    /// Whether the run goes on anew after it.
+    pub goes_on_anew: bool,
     /// The time before which the run does not continue, if the step sleeps.
     pub waits_until: Option<SystemTime>,
     /// The signal that the run awaits after it.
@@ -124,6 +126,7 @@ impl Event {
             context: self.context.clone(),
             next_step: self.next_step,
             child_failure_handler_iteration: self.handling,
+            goes_on_anew: self.begins.is_some(),
             waits_until: self
                 .wait
                 .as_ref()

@@ -111,6 +111,7 @@ impl Event {
             at: self.at,
             redelivered_at: record.redelivered_at(self),
             wait: self.wait.clone(),
+            begins: self.begins,
         }
     }
 }
@@ -122,6 +123,8 @@ impl EventLog {
         if let Some(values) = rebuilt.lineage.last().and_then(|id| self.values.get(id)) {
             rebuilt.apply_delivery(|name| values.contains_key(name));
         }
+        let (execution, since) = (rebuilt.execution, rebuilt.execution_since);
+        let (payload_of, names) = (rebuilt.payload_of, rebuilt.output_names.take());
         let signals = std::mem::take(&mut rebuilt.signal_steps);
         let signal = rebuilt.signal.take().zip(rebuilt.signal_key.take());
         let lineage = Lineage::from_ids(rebuilt.lineage)?;
@@ -144,10 +147,13 @@ impl EventLog {
         row.completions = rebuilt.completions;
         if remembers {
             let values = self.values.get(&id).cloned().unwrap_or_default();
-            row.outputs = newest_outputs(values.into_iter().collect(), &signals);
+            let counts = |name: &String| names.as_ref().is_none_or(|names| names.contains(name));
+            let values = values.into_iter().filter(|(name, _)| counts(name));
+            row.outputs = newest_outputs(values.collect(), &signals);
             row.replied = self.has_replied(id);
         }
         row.signal = signal.map(|(name, key)| SignalKey { name, key });
+        (row.execution, row.execution_since, row.payload_of) = (execution, since, payload_of);
         row.context = rebuilt.context;
         (row.giving_up, row.give_up_at) = (rebuilt.giving_up, rebuilt.give_up_at);
         row.rollback_since = rebuilt.rollback_since;
@@ -196,7 +202,8 @@ impl WorkingRow {
                 "step": self.step, "jump": self.jump, "definition": self.definition, "iteration": self.iteration,
                 "suspensions": self.suspensions, "handler_iteration": self.handler_iteration,
                 "completions": self.completions,
-                "outputs": self.outputs,
+                "outputs": self.outputs, "execution": self.execution, "payload_of": self.payload_of,
+                "execution_since": self.execution_since.map(super::state::micros),
             });
             fields.extend(more.as_object().cloned().unwrap_or_default());
         }

@@ -270,7 +270,7 @@ fn any_unrolled(record: &EventLog, runs: Vec<&Event>) -> bool {
 
 /// The runs that handled the launches of this one.
 pub(super) fn children_of<'a>(record: &'a EventLog, run: &'a Event) -> impl Iterator<Item = &'a Event> {
-    let launched = record.of_run(run.lineage.id());
+    let launched = record.of_newest_execution(run.lineage.id());
     let launched = launched.filter(|event| event.kind == EventKind::Emitted && event.handler == run.handler);
     launched.flat_map(|event| record.of_message(event.message, EventKind::Seen))
 }

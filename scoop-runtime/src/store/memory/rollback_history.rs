@@ -11,16 +11,18 @@ use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::state::{Hierarchy, State};
 use super::status::failure_of;
+use crate::rebuild::RecordedExecution;
 use crate::saga::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
 use crate::store::types::{micros_of, unreadable};
-use crate::store::{ClaimKey, HistoryStorage, RollbackHistory, ValueQuery};
+use crate::store::{ClaimKey, ExecutionHistory, HistoryStorage, RollbackHistory, ValueQuery};
 
 impl HistoryStorage for MemoryStore {
     async fn recorded(&self, run: ClaimKey, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
         self.run("recorded", |state| {
             let is = |event: &Event| event.kind == kind && event.identifier.as_deref() == Some(identifier);
             let hierarchy = state.hierarchy(run.root);
-            Ok(hierarchy.is_some_and(|hierarchy| hierarchy.record.of_run(run.id).any(is)))
+            Ok(hierarchy
+                .is_some_and(|hierarchy| hierarchy.record.of_execution_until(run.id, i64::MAX).any(is)))
         })
         .await
     }
@@ -193,9 +195,9 @@ fn outcome_of(record: &EventLog, seen: &Event) -> ChildOutcome {
 impl EventLog {
     /// The requested messages, oldest first.
     fn launched(&self, of: Launches<'_>) -> Vec<Launched<'_>> {
-        let (run, handler, last_step, unseen) = match of {
-            Launches::OfLastStep { run, handler, unseen } => (run, handler, true, unseen),
-            Launches::OfRun { run, handler } => (run, handler, false, &[][..]),
+        let (run, handler, last_step, unseen, after) = match of {
+            Launches::OfLastStep { run, handler, unseen } => (run, handler, true, unseen, None),
+            Launches::OfRun { run, handler, after } => (run, handler, false, &[][..], after),
             Launches::Given(messages) => {
                 let emitted = messages.iter().flat_map(|id| self.of_message(*id, EventKind::Emitted));
                 let mut launched: Vec<_> = emitted.map(|event| Launched { event, handled: true }).collect();
@@ -204,7 +206,9 @@ impl EventLog {
             }
         };
         let (mut launched, mut suspensions, mut began) = (vec![], 0, false);
-        for event in self.of_run(run).rev().filter(|event| event.handler.as_deref() == Some(handler)) {
+        let later = |event: &&Event| after.is_none_or(|after| micros_of(event.at) > after);
+        let events = self.of_run(run).rev().take_while(later);
+        for event in events.filter(|event| event.handler.as_deref() == Some(handler)) {
             match event.kind {
                 // The last step began after the SUSPENDED before its own.
                 EventKind::Suspended if last_step && began => break,
@@ -253,24 +257,38 @@ impl EventLog {
         let entries = self.forward(names, handler, run, until).take_while(inside).take(limit);
         let entries: Vec<_> = entries.map(|(entry, _)| entry).collect();
         let whole = window.is_none() && entries.len() < limit;
-        let outputs = self.values.get(&run).filter(|_| whole).cloned().unwrap_or_default();
+        let execution = self.start_of(run).and_then(|start| {
+            let RecordedExecution { message, suspensions, .. } = start.begins?;
+            let payload = self.messages.get(&message).map(|message| message.payload.clone());
+            let (after, payload) = (micros_of(start.at), payload.unwrap_or_default());
+            Some(ExecutionHistory { after, suspensions, payload })
+        });
+        let outputs = self.values.get(&run).filter(|_| whole && execution.is_none());
+        let outputs = outputs.cloned().unwrap_or_default();
         Ok(RollbackHistory {
             progress: RollbackProgress { last: Some(last), any_part_done },
             window,
             entries,
             outputs,
+            execution,
         })
     }
 
-    /// The suspensions of a run up to `until`, newest first.
+    /// The events of the newest execution of a run up to `until`, newest first.
+    fn of_execution_until(&self, run: Uuid, until: i64) -> impl Iterator<Item = &Event> {
+        let start = self.start_of(run).map(|start| start.at);
+        self.of_run_until(run, until).take_while(move |event| start.is_none_or(|start| event.at > start))
+    }
+
+    /// The suspensions of the newest execution of a run up to `until`, newest first.
     fn suspensions_until(&self, handler: &str, run: Uuid, until: i64) -> impl Iterator<Item = &Event> {
         let is_its = move |event: &&Event| {
             event.kind == EventKind::Suspended && event.handler.as_deref() == Some(handler)
         };
-        self.of_run_until(run, until).filter(is_its)
+        self.of_execution_until(run, until).filter(is_its)
     }
 
-    /// The suspensions and launches of a run's forward path up to `until`, newest first, each with its time.
+    /// The suspensions and launches of the forward path of a run's newest execution up to `until`, newest first, each with its time.
     fn forward(
         &self,
         names: &RollbackNames,
@@ -279,8 +297,9 @@ impl EventLog {
         until: i64,
     ) -> impl Iterator<Item = (Entry, i64)> {
         let is_part = |event: &Event| event.step.as_deref().is_some_and(|step| names.matches(step));
-        let of_saga =
-            self.of_run_until(run, until).filter(move |event| event.handler.as_deref() == Some(handler));
+        let of_saga = self
+            .of_execution_until(run, until)
+            .filter(move |event| event.handler.as_deref() == Some(handler));
         let is_end = move |event: &&Event| event.kind == EventKind::Suspended && !is_part(event);
         of_saga.skip_while(move |event| !is_end(event)).filter_map(|event| {
             let at = micros_of(event.at);

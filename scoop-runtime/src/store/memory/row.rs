@@ -57,6 +57,11 @@ pub(super) struct WorkingRow {
     pub(super) refused_by: Vec<i32>,
     /// The signal that it awaits while it is ready.
     pub(super) signal: Option<SignalKey>,
+    /// How many executions there were before the newest one.
+    pub(super) execution: i32,
+    pub(super) execution_since: Option<OffsetDateTime>,
+    /// The message whose payload counts, if it is not `message_id`.
+    pub(super) payload_of: Option<Uuid>,
     /// Orders runs that are ready since the same moment: the first to become ready is claimed first.
     pub(super) turn: u64,
 }
@@ -122,6 +127,9 @@ impl WorkingRow {
             reserved_for: 0,
             refused_by: vec![],
             signal: None,
+            execution: 0,
+            execution_since: None,
+            payload_of: None,
             turn: 0,
         }
     }

@@ -14,6 +14,7 @@ use super::launch::min_deadline;
 use super::row::{RowState, WorkingRow};
 use super::state::{State, child_of, later, micros};
 use crate::bug::{Bug, is_injected};
+use crate::rebuild::RecordedExecution;
 use crate::store::{ClaimKey, SettleResult, SettleStorage, Settlement, Unhandled};
 
 impl SettleStorage for MemoryStore {
@@ -112,6 +113,10 @@ impl State {
         }
         for sent in &settlement.signals {
             self.insert_signal(&sent.signal());
+        }
+        if let Some(anew) = &settlement.anew {
+            let topic = step.held.topic.clone();
+            self.publish(settlement.root, anew.message, &topic, anew.payload.clone());
         }
         let settled = self.update_row(&step);
         self.write(&step);
@@ -251,6 +256,14 @@ impl State {
             row.rollback_since = since;
             row.rollback_started_at = turned.or(row.rollback_started_at);
             row.last_event_at = step.last_event;
+            if let Some(anew) = &settlement.anew {
+                (row.execution, row.execution_since) = (anew.number, Some(step.last_event));
+                row.payload_of = Some(anew.message);
+                // A new execution may be of another definition.
+                row.reserved_for = 0;
+            } else if settlement.rolling_back {
+                (row.execution, row.execution_since, row.payload_of) = (0, None, None);
+            }
             (row.attempts, row.retries, row.reason) = (0, 0, None);
         });
         settled(state, give_up_at)
@@ -271,6 +284,11 @@ impl State {
                 event.context = step.knows.clone();
             }
             event.identifier = event.handler.is_some().then(|| Arc::clone(identifier));
+            if let Some(anew) = settlement.anew.as_ref().filter(|_| event.kind == EventKind::Suspended) {
+                let suspensions = u32::try_from(settlement.suspensions).unwrap_or(0);
+                event.begins =
+                    Some(RecordedExecution { number: anew.number, message: anew.message, suspensions });
+            }
             // A client may have requested the rollback of a part of the hierarchy before.
             let twice = event.kind == EventKind::RollbackEmitted
                 && self.hierarchy(held.root()).is_some_and(|hierarchy| !hierarchy.record.admits(&event));

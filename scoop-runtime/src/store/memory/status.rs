@@ -71,7 +71,10 @@ impl State {
                 listed.topic == topic && listed.since <= event.at && until
             });
             let seen = record.of_message(event.message, EventKind::Seen).next().is_some();
-            !listened && !seen && !hierarchy.rows.values().any(|row| row.message_id == event.message)
+            !record.is_former(event)
+                && !listened
+                && !seen
+                && !hierarchy.rows.values().any(|row| row.message_id == event.message)
         });
         unhandled.map(|event| {
             let topic = record.topic_of(event.message);
@@ -115,7 +118,7 @@ impl Hierarchy {
         let (mut at, mut deeper) = (0, DeeperRuns::None);
         while let Some(run) = begun.get(at).copied() {
             if extent.ends_at(&run.lineage) {
-                let mut own = self.record.of_run(run.lineage.id());
+                let mut own = self.record.of_newest_execution(run.lineage.id());
                 if own.any(|event| event.kind == EventKind::Emitted && event.handler == run.handler) {
                     deeper = DeeperRuns::LeftOut;
                 }
@@ -134,10 +137,13 @@ impl Hierarchy {
     }
 
     fn begun(&self, seen: &Event, now: OffsetDateTime) -> RunRow {
-        let own = self.record.of_run(seen.lineage.id());
+        let start = self.record.start_of(seen.lineage.id());
+        let first = Some(seen).filter(|_| start.is_some());
+        let own = first.into_iter().chain(start).chain(self.record.of_newest_execution(seen.lineage.id()));
         let own = own.filter(|event| event.message == seen.message && event.handler == seen.handler);
         let events: Vec<_> = own.map(run_event).collect();
-        match self.rows.get(&seen.lineage.id()) {
+        let former = start.and_then(|start| start.begins).map_or(0, |begun| begun.number);
+        let row = match self.rows.get(&seen.lineage.id()) {
             Some(row) => to_public(row, events, now),
             None => {
                 let handler = seen.handler.as_deref().unwrap_or_default();
@@ -151,7 +157,8 @@ impl Hierarchy {
                 };
                 RunRow::new(head, None, events, read_at)
             }
-        }
+        };
+        row.after_executions(former.try_into().unwrap_or(0), start.map(|start| system_time(start.at)))
     }
 }
 
@@ -182,6 +189,7 @@ fn run_event(event: &Event) -> RunEvent {
     RunEvent::new(event.kind, event.step.clone(), Some(system_time(event.at)))
         .written_by(worker, event.handling, event.exception.clone())
         .before(event.wait.as_ref())
+        .going_on_anew(event.begins.is_some())
 }
 
 impl Extent {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{ChildFailure, Context, Failure, Lineage, Path, Run, Suspension};
+use scoop_core::{ChildFailure, Context, Execution, Failure, Lineage, Path, Run, Suspension};
 use serde::Deserialize;
 use serde_json::Value;
 use sqlx::Row;
@@ -11,7 +11,7 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::store::{ClaimKey, ClaimedRun, HierarchyFlags, RowState, Unclaimed, no_failure};
+use crate::store::{ClaimKey, ClaimedRun, HierarchyFlags, RowState, Unclaimed, micros_of, no_failure};
 use crate::util::stored_time::StoredTime;
 
 /// The state of this label.
@@ -78,6 +78,12 @@ impl ClaimedRun {
         run.completions = completions.map(|Json(completions)| completions).unwrap_or_default();
         run.outputs = outputs.map(|Json(outputs)| outputs).unwrap_or_default();
         run.context = context.map(|Json(context)| context).unwrap_or_default();
+        let after: Option<StoredTime> = row.try_get("execution_since")?;
+        run.execution = Execution {
+            number: unsigned(row.try_get("execution")?),
+            after: after.map(|at| micros_of(at.time())),
+            ..Execution::default()
+        };
         run.replied = row.try_get("replied")?;
         if let (true, Some(Json(cause))) = (row.try_get("rolling_back")?, failure) {
             let failed_before = row.try_get("rollback_failed_before")?;

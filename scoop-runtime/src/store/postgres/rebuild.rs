@@ -14,14 +14,14 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::{lineage, time, time_if_any};
+use super::decode::{lineage, time, time_if_any, unsigned};
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use super::rollback_history::outside_of_time;
 use crate::error::is_of_contents;
 use crate::rebuild::{
-    OperatorAction, RebuildReport, Rebuilt, RecordedEvent, SkippedHierarchy, SubscriptionPeriod,
-    newest_outputs, rebuild, root_of,
+    OperatorAction, RebuildReport, Rebuilt, RecordedEvent, RecordedExecution, SkippedHierarchy,
+    SubscriptionPeriod, newest_outputs, rebuild, root_of,
 };
 use crate::repair::RepairAction;
 use crate::util::patience::note;
@@ -199,6 +199,7 @@ impl PostgresStore {
             let values: Vec<(String, Value)> = sqlx::query_as(self.sql.run_outputs.clone())
                 .bind(run.lineage.last())
                 .bind(&run.handler)
+                .bind(&run.output_names)
                 .all_on(&mut *tx)
                 .await?;
             run.replied = values.iter().any(|(name, _)| read_output_name(name).is_none());
@@ -233,7 +234,17 @@ fn read_recorded(row: &PgRow) -> sqlx::Result<RecordedEvent> {
         at: time(row, "created_at")?,
         redelivered_at: time_if_any(row, "redelivered_at")?,
         wait: row.try_get::<Option<Json<_>>, _>("wait")?.map(|Json(wait)| wait),
+        begins: read_execution(row)?,
     })
+}
+
+/// The execution that begins after the event.
+fn read_execution(row: &PgRow) -> sqlx::Result<Option<RecordedExecution>> {
+    let Some(number) = row.try_get("execution")? else {
+        return Ok(None);
+    };
+    let (message, suspensions) = (row.try_get("execution_message")?, row.try_get("execution_suspensions")?);
+    Ok(Some(RecordedExecution { number, message, suspensions: unsigned(suspensions) }))
 }
 
 fn read_listened(row: &PgRow) -> sqlx::Result<SubscriptionPeriod> {

@@ -18,7 +18,7 @@ use crate::saga::children::ChildQuery;
 use crate::saga::children::{Launches, chosen};
 use crate::store::types::micros_of;
 use crate::store::types::unreadable;
-use crate::store::{ClaimKey, HistoryStorage, RollbackHistory, ValueQuery};
+use crate::store::{ClaimKey, ExecutionHistory, HistoryStorage, RollbackHistory, ValueQuery};
 use crate::util::stored_time::StoredTime;
 use crate::{Child, ChildOutcome};
 
@@ -64,6 +64,7 @@ impl HistoryStorage for PostgresStore {
                 .bind(run.lineage.id())
                 .bind(handler)
                 .bind(time_of(until)?)
+                .bind(began_at(run)?)
                 .all(&self.sessions)
                 .await?;
         let mut beginning = Beginning { until, instances: 0, runs: BTreeMap::new(), newest: None };
@@ -82,7 +83,8 @@ impl HistoryStorage for PostgresStore {
             .bind(run.lineage.id())
             .bind(handler)
             .bind(time_of(until)?)
-            .bind(steps);
+            .bind(steps)
+            .bind(began_at(run)?);
         Ok(counted(count.one(&self.sessions).await?))
     }
 
@@ -110,10 +112,10 @@ impl HistoryStorage for PostgresStore {
 
     async fn children(&self, asked: ChildQuery<'_>) -> sqlx::Result<Vec<Child>> {
         let ChildQuery { of, topic, replies } = asked;
-        let (messages, run, last_step, unseen) = match of {
-            Launches::OfLastStep { run, handler, unseen } => (None, Some((run, handler)), true, unseen),
-            Launches::OfRun { run, handler } => (None, Some((run, handler)), false, &[][..]),
-            Launches::Given(messages) => (Some(messages), None, false, &[][..]),
+        let (messages, run, last_step, unseen, after) = match of {
+            Launches::OfLastStep { run, handler, unseen } => (None, Some((run, handler)), true, unseen, None),
+            Launches::OfRun { run, handler, after } => (None, Some((run, handler)), false, &[][..], after),
+            Launches::Given(messages) => (Some(messages), None, false, &[][..], None),
         };
         let (run, handler) = run.unzip();
         let rows = sqlx::query(self.sql.run_children.clone())
@@ -124,6 +126,7 @@ impl HistoryStorage for PostgresStore {
             .bind(unseen)
             .bind(topic)
             .bind(replies.is_some())
+            .bind(after.map(time_of).transpose()?)
             .all(&self.sessions)
             .await?;
         rows.iter().map(|row| Child::from_row(row, replies)).collect()
@@ -164,6 +167,14 @@ impl RollbackHistory {
         self.window = window.map(|window| Window::read(&window)).transpose().map_err(unreadable)?;
         let outputs: Option<Json<BTreeMap<String, Value>>> = row.try_get("outputs")?;
         self.outputs = outputs.map(|Json(outputs)| outputs).unwrap_or_default();
+        if let Some(began_at) = row.try_get::<Option<StoredTime>, _>("began_at")? {
+            let former: Option<i32> = row.try_get("former")?;
+            self.execution = Some(ExecutionHistory {
+                after: micros_of(began_at.time()),
+                suspensions: former.map_or(0, unsigned),
+                payload: row.try_get::<Option<Value>, _>("payload")?.unwrap_or_default(),
+            });
+        }
         Ok(())
     }
 }
@@ -184,6 +195,11 @@ fn read_entry(row: &PgRow) -> sqlx::Result<Option<Entry>> {
     let handler_iteration = handler_iteration.map(unsigned);
     let (step, definition) = (row.try_get("step")?, row.try_get("definition")?);
     Ok(Some(Entry::Suspended { step, handler_iteration, definition, at: micros_of(at) }))
+}
+
+/// After what time the history of the newest execution begins.
+fn began_at(run: &Run) -> sqlx::Result<Option<OffsetDateTime>> {
+    run.execution.after.map(time_of).transpose()
 }
 
 fn time_of(micros: i64) -> sqlx::Result<OffsetDateTime> {

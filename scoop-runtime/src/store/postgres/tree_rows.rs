@@ -11,7 +11,7 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::decode::{lineage, row_state, time_if_any};
+use super::decode::{lineage, row_state, time_if_any, unsigned};
 use crate::store::{RowState, readable};
 use crate::tree::{RunHead, RunRow, Stands};
 use crate::util::shown;
@@ -29,6 +29,8 @@ struct EventRow {
     exception: Option<Value>,
     /// What the run waits for after it.
     wait: Option<Value>,
+    /// Whether a new execution begins after it.
+    anew: Option<bool>,
     /// Since 1970; `None` if the time is outside the years 1 to 9999.
     micros: Option<i64>,
 }
@@ -60,7 +62,10 @@ impl RunRow {
         };
         let read_at = time(row, "read_at")?;
         let head = RunHead { lineage: lineage(row)?, message_id: message, handler, topic };
-        Ok(Self::new(head, stands, events, read_at))
+        let former: Option<i32> = row.try_get("execution")?;
+        let row = Self::new(head, stands, events, read_at)
+            .after_executions(former.map_or(0, unsigned), time(row, "began_at")?);
+        Ok(row)
     }
 }
 
@@ -92,7 +97,8 @@ impl EventRow {
         let event = RunEvent::new(EventKind::from_name(&self.kind)?, self.step, micros.map(system_time));
         let event = event.written_by(self.worker, self.handling, failure);
         let wait = self.wait.and_then(|wait| serde_json::from_value::<Wait>(wait).ok());
-        Some(event.marked(unreadable).before(wait.as_ref()))
+        let event = event.marked(unreadable).before(wait.as_ref());
+        Some(event.going_on_anew(self.anew == Some(true)))
     }
 }
 

@@ -12,8 +12,10 @@ use uuid::Uuid;
 const EVENTS: &str = "
     SELECT message_id, type::text, coroutine_name, coroutine_identifier, step, next_step,
            child_failure_handler_iteration, cooperation_lineage, exception, coalesce(context, '{}'), created_at,
-           CASE WHEN wait -> 'signal' IS NULL THEN (wait ->> 'until')::timestamptz END
-    FROM {schema}.message_event
+           CASE WHEN wait -> 'signal' IS NULL THEN (wait ->> 'until')::timestamptz END,
+           type = 'SUSPENDED' AND EXISTS (SELECT FROM {schema}.execution x
+                   WHERE x.run = {schema}.run_id(e.cooperation_lineage) AND x.began_at = e.created_at)
+    FROM {schema}.message_event e
     ORDER BY created_at, id";
 
 const MESSAGES: &str = "SELECT id, topic FROM {schema}.message";
@@ -93,6 +95,7 @@ fn event(row: &PgRow) -> sqlx::Result<LoggedEvent> {
         handler_iteration: count(6)?,
         context: row.try_get::<Json<_>, _>(9)?.0,
         waits_until: row.try_get(11)?,
+        goes_on_anew: row.try_get(12)?,
     })
 }
 

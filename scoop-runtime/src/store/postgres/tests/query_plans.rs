@@ -44,7 +44,8 @@ const HOT: [&str; 27] = [
 const WALKS: [&str; 3] = ["run_next_due", "handler_list_ready", "run_mark_overdue"];
 
 /// The tables that grow.
-const TABLES: [&str; 5] = ["on run", "on message", "on message_event", "on return_value", "on join_member"];
+const TABLES: [&str; 6] =
+    ["on run", "on message", "on message_event", "on return_value", "on join_member", "on execution"];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
 const AMONG_THE_USERS: [&str; 4] =
@@ -74,14 +75,17 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_mark_overdue" => ("bigint", "1"),
         "run_give_up_reasons" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
         "run_children" => (
-            "uuid[], uuid, text, boolean, text[], text, boolean",
-            "NULL, gen_random_uuid(), '', true, '{}', NULL, false",
+            "uuid[], uuid, text, boolean, text[], text, boolean, timestamptz",
+            "NULL, gen_random_uuid(), '', true, '{}', NULL, false, NULL",
         ),
         "run_history" => {
             ("uuid, text, text, bigint, timestamptz", "gen_random_uuid(), '', 'Rollback of ', 128, NULL")
         }
-        "run_count_parts" => ("uuid, text, timestamptz", "gen_random_uuid(), '', now()"),
-        "run_count_repetitions" => ("uuid, text, timestamptz, text[]", "gen_random_uuid(), '', now(), '{}'"),
+        "run_count_parts" => ("uuid, text, timestamptz, timestamptz", "gen_random_uuid(), '', now(), NULL"),
+        "run_count_repetitions" => {
+            ("uuid, text, timestamptz, text[], timestamptz", "gen_random_uuid(), '', now(), '{}', NULL")
+        }
+        "run_outputs" => ("uuid, text, text[]", "gen_random_uuid(), '', NULL"),
         "run_values" => ("uuid, text, text[], text[], text[]", "gen_random_uuid(), '', '{}', '{}', '{}'"),
         "run_stop_deadlines" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
         "settle_advance_one" => (
@@ -356,7 +360,8 @@ async fn replies_of_the_last_step_cost_the_same_after_a_long_history() {
         if looked_at {
             execute("VACUUM ANALYZE").await;
         }
-        let asked = |last: bool| format!("NULL, md5('run')::uuid, 'saga', {last}, '{{}}', 'asked', true");
+        let asked =
+            |last: bool| format!("NULL, md5('run')::uuid, 'saga', {last}, '{{}}', 'asked', true, NULL");
         let of_last_step = blocks_of(&pool, "run_children", &asked(true)).await;
         let of_all = blocks_of(&pool, "run_children", &asked(false)).await;
         assert!(of_all > 2_000, "{of_all} blocks: the history is not that long");
@@ -443,7 +448,7 @@ async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
             let run = run(size);
             let newest = format!("{run}, 'saga', 'Rollback of ', 100, NULL");
             let older = format!("{run}, 'saga', 'Rollback of ', 100, {}", at(size));
-            let other = format!("{run}, 'saga', {}, '{{other}}'", at(size));
+            let other = format!("{run}, 'saga', {}, '{{other}}', NULL", at(size));
             let values = format!(
                 "{run}, 'saga', '{{Output of turn#0000001000,Output of turn#0000000999}}', \
                  '{{Output of turn#0000000000,Output of first#0000000000,Output of other#0000000000}}', \
@@ -458,9 +463,58 @@ async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
                 let blocks = blocks_of(&pool, statement, asked).await;
                 assert!(blocks < at_most, "{statement} of {size}: {blocks} blocks, analyzed: {looked_at}");
             }
-            let all = format!("{run}, 'saga', {}", at(4 * size));
+            let all = format!("{run}, 'saga', {}, NULL", at(4 * size));
             let blocks = blocks_of(&pool, "run_count_parts", &all).await;
             assert!(blocks > 20, "run_count_parts of {size}: {blocks} blocks: the history is not that long");
+        }
+    }
+    done(pool).await;
+}
+
+/// A run of twenty thousand executions, each with a step that launches a message and returns a value, and one that goes on
+/// anew.
+const ENDLESS: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5('message' || n)::uuid, 'feeds', '{}' FROM generate_series(0, 20000) n;
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at)
+    SELECT md5('message' || CASE type WHEN 'EMITTED' THEN n ELSE 0 END)::uuid, type::scoop.message_event_type,
+           'saga', step, ARRAY[md5('root')::uuid, md5('run')::uuid],
+           '2020-01-01Z'::timestamptz + n * interval '1 second' + at * interval '1 microsecond'
+    FROM generate_series(0, 20000) n
+    CROSS JOIN LATERAL (VALUES
+        (1, CASE WHEN n = 0 THEN 'SEEN' END, NULL), (2, CASE WHEN n > 0 THEN 'EMITTED' END, 'fetch'),
+        (3, 'SUSPENDED', 'fetch'), (4, 'SUSPENDED', 'turn')
+    ) events (at, type, step)
+    WHERE type IS NOT NULL;
+    INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+    SELECT ARRAY[md5('root')::uuid, md5('run')::uuid], 'saga', 'Output of fetch#' || lpad((2 * n)::text, 10, '0'), '1'
+    FROM generate_series(0, 20000) n;
+    INSERT INTO scoop.execution (root, run, number, message_id, suspensions, began_at)
+    SELECT md5('root')::uuid, md5('run')::uuid, n, md5('message' || n)::uuid, 2 * n,
+           '2020-01-01Z'::timestamptz + (n - 1) * interval '1 second' + 4 * interval '1 microsecond'
+    FROM generate_series(1, 20000) n";
+
+#[tokio::test]
+async fn an_execution_costs_the_same_after_many_others() {
+    let pool = database("executions").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute(ENDLESS).await;
+    let began_at = "'2020-01-01Z'::timestamptz + 19999 * interval '1 second'";
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE").await;
+        }
+        let children = format!("NULL, md5('run')::uuid, 'saga', false, '{{}}', NULL, false, {began_at}");
+        for (statement, asked) in [
+            ("run_history", "md5('run')::uuid, 'saga', 'Rollback of ', 100, NULL"),
+            ("run_children", &*children),
+            ("run_tree", "md5('message0')::uuid, NULL, NULL"),
+            ("run_outputs", "md5('run')::uuid, 'saga', '{Output of fetch#0000040000}'"),
+        ] {
+            let plan = carried_out(&pool, statement, asked).await;
+            let blocks = blocks_read(&plan);
+            assert!(blocks < 120, "{statement}: {blocks} blocks, analyzed: {looked_at}, in {plan:#}");
         }
     }
     done(pool).await;

@@ -83,6 +83,7 @@ fn of(events: Vec<Event>, fate: Fate) -> Conclusion {
         values: vec![],
         wait: None,
         signals: vec![],
+        anew: None,
         fate,
     }
 }

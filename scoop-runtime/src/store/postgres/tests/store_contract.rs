@@ -287,8 +287,7 @@ fn conclusion(run: &Run, messages: Vec<NewMessage>) -> Conclusion {
         required: None,
     };
     let emissions = messages.into_iter().map(emission).collect();
-    let returned =
-        Returned { next: None, output: None, replies: vec![], emissions, wait: None, signals: vec![] };
+    let returned = Returned { emissions, ..Returned::nothing() };
     let concluded = step.conclude(run.context.clone(), Ok(returned));
     let Fate::GoesOn(after) = &concluded.fate else { unreachable!("a step went well") };
     let Ok(Continuation::Record(commits)) = Continuation::of(&SAGA, after) else {

@@ -1,0 +1,27 @@
+//! Another type of the same name is another message.
+
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct Feed;
+
+mod elsewhere {
+    use scoop::prelude::*;
+
+    #[derive(Message, Serialize, Deserialize)]
+    pub struct Feed;
+}
+
+#[derive(Default)]
+struct Reader;
+
+#[saga]
+#[subscribes(Feed)]
+impl Reader {
+    #[step]
+    async fn turn(&self, _: &mut Scope<'_>, _: &Feed) -> Result<Anew<ReaderStep, elsewhere::Feed>> {
+        Ok(Next::anew(elsewhere::Feed))
+    }
+}
+
+fn main() {}
