@@ -24,6 +24,9 @@ pub mod time {}
 #[doc = include_str!("../docs/signals.md")]
 pub mod signals {}
 
+#[doc = include_str!("../docs/commands.md")]
+pub mod commands {}
+
 #[doc = include_str!("../docs/rehearsals.md")]
 pub mod rehearsals {}
 

@@ -11,6 +11,8 @@ WITH needed AS (
         ('scoop.repeated_failure', '{SELECT,INSERT}'),
         ('scoop.redelivery', '{SELECT,INSERT}'),
         ('scoop.begun_step', '{SELECT,INSERT,UPDATE}'),
+        ('scoop.entity', '{SELECT,INSERT,UPDATE}'),
+        ('scoop.entity_event', '{SELECT,INSERT}'),
         ('scoop.handler', '{SELECT,INSERT,UPDATE}'),
         ('scoop.signal', '{SELECT,INSERT,UPDATE}'),
         ('scoop.schedule', '{SELECT,INSERT,UPDATE}'),

@@ -7,6 +7,8 @@ mod attempts_changed;
 #[path = "../it/behaviour/awaiting.rs"]
 mod awaiting;
 mod children;
+#[path = "../it/behaviour/commands.rs"]
+mod commands;
 #[path = "../it/behaviour/floats.rs"]
 mod floats;
 #[path = "../it/behaviour/idempotency_keys.rs"]

@@ -1,7 +1,7 @@
 //! Turns a checked saga into tokens. Nothing is decided here, and all code longer than a call is a function in
 //! the module `private` of `scoop-runtime`.
 
-mod retry_and_timeouts;
+pub(crate) mod retry_and_timeouts;
 mod steps;
 
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
 }
 
 /// A use of the removed attributes, so that the user's imports of them are not unused.
-pub(super) fn uses<'a>(attributes: impl Iterator<Item = &'a Path>) -> TokenStream {
+pub(crate) fn uses<'a>(attributes: impl Iterator<Item = &'a Path>) -> TokenStream {
     quote! {
         const _: () = {
             #(#[allow(unused_imports)] use #attributes as _;)*

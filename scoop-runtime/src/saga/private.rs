@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use futures_util::future::BoxFuture;
 pub use inventory;
 pub use scoop_core::{
-    CodedError, Definition, Error, Failure, Message, Missed, Next, QuestionMark, Result, Schedule, Signal,
-    StepDefinition, StepKind, With,
+    Application, CodedError, Definition, Error, Failure, Message, Missed, Next, QuestionMark, Result,
+    Schedule, Signal, StepDefinition, StepKind, With,
 };
 use scoop_core::{Json, Stored};
 use serde_json::Value;
@@ -18,7 +18,7 @@ use crate::Scope;
 pub use crate::saga::retry::Retry;
 use crate::saga::shape;
 pub use crate::saga::tick::{LaunchProbe, ScheduledMessage, UserLaunched, scheduled};
-pub use crate::saga::{Handled, Handler, Registration, RetryTarget, Saga, Step, StepEnd};
+pub use crate::saga::{EntityRegistration, Handled, Handler, Registration, RetryTarget, Saga, Step, StepEnd};
 
 /// The future of a function of a saga.
 pub type Boxed<'a, T> = BoxFuture<'a, Result<T>>;

@@ -11,6 +11,7 @@ mod children;
 mod claim_during_shutdown;
 mod cleanup;
 mod clock;
+mod commands;
 mod connection_reuse;
 mod contexts;
 mod crowds;

@@ -9,7 +9,7 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statemen
 use super::{database, done};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run.
-const HOT: [&str; 25] = [
+const HOT: [&str; 28] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -35,6 +35,9 @@ const HOT: [&str; 25] = [
     "message_insert_one_claiming",
     "message_status",
     "signal_deliver",
+    "entity_lock",
+    "entity_write",
+    "command_decision",
 ];
 
 /// Statements that go through the index of ready runs from one handler to the next, or through that of deadlines from
@@ -42,7 +45,7 @@ const HOT: [&str; 25] = [
 const WALKS: [&str; 3] = ["run_next_due", "handler_list_ready", "run_mark_overdue"];
 
 /// The tables that grow.
-const TABLES: [&str; 4] = ["on run", "on message", "on message_event", "on return_value"];
+const TABLES: [&str; 5] = ["on run", "on message", "on message_event", "on return_value", "on entity"];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
 const AMONG_THE_USERS: [&str; 4] =
@@ -135,6 +138,12 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}', 0",
         ),
         "signal_deliver" => ("text[], text[], boolean", "'{}', '{}', false"),
+        "entity_lock" => ("text[], text[]", "'{}', '{}'"),
+        "entity_write" => (
+            "text[], text[], bigint[], jsonb[], text[], text[], bigint[], uuid[], uuid[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
+        ),
+        "command_decision" => ("uuid, text", "gen_random_uuid(), ''"),
         "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
