@@ -6,6 +6,9 @@ pub mod sagas {}
 #[doc = include_str!("../docs/messages.md")]
 pub mod messages {}
 
+#[doc = include_str!("../docs/several_topics.md")]
+pub mod several_topics {}
+
 #[doc = include_str!("../docs/changing.md")]
 pub mod changing {}
 

@@ -64,6 +64,15 @@ fn rows_of_promises_have_tests() {
     }
 }
 
+#[test]
+fn demands_of_other_systems_have_tests() {
+    let demands = table(&read("docs/testing.md"), "## Tests of the demands of other systems");
+    assert!(!demands.is_empty());
+    for (demand, tests) in demands {
+        check_tests(&demand, &tests);
+    }
+}
+
 /// The page of the conformance tests.
 const CONFORMANCE: &str = "docs/conformance.md";
 

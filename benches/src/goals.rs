@@ -96,7 +96,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the table.
-pub(crate) const GOALS: [Goal; 64] = [
+pub(crate) const GOALS: [Goal; 68] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
     processor("B1 processor"),
     figure("B1 protocol", "the same beside a step that is recorded in a table like ours", "steps/s")
@@ -168,6 +168,14 @@ pub(crate) const GOALS: [Goal; 64] = [
         1.0,
     ),
     rate("B17 plain length", "the same ÷ a tenth of the length", "iterations/s", "a tenth", 0.8, 1.0),
+    cost("B18 memory", "resident memory with many runs that await signals, over none", "MB", 20.0, 0.0)
+        .without_aim(),
+    cost("B18 start", "signal to the start of the step, p50", "ms", 1.0, 0.0)
+        .beside("launch to first step")
+        .judged_by_ratio()
+        .without_aim(),
+    cost("B18 start p99", "the same, p99", "ms", 50.0, 0.0).without_aim(),
+    rate("B18", "B1 beside runs that await signals ÷ without", "steps/s", "B1", 0.95, 0.0).without_aim(),
     figure("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
     cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)
         .beside("idle p99")

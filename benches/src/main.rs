@@ -24,6 +24,7 @@ mod report;
 mod rollbacks;
 mod sagas;
 mod server;
+mod signals;
 mod sleepers;
 mod stats;
 mod thousand;
@@ -41,9 +42,9 @@ use report::Report;
 use server::Server;
 
 /// All measures, in the order of the table.
-const MEASURES: [&str; 20] = [
+const MEASURES: [&str; 21] = [
     "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12", "B13", "B14", "B15", "B16",
-    "B17", "F", "CEILINGS", "PEERS",
+    "B17", "B18", "F", "CEILINGS", "PEERS",
 ];
 
 /// The measures of a quick look.
@@ -133,6 +134,7 @@ async fn one(bench: &mut Bench, measure: &str) -> Outcome<()> {
         "B15" => drain::measure(bench, "B15", Crowd::Loaded).await,
         "B16" => builds::measure(bench).await,
         "B17" => rollbacks::measure(bench).await,
+        "B18" => signals::measure(bench).await,
         "F" => fairness::measure(bench).await,
         "CEILINGS" => ceilings::measure(bench).await,
         "PEERS" => peers::measure(bench).await,

@@ -55,13 +55,20 @@ impl Meter {
         std::mem::take(&mut lock(&self.inner.resumed))
     }
 
-    /// The delays of woken sleepers; empties the list.
+    /// The delays of woken sleepers and of runs that got their signal; empties the list.
     pub(crate) fn take_lateness(&self) -> Vec<Duration> {
         std::mem::take(&mut lock(&self.inner.lateness))
     }
 
     fn count(&self) {
         self.inner.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a saga that was due at this time, in nanoseconds since 1970, and notes its delay.
+    fn late_since(&self, due: u64) {
+        let due = SystemTime::UNIX_EPOCH + Duration::from_nanos(due);
+        lock(&self.inner.lateness).push(due.elapsed().unwrap_or_default());
+        self.count();
     }
 
     fn child_ended(&self, parent: i64) {
@@ -83,6 +90,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn with_all(builder: scoop::Builder, meter: &Meter) -> scoop::Builder {
     let builder = builder.provide(Inserts(meter.clone())).provide(Idles(meter.clone()));
     let builder = builder.provide(Loaded(meter.clone())).provide(Sleeps(meter.clone()));
+    let builder = builder.provide(Approvals(meter.clone())).only::<Approvals>();
     let builder =
         builder.provide(Tree(meter.clone())).provide(Fan(meter.clone())).provide(Child(meter.clone()));
     let builder = builder.only::<Inserts>().only::<Idles>().only::<Loaded>().only::<Sleeps>();
@@ -242,10 +250,39 @@ pub(crate) struct Sleeps(Meter);
 impl Sleeps {
     #[step]
     async fn wake(&self, _: &mut Scope<'_>, message: &Sleep) -> Result<()> {
-        let due = SystemTime::UNIX_EPOCH + Duration::from_nanos(message.due);
-        lock(&self.0.inner.lateness).push(due.elapsed().unwrap_or_default());
-        self.0.count();
+        self.0.late_since(message.due);
         Ok(())
+    }
+}
+
+/// The message of [`Approvals`]; its number is the key of the signal.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "bench.request")]
+pub(crate) struct Request {
+    pub(crate) n: i64,
+}
+
+/// The signal of [`Approvals`]: the time at which it was sent, in nanoseconds since 1970.
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "bench.approval", keep = "1 day")]
+pub(crate) struct Approval {
+    pub(crate) due: u64,
+}
+
+/// Notes its delay after its signal.
+pub(crate) struct Approvals(Meter);
+
+#[saga]
+#[subscribes(Request)]
+impl Approvals {
+    #[step(awaits(Approval, by = number))]
+    async fn approve(&self, _: &mut Scope<'_>, _: &Request, approval: &Approval) -> Result<()> {
+        self.0.late_since(approval.due);
+        Ok(())
+    }
+
+    async fn number(&self, _: &mut Scope<'_>, request: &Request) -> Result<String> {
+        Ok(request.n.to_string())
     }
 }
 

@@ -37,7 +37,7 @@ const FINGERPRINTS: Uuid = Uuid::from_u128(0x0b6e_3c41_95d7_4d0f_8a52_7b1b_5a3c_
 pub struct Definition {
     /// The name, which is stored with every event of the saga.
     pub saga: Cow<'static, str>,
-    /// The topic of its subscription.
+    /// The topic of its subscription; of several, one of them.
     pub topic: Cow<'static, str>,
     /// The steps in their order; never empty.
     pub steps: Cow<'static, [StepDefinition]>,
@@ -293,9 +293,9 @@ impl Definition {
     /// A number that two definitions share exactly if a run can switch between them at any position.
     ///
     /// It is derived from the protocol's data on the steps, and from the shapes of the types that the saga reads from
-    /// the database. The code of the steps is not part of it.
+    /// the database, its messages with their topics among them. The code of the steps is not part of it.
     pub fn fingerprint(&self, types: &[String]) -> Uuid {
-        let mut text = format!("{:?}\n", self.topic);
+        let mut text = String::new();
         for step in &*self.steps {
             let StepDefinition { name, was, needs, compensated, handles_child_failure, kind, .. } = step;
             let _ =

@@ -504,9 +504,12 @@ pub fn step(_arguments: TokenStream, item: TokenStream) -> TokenStream {
     misplaced::step(item.into()).into()
 }
 
-/// Names the one type of messages that a [`#[saga]`](macro@saga) handles. The two attributes can
-/// Names the one type of messages that a [`#[saga]`](macro@saga) handles. The two attributes can be in either
-/// order.
+/// Names the type of messages that a [`#[saga]`](macro@saga) handles. The two attributes can be in either order.
+///
+/// `#[subscribes(any(OrderPlaced, OrderChanged))]` names several types. The functions of the saga take an enum of them,
+/// which is generated as `CheckoutMessage` for `Checkout`, with variants named like the types. Each type keeps its topic
+/// and its replies: `CheckoutMessage::OrderPlaced(order) => scope.reply(order, ..)`.
+///
 /// ```
 /// # use scoop::prelude::*;
 /// # #[derive(Message, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ mod resolve;
 pub(crate) mod retry;
 mod schedule;
 mod signature;
+mod subscription;
 pub(crate) mod types;
 mod unnamed;
 

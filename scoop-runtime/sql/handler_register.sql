@@ -7,7 +7,7 @@ WITH own_handlers AS MATERIALIZED (
     SELECT topic, handler FROM unnest($1::text[], $2::text[]) AS m (topic, handler)
 ),
 former AS MATERIALIZED (
-    SELECT m.topic, f.handler, f.was
+    SELECT DISTINCT m.topic, f.handler, f.was
     FROM unnest($3::text[], $4::text[]) AS f (handler, was) JOIN own_handlers m ON m.handler = f.handler
 ),
 replaced AS (
@@ -19,7 +19,10 @@ replaced AS (
            AND h.handler <> ALL ($2::text[]))
 )
 INSERT INTO scoop.handler (topic, handler, was)
-SELECT topic, handler, (SELECT array_agg(former.was) FROM former WHERE former.handler = own_handlers.handler)
+SELECT topic, handler, (
+    SELECT array_agg(former.was ORDER BY former.was) FROM former
+    WHERE former.handler = own_handlers.handler AND former.topic = own_handlers.topic
+)
 FROM own_handlers
 ORDER BY topic, handler
 ON CONFLICT (topic, handler) WHERE retired_at IS NULL DO UPDATE SET was = excluded.was

@@ -9,6 +9,8 @@ mod awaiting;
 mod children;
 #[path = "../it/behaviour/commands.rs"]
 mod commands;
+#[path = "../it/behaviour/commands_below.rs"]
+mod commands_below;
 #[path = "../it/behaviour/floats.rs"]
 mod floats;
 #[path = "../it/behaviour/idempotency_keys.rs"]
@@ -35,6 +37,8 @@ mod replies_to_clients;
 mod replies_windows;
 #[path = "../it/behaviour/rollback_requests.rs"]
 mod rollback_requests;
+#[path = "../it/behaviour/several_topics.rs"]
+mod several_topics;
 #[path = "../it/behaviour/sleeping.rs"]
 mod sleeping;
 #[path = "../it/behaviour/stuck.rs"]

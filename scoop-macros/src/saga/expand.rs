@@ -1,6 +1,7 @@
 //! Turns a checked saga into tokens. Nothing is decided here, and all code longer than a call is a function in
 //! the module `private` of `scoop-runtime`.
 
+mod messages;
 pub(crate) mod retry_and_timeouts;
 mod steps;
 
@@ -11,6 +12,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Ident, Path, Type};
 
+use self::messages::message_enum;
 use self::retry_and_timeouts::{durations, retry};
 use self::steps::{definition, step_enum, step_path};
 use super::model::{AwaitsCall, Call, Outline, ReturnKind, Saga, Step, Value};
@@ -20,9 +22,10 @@ use crate::names;
 /// Everything the saga adds to the user's block.
 pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
     let (step_enum, trait_impl) = (step_enum(outline), trait_impl(outline, saga));
-    let ty = &outline.ty;
+    let (ty, messages) = (&outline.ty, message_enum(outline));
     quote! {
         #step_enum
+        #messages
         #trait_impl
         ::scoop::__private::inventory::submit! {
             ::scoop::__private::Registration::new::<#ty>(|| {
@@ -58,7 +61,8 @@ pub(super) fn stub(outline: &Outline) -> TokenStream {
             }
         }
     });
-    quote!(#step_enum #trait_impl)
+    let messages = message_enum(outline);
+    quote!(#step_enum #messages #trait_impl)
 }
 
 fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
@@ -71,8 +75,11 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
         None => quote!(::scoop::__private::topic::<Self>()),
     };
     let unscheduled = match schedule {
-        Some(_) => None,
-        None => schedule::launched_by_hand(message),
+        Some(_) => TokenStream::new(),
+        None => {
+            let several = outline.any.iter().flat_map(|any| any.variants.iter().map(|(_, message)| message));
+            several.chain([message]).filter_map(schedule::launched_by_hand).collect()
+        }
     };
     let schedule = schedule.as_ref().map(|(schedule, _)| schedule::constant(schedule, message));
     let definitions = steps.iter().map(definition);

@@ -14,6 +14,7 @@ pub(super) use super::retry::{Retry, When};
 use super::schedule::{self, Schedule, one_of};
 pub(super) use super::signature::ReturnKind;
 use super::signature::{CheckedSignature, Role, SagaTypes, output};
+use super::subscription::{self, MessageEnum};
 use super::types::{last_segment, strip_groups, text};
 use super::unnamed;
 use crate::duration;
@@ -31,6 +32,8 @@ pub(super) struct Outline {
     pub(super) variants: Vec<Variant>,
     /// Its message, if `Saga` can be implemented for the type.
     pub(super) message: Option<Type>,
+    /// The enum that this is, if there are several.
+    pub(super) any: Option<MessageEnum>,
 }
 
 /// A variant of the step enum.
@@ -125,7 +128,13 @@ pub(super) fn check(
         let message = "the schedule of a saga is stored under its name; keep that with `name = \"..\"`";
         errors.at(key, message);
     }
-    let message = message(block, &ident, errors);
+    let subscription = subscription::read(block, &ident, errors);
+    let (message, any) = subscription.map_or((None, None), |it| (Some(it.message), it.any));
+    if let (Some(any), true) = (&any, schedule.is_some()) {
+        let message =
+            "a saga with a schedule takes its ticks only; write `#[subscribes(Tick)]`, and another saga";
+        errors.at(&any.keyword, message);
+    }
     let step_enum = quote::format_ident!("{ident}Step");
 
     let steps_written = block.functions().filter(|function| !function.steps.is_empty());
@@ -146,6 +155,7 @@ pub(super) fn check(
     let outline = Outline {
         ty: block.self_ty.clone(),
         message: message.clone().filter(|_| can_be_saga),
+        any,
         ident,
         step_enum,
         variants,
@@ -199,31 +209,6 @@ fn is_generic(block: &Block, errors: &mut Errors) -> bool {
     errors.append(errors_here);
     is_generic
 }
-
-/// The message of the saga.
-fn message(block: &Block, ident: &Ident, errors: &mut Errors) -> Option<Type> {
-    let Some((first, more)) = block.subscribes.split_first() else {
-        let message = format!("`{ident}` has no message; write `#[subscribes(YourMessage)]` below `#[saga]`");
-        errors.at(&block.self_ty, message);
-        return None;
-    };
-    for repeated in more {
-        errors.at(repeated, "a saga subscribes to one message; remove this or write another saga");
-    }
-    match &first.meta {
-        Meta::List(list) if !list.tokens.is_empty() => {
-            let message = first.parse_args();
-            let here = |error: syn::Error| syn::Error::new(error.span(), SUBSCRIBES);
-            errors.keep(message.map_err(here))
-        }
-        other => {
-            errors.at(other, SUBSCRIBES);
-            None
-        }
-    }
-}
-
-const SUBSCRIBES: &str = "name one type of messages: `#[subscribes(YourMessage)]`";
 
 /// A step before the functions it names are looked up.
 pub(super) struct Draft<'a> {

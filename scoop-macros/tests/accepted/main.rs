@@ -25,6 +25,7 @@ cases! {
     names_like_ours
     question_marks
     schedules
+    several_messages
     subscribes_above_saga
     the_rest_of_the_language
     type_arguments

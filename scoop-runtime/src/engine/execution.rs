@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use scoop_core::{Context, Continuation, Failure, Run, Tried};
+use scoop_core::{Context, Continuation, Definition, Failure, Run, Tried};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -50,7 +50,8 @@ pub(super) struct Execution {
 impl Execution {
     /// Whether to leave it to other workers: this one stops, or another one has a newer definition.
     pub(super) fn is_left(&self, engine: &Engine) -> bool {
-        let superseded = !self.reserved && engine.definitions.is_superseded(&self.saga.definition.saga);
+        let Definition { topic, saga, .. } = &self.saga.definition;
+        let superseded = !self.reserved && engine.definitions.is_superseded(topic, saga);
         superseded || engine.stopping.is_cancelled()
     }
 }

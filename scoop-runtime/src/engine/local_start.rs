@@ -77,8 +77,9 @@ fn reserve_local_starts(engine: &Arc<Engine>, messages: &mut [NewMessage]) -> Ve
     // A claim checks due times and deadlines.
     let at_once = messages.iter_mut().enumerate().filter(|(_, message)| !message.has_timer());
     for (at, message) in at_once {
-        let own = sagas.handlers_of(message.topic);
-        for handler in own.filter(|handler| !engine.definitions.is_superseded(handler)) {
+        let topic = message.topic;
+        let own = sagas.handlers_of(topic);
+        for handler in own.filter(|handler| !engine.definitions.is_superseded(topic, handler)) {
             let common = engine.slots.clone().try_acquire_owned().ok().map(Slot::Shared);
             let Some(slot) = common.or_else(|| engine.reserved.take(&engine.running_counts, handler)) else {
                 continue;

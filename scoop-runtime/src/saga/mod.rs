@@ -30,13 +30,13 @@ use crate::{Retry, Scope};
     note = "write `#[saga]` and `#[subscribes(YourMessage)]` on `impl {Self}`"
 )]
 pub trait Saga: Send + Sync + Sized + 'static {
-    /// The message type that it handles.
+    /// The message type that it handles; of several types, the enum of these.
     type Message: Handled;
 
     /// Its steps, as an enum.
     type Step: Step;
 
-    /// Name, topic and steps, as data.
+    /// Name, topic and steps, as data. Of several topics it has the first.
     const DEFINITION: Definition;
 
     /// Former names of the saga: it takes over the runs that are stored under them.
@@ -150,7 +150,7 @@ pub trait Saga: Send + Sync + Sized + 'static {
     }
 }
 
-/// A message as seen by the saga that handles it. Every [`Message`] is one.
+/// The messages that a saga handles, as one type. Every [`Message`] is one; of several types `#[saga]` generates an enum.
 ///
 /// This trait does not inherit the bounds of a message. So the compiler reports a message that cannot be stored where
 /// the type is defined, and not at each saga again.
@@ -159,32 +159,44 @@ pub trait Saga: Send + Sync + Sized + 'static {
     label = "not a message",
     note = "write `#[derive(Message, Serialize, Deserialize)]` on `{Self}`"
 )]
-pub trait Handled: Send + Sync + 'static {
-    /// [`Message::TOPIC`].
+pub trait Handled: Sized + Send + Sync + 'static {
+    /// The types of messages, each with its topic; never empty.
     #[doc(hidden)]
-    const TOPIC: &'static str;
-
-    /// Decodes the message from its stored `payload`.
-    #[doc(hidden)]
-    fn decode(payload: &Value) -> serde_json::Result<Self>
-    where
-        Self: Sized;
-
-    /// The shapes of the stored message and of its stored replies.
-    #[doc(hidden)]
-    fn shapes() -> [String; 2];
+    const MESSAGES: &'static [HandledMessage<Self>];
 }
 
 #[diagnostic::do_not_recommend]
 impl<M: Message> Handled for M {
-    const TOPIC: &'static str = M::TOPIC;
+    const MESSAGES: &'static [HandledMessage<M>] = &[HandledMessage::of::<M>()];
+}
 
-    fn decode(payload: &Value) -> serde_json::Result<Self> {
-        M::read_stored(payload)
-    }
+/// A type of messages that a saga handles; its functions take it as `T`.
+#[doc(hidden)]
+pub struct HandledMessage<T> {
+    /// [`Message::TOPIC`].
+    pub(crate) topic: &'static str,
+    /// Decodes the message from its stored payload.
+    decode: fn(&Value) -> serde_json::Result<T>,
+    /// The shapes of the stored message and of its stored replies.
+    shapes: fn() -> [String; 2],
+    message_type: fn() -> (TypeId, &'static str),
+}
 
-    fn shapes() -> [String; 2] {
-        [shape::of::<M>(), format!("{} {}", M::MANY_REPLIES, shape::of::<M::Reply>())]
+impl<T> HandledMessage<T> {
+    /// The message type `M`.
+    pub const fn of<M: Message>() -> Self
+    where
+        T: From<M>,
+    {
+        Self {
+            topic: M::TOPIC,
+            decode: |payload| M::read_stored(payload).map(T::from),
+            shapes: || {
+                let replies = format!("{} {}", M::MANY_REPLIES, shape::of::<M::Reply>());
+                [format!("{}\n{}", M::TOPIC, shape::of::<M>()), replies]
+            },
+            message_type: || (TypeId::of::<M>(), std::any::type_name::<M>()),
+        }
     }
 }
 
@@ -225,15 +237,15 @@ impl StepEnd {
 
 /// A saga whose types are erased: steps are positions, the message is `Any`.
 pub trait Handler: Send + Sync + 'static {
-    /// Decodes the payload as the saga's message type.
+    /// Decodes the payload of a message on `topic` as the saga's message type.
     ///
     /// # Errors
     ///
     /// If the payload does not fit the type.
-    fn decode(&self, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, serde_json::Error>;
+    fn decode(&self, topic: &str, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, serde_json::Error>;
 
-    /// The shapes of the types that it reads from the database and writes there: its message, its replies, and the
-    /// values of its steps.
+    /// The shapes of the types that it reads from the database and writes there: its messages with their topics, their
+    /// replies, and the values of its steps.
     fn types(&self) -> Vec<String>;
 
     /// See [`Saga::timeout`].
@@ -303,12 +315,16 @@ pub trait Handler: Send + Sync + 'static {
 }
 
 impl<S: Saga> Handler for S {
-    fn decode(&self, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, serde_json::Error> {
-        Ok(Box::new(S::Message::decode(payload)?))
+    fn decode(&self, topic: &str, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, serde_json::Error> {
+        let messages = S::Message::MESSAGES;
+        // The only type may have another topic: that of the ticks of this saga.
+        let message = messages.iter().find(|message| message.topic == topic).unwrap_or(&messages[0]);
+        Ok(Box::new((message.decode)(payload)?))
     }
 
     fn types(&self) -> Vec<String> {
-        S::Message::shapes().into_iter().chain(S::value_shapes()).collect()
+        let messages = S::Message::MESSAGES.iter().flat_map(|message| (message.shapes)());
+        messages.chain(S::value_shapes()).collect()
     }
 
     fn timeout(&self, step: usize) -> Option<Duration> {
@@ -393,22 +409,38 @@ fn typed<S: Saga>(message: &(dyn Any + Send + Sync)) -> &S::Message {
     message.downcast_ref().expect("the message was decoded by this handler")
 }
 
+/// A type of messages, by its id and its name.
+pub(crate) type MessageType = (TypeId, &'static str);
+
 /// One saga of the linked program: what `#[saga]` submits to `inventory`.
 pub struct Registration {
     pub(crate) definition: fn() -> Definition,
     pub(crate) schedule: fn() -> Option<Schedule>,
     pub(crate) former_names: fn() -> &'static [&'static str],
     pub(crate) saga_type: fn() -> (TypeId, &'static str),
-    pub(crate) message_type: fn() -> (TypeId, &'static str),
+    /// The types of its messages, each with its topic.
+    messages: fn() -> Vec<(&'static str, MessageType)>,
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
 }
 
 inventory::collect!(Registration);
 
 impl Registration {
-    /// The saga as plain data.
+    /// The saga as plain data. Of several topics it has the first.
     pub fn definition(&self) -> Definition {
         (self.definition)()
+    }
+
+    /// The saga for each of its topics, with the type of the messages on it.
+    pub(crate) fn topics(&self) -> Vec<(Definition, MessageType)> {
+        let (definition, messages) = (self.definition(), (self.messages)());
+        match &*messages {
+            [(_, only)] => vec![(definition, *only)],
+            messages => {
+                let on = |topic: &'static str| Definition { topic: topic.into(), ..definition.clone() };
+                messages.iter().map(|(topic, message)| (on(topic), *message)).collect()
+            }
+        }
     }
 
     /// The registration of `S`; `default` returns an instance if `S` implements `Default`.
@@ -418,7 +450,9 @@ impl Registration {
             schedule: || S::SCHEDULE,
             former_names: || S::FORMER_NAMES,
             saga_type: || (TypeId::of::<S>(), std::any::type_name::<S>()),
-            message_type: || (TypeId::of::<S::Message>(), std::any::type_name::<S::Message>()),
+            messages: || {
+                S::Message::MESSAGES.iter().map(|message| (message.topic, (message.message_type)())).collect()
+            },
             default,
         }
     }

@@ -18,7 +18,9 @@ use crate::Scope;
 pub use crate::saga::retry::Retry;
 use crate::saga::shape;
 pub use crate::saga::tick::{LaunchProbe, ScheduledMessage, UserLaunched, scheduled};
-pub use crate::saga::{EntityRegistration, Handled, Handler, Registration, RetryTarget, Saga, Step, StepEnd};
+pub use crate::saga::{
+    EntityRegistration, Handled, HandledMessage, Handler, Registration, RetryTarget, Saga, Step, StepEnd,
+};
 
 /// The future of a function of a saga.
 pub type Boxed<'a, T> = BoxFuture<'a, Result<T>>;
@@ -29,9 +31,35 @@ pub fn boxed<'a, T>(code: impl Future<Output = Result<T, impl Into<Error>>> + Se
     Box::pin(async { code.await.map_err(Into::into) })
 }
 
-/// The topic of the message that a saga handles.
+/// The topic of the message that a saga handles; of several, the first.
 pub const fn topic<S: Saga>() -> &'static str {
-    <S::Message as Handled>::TOPIC
+    <S::Message as Handled>::MESSAGES[0].topic
+}
+
+/// Whether no message before the one at `index` has its topic.
+pub const fn has_own_topic<T: Handled>(index: usize) -> bool {
+    let mut earlier = 0;
+    while earlier < index {
+        if is_same(T::MESSAGES[earlier].topic.as_bytes(), T::MESSAGES[index].topic.as_bytes()) {
+            return false;
+        }
+        earlier += 1;
+    }
+    true
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }
 
 /// Executes a step that returns nothing.

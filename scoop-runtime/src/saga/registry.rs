@@ -8,7 +8,7 @@ use std::sync::Arc;
 use scoop_core::{CodedError, Definition, Schedule};
 
 use crate::saga::timetable::Timetable;
-use crate::saga::{EntityRegistration, Handler, Registration, Saga};
+use crate::saga::{EntityRegistration, Handler, MessageType, Registration, Saga};
 use crate::telemetry;
 use crate::{RuntimeError, SetupError, Tick};
 
@@ -96,22 +96,19 @@ impl Registry {
         let schedules = schedules(&linked, &mut errors);
         let (mut sagas, mut subscriptions) = (BTreeMap::new(), vec![]);
         for registration in linked {
-            let definition = (registration.definition)();
             let (id, type_name) = (registration.saga_type)();
-            match provided.find(id).or_else(registration.default) {
-                Some(handler) => {
-                    let was = (registration.former_names)();
-                    subscriptions.push(SubscribedSaga::new(&definition, was));
-                    for former in was.iter().map(|was| under_name(&definition, was)) {
-                        let runnable = RunnableSaga { definition: former, handler: handler.clone() };
-                        sagas.insert(runnable.key(), Arc::new(runnable));
-                    }
-                    let runnable = RunnableSaga { definition, handler };
+            let Some(handler) = provided.find(id).or_else(registration.default) else {
+                let name = registration.definition().saga.to_string();
+                errors.push(SetupError::NotProvided { name, type_name });
+                continue;
+            };
+            let was = (registration.former_names)();
+            for (definition, _) in registration.topics() {
+                subscriptions.push(SubscribedSaga::new(&definition, was));
+                let former = was.iter().map(|was| under_name(&definition, was));
+                for definition in former.chain([definition.clone()]) {
+                    let runnable = RunnableSaga { definition, handler: handler.clone() };
                     sagas.insert(runnable.key(), Arc::new(runnable));
-                }
-                None => {
-                    let name = definition.saga.to_string();
-                    errors.push(SetupError::NotProvided { name, type_name });
                 }
             }
         }
@@ -136,8 +133,11 @@ impl Sagas {
         let mut added = vec![];
         for renamed in renamed {
             let Renamed { topic, name, own_name } = &renamed;
+            let Some(saga) = self.find(topic, own_name).cloned() else { continue };
             // The names of sagas are unique in a program, also across topics.
-            if let (Some(saga), false) = (self.find(topic, own_name).cloned(), self.has(name)) {
+            let is_other =
+                |it: &RunnableSaga| it.definition.saga == *name && !Arc::ptr_eq(&it.handler, &saga.handler);
+            if self.find(topic, name).is_none() && !self.each().any(is_other) {
                 let definition = under_name(&saga.definition, name);
                 let runnable = RunnableSaga { definition, handler: saga.handler.clone() };
                 self.by_name.insert(runnable.key(), Arc::new(runnable));
@@ -218,10 +218,11 @@ fn check_names(linked: &[&Registration]) -> Vec<SetupError> {
     let mut errors = vec![];
     let mut types: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
     for registration in linked {
-        let definition = (registration.definition)();
-        if let Err(mistakes) = definition.check() {
-            errors.extend(mistakes.into_iter().map(SetupError::Name));
-        }
+        let mut mistakes: Vec<_> =
+            registration.topics().into_iter().filter_map(|(it, _)| it.check().err()).flatten().collect();
+        mistakes.dedup();
+        errors.extend(mistakes.into_iter().map(SetupError::Name));
+        let definition = registration.definition();
         for name in (registration.former_names)().iter().copied().chain([&*definition.saga]) {
             types.entry(name.to_owned()).or_default().push((registration.saga_type)().1);
         }
@@ -235,9 +236,8 @@ fn check_names(linked: &[&Registration]) -> Vec<SetupError> {
 /// Finds topics whose handlers expect different messages.
 fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
     let mut types: BTreeMap<String, Vec<(TypeId, &'static str)>> = BTreeMap::new();
-    for registration in linked {
-        let message = (registration.message_type)();
-        let known = types.entry((registration.definition)().topic.to_string()).or_default();
+    for (definition, message) in linked.iter().flat_map(|registration| registration.topics()) {
+        let known = types.entry(definition.topic.to_string()).or_default();
         if !known.contains(&message) {
             known.push(message);
         }
@@ -293,10 +293,14 @@ fn check_entities() -> Vec<SetupError> {
 fn schedules(linked: &[&Registration], errors: &mut Vec<SetupError>) -> Vec<Scheduled> {
     let mut schedules = vec![];
     for registration in linked {
-        let Definition { saga, topic, .. } = (registration.definition)();
-        let handles_ticks = (registration.message_type)().0 == TypeId::of::<Tick>();
+        let Definition { saga, topic, .. } = registration.definition();
+        let is_tick = |(_, (id, _)): &(Definition, MessageType)| *id == TypeId::of::<Tick>();
+        let messages = registration.topics();
+        let handles_ticks = messages.iter().all(is_tick);
         let why = match (registration.schedule)() {
-            None if handles_ticks => "no program launches a `Tick`; write `#[saga(every = \"1h\")]`".into(),
+            None if messages.iter().any(is_tick) => {
+                "no program launches a `Tick`; write `#[saga(every = \"1h\")]`".into()
+            }
             None => continue,
             Some(_) if !handles_ticks => "it does not handle `Tick`".into(),
             Some(schedule) => match Timetable::of(&schedule) {

@@ -122,7 +122,7 @@ pub(super) fn definition(step: &Step) -> TokenStream {
 }
 
 /// The identifier at the same place, but not as the user's own, so that no lint applies.
-fn at_call_site(ident: &Ident) -> Ident {
+pub(super) fn at_call_site(ident: &Ident) -> Ident {
     let span = Span::call_site().located_at(ident.span());
     Ident::new(&ident.to_string(), span)
 }

@@ -58,8 +58,8 @@ type ReplyTypes = BTreeMap<String, BTreeSet<String>>;
 #[derive(Default)]
 struct View {
     lanes: Arc<Lanes>,
-    /// The sagas of which another worker has the current definition.
-    superseded: Vec<String>,
+    /// The topics and names of the sagas of which another worker has the current definition.
+    superseded: Vec<(String, String)>,
     /// The sagas of this program of which living workers have several definitions.
     contested: Vec<String>,
 }
@@ -103,10 +103,10 @@ impl Definitions {
         self.view().lanes.clone()
     }
 
-    /// Whether another worker has the current definition of a saga of this program.
-    pub(super) fn is_superseded(&self, saga: &str) -> bool {
+    /// Whether another worker has the current definition of a saga of this program, for messages on this topic.
+    pub(super) fn is_superseded(&self, topic: &str, saga: &str) -> bool {
         let view = self.view();
-        !view.superseded.is_empty() && view.superseded.iter().any(|name| name == saga)
+        view.superseded.iter().any(|(on, name)| on == topic && name == saga)
     }
 
     /// Whether living workers have several definitions of a saga of this program.
@@ -148,7 +148,7 @@ impl Definitions {
             if current == *number {
                 lanes.push(topic, definition, *number, 0);
             } else {
-                view.superseded.push(definition.saga.to_string());
+                view.superseded.push((topic.clone(), definition.saga.to_string()));
             }
             if is_contested {
                 view.contested.push(definition.saga.to_string());
@@ -173,9 +173,15 @@ impl Known {
 
     /// The sagas that the row of this worker does not list with the definition at hand.
     fn unlisted(&self, row: &LivingWorker) -> Vec<String> {
-        let listed: HashMap<_, _> = row.handlers.iter().zip(&row.definitions).collect();
-        let unlisted = self.own.iter().filter(|(handler, number)| listed.get(handler) != Some(number));
-        unlisted.map(|(handler, _)| handler.clone()).collect()
+        let listed = row.topics.iter().zip(&row.handlers).zip(&row.definitions);
+        let listed: HashMap<_, _> = listed.collect();
+        let (topics, handlers) = self.sagas.pairs();
+        let own = topics.iter().zip(handlers).zip(&self.numbers);
+        let unlisted: BTreeSet<_> = own
+            .filter(|(saga, number)| listed.get(saga) != Some(number))
+            .map(|((_, handler), _)| handler)
+            .collect();
+        unlisted.into_iter().cloned().collect()
     }
 }
 

@@ -19,6 +19,7 @@ use super::refusal::{IfRefused, hand_to_another};
 use super::shared::Engine;
 use crate::bug::{Bug, is_injected};
 use crate::error::is_of_infrastructure;
+use crate::saga::registry::RunnableSaga;
 use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitValue};
 use crate::saga::{Handler, RetryTarget, StepEnd};
 use crate::store::{RolledBack, SetAside, StepBeginning, StepTransaction, roll_back};
@@ -291,7 +292,8 @@ fn decode(execution: &Execution) -> Result<&(dyn Any + Send + Sync), Unfit> {
         return Ok(message.get());
     }
     let decoded = boundary::run(&execution.run.source, || {
-        execution.saga.handler.decode(&execution.payload).map_err(|error| error.to_string())
+        let RunnableSaga { definition, handler } = &*execution.saga;
+        handler.decode(&definition.topic, &execution.payload).map_err(|error| error.to_string())
     });
     match decoded.unwrap_or_else(|panic| Err(panic.to_string())) {
         Ok(message) => Ok(execution.message.get_or_init(|| Held::new(message)).get()),
