@@ -29,6 +29,8 @@ pub mod signals {}
 
 #[doc = include_str!("../docs/endless.md")]
 pub mod endless {}
+#[doc = include_str!("../docs/commands.md")]
+pub mod commands {}
 
 #[doc = include_str!("../docs/rehearsals.md")]
 pub mod rehearsals {}

@@ -4,12 +4,14 @@
 pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
-    Anew, Context, ContextError, ContextKey, Deadline, DeadlineKind, Definition, Delivery, Error, EventKind,
-    Failure, FailureCode, Frame, FromError, HasReply, Here, Interrupted, JoinIncomplete, Lineage, Message,
-    Missed, NameError, Next, Overlap, Recurrence, Result, Schedule, Signal, SignalKey, StepDefinition,
-    StepKind, Stored, With,
+    Anew, Applies, Context, ContextError, ContextKey, Deadline, DeadlineKind, Decision, Definition, Delivery,
+    Entity, EntityKey, Error, EventKind, Failure, FailureCode, Frame, FromError, HasReply, Here, Interrupted,
+    JoinIncomplete, Lineage, Message, Missed, NameError, Next, Overlap, Recurrence, Rejection, Result,
+    Schedule, Signal, SignalKey, StepDefinition, StepKind, Stored, With,
 };
-pub use scoop_macros::{ContextKey, FailureCode, Message, Signal, saga, step, subscribes, trace};
+pub use scoop_macros::{
+    ContextKey, FailureCode, Message, Signal, command, entity, saga, step, subscribes, trace,
+};
 #[cfg(feature = "embedded")]
 pub use scoop_runtime::embedded;
 #[cfg(feature = "simulation")]
@@ -17,13 +19,14 @@ pub use scoop_runtime::simulation;
 #[cfg(feature = "testing")]
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
-    Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Emit, FailedCompensation, FailedStep,
-    Handle, HierarchyId, Intervention, Launch, LaunchAll, ListRequest, Migrate, Named, NoResult, Outcome,
-    ReadTree, RebuildReport, Redeliver, Redelivered, RegisteredHandler, RepairAnswer, RepairStatus, Reply,
-    Request, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo,
-    RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetupError, SkippedHierarchy,
-    Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch,
-    WaitingMember, Wanted, When, migrate, migration_files,
+    Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Command, CommandHandle, CommandState,
+    Decider, Emit, EntityState, FailedCompensation, FailedStep, Handle, HierarchyId, Intervention, Launch,
+    LaunchAll, ListRequest, Migrate, Named, NoResult, Outcome, ReadTree, RebuildReport, Redeliver,
+    Redelivered, RegisteredHandler, RepairAnswer, RepairStatus, Reply, Request, Retire, Retired, Retry,
+    RetryTarget, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo, RunState, RunningStep,
+    RuntimeError, Saga, Scoop, Scope, SendSignal, SetupError, SkippedHierarchy, Status, Step, StepEnd,
+    StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch, WaitingMember, Wanted,
+    When, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};
@@ -39,7 +42,7 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        Anew, ContextKey, Error, Failure, FailureCode, Here, Message, Next, Outcome, Result, Saga, Scoop,
-        Scope, Signal, Tick, With, saga, step, subscribes,
+        Anew, ContextKey, Decision, Error, Failure, FailureCode, Here, Message, Next, Outcome, Result, Saga,
+        Scoop, Scope, Signal, Tick, With, command, entity, saga, step, subscribes,
     };
 }

@@ -12,6 +12,8 @@ mod changed_definition;
 mod context;
 mod continuation;
 mod deadline;
+mod decision;
+mod entity;
 mod error;
 mod event;
 mod failure;
@@ -42,6 +44,8 @@ pub use continuation::{
     Action, Call, Conclusion, Continuation, Emission, Fate, NextExecution, Record, Required, Returned, Stuck,
 };
 pub use deadline::{Deadline, DeadlineKind, Direction};
+pub use decision::{DecidedMessage, Decision, Rejection};
+pub use entity::{Application, Applies, Entity, EntityKey, EntityType};
 pub use error::{Error, FromError, Here, Result};
 pub use event::{Event, EventKind, OPERATOR};
 pub use failure::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX, Failure, Frame};
@@ -67,5 +71,5 @@ pub use stored::Stored;
 pub use text::Escaped;
 #[doc(hidden)]
 pub use trace_point::QuestionMark;
-pub use wait::{SIGNAL_KEY_BYTES_MAX, SignalKey, Wait};
+pub use wait::{KEY_BYTES_MAX, SignalKey, Wait, refused_key};
 pub use window::{Beginning, Cut, EntriesRead, Entry, Rest, Window};

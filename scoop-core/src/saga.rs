@@ -108,6 +108,8 @@ pub enum StepKind {
     Wait,
     /// Cleans up after the previous step, once that and its children are done.
     Finally,
+    /// Decides a command about an entity. The decision and its settlement are one transaction.
+    Decide,
 }
 
 impl RecordedStep {
@@ -120,6 +122,11 @@ impl RecordedStep {
 impl StepKind {
     fn is_code(&self) -> bool {
         *self == Self::Code
+    }
+
+    /// Whether users see it as a step: it does not only wait or clean up.
+    pub fn is_visible(self) -> bool {
+        matches!(self, Self::Code | Self::Decide)
     }
 }
 

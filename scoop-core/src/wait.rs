@@ -20,12 +20,22 @@ pub struct Wait {
 pub struct SignalKey {
     /// The name of the signal.
     pub name: String,
-    /// The key: 1 to [`SIGNAL_KEY_BYTES_MAX`] bytes.
+    /// The key: 1 to [`KEY_BYTES_MAX`] bytes.
     pub key: String,
 }
 
-/// The maximum length of the key of a signal, in bytes.
-pub const SIGNAL_KEY_BYTES_MAX: usize = 255;
+/// The maximum length of the key of a signal or an entity, in bytes.
+pub const KEY_BYTES_MAX: usize = 255;
+
+/// Why a text cannot be stored as the key of a signal or an entity, if it cannot.
+pub fn refused_key(key: &str) -> Option<String> {
+    if key.contains('\0') {
+        return Some("contains a NUL character, which PostgreSQL does not store".into());
+    }
+    let bytes = key.len();
+    (!(1..=KEY_BYTES_MAX).contains(&bytes))
+        .then(|| format!("has {bytes} bytes; 1 to {KEY_BYTES_MAX} are possible"))
+}
 
 impl Wait {
     /// Waits until this time, with a resolution of microseconds. A time outside the years 1 to 9999 becomes the
@@ -64,12 +74,7 @@ impl Wait {
 impl SignalKey {
     /// Why it cannot be stored, if it cannot.
     pub fn refused(&self) -> Option<String> {
-        let (key, bytes) = (&self.key, self.key.len());
-        if key.contains('\0') {
-            return Some("contains a NUL character, which PostgreSQL does not store".into());
-        }
-        let fits = (1..=SIGNAL_KEY_BYTES_MAX).contains(&bytes);
-        (!fits).then(|| format!("has {bytes} bytes; 1 to {SIGNAL_KEY_BYTES_MAX} are possible"))
+        refused_key(&self.key)
     }
 }
 

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{Definition, Instance, RollbackNames, StepKind};
+use crate::{Definition, Instance, RollbackNames};
 
 /// An event of the forward path.
 #[derive(Clone, Debug, PartialEq)]
@@ -243,7 +243,7 @@ impl Window {
 /// step before them.
 pub(crate) fn begins(definition: &Definition, done: &Instance) -> bool {
     let step = definition.steps.iter().find(|step| step.is_named(&done.step));
-    done.handler_iteration.is_none() && step.is_none_or(|step| step.kind == StepKind::Code)
+    done.handler_iteration.is_none() && step.is_none_or(|step| step.kind.is_visible())
 }
 
 /// The instances of these entries, oldest first, and their times.
@@ -283,7 +283,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::{Plan, StepDefinition, output_name};
+    use crate::{Plan, StepDefinition, StepKind, output_name};
 
     /// A history, and the outputs of its instances, by name.
     #[derive(Debug)]

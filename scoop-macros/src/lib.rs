@@ -1,4 +1,4 @@
-//! The attributes of Scoop: `#[saga]`, `#[step]`, `#[subscribes]`, `#[trace]`, and the derives `Message`,
+//! The attributes of Scoop: `#[saga]`, `#[step]`, `#[subscribes]`, `#[entity]`, `#[command]`, `#[trace]`, and the derives `Message`,
 //! `ContextKey` and `FailureCode`.
 //!
 //! Use them through the crate `scoop`, which re-exports them beside the traits they implement.
@@ -8,9 +8,11 @@
 //! that need types are left to the compiler: the expansion only makes the compiler's errors land on the user's
 //! types.
 
+mod command;
 mod context;
 mod derive;
 mod duration;
+mod entity;
 mod errors;
 mod failure_code;
 mod message;
@@ -106,6 +108,63 @@ pub fn message(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(Signal, attributes(signal))]
 pub fn signal(input: TokenStream) -> TokenStream {
     signal::derive(input.into()).into()
+}
+
+/// Makes the functions of an `impl` block the applications of events to an entity.
+///
+/// `#[entity(name = "stock", key = Uuid)]`; without `name` it is that of the type in kebab case. Each function with
+/// `&mut self` and an event changes the state as the event says. The type implements `Default`, `Serialize` and
+/// `Deserialize`.
+///
+/// ```ignore
+/// #[derive(Default, Serialize, Deserialize)]
+/// struct Stock { units: i64 }
+///
+/// #[entity(name = "stock", key = Uuid)]
+/// impl Stock {
+///     fn reserved(&mut self, event: &StockReserved) {
+///         self.units -= event.units;
+///     }
+/// }
+/// ```
+#[proc_macro_attribute]
+pub fn entity(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    entity::entity(arguments.into(), item.into()).into()
+}
+
+/// Makes an `impl` block a command, about which an entity decides.
+///
+/// `#[command(entity = Stock)]`, with `topic = ".."`, `name = ".."` and `was = ".."` as needed. The type is the message;
+/// it implements `Serialize` and `Deserialize`.
+///
+/// | function | |
+/// | --- | --- |
+/// | `fn key(&self) -> Key` | the key of the entity |
+/// | `async fn fetch(&self, scope: &mut Scope<'_>) -> Result<T>` | optional: gets information from outside, as a step; `#[step(timeout = .., retry(..))]` |
+/// | `fn decide(&self, entity: &Stock, fetched: &T) -> Decision<Event, Rejection>` | decides from these values alone; without `fetch` there is no `fetched` |
+/// | `fn undo(&self, entity: &Stock, event: &Event) -> Option<OtherEvent>` | optional: the event that undoes an accepted command in a rollback |
+///
+/// ```ignore
+/// #[derive(Serialize, Deserialize)]
+/// struct ReserveStock { product: Uuid, units: i64 }
+///
+/// #[command(entity = Stock)]
+/// impl ReserveStock {
+///     fn key(&self) -> Uuid {
+///         self.product
+///     }
+///
+///     fn decide(&self, stock: &Stock) -> Decision<StockReserved, ()> {
+///         match self.units <= stock.units {
+///             true => Decision::Accepted(StockReserved { product: self.product, units: self.units }),
+///             false => Decision::Rejected(()),
+///         }
+///     }
+/// }
+/// ```
+#[proc_macro_attribute]
+pub fn command(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    command::command(arguments.into(), item.into()).into()
 }
 
 /// Makes a struct or an enum an element of the context, which travels with a run.

@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     ContextKey,
     /// At most 180 characters, like other names.
     Signal,
+    /// At most 180 characters, like other names.
+    Entity,
     /// At most 180 characters, like other names. Names with our prefix have a meaning already.
     Code,
 }
@@ -34,6 +36,7 @@ impl Kind {
             Kind::Topic => ("topic", 63, "bytes", name.len()),
             Kind::ContextKey => ("key", 255, "characters", name.chars().count()),
             Kind::Signal => ("name of a signal", 180, "characters", name.chars().count()),
+            Kind::Entity => ("name of an entity", 180, "characters", name.chars().count()),
             Kind::Code => ("failure code", 180, "characters", name.chars().count()),
         };
         if name.contains('\0') {
@@ -49,7 +52,7 @@ impl Kind {
     /// The setting for a name of one's own.
     fn written(self) -> &'static str {
         match self {
-            Kind::Saga | Kind::Step => "name = \"..\"",
+            Kind::Saga | Kind::Step | Kind::Entity => "name = \"..\"",
             Kind::Topic => "#[message(topic = \"..\")]",
             Kind::ContextKey => "#[context(key = \"..\")]",
             Kind::Signal => "#[signal(name = \"..\")]",

@@ -1,16 +1,16 @@
 //! `#[saga]`: an `impl` block as a saga, in three stages.
 
 mod awaits;
-mod expand;
+pub(crate) mod expand;
 mod model;
-mod parameters;
-mod parse;
+pub(crate) mod parameters;
+pub(crate) mod parse;
 mod resolve;
-mod retry;
+pub(crate) mod retry;
 mod schedule;
 mod signature;
 mod subscription;
-mod types;
+pub(crate) mod types;
 mod unnamed;
 
 use proc_macro2::TokenStream;

@@ -31,7 +31,7 @@ enum Value {
 }
 
 /// The keys with a type as their value. All others have an expression.
-const TYPES: [&str; 2] = ["reply", "replies"];
+const TYPES: [&str; 4] = ["reply", "replies", "key", "entity"];
 
 impl Settings {
     /// Reads the settings of `attribute`, which has the `known` keys.
@@ -186,7 +186,8 @@ impl Parse for Setting {
 
 impl Value {
     fn parse(key: &str, input: ParseStream<'_>) -> syn::Result<Self> {
-        if !TYPES.contains(&key) {
+        // The key of an element of the context is a text.
+        if !TYPES.contains(&key) || input.peek(Lit) {
             return input.parse().map(Value::Expression);
         }
         let ty = input.parse().map(Value::Type);

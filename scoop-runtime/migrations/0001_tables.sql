@@ -193,6 +193,26 @@ CREATE INDEX join_waiting ON scoop.join_member (saga, key, topic, since, run) WH
 CREATE INDEX join_message ON scoop.join_member (message_id);
 CREATE INDEX join_due ON scoop.join_member (saga, expires_at) WHERE joined IS NULL AND expires_at IS NOT NULL;
 
+-- Entities: the states that follow from their events. One without an event may have a row, with no state.
+CREATE TABLE scoop.entity (
+    name    varchar(255) COLLATE "C" NOT NULL,
+    key     varchar(255) COLLATE "C" NOT NULL,
+    version bigint NOT NULL DEFAULT 0,  -- the number of its events
+    state   jsonb,
+    PRIMARY KEY (name, key)
+) WITH (fillfactor = 50);  -- a state that changes is updated in place
+
+-- The events of entities: each is a message that the command launched, so that its payload is there.
+CREATE TABLE scoop.entity_event (
+    name       varchar(255) COLLATE "C" NOT NULL,
+    key        varchar(255) COLLATE "C" NOT NULL,
+    version    bigint NOT NULL,  -- that of the entity after it
+    message_id uuid NOT NULL,
+    run        uuid NOT NULL,  -- of the command
+    at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (name, key, version)
+);
+
 -- The working set: the state of the engine beside the record. It stays small with a long history: a run that ended
 -- leaves it.
 
@@ -382,6 +402,7 @@ BEGIN
     ALTER TABLE scoop.message ALTER COLUMN payload SET COMPRESSION lz4;
     ALTER TABLE scoop.return_value ALTER COLUMN value SET COMPRESSION lz4;
     ALTER TABLE scoop.run ALTER COLUMN outputs SET COMPRESSION lz4;
+    ALTER TABLE scoop.entity ALTER COLUMN state SET COMPRESSION lz4;
 EXCEPTION WHEN feature_not_supported THEN
     NULL;
 END $$;

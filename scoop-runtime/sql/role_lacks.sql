@@ -12,6 +12,8 @@ WITH needed AS (
         ('scoop.redelivery', '{SELECT,INSERT}'),
         ('scoop.execution', '{SELECT,INSERT}'),
         ('scoop.begun_step', '{SELECT,INSERT,UPDATE}'),
+        ('scoop.entity', '{SELECT,INSERT,UPDATE}'),
+        ('scoop.entity_event', '{SELECT,INSERT}'),
         ('scoop.handler', '{SELECT,INSERT,UPDATE}'),
         ('scoop.signal', '{SELECT,INSERT,UPDATE}'),
         ('scoop.schedule', '{SELECT,INSERT,UPDATE}'),

@@ -143,6 +143,17 @@ pub enum RuntimeError {
         why: String,
     },
 
+    /// The state of an entity cannot be read: the key is not possible, or the stored state does not fit the type.
+    #[error("the entity `{entity}` with the key `{}` cannot be read: {why}", Escaped(key))]
+    Entity {
+        /// The name of the entity.
+        entity: &'static str,
+        /// The key.
+        key: String,
+        /// The reason.
+        why: String,
+    },
+
     /// A text contains a NUL character, which PostgreSQL does not store.
     #[error("{what} contains a NUL character (\\u0000), which PostgreSQL cannot store")]
     NulCharacter {
@@ -400,6 +411,30 @@ pub enum SetupError {
         /// The code.
         code: String,
         /// The Rust types.
+        types: String,
+    },
+
+    /// Two entities have the same name, so their states could not be distinguished.
+    #[error(
+        "two entities are named `{name}`: {types}; give one of them another name with `#[entity(name = \"...\")]`"
+    )]
+    DuplicateEntityName {
+        /// The name.
+        name: String,
+        /// The Rust types.
+        types: String,
+    },
+
+    /// An entity applies two events of one topic, so a stored event could not be attributed to one of them.
+    #[error(
+        "entity `{name}` applies several events with the topic `{topic}`: {types}; give each its own topic"
+    )]
+    DuplicateApplication {
+        /// The entity.
+        name: String,
+        /// The topic.
+        topic: String,
+        /// The Rust types of the events.
         types: String,
     },
 

@@ -45,15 +45,16 @@ mod util;
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    Builder, CancelAnswer, Handle, Launch, LaunchAll, ListItem, ListRequest, Migrate, Outcome, ReadTree,
-    Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure, Scoop, SendSignal,
-    Status, migrate, migration_files,
+    Builder, CancelAnswer, CommandHandle, CommandState, EntityState, Handle, Launch, LaunchAll, ListItem,
+    ListRequest, Migrate, Outcome, ReadTree, Redeliver, Redelivered, Request, Retire, Retired,
+    RollbackAnswer, RollbackFailure, Scoop, SendSignal, Status, migrate, migration_files,
 };
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use rebuild::{RebuildReport, SkippedHierarchy};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};
+pub use saga::command::{Command, Decider};
 #[doc(hidden)]
 pub use saga::private;
 pub use saga::retry::Retry;

@@ -7,6 +7,10 @@ mod attempts_changed;
 #[path = "../it/behaviour/awaiting.rs"]
 mod awaiting;
 mod children;
+#[path = "../it/behaviour/commands.rs"]
+mod commands;
+#[path = "../it/behaviour/commands_below.rs"]
+mod commands_below;
 #[path = "../it/behaviour/endless.rs"]
 mod endless;
 #[path = "../it/behaviour/floats.rs"]

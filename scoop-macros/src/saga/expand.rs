@@ -2,7 +2,7 @@
 //! the module `private` of `scoop-runtime`.
 
 mod messages;
-mod retry_and_timeouts;
+pub(crate) mod retry_and_timeouts;
 mod steps;
 
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
 }
 
 /// A use of the removed attributes, so that the user's imports of them are not unused.
-pub(super) fn uses<'a>(attributes: impl Iterator<Item = &'a Path>) -> TokenStream {
+pub(crate) fn uses<'a>(attributes: impl Iterator<Item = &'a Path>) -> TokenStream {
     quote! {
         const _: () = {
             #(#[allow(unused_imports)] use #attributes as _;)*

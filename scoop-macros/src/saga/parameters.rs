@@ -154,7 +154,7 @@ fn one_failure(role: Role) -> &'static str {
     }
 }
 
-fn typed(sig: &Signature) -> impl Iterator<Item = &PatType> {
+pub(crate) fn typed(sig: &Signature) -> impl Iterator<Item = &PatType> {
     sig.inputs.iter().filter_map(|input| match input {
         FnArg::Typed(parameter) => Some(parameter),
         FnArg::Receiver(_) => None,

@@ -12,15 +12,15 @@ use crate::misplaced::is;
 use crate::trace;
 
 /// An `impl` block. Its tokens are the user's without our attributes.
-pub(super) struct Block {
-    pub(super) subscribes: Vec<Attribute>,
+pub(crate) struct Block {
+    pub(crate) subscribes: Vec<Attribute>,
     /// Further `#[saga]` attributes.
-    pub(super) repeated: Vec<Attribute>,
-    pub(super) generics: Generics,
+    pub(crate) repeated: Vec<Attribute>,
+    pub(crate) generics: Generics,
     /// The trait, if the block implements one.
-    pub(super) of_trait: Option<Type>,
-    pub(super) self_ty: Type,
-    pub(super) items: Vec<Item>,
+    pub(crate) of_trait: Option<Type>,
+    pub(crate) self_ty: Type,
+    pub(crate) items: Vec<Item>,
     attrs: Vec<Attribute>,
     inner_attrs: Vec<Attribute>,
     unsafety: Option<Token![unsafe]>,
@@ -28,29 +28,29 @@ pub(super) struct Block {
 }
 
 /// One item of the block.
-pub(super) enum Item {
+pub(crate) enum Item {
     Function(Box<Function>),
     Other(Box<ImplItem>),
 }
 
 /// A function with its `#[step]` attributes separated.
-pub(super) struct Function {
-    pub(super) steps: Vec<Attribute>,
-    pub(super) attrs: Vec<Attribute>,
-    pub(super) sig: Signature,
-    pub(super) body: TokenTree,
+pub(crate) struct Function {
+    pub(crate) steps: Vec<Attribute>,
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) sig: Signature,
+    pub(crate) body: TokenTree,
     vis: Visibility,
 }
 
 impl Block {
     /// The attributes that the expansion removes, each as it was written first.
-    pub(super) fn stripped(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn stripped(&self) -> impl Iterator<Item = &Path> {
         let subscribes = self.subscribes.first();
         let step = self.functions().find_map(|function| function.steps.first());
         subscribes.into_iter().chain(step).map(Attribute::path)
     }
 
-    pub(super) fn functions(&self) -> impl Iterator<Item = &Function> {
+    pub(crate) fn functions(&self) -> impl Iterator<Item = &Function> {
         self.items.iter().filter_map(|item| match item {
             Item::Function(function) => Some(&**function),
             Item::Other(_) => None,
@@ -60,11 +60,18 @@ impl Block {
 
 impl Parse for Block {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        Self::parse_below("saga", input)
+    }
+}
+
+impl Block {
+    /// Parses the block below this attribute.
+    pub(crate) fn parse_below(attribute: &str, input: ParseStream<'_>) -> syn::Result<Self> {
         let attrs = input.call(Attribute::parse_outer)?;
-        let (repeated, attrs) = split(attrs, "saga");
+        let (repeated, attrs) = split(attrs, attribute);
         let (subscribes, attrs) = split(attrs, "subscribes");
         let unsafety = input.parse()?;
-        let impl_token = parse_impl(input)?;
+        let impl_token = parse_impl(attribute, input)?;
         let mut generics: Generics = input.parse()?;
         let first: Type = input.parse()?;
         let (of_trait, self_ty) = match input.parse::<Option<Token![for]>>()? {
@@ -95,10 +102,11 @@ impl Parse for Block {
     }
 }
 
-fn parse_impl(input: ParseStream<'_>) -> syn::Result<Token![impl]> {
+fn parse_impl(attribute: &str, input: ParseStream<'_>) -> syn::Result<Token![impl]> {
     input.parse::<Visibility>()?;
     if !input.peek(Token![impl]) {
-        let message = "`#[saga]` belongs on an `impl` block: write it above `impl YourType { .. }`";
+        let message =
+            format!("`#[{attribute}]` belongs on an `impl` block: write it above `impl YourType {{ .. }}`");
         return Err(input.error(message));
     }
     input.parse()

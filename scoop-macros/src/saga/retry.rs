@@ -12,17 +12,17 @@ use crate::settings::Settings;
 
 /// The given settings. For the others the runtime has defaults.
 #[derive(Clone)]
-pub(super) struct Retry {
-    pub(super) max: u32,
+pub(crate) struct Retry {
+    pub(crate) max: u32,
     /// The first pause and the longest.
-    pub(super) backoff: Option<(Duration, Duration)>,
-    pub(super) jitter_percent: Option<u32>,
-    pub(super) when: Option<When>,
+    pub(crate) backoff: Option<(Duration, Duration)>,
+    pub(crate) jitter_percent: Option<u32>,
+    pub(crate) when: Option<When>,
 }
 
 /// The function that decides which errors are worth another attempt.
 #[derive(Clone)]
-pub(super) enum When {
+pub(crate) enum When {
     /// A function in the block of the saga.
     InBlock(Ident),
     Elsewhere(Path),
@@ -30,7 +30,7 @@ pub(super) enum When {
 
 impl Retry {
     /// Reads the settings of `key`, if it is given.
-    pub(super) fn read(key: &str, of: &Settings, block: &Block, errors: &mut Errors) -> Option<Self> {
+    pub(crate) fn read(key: &str, of: &Settings, block: &Block, errors: &mut Errors) -> Option<Self> {
         let mut errors_here = Errors::default();
         let example = format!("{key}(max = 5)");
         let known = ["max", "backoff", "jitter", "when"];

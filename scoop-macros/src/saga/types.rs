@@ -4,7 +4,7 @@ use quote::ToTokens;
 use syn::{GenericArgument, PathArguments, PathSegment, Type};
 
 /// The type without the delimiters that do not change it.
-pub(super) fn strip_groups(ty: &Type) -> &Type {
+pub(crate) fn strip_groups(ty: &Type) -> &Type {
     match ty {
         Type::Group(group) => strip_groups(&group.elem),
         Type::Paren(paren) => strip_groups(&paren.elem),
@@ -13,7 +13,7 @@ pub(super) fn strip_groups(ty: &Type) -> &Type {
 }
 
 /// The last segment of a path, such as `Result<()>` of `scoop::Result<()>`.
-pub(super) fn last_segment(ty: &Type) -> Option<&PathSegment> {
+pub(crate) fn last_segment(ty: &Type) -> Option<&PathSegment> {
     match strip_groups(ty) {
         Type::Path(path) => path.path.segments.last(),
         _ => None,
@@ -21,12 +21,12 @@ pub(super) fn last_segment(ty: &Type) -> Option<&PathSegment> {
 }
 
 /// Whether the type is a path that ends with this name.
-pub(super) fn is_named(ty: &Type, name: &str) -> bool {
+pub(crate) fn is_named(ty: &Type, name: &str) -> bool {
     last_segment(ty).is_some_and(|segment| segment.ident == name)
 }
 
 /// Whether both paths end alike. If they mean different types nevertheless, the compiler reports that.
-pub(super) fn ends_alike(one: &Type, other: &Type) -> bool {
+pub(crate) fn ends_alike(one: &Type, other: &Type) -> bool {
     match (last_segment(one), last_segment(other)) {
         (Some(one), Some(other)) => one == other,
         _ => strip_groups(one) == strip_groups(other),
@@ -34,7 +34,7 @@ pub(super) fn ends_alike(one: &Type, other: &Type) -> bool {
 }
 
 /// The types in the angle brackets.
-pub(super) fn type_arguments(segment: &PathSegment) -> impl Iterator<Item = &Type> {
+pub(crate) fn type_arguments(segment: &PathSegment) -> impl Iterator<Item = &Type> {
     let arguments = match &segment.arguments {
         PathArguments::AngleBracketed(arguments) => Some(&arguments.args),
         _ => None,
@@ -46,12 +46,12 @@ pub(super) fn type_arguments(segment: &PathSegment) -> impl Iterator<Item = &Typ
 }
 
 /// `T` of `Option<T>`.
-pub(super) fn optional(ty: &Type) -> Option<&Type> {
+pub(crate) fn optional(ty: &Type) -> Option<&Type> {
     type_arguments(last_segment(ty).filter(|segment| segment.ident == "Option")?).next()
 }
 
 /// `T` of `&T`.
-pub(super) fn referenced(ty: &Type) -> Option<&Type> {
+pub(crate) fn referenced(ty: &Type) -> Option<&Type> {
     match strip_groups(ty) {
         Type::Reference(it) if it.mutability.is_none() => Some(&it.elem),
         _ => None,
@@ -59,7 +59,7 @@ pub(super) fn referenced(ty: &Type) -> Option<&Type> {
 }
 
 /// `T` of `&mut T`.
-pub(super) fn mutably_referenced(ty: &Type) -> Option<&Type> {
+pub(crate) fn mutably_referenced(ty: &Type) -> Option<&Type> {
     match strip_groups(ty) {
         Type::Reference(it) if it.mutability.is_some() => Some(&it.elem),
         _ => None,
@@ -67,7 +67,7 @@ pub(super) fn mutably_referenced(ty: &Type) -> Option<&Type> {
 }
 
 /// The `T` of any reference to `T`, or of `T` itself.
-pub(super) fn behind_reference(ty: &Type) -> &Type {
+pub(crate) fn behind_reference(ty: &Type) -> &Type {
     match strip_groups(ty) {
         Type::Reference(reference) => strip_groups(&reference.elem),
         ty => ty,
@@ -75,7 +75,7 @@ pub(super) fn behind_reference(ty: &Type) -> &Type {
 }
 
 /// The type as a user would write it.
-pub(super) fn text(ty: &Type) -> String {
+pub(crate) fn text(ty: &Type) -> String {
     let mut text = ty.to_token_stream().to_string();
     for (spaced, tight) in
         [(" <", "<"), ("< ", "<"), (" >", ">"), (" ::", "::"), (":: ", "::"), (" ,", ","), ("& ", "&")]

@@ -1,5 +1,6 @@
 //! Handles of launched messages: wait for the end, ask for the status, read the runs.
 
+mod decision;
 mod result;
 
 use std::fmt;
@@ -193,28 +194,38 @@ impl Handle {
     /// # }
     /// ```
     pub fn wait(&self) -> impl Future<Output = Result<Outcome, RuntimeError>> + Send {
-        async move {
-            match self.scoop.engine() {
-                None => self.ends().await,
-                Some(engine) => tokio::select! {
-                    biased;
-                    () = engine.lost() => Err(RuntimeError::EngineGone),
-                    outcome = self.ends() => outcome,
-                },
-            }
+        self.unless_lost(self.ends()).boxed()
+    }
+
+    /// The result of this, unless the engine of the program is gone before.
+    async fn unless_lost<T>(
+        &self,
+        wait: impl Future<Output = Result<T, RuntimeError>>,
+    ) -> Result<T, RuntimeError> {
+        match self.scoop.engine() {
+            None => wait.await,
+            Some(engine) => tokio::select! {
+                biased;
+                () = engine.lost() => Err(RuntimeError::EngineGone),
+                result = wait => result,
+            },
         }
-        .boxed()
+    }
+
+    /// The listener for ends of runs, if there are such notifications, and the longest pause between two polls.
+    fn listener(&self) -> (Option<CompletionListener<'_>>, Duration) {
+        let (waiters, look_max) = match self.scoop.store() {
+            // The process that ends the hierarchy notifies these waiters.
+            #[cfg(feature = "in-memory")]
+            Store::Memory(memory) => (Some(memory.completions()), POLL_MAX_IN_MEMORY),
+            Store::Postgres(_) => (self.scoop.engine().map(|engine| &engine.completions), POLL_MAX),
+        };
+        (waiters.map(|waiters| waiters.listener(self.root)), look_max)
     }
 
     fn ends(&self) -> BoxFuture<'_, Result<Outcome, RuntimeError>> {
         async move {
-            let (waiters, look_max) = match self.scoop.store() {
-                // The process that ends the hierarchy notifies these waiters.
-                #[cfg(feature = "in-memory")]
-                Store::Memory(memory) => (Some(memory.completions()), POLL_MAX_IN_MEMORY),
-                Store::Postgres(_) => (self.scoop.engine().map(|engine| &engine.completions), POLL_MAX),
-            };
-            let mut listener = waiters.map(|waiters| waiters.listener(self.root));
+            let (mut listener, look_max) = self.listener();
             if let (Some(_), Some(begun)) = (&listener, self.local_start) {
                 // A poll competes with the engine, so it is delayed.
                 let left = LOCAL_GRACE.saturating_sub(begun.at.elapsed());

@@ -1,6 +1,7 @@
 //! Launches of messages by a client.
 
 use std::future::IntoFuture;
+use std::marker::PhantomData;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Context, Message};
@@ -18,16 +19,17 @@ use crate::util::patience::Vain;
 
 /// A message about to be launched. Await it.
 #[must_use = "nothing is launched without `.await`: write `.await?` after it"]
-pub struct Launch<M> {
+pub struct Launch<M, H = Handle> {
     scoop: Scoop,
     message: M,
     key: Option<String>,
     options: Options,
+    handle: PhantomData<fn() -> H>,
 }
 
-impl<M: Message> Launch<M> {
+impl<M: Message, H: From<Handle>> Launch<M, H> {
     pub(crate) fn new(scoop: Scoop, message: M) -> Self {
-        Self { scoop, message, key: None, options: Options::default() }
+        Self { scoop, message, key: None, options: Options::default(), handle: PhantomData }
     }
 
     launch_options!();
@@ -76,18 +78,18 @@ impl<M: Message> Launch<M> {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<Handle, RuntimeError> {
+    pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<H, RuntimeError> {
         let (scoop, launched) = self.prepare().await?;
         let (root, id) = (launched.root, launched.id);
         insert_in(scoop.store(), scoop.unhandled(), connection, launched).await?;
         // A foreign transaction commits without a notification; poll soon.
         scoop.poll_for_foreign_commit();
-        Ok(Handle::new(scoop, root, id))
+        Ok(Handle::new(scoop, root, id).into())
     }
 
     /// Prepares the message for the store: checks its size, and adds key and context.
     async fn prepare(self) -> Result<(Scoop, NewMessage), RuntimeError> {
-        let Self { scoop, message, key, options } = self;
+        let Self { scoop, message, key, options, .. } = self;
         let limits = scoop.limits();
         let mut launched = store::prepare(&message, limits.payload_bytes_max)?;
         if let Some(key) = key {
@@ -103,8 +105,8 @@ impl<M: Message> Launch<M> {
     }
 }
 
-impl<M: Message> IntoFuture for Launch<M> {
-    type Output = Result<Handle, RuntimeError>;
+impl<M: Message, H: From<Handle> + 'static> IntoFuture for Launch<M, H> {
+    type Output = Result<H, RuntimeError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -114,7 +116,7 @@ impl<M: Message> IntoFuture for Launch<M> {
             let start = publish(&scoop, vec![launched], "a message was launched").await?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
-            Ok(Handle::new(scoop, root, id).started_locally(begun))
+            Ok(Handle::new(scoop, root, id).started_locally(begun).into())
         }
         .boxed()
     }

@@ -10,6 +10,7 @@ mod migrate;
 mod scoop;
 
 // Launches, and the hierarchies that follow from them.
+mod command;
 mod handle;
 mod launch;
 mod launch_batcher;
@@ -26,6 +27,7 @@ mod redelivery;
 mod subscriptions;
 
 pub use builder::Builder;
+pub use command::{CommandHandle, CommandState, EntityState};
 pub use handle::{Handle, Outcome, RollbackFailure, Status};
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use scoop_core::{Conclusion, Continuation, Failure, Run, Tried};
 
+use super::decider::{decide, is_decision};
 use super::definitions::recorded::{by_index, recorded};
 use super::definitions::refresh::add_reply_type;
 use super::execution::{Execution, Exit, InFlightGuard, Why, next, reasons_to_give_up};
@@ -227,18 +228,22 @@ async fn advance(engine: &Engine, execution: &mut Execution) -> Result<(), Exit>
     if std::mem::take(&mut execution.overdue) {
         execution.give_up_reasons = reasons_to_give_up(engine, execution).await?;
     }
-    let (conclusion, opened) = match std::mem::take(&mut execution.give_up_reasons) {
+    let concluded = match std::mem::take(&mut execution.give_up_reasons) {
         reasons if reasons.is_empty() => {
             // From here on the next move counts as tried, however the call ends.
             execution.former_attempts.next = true;
             match next(execution)? {
-                Continuation::Record(record) => (record.conclude(), None),
-                Continuation::Call(call) => call_and_conclude(engine, execution, call).await?,
+                Continuation::Record(record) => Some((record.conclude(), None)),
+                Continuation::Call(call) if is_decision(execution, &call) => None,
+                Continuation::Call(call) => Some(call_and_conclude(engine, execution, call).await?),
             }
         }
-        reasons => conclude_give_up(engine, execution, reasons).await?,
+        reasons => Some(conclude_give_up(engine, execution, reasons).await?),
     };
-    let mut persisted = settle(engine, execution, conclusion, opened).await?;
+    let mut persisted = match concluded {
+        Some((conclusion, opened)) => settle(engine, execution, conclusion, opened).await?,
+        None => Box::pin(decide(engine, execution)).await?,
+    };
     while let Err(StepFailed { context, failure }) = persisted {
         let (conclusion, opened) = match next(execution)? {
             Continuation::Call(call) => conclude_failed(engine, execution, call, context, failure).await?,

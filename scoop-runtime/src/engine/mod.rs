@@ -32,6 +32,7 @@ mod user_code;
 mod settle;
 
 // Shared state.
+mod decider;
 mod definitions;
 mod shared;
 mod signals;

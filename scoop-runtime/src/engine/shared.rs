@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use super::decider::DeciderQueue;
 use super::definitions::Definitions;
 use super::settle::queue::Settler;
 use super::signals::Signals;
@@ -55,6 +56,7 @@ pub(crate) struct Engine {
     /// None for a database in memory.
     pub(crate) step_transactions: Option<StepTransactions>,
     pub(super) settler: Settler,
+    pub(super) decider: DeciderQueue,
     pub(super) signals: Signals,
     pub(super) stop_signals: StopSignals,
     pub(crate) completions: Completions,

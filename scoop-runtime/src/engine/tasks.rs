@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::decider::DeciderQueue;
 use super::definitions::{Definitions, refresh};
 use super::settle::batched;
 use super::settle::queue::{Queue, Settler};
@@ -20,7 +21,7 @@ use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
-use super::{claim, deliveries, joins, liveness, notify, parents, reconcile, schedule, timer};
+use super::{claim, decider, deliveries, joins, liveness, notify, parents, reconcile, schedule, timer};
 use crate::completion::Completions;
 use crate::saga::registry::Registry;
 use crate::settings::Settings;
@@ -42,6 +43,7 @@ pub(crate) async fn start(
     let Registry { sagas, subscriptions, schedules, joins } = registry;
     let definitions = Definitions::publish(&store, sagas).await?;
     let (settler, settlements) = Settler::new();
+    let (decider, undecided) = DeciderQueue::new();
     let (signals, parents, deliveries) = Signals::new();
     let (reserved, slots) = ReservedSlots::of(settings.concurrency);
     let engine = Arc::new(Engine {
@@ -63,6 +65,7 @@ pub(crate) async fn start(
         in_doubt: AtomicBool::new(false),
         reconcile_due: AtomicBool::new(false),
         settler,
+        decider,
         signals,
         stop_signals: StopSignals::default(),
         completions: Completions::default(),
@@ -81,7 +84,7 @@ pub(crate) async fn start(
         return Err(error);
     }
     telemetry::started(worker, engine.subscriptions.len(), engine.settings.concurrency);
-    tokio::spawn(serve(engine.clone(), session, settlements, parents, deliveries));
+    tokio::spawn(serve(engine.clone(), session, Queues { settlements, undecided, parents, deliveries }));
     Ok(engine)
 }
 
@@ -95,15 +98,18 @@ async fn publish(engine: &Engine) -> sqlx::Result<()> {
     reconcile::reconcile(engine, Delivery::All).await
 }
 
+/// The receivers of what other tasks hand over.
+struct Queues {
+    settlements: Queue,
+    undecided: decider::Queue,
+    parents: ParentChecks,
+    deliveries: Deliveries,
+}
+
 /// Runs until it is stopped, then shuts down: no new claims; running steps end and are settled; their runs are
 /// handed back, and the other workers are notified.
-async fn serve(
-    engine: Arc<Engine>,
-    session: liveness::WorkerSession,
-    settlements: Queue,
-    parents: ParentChecks,
-    signals: Deliveries,
-) {
+async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Queues) {
+    let Queues { settlements, undecided, parents, deliveries } = queues;
     let _gone = engine.gone.clone().drop_guard();
     let drained = CancellationToken::new();
     // After a panic below, the session ends, so that other workers take the runs over.
@@ -116,7 +122,8 @@ async fn serve(
     spawn(schedule::serve(engine.clone()).boxed());
     spawn(joins::serve(engine.clone()).boxed());
     spawn(parents::serve(engine.clone(), parents, drained.clone()).boxed());
-    spawn(deliveries::serve(engine.clone(), signals, drained.clone()).boxed());
+    spawn(deliveries::serve(engine.clone(), deliveries, drained.clone()).boxed());
+    spawn(decider::serve(engine.clone(), undecided, drained.clone()).boxed());
     spawn(timer::serve_timer(engine.clone(), drained.clone()).boxed());
     spawn(timer::serve_stop_signals(engine.clone(), drained.clone()).boxed());
     spawn(notify::serve(engine.clone(), drained.clone()).boxed());

@@ -13,6 +13,7 @@ use scoop_core::{Definition, Error, Failure, Message, Next, Result, SignalKey, S
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::command::Decisions;
 use super::{DecodeError, HandledMessage, Handler, MessageType, RetryTarget, StepEnd, private, shape};
 use crate::store::JoinSpec;
 use crate::{Retry, Scope};
@@ -196,6 +197,10 @@ impl Handler for Collector {
     }
 
     fn sleep(&self, _: usize) -> Option<Duration> {
+        None
+    }
+
+    fn decisions(&self) -> Option<Decisions> {
         None
     }
 

@@ -1,6 +1,7 @@
 //! The trait that `#[saga]` implements, and its form without types that the engine runs.
 
 pub(crate) mod children;
+pub(crate) mod command;
 pub(crate) mod join;
 #[doc(hidden)]
 pub mod private;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
-use scoop_core::{Definition, Failure, JoinIncomplete, Message, Next, Result, Schedule};
+use scoop_core::{Definition, Entity, Failure, JoinIncomplete, Message, Next, Result, Schedule};
 use serde_json::Value;
 
 use crate::{Retry, Scope};
@@ -71,6 +72,12 @@ pub trait Saga: Send + Sync + Sized + 'static {
     #[doc(hidden)]
     fn value_shapes() -> Vec<String> {
         vec![]
+    }
+
+    /// The decisions of a command.
+    #[doc(hidden)]
+    fn decisions() -> Option<command::Decisions> {
+        None
     }
 
     /// Executes a step.
@@ -268,6 +275,9 @@ pub trait Handler: Send + Sync + 'static {
     /// See [`Saga::sleep`].
     fn sleep(&self, step: usize) -> Option<Duration>;
 
+    /// See [`Saga::decisions`].
+    fn decisions(&self) -> Option<command::Decisions>;
+
     /// See [`Saga::invoke`].
     fn invoke<'a>(
         &'a self,
@@ -345,6 +355,10 @@ impl<S: Saga> Handler for S {
 
     fn sleep(&self, step: usize) -> Option<Duration> {
         S::sleep(S::Step::ALL[step])
+    }
+
+    fn decisions(&self) -> Option<command::Decisions> {
+        S::decisions()
     }
 
     fn invoke<'a>(
@@ -474,5 +488,22 @@ impl Registration {
             join: || S::JOIN,
             default,
         }
+    }
+}
+
+/// One entity of the linked program: what `#[entity]` submits to `inventory`.
+pub struct EntityRegistration {
+    pub(crate) name: &'static str,
+    pub(crate) entity_type: fn() -> (TypeId, &'static str),
+    pub(crate) applications: fn() -> Vec<scoop_core::Application>,
+}
+
+inventory::collect!(EntityRegistration);
+
+impl EntityRegistration {
+    /// The registration of `E`.
+    pub const fn new<E: Entity>() -> Self {
+        let entity_type = || (TypeId::of::<E>(), std::any::type_name::<E>());
+        Self { name: E::NAME, entity_type, applications: E::applications }
     }
 }

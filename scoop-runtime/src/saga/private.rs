@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use futures_util::future::BoxFuture;
 pub use inventory;
 pub use scoop_core::{
-    Anew, CodedError, Definition, Error, Failure, Message, Missed, Next, QuestionMark, Result, Schedule,
-    Signal, StepDefinition, StepKind, With,
+    Anew, Application, CodedError, Definition, Error, Failure, Message, Missed, Next, QuestionMark, Result,
+    Schedule, Signal, StepDefinition, StepKind, With,
 };
 use scoop_core::{Json, Stored};
 use serde_json::Value;
@@ -21,7 +21,9 @@ pub use crate::saga::join::{
 pub use crate::saga::retry::Retry;
 use crate::saga::shape;
 pub use crate::saga::tick::{LaunchProbe, ScheduledMessage, UserLaunched, scheduled};
-pub use crate::saga::{Handled, HandledMessage, Handler, Registration, RetryTarget, Saga, Step, StepEnd};
+pub use crate::saga::{
+    EntityRegistration, Handled, HandledMessage, Handler, Registration, RetryTarget, Saga, Step, StepEnd,
+};
 
 /// The result of decoding.
 pub type Decoded<T> = serde_json::Result<T>;

@@ -9,7 +9,7 @@ use scoop_core::{CodedError, Definition, Schedule};
 
 use crate::saga::join::collector_name;
 use crate::saga::timetable::Timetable;
-use crate::saga::{Handler, MessageType, Registration, Saga};
+use crate::saga::{EntityRegistration, Handler, MessageType, Registration, Saga};
 use crate::store::JoinSpec;
 use crate::telemetry;
 use crate::{RuntimeError, SetupError, Tick};
@@ -96,6 +96,7 @@ impl Registry {
         errors.extend(check_topics(&linked));
         errors.extend(check_provided(&linked, provided));
         errors.extend(check_codes());
+        errors.extend(check_entities());
         let schedules = schedules(&linked, &mut errors);
         let (mut sagas, mut subscriptions, mut joins) = (BTreeMap::new(), vec![], vec![]);
         for registration in linked {
@@ -279,6 +280,31 @@ fn check_codes() -> Vec<SetupError> {
         SetupError::DuplicateFailureCode { code, types: quoted(&types) }
     };
     repeated.map(error).collect()
+}
+
+/// Finds names of several entities, and topics of several events of one entity, in all linked entities.
+fn check_entities() -> Vec<SetupError> {
+    let mut types: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
+    let mut errors = vec![];
+    for entity in inventory::iter::<EntityRegistration>() {
+        types.entry(entity.name).or_default().push((entity.entity_type)().1);
+        let mut events: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
+        for application in (entity.applications)() {
+            events.entry(application.topic()).or_default().push(application.event());
+        }
+        let repeated = events.into_iter().filter(|(_, events)| events.len() > 1);
+        errors.extend(repeated.map(|(topic, events)| SetupError::DuplicateApplication {
+            name: entity.name.to_owned(),
+            topic: topic.to_owned(),
+            types: quoted(&events),
+        }));
+    }
+    let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
+    errors.extend(repeated.map(|(name, mut types)| {
+        types.sort_unstable();
+        SetupError::DuplicateEntityName { name: name.to_owned(), types: quoted(&types) }
+    }));
+    errors
 }
 
 /// The scheduled sagas. The attributes have checked most of this, but not a handwritten `impl Saga`

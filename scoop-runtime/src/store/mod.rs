@@ -5,6 +5,7 @@
 //! and [`memory`] implement them, in files of the same names.
 
 mod definitions;
+pub(crate) mod entity;
 pub(crate) mod join;
 mod launch;
 #[cfg(feature = "in-memory")]
@@ -19,6 +20,7 @@ mod types;
 mod unhandled;
 
 pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
+pub(crate) use entity::EntityId;
 pub use join::WaitingMember;
 pub(crate) use join::{ExpiredJoin, JoinSpec, NewMember};
 pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare};
@@ -61,6 +63,7 @@ use sqlx::{PgConnection, PgExecutor};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use self::entity::{Decisions, DecisionsSettled, StoredEntity};
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
 use crate::saga::registry::{Renamed, SubscribedSaga};
@@ -146,6 +149,22 @@ storage! {
         async fn settle(
             &self, identifier: &str, settlements: &[Settlement],
         ) -> BTreeMap<(Uuid, i64), SettleResult>;
+    }
+
+    /// Entities, and decisions of commands about them.
+    trait EntityStorage {
+        /// Locks entities, which are in their order, hands their states to `decide`, and writes what that returns: all
+        /// of it if all of its settlements apply, or nothing.
+        async fn decide(
+            &self, identifier: &str, entities: &[EntityId],
+            decide: impl FnOnce(Vec<StoredEntity>) -> Decisions,
+        ) -> DecisionsSettled;
+
+        /// The state of an entity, if there is one.
+        async fn entity(&self, entity: &EntityId) -> Option<StoredEntity>;
+
+        /// The decision that a handler of this message has recorded under this name, if it has.
+        async fn command_decision(&self, message: Uuid, name: &str) -> Option<Value>;
     }
 
     /// Parents of ended children, releases, and notifications of other processes.

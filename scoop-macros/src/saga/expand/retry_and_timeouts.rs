@@ -29,7 +29,7 @@ pub(super) fn durations(
     })
 }
 
-fn duration(duration: Duration) -> TokenStream {
+pub(crate) fn duration(duration: Duration) -> TokenStream {
     let ms = u64::try_from(duration.as_millis()).expect("the attributes take no such durations");
     quote!(::core::time::Duration::from_millis(#ms))
 }
@@ -63,7 +63,7 @@ pub(super) fn retry(step_enum: &Path, steps: &[Step]) -> Option<TokenStream> {
     })
 }
 
-fn retry_expr(retry: &Retry) -> TokenStream {
+pub(crate) fn retry_expr(retry: &Retry) -> TokenStream {
     let Retry { max, backoff, jitter_percent, when } = retry;
     let max = Literal::u32_unsuffixed(*max);
     let backoff = backoff.map(|(first, longest)| {

@@ -159,7 +159,12 @@ impl Handle {
         }
     }
 
-    fn no_result(&self, topic: &'static str, why: NoResult, failed: Option<FailedStep>) -> RuntimeError {
+    pub(super) fn no_result(
+        &self,
+        topic: &'static str,
+        why: NoResult,
+        failed: Option<FailedStep>,
+    ) -> RuntimeError {
         RuntimeError::NoResult { id: self.message, topic, why, failed }
     }
 }

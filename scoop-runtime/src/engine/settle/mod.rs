@@ -11,7 +11,7 @@ use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Run, S
 use serde_json::Value;
 
 use self::in_step::{CommitError, settle_and_commit};
-use self::queue::SettleError;
+use self::queue::{Answer, SettleError};
 use super::execution::{Execution, Exit, reasons_to_give_up};
 use super::outcome::Decision;
 use super::rollback_history::load_rollback_plan;
@@ -36,7 +36,7 @@ pub(super) struct StepFailed {
 }
 
 /// The result of a settlement: the run continues, or its step has failed after all.
-type SettleOutcome = Result<Result<(), StepFailed>, Exit>;
+pub(super) type SettleOutcome = Result<Result<(), StepFailed>, Exit>;
 
 /// Persists the conclusion: in the transaction of the step, if it opened one. A step fails after all if what follows
 /// from it cannot be written.
@@ -63,21 +63,40 @@ pub(super) async fn settle(
 /// Coalesces moves without user code, so that they need no commit of their own: the COMMITTED after a last step, and
 /// parts of a rollback that undo nothing.
 async fn coalesce(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion) -> Conclusion {
-    while !conclusion.waits() && conclusion.events.len() < COALESCED_EVENTS_MAX {
-        let Fate::GoesOn(run) = &mut conclusion.fate else {
-            break;
-        };
+    while let Some(run) = may_coalesce(&mut conclusion) {
         // A record that cannot be read now is read in the next turn.
         if load_rollback_plan(engine, saga, run).await.is_err() {
             break;
         }
-        let Ok(Continuation::Record(record)) = Continuation::of(&saga.definition, run) else {
-            break;
-        };
-        let following = record.conclude();
+        let Some(following) = following_record(saga, run) else { break };
         conclusion = conclusion.followed_by(following);
     }
     conclusion
+}
+
+/// Like `coalesce`, without reading more of the record.
+pub(super) fn coalesce_recorded(saga: &RunnableSaga, mut conclusion: Conclusion) -> Conclusion {
+    while let Some(following) = may_coalesce(&mut conclusion).and_then(|run| following_record(saga, run)) {
+        conclusion = conclusion.followed_by(following);
+    }
+    conclusion
+}
+
+/// The run after this conclusion, if it continues at once and one more event may be coalesced.
+fn may_coalesce(conclusion: &mut Conclusion) -> Option<&mut Run> {
+    let full = conclusion.waits() || conclusion.events.len() >= COALESCED_EVENTS_MAX;
+    match &mut conclusion.fate {
+        Fate::GoesOn(run) if !full => Some(run),
+        _ => None,
+    }
+}
+
+/// The conclusion of the next move, if that is one without user code.
+fn following_record(saga: &RunnableSaga, run: &Run) -> Option<Conclusion> {
+    match Continuation::of(&saga.definition, run) {
+        Ok(Continuation::Record(record)) => Some(record.conclude()),
+        Ok(Continuation::Call(_)) | Err(_) => None,
+    }
 }
 
 fn settlement(engine: &Engine, execution: &Execution, conclusion: Conclusion) -> Settlement {
@@ -99,14 +118,21 @@ async fn settle_batched(engine: &Engine, execution: &mut Execution, conclusion: 
     let conclusion = coalesce(engine, &execution.saga, conclusion).await;
     let after = AfterCommit::of(&execution.run, &conclusion);
     let settlement = settlement(engine, execution, conclusion);
-    let definition = settlement.definition();
-    let sets_a_time = settlement.has_timer();
-    let signals = settlement.to_deliver();
-    match engine.settler.settle(settlement).await {
-        Ok(settled) => {
-            apply(engine, execution, settled, AfterCommit { definition, signals, ..after }, sets_a_time)
-                .map(Ok)
-        }
+    let (after, sets_a_time) = (after.with(&settlement), settlement.has_timer());
+    let answer = engine.settler.settle(settlement).await;
+    settled(engine, execution, answer, after, sets_a_time).await
+}
+
+/// Continues after a settlement outside the transaction of the step.
+pub(super) async fn settled(
+    engine: &Engine,
+    execution: &mut Execution,
+    answer: Answer,
+    after: AfterCommit,
+    sets_a_time: bool,
+) -> SettleOutcome {
+    match answer {
+        Ok(settled) => apply(engine, execution, settled, after, sets_a_time).map(Ok),
         Err(SettleError::TakenOver) => on_refused(engine, execution, after, false).await,
         Err(SettleError::Refused(error)) => {
             Err(Exit::Stuck(format!("the result of the step cannot be written: {error}").into()))
@@ -133,14 +159,9 @@ async fn settle_in_step(
     // A failure is recorded even if the writes of the cleanup are not.
     let failing = (after.rolling_back && !execution.run.is_backward()).then(|| conclusion.clone());
     let settlement = settlement(engine, execution, conclusion);
-    let definition = settlement.definition();
-    let sets_a_time = settlement.has_timer();
-    let signals = settlement.to_deliver();
+    let (after, sets_a_time) = (after.with(&settlement), settlement.has_timer());
     match settle_and_commit(engine, settlement, opened).await {
-        Ok(settled) => {
-            apply(engine, execution, settled, AfterCommit { definition, signals, ..after }, sets_a_time)
-                .map(Ok)
-        }
+        Ok(settled) => apply(engine, execution, settled, after, sets_a_time).map(Ok),
         Err(CommitError::Exit(Exit::TakenOver)) => on_refused(engine, execution, after, true).await,
         Err(CommitError::Exit(exit)) => {
             execution.undecided = after.outcome;
@@ -186,7 +207,7 @@ async fn on_refused(
 }
 
 /// The part of a conclusion that is needed after it has been written.
-struct AfterCommit {
+pub(super) struct AfterCommit {
     /// The state of the run, if it continues.
     run: Option<Run>,
     rolling_back: bool,
@@ -204,7 +225,7 @@ struct AfterCommit {
 }
 
 impl AfterCommit {
-    fn of(before: &Run, conclusion: &Conclusion) -> Self {
+    pub(super) fn of(before: &Run, conclusion: &Conclusion) -> Self {
         let context = conclusion.context().cloned().unwrap_or_default();
         let outcome = Decision::of(before, conclusion);
         let topics: BTreeSet<_> = conclusion.emissions.iter().map(|emission| &*emission.topic).collect();
@@ -216,6 +237,11 @@ impl AfterCommit {
         };
         let anew = conclusion.anew.as_ref().map(|next| next.payload.clone());
         Self { run, rolling_back, context, definition: None, outcome, topics, signals: vec![], anew }
+    }
+
+    /// The same, with what only its settlement has.
+    pub(super) fn with(self, settlement: &Settlement) -> Self {
+        Self { definition: settlement.definition(), signals: settlement.to_deliver(), ..self }
     }
 }
 

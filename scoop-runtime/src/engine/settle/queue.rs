@@ -10,7 +10,7 @@ use crate::store::{SettleResult, Settlement};
 /// The capacity of the queue of outcomes. A sender waits while it is full.
 const QUEUE_MAX: usize = 1_000;
 
-pub(super) type Answer = Result<SettleResult, SettleError>;
+pub(in crate::engine) type Answer = Result<SettleResult, SettleError>;
 
 /// An outcome, and the sender of its result.
 pub(in crate::engine) struct Pending {

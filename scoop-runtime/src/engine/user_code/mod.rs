@@ -37,23 +37,9 @@ pub(super) async fn call_and_conclude(
     execution: &Execution,
     call: Call<'_>,
 ) -> Result<(Conclusion, Option<StepTransaction>), Exit> {
-    let message = match decode(execution) {
+    let message = match message_of(engine, execution, call.step()).await? {
         Ok(message) => message,
-        Err(Unfit::Begun(why)) => return Err(Exit::Stuck(why)),
-        Err(Unfit::Incomplete(failure)) => {
-            return Ok((call.conclude(execution.run.context.clone(), Err(*failure)), None));
-        }
-        Err(Unfit::Fresh(why)) => {
-            let saga = &execution.saga.definition.saga;
-            if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await
-                == SetAside::HandedOver
-            {
-                telemetry::handed_over(execution.at(call.step()), why.logged());
-                return Err(Exit::Settled);
-            }
-            let failure = Failure::new("PayloadMismatch", why.recorded, &execution.run.source);
-            return Ok((call.conclude(execution.run.context.clone(), Err(failure)), None));
-        }
+        Err(failure) => return Ok((call.conclude(execution.run.context.clone(), Err(failure)), None)),
     };
     if let Some(failure) = begin_once(engine, execution, &call).await? {
         return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
@@ -109,6 +95,28 @@ pub(super) async fn call_and_conclude(
         other => other?,
     };
     conclude_failed(engine, execution, call, context, failure).await
+}
+
+/// The message of the run for this step; or the failure of the step, if no living program can decode the message.
+pub(super) async fn message_of<'a>(
+    engine: &Engine,
+    execution: &'a Execution,
+    step: &str,
+) -> Result<Result<&'a (dyn Any + Send + Sync), Failure>, Exit> {
+    let why = match decode(execution) {
+        Ok(message) => return Ok(Ok(message)),
+        Err(Unfit::Begun(why)) => return Err(Exit::Stuck(why)),
+        Err(Unfit::Incomplete(failure)) => return Ok(Err(*failure)),
+        Err(Unfit::Fresh(why)) => why,
+    };
+    let saga = &execution.saga.definition.saga;
+    if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await
+        == SetAside::HandedOver
+    {
+        telemetry::handed_over(execution.at(step), why.logged());
+        return Err(Exit::Settled);
+    }
+    Ok(Err(Failure::new("PayloadMismatch", why.recorded, &execution.run.source)))
 }
 
 /// Records that a step begins if it runs at most once. Returns its failure if it began under an earlier claim.
@@ -393,7 +401,7 @@ fn took_longer(execution: &Execution, call: &Call<'_>, limit: Duration) -> Failu
 }
 
 /// The reason for which a step that succeeded fails nevertheless.
-fn injected_failure(engine: &Engine, execution: &Execution, call: &Call<'_>) -> Option<Error> {
+pub(super) fn injected_failure(engine: &Engine, execution: &Execution, call: &Call<'_>) -> Option<Error> {
     let rehearsal = engine.settings.rehearsal.as_ref()?;
     let (saga, source) = (&execution.saga.definition.saga, &execution.run.source);
     let Action::Invoke { iteration, .. } = call.action() else {
@@ -442,7 +450,7 @@ async fn invoke(
             let kind = execution.saga.definition.steps[*step].kind;
             let code = match kind {
                 StepKind::Finally => Code::Finally,
-                StepKind::Code | StepKind::Wait => Code::Step,
+                StepKind::Code | StepKind::Wait | StepKind::Decide => Code::Step,
             };
             let end = execute(&**handler, kind, *step, scope, message).instrument(span(code)).await?;
             let of = StepName { saga: &execution.saga.definition.saga, step: call.step() };
@@ -501,5 +509,6 @@ async fn execute(
             handler.finally(step, scope, message).await?;
             Ok(StepEnd::CONTINUE)
         }
+        StepKind::Decide => unreachable!("the decider makes decisions"),
     }
 }

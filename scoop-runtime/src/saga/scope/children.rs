@@ -1,7 +1,7 @@
 //! Replies of a step, and its view of the children of the step before it.
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Error, Escaped, Failure, HasReply, Json, Message, Path, Result, StepDefinition, StepKind};
+use scoop_core::{Error, Escaped, Failure, HasReply, Json, Message, Path, Result, StepDefinition};
 
 use super::{CallSite, Scope, UnfitValue};
 use crate::RuntimeError;
@@ -200,7 +200,7 @@ impl Scope<'_> {
         async move {
             let CallSite { run, definition, step, handler_iteration, cleanup, .. } = self.place;
             let (id, handler) = (run.lineage.id(), &*definition.saga);
-            let unseen = definition.steps.iter().filter(|step| step.kind != StepKind::Code);
+            let unseen = definition.steps.iter().filter(|step| !step.kind.is_visible());
             let unseen: Vec<_> = unseen.flat_map(StepDefinition::all_names).collect();
             let undone;
             let of = match &run.path {

@@ -9,6 +9,7 @@ mod claim;
 mod clock;
 mod definitions;
 mod due;
+mod entity;
 mod event_log;
 mod faults;
 mod free;

@@ -23,23 +23,7 @@ impl SettleStorage for MemoryStore {
         identifier: &str,
         settlements: &[Settlement],
     ) -> sqlx::Result<BTreeMap<(Uuid, i64), SettleResult>> {
-        self.run("settle", |state| {
-            let refused = settlements.iter().find_map(|settlement| state.refuses(settlement));
-            if let Some(why) = refused {
-                return Err(sqlx::Error::Protocol(why));
-            }
-            if let Some(unhandled) = settlements.iter().find_map(|settlement| state.lacks_handler(settlement))
-            {
-                return Err(unhandled.into());
-            }
-            let identifier: Arc<str> = identifier.into();
-            let settled = settlements.iter().filter_map(|settlement| {
-                let settled = state.settle(settlement, &identifier)?;
-                Some(((settlement.id, settlement.epoch), settled))
-            });
-            Ok(settled.collect())
-        })
-        .await
+        self.run("settle", |state| state.settle_all(identifier, settlements)).await
     }
 }
 
@@ -60,6 +44,37 @@ struct SettleStep<'a> {
 }
 
 impl State {
+    /// Applies the settlements whose claims hold; none of them if the tables would refuse one.
+    pub(super) fn settle_all(
+        &mut self,
+        identifier: &str,
+        settlements: &[Settlement],
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), SettleResult>> {
+        let refused = settlements.iter().find_map(|settlement| self.refuses(settlement));
+        if let Some(why) = refused {
+            return Err(sqlx::Error::Protocol(why));
+        }
+        if let Some(unhandled) = settlements.iter().find_map(|settlement| self.lacks_handler(settlement)) {
+            return Err(unhandled.into());
+        }
+        let identifier: Arc<str> = identifier.into();
+        let settled = settlements.iter().filter_map(|settlement| {
+            let settled = self.settle(settlement, &identifier)?;
+            Some(((settlement.id, settlement.epoch), settled))
+        });
+        Ok(settled.collect())
+    }
+
+    /// Whether a settlement applies: its claim holds, and its run has not to give up.
+    pub(super) fn admits(&self, settlement: &Settlement) -> bool {
+        let held = self.claimed_under(ClaimKey {
+            root: settlement.root,
+            id: settlement.id,
+            epoch: settlement.epoch,
+        });
+        held.is_some_and(|held| !(settlement.may_give_up && held.is_overdue(self.now())))
+    }
+
     /// Why the unique indices of the tables would refuse a settlement that still holds.
     fn refuses(&self, settlement: &Settlement) -> Option<String> {
         let held = self.claimed_under(ClaimKey {
@@ -89,11 +104,10 @@ impl State {
 
     fn settle(&mut self, settlement: &Settlement, identifier: &Arc<str>) -> Option<SettleResult> {
         let key = ClaimKey { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
-        let now = self.now();
-        let held = self.claimed_under(key)?.clone();
-        if settlement.may_give_up && held.is_overdue(now) {
+        if !self.admits(settlement) {
             return None;
         }
+        let (now, held) = (self.now(), self.claimed_under(key)?.clone());
         let count = i64::try_from(settlement.event_count).unwrap_or(i64::MAX);
         let mut step = SettleStep {
             settlement,

@@ -11,13 +11,14 @@ use time::{Duration, OffsetDateTime};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use super::entity::EntityRow;
 use super::event_log::{Event, EventLog};
 use super::join::MemberRow;
 use super::row::{IndexKey, Lane, RowState, WorkingRow};
 use super::signal::SignalRow;
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
-use crate::store::ClaimKey;
+use crate::store::{ClaimKey, EntityId};
 
 /// A run: its hierarchy and its id.
 pub(super) type RowKey = (Uuid, Uuid);
@@ -94,6 +95,7 @@ pub(super) struct State {
     /// The ready runs that await a signal.
     pub(super) awaiting: BTreeMap<SignalKey, BTreeSet<RowKey>>,
     pub(super) signals: BTreeMap<Uuid, SignalRow>,
+    pub(super) entities: BTreeMap<EntityId, EntityRow>,
     /// The signals that are not delivered, in their order.
     pub(super) kept: BTreeMap<SignalKey, BTreeSet<(OffsetDateTime, Uuid)>>,
     /// The messages that sagas join, in their order.

@@ -7,6 +7,7 @@ mod claim;
 mod decode;
 mod definitions;
 mod due;
+mod entity;
 mod free;
 mod idle_cache;
 mod join;

@@ -108,9 +108,14 @@ macro_rules! statements {
 }
 
 statements! {
+    command_decision,
     definition_ids,
     definition_register,
     definition_steps,
+    entity_insert,
+    entity_lock,
+    entity_read,
+    entity_write,
     event_insert_cancellation,
     event_insert_operator,
     handler_count_pending,

@@ -1,11 +1,12 @@
 //! The common outcome of a step: it ended well, launched nothing, and the run goes on, has committed, or is rolled back.
 
 use scoop_core::EventKind;
-use sqlx::PgConnection;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{PgConnection, Postgres, Row};
+use uuid::Uuid;
 
 use super::super::decode::time;
-use super::super::query_ext::FetchExt;
 use super::parameters::{SettlementRow, bind_many, bind_one};
 use crate::store::settlement::{Ending, EventRow};
 use crate::store::{PostgresStore, RowState, SettleResult, Settlement};
@@ -45,13 +46,20 @@ pub(super) async fn settle_one(
     settled.map(|settled| result(&settled, state)).transpose()
 }
 
-/// Writes those whose claims hold.
-pub(super) async fn settle_many(
+/// The statement that writes those whose claims hold.
+pub(super) fn settle_many<'q>(
     store: &PostgresStore,
-    identifier: &str,
-    rows: &[SettlementRow<'_>],
-) -> sqlx::Result<Vec<PgRow>> {
-    bind_many(&store.sql.settle_advance_many, rows, identifier).all(&store.sessions).await
+    identifier: &'q str,
+    rows: &[SettlementRow<'q>],
+) -> Query<'q, Postgres, PgArguments> {
+    bind_many(&store.sql.settle_advance_many, rows, identifier)
+}
+
+/// The result for one of them, with its run and epoch.
+pub(super) fn result_of_many(row: &PgRow) -> sqlx::Result<((Uuid, i64), SettleResult)> {
+    let id = (row.try_get("id")?, row.try_get("epoch")?);
+    let state = if row.try_get("ended")? { RowState::Ended } else { RowState::Running };
+    Ok((id, result(row, state)?))
 }
 
 /// The result for one of them, from a row of any of the statements.

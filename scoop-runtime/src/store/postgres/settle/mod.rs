@@ -14,7 +14,8 @@ use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use super::decode::{row_state, time};
-use crate::store::{PostgresStore, RowState, SettlePath, SettleResult, SettleStorage, Settlement};
+use super::query_ext::FetchExt as _;
+use crate::store::{PostgresStore, SettlePath, SettleResult, SettleStorage, Settlement};
 
 impl SettleStorage for PostgresStore {
     async fn settle(
@@ -33,12 +34,8 @@ impl SettleStorage for PostgresStore {
                 let settled = self.sessions.run(settle).await?;
                 return Ok(settled.map(|settled| (settlement.id(), settled)).into_iter().collect());
             }
-            let settled = |row: &PgRow| {
-                let id = (row.try_get("id")?, row.try_get("epoch")?);
-                let state = if row.try_get("ended")? { RowState::Ended } else { RowState::Running };
-                Ok((id, advance::result(row, state)?))
-            };
-            return advance::settle_many(self, identifier, &rows).await?.iter().map(settled).collect();
+            let settled = advance::settle_many(self, identifier, &rows).all(&self.sessions).await?;
+            return settled.iter().map(advance::result_of_many).collect();
         }
         let settle =
             async |session: &mut _| self.settle_by_path(session, identifier, settlements, None).await;
@@ -86,6 +83,21 @@ impl PostgresStore {
         let rows = self.settle_general(&mut tx, identifier, settlements, None).await?;
         tx.commit().await?;
         rows.iter().map(SettleResult::from_row).collect()
+    }
+
+    /// Applies settlements of one path inside a transaction of the engine.
+    pub(super) async fn settle_on(
+        &self,
+        connection: &mut PgConnection,
+        identifier: &str,
+        settlements: &[Settlement],
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), SettleResult>> {
+        if let Some(rows) = settlements.iter().map(advance::of).collect::<Option<Vec<_>>>() {
+            let settled = advance::settle_many(self, identifier, &rows).fetch_all(connection).await?;
+            return settled.iter().map(advance::result_of_many).collect();
+        }
+        let settled = self.settle_by_path(connection, identifier, settlements, None).await?;
+        settled.iter().map(SettleResult::from_row).collect()
     }
 
     pub(super) async fn settle_by_path(

@@ -51,7 +51,7 @@ impl PostgresStore {
 
     /// Fails with `Unhandled` if no run was created for a message that requires a handler, by a settlement
     /// that this transaction has applied.
-    pub(super) async fn check_handlers(
+    pub(in super::super) async fn check_handlers(
         &self,
         connection: &mut PgConnection,
         settlement: &Settlement,

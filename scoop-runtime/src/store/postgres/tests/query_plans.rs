@@ -9,7 +9,7 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statemen
 use super::{database, done};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run.
-const HOT: [&str; 27] = [
+const HOT: [&str; 30] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -37,6 +37,9 @@ const HOT: [&str; 27] = [
     "signal_deliver",
     "join_oldest",
     "join_next_due",
+    "entity_lock",
+    "entity_write",
+    "command_decision",
 ];
 
 /// Statements that go through the index of ready runs from one handler to the next, or through that of deadlines from
@@ -44,8 +47,15 @@ const HOT: [&str; 27] = [
 const WALKS: [&str; 3] = ["run_next_due", "handler_list_ready", "run_mark_overdue"];
 
 /// The tables that grow.
-const TABLES: [&str; 6] =
-    ["on run", "on message", "on message_event", "on return_value", "on join_member", "on execution"];
+const TABLES: [&str; 7] = [
+    "on run",
+    "on message",
+    "on message_event",
+    "on return_value",
+    "on join_member",
+    "on execution",
+    "on entity",
+];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
 const AMONG_THE_USERS: [&str; 4] =
@@ -143,6 +153,12 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "join_oldest" => ("text, text, text[]", "'', '', '{}'"),
         "join_next_due" => ("text[]", "'{}'"),
         "signal_deliver" => ("text[], text[], text", "'{}', '{}', NULL"),
+        "entity_lock" => ("text[], text[]", "'{}', '{}'"),
+        "entity_write" => (
+            "text[], text[], bigint[], jsonb[], text[], text[], bigint[], uuid[], uuid[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
+        ),
+        "command_decision" => ("uuid, text", "gen_random_uuid(), ''"),
         "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),

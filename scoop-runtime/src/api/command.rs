@@ -1,0 +1,205 @@
+//! Commands and entities, for clients.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{Decision, Entity, EntityKey as _, refused_key};
+use serde_json::Value;
+
+use super::handle::Handle;
+use super::launch::Launch;
+use super::scoop::Scoop;
+use crate::saga::command::decision_name;
+use crate::store::EntityId;
+use crate::util::patience::Vain;
+use crate::{Command, HierarchyId, RuntimeError};
+
+/// A command that was sent. It dereferences to the [`Handle`] of its hierarchy.
+pub struct CommandHandle<C> {
+    handle: Handle,
+    command: PhantomData<fn() -> C>,
+}
+
+impl<C> From<Handle> for CommandHandle<C> {
+    fn from(handle: Handle) -> Self {
+        Self { handle, command: PhantomData }
+    }
+}
+
+impl<C> Clone for CommandHandle<C> {
+    fn clone(&self) -> Self {
+        self.handle.clone().into()
+    }
+}
+
+impl<C> Deref for CommandHandle<C> {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl<C: Command> CommandHandle<C> {
+    /// Waits for the decision. Handlers of its event may not have finished by then: [`Handle::wait`] waits for them.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoResult`] if the command failed, or no program handled it when it was sent;
+    /// [`RuntimeError::ReplyMismatch`] if the decision is of other types; otherwise as [`Handle::wait`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads; it can be dropped and repeated.
+    pub async fn decision(&self) -> Result<C::Reply, RuntimeError> {
+        self.handle.decision::<C>().await
+    }
+}
+
+/// Whether a command was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CommandState {
+    /// The entity has applied its event.
+    Accepted,
+    /// The entity has not changed.
+    Rejected,
+}
+
+impl CommandState {
+    /// The state with this recorded decision.
+    fn of(decision: Value) -> serde_json::Result<Self> {
+        Ok(match serde_json::from_value::<Decision<Value, Value>>(decision)? {
+            Decision::Accepted(_) => Self::Accepted,
+            Decision::Rejected(_) => Self::Rejected,
+        })
+    }
+}
+
+impl fmt::Display for CommandState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Accepted => "accepted",
+            Self::Rejected => "rejected",
+        })
+    }
+}
+
+/// The state of an entity at a version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EntityState<E> {
+    /// The number of its events; 0 for one that has none.
+    pub version: u64,
+    /// The state after these.
+    pub state: E,
+}
+
+impl Scoop {
+    /// Sends a command. Await it for a [`CommandHandle`], whose [`id`](Handle::id) is known at once; the options are
+    /// those of [`Scoop::launch`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::launch`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the command may be sent even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # async fn example<ReserveStock: scoop_runtime::Command>(
+    /// #     scoop: scoop_runtime::Scoop, command: ReserveStock,
+    /// # ) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let reservation = scoop.send(command).await?;
+    /// println!("command {}", reservation.id());
+    /// if reservation.decision().await?.is_accepted() {
+    ///     println!("reserved");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn send<C: Command>(&self, command: C) -> Launch<C, CommandHandle<C>> {
+        Launch::new(self.clone(), command)
+    }
+
+    /// Whether the command of this id was accepted; `None` if it is not decided yet, or has failed.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchMessage`] if there is no hierarchy of this id, [`RuntimeError::WrongId`] if it is the id of
+    /// something else; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{CommandState, HierarchyId, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, id: HierarchyId) -> Result<(), RuntimeError> {
+    /// match scoop.command_state(id).await? {
+    ///     Some(CommandState::Accepted) => println!("it was accepted"),
+    ///     Some(CommandState::Rejected) => println!("it was rejected"),
+    ///     None => println!("it is not decided yet"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn command_state(
+        &self,
+        id: impl Into<HierarchyId>,
+    ) -> impl Future<Output = Result<Option<CommandState>, RuntimeError>> + Send {
+        let root = id.into().uuid();
+        async move {
+            let message = self.root_message(root).await?;
+            let decision = self.patiently(|_| self.store().command_decision(message, decision_name())).await;
+            let decision = decision.map_err(Vain::error("the decision of a command was looked up"))?;
+            // Another message may have a reply of this name.
+            Ok(decision.and_then(|decision| CommandState::of(decision).ok()))
+        }
+        .boxed()
+    }
+
+    /// The state of the entity with this key.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::Entity`] if the key has no bytes, more than 255, or a NUL character, or if the stored state does
+    /// not fit the type; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example<Stock: scoop_core::Entity<Key = u64>>(
+    /// #     scoop: scoop_runtime::Scoop,
+    /// # ) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let stock = scoop.entity::<Stock>(7).await?;
+    /// println!("version {}", stock.version);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn entity<E: Entity>(&self, key: E::Key) -> Result<EntityState<E>, RuntimeError> {
+        let key = key.to_key();
+        let (version, state) = self.stored_entity(EntityId { name: E::NAME, key: key.clone() }).await?;
+        let state = state.map_or_else(|| Ok(E::default()), |state| E::read_stored(&state));
+        let state =
+            state.map_err(|error| RuntimeError::Entity { entity: E::NAME, key, why: error.to_string() })?;
+        Ok(EntityState { version, state })
+    }
+
+    fn stored_entity(&self, id: EntityId) -> BoxFuture<'_, Result<(u64, Option<Value>), RuntimeError>> {
+        async move {
+            if let Some(why) = refused_key(&id.key) {
+                let EntityId { name, key } = id;
+                return Err(RuntimeError::Entity { entity: name, key, why: format!("the key {why}") });
+            }
+            let stored = self.patiently(|_| self.store().entity(&id)).await;
+            let stored = stored.map_err(Vain::error("an entity was looked up"))?.unwrap_or_default();
+            Ok((u64::try_from(stored.version).unwrap_or_default(), stored.state))
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,81 @@
+//! The decision of a command, for the client that sent it.
+
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::Stored as _;
+use serde_json::Value;
+
+use super::{Handle, Outcome, POLL_MIN, Status};
+use crate::saga::command::decision_name;
+use crate::saga::shape;
+use crate::util::patience::{Trial, Vain};
+use crate::{Command, NoResult, RuntimeError};
+
+impl Handle {
+    /// Waits for the decision of the command that started the hierarchy. See
+    /// [`CommandHandle::decision`](crate::CommandHandle::decision).
+    ///
+    /// # Errors
+    ///
+    /// As [`CommandHandle::decision`](crate::CommandHandle::decision).
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads; it can be dropped and repeated.
+    pub async fn decision<C: Command>(&self) -> Result<C::Reply, RuntimeError> {
+        let decision = self.unless_lost(self.decided(C::TOPIC)).await?;
+        C::Reply::read_stored(&decision).map_err(|source| RuntimeError::ReplyMismatch {
+            saga: C::DEFINITION.saga.into_owned(),
+            message: self.message,
+            expected: std::any::type_name::<C::Reply>(),
+            stored: shape::of_stored(&decision),
+            shape: shape::outermost::<C::Reply>(),
+            source,
+        })
+    }
+
+    fn decided(&self, topic: &'static str) -> BoxFuture<'_, Result<Value, RuntimeError>> {
+        async move {
+            let (mut listener, look_max) = self.listener();
+            let mut pause = POLL_MIN;
+            loop {
+                // Before the decision: a command that has ended without one never gets one.
+                let ended = match self.look(Duration::ZERO).await {
+                    Ok(Status::Ended(outcome)) => Some(outcome),
+                    Ok(Status::Unfinished) => None,
+                    Err(error) if error.is_transient() => None,
+                    Err(error) => return Err(error),
+                };
+                let read = |_| self.scoop.store().command_decision(self.message, decision_name());
+                match Trial::new(Duration::ZERO).endure(read).await {
+                    Ok(Some(decision)) => return Ok(decision),
+                    Ok(None) => {
+                        if let Some(outcome) = ended {
+                            return Err(self.no_result(topic, undecided(outcome), None));
+                        }
+                    }
+                    Err(vain) => {
+                        let error = Vain::error("the decision of a command was looked up")(vain);
+                        if !error.is_transient() {
+                            return Err(error);
+                        }
+                    }
+                }
+                self.wait_for_commit(pause, &mut listener).await;
+                pause = (pause * 2).min(look_max);
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Why a command that has ended has no decision.
+fn undecided(outcome: Outcome) -> NoResult {
+    match outcome {
+        Outcome::Committed => NoResult::NoReply,
+        Outcome::NoHandlers => NoResult::NoHandlers,
+        Outcome::RolledBack(failure) => NoResult::RolledBack(Box::new(failure)),
+        Outcome::RollbackFailed(failed) => NoResult::RollbackFailed(failed.cause),
+    }
+}

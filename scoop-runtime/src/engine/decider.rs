@@ -1,0 +1,312 @@
+//! Decides commands: many in one transaction, each against the version of its entity that its event changes.
+//!
+//! A run at its decision hands it to one task, and waits for the answer. The task takes all queued decisions, locks their
+//! entities, decides in the order of arrival, and settles the runs, all in one transaction. The code of users that runs
+//! under these locks is that of `decide`, `undo` and the applications of events: it neither waits nor sees a connection.
+
+mod batch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use scoop_core::{Action, Call, Context, Failure, Run, StepKind, refused_key};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+use uuid::Uuid;
+
+use self::batch::{Settles, Verdict, decide_all};
+use super::execution::{Execution, Exit, Why, next, unread};
+use super::refusal::{IfRefused, hand_to_another};
+use super::settle::queue::{Answer, SettleError};
+use super::settle::{SettleOutcome, StepFailed, settled};
+use super::shared::Engine;
+use super::user_code::boundary::{self, Held};
+use super::user_code::{injected_failure, message_of};
+use crate::error::is_transient;
+use crate::saga::command::{Decisions, FETCH, decision_name};
+use crate::saga::registry::RunnableSaga;
+use crate::store::entity::DecisionsSettled;
+use crate::store::{ClaimKey, EntityId, HierarchyFlags, Unhandled};
+use crate::telemetry::{self, Code};
+
+/// The number of decisions in one transaction.
+const BATCH_MAX: usize = 200;
+
+/// The capacity of the queue. A run waits while it is full.
+const QUEUE_MAX: usize = 1_000;
+
+/// A decision to be made.
+struct Undecided {
+    entity: EntityId,
+    decisions: Decisions,
+    message: Held,
+    task: Task,
+    saga: Arc<RunnableSaga>,
+    key: ClaimKey,
+    flags: HierarchyFlags,
+    run: Run,
+    /// The context of the run, as recorded.
+    stored_context: Context,
+    /// The definition at hand.
+    at_hand: i32,
+    /// The definition under which the newest step completed.
+    recorded: Option<i32>,
+}
+
+/// What is to be decided.
+enum Task {
+    /// The command, with the value that `fetch` returned.
+    Decide { fetched: Option<Value> },
+    /// The event that undoes this decision.
+    Undo { decision: Value },
+}
+
+/// A decision to be made, and the sender of its outcome.
+pub(super) struct Pending {
+    undecided: Undecided,
+    answer: oneshot::Sender<Decided>,
+}
+
+/// The outcome of a decision.
+enum Decided {
+    /// It was made, and this became of its settlement.
+    Settled(Box<Settles>, Answer),
+    /// The code of the command failed. Nothing has changed.
+    Failed(Failure),
+    /// This program cannot read the state of the entity. Nothing has changed.
+    Unfit(Why),
+    /// This program cannot read a recorded value of the run. Nothing has changed.
+    Unread(Why),
+    /// A rehearsal has the process crash before the commit.
+    Crashed,
+    /// The engine is gone.
+    Stopped,
+}
+
+impl Pending {
+    /// Answers with this verdict. `answer` is that of its settlement, if it has one.
+    fn answer(self, verdict: Verdict, answer: impl FnOnce((Uuid, i64)) -> Answer) {
+        // The receiver may be gone; then no component needs the answer.
+        let _ = self.answer.send(match verdict {
+            Verdict::Settles(settles) => {
+                let answer = answer(settles.id);
+                Decided::Settled(settles, answer)
+            }
+            Verdict::Failed(failure) => Decided::Failed(failure),
+            Verdict::Unfit(why) => Decided::Unfit(why),
+            Verdict::Unread(why) => Decided::Unread(why),
+            Verdict::Crashed => Decided::Crashed,
+        });
+    }
+}
+
+/// The receiver of decisions to be made.
+pub(super) type Queue = mpsc::Receiver<Pending>;
+
+/// Accepts decisions to be made.
+pub(super) struct DeciderQueue(mpsc::Sender<Pending>);
+
+impl DeciderQueue {
+    pub(super) fn new() -> (Self, Queue) {
+        let (sender, queue) = mpsc::channel(QUEUE_MAX);
+        (Self(sender), queue)
+    }
+
+    async fn decide(&self, undecided: Undecided) -> Decided {
+        let (answer, answered) = oneshot::channel();
+        match self.0.send(Pending { undecided, answer }).await {
+            Ok(()) => answered.await.unwrap_or(Decided::Stopped),
+            Err(_) => Decided::Stopped,
+        }
+    }
+}
+
+/// Whether the move is a decision about an entity, which has no user code outside of that.
+pub(super) fn is_decision(execution: &Execution, call: &Call<'_>) -> bool {
+    let step = match call.action() {
+        Action::Invoke { step, .. } | Action::Compensate { step, .. } => *step,
+        Action::HandleChildFailure { .. } => return false,
+    };
+    execution.saga.definition.steps[step].kind == StepKind::Decide
+}
+
+/// Makes the decision that is the next move of the run, or undoes it, and settles it.
+pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> SettleOutcome {
+    let step = execution.step();
+    let undecided = match prepare(engine, execution).await? {
+        Ok(undecided) => undecided,
+        Err(failure) => return Ok(Err(failed(execution, failure))),
+    };
+    let code = if execution.run.is_backward() { Code::Compensation } else { Code::Step };
+    let span = telemetry::step_span(execution.at(&step), code);
+    match engine.decider.decide(undecided).instrument(span).await {
+        Decided::Settled(settles, answer) => {
+            let Settles { after, commit_token, sets_a_time, .. } = *settles;
+            execution.commit_token = commit_token;
+            let outcome = settled(engine, execution, answer, after, sets_a_time).await;
+            // Readable from now on, although messages of it may have handlers that have not finished.
+            engine.completions.notify(execution.key.root, crate::completion::RunEnd::Unknown);
+            outcome
+        }
+        Decided::Failed(failure) => Ok(Err(failed(execution, failure))),
+        Decided::Unfit(why) => {
+            let saga = &execution.saga.definition.saga;
+            let set = hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await;
+            if set == crate::store::SetAside::HandedOver {
+                telemetry::handed_over(execution.at(&step), why.logged());
+                return Err(Exit::Settled);
+            }
+            let failure = Failure::new("EntityMismatch", why.recorded, &execution.run.source);
+            Ok(Err(failed(execution, failure)))
+        }
+        Decided::Unread(why) => Err(Exit::Stuck(why)),
+        Decided::Crashed => Err(Exit::InDoubt("the process crashes before the commit, as it was to".into())),
+        Decided::Stopped => Err(Exit::InDoubt("the engine stopped".into())),
+    }
+}
+
+fn failed(execution: &Execution, failure: Failure) -> StepFailed {
+    StepFailed { context: execution.run.context.clone(), failure }
+}
+
+/// The decision to be made, or the failure of the step.
+async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Undecided, Failure>, Exit> {
+    let source = execution.run.source.clone();
+    let decisions = execution.saga.handler.decisions();
+    let decisions =
+        decisions.ok_or_else(|| Exit::Stuck("its saga is no command any more".to_owned().into()))?;
+    let step = execution.step();
+    let message = match message_of(engine, execution, &step).await? {
+        Ok(message) => message,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    let name = decisions.entity.name();
+    let key = match boundary::run(&source, || (decisions.key)(message)) {
+        Ok(key) => key,
+        Err(panic) => {
+            return Ok(Err(boundary::named(format!("`key` of saga `{}`", execution.saga.definition.saga))(
+                panic,
+            )));
+        }
+    };
+    if let Some(why) = refused_key(&key) {
+        let text = format!("the key of the entity `{name}` {why}");
+        return Ok(Err(Failure::new("EntityKey", text, &source)));
+    }
+    let task = match next(execution)? {
+        scoop_core::Continuation::Call(call) if matches!(call.action(), Action::Compensate { .. }) => {
+            let decision = engine.store.command_decision(execution.run.message, decision_name()).await;
+            match decision.map_err(|error| unread("the decision to undo could not be read", &error))? {
+                Some(decision) => Task::Undo { decision },
+                None => return Ok(Err(Failure::new("NoDecision", "its decision is not recorded", &source))),
+            }
+        }
+        scoop_core::Continuation::Call(call) => {
+            if let Some(error) = injected_failure(engine, execution, &call) {
+                return Ok(Err(error.to_failure(&source)));
+            }
+            Task::Decide { fetched: execution.run.outputs.get(FETCH).cloned() }
+        }
+        scoop_core::Continuation::Record(_) => unreachable!("the next move is a decision"),
+    };
+    let message = execution.message.take().expect("it was decoded above");
+    let saga = execution.saga.clone();
+    Ok(Ok(Undecided {
+        entity: EntityId { name, key },
+        decisions,
+        message,
+        task,
+        at_hand: engine.definitions.number_of(&saga.definition.saga),
+        saga,
+        key: execution.key,
+        flags: execution.flags,
+        run: execution.run.clone(),
+        stored_context: execution.stored_context.clone(),
+        recorded: execution.definition,
+    }))
+}
+
+/// Decides, without waiting for more, until all senders are gone.
+pub(super) async fn serve(engine: Arc<Engine>, mut queue: Queue, drained: CancellationToken) {
+    let mut batch = vec![];
+    loop {
+        tokio::select! {
+            biased;
+            _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
+            () = drained.cancelled() => return,
+        }
+        decide_batch(&engine, std::mem::take(&mut batch)).await;
+    }
+}
+
+/// Decides a batch. Those whose settlements do not apply are left out of a further transaction; if the database refuses
+/// one, each is decided by itself, so that only the one at fault fails.
+async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
+    let mut attempts = 0;
+    while !batch.is_empty() {
+        let mut entities: Vec<_> = batch.iter().map(|pending| pending.undecided.entity.clone()).collect();
+        entities.sort_unstable();
+        entities.dedup();
+        let mut verdicts = vec![];
+        let result = engine.store.decide(&engine.identifier, &entities, |stored| {
+            let (decisions, decided) = decide_all(engine, &batch, &entities, stored);
+            verdicts = decided;
+            decisions
+        });
+        let error = match result.await {
+            Ok(DecisionsSettled::All(mut results)) => {
+                for (pending, verdict) in batch.into_iter().zip(verdicts) {
+                    pending.answer(verdict, |id| results.remove(&id).ok_or(SettleError::TakenOver));
+                }
+                return;
+            }
+            Ok(DecisionsSettled::Void(void)) => {
+                let mut left = vec![];
+                for (pending, verdict) in batch.into_iter().zip(verdicts) {
+                    match verdict.settlement() {
+                        Some(id) if void.contains(&id) => {
+                            pending.answer(verdict, |_| Err(SettleError::TakenOver))
+                        }
+                        Some(_) => left.push(pending),
+                        None => pending.answer(verdict, |_| Err(SettleError::Stopped)),
+                    }
+                }
+                batch = left;
+                continue;
+            }
+            Err(error) => error,
+        };
+        attempts += 1;
+        let stopping = engine.stopping.is_cancelled();
+        let several = batch.len() > 1;
+        // An error that the server repeats may be the fault of one of many.
+        let split =
+            several && (!is_transient(&error) || error.as_database_error().is_some() && attempts >= 3);
+        if is_transient(&error) && stopping {
+            telemetry::operation_abandoned(engine.worker, "decision", &error);
+            batch.into_iter().for_each(|pending| drop(pending.answer.send(Decided::Stopped)));
+            return;
+        } else if split {
+            for pending in batch {
+                Box::pin(decide_batch(engine, vec![pending])).await;
+            }
+            return;
+        } else if !is_transient(&error) {
+            for pending in batch {
+                let why = match Unhandled::of(&error) {
+                    Some(unhandled) => SettleError::Unhandled(unhandled.clone()),
+                    None => SettleError::Refused(error.to_string()),
+                };
+                // Without a verdict the entities could not be read.
+                let verdict = verdicts.pop().unwrap_or_else(|| Verdict::Unread(error.to_string().into()));
+                pending.answer(verdict, |_| Err(why));
+            }
+            return;
+        }
+        telemetry::operation_failed(engine.worker, "decision", &error);
+        let pause: Duration = engine.settings.backoff.pause(attempts);
+        tokio::time::sleep(pause).await;
+    }
+}

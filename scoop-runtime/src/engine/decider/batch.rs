@@ -1,0 +1,312 @@
+//! The decisions of one transaction, as a function of the locked states of their entities.
+
+use std::any::Any;
+
+use scoop_core::{
+    Call, Continuation, DecidedMessage, Emission, EntityType, Error, Failure, Required, Returned,
+};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{Pending, Task, Undecided};
+use crate::RuntimeError;
+use crate::engine::execution::Why;
+use crate::engine::settle::{AfterCommit, coalesce_recorded};
+use crate::engine::shared::Engine;
+use crate::engine::user_code::boundary;
+use crate::saga::command::{Apply, Decided, Undecidable, decision_name};
+use crate::store::entity::{Decisions, NewEntityEvent, StoredEntity};
+use crate::store::{EntityId, Settlement};
+use crate::testing::CommitToken;
+use crate::util::ids;
+use crate::util::payload::storable;
+
+/// What becomes of a decision, if its transaction commits.
+pub(super) enum Verdict {
+    /// It is made.
+    Settles(Box<Settles>),
+    /// See [`super::Decided`].
+    Failed(Failure),
+    Unfit(Why),
+    Unread(Why),
+    Crashed,
+}
+
+/// A decision that was made, and what is needed after its commit.
+pub(super) struct Settles {
+    /// The run and the epoch.
+    pub(super) id: (Uuid, i64),
+    pub(super) after: AfterCommit,
+    pub(super) commit_token: Option<CommitToken>,
+    pub(super) sets_a_time: bool,
+}
+
+impl Verdict {
+    /// The run and epoch of its settlement, if it has one.
+    pub(super) fn settlement(&self) -> Option<(Uuid, i64)> {
+        match self {
+            Self::Settles(settles) => Some(settles.id),
+            _ => None,
+        }
+    }
+}
+
+/// When the new state of an entity is written as JSON.
+#[derive(Clone, Copy, PartialEq)]
+enum Write {
+    /// Once, after all decisions about it.
+    AtLast,
+    /// After each event, so that one which fails leaves the state before it.
+    AfterEach,
+}
+
+/// An application of an event failed, or the new state cannot be stored: the states have to be written after each event.
+struct NeedsEach;
+
+/// Decides in the order of arrival. `entities` are in their order, and `stored` has their states.
+pub(super) fn decide_all(
+    engine: &Engine,
+    batch: &[Pending],
+    entities: &[EntityId],
+    stored: Vec<StoredEntity>,
+) -> (Decisions, Vec<Verdict>) {
+    let decide = |write| decide_with(engine, batch, entities, &stored, write);
+    let decided = decide(Write::AtLast).or_else(|NeedsEach| decide(Write::AfterEach));
+    decided.unwrap_or_else(|NeedsEach| unreachable!("the states are written after each event"))
+}
+
+fn decide_with(
+    engine: &Engine,
+    batch: &[Pending],
+    entities: &[EntityId],
+    stored: &[StoredEntity],
+    write: Write,
+) -> Result<(Decisions, Vec<Verdict>), NeedsEach> {
+    let mut working: Vec<_> = stored.iter().cloned().map(Working::new).collect();
+    let (mut decisions, mut verdicts) = (Decisions::default(), Vec::with_capacity(batch.len()));
+    for Pending { undecided, .. } in batch {
+        let at = entities.binary_search(&undecided.entity).expect("each has its entity");
+        let one = One { engine, undecided, write };
+        verdicts.push(match one.decide(&mut working[at], &mut decisions)? {
+            Ok(verdict) | Err(verdict) => verdict,
+        });
+    }
+    for (id, mut working) in entities.iter().zip(working).filter(|(_, working)| working.has_changed) {
+        if write == Write::AtLast {
+            working.stored.state = Some(working.written(engine, id).map_err(|_| NeedsEach)?);
+        }
+        decisions.changes.push((id.clone(), working.stored));
+    }
+    Ok((decisions, verdicts))
+}
+
+/// An entity while decisions about it are made.
+struct Working {
+    /// Its version, and its state as it was last written.
+    stored: StoredEntity,
+    has_changed: bool,
+    /// The functions of its type, and its state, once a decision needs them.
+    state: Option<(EntityType, Box<dyn Any + Send + Sync>)>,
+}
+
+impl Working {
+    fn new(stored: StoredEntity) -> Self {
+        Self { stored, has_changed: false, state: None }
+    }
+
+    /// Reads the stored state.
+    fn read(&mut self, entity: EntityType, source: &str) -> Result<(), String> {
+        match boundary::run(source, || entity.read(self.stored.state.as_ref())) {
+            Ok(Ok(state)) => self.state = Some((entity, state)),
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(panic) => return Err(panic.to_string()),
+        }
+        Ok(())
+    }
+
+    /// The state as JSON; or the reason for which it cannot be stored.
+    fn written(&self, engine: &Engine, id: &EntityId) -> Result<Value, Failure> {
+        let (entity, state) = self.state.as_ref().expect("a decision has changed it");
+        let source = id.name;
+        let what = || format!("the state of the entity `{}`", id.name);
+        let written = boundary::run(source, || entity.write(&**state))?;
+        let written =
+            written.map_err(|error| Failure::new("EntityState", format!("{}: {error}", what()), source))?;
+        let storable = storable(written, engine.settings.payload_bytes_max, what);
+        storable.map_err(|error| Error::from(error).to_failure(source))
+    }
+}
+
+/// A decision.
+struct Made {
+    /// The change of the entity.
+    apply: Option<Apply>,
+    /// The message that was launched.
+    event: Option<Uuid>,
+    settles: Box<Settles>,
+    settlement: Settlement,
+}
+
+/// One decision of a batch.
+struct One<'a> {
+    engine: &'a Engine,
+    undecided: &'a Undecided,
+    write: Write,
+}
+
+impl One<'_> {
+    fn decide(
+        &self,
+        entity: &mut Working,
+        decisions: &mut Decisions,
+    ) -> Result<Result<Verdict, Verdict>, NeedsEach> {
+        let Made { apply, event, settles, settlement } = match self.made(entity) {
+            Ok(made) => made,
+            Err(verdict) => return Ok(Err(verdict)),
+        };
+        if let Some(apply) = apply {
+            match self.apply(entity, apply) {
+                Ok(()) => {}
+                Err(_) if self.write == Write::AtLast => return Err(NeedsEach),
+                Err(failure) => {
+                    // The state may have changed in part.
+                    entity.state = None;
+                    return Ok(Err(Verdict::Failed(failure)));
+                }
+            }
+            entity.stored.version += 1;
+            entity.has_changed = true;
+            let (version, Undecided { entity, key, .. }) = (entity.stored.version, self.undecided);
+            decisions.events.extend(event.map(|message| NewEntityEvent {
+                entity: entity.clone(),
+                version,
+                message,
+                run: key.id,
+            }));
+        }
+        decisions.settlements.push(settlement);
+        Ok(Ok(Verdict::Settles(settles)))
+    }
+
+    /// What the command decides. Nothing has changed yet.
+    fn made(&self, entity: &mut Working) -> Result<Made, Verdict> {
+        let Undecided { run, saga, decisions, .. } = self.undecided;
+        if entity.state.is_none() {
+            entity.read(decisions.entity, &run.source).map_err(|why| self.unfit(&why))?;
+        }
+        let (_, state) = entity.state.as_ref().expect("it was just read");
+        let (mut apply, mut returned) = (None, Returned::nothing());
+        if let Some(decided) = self.call(&**state)? {
+            apply = decided.apply;
+            returned.emissions.extend(decided.message.map(|message| self.emission(message)).transpose()?);
+            let limit = self.engine.settings.payload_bytes_max;
+            let what = || format!("the decision of saga `{}`", saga.definition.saga);
+            let reply = decided.reply.map(|reply| storable(reply, limit, what)).transpose();
+            let reply = reply.map_err(|error| self.failed(error))?;
+            returned.replies.extend(reply.map(|reply| (decision_name().to_owned(), reply)));
+        }
+        let event = returned.emissions.first().map(|emission| emission.message);
+        let (settles, settlement) = self.settlement(returned)?;
+        Ok(Made { apply, event, settles, settlement })
+    }
+
+    fn apply(&self, entity: &mut Working, apply: Apply) -> Result<(), Failure> {
+        let Undecided { run, saga, entity: id, .. } = self.undecided;
+        let (_, state) = entity.state.as_mut().expect("the decision was made by it");
+        boundary::run(&run.source, || apply(&mut **state)).map_err(boundary::named(format!(
+            "the application of an event of saga `{}` to the entity `{}`",
+            saga.definition.saga, id.name
+        )))?;
+        if self.write == Write::AfterEach {
+            entity.stored.state = Some(entity.written(self.engine, id)?);
+        }
+        Ok(())
+    }
+
+    /// Calls the code of the command. None if there is nothing to undo.
+    fn call(&self, state: &dyn Any) -> Result<Option<Decided>, Verdict> {
+        let Undecided { decisions, message, task, run, saga, .. } = self.undecided;
+        let (message, saga): (&dyn Any, _) = (message.get(), &saga.definition.saga);
+        let (code, decided) = match task {
+            Task::Decide { fetched } => (
+                "decide",
+                boundary::run(&run.source, || (decisions.decide)(message, state, fetched.as_ref()).map(Some)),
+            ),
+            Task::Undo { decision } => {
+                ("undo", boundary::run(&run.source, || (decisions.undo)(message, state, decision)))
+            }
+        };
+        let decided = decided
+            .map_err(boundary::named(format!("`{code}` of saga `{saga}`")))
+            .map_err(Verdict::Failed)?;
+        decided.map_err(|why| match why {
+            Undecidable::Unwritable(error) => {
+                let text = format!("what `{code}` of saga `{saga}` returned cannot be stored: {error}");
+                Verdict::Failed(Failure::new("DecisionNotStored", text, &run.source))
+            }
+            Undecidable::Unreadable(error) => {
+                let text = format!("a recorded value of saga `{saga}` does not fit its type any more");
+                Verdict::Unread(Why { recorded: format!("{text}: {error}"), logged: Some(text) })
+            }
+        })
+    }
+
+    /// The launch of the event or rejection.
+    fn emission(&self, message: DecidedMessage) -> Result<Emission, Verdict> {
+        let (settings, run) = (&self.engine.settings, &self.undecided.run);
+        let DecidedMessage { topic, payload, required } = message;
+        let what = || format!("a message for topic `{topic}`");
+        let payload =
+            storable(payload, settings.payload_bytes_max, what).map_err(|error| self.failed(error))?;
+        let (depth, limit) = (run.lineage.ids().len(), settings.depth_max);
+        if depth > limit {
+            let saga = self.undecided.saga.definition.saga.to_string();
+            let step = self.with_call(|call| call.step().to_owned())?;
+            return Err(self.failed(RuntimeError::DepthExceeded { saga, step, topic, depth, limit }));
+        }
+        let required = required.map(|message| Required { message, at: std::panic::Location::caller() });
+        let context = run.context.clone();
+        let message = ids::now_v7();
+        Ok(Emission { message, topic: topic.to_owned(), payload, detached_root: None, context, required })
+    }
+
+    /// The settlement of the run, and what is needed after its commit.
+    fn settlement(&self, returned: Returned) -> Result<(Box<Settles>, Settlement), Verdict> {
+        let Self { engine, undecided, .. } = *self;
+        let Undecided { saga, key, flags, run, stored_context, at_hand, recorded, .. } = undecided;
+        let conclusion = self.with_call(|call| call.conclude(run.context.clone(), Ok(returned)))?;
+        let commit_token = match &engine.settings.rehearsal {
+            None => None,
+            Some(rehearsal) => {
+                let token = rehearsal.before_commit(&saga.definition.saga, key.id, &conclusion);
+                Some(token.ok_or(Verdict::Crashed)?)
+            }
+        };
+        let conclusion = coalesce_recorded(saga, conclusion);
+        let after = AfterCommit::of(run, &conclusion);
+        let settlement =
+            Settlement::new(*key, run, *flags, stored_context, conclusion).under(*at_hand, *recorded);
+        let (id, sets_a_time) = (settlement.id(), settlement.has_timer());
+        let after = after.with(&settlement);
+        Ok((Box::new(Settles { id, after, commit_token, sets_a_time }), settlement))
+    }
+
+    /// The move of the run.
+    fn with_call<T>(&self, conclude: impl FnOnce(Call<'_>) -> T) -> Result<T, Verdict> {
+        match Continuation::of(&self.undecided.saga.definition, &self.undecided.run) {
+            Ok(Continuation::Call(call)) => Ok(conclude(call)),
+            Ok(Continuation::Record(_)) => unreachable!("the next move of the run is a decision"),
+            Err(stuck) => Err(Verdict::Unread(stuck.to_string().into())),
+        }
+    }
+
+    fn failed(&self, error: RuntimeError) -> Verdict {
+        Verdict::Failed(Error::from(error).to_failure(&self.undecided.run.source))
+    }
+
+    fn unfit(&self, why: &str) -> Verdict {
+        let EntityId { name, key } = &self.undecided.entity;
+        let text = format!("the stored state of the entity `{name}` does not fit its type");
+        Verdict::Unfit(Why { recorded: format!("{text} (key `{key}`): {why}"), logged: Some(text) })
+    }
+}

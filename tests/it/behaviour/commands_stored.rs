@@ -1,0 +1,58 @@
+//! Commands about entities whose stored rows are damaged.
+
+use scoop::Decider;
+
+use super::*;
+use crate::support::Database;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Counter {
+    count: u64,
+}
+
+#[entity(name = "counter", key = u8)]
+impl Counter {
+    fn counted(&mut self, _: &Counted) {
+        self.count += 1;
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+struct Counted;
+
+#[derive(Serialize, Deserialize)]
+struct Count(u8);
+
+#[command(entity = Counter)]
+impl Count {
+    fn key(&self) -> u8 {
+        self.0
+    }
+
+    fn decide(&self, _: &Counter) -> Decision<Counted> {
+        Decision::Accepted(Counted)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_that_the_type_cannot_read_fails_its_commands_and_no_others() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Decider<Count>>().start().await?;
+    for key in [1, 2] {
+        assert!(scoop.send(Count(key)).await?.decision().await?.is_accepted());
+    }
+    let damage = "UPDATE scoop.entity SET state = '[\"damaged\"]' WHERE key = '1'";
+    sqlx::raw_sql(damage).execute(scoop.pool()).await?;
+    let sent = scoop.launch_all([Count(1), Count(2), Count(1)]).await?;
+    let [one, two, again] = &*sent else { unreachable!("three were sent") };
+    for damaged in [one, again] {
+        let Outcome::RolledBack(failure) = damaged.wait().await? else { panic!("the state is damaged") };
+        assert_eq!(failure.kind, "EntityMismatch");
+        assert!(failure.message.contains("`counter` does not fit its type (key `1`)"), "{failure}");
+    }
+    assert!(two.decision::<Count>().await?.is_accepted());
+    assert_eq!(scoop.entity::<Counter>(2).await?.state.count, 2);
+    let error = scoop.entity::<Counter>(1).await.expect_err("the state is damaged").to_string();
+    assert!(error.contains("the entity `counter` with the key `1` cannot be read"), "{error}");
+    Ok(())
+}
