@@ -183,9 +183,9 @@ impl Counted {
     }
 }
 
-/// Waits until only sleepers are left. Returns the time of the last event, by the server's clock.
+/// Waits until only runs that sleep or await a signal are left. Returns the time of the last event, by the server's clock.
 pub(crate) async fn settled(database: &Database) -> Outcome<f64> {
-    const LEFT: &str = "SELECT count(*)::float8 FROM (SELECT FROM scoop.run WHERE topic LIKE 'bench.%' AND topic <> 'bench.sleep' LIMIT 1) one";
+    const LEFT: &str = "SELECT count(*)::float8 FROM (SELECT FROM scoop.run WHERE topic LIKE 'bench.%' AND topic NOT IN ('bench.sleep', 'bench.request') LIMIT 1) one";
     let since = Instant::now();
     while database.number(LEFT).await? > 0.0 {
         if since.elapsed() > SETTLED_WITHIN {

@@ -137,7 +137,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, uuid, uuid, text, jsonb, jsonb, uuid, text, text[], uuid[], uuid[], bigint",
             "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}', 0",
         ),
-        "signal_deliver" => ("text[], text[], boolean", "'{}', '{}', false"),
+        "signal_deliver" => ("text[], text[], text", "'{}', '{}', NULL"),
         "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
