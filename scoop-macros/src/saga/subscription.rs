@@ -98,7 +98,11 @@ fn content(input: ParseStream<'_>, of: &Ident) -> syn::Result<(Vec<Type>, TokenS
     let content;
     parenthesized!(content in input);
     let mut types = vec![];
-    while !content.is_empty() && !(content.peek(Ident) && content.peek2(Token![=]) && of == "join") {
+    let has_settings = of == "join";
+    while !content.is_empty() {
+        if has_settings && content.peek(Ident) && content.peek2(Token![=]) {
+            break;
+        }
         if let Some(inner) = keyword(&content) {
             let why = format!("`{inner}` cannot be inside of `{of}`; write its messages beside the others");
             return Err(syn::Error::new(inner.span(), why));
