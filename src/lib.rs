@@ -16,13 +16,13 @@ pub use scoop_runtime::simulation;
 #[cfg(feature = "testing")]
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
-    Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Emit, FailedCompensation, FailedStep,
-    Handle, HierarchyId, Intervention, Launch, LaunchAll, ListRequest, Migrate, Named, NoResult, Outcome,
-    ReadTree, RebuildReport, Redeliver, Redelivered, RegisteredHandler, RepairAnswer, RepairStatus, Reply,
-    Request, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo,
-    RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetupError, SkippedHierarchy,
-    Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch,
-    Wanted, When, migrate, migration_files,
+    Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Emit, Failed, FailedCompensation,
+    FailedOutcome, FailedStep, Handle, HierarchyId, Intervention, Launch, LaunchAll, ListRequest, Migrate,
+    Named, NoResult, Outcome, ReadTree, RebuildReport, Redeliver, Redelivered, RegisteredHandler,
+    RepairAnswer, RepairStatus, Reply, Request, Retire, Retired, Retry, RetryTarget, RollbackAnswer,
+    RollbackFailure, RunEvent, RunId, RunInfo, RunState, RunningStep, RuntimeError, Saga, Scoop, Scope,
+    SendSignal, SetupError, SkippedHierarchy, Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick,
+    Tree, UnhandledMessage, UniqueLaunch, Wanted, When, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};
@@ -38,7 +38,7 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        ContextKey, Error, Failure, FailureCode, Here, Message, Next, Outcome, Result, Saga, Scoop, Scope,
-        Signal, Tick, With, saga, step, subscribes,
+        ContextKey, Error, Failed, Failure, FailureCode, Here, Message, Next, Outcome, Result, Saga, Scoop,
+        Scope, Signal, Tick, With, saga, step, subscribes,
     };
 }

@@ -451,6 +451,9 @@ pub fn step(_arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// which is generated as `CheckoutMessage` for `Checkout`, with variants named like the types. Each type keeps its topic
 /// and its replies: `CheckoutMessage::OrderPlaced(order) => scope.reply(order, ..)`.
 ///
+/// `#[subscribes(Failed)]` makes the saga an error queue. `#[subscribes(Failed(saga = Checkout, outcome = "stuck"))]` limits
+/// it to a saga, to an outcome (`"rolled_back"`, `"rollback_failed"` or `"stuck"`), or to both.
+///
 /// ```
 /// # use scoop::prelude::*;
 /// # #[derive(Message, Serialize, Deserialize)]

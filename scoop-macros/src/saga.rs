@@ -2,6 +2,7 @@
 
 mod awaits;
 mod expand;
+mod filter;
 mod model;
 mod parameters;
 mod parse;

@@ -54,6 +54,7 @@ pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use rebuild::{RebuildReport, SkippedHierarchy};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};
+pub use saga::failed::{Failed, FailedOutcome};
 #[doc(hidden)]
 pub use saga::private;
 pub use saga::retry::Retry;

@@ -7,6 +7,8 @@ mod attempts_changed;
 #[path = "../it/behaviour/awaiting.rs"]
 mod awaiting;
 mod children;
+#[path = "../it/behaviour/error_queue.rs"]
+mod error_queue;
 #[path = "../it/behaviour/floats.rs"]
 mod floats;
 #[path = "../it/behaviour/idempotency_keys.rs"]
@@ -47,7 +49,7 @@ mod trees_parts;
 mod types_changed;
 
 use scoop::prelude::*;
-use scoop::{RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
+use scoop::{CancelAnswer, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
 
 use crate::support::messages::*;
 use crate::support::{

@@ -8,6 +8,7 @@ use quote::ToTokens;
 use syn::{GenericArgument, Ident, LitStr, Meta, PathArguments, Type};
 
 use super::awaits::Awaits;
+use super::filter::Filter;
 use super::parse::{Block, Function};
 use super::resolve::Resolver;
 pub(super) use super::retry::{Retry, When};
@@ -51,6 +52,8 @@ pub(super) struct Saga {
     /// Its former names.
     pub(super) was: Vec<String>,
     pub(super) message: Type,
+    /// The filter of its messages.
+    pub(super) filter: Option<Filter>,
     /// The schedule, and the topic of its ticks.
     pub(super) schedule: Option<(Schedule, String)>,
     pub(super) steps: Vec<Step>,
@@ -129,7 +132,8 @@ pub(super) fn check(
         errors.at(key, message);
     }
     let subscription = subscription::read(block, &ident, errors);
-    let (message, any) = subscription.map_or((None, None), |it| (Some(it.message), it.any));
+    let (message, any, filter) =
+        subscription.map_or((None, None, None), |it| (Some(it.message), it.any, it.filter));
     if let (Some(any), true) = (&any, schedule.is_some()) {
         let message =
             "a saga with a schedule takes its ticks only; write `#[subscribes(Tick)]`, and another saga";
@@ -161,7 +165,7 @@ pub(super) fn check(
         variants,
     };
     let message = message.filter(|_| errors.is_empty());
-    let saga = message.map(|message| Saga { name, was, message, schedule, steps });
+    let saga = message.map(|message| Saga { name, was, message, filter, schedule, steps });
     (Some(outline), saga)
 }
 

@@ -1,11 +1,13 @@
 //! `#[subscribes(..)]`: the messages of a saga.
 
+use proc_macro2::TokenStream;
 use quote::format_ident;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Ident, Meta, Token, Type, parenthesized, parse_quote, token};
+use syn::{Attribute, Ident, Meta, Path, Token, Type, parenthesized, parse_quote, token};
 
+use super::filter::{self, Filter};
 use super::parse::Block;
 use super::types::{last_segment, strip_groups, text};
 use crate::errors::Errors;
@@ -20,6 +22,8 @@ pub(super) struct Subscription {
     pub(super) message: Type,
     /// The enum to generate, if there are several types of messages.
     pub(super) any: Option<MessageEnum>,
+    /// The filter of `Failed`, if it has one.
+    pub(super) filter: Option<Filter>,
 }
 
 /// The enum of the messages of a saga.
@@ -35,6 +39,7 @@ pub(super) struct MessageEnum {
 enum Written {
     One(Type),
     Any(Ident, Vec<Type>),
+    Filtered(Type, TokenStream),
 }
 
 impl Parse for Written {
@@ -42,6 +47,11 @@ impl Parse for Written {
         let written = if is_any(input) {
             let (keyword, content) = (input.parse()?, content(input)?);
             Self::Any(keyword, content)
+        } else if is_filtered(input) {
+            let message = input.call(Path::parse_mod_style)?;
+            let arguments;
+            parenthesized!(arguments in input);
+            Self::Filtered(parse_quote!(#message), arguments.parse()?)
         } else {
             Self::One(input.parse().map_err(|error| syn::Error::new(error.span(), ONE))?)
         };
@@ -66,6 +76,11 @@ impl Parse for Member {
             let why = "`any` cannot be inside another one; write its messages beside the others";
             return Err(input.error(why));
         }
+        if is_filtered(input) {
+            return Err(
+                input.error("a filter cannot be inside `any`; write a saga of its own for this message")
+            );
+        }
         input.parse().map(Self).map_err(|error| syn::Error::new(error.span(), ANY))
     }
 }
@@ -74,6 +89,12 @@ impl Parse for Member {
 fn is_any(input: ParseStream<'_>) -> bool {
     let ahead = input.fork();
     ahead.parse::<Ident>().is_ok_and(|name| name == "any") && ahead.peek(token::Paren)
+}
+
+/// Whether a message with a filter follows.
+fn is_filtered(input: ParseStream<'_>) -> bool {
+    let ahead = input.fork();
+    ahead.call(Path::parse_mod_style).is_ok() && ahead.peek(token::Paren)
 }
 
 /// Reads the subscription of the saga `ident`.
@@ -90,7 +111,11 @@ pub(super) fn read(block: &Block, ident: &Ident, errors: &mut Errors) -> Option<
         );
     }
     match written(first, errors)? {
-        Written::One(message) => Some(Subscription { message, any: None }),
+        Written::One(message) => Some(Subscription { message, any: None, filter: None }),
+        Written::Filtered(message, arguments) => {
+            let filter = filter::read(&message, arguments, errors);
+            Some(Subscription { message, any: None, filter })
+        }
         Written::Any(keyword, messages) => several(ident, keyword, messages, errors),
     }
 }
@@ -128,10 +153,10 @@ fn several(saga: &Ident, keyword: Ident, messages: Vec<Type>, errors: &mut Error
     if let Some((own, _)) = variants.iter().find(|(variant, _)| *variant == ident) {
         let remedy = "rename the saga, or import the message under another name: `use .. as Other`";
         errors.at(own, format!("the steps take an enum that is generated as `{ident}`; {remedy}"));
-        return Some(Subscription { message, any: None });
+        return Some(Subscription { message, any: None, filter: None });
     }
-    (!variants.is_empty())
-        .then(|| Subscription { message, any: Some(MessageEnum { ident, keyword, variants }) })
+    let any = MessageEnum { ident, keyword, variants };
+    (!any.variants.is_empty()).then(|| Subscription { message, any: Some(any), filter: None })
 }
 
 /// The variant of a message: the name of its type.

@@ -1,6 +1,7 @@
 //! The trait that `#[saga]` implements, and its form without types that the engine runs.
 
 pub(crate) mod children;
+pub(crate) mod failed;
 #[doc(hidden)]
 pub mod private;
 pub(crate) mod registry;

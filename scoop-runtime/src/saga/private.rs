@@ -15,6 +15,7 @@ use scoop_core::{Json, Stored};
 use serde_json::Value;
 
 use crate::Scope;
+pub use crate::saga::failed::{FilteredMessage, failed_topic, filtered};
 pub use crate::saga::retry::Retry;
 use crate::saga::shape;
 pub use crate::saga::tick::{LaunchProbe, ScheduledMessage, UserLaunched, scheduled};

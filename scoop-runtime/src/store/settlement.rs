@@ -17,6 +17,7 @@ use super::launch::PAYLOADS_BYTES_MAX;
 #[cfg(feature = "in-memory")]
 use super::signal::NewSignal;
 use super::types::{ClaimKey, HierarchyFlags, RowState, timestamps};
+use crate::FailedOutcome;
 use crate::store::Unhandled;
 use crate::util::payload;
 
@@ -75,6 +76,9 @@ pub(crate) struct Settlement {
     pub(super) wait: Option<Wait>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) signals: Vec<SignalRow>,
+    /// The failed end to report to the handlers of [`Failed`](crate::Failed).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failed: Option<FailedOutcome>,
     /// Whether this is void if the run has to give up.
     pub(super) may_give_up: bool,
     /// Whether what it launches is stored ahead of it, in statements of their own, since the payloads are large.
@@ -331,6 +335,7 @@ impl Settlement {
             && self.failure_stands
             && self.rollback_failure.is_none()
             && self.forgets.is_none()
+            && self.failed.is_none()
             && self.deadlines.is_empty()
             && self.wait.is_none()
             && self.signals.is_empty()
@@ -363,6 +368,7 @@ impl Settlement {
                 settlement.turns_back = !before.is_backward();
                 settlement.rolling_back = true;
                 settlement.failure = Some(cause);
+                settlement.failed = (!has_parent).then_some(FailedOutcome::RolledBack);
             }
             Fate::RollbackFailed { cause, failure, .. } => {
                 settlement.ends = Some(if has_parent { Ending::Noted } else { Ending::Unnoted });
@@ -370,6 +376,7 @@ impl Settlement {
                 settlement.rolling_back = true;
                 settlement.failure = Some(cause);
                 settlement.rollback_failure = Some(failure);
+                settlement.failed = (!has_parent).then_some(FailedOutcome::RollbackFailed);
             }
             Fate::FailedAgain { .. } => unreachable!("there is nothing to write if it fails again"),
         }
@@ -403,6 +410,7 @@ impl Settlement {
             deadlines: vec![],
             wait: None,
             signals: vec![],
+            failed: None,
             may_give_up: false,
             stored: false,
             bytes: 0,

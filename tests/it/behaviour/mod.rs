@@ -20,6 +20,7 @@ mod depths;
 mod deviations;
 mod dropped_futures;
 mod endless_steps;
+mod error_queue;
 mod failure_propagation;
 mod failures;
 mod fairness;

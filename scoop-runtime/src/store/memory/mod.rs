@@ -10,6 +10,7 @@ mod clock;
 mod definitions;
 mod due;
 mod event_log;
+mod failed;
 mod faults;
 mod free;
 mod inspect;
