@@ -20,10 +20,10 @@ pub use scoop_runtime::simulation;
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
     Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Command, CommandHandle, CommandState,
-    Decider, Emit, EntityState, FailedCompensation, FailedStep, Handle, HierarchyId, Intervention, Launch,
-    LaunchAll, ListRequest, Migrate, Named, NoResult, Outcome, ReadTree, RebuildReport, Redeliver,
-    Redelivered, RegisteredHandler, RepairAnswer, RepairStatus, Reply, Request, Retire, Retired, Retry,
-    RetryTarget, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo, RunState, RunningStep,
+    Decider, Emit, EntityState, Failed, FailedCompensation, FailedOutcome, FailedStep, Handle, HierarchyId,
+    Intervention, Launch, LaunchAll, ListRequest, Migrate, Named, NoResult, Outcome, ReadTree, RebuildReport,
+    Redeliver, Redelivered, RegisteredHandler, RepairAnswer, RepairStatus, Reply, Request, Retire, Retired,
+    Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo, RunState, RunningStep,
     RuntimeError, Saga, Scoop, Scope, SendSignal, SetupError, SkippedHierarchy, Status, Step, StepEnd,
     StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch, WaitingMember, Wanted,
     When, migrate, migration_files,
@@ -42,7 +42,7 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        Anew, ContextKey, Decision, Error, Failure, FailureCode, Here, Message, Next, Outcome, Result, Saga,
-        Scoop, Scope, Signal, Tick, With, command, entity, saga, step, subscribes,
+        Anew, ContextKey, Decision, Error, Failed, Failure, FailureCode, Here, Message, Next, Outcome,
+        Result, Saga, Scoop, Scope, Signal, Tick, With, command, entity, saga, step, subscribes,
     };
 }

@@ -517,6 +517,9 @@ pub fn step(_arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// is generated as `ShippingMessage` for `Shipping`. `by` names a field of all messages, or a function for each:
 /// `by = [order_of_payment, order_of_stock]`. A set that is not complete within that time fails as `JoinIncomplete`.
 ///
+/// `#[subscribes(Failed)]` makes the saga an error queue. `#[subscribes(Failed(saga = Checkout, outcome = "stuck"))]` limits
+/// it to a saga, to an outcome (`"rolled_back"`, `"rollback_failed"` or `"stuck"`), or to both.
+///
 /// ```
 /// # use scoop::prelude::*;
 /// # #[derive(Message, Serialize, Deserialize)]

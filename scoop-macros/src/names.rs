@@ -45,6 +45,9 @@ impl Kind {
         if matches!(self, Kind::Code) && name.starts_with("scoop:") {
             return Some(format!("a {what} that begins with `scoop:` is scoop's own; write another"));
         }
+        if matches!(self, Kind::Topic) && name.starts_with("scoop.failed") {
+            return Some(format!("a {what} that begins with `scoop.failed` is scoop's own; write another"));
+        }
         (length == 0 || length > max)
             .then(|| format!("a {what} has 1 to {max} {unit}, this one has {length}"))
     }

@@ -2,6 +2,7 @@
 
 mod awaits;
 pub(crate) mod expand;
+mod filter;
 mod model;
 pub(crate) mod parameters;
 pub(crate) mod parse;

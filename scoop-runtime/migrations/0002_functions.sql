@@ -136,7 +136,7 @@ BEGIN
         completions jsonb, outputs jsonb, rolling_back boolean, turns_back boolean, failure jsonb,
         rollback_failure jsonb, forgets text, event_count int, events jsonb, emissions jsonb, rollback_requests jsonb,
         rollback_cause jsonb, return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[],
-        wait jsonb, signals jsonb, anew jsonb, may_give_up boolean, stored boolean
+        wait jsonb, signals jsonb, anew jsonb, may_give_up boolean, stored boolean, failed text
     );
     SELECT r.* INTO locked_run FROM scoop.run r
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
@@ -332,6 +332,12 @@ BEGIN
         wait jsonb)
     WHERE e.type <> 'ROLLBACK_EMITTED';
 
+    IF s.failed IS NOT NULL THEN
+        ready_handlers := ready_handlers || scoop.send_failed(
+            s.failed, locked_run.root, locked_run.id, locked_run.handler, locked_run.message_id, last_event, NULL,
+            s.failure, s.rollback_failure);
+    END IF;
+
     IF s.return_values IS NOT NULL THEN
         INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
         SELECT locked_run.lineage, locked_run.handler, returned.name, coalesce(returned.value, 'null')
@@ -399,6 +405,88 @@ SELECT jsonb_build_object(
     'more', coalesce((SELECT jsonb_agg(to_jsonb(more) ORDER BY more.count DESC) FROM more), '[]'))
 $$;
 
+-- Whether programs can read a value, or it is null: a worker reads it into its memory, and JSON of programs has no larger
+-- numbers and no deeper values. The planner replaces the call by its text.
+CREATE FUNCTION scoop.is_readable(value jsonb, bytes_max int) RETURNS boolean
+LANGUAGE sql IMMUTABLE
+RETURN NOT coalesce(
+    octet_length(value::text) > bytes_max
+    OR jsonb_path_exists(value, 'strict $.** ? (@.type() == "number" && (@ > 1.7e308 || @ < -1.7e308))')
+    OR jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")'), false);
+
+-- Sends the message `Failed` about a run that ended or is stuck, to each topic of it that has a handler. Returns the
+-- handlers with a new run. One message for each event of the run: a run that is stuck again without an event in between
+-- sends nothing. Nothing is sent either in a hierarchy that a `Failed` has started.
+-- Locks: nothing.
+-- `at` is the time of the last event of the run, `failed_in` the step: null for that of its recorded failure.
+CREATE FUNCTION scoop.send_failed(
+    outcome text, run_root uuid, run uuid, saga text, of_message uuid, at timestamptz, failed_in text, failure jsonb,
+    rollback_failure jsonb) RETURNS text[]
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    prefix CONSTANT text := 'scoop' || '.failed';  -- in two parts: programs put the name of the schema before each dot
+    of_event timestamptz := at;  -- the newest event of the run: claims of a stuck run raise its time
+    topics text[];
+    document jsonb;
+    with_payload jsonb;
+    ready_handlers text[];
+BEGIN
+    topics := ARRAY(
+        SELECT DISTINCT h.topic FROM scoop.handler h
+        WHERE h.topic = ANY (ARRAY[
+                prefix, prefix || '.' || outcome, prefix || ':' || saga, prefix || '.' || outcome || ':' || saga])
+          AND h.retired_at IS NULL
+    );
+    IF topics = '{}' OR EXISTS (
+        SELECT FROM scoop.message_event e JOIN scoop.message m ON m.id = e.message_id
+        WHERE scoop.run_id(e.cooperation_lineage) = run_root AND e.type = 'EMITTED' AND starts_with(m.topic, prefix)
+    ) THEN
+        RETURN '{}';
+    END IF;
+    IF outcome = 'stuck' THEN
+        SELECT max(e.created_at) INTO of_event FROM scoop.message_event e
+        WHERE scoop.run_id(e.cooperation_lineage) = run;
+    END IF;
+    SELECT jsonb_build_object(
+            'outcome', outcome, 'saga', saga, 'hierarchy', run_root, 'run', run,
+            'topic', m.topic, 'at', at, 'failure', failure, 'rollback_failure', nullif(rollback_failure, 'null'),
+            'step', coalesce(failed_in, (
+                SELECT e.step FROM scoop.message_event e
+                WHERE e.message_id = of_message AND e.coroutine_name = saga
+                  AND e.type = CASE outcome WHEN 'rollback_failed' THEN 'ROLLBACK_FAILED' ELSE 'ROLLING_BACK'
+                               END::scoop.message_event_type
+            ))),
+        jsonb_build_object('payload', m.payload)
+    INTO document, with_payload
+    FROM scoop.message m WHERE m.id = of_message;
+    with_payload := document || with_payload;
+    IF scoop.is_readable(with_payload, 1048576) THEN
+        document := with_payload;
+    ELSIF NOT scoop.is_readable(document, 1048576) THEN
+        -- a value of an error may be too deep: it is among the causes
+        document := document || jsonb_build_object(
+            'failure', failure - 'causes', 'rollback_failure', rollback_failure - 'causes');
+    END IF;
+    SELECT l.handlers INTO ready_handlers FROM scoop.launch((
+        SELECT jsonb_agg(jsonb_build_object(
+            'id', encode(substring(sha256(convert_to(concat_ws(' ', topic, run, extract(epoch FROM of_event)), 'UTF8'))
+                         FROM 1 FOR 16), 'hex'),
+            'root', scoop.gen_uuid_v7(), 'topic', topic, 'payload', document, 'context', '{}'::jsonb))
+        FROM unnest(topics) AS topic
+    )) l;
+    RETURN ready_handlers;
+END $$;
+
+-- Why a run is stuck, as a failure.
+CREATE FUNCTION scoop.stuck_failure(saga text, reason text) RETURNS jsonb
+LANGUAGE sql IMMUTABLE
+RETURN jsonb_build_object(
+    'message', coalesce(reason, 'stuck'), 'type', 'Stuck', 'source', saga, 'stackTrace', '[]'::jsonb,
+    'causes', '[]'::jsonb);
+
 -- Launches under a condition, for transactions of any session. `message_insert_claiming.sql` does the same on connections
 -- of the engine and claims runs for the launching worker; a test compares the rows of both.
 
@@ -433,15 +521,11 @@ BEGIN
     IF (SELECT count(DISTINCT a.root) < count(DISTINCT a.id) FROM jsonb_to_recordset(messages) AS a (id uuid, root uuid)) THEN
         RAISE EXCEPTION 'two launched messages have one hierarchy' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    -- A worker reads both into its memory, and JSON of programs has no larger numbers and no deeper values.
     IF EXISTS (
         SELECT FROM jsonb_to_recordset(messages) AS a (payload jsonb, context jsonb)
         -- a context is stored with each event of a run, and goes to its children
         CROSS JOIN LATERAL (VALUES (a.payload, 16777216), (a.context, 1048576)) AS given (value, bytes_max)
-        WHERE jsonb_typeof(a.context) <> 'object'
-           OR octet_length(given.value::text) > given.bytes_max
-           OR jsonb_path_exists(given.value, 'strict $.** ? (@.type() == "number" && (@ > 1.7e308 || @ < -1.7e308))')
-           OR jsonb_path_exists(given.value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
+        WHERE jsonb_typeof(a.context) <> 'object' OR NOT scoop.is_readable(given.value, given.bytes_max)
     ) THEN
         RAISE EXCEPTION 'a launched message cannot be read by programs: its context is no object or larger than 1 MiB, its '
             'payload is larger than 16 MiB, or a value has a number beyond 1.7e308 or is nested deeper than 100'

@@ -37,4 +37,6 @@ SET state = CASE WHEN lost.doubts < $8 THEN 'ready' ELSE 'stuck' END::scoop.run_
     reason = CASE WHEN lost.doubts < $8 THEN $9 ELSE $10 END
 FROM lost
 WHERE r.root = lost.root AND r.id = lost.id
-RETURNING r.root, r.id, r.state = 'stuck' AS stuck
+RETURNING r.root, r.id, r.state = 'stuck' AS stuck, CASE WHEN r.state = 'stuck' THEN scoop.send_failed(
+    'stuck', r.root, r.id, r.handler, r.message_id, r.last_event_at, r.step, scoop.stuck_failure(r.handler, r.reason),
+    NULL) END

@@ -30,4 +30,6 @@ SET state = CASE WHEN target.definition IS NULL THEN 'stuck' ELSE 'ready' END::s
 FROM (SELECT (SELECT definition FROM target) AS definition) target, refused
 WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
   AND ($6 OR target.definition IS NOT NULL)
-RETURNING r.state = 'stuck' AS stuck
+RETURNING r.state = 'stuck' AS stuck, CASE WHEN r.state = 'stuck' THEN scoop.send_failed(
+    'stuck', r.root, r.id, r.handler, r.message_id, r.last_event_at, r.step, scoop.stuck_failure(r.handler, r.reason),
+    NULL) END

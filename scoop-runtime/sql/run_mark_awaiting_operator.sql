@@ -9,7 +9,8 @@ WITH updated_run AS (
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
         awaits_operator = true, giving_up = false, give_up_at = NULL, attempts = 0, retries = 0
     WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
-    RETURNING r.root, r.id, r.last_event_at
+    RETURNING r.root, r.id, r.last_event_at, scoop.send_failed(
+        'rollback_failed', r.root, r.id, r.handler, r.message_id, r.last_event_at, $4, r.failure, $6)
 ),
 inserted_failure AS (
     INSERT INTO scoop.repeated_failure (root, run, step, handler_iteration, exception, failed_at)

@@ -1,7 +1,8 @@
--- Marks a ready run as stuck, with the reason.
+-- Marks a ready run as stuck, with the reason, and reports that to the handlers of `Failed`.
 -- Locks: the row of run.
 -- $1 root, $2 id, $3 the reason
 UPDATE scoop.run
 SET state = 'stuck', reason = $3, awaits_operator = false, ready_at = clock_timestamp()
 WHERE root = $1 AND id = $2 AND state = 'ready'
-RETURNING id
+RETURNING id, scoop.send_failed(
+    'stuck', root, id, handler, message_id, last_event_at, step, scoop.stuck_failure(handler, reason), NULL)

@@ -55,6 +55,7 @@ pub use rebuild::{RebuildReport, SkippedHierarchy};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};
 pub use saga::command::{Command, Decider};
+pub use saga::failed::{Failed, FailedOutcome};
 #[doc(hidden)]
 pub use saga::private;
 pub use saga::retry::Retry;

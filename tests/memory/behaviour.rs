@@ -13,6 +13,8 @@ mod commands;
 mod commands_below;
 #[path = "../it/behaviour/endless.rs"]
 mod endless;
+#[path = "../it/behaviour/error_queue.rs"]
+mod error_queue;
 #[path = "../it/behaviour/floats.rs"]
 mod floats;
 #[path = "../it/behaviour/idempotency_keys.rs"]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use scoop::prelude::*;
-use scoop::{CancelAnswer, InMemory, Outcome, RollbackAnswer, RuntimeError};
+use scoop::{CancelAnswer, Failed, InMemory, Outcome, RollbackAnswer, RuntimeError};
 use scoop_runtime::simulation::{FaultLink, Process};
 
 #[derive(Message, Serialize, Deserialize)]
@@ -169,5 +169,51 @@ async fn run_whose_outcome_is_never_known_is_tried_after_pauses_and_then_stuck()
     for scoop in [other, worker] {
         scoop.shutdown().await?;
     }
+    Ok(())
+}
+
+/// Notes nothing; its runs are counted.
+#[derive(Default)]
+struct Queue;
+
+#[saga(name = "asked-queue")]
+#[subscribes(Failed)]
+impl Queue {
+    #[step]
+    async fn read(&self, _: &mut Scope<'_>, _: &Failed) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "asked-to-fail")]
+struct AskedToFail;
+
+#[derive(Default)]
+struct FailingSaga;
+
+#[saga(name = "asked-to-fail")]
+#[subscribes(AskedToFail)]
+impl FailingSaga {
+    #[step]
+    async fn fail(&self, _: &mut Scope<'_>, _: &AskedToFail) -> Result<()> {
+        Err(Error::msg("asked to"))
+    }
+}
+
+/// The answers to the settlement that records the end are lost, and its repetition is void.
+#[tokio::test(start_paused = true)]
+async fn failed_end_with_lost_answers_is_reported_once() -> Result<()> {
+    let (database, loses) = (InMemory::new(), Loses::default());
+    let process = Process::new(&database, Arc::new(loses.clone()));
+    let builder = Scoop::builder().simulated_process(&process);
+    let scoop = builder.only::<FailingSaga>().only::<Queue>().start().await?;
+    let root = scoop.launch(AskedToFail).await?;
+    loses.next("settle", 3);
+    assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+    while !database.working_set().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(emitted(&database), 2);
     Ok(())
 }

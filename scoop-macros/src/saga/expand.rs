@@ -67,12 +67,13 @@ pub(super) fn stub(outline: &Outline) -> TokenStream {
 
 fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let (ty, step_enum) = (&outline.ty, &step_path(outline));
-    let Saga { name, was, message, schedule, steps } = saga;
+    let Saga { name, was, message, filter, schedule, steps } = saga;
     let former_names =
         (!was.is_empty()).then(|| quote!(const FORMER_NAMES: &'static [&'static str] = &[#(#was),*];));
-    let topic = match schedule {
-        Some((_, topic)) => quote!(#topic),
-        None => quote!(::scoop::__private::topic::<Self>()),
+    let topic = match (schedule, filter) {
+        (Some((_, topic)), _) => quote!(#topic),
+        (None, Some(filter)) => filter.topic(message),
+        (None, None) => quote!(::scoop::__private::topic::<Self>()),
     };
     let unscheduled = match schedule {
         Some(_) => TokenStream::new(),

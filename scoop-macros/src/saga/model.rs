@@ -8,6 +8,7 @@ use quote::ToTokens;
 use syn::{GenericArgument, Ident, LitStr, Meta, PathArguments, Type};
 
 use super::awaits::Awaits;
+use super::filter::Filter;
 use super::parse::{Block, Function};
 use super::resolve::Resolver;
 pub(super) use super::retry::{Retry, When};
@@ -51,6 +52,8 @@ pub(super) struct Saga {
     /// Its former names.
     pub(super) was: Vec<String>,
     pub(super) message: Type,
+    /// The filter of its messages.
+    pub(super) filter: Option<Filter>,
     /// The schedule, and the topic of its ticks.
     pub(super) schedule: Option<(Schedule, String)>,
     pub(super) steps: Vec<Step>,
@@ -130,7 +133,8 @@ pub(super) fn check(
     }
     let first_name = was.first().unwrap_or(&name);
     let subscription = subscription::read(block, &ident, first_name, errors);
-    let (message, messages) = subscription.map_or((None, None), |it| (Some(it.message), it.messages));
+    let (message, messages, filter) =
+        subscription.map_or((None, None, None), |it| (Some(it.message), it.messages, it.filter));
     if let (Some(several), true) = (&messages, schedule.is_some()) {
         let message =
             "a saga with a schedule takes its ticks only; write `#[subscribes(Tick)]`, and another saga";
@@ -162,7 +166,7 @@ pub(super) fn check(
         variants,
     };
     let message = message.filter(|_| errors.is_empty());
-    let saga = message.map(|message| Saga { name, was, message, schedule, steps });
+    let saga = message.map(|message| Saga { name, was, message, filter, schedule, steps });
     (Some(outline), saga)
 }
 

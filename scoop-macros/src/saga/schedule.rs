@@ -29,7 +29,7 @@ pub(super) const KEYS: [&str; 7] = ["name", "was", "every", "cron", "zone", "mis
 const TOPIC_PREFIX: &str = "ticks.";
 
 /// The limit of a topic.
-const TOPIC_BYTES_MAX: usize = 63;
+pub(super) const TOPIC_BYTES_MAX: usize = 63;
 
 /// The sensible periods. Beyond them the number or the unit is mistyped.
 const EVERY: [(Duration, &str); 2] =

@@ -8,6 +8,7 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Expr, Ident, Meta, Path, Token, Type, parenthesized, parse_quote, token};
 
+use super::filter::{self, Filter};
 use super::parse::Block;
 use super::types::{last_segment, strip_groups, text};
 use crate::duration;
@@ -30,6 +31,8 @@ pub(super) struct Subscription {
     pub(super) message: Type,
     /// What to generate, if there are several types of messages.
     pub(super) messages: Option<Messages>,
+    /// The filter of `Failed`, if it has one.
+    pub(super) filter: Option<Filter>,
 }
 
 /// Several messages of a saga, as one type.
@@ -70,6 +73,7 @@ impl Messages {
 enum Written {
     One(Type),
     Several(Ident, Vec<Type>, TokenStream),
+    Filtered(Type, TokenStream),
 }
 
 impl Parse for Written {
@@ -79,6 +83,12 @@ impl Parse for Written {
                 let keyword: Ident = input.parse()?;
                 let (types, settings) = content(input, &keyword)?;
                 Self::Several(keyword, types, settings)
+            }
+            None if is_filtered(input) => {
+                let message = input.call(Path::parse_mod_style)?;
+                let arguments;
+                parenthesized!(arguments in input);
+                Self::Filtered(parse_quote!(#message), arguments.parse()?)
             }
             None => Self::One(input.parse().map_err(|error| syn::Error::new(error.span(), ONE))?),
         };
@@ -107,6 +117,10 @@ fn content(input: ParseStream<'_>, of: &Ident) -> syn::Result<(Vec<Type>, TokenS
             let why = format!("`{inner}` cannot be inside of `{of}`; write its messages beside the others");
             return Err(syn::Error::new(inner.span(), why));
         }
+        if is_filtered(&content) {
+            let why = format!("a filter cannot be inside `{of}`; write a saga of its own for this message");
+            return Err(content.error(why));
+        }
         let takes = if of == "any" { ANY } else { JOIN };
         types.push(content.parse().map_err(|error| syn::Error::new(error.span(), takes))?);
         if !content.is_empty() {
@@ -114,6 +128,12 @@ fn content(input: ParseStream<'_>, of: &Ident) -> syn::Result<(Vec<Type>, TokenS
         }
     }
     Ok((types, content.parse()?))
+}
+
+/// Whether a message with a filter follows.
+fn is_filtered(input: ParseStream<'_>) -> bool {
+    let ahead = input.fork();
+    ahead.call(Path::parse_mod_style).is_ok() && ahead.peek(token::Paren)
 }
 
 /// Reads the subscription of the saga `ident`, whose first stored name is `saga`.
@@ -130,7 +150,11 @@ pub(super) fn read(block: &Block, ident: &Ident, saga: &str, errors: &mut Errors
         );
     }
     match written(first, errors)? {
-        Written::One(message) => Some(Subscription { message, messages: None }),
+        Written::One(message) => Some(Subscription { message, messages: None, filter: None }),
+        Written::Filtered(message, arguments) => {
+            let filter = filter::read(&message, arguments, errors);
+            Some(Subscription { message, messages: None, filter })
+        }
         Written::Several(keyword, types, settings) => {
             let is_join = keyword == "join";
             let mut messages = several(ident, keyword, types, errors);
@@ -147,9 +171,9 @@ pub(super) fn read(block: &Block, ident: &Ident, saga: &str, errors: &mut Errors
                 let remedy = "rename the saga, or import the message under another name: `use .. as Other`";
                 let name = text(&message);
                 errors.at(own, format!("the steps take a type that is generated as `{name}`; {remedy}"));
-                return Some(Subscription { message, messages: None });
+                return Some(Subscription { message, messages: None, filter: None });
             }
-            Some(Subscription { message, messages })
+            Some(Subscription { message, messages, filter: None })
         }
     }
 }

@@ -136,6 +136,8 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
             .await
             {
                 telemetry::rollback_failed(execution.at(&failed.part), &failed.failure, true);
+                // A handler of `Failed` may have a new run.
+                engine.signals.claimer.notify_one();
             }
         }
         Exit::Stuck(why) => refuse(engine, execution, &why, flight).await,

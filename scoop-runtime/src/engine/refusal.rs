@@ -24,7 +24,8 @@ pub(super) async fn hand_to_another(
     let or_stuck = otherwise == IfRefused::Stuck;
     match engine.store.mark_stuck(Refusing { key, reason, worker, definition, or_stuck }).await {
         Ok(set) => {
-            if set == SetAside::HandedOver {
+            // A handler of `Failed` has a new run if it is stuck.
+            if set != SetAside::Void {
                 engine.signals.others.notify_one();
                 // It may be another definition of this program.
                 engine.signals.claimer.notify_one();

@@ -2,6 +2,7 @@
 
 pub(crate) mod children;
 pub(crate) mod command;
+pub(crate) mod failed;
 pub(crate) mod join;
 #[doc(hidden)]
 pub mod private;

@@ -15,6 +15,7 @@ use scoop_core::{Json, Stored};
 use serde_json::Value;
 
 use crate::Scope;
+pub use crate::saga::failed::{FilteredMessage, failed_topic, filtered};
 pub use crate::saga::join::{
     Join, JoinMember, Joined, JoinedBy, JoinedSet, has_own_member_topic, key_text, same_key,
 };

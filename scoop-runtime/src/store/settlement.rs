@@ -17,6 +17,7 @@ use super::launch::PAYLOADS_BYTES_MAX;
 #[cfg(feature = "in-memory")]
 use super::signal::NewSignal;
 use super::types::{ClaimKey, HierarchyFlags, RowState, timestamps};
+use crate::FailedOutcome;
 use crate::store::Unhandled;
 use crate::util::payload;
 
@@ -78,6 +79,9 @@ pub(crate) struct Settlement {
     /// The execution that begins after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) anew: Option<ExecutionRow>,
+    /// The failed end to report to the handlers of [`Failed`](crate::Failed).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failed: Option<FailedOutcome>,
     /// Whether this is void if the run has to give up.
     pub(super) may_give_up: bool,
     /// Whether what it launches is stored ahead of it, in statements of their own, since the payloads are large.
@@ -350,6 +354,7 @@ impl Settlement {
             && self.failure_stands
             && self.rollback_failure.is_none()
             && self.forgets.is_none()
+            && self.failed.is_none()
             && self.deadlines.is_empty()
             && self.wait.is_none()
             && self.signals.is_empty()
@@ -383,6 +388,7 @@ impl Settlement {
                 settlement.turns_back = !before.is_backward();
                 settlement.rolling_back = true;
                 settlement.failure = Some(cause);
+                settlement.failed = (!has_parent).then_some(FailedOutcome::RolledBack);
             }
             Fate::RollbackFailed { cause, failure, .. } => {
                 settlement.ends = Some(if has_parent { Ending::Noted } else { Ending::Unnoted });
@@ -390,6 +396,7 @@ impl Settlement {
                 settlement.rolling_back = true;
                 settlement.failure = Some(cause);
                 settlement.rollback_failure = Some(failure);
+                settlement.failed = (!has_parent).then_some(FailedOutcome::RollbackFailed);
             }
             Fate::FailedAgain { .. } => unreachable!("there is nothing to write if it fails again"),
         }
@@ -424,6 +431,7 @@ impl Settlement {
             wait: None,
             signals: vec![],
             anew: None,
+            failed: None,
             may_give_up: false,
             stored: false,
             bytes: 0,

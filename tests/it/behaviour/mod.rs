@@ -25,6 +25,7 @@ mod dropped_futures;
 mod endless;
 mod endless_rebuild;
 mod endless_steps;
+mod error_queue;
 mod failure_propagation;
 mod failures;
 mod fairness;

@@ -109,6 +109,9 @@ impl DefinitionStorage for MemoryStore {
                 row.reason = Some(reason);
                 (row.reserved_for, row.refused_by) = (target.unwrap_or(0), refused_by);
             });
+            if target.is_none() {
+                state.send_stuck((key.root, key.id));
+            }
             Ok(if target.is_none() { SetAside::Stuck } else { SetAside::HandedOver })
         })
         .await

@@ -88,6 +88,7 @@ impl State {
                 }
             });
         }
+        stuck.iter().for_each(|run| self.send_stuck(*run));
         Freed { runs: runs.len(), stuck }
     }
 

@@ -11,6 +11,7 @@ mod definitions;
 mod due;
 mod entity;
 mod event_log;
+mod failed;
 mod faults;
 mod free;
 mod inspect;

@@ -8,9 +8,11 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::event_log::{Event, EventLog, InterventionRow};
+use super::failed::FailedRun;
 use super::requests::is_unrolled;
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, Registration, RowKey, State, after, later};
+use crate::FailedOutcome;
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent,
     OtherDescendants, Presence, Refusal, RepairAction, RepairStatus, RestoredRun, StuckRun,
@@ -38,6 +40,14 @@ impl RepairStorage for MemoryStore {
                 (row.attempts, row.retries) = (0, 0);
             });
             state.record_failure(run, failed);
+            if let Some(row) = state.row(run) {
+                let failed = FailedRun {
+                    step: Some(failed.part.clone()),
+                    rollback_failure: Some(failed.failure.clone()),
+                    ..FailedRun::new(FailedOutcome::RollbackFailed, row)
+                };
+                state.send_failed(&failed);
+            }
             // The run has taken note of its failed children.
             let noted = state.children(run).filter(|child| child.state == RowState::Ended);
             let noted: Vec<_> = noted.map(WorkingRow::id).collect();

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::super::settlement::{EmissionRow, Ending, EventRow, ForgottenChildren, RollbackRequestRow};
 use super::MemoryStore;
 use super::event_log::Event;
+use super::failed::FailedRun;
 use super::launch::min_deadline;
 use super::row::{RowState, WorkingRow};
 use super::state::{State, child_of, later, micros};
@@ -136,6 +137,15 @@ impl State {
         self.write(&step);
         if let Some(forgets) = settlement.forgets {
             self.clear_failed_children(&step, forgets);
+        }
+        if let Some(outcome) = settlement.failed {
+            let mut failed = FailedRun::new(outcome, &step.held);
+            failed.at = step.last_event;
+            failed.rollback_failure.clone_from(&settlement.rollback_failure);
+            if let Some(failure) = &settlement.failure {
+                failed.failure.clone_from(failure);
+            }
+            step.started.extend(self.send_failed(&failed));
         }
         Some(SettleResult { ready_handlers: step.started.into_iter().collect(), ..settled })
     }

@@ -13,8 +13,8 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate}
 use super::{Sum, claim, database, done};
 use crate::saga::registry::SubscribedSaga;
 use crate::store::{
-    ClaimedRun, NewMessage, QueueCursors, RowState, SettlePath, SettleResult, SettleStorage as _, Settlement,
-    SubscriptionStorage as _,
+    ClaimedRun, HierarchyFlags, NewMessage, QueueCursors, RowState, SettlePath, SettleResult,
+    SettleStorage as _, Settlement, SubscriptionStorage as _,
 };
 
 /// A store with handlers: one on the topic of the runs, two on `two`, none on `none`.
@@ -111,7 +111,7 @@ fn undoes(run: &Run) -> Conclusion {
 fn is_undone(run: &Run) -> Conclusion {
     let (event, _) = suspended(run, "Rollback of step");
     let last = Event { kind: EventKind::RolledBack, jump: None, ..event.clone() };
-    of(vec![event, last], Fate::RolledBack { cause: cause(), rollback_requested: false })
+    of(vec![event, last], Fate::RolledBack { cause: cause(), rollback_requested: true })
 }
 
 /// Launches on these topics.
@@ -238,7 +238,9 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
             let mut settlements = vec![];
             for _ in 0..if way == Way::Batched { 2 } else { 1 } {
                 let claimed = claimed(&pool, &listening, backward).await;
-                let (flags, stored) = (claimed.flags, &claimed.run.context);
+                // A rollback without a parent ends by the function alone.
+                let flags = HierarchyFlags { has_parent: backward, ..claimed.flags };
+                let stored = &claimed.run.context;
                 let settlement =
                     Settlement::new(claimed.key, &claimed.run, flags, stored, follows(&claimed.run));
                 settlements.push(settlement.under(7, Some(5)));
