@@ -159,9 +159,11 @@ CREATE TABLE scoop.signal (
     sent_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     kept_until   timestamptz NOT NULL,
     delivered_at timestamptz,
-    reached      int NOT NULL DEFAULT 0  -- the number of runs
+    reached      int NOT NULL DEFAULT 0,  -- the number of runs
+    sent_in      xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
 CREATE INDEX signal_kept ON scoop.signal (name, key, sent_at, id) WHERE delivered_at IS NULL;
+CREATE INDEX signal_sent_in ON scoop.signal (sent_in) WHERE delivered_at IS NULL;
 
 -- The messages that sagas join, each once for the run of its collector. One that waits is withdrawn when its emitter rolls
 -- back. Sets have no rows: a set takes the oldest waiting message of each topic with its key.

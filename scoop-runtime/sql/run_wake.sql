@@ -83,7 +83,7 @@ inserted_events AS (
     SELECT event, message_id, 'COMMITTED', handler, $7, step, lineage, committed_at, context, handler_iteration
     FROM deleted_run
 )
-SELECT c.committed_at, c.state = 'running' AS claimed, c.ready_at > clock_timestamp() AS sleeps,
+SELECT c.committed_at, c.state = 'running' AS claimed, c.ready_at > clock_timestamp() AS sleeps, c.signal, c.signal_key,
        c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.rolling_back, c.rollback_requested,
        c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
        c.outputs, c.failure,

@@ -3,12 +3,17 @@
 -- awaits one: of two at the same time, the later one sees both. A run that has to give up, or whose time is over, gets
 -- none.
 -- Locks: the signals, in the order of their keys; then the rows of run.
--- $1 names and $2 keys (pairs), $3 whether those of all kept signals are looked at instead
+-- $1 names and $2 keys (pairs), $3 null, or a transaction: those of the kept signals that this and later ones have sent
 WITH asked AS MATERIALIZED (
-    SELECT name, key FROM unnest($1::text[], $2::text[]) AS a (name, key) WHERE NOT $3
+    SELECT name, key FROM unnest($1::text[], $2::text[]) AS a (name, key)
     UNION
-    SELECT s.name, s.key FROM scoop.signal s
-    WHERE $3 AND s.delivered_at IS NULL AND s.kept_until > (SELECT clock_timestamp())
+    SELECT s.name, s.key
+    FROM scoop.signal s
+    -- with a limit, so that runs are looked up, and not read all
+    CROSS JOIN LATERAL (
+        SELECT FROM scoop.run r WHERE r.state = 'ready' AND r.signal = s.name AND r.signal_key = s.key LIMIT 1
+    ) awaited
+    WHERE s.sent_in >= $3::text::xid8 AND s.delivered_at IS NULL AND s.kept_until > (SELECT clock_timestamp())
     ORDER BY name, key
 ),
 oldest AS MATERIALIZED (

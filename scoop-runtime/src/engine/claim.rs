@@ -18,6 +18,7 @@ use super::execution::InFlightGuard;
 use super::reconcile::reconcile;
 use super::refusal::{IfRefused, hand_to_another};
 use super::shared::Engine;
+use super::signals::Delivery;
 use super::slots::{Slot, SlotLease};
 use crate::store::{ClaimedRun, QueueCursors, SetAside, Unclaimed};
 use crate::telemetry;
@@ -188,7 +189,8 @@ async fn reconcile_and_claim(engine: &Arc<Engine>, state: &mut ClaimerState) -> 
         state.recheck_at = None;
     }
     if engine.reconcile_due.swap(false, Ordering::Relaxed) || in_doubt || is_due {
-        reconcile(engine).await?;
+        let signals = if in_doubt || is_due { Delivery::All } else { Delivery::Recent };
+        reconcile(engine, signals).await?;
     }
     let Some(mut slots) = acquire_slots(engine, state.more, state.recheck_at).await else {
         return Ok(ClaimOutcome::Interrupted);

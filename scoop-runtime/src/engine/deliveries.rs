@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use scoop_core::SignalKey;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::Engine;
-use super::signals::Deliveries;
+use super::signals::{Deliveries, Delivery};
 use crate::error::is_transient;
-use crate::store::Deliver;
+use crate::store::{Deliver, Store, Transaction};
 use crate::telemetry;
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
@@ -25,44 +26,77 @@ const BATCH_MAX: usize = 1_000;
 /// How long after a signal in a transaction of a user the commit of that is looked for: after each of these pauses.
 const PAUSES_MILLIS: [u64; 12] = [2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
 
+/// Looks at all kept signals this often, whether or not one is known to be left.
+const SWEEP_ALL_AFTER: Duration = Duration::from_secs(3_600);
+
+/// The state of the deliveries between two sweeps.
+struct Sweeps {
+    /// Signals of earlier transactions were looked at.
+    since: Transaction,
+    /// The time of the next look at all.
+    all_at: Instant,
+}
+
 /// Delivers signals. Requests that arrive during a statement are answered together by the next one.
 pub(super) async fn serve(engine: Arc<Engine>, mut queue: Deliveries, drained: CancellationToken) {
     let mut batch = vec![];
+    let mut sweeps = Sweeps { since: Transaction::default(), all_at: Instant::now() };
     loop {
         tokio::select! {
             biased;
             _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
             () = drained.cancelled() => return,
         }
-        let (mut keys, mut kept) = (BTreeSet::<SignalKey>::new(), false);
-        for deliver in batch.drain(..) {
-            match deliver {
-                Deliver::To(to) => keys.extend(to),
-                Deliver::Kept => kept = true,
+        let (mut keys, mut swept) = (BTreeSet::<SignalKey>::new(), false);
+        for delivery in batch.drain(..) {
+            match delivery {
+                Delivery::To(to) => _ = keys.insert(to),
+                Delivery::Recent => swept = true,
+                Delivery::All => (swept, sweeps.since) = (true, Transaction::default()),
             }
         }
-        let deliver = if kept { Deliver::Kept } else { Deliver::To(keys.into_iter().collect()) };
-        loop {
-            match engine.store.deliver_signals(&deliver).await {
-                Ok(handlers) => {
-                    engine.notify_ready(&handlers);
-                    break;
-                }
-                Err(error) if engine.stopping.is_cancelled() => {
-                    telemetry::operation_abandoned(engine.worker, "delivery of signals", &error);
-                    break;
-                }
-                Err(error) => {
-                    telemetry::operation_failed(engine.worker, "delivery of signals", &error);
-                    // One damaged row must not hold up other signals for ever: the sweep tries again.
-                    if !is_transient(&error) {
-                        break;
-                    }
-                }
-            }
-            tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+        if !keys.is_empty() {
+            let to = &Deliver::To(keys.into_iter().collect());
+            while !is_over(&engine, engine.store.deliver_signals(to).await).await {}
+        }
+        if swept {
+            while !is_over(&engine, sweeps.sweep(&engine.store).await).await {}
         }
     }
+}
+
+impl Sweeps {
+    /// Delivers the signals sent since the last sweep.
+    async fn sweep(&mut self, store: &Store) -> sqlx::Result<Vec<String>> {
+        if self.all_at <= Instant::now() {
+            (self.since, self.all_at) = (Transaction::default(), Instant::now() + SWEEP_ALL_AFTER);
+        }
+        // Before the delivery: a signal that commits in between belongs to the next sweep.
+        let horizon = store.signal_horizon().await?;
+        let handlers = store.deliver_signals(&Deliver::SentSince(self.since.clone())).await?;
+        self.since = horizon;
+        Ok(handlers)
+    }
+}
+
+/// Notifies the workers of the handlers that have runs to continue. Returns whether the delivery is over: it is to be
+/// tried again, after a pause here, while the database does not answer.
+async fn is_over(engine: &Engine, delivery: sqlx::Result<Vec<String>>) -> bool {
+    match delivery {
+        Ok(handlers) => engine.notify_ready(&handlers),
+        Err(error) if engine.stopping.is_cancelled() => {
+            telemetry::operation_abandoned(engine.worker, "delivery of signals", &error);
+        }
+        Err(error) => {
+            telemetry::operation_failed(engine.worker, "delivery of signals", &error);
+            // One damaged row must not hold up other signals for ever: the sweep tries again.
+            if is_transient(&error) {
+                tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+                return false;
+            }
+        }
+    }
+    true
 }
 
 impl Engine {
@@ -74,7 +108,7 @@ impl Engine {
                 tokio::select! {
                     biased;
                     () = engine.stopping.cancelled() => return,
-                    () = tokio::time::sleep(Duration::from_millis(pause)) => engine.signals.deliver(to.clone()),
+                    () = tokio::time::sleep(Duration::from_millis(pause)) => engine.signals.deliver(Delivery::To(to.clone())),
                 }
             }
         });

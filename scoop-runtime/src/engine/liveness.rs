@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::Engine;
+use super::signals::Delivery;
 #[cfg(feature = "in-memory")]
 use crate::store::MemorySession;
 use crate::store::{PostgresSession, Reaped, Store};
@@ -185,6 +186,8 @@ pub(super) async fn reap(engine: Arc<Engine>) {
                 telemetry::took_over(engine.worker, workers, freed.runs);
                 telemetry::unknown_too_often(&freed.stuck);
                 engine.signals.claimer.notify_one();
+                // A run of it may have begun to await a signal.
+                engine.signals.deliver(Delivery::All);
                 // Some of the runs may have to wait.
                 engine.reschedule_timer();
                 // Nothing is claimed before this worker knows that the dead one is gone.

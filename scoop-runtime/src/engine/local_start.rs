@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::claim;
 use super::execution::InFlightGuard;
 use super::shared::Engine;
-use super::signals::ParentCheck;
+use super::signals::{Delivery, ParentCheck};
 use super::slots::{CountGuard, Slot, SlotLease};
 use crate::completion::{RunEnd, StartedAs};
 use crate::error::is_transient;
@@ -189,9 +189,8 @@ pub(super) async fn wake(
     engine.notify_ready(&woken.handlers);
     if woken.sleeps {
         engine.reschedule_timer();
-        // One of them may await a signal, too.
-        engine.signals.deliver_kept();
     }
+    woken.awaited.into_iter().for_each(|to| engine.signals.deliver(Delivery::To(to)));
     Ok(checks)
 }
 

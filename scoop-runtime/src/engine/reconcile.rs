@@ -6,18 +6,21 @@
 
 use super::execution::Execution;
 use super::shared::Engine;
+use super::signals::Delivery;
 use crate::store::Reconciled;
 use crate::telemetry;
 
 /// Frees the runs that the database assigns to this worker and that are not in flight, and those whose owner is not
 /// registered. The runs in flight are listed while no statement can assign a run to this worker: an earlier launch or
 /// wake-up has committed, with its runs in flight since before, and a later one waits.
-pub(super) async fn reconcile(engine: &Engine) -> sqlx::Result<()> {
+/// Then `signals` are delivered.
+pub(super) async fn reconcile(engine: &Engine, signals: Delivery) -> sqlx::Result<()> {
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
     let disowned = engine.store.reconcile(engine.worker, in_flight, engine.settings.backoff).await;
     let Reconciled { freed, woken } = disowned.inspect_err(|_| engine.mark_in_doubt())?;
     engine.notify_ready(&woken);
-    engine.signals.deliver_kept();
+    // A run that is woken here may await any of them.
+    engine.signals.deliver(if woken.is_empty() { signals } else { Delivery::All });
     if freed.runs > 0 {
         telemetry::reconciled(engine.worker, freed.runs);
         // Some of the runs may have to wait.

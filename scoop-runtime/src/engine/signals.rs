@@ -6,7 +6,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
 use scoop_core::SignalKey;
 
-use crate::store::{Deliver, ParentRef};
+use crate::store::ParentRef;
 
 /// The receiver of parents to check.
 pub(super) type ParentChecks = mpsc::UnboundedReceiver<ParentCheck>;
@@ -15,7 +15,17 @@ pub(super) type ParentChecks = mpsc::UnboundedReceiver<ParentCheck>;
 pub(super) type ParentCheck = (ParentRef, Option<OwnedSemaphorePermit>);
 
 /// The receiver of signals to deliver.
-pub(super) type Deliveries = mpsc::UnboundedReceiver<Deliver>;
+pub(super) type Deliveries = mpsc::UnboundedReceiver<Delivery>;
+
+/// The signals to deliver.
+pub(super) enum Delivery {
+    /// That of this name and key.
+    To(SignalKey),
+    /// Those sent since the last sweep, which a process that died since then may have left.
+    Recent,
+    /// All that a run awaits.
+    All,
+}
 
 /// The signals between the tasks of the engine.
 pub(super) struct Signals {
@@ -41,7 +51,7 @@ pub(super) struct Signals {
     /// deadlines one batch.
     parents: mpsc::UnboundedSender<ParentCheck>,
     /// Signals from outside to deliver. Unbounded, but each settlement contributes at most one.
-    deliveries: mpsc::UnboundedSender<Deliver>,
+    deliveries: mpsc::UnboundedSender<Delivery>,
 }
 
 impl Signals {
@@ -64,15 +74,10 @@ impl Signals {
         (signals, queue, to_deliver)
     }
 
-    /// Delivers the signals of this name and key, if there are any.
-    pub(super) fn deliver(&self, to: SignalKey) {
+    /// Delivers signals to the runs that await them.
+    pub(super) fn deliver(&self, delivery: Delivery) {
         // Without a receiver the engine has stopped, and the sweep of another worker delivers them.
-        let _ = self.deliveries.send(Deliver::To(vec![to]));
-    }
-
-    /// Delivers all kept signals that a run awaits.
-    pub(super) fn deliver_kept(&self) {
-        let _ = self.deliveries.send(Deliver::Kept);
+        let _ = self.deliveries.send(delivery);
     }
 
     /// Checks the parent of a child whose end is committed: it may be ready, and continue in the slot of the child.

@@ -14,7 +14,7 @@ use super::definitions::{Definitions, refresh};
 use super::settle::batched;
 use super::settle::queue::{Queue, Settler};
 use super::shared::{Engine, IDENTIFIER_PREFIX};
-use super::signals::{Deliveries, ParentChecks, Signals};
+use super::signals::{Deliveries, Delivery, ParentChecks, Signals};
 use super::slots::{ReservedSlots, RunningCounts};
 use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
@@ -92,7 +92,7 @@ async fn publish(engine: &Engine) -> sqlx::Result<()> {
     for (topic, saga) in engine.store.abandoned_sagas().await? {
         telemetry::saga_missing(engine.worker, &saga, &topic);
     }
-    reconcile::reconcile(engine).await
+    reconcile::reconcile(engine, Delivery::All).await
 }
 
 /// Runs until it is stopped, then shuts down: no new claims; running steps end and are settled; their runs are

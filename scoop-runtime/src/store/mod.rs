@@ -42,7 +42,7 @@ pub(crate) use requests::{
 };
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
-pub(crate) use signal::{Deliver, NewSignal, SignalSent};
+pub(crate) use signal::{Deliver, NewSignal, SignalSent, Transaction};
 pub use types::RowState;
 pub(crate) use types::{
     ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, FailedRollbackPart, FormerAttempts, Freed,
@@ -149,7 +149,8 @@ storage! {
 
     /// Parents of ended children, releases, and notifications of other processes.
     trait WakeStorage {
-        /// Makes the runs ready that wait for no child any more, and returns their handlers.
+        /// Makes the runs ready that wait for no child any more, with their signals if they await one. Returns their
+        /// handlers.
         async fn wake(&self, parents: &[ParentRef]) -> Vec<String>;
 
         /// Like `wake`, by a worker of these queues, which claims and commits parents as the options say.
@@ -171,6 +172,9 @@ storage! {
 
         /// Delivers kept signals, and returns the handlers of the runs that are ready now.
         async fn deliver_signals(&self, signals: &Deliver) -> Vec<String>;
+
+        /// The oldest transaction that may still commit a signal.
+        async fn signal_horizon(&self) -> Transaction;
     }
 
     /// The messages that sagas join.

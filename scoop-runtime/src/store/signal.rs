@@ -8,8 +8,18 @@ use scoop_core::SignalKey;
 pub(crate) enum Deliver {
     /// Those of these names and keys.
     To(Vec<SignalKey>),
-    /// All that are kept.
-    Kept,
+    /// Those that a run awaits, and that this transaction or a later one has sent.
+    SentSince(Transaction),
+}
+
+/// A transaction of the database, by its number. The default is before all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Transaction(pub(super) String);
+
+impl Default for Transaction {
+    fn default() -> Self {
+        Self("0".into())
+    }
 }
 
 /// What became of a signal.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use scoop_core::{Context, Direction, Entry, Failure, Lineage, RollbackProgress, Run, Window};
+use scoop_core::{Context, Direction, Entry, Failure, Lineage, RollbackProgress, Run, SignalKey, Window};
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -167,6 +167,8 @@ pub(crate) struct Woken {
     pub(crate) handlers: Vec<String>,
     /// Whether one of them is ready only when the time is over for which it waits.
     pub(crate) sleeps: bool,
+    /// The signals that they await.
+    pub(crate) awaited: Vec<SignalKey>,
     /// The runs claimed by the same statement.
     pub(crate) claimed: Vec<Result<ClaimedRun, Unclaimed>>,
     /// The runs committed by the same statement.

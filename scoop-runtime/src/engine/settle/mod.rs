@@ -15,6 +15,7 @@ use super::execution::{Execution, Exit, reasons_to_give_up};
 use super::outcome::Decision;
 use super::rollback_history::load_rollback_plan;
 use super::shared::Engine;
+use super::signals::Delivery;
 use super::slots::SlotLease;
 use crate::completion::RunEnd;
 use crate::saga::registry::RunnableSaga;
@@ -252,7 +253,7 @@ fn apply(
     if sets_a_time {
         engine.reschedule_timer();
     }
-    after.signals.into_iter().for_each(|signal| engine.signals.deliver(signal));
+    after.signals.into_iter().for_each(|signal| engine.signals.deliver(Delivery::To(signal)));
     if settled.state == RowState::Ended {
         match execution.run.lineage.parent() {
             Some(parent) if execution.flags.has_parent => {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::state::State;
-use crate::store::{Deliver, NewSignal, SignalSent, SignalStorage};
+use crate::store::{Deliver, NewSignal, SignalSent, SignalStorage, Transaction};
 
 /// A row of `signal`.
 #[derive(Clone, Debug)]
@@ -37,12 +37,16 @@ impl SignalStorage for MemoryStore {
         self.run("deliver", |state| {
             let keys = match signals {
                 Deliver::To(keys) => keys.clone(),
-                Deliver::Kept => state.kept.keys().cloned().collect(),
+                Deliver::SentSince(_) => state.kept.keys().cloned().collect(),
             };
             let handlers: BTreeSet<_> = keys.iter().flat_map(|to| state.deliver_signal(to)).collect();
             Ok(handlers.into_iter().collect())
         })
         .await
+    }
+
+    async fn signal_horizon(&self) -> sqlx::Result<Transaction> {
+        Ok(Transaction::default())
     }
 }
 

@@ -13,13 +13,20 @@ use super::event_log::Event;
 use super::row::{Lane, RowState, WorkingRow};
 use super::state::{RowKey, State, after, later};
 use crate::bug::{Bug, is_injected};
-use crate::store::{Claimer, CommittedParent, Lanes, ParentRef, Release, WakeOptions, WakeStorage, Woken};
+use crate::store::{
+    Claimer, CommittedParent, Deliver, Lanes, ParentRef, Release, SignalStorage, WakeOptions, WakeStorage,
+    Woken,
+};
 
 impl WakeStorage for MemoryStore {
     async fn wake(&self, parents: &[ParentRef]) -> sqlx::Result<Vec<String>> {
         let none = Claimer { worker: Uuid::nil(), identifier: "" };
         let woken = self.wake_and_claim(parents, none, &Lanes::default(), WakeOptions::default()).await?;
-        Ok(woken.handlers)
+        if woken.awaited.is_empty() {
+            return Ok(woken.handlers);
+        }
+        let reached = self.deliver_signals(&Deliver::To(woken.awaited)).await?;
+        Ok([woken.handlers, reached].concat())
     }
 
     async fn wake_and_claim(
@@ -55,6 +62,7 @@ impl WakeStorage for MemoryStore {
                 let sleeps = wakes_at > state.now();
                 let mine = place < slots && !row.is_unclaimed() && end.is_some() && !sleeps;
                 woken.sleeps |= sleeps;
+                woken.awaited.extend(row.signal.clone());
                 let handler = row.handler.to_string();
                 state.wake(run, parent.at, mine.then_some(worker));
                 match state.claimed_with_children(run, &identifier).filter(|_| mine) {

@@ -9,7 +9,7 @@ use sqlx::{PgExecutor, Postgres};
 use super::PostgresStore;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
-use crate::store::{Deliver, NewSignal, SignalSent, SignalStorage};
+use crate::store::{Deliver, NewSignal, SignalSent, SignalStorage, Transaction};
 use crate::util::patience::note;
 
 impl SignalStorage for PostgresStore {
@@ -34,6 +34,10 @@ impl SignalStorage for PostgresStore {
     async fn deliver_signals(&self, signals: &Deliver) -> sqlx::Result<Vec<String>> {
         self.delivery(signals).all(&self.sessions).await
     }
+
+    async fn signal_horizon(&self) -> sqlx::Result<Transaction> {
+        sqlx::query_scalar(self.sql.signal_horizon.clone()).one(&self.sessions).await.map(Transaction)
+    }
 }
 
 impl PostgresStore {
@@ -50,11 +54,11 @@ impl PostgresStore {
     }
 
     fn delivery(&self, signals: &Deliver) -> QueryScalar<'_, Postgres, String, PgArguments> {
-        let (names, keys) = match signals {
-            Deliver::To(keys) => keys.iter().map(|to| (to.name.clone(), to.key.clone())).unzip(),
-            Deliver::Kept => (vec![], vec![]),
+        let ((names, keys), since) = match signals {
+            Deliver::To(keys) => (keys.iter().map(|to| (to.name.clone(), to.key.clone())).unzip(), None),
+            Deliver::SentSince(Transaction(since)) => ((vec![], vec![]), Some(since.clone())),
         };
         let deliver = sqlx::query_scalar(self.sql.signal_deliver.clone());
-        deliver.bind::<Vec<String>>(names).bind::<Vec<String>>(keys).bind(*signals == Deliver::Kept)
+        deliver.bind::<Vec<String>>(names).bind::<Vec<String>>(keys).bind(since)
     }
 }

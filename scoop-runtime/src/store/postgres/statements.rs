@@ -206,6 +206,7 @@ statements! {
     settle_launch_one = [settlement_one, lock, launch, values, wait, wait_result],
     settle_request_rollback_many = [settlement_many, lock, request_rollback, wait, wait_result],
     signal_deliver,
+    signal_horizon,
     signal_insert,
     signal_reached,
     step_begin,

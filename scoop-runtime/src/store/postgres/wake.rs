@@ -1,6 +1,7 @@
 //! Wakes parents after the end of their children (`run_wake.sql` decides which continue or commit), hands runs back
 //! (`run_release.sql`), and notifies other processes.
 
+use scoop_core::SignalKey;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Json;
@@ -12,8 +13,8 @@ use super::PostgresStore;
 use super::decode::{lineage, time, time_if_any};
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::store::{
-    ClaimedRun, Claimer, CommittedParent, FormerAttempts, Lanes, ParentRef, Release, WakeOptions,
-    WakeStorage, Woken,
+    ClaimedRun, Claimer, CommittedParent, Deliver, FormerAttempts, Lanes, ParentRef, Release, SignalStorage,
+    WakeOptions, WakeStorage, Woken,
 };
 use crate::util::ids;
 
@@ -34,7 +35,11 @@ impl WakeStorage for PostgresStore {
     async fn wake(&self, parents: &[ParentRef]) -> sqlx::Result<Vec<String>> {
         let none = Claimer { worker: Uuid::nil(), identifier: "" };
         let woken = self.wake_and_claim(parents, none, &Lanes::default(), WakeOptions::default()).await?;
-        Ok(woken.handlers)
+        if woken.awaited.is_empty() {
+            return Ok(woken.handlers);
+        }
+        let reached = self.deliver_signals(&Deliver::To(woken.awaited)).await?;
+        Ok([woken.handlers, reached].concat())
     }
 
     async fn wake_and_claim(
@@ -68,6 +73,9 @@ impl WakeStorage for PostgresStore {
             } else {
                 woken.handlers.push(row.try_get("handler")?);
                 woken.sleeps |= row.try_get::<bool, _>("sleeps")?;
+                let signal: Option<String> = row.try_get("signal")?;
+                let signal = signal.zip(row.try_get("signal_key")?);
+                woken.awaited.extend(signal.map(|(name, key)| SignalKey { name, key }));
             }
         }
         Ok(woken)

@@ -2,6 +2,7 @@
 
 mod query_plans;
 mod settle_equivalence;
+mod signal_sweep;
 mod store_contract;
 
 use std::collections::BTreeMap;

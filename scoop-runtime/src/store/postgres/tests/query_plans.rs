@@ -138,7 +138,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "join_oldest" => ("text, text, text[]", "'', '', '{}'"),
         "join_next_due" => ("text[]", "'{}'"),
-        "signal_deliver" => ("text[], text[], boolean", "'{}', '{}', false"),
+        "signal_deliver" => ("text[], text[], text", "'{}', '{}', NULL"),
         "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
