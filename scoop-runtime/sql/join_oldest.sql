@@ -1,7 +1,9 @@
 -- Returns the oldest waiting message of each topic that a saga joins by one key.
 -- Locks: nothing. The transaction has the lock of the key (join_lock.sql).
 -- $1 saga, $2 key, $3 topics
-SELECT o.run, o.topic, m.payload
+SELECT o.run, o.topic,
+       -- a lookup for each of the few rows: a join could read all messages
+       (SELECT m.payload FROM scoop.message m WHERE m.id = o.message_id) AS payload
 FROM unnest($3::text[]) AS t (topic)
 CROSS JOIN LATERAL (
     SELECT j.run, j.topic, j.message_id FROM scoop.join_member j
@@ -9,4 +11,3 @@ CROSS JOIN LATERAL (
     ORDER BY j.since, j.run
     LIMIT 1
 ) o
-JOIN scoop.message m ON m.id = o.message_id
