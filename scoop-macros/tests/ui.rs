@@ -7,7 +7,18 @@
 #[test]
 fn ui() {
     let cases = trybuild::TestCases::new();
-    for attribute in ["context", "failure", "message", "saga", "signal", "step", "subscribes", "trace"] {
+    for attribute in [
+        "command",
+        "context",
+        "entity",
+        "failure",
+        "message",
+        "saga",
+        "signal",
+        "step",
+        "subscribes",
+        "trace",
+    ] {
         cases.compile_fail(format!("tests/ui/{attribute}/*.rs"));
     }
 }

@@ -1,0 +1,42 @@
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct Reserved;
+
+#[derive(Default, Serialize, Deserialize)]
+struct Stock;
+
+#[entity(name = "stock", key = u64)]
+impl Stock {
+    fn reserved(&mut self, _: &Reserved) {}
+}
+
+#[derive(Serialize, Deserialize)]
+struct Reserve;
+
+#[command(entity = Stock)]
+impl Reserve {
+    fn key() -> u64 {
+        7
+    }
+
+    async fn decide(&mut self, scope: &mut Scope<'_>, _: &Stock) -> Decision<Reserved> {
+        Decision::Accepted(Reserved)
+    }
+
+    fn undo(&self, _: &Stock) -> Option<Reserved> {
+        None
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Forget;
+
+#[command(entty = Stock)]
+impl Forget {
+    fn fetch(&self) -> u64 {
+        7
+    }
+}
+
+fn main() {}
