@@ -1,5 +1,7 @@
 //! The messages that sagas join; see `join_*.sql`.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -13,9 +15,24 @@ use crate::store::join::{Launch, OldestMember, complete, limit};
 use crate::store::{ExpiredJoin, JoinSpec, JoinStorage, NewMember};
 use crate::util::shown::system_time;
 
-/// A row of `join_member`.
-#[derive(Clone, Debug)]
-pub(super) struct MemberRow {
+/// The rows of `join_member`.
+#[derive(Default)]
+pub(super) struct JoinMembers {
+    /// In the order of their times.
+    waiting: Vec<MemberRow>,
+    /// By the run of the collector.
+    joined: BTreeMap<Uuid, JoinedRow>,
+}
+
+/// The row of a message that is joined.
+struct JoinedRow {
+    message: Uuid,
+    saga: String,
+    root: Uuid,
+}
+
+/// The row of a message that waits.
+struct MemberRow {
     run: Uuid,
     saga: String,
     key: String,
@@ -24,7 +41,6 @@ pub(super) struct MemberRow {
     payload: Value,
     since: OffsetDateTime,
     expires_at: Option<OffsetDateTime>,
-    joined: Option<Uuid>,
 }
 
 impl JoinStorage for MemoryStore {
@@ -34,7 +50,7 @@ impl JoinStorage for MemoryStore {
             if state.claimed_under(*claim).is_none() {
                 return Ok(vec![]);
             }
-            if !state.join_members.iter().any(|it| it.run == claim.id) {
+            if !state.join_members.has(claim.id) {
                 let now = state.now();
                 let record = state.hierarchy(claim.root).map(|hierarchy| &hierarchy.record);
                 let payload = record.and_then(|record| record.messages.get(message));
@@ -47,9 +63,8 @@ impl JoinStorage for MemoryStore {
                     payload: payload.map(|message| message.payload.clone()).unwrap_or_default(),
                     since: now,
                     expires_at: limit(now, spec.within),
-                    joined: None,
                 };
-                state.join_members.push(row);
+                state.join_members.waiting.push(row);
             }
             Ok(state.launch_set(spec, key, Launch::IfComplete))
         })
@@ -59,17 +74,16 @@ impl JoinStorage for MemoryStore {
     async fn withdraw(&self, _: &JoinSpec, _: &str, run: Uuid) -> sqlx::Result<Option<Uuid>> {
         self.run("withdraw", |state| {
             if !is_injected(Bug::KeepWithdrawn) {
-                state.join_members.retain(|it| it.run != run || it.joined.is_some());
+                state.join_members.waiting.retain(|it| it.run != run);
             }
-            Ok(state.join_members.iter().find(|it| it.run == run).and_then(|it| it.joined))
+            Ok(state.join_members.joined.get(&run).map(|it| it.root))
         })
         .await
     }
 
     async fn expire_join(&self, specs: &[&JoinSpec]) -> sqlx::Result<ExpiredJoin> {
         self.run("expire_join", |state| {
-            let waiting = state.join_members.iter().filter(|it| it.joined.is_none());
-            let timed = waiting.filter_map(|it| {
+            let timed = state.join_members.waiting.iter().filter_map(|it| {
                 let spec = specs.iter().find(|spec| spec.saga == it.saga)?;
                 Some((it.expires_at?, it.key.clone(), *spec))
             });
@@ -88,8 +102,8 @@ impl JoinStorage for MemoryStore {
 
     async fn joined(&self, message: Uuid) -> sqlx::Result<Vec<Uuid>> {
         self.run("joined", |state| {
-            let joined = state.join_members.iter().filter(|it| it.message == message);
-            let mut joined: Vec<_> = joined.filter_map(|it| Some((it.saga.clone(), it.joined?))).collect();
+            let joined = state.join_members.joined.values().filter(|it| it.message == message);
+            let mut joined: Vec<_> = joined.map(|it| (it.saga.clone(), it.root)).collect();
             joined.sort_unstable();
             Ok(joined.into_iter().map(|(_, root)| root).collect())
         })
@@ -98,7 +112,7 @@ impl JoinStorage for MemoryStore {
 
     async fn waiting_members(&self, limit: i64) -> sqlx::Result<Vec<WaitingMember>> {
         self.run("waiting_members", |state| {
-            let waiting = state.join_members.iter().filter(|it| it.joined.is_none());
+            let waiting = state.join_members.waiting.iter();
             let shown = waiting.take(usize::try_from(limit).unwrap_or(0)).map(|it| WaitingMember {
                 saga: it.saga.clone(),
                 key: it.key.clone(),
@@ -113,23 +127,29 @@ impl JoinStorage for MemoryStore {
     }
 }
 
+impl JoinMembers {
+    fn has(&self, run: Uuid) -> bool {
+        self.joined.contains_key(&run) || self.waiting.iter().any(|row| row.run == run)
+    }
+}
+
 impl State {
     /// Launches the hierarchy of the oldest messages of a key, if it is to be. Returns its handlers.
     fn launch_set(&mut self, spec: &JoinSpec, key: &str, launch: Launch) -> Vec<String> {
-        // The rows are in the order of their times.
+        let waiting = &mut self.join_members.waiting;
         let oldest = spec.topics.iter().filter_map(|topic| {
-            let mut waiting = self.join_members.iter().filter(|it| it.joined.is_none());
-            waiting.find(|it| it.saga == spec.saga && it.key == key && it.topic == *topic)
+            waiting.iter().find(|it| it.saga == spec.saga && it.key == key && it.topic == *topic)
         });
         let oldest: Vec<_> = oldest
             .map(|it| OldestMember { run: it.run, topic: it.topic.clone(), payload: it.payload.clone() })
             .collect();
         let Some(message) = complete(spec, key, &oldest, launch) else { return vec![] };
-        for row in &mut self.join_members {
-            let is_joined = oldest.iter().any(|member| member.run == row.run);
-            if is_joined && !is_injected(Bug::JoinTwice) {
-                row.joined = Some(message.root);
-            }
+        if !is_injected(Bug::JoinTwice) {
+            let is_member = |row: &mut MemberRow| oldest.iter().any(|member| member.run == row.run);
+            let joined = waiting
+                .extract_if(.., is_member)
+                .map(|row| (row.run, JoinedRow { message: row.message, saga: row.saga, root: message.root }));
+            self.join_members.joined.extend(joined);
         }
         self.launch([RootMessage::from(&message)].into_iter(), None).handlers
     }

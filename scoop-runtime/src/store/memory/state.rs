@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::entity::EntityRow;
 use super::event_log::{Event, EventLog};
-use super::join::MemberRow;
+use super::join::JoinMembers;
 use super::row::{IndexKey, Lane, RowState, WorkingRow};
 use super::signal::SignalRow;
 use crate::bug::{Bug, is_injected};
@@ -98,8 +98,7 @@ pub(super) struct State {
     pub(super) entities: BTreeMap<EntityId, EntityRow>,
     /// The signals that are not delivered, in their order.
     pub(super) kept: BTreeMap<SignalKey, BTreeSet<(OffsetDateTime, Uuid)>>,
-    /// The messages that sagas join, in their order.
-    pub(super) join_members: Vec<MemberRow>,
+    pub(super) join_members: JoinMembers,
     owned: BTreeMap<Uuid, BTreeSet<RowKey>>,
     waiting: BTreeSet<RowKey>,
     /// The ids of the requests that were carried out.
