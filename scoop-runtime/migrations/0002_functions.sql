@@ -459,7 +459,14 @@ BEGIN
                   AND e.type = CASE outcome WHEN 'rollback_failed' THEN 'ROLLBACK_FAILED' ELSE 'ROLLING_BACK'
                                END::scoop.message_event_type
             ))),
-        jsonb_build_object('payload', m.payload)
+        jsonb_build_object('payload', coalesce((
+            SELECT newest.payload
+            FROM scoop.execution x
+            JOIN scoop.message newest ON newest.id = x.message_id
+            WHERE x.run = send_failed.run
+            ORDER BY x.number DESC
+            LIMIT 1
+        ), m.payload))
     INTO document, with_payload
     FROM scoop.message m WHERE m.id = of_message;
     with_payload := document || with_payload;
@@ -472,7 +479,7 @@ BEGIN
     END IF;
     SELECT l.handlers INTO ready_handlers FROM scoop.launch((
         SELECT jsonb_agg(jsonb_build_object(
-            'id', encode(substring(sha256(convert_to(concat_ws(' ', topic, run, extract(epoch FROM of_event)), 'UTF8'))
+            'id', encode(substring(sha256(convert_to(concat_ws(' ', topic, outcome, run, extract(epoch FROM of_event)), 'UTF8'))
                          FROM 1 FOR 16), 'hex'),
             'root', scoop.gen_uuid_v7(), 'topic', topic, 'payload', document, 'context', '{}'::jsonb))
         FROM unnest(topics) AS topic

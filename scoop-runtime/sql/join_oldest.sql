@@ -3,7 +3,7 @@
 -- $1 saga, $2 key, $3 topics
 SELECT o.run, o.topic,
        -- a lookup for each of the few rows: a join could read all messages
-       (SELECT m.payload FROM scoop.message m WHERE m.id = o.message_id) AS payload
+       coalesce((SELECT m.payload FROM scoop.message m WHERE m.id = o.message_id), 'null') AS payload
 FROM unnest($3::text[]) AS t (topic)
 CROSS JOIN LATERAL (
     SELECT j.run, j.topic, j.message_id FROM scoop.join_member j

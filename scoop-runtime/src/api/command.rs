@@ -153,7 +153,8 @@ impl Scoop {
         let root = id.into().uuid();
         async move {
             let message = self.root_message(root).await?;
-            let decision = self.patiently(|_| self.store().command_decision(message, decision_name())).await;
+            let decision =
+                self.patiently(|_| self.store().command_decision(message, decision_name(), None)).await;
             let decision = decision.map_err(Vain::error("the decision of a command was looked up"))?;
             // Another message may have a reply of this name.
             Ok(decision.and_then(|decision| CommandState::of(decision).ok()))

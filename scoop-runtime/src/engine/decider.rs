@@ -12,6 +12,7 @@ use std::time::Duration;
 use scoop_core::{Action, Call, Context, Failure, Run, StepKind, refused_key};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use uuid::Uuid;
@@ -33,6 +34,10 @@ use crate::telemetry::{self, Code};
 
 /// The number of decisions in one transaction.
 const BATCH_MAX: usize = 200;
+
+/// The time that the code of a batch may take while the entities are locked, if its transaction then fails. The server
+/// ends a session that idles in a transaction for 10 s.
+const CODE_MAX: Duration = Duration::from_secs(5);
 
 /// The capacity of the queue. A run waits while it is full.
 const QUEUE_MAX: usize = 1_000;
@@ -197,7 +202,10 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
     }
     let task = match next(execution)? {
         scoop_core::Continuation::Call(call) if matches!(call.action(), Action::Compensate { .. }) => {
-            let decision = engine.store.command_decision(execution.run.message, decision_name()).await;
+            let decision = engine
+                .store
+                .command_decision(execution.run.message, decision_name(), Some(execution.key.id))
+                .await;
             match decision.map_err(|error| unread("the decision to undo could not be read", &error))? {
                 Some(decision) => Task::Undo { decision },
                 None => return Ok(Err(Failure::new("NoDecision", "its decision is not recorded", &source))),
@@ -249,10 +257,11 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
         let mut entities: Vec<_> = batch.iter().map(|pending| pending.undecided.entity.clone()).collect();
         entities.sort_unstable();
         entities.dedup();
-        let mut verdicts = vec![];
+        let (mut verdicts, mut took) = (vec![], Duration::ZERO);
         let result = engine.store.decide(&engine.identifier, &entities, |stored| {
+            let began = Instant::now();
             let (decisions, decided) = decide_all(engine, &batch, &entities, stored);
-            verdicts = decided;
+            (verdicts, took) = (decided, began.elapsed());
             decisions
         });
         let error = match result.await {
@@ -269,8 +278,8 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
                         Some(id) if void.contains(&id) => {
                             pending.answer(verdict, |_| Err(SettleError::TakenOver))
                         }
-                        Some(_) => left.push(pending),
-                        None => pending.answer(verdict, |_| Err(SettleError::Stopped)),
+                        // A failure may follow from a state that never was: one with the void decisions.
+                        Some(_) | None => left.push(pending),
                     }
                 }
                 batch = left;
@@ -280,10 +289,11 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
         };
         attempts += 1;
         let stopping = engine.stopping.is_cancelled();
-        let several = batch.len() > 1;
-        // An error that the server repeats may be the fault of one of many.
-        let split =
-            several && (!is_transient(&error) || error.as_database_error().is_some() && attempts >= 3);
+        let (several, is_slow) = (batch.len() > 1, took > CODE_MAX);
+        // An error that the server repeats may be the fault of one of many. So may a session that was ended while code
+        // ran in its transaction.
+        let is_repeated = error.as_database_error().is_some() && attempts >= 3;
+        let split = several && (!is_transient(&error) || is_repeated || is_slow);
         if is_transient(&error) && stopping {
             telemetry::operation_abandoned(engine.worker, "decision", &error);
             batch.into_iter().for_each(|pending| drop(pending.answer.send(Decided::Stopped)));
@@ -291,6 +301,12 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
         } else if split {
             for pending in batch {
                 Box::pin(decide_batch(engine, vec![pending])).await;
+            }
+            return;
+        } else if is_slow {
+            for pending in batch {
+                let failure = too_slow(&pending.undecided, took);
+                pending.answer(Verdict::Failed(failure), |_| Err(SettleError::Stopped));
             }
             return;
         } else if !is_transient(&error) {
@@ -309,4 +325,15 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
         let pause: Duration = engine.settings.backoff.pause(attempts);
         tokio::time::sleep(pause).await;
     }
+}
+
+/// The failure of a command whose code kept its entity locked until the server ended the session.
+fn too_slow(undecided: &Undecided, took: Duration) -> Failure {
+    let Undecided { saga, entity, run, .. } = undecided;
+    let text = format!(
+        "the decision of saga `{}` about the entity `{}` took {took:.1?}, while that was locked; get what is slow in \
+         `fetch`, before the decision",
+        saga.definition.saga, entity.name,
+    );
+    Failure::new("DecisionTooSlow", text, &run.source)
 }

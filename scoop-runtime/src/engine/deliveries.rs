@@ -57,10 +57,11 @@ pub(super) async fn serve(engine: Arc<Engine>, mut queue: Deliveries, drained: C
         }
         if !keys.is_empty() {
             let to = &Deliver::To(keys.into_iter().collect());
-            while !is_over(&engine, engine.store.deliver_signals(to).await).await {}
+            while !is_over(&engine, engine.store.deliver_signals(to).await, &mut sweeps).await {}
         }
-        if swept {
-            while !is_over(&engine, sweeps.sweep(&engine.store).await).await {}
+        while swept {
+            let delivery = sweeps.sweep(&engine.store).await;
+            swept = !is_over(&engine, delivery, &mut sweeps).await;
         }
     }
 }
@@ -81,7 +82,7 @@ impl Sweeps {
 
 /// Notifies the workers of the handlers that have runs to continue. Returns whether the delivery is over: it is to be
 /// tried again, after a pause here, while the database does not answer.
-async fn is_over(engine: &Engine, delivery: sqlx::Result<Vec<String>>) -> bool {
+async fn is_over(engine: &Engine, delivery: sqlx::Result<Vec<String>>, sweeps: &mut Sweeps) -> bool {
     match delivery {
         Ok(handlers) => engine.notify_ready(&handlers),
         Err(error) if engine.stopping.is_cancelled() => {
@@ -89,11 +90,12 @@ async fn is_over(engine: &Engine, delivery: sqlx::Result<Vec<String>>) -> bool {
         }
         Err(error) => {
             telemetry::operation_failed(engine.worker, "delivery of signals", &error);
-            // One damaged row must not hold up other signals for ever: the sweep tries again.
             if is_transient(&error) {
                 tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
                 return false;
             }
+            // One damaged row must not hold up other signals for ever: the next sweep looks at all of them.
+            sweeps.since = Transaction::default();
         }
     }
     true

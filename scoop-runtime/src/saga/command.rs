@@ -186,11 +186,11 @@ pub(crate) struct Decided {
     /// The decision as the reply of the command. None for one that undoes another.
     pub(crate) reply: Option<Value>,
     /// The application of the event.
-    pub(crate) apply: Option<Apply>,
+    pub(crate) apply: Option<Box<Application>>,
 }
 
 /// Applies an event to the state of its entity.
-pub(crate) type Apply = Box<dyn FnOnce(&mut dyn Any) + Send>;
+pub(crate) type Application = dyn FnOnce(&mut dyn Any) + Send;
 
 /// Why a command cannot be decided, although its code did not fail.
 pub(crate) enum Undecidable {
@@ -246,7 +246,7 @@ fn decided<C: Command>(decision: C::Reply) -> serde_json::Result<Decided> {
     })
 }
 
-fn application<T: Applies<E> + 'static, E: Message>(event: E) -> Apply {
+fn application<T: Applies<E> + 'static, E: Message>(event: E) -> Box<Application> {
     Box::new(move |state| {
         let state: &mut T = state.downcast_mut().expect("the state is of the entity of the command");
         state.apply(&event);

@@ -11,11 +11,12 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Definition, Error, Failure, Message, Next, Result, SignalKey, StepDefinition};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::command::Decisions;
 use super::{DecodeError, HandledMessage, Handler, MessageType, RetryTarget, StepEnd, private, shape};
 use crate::store::JoinSpec;
+use crate::util::payload::storable;
 use crate::{Retry, Scope};
 
 /// The messages that a saga joins, as one struct. `#[saga]` implements it.
@@ -139,6 +140,9 @@ const COLLECTOR: &str = " (join)";
 
 const PREPARE: usize = 0;
 
+/// The size of a set, less than that of the largest message, and shared among its members.
+const SET_BYTES_MAX: usize = 16_000_000;
+
 const STEPS: &[StepDefinition] =
     &[StepDefinition::new("prepare").compensated(), StepDefinition::new("record")];
 
@@ -175,13 +179,22 @@ pub(super) fn collector_name(saga: &str) -> String {
     format!("{saga}{COLLECTOR}")
 }
 
-/// The key of the message of a collector.
-struct MemberKey(String);
+/// The message of a collector.
+struct Member {
+    key: String,
+    /// Why it cannot be part of a set, which is one message.
+    unfit: Option<String>,
+}
 
 impl Handler for Collector {
     fn decode(&self, topic: &str, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, DecodeError> {
         let member = self.members.iter().find(|member| member.topic == topic).unwrap_or(&self.members[0]);
-        Ok(Box::new(MemberKey((member.key)(payload)?)))
+        let key = (member.key)(payload)?;
+        // A set has an object of members around each of them.
+        let limit = SET_BYTES_MAX / self.members.len();
+        let what = || format!("the message on topic `{topic}` for saga `{}`", self.spec.saga);
+        let unfit = storable(json!([[payload]]), limit, what).err();
+        Ok(Box::new(Member { key, unfit: unfit.map(|error| error.to_string()) }))
     }
 
     fn types(&self) -> Vec<String> {
@@ -211,10 +224,13 @@ impl Handler for Collector {
         message: &'a (dyn Any + Send + Sync),
     ) -> BoxFuture<'a, Result<StepEnd>> {
         async move {
-            let key = key(message);
+            let Member { key, unfit } = member(message);
             let refused = SignalKey { name: String::new(), key: key.to_owned() }.refused();
             if let Some(why) = refused {
                 return Err(Error::msg(format!("the key of the message {why}")).into_permanent());
+            }
+            if let Some(why) = unfit {
+                return Err(Error::msg(why).into_permanent());
             }
             if step != PREPARE {
                 scope.join(&self.spec, key).await?;
@@ -262,7 +278,7 @@ impl Handler for Collector {
         message: &'a (dyn Any + Send + Sync),
         failure: &'a Failure,
     ) -> BoxFuture<'a, Result<()>> {
-        async move { scope.withdraw(&self.spec, key(message), failure).await }.boxed()
+        async move { scope.withdraw(&self.spec, &member(message).key, failure).await }.boxed()
     }
 
     fn on_child_failure<'a>(
@@ -276,7 +292,6 @@ impl Handler for Collector {
     }
 }
 
-fn key(message: &(dyn Any + Send + Sync)) -> &str {
-    let MemberKey(key) = message.downcast_ref().expect("the message was decoded by this handler");
-    key
+fn member(message: &(dyn Any + Send + Sync)) -> &Member {
+    message.downcast_ref().expect("the message was decoded by this handler")
 }

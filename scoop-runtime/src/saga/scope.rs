@@ -477,8 +477,8 @@ impl<'a> Scope<'a> {
         let finally = if cleanup { "#finally" } else { "" };
         // Counts of completions begin with each execution.
         let execution = match run.execution.number {
-            0 => String::new(),
-            number => format!("#execution {number}"),
+            number if number > 0 && !run.is_backward() => format!("#execution {number}"),
+            _ => String::new(),
         };
         let instance = format!("{step}#{completions}#{handler_iteration:?}{finally}{execution}");
         Uuid::new_v5(&run.lineage.id(), instance.as_bytes())

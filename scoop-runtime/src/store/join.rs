@@ -6,7 +6,6 @@
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
-use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::launch::NewMessage;
@@ -95,12 +94,6 @@ pub struct WaitingMember {
     pub since: SystemTime,
     /// The time at which it fails to be joined, if it has a limit.
     pub until: Option<SystemTime>,
-}
-
-/// When the wait of a member ends that begins now.
-pub(crate) fn limit(now: OffsetDateTime, within: Option<Duration>) -> Option<OffsetDateTime> {
-    let within = time::Duration::try_from(within?).unwrap_or(time::Duration::MAX);
-    Some(now.saturating_add(within))
 }
 
 #[cfg(test)]

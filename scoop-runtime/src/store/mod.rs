@@ -163,8 +163,9 @@ storage! {
         /// The state of an entity, if there is one.
         async fn entity(&self, entity: &EntityId) -> Option<StoredEntity>;
 
-        /// The decision that a handler of this message has recorded under this name, if it has.
-        async fn command_decision(&self, message: Uuid, name: &str) -> Option<Value>;
+        /// The decision that a handler of this message has recorded under this name, if it has: that of this run, if one
+        /// is given.
+        async fn command_decision(&self, message: Uuid, name: &str, run: Option<Uuid>) -> Option<Value>;
     }
 
     /// Parents of ended children, releases, and notifications of other processes.

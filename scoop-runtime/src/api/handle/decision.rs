@@ -47,7 +47,7 @@ impl Handle {
                     Err(error) if error.is_transient() => None,
                     Err(error) => return Err(error),
                 };
-                let read = |_| self.scoop.store().command_decision(self.message, decision_name());
+                let read = |_| self.scoop.store().command_decision(self.message, decision_name(), None);
                 match Trial::new(Duration::ZERO).endure(read).await {
                     Ok(Some(decision)) => return Ok(decision),
                     Ok(None) => {

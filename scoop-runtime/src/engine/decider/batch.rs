@@ -13,8 +13,8 @@ use crate::RuntimeError;
 use crate::engine::execution::Why;
 use crate::engine::settle::{AfterCommit, coalesce_recorded};
 use crate::engine::shared::Engine;
-use crate::engine::user_code::boundary;
-use crate::saga::command::{Apply, Decided, Undecidable, decision_name};
+use crate::engine::user_code::boundary::{self, Held};
+use crate::saga::command::{Application, Decided, Undecidable, decision_name};
 use crate::store::entity::{Decisions, NewEntityEvent, StoredEntity};
 use crate::store::{EntityId, Settlement};
 use crate::testing::CommitToken;
@@ -106,7 +106,7 @@ struct Working {
     stored: StoredEntity,
     has_changed: bool,
     /// The functions of its type, and its state, once a decision needs them.
-    state: Option<(EntityType, Box<dyn Any + Send + Sync>)>,
+    state: Option<(EntityType, Held)>,
 }
 
 impl Working {
@@ -117,7 +117,7 @@ impl Working {
     /// Reads the stored state.
     fn read(&mut self, entity: EntityType, source: &str) -> Result<(), String> {
         match boundary::run(source, || entity.read(self.stored.state.as_ref())) {
-            Ok(Ok(state)) => self.state = Some((entity, state)),
+            Ok(Ok(state)) => self.state = Some((entity, Held::new(state))),
             Ok(Err(error)) => return Err(error.to_string()),
             Err(panic) => return Err(panic.to_string()),
         }
@@ -129,7 +129,7 @@ impl Working {
         let (entity, state) = self.state.as_ref().expect("a decision has changed it");
         let source = id.name;
         let what = || format!("the state of the entity `{}`", id.name);
-        let written = boundary::run(source, || entity.write(&**state))?;
+        let written = boundary::run(source, || entity.write(state.get()))?;
         let written =
             written.map_err(|error| Failure::new("EntityState", format!("{}: {error}", what()), source))?;
         let storable = storable(written, engine.settings.payload_bytes_max, what);
@@ -140,7 +140,7 @@ impl Working {
 /// A decision.
 struct Made {
     /// The change of the entity.
-    apply: Option<Apply>,
+    apply: Option<Held<Application>>,
     /// The message that was launched.
     event: Option<Uuid>,
     settles: Box<Settles>,
@@ -191,13 +191,16 @@ impl One<'_> {
     /// What the command decides. Nothing has changed yet.
     fn made(&self, entity: &mut Working) -> Result<Made, Verdict> {
         let Undecided { run, saga, decisions, .. } = self.undecided;
+        if entity.stored.version == i64::MAX {
+            return Err(self.unfit("there is no version after its last one"));
+        }
         if entity.state.is_none() {
             entity.read(decisions.entity, &run.source).map_err(|why| self.unfit(&why))?;
         }
         let (_, state) = entity.state.as_ref().expect("it was just read");
         let (mut apply, mut returned) = (None, Returned::nothing());
-        if let Some(decided) = self.call(&**state)? {
-            apply = decided.apply;
+        if let Some(decided) = self.call(state.get())? {
+            apply = decided.apply.map(Held::new);
             returned.emissions.extend(decided.message.map(|message| self.emission(message)).transpose()?);
             let limit = self.engine.settings.payload_bytes_max;
             let what = || format!("the decision of saga `{}`", saga.definition.saga);
@@ -210,10 +213,10 @@ impl One<'_> {
         Ok(Made { apply, event, settles, settlement })
     }
 
-    fn apply(&self, entity: &mut Working, apply: Apply) -> Result<(), Failure> {
+    fn apply(&self, entity: &mut Working, apply: Held<Application>) -> Result<(), Failure> {
         let Undecided { run, saga, entity: id, .. } = self.undecided;
         let (_, state) = entity.state.as_mut().expect("the decision was made by it");
-        boundary::run(&run.source, || apply(&mut **state)).map_err(boundary::named(format!(
+        boundary::run(&run.source, || apply.take()(state.get_mut())).map_err(boundary::named(format!(
             "the application of an event of saga `{}` to the entity `{}`",
             saga.definition.saga, id.name
         )))?;

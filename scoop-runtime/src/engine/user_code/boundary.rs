@@ -78,19 +78,28 @@ pub(in crate::engine) fn named(code: impl Display) -> impl FnOnce(Failure) -> Fa
 }
 
 /// A value of user code that is dropped when no failure can follow any more: a panic is caught and ignored.
-pub(in crate::engine) struct Held(Option<Box<dyn Any + Send + Sync>>);
+pub(in crate::engine) struct Held<T: ?Sized = dyn Any + Send + Sync>(Option<Box<T>>);
 
-impl Held {
-    pub(in crate::engine) fn new(value: Box<dyn Any + Send + Sync>) -> Self {
+impl<T: ?Sized> Held<T> {
+    pub(in crate::engine) fn new(value: Box<T>) -> Self {
         Self(Some(value))
     }
 
-    pub(in crate::engine) fn get(&self) -> &(dyn Any + Send + Sync) {
-        self.0.as_deref().expect("it is taken out by the drop only")
+    pub(in crate::engine) fn get(&self) -> &T {
+        self.0.as_deref().expect("it is taken out at its end only")
+    }
+
+    pub(in crate::engine) fn get_mut(&mut self) -> &mut T {
+        self.0.as_deref_mut().expect("it is taken out at its end only")
+    }
+
+    /// The value, which the caller has to drop with [`discard`], or within [`run`].
+    pub(in crate::engine) fn take(mut self) -> Box<T> {
+        self.0.take().expect("it is taken out at its end only")
     }
 }
 
-impl Drop for Held {
+impl<T: ?Sized> Drop for Held<T> {
     fn drop(&mut self) {
         // The panic hook has reported it.
         let _ = discard("", self.0.take());

@@ -310,9 +310,13 @@ fn decode(execution: &Execution) -> Result<&(dyn Any + Send + Sync), Unfit> {
         Ok(Ok(message)) => Ok(execution.message.get_or_init(|| Held::new(message)).get()),
         Err(error) => {
             let definition = &execution.saga.definition;
+            let message = match execution.run.execution.number {
+                0 => format!("message {}", execution.run.message),
+                number => format!("the message of execution {} of run {}", number + 1, execution.key.id),
+            };
             let text = format!(
-                "the payload of message {} on topic `{}` does not fit the message type of saga `{}`",
-                execution.run.message, definition.topic, definition.saga,
+                "the payload of {message} on topic `{}` does not fit the message type of saga `{}`",
+                definition.topic, definition.saga,
             );
             // A program of this saga has written the message of a later execution.
             let is_fresh = execution.run.last.is_none() && execution.run.execution.number == 0;

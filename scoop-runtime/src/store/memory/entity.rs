@@ -55,11 +55,17 @@ impl EntityStorage for MemoryStore {
         self.run("entity", |state| Ok(state.entities.get(entity).map(|row| row.now.clone()))).await
     }
 
-    async fn command_decision(&self, message: Uuid, name: &str) -> sqlx::Result<Option<Value>> {
+    async fn command_decision(
+        &self,
+        message: Uuid,
+        name: &str,
+        run: Option<Uuid>,
+    ) -> sqlx::Result<Option<Value>> {
         self.run("command_decision", |state| {
             let Some(hierarchy) = state.hierarchy_of(message) else { return Ok(None) };
             let seen = hierarchy.record.of_message(message, EventKind::Seen);
-            let runs: Vec<_> = seen.map(|seen| Lineage::id(&seen.lineage)).collect();
+            let runs = seen.map(|seen| Lineage::id(&seen.lineage));
+            let runs: Vec<_> = runs.filter(|id| run.is_none_or(|run| run == *id)).collect();
             let values = runs.iter().filter_map(|run| hierarchy.record.values.get(run));
             Ok(values.filter_map(|values| values.get(name)).next().cloned())
         })

@@ -85,7 +85,8 @@ impl State {
         let newest = record.and_then(|record| record.of_run(failed.run).next_back()).map(|event| event.at);
         let event = newest.filter(|_| failed.outcome == FailedOutcome::Stuck).unwrap_or(failed.at);
         let launched = topics.iter().map(|topic| {
-            let place = format!("{topic} {} {}", failed.run, event.unix_timestamp_nanos());
+            let place =
+                format!("{topic} {:?} {} {}", failed.outcome, failed.run, event.unix_timestamp_nanos());
             (topic, Uuid::new_v5(&MESSAGES, place.as_bytes()))
         });
         let context = Context::default();
@@ -117,6 +118,8 @@ impl State {
         };
         let of_failure = record.and_then(|it| it.of_handler(failed.message, recorded, &failed.saga));
         let message = record.and_then(|record| record.messages.get(&failed.message));
+        let execution = record.and_then(|record| record.start_of(failed.run)?.begins.as_ref());
+        let newest = record.zip(execution).and_then(|(record, it)| record.messages.get(&it.message));
         let mut document = Failed {
             outcome: failed.outcome,
             saga: failed.saga.to_string(),
@@ -124,7 +127,7 @@ impl State {
             hierarchy: failed.root.into(),
             run: failed.run.into(),
             topic: message.map(|message| message.topic.to_string()).unwrap_or_default(),
-            payload: message.map(|message| message.payload.clone()),
+            payload: newest.or(message).map(|message| message.payload.clone()),
             failure: failed.failure.clone(),
             rollback_failure: failed.rollback_failure.clone(),
             at: failed.at,

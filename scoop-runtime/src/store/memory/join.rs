@@ -1,6 +1,7 @@
 //! The messages that sagas join; see `join_*.sql`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -11,7 +12,7 @@ use super::launch::RootMessage;
 use super::state::State;
 use crate::WaitingMember;
 use crate::bug::{Bug, is_injected};
-use crate::store::join::{Launch, OldestMember, complete, limit};
+use crate::store::join::{Launch, OldestMember, complete};
 use crate::store::{ExpiredJoin, JoinSpec, JoinStorage, NewMember};
 use crate::util::shown::system_time;
 
@@ -84,7 +85,8 @@ impl JoinStorage for MemoryStore {
     async fn expire_join(&self, specs: &[&JoinSpec]) -> sqlx::Result<ExpiredJoin> {
         self.run("expire_join", |state| {
             let timed = state.join_members.waiting.iter().filter_map(|it| {
-                let spec = specs.iter().find(|spec| spec.saga == it.saga)?;
+                let spec =
+                    specs.iter().find(|spec| spec.saga == it.saga && spec.topics.contains(&&*it.topic))?;
                 Some((it.expires_at?, it.key.clone(), *spec))
             });
             let Some((at, key, spec)) = timed.min_by_key(|(at, ..)| *at) else {
@@ -153,4 +155,10 @@ impl State {
         }
         self.launch([RootMessage::from(&message)].into_iter(), None).handlers
     }
+}
+
+/// When the wait of a member ends that begins now.
+fn limit(now: OffsetDateTime, within: Option<Duration>) -> Option<OffsetDateTime> {
+    let within = time::Duration::try_from(within?).unwrap_or(time::Duration::MAX);
+    Some(now.saturating_add(within))
 }

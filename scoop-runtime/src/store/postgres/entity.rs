@@ -7,7 +7,6 @@ use sqlx::{PgConnection, Postgres, Row, Transaction};
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::store::entity::{Decisions, DecisionsSettled, StoredEntity};
 use crate::store::{EntityId, EntityStorage, SettlePath, SettleResult, Settlement};
@@ -21,7 +20,7 @@ impl EntityStorage for PostgresStore {
         decide: impl FnOnce(Vec<StoredEntity>) -> Decisions,
     ) -> sqlx::Result<DecisionsSettled> {
         let (mut tx, stored) = loop {
-            let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+            let mut tx = self.sessions.begin().await?;
             match self.lock_entities(&mut tx, entities).await? {
                 Some(stored) => break (tx, stored),
                 None => tx.rollback().await?,
@@ -59,8 +58,13 @@ impl EntityStorage for PostgresStore {
             .transpose()
     }
 
-    async fn command_decision(&self, message: Uuid, name: &str) -> sqlx::Result<Option<serde_json::Value>> {
-        let read = sqlx::query_scalar(self.sql.command_decision.clone()).bind(message).bind(name);
+    async fn command_decision(
+        &self,
+        message: Uuid,
+        name: &str,
+        run: Option<Uuid>,
+    ) -> sqlx::Result<Option<serde_json::Value>> {
+        let read = sqlx::query_scalar(self.sql.command_decision.clone()).bind(message).bind(name).bind(run);
         read.first(&self.sessions).await
     }
 }

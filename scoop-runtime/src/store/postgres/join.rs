@@ -42,8 +42,9 @@ impl JoinStorage for PostgresStore {
     }
 
     async fn expire_join(&self, specs: &[&JoinSpec]) -> sqlx::Result<ExpiredJoin> {
-        let sagas: Vec<_> = specs.iter().map(|spec| &*spec.saga).collect();
-        let next = sqlx::query(self.sql.join_next_due.clone()).bind(&sagas);
+        let pairs = specs.iter().flat_map(|spec| spec.topics.iter().map(|topic| (&*spec.saga, *topic)));
+        let (sagas, topics): (Vec<_>, Vec<_>) = pairs.unzip();
+        let next = sqlx::query(self.sql.join_next_due.clone()).bind(sagas).bind(topics);
         let Some(next) = next.all(&self.sessions).await?.pop() else { return Ok(ExpiredJoin::default()) };
         let seconds: f64 = next.try_get("seconds")?;
         let (saga, key): (String, String) = (next.try_get("saga")?, next.try_get("key")?);
@@ -52,7 +53,8 @@ impl JoinStorage for PostgresStore {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_join(&mut tx, spec, &key).await?;
         // Another process may have launched the set meanwhile.
-        let is_due = sqlx::query_scalar(self.sql.join_is_due.clone()).bind(&saga).bind(&key);
+        let is_due =
+            sqlx::query_scalar(self.sql.join_is_due.clone()).bind(&saga).bind(&key).bind(&spec.topics);
         let handlers = match is_due.one_on(&mut tx).await? {
             true => self.launch_set(&mut tx, spec, &key, Launch::AsItIs).await?,
             false => vec![],
@@ -104,7 +106,10 @@ impl PostgresStore {
         let oldest = oldest.iter().map(OldestMember::from_row).collect::<sqlx::Result<Vec<_>>>()?;
         let Some(message) = complete(spec, key, &oldest, launch) else { return Ok(vec![]) };
         let runs: Vec<_> = oldest.iter().map(|member| member.run).collect();
-        sqlx::query(self.sql.join_mark.clone()).bind(runs).bind(message.root).execute(&mut *tx).await?;
+        let mark = sqlx::query(self.sql.join_mark.clone()).bind(&runs).bind(message.root);
+        if mark.execute(&mut *tx).await?.rows_affected() < runs.len() as u64 {
+            return Err(sqlx::Error::Protocol("a message was withdrawn while it was joined".into()));
+        }
         Ok(self.launch_any(tx, &[message]).await?.handlers)
     }
 }
