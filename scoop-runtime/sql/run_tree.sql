@@ -27,7 +27,11 @@ WITH RECURSIVE begun AS (
           AND e.created_at > coalesce(execution.began_at, '-infinity')
         OFFSET 0
     ) emitted
-    JOIN scoop.message_event child ON child.type = 'SEEN' AND child.message_id = emitted.message_id
+    CROSS JOIN LATERAL (
+        SELECT seen.cooperation_lineage, seen.message_id, seen.coroutine_name FROM scoop.message_event seen
+        WHERE seen.type = 'SEEN' AND seen.message_id = emitted.message_id
+        OFFSET 0
+    ) child
     WHERE cardinality(begun.lineage) <= $2 IS NOT FALSE
 )
 -- rows of another program may say that a message led to itself
