@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::support::{Database, Notes, calls_of, compensated, invoked};
+use crate::support::{Database, Notes, calls_of, compensated, eventually, invoked};
 
 /// A feed, read from a cursor to the end.
 #[derive(Clone, Default, Message, Serialize, Deserialize)]
@@ -291,6 +291,61 @@ async fn step_that_launches_cannot_go_on_anew() -> Result<()> {
     let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it failed") };
     assert_eq!(failure.kind, "LaunchedBeforeAnew");
     assert_eq!(calls_of(&root).of(&["item"]).count(), 0);
+    Ok(())
+}
+
+/// Goes on anew once, and then fails. Its compensation fails at its first attempt.
+#[derive(Clone, Message, Serialize, Deserialize)]
+#[message(topic = "endless-charges")]
+struct Charge(u32);
+
+handler! {
+    Charges { notes: Notes }: "charge" on Charge;
+    #[step(name = "pay", rollback = refund, rollback_retry(max = 1, backoff = "1ms"))]
+    async fn pay(&self, _: &mut Scope<'_>, _: &Charge) -> Result<()> {
+        Ok(())
+    }
+
+    #[step(name = "turn")]
+    async fn turn(&self, _: &mut Scope<'_>, charge: &Charge) -> Result<Anew<ChargesStep, Charge>> {
+        if charge.0 == 1 {
+            return Err(SIMULATED.into());
+        }
+        Ok(Next::anew(Charge(1)))
+    }
+
+    async fn refund(&self, scope: &mut Scope<'_>, _: &Charge, _: &Failure) -> Result<()> {
+        self.notes.add(format!("key {}", scope.idempotency_key()));
+        if scope.attempt() == 0 { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+}
+
+/// Notes what failed, with the message of the execution.
+#[derive(Default)]
+struct Alarms(Notes);
+
+#[saga(name = "alarms")]
+#[subscribes(Failed(saga = "charge"))]
+impl Alarms {
+    #[step]
+    async fn note(&self, _: &mut Scope<'_>, failed: &Failed) -> Result<()> {
+        let charge = failed.message::<Charge>()?.map(|charge| charge.0);
+        self.0.add(format!("failed with message {charge:?}"));
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn compensation_in_a_later_execution_has_one_key_and_its_failure_one_message() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let builder = db.scoop().only::<Charges>().only::<Alarms>();
+    let builder = builder.provide(Charges { notes: notes.clone() });
+    let scoop = builder.provide(Alarms(notes.clone())).start().await?;
+    let root = scoop.launch(Charge(0)).await?;
+    assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+    eventually("the failure is reported", async || notes.all().len() == 3).await;
+    let (told, keys) = told(&notes);
+    assert_eq!((told, keys), (vec!["failed with message Some(1)".to_owned()], 1));
     Ok(())
 }
 
