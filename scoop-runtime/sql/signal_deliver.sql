@@ -46,7 +46,7 @@ reached AS (
 ),
 stored AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
-    SELECT lineage, handler, 'Output of ' || step || '#' || lpad((suspensions - 1)::text, 10, '0'), payload
+    SELECT lineage, handler, 'Output of ' || step || '#' || lpad((greatest(suspensions, 1) - 1)::text, 10, '0'), payload
     FROM reached
     ON CONFLICT DO NOTHING
 ),
