@@ -1,5 +1,5 @@
 -- Writes new states of entities and the events that led to them. The transaction holds the rows of the entities.
--- They are inserted again rather than updated, so that each is found by its key, whatever the planner expects.
+-- They are inserted again rather than updated, so that each is found by its key with any statistics.
 -- Locks: nothing more.
 -- Arrays with an element for each entity: $1 name, $2 key, $3 version, $4 state
 -- Arrays with an element for each event: $5 name, $6 key, $7 version, $8 message, $9 run

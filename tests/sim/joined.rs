@@ -253,7 +253,7 @@ impl World {
         let alive = sales.iter().filter(|(sale, _)| !failed.contains(&sale.number)).count();
         let joined = used.iter().filter(|number| !failed.contains(number)).count();
         let lost = roots.iter().filter(|root| !sets.contains_key(root)).count();
-        // Of a set that was undone before its step nobody knows the numbers.
+        // The numbers of a set that was undone before its step are unknown.
         if alive > joined + waiting.len() + lost || alive < joined + waiting.len() {
             wrong.push(format!("of {alive} messages {joined} are joined and {} wait", waiting.len()));
         }

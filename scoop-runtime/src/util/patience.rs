@@ -51,7 +51,7 @@ pub(crate) enum Attempt {
     Repeat,
 }
 
-/// One attempt, whatever it returns.
+/// One attempt, with a result of any type.
 type AnyWork<'a> = Pin<&'a mut (dyn Future<Output = sqlx::Result<()>> + Send)>;
 
 /// One operation, with its attempts so far.

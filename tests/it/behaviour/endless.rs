@@ -110,9 +110,9 @@ fn feed(end: u32) -> Feed {
 }
 
 /// The notes but for the keys, and the number of different keys.
-fn told(notes: &Notes) -> (Vec<String>, usize) {
-    let (keys, told): (Vec<_>, Vec<_>) = notes.all().into_iter().partition(|note| note.starts_with("key"));
-    (told, keys.into_iter().collect::<std::collections::BTreeSet<_>>().len())
+fn texts_and_keys(notes: &Notes) -> (Vec<String>, usize) {
+    let (keys, texts): (Vec<_>, Vec<_>) = notes.all().into_iter().partition(|note| note.starts_with("key"));
+    (texts, keys.into_iter().collect::<std::collections::BTreeSet<_>>().len())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,7 +126,7 @@ async fn run_goes_on_anew_with_a_message_and_a_fresh_history() -> Result<()> {
         "fetch 1 after 0 children, visit 1",
         "fetch 2 after 0 children, visit 2",
     ];
-    assert_eq!(told(&notes), (expected.map(str::to_owned).to_vec(), 3));
+    assert_eq!(texts_and_keys(&notes), (expected.map(str::to_owned).to_vec(), 3));
     db.history().await.about(&["M0"]).expect(
         "M0 EMITTED · ·
         M0 SEEN feed ·
@@ -152,11 +152,11 @@ async fn parent_waits_for_the_last_execution() -> Result<()> {
     let scoop = start(&db, &notes).await?;
     let root = scoop.launch(Shop { feed: feed(3), fails: false }).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
-    let (told, _) = told(&notes);
-    assert_eq!(told.len(), 5);
-    assert_eq!(told[0], "fetch 0 after 0 children, visit 7");
-    assert_eq!(told[3], "fetch 3 after 0 children, visit 10");
-    assert_eq!(told[4], "read up to 3, visit 7");
+    let (texts, _) = texts_and_keys(&notes);
+    assert_eq!(texts.len(), 5);
+    assert_eq!(texts[0], "fetch 0 after 0 children, visit 7");
+    assert_eq!(texts[3], "fetch 3 after 0 children, visit 10");
+    assert_eq!(texts[4], "read up to 3, visit 7");
     Ok(())
 }
 
@@ -175,7 +175,7 @@ async fn failure_goes_back_to_the_beginning_of_its_execution() -> Result<()> {
         invoke feed/turn
         rollback feed/fetch",
     );
-    assert_eq!(told(&notes).0.last().map(String::as_str), Some("undo 2 of 2"));
+    assert_eq!(texts_and_keys(&notes).0.last().map(String::as_str), Some("undo 2 of 2"));
     assert_eq!(calls_of(&root).of(&["item"]).count(), 4, "the items of former executions stay");
     let tree = root.tree().await?;
     assert!(tree.to_string().contains("went back to execution 3, which began"), "{tree}");
@@ -188,7 +188,8 @@ async fn requested_rollback_undoes_the_last_execution_with_its_message() -> Resu
     let scoop = start(&db, &notes).await?;
     let root = scoop.launch(Shop { feed: feed(3), fails: true }).await?;
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
-    let undone = || told(&notes).0.into_iter().filter(|note| note.starts_with("undo")).collect::<Vec<_>>();
+    let undone =
+        || texts_and_keys(&notes).0.into_iter().filter(|note| note.starts_with("undo")).collect::<Vec<_>>();
     assert_eq!(undone(), ["undo 3 of 3"]);
 
     let root = scoop.launch(feed(2)).await?;
@@ -344,8 +345,8 @@ async fn compensation_in_a_later_execution_has_one_key_and_its_failure_one_messa
     let root = scoop.launch(Charge(0)).await?;
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
     eventually("the failure is reported", async || notes.all().len() == 3).await;
-    let (told, keys) = told(&notes);
-    assert_eq!((told, keys), (vec!["failed with message Some(1)".to_owned()], 1));
+    let (texts, keys) = texts_and_keys(&notes);
+    assert_eq!((texts, keys), (vec!["failed with message Some(1)".to_owned()], 1));
     Ok(())
 }
 

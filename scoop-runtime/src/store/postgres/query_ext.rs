@@ -1,6 +1,6 @@
 //! Statements that are transactions of their own, and rows as values.
 //!
-//! All of them are executed by the same code, whatever they return: sqlx would compile its streams once for each type
+//! All of them are executed by the same code, with rows of any type: sqlx would compile its streams once for each type
 //! of row.
 
 use futures_util::future::BoxFuture;
