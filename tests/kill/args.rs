@@ -7,7 +7,7 @@ use crate::sagas::Plot;
 /// How much is tried, and of what.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Args {
-    /// Every point that a hierarchy comes past, instead of the first and the last of each statement.
+    /// Every execution of each statement, before and after it, instead of two points for each statement.
     pub(crate) all: bool,
     /// The plots to play. Empty means all.
     pub(crate) only: Vec<Plot>,
@@ -27,7 +27,8 @@ impl Args {
                     known.only.push(plot.parse()?);
                 }
                 "--point" => {
-                    let point = args.next().ok_or_else(|| Error::msg("`--point` needs a part of a statement"))?;
+                    let point =
+                        args.next().ok_or_else(|| Error::msg("`--point` needs a part of a statement"))?;
                     known.point = Some(point);
                 }
                 _ => {}

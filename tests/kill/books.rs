@@ -99,40 +99,51 @@ pub(crate) const INTERRUPTED: &str = "rolled back: interrupted charge";
 
 impl Promises {
     fn of(plot: Plot, interrupted: bool) -> Self {
-        let promises = Self::default();
         match plot {
-            Plot::Ships => {
-                let promises = promises.ends(&["committed"]).entity((3, 1)).outside(&["reserve", "ship"], OFTEN);
-                promises.inside(&["reserve", "pack", "take", "dispatch", "ship", "close"], 1..=1)
-            }
-            Plot::Fails => {
-                let promises = promises.ends(&["rolled back: no courier"]).entity((0, 2));
-                let promises = promises.outside(&["reserve", "ship", "release"], OFTEN);
-                let forward = ["reserve", "pack", "take", "ship"];
-                let promises = promises.inside(&forward, 1..=1).inside(&["unship", "unpack", "release"], 1..=1);
-                // The request to roll back may come before it has begun.
-                let promises = promises.inside(&["dispatch", "recall"], 0..=1);
-                promises.inside(&["failed shop rolled back", "failed dispatch rolled back"], 1..=1)
-            }
-            Plot::Pays if interrupted => {
-                let promises = promises.ends(&[INTERRUPTED]).outside(&["charge"], 0..=1);
-                let promises = promises.inside(&["prepare", "give back after interrupted charge"], 1..=1);
-                promises.inside(&["failed payments rolled back"], 1..=1)
-            }
-            Plot::Pays => {
-                let promises = promises.ends(&["committed"]).outside(&["charge"], 1..=1);
-                promises.inside(&["prepare", "charge", "thank"], 1..=1)
-            }
-            Plot::Reads => (0..EXECUTIONS).fold(promises.ends(&["committed"]), |promises, cursor| {
-                let [fetch, keep, turn] = ["fetch", "keep", "turn"].map(|what| format!("{what} {cursor}"));
-                promises.outside(&[&fetch], OFTEN).inside(&[&fetch, &keep, &turn], 1..=1)
-            }),
+            Plot::Ships => Self::inside_once_and_outside_at_least_once(),
+            Plot::Fails => Self::compensated_once_and_reported_once(),
+            Plot::Pays if interrupted => Self::at_most_once_and_interrupted(),
+            Plot::Pays => Self::at_most_once_and_committed(),
+            Plot::Reads => Self::once_in_each_execution(),
         }
     }
 
-    fn ends(mut self, outcomes: &[&'static str]) -> Self {
-        self.outcomes.extend(outcomes);
-        self
+    fn inside_once_and_outside_at_least_once() -> Self {
+        let promises = Self::ends(&["committed"]).entity((3, 1)).outside(&["reserve", "ship"], OFTEN);
+        promises.inside(&["reserve", "pack", "take", "dispatch", "ship", "close"], 1..=1)
+    }
+
+    fn compensated_once_and_reported_once() -> Self {
+        let promises = Self::ends(&["rolled back: no courier"]).entity((0, 2));
+        let promises = promises.outside(&["reserve", "ship", "release"], OFTEN);
+        let promises = promises.inside(&["reserve", "pack", "take", "ship"], 1..=1);
+        let promises = promises.inside(&["unship", "unpack", "release"], 1..=1);
+        // The request to roll the joined saga back may come before it has begun.
+        let promises = promises.inside(&["dispatch", "recall"], 0..=1);
+        promises.inside(&["failed shop rolled back", "failed dispatch rolled back"], 1..=1)
+    }
+
+    /// The worker died in the step. Neither its effect inside nor a later step exists, and the failure says so.
+    fn at_most_once_and_interrupted() -> Self {
+        let promises = Self::ends(&[INTERRUPTED]).outside(&["charge"], 0..=1);
+        let promises = promises.inside(&["prepare", "give back after interrupted charge"], 1..=1);
+        promises.inside(&["failed payments rolled back"], 1..=1)
+    }
+
+    fn at_most_once_and_committed() -> Self {
+        let promises = Self::ends(&["committed"]).outside(&["charge"], 1..=1);
+        promises.inside(&["prepare", "charge", "thank"], 1..=1)
+    }
+
+    fn once_in_each_execution() -> Self {
+        (0..EXECUTIONS).fold(Self::ends(&["committed"]), |promises, cursor| {
+            let [fetch, keep, turn] = ["fetch", "keep", "turn"].map(|what| format!("{what} {cursor}"));
+            promises.outside(&[&fetch], OFTEN).inside(&[&fetch, &keep, &turn], 1..=1)
+        })
+    }
+
+    fn ends(outcomes: &[&'static str]) -> Self {
+        Self { outcomes: outcomes.to_vec(), ..Self::default() }
     }
 
     fn entity(mut self, entity: (i64, u64)) -> Self {
@@ -152,7 +163,11 @@ impl Promises {
 }
 
 /// The effects that exist too often or too seldom. An effect without a promise may not exist.
-fn differing(ledger: &str, promised: &BTreeMap<String, RangeInclusive<usize>>, found: &Entries) -> Vec<String> {
+fn differing(
+    ledger: &str,
+    promised: &BTreeMap<String, RangeInclusive<usize>>,
+    found: &Entries,
+) -> Vec<String> {
     let effects: BTreeSet<_> = promised.keys().chain(found.keys()).collect();
     let wrong = effects.into_iter().filter_map(|what| {
         let count = found.get(what).map_or(0, Vec::len);

@@ -12,9 +12,10 @@
 //! `docs/delivery.md` promises ([`books`]), and the log must keep the invariants (`scoop_audit`).
 //!
 //! ```text
-//! cargo test --test kill                           # the first and the last execution of each statement
-//! cargo test --test kill -- --all                  # each execution
+//! cargo test --test kill                           # before the first execution of each statement, and after the last
+//! cargo test --test kill -- --all                  # before and after each execution
 //! cargo test --test kill -- --only Pays --point INSERT
+//! SCOOP_KILL_LOG=1 cargo test --test kill          # with the warnings of the workers
 //! ```
 //!
 //! The workers are this program again, hence a `main` of its own.
@@ -28,6 +29,7 @@ mod stage;
 mod worker;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -103,15 +105,17 @@ async fn play(mut stage: Stage, points: Points) -> Result<Vec<Ended>> {
     stage.strike().await
 }
 
-/// The points of these statements, with their number of executions.
-fn points_of(executed: &BTreeMap<String, usize>, args: &Args) -> Vec<Point> {
+/// The points of these statements. In the short form: before the first execution, and after the last one that is certain.
+fn points_of(executed: &BTreeMap<String, RangeInclusive<usize>>, args: &Args) -> Vec<Point> {
     let chosen = |statement: &str| args.point.as_ref().is_none_or(|point| statement.contains(point.as_str()));
     let mut points = vec![];
     for (statement, executions) in executed.iter().filter(|(statement, _)| chosen(statement)) {
-        let all = 1..=*executions;
-        for execution in all.filter(|execution| args.all || *execution == 1 || execution == executions) {
-            let point = |moment| Point { statement: statement.clone(), execution, moment };
-            points.extend([Moment::Before, Moment::After].map(point));
+        let point = |execution, moment| Point { statement: statement.clone(), execution, moment };
+        if args.all {
+            let both = |execution| [Moment::Before, Moment::After].map(|moment| point(execution, moment));
+            points.extend((1..=*executions.end()).flat_map(both));
+        } else {
+            points.extend([point(1, Moment::Before), point(*executions.start(), Moment::After)]);
         }
     }
     points
@@ -124,17 +128,28 @@ fn report(ended: &[Ended]) -> Result<()> {
         let played: Vec<_> = ended.iter().filter(|ended| ended.plot == plot).collect();
         let died = played.iter().filter(|ended| ended.died.is_some()).count();
         let repeated = played.iter().filter(|ended| ended.books.repeats()).count();
-        println!("  {plot:?}: {} hierarchies, {died} with a death, {repeated} with a repeated call outside", played.len());
+        println!(
+            "  {plot:?}: {} hierarchies, {died} with a death, {repeated} with a repeated call outside",
+            played.len()
+        );
         for it in played {
             let died = it.died.as_ref().map_or_else(|| "no death".to_owned(), ToString::to_string);
-            wrong.extend(it.books.violations(plot).into_iter().map(|what| format!("{plot:?}, {died}: {what}")));
+            wrong.extend(
+                it.books.violations(plot).into_iter().map(|what| format!("{plot:?}, {died}: {what}")),
+            );
             if it.died.is_none() && (it.books.outcome == INTERRUPTED || it.books.repeats()) {
-                wrong.push(format!("{plot:?}: an interruption or a repetition without a death: {:?}", it.books));
+                wrong.push(format!(
+                    "{plot:?}: an interruption or a repetition without a death: {:?}",
+                    it.books
+                ));
             }
         }
     }
     let interrupted = |calls| {
-        ended.iter().filter(|it| it.books.outcome == INTERRUPTED && it.books.outside("charge") == calls).count()
+        ended
+            .iter()
+            .filter(|it| it.books.outcome == INTERRUPTED && it.books.outside("charge") == calls)
+            .count()
     };
     println!("  interrupted: {} before the call outside, {} after it", interrupted(0), interrupted(1));
     match wrong.as_slice() {

@@ -173,7 +173,8 @@ impl Shared {
         *executed += 1;
         let execution = *executed;
         match &plan.point {
-            Some(point) if point.statement == statement && point.execution == execution => match point.moment {
+            Some(point) if point.statement == statement && point.execution == execution => match point.moment
+            {
                 Moment::Before => Fate::DiesBefore,
                 Moment::After => Fate::DiesAfter,
             },
@@ -183,14 +184,14 @@ impl Shared {
 
     /// Kills the worker by SIGKILL.
     fn kill(&self) -> io::Result<()> {
+        // First, so that the end of the worker is known to be our doing.
+        self.killed.send_replace(true);
         let mut plan = self.plan();
         plan.is_counting = false;
         plan.point = None;
         if let Some(victim) = &mut plan.victim {
             victim.kill()?;
         }
-        drop(plan);
-        self.killed.send_replace(true);
         Ok(())
     }
 }

@@ -36,7 +36,8 @@ impl FromStr for Plot {
 
 /// The ledger inside, in the database of the sagas, and the one outside, in another database. Deliberately without any
 /// constraint that would hide a second entry.
-pub(crate) const LEDGER: &str = "CREATE TABLE ledger (number bigint NOT NULL, what text NOT NULL, key uuid NOT NULL)";
+pub(crate) const LEDGER: &str =
+    "CREATE TABLE ledger (number bigint NOT NULL, what text NOT NULL, key uuid NOT NULL)";
 
 const ENTER: &str = "INSERT INTO ledger (number, what, key) VALUES ($1, $2, $3)";
 

@@ -1,6 +1,7 @@
 //! The stage of the plots: the databases, and one worker after the other, each killed at a point of its own.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use scoop::{Error, Result};
@@ -57,23 +58,38 @@ impl Stage {
         Ok(Self { db, outside, outside_name, proxy, worker, number: 0, ended: vec![] })
     }
 
-    /// Plays it a few times without a death, and returns how often each statement was executed at most.
-    pub(crate) async fn rehearse(&mut self, plot: Plot) -> Result<BTreeMap<String, usize>> {
-        let mut most = BTreeMap::new();
+    /// Plays it a few times without a death, and returns how often each statement was executed.
+    pub(crate) async fn rehearse(&mut self, plot: Plot) -> Result<BTreeMap<String, RangeInclusive<usize>>> {
+        let mut found = BTreeMap::new();
         for _ in 0..REHEARSALS {
             self.play(plot, None).await?;
             for (statement, executions) in self.proxy.disarm() {
-                let known: &mut usize = most.entry(statement).or_default();
-                *known = executions.max(*known);
+                let range = found.entry(statement).or_insert(executions..=executions);
+                *range = executions.min(*range.start())..=executions.max(*range.end());
             }
         }
-        Ok(most)
+        Ok(found)
     }
 
     /// Plays it, with a worker that is killed at this point if it comes past it.
     pub(crate) async fn play(&mut self, plot: Plot, point: Option<Point>) -> Result<()> {
         self.number += 1;
-        let number = self.number;
+        let died = point.as_ref().map_or_else(|| "no death".to_owned(), ToString::to_string);
+        match self.try_to_play(plot, self.number, point).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Error::msg(format!("{plot:?}, {died}: {error}; {}", self.unfinished().await?))),
+        }
+    }
+
+    /// The unfinished runs, for the report of a hierarchy that does not end.
+    async fn unfinished(&self) -> Result<String> {
+        let sql = "SELECT coalesce(json_agg(r), '[]')::text FROM scoop.run r WHERE r.handler <> 'none'";
+        let rows: String = sqlx::query_scalar(sql).fetch_one(self.db.pool()).await?;
+        let now: String = sqlx::query_scalar("SELECT now()::text").fetch_one(self.db.pool()).await?;
+        Ok(format!("at {now} these runs are unfinished: {rows}"))
+    }
+
+    async fn try_to_play(&mut self, plot: Plot, number: i64, point: Option<Point>) -> Result<()> {
         self.proxy.arm(point.clone());
         self.worker.order(plot, number)?;
         match (self.worker.says().await?, point) {
@@ -85,9 +101,15 @@ impl Stage {
                 };
                 self.proxy.pause();
                 match (books, point) {
-                    (Some(books), _) if !self.proxy.is_killed() => self.ended.push(Ended { plot, number, died: None, books }),
+                    (Some(books), _) if !self.proxy.is_killed() => {
+                        self.ended.push(Ended { plot, number, died: None, books })
+                    }
                     (_, Some(point)) => self.replace(plot, number, point).await?,
-                    (_, None) => return Err(Error::msg(format!("a worker was killed for no point in {plot:?} {number}"))),
+                    (_, None) => {
+                        return Err(Error::msg(format!(
+                            "a worker was killed for no point in {plot:?} {number}"
+                        )));
+                    }
                 }
                 Ok(())
             }
@@ -103,7 +125,8 @@ impl Stage {
         self.worker = hire(&self.db, &self.outside_name, &self.proxy).await?;
         self.worker.order(plot, number)?;
         let outcome = self.worker.says().await?;
-        let outcome = outcome.ok_or_else(|| Error::msg(format!("the second worker ended by itself: {point}")))?;
+        let outcome =
+            outcome.ok_or_else(|| Error::msg(format!("the second worker ended by itself: {point}")))?;
         let books = self.books(plot, number, outcome).await?;
         self.ended.push(Ended { plot, number, died: Some(point), books });
         Ok(())

@@ -3,8 +3,8 @@
 use std::env;
 use std::io::BufRead;
 
-use scoop::prelude::*;
 use scoop::Interrupted;
+use scoop::prelude::*;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::sync::mpsc;
 
@@ -15,12 +15,18 @@ pub(crate) const DATABASE: &str = "SCOOP_KILL_DATABASE";
 /// The database of the ledger outside, through the proxy.
 pub(crate) const OUTSIDE: &str = "SCOOP_KILL_OUTSIDE";
 
+/// Has workers write their warnings, if it is set at all.
+const LOG: &str = "SCOOP_KILL_LOG";
+
 /// The engine needs four for itself; the rest is for steps.
 const CONNECTIONS: u32 = 7;
 
 /// Runs sagas until its input ends. For each line `<plot> <number>` it launches that hierarchy, unless it exists, and
 /// writes a line with its outcome.
 pub(crate) async fn work() -> Result<()> {
+    if env::var_os(LOG).is_some() {
+        tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::WARN).init();
+    }
     let mut orders = lines_of_input();
     let variable = |name| env::var(name).map_err(|_| Error::msg(format!("`{name}` is not set")));
     let options: PgConnectOptions = variable(OUTSIDE)?.parse()?;
@@ -36,7 +42,8 @@ pub(crate) async fn work() -> Result<()> {
         .await?;
     println!("started");
     while let Some(order) = orders.recv().await {
-        let (plot, number) = order.split_once(' ').ok_or_else(|| Error::msg(format!("no order: {order:?}")))?;
+        let (plot, number) =
+            order.split_once(' ').ok_or_else(|| Error::msg(format!("no order: {order:?}")))?;
         println!("{}", play(&scoop, plot.parse()?, number.parse()?).await?);
     }
     Ok(())
