@@ -487,7 +487,11 @@ impl Judge {
 
     async fn judge(&mut self, client: &Scoop, sent: &Sent, told: &Told) -> Result<()> {
         match sent {
-            Sent::Put(put, _) => {
+            Sent::Put(put, handle) => {
+                let rolled_back = self.end(handle, &format!("put {}", put.number)).await?;
+                self.says(rolled_back.is_none(), || {
+                    format!("put {} was rolled back: {rolled_back:?}", put.number)
+                });
                 let changes = self.changes.remove(&put.number).unwrap_or_default();
                 let units: Vec<_> = changes.put.iter().map(|event| event.units).collect();
                 self.says(units == [put.units], || format!("put {} has put {units:?}", put.number));
