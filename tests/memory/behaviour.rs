@@ -15,6 +15,8 @@ mod commands_below;
 mod endless;
 #[path = "../it/behaviour/error_queue.rs"]
 mod error_queue;
+#[path = "../it/behaviour/finding.rs"]
+mod finding;
 #[path = "../it/behaviour/floats.rs"]
 mod floats;
 #[path = "../it/behaviour/idempotency_keys.rs"]

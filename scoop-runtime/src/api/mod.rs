@@ -20,6 +20,9 @@ mod requests;
 mod signal;
 
 // Operators.
+mod count_runs;
+mod explain;
+mod find_runs;
 mod joins;
 mod operators;
 mod rebuild;
@@ -28,6 +31,8 @@ mod subscriptions;
 
 pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
+pub use count_runs::CountRuns;
+pub use find_runs::{FindRuns, RunPage};
 pub use handle::{Handle, Outcome, RollbackFailure, Status};
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;

@@ -31,6 +31,7 @@ mod failure_propagation;
 mod failures;
 mod fairness;
 mod fence;
+mod finding;
 mod floats;
 mod giving_up;
 mod healing;

@@ -13,6 +13,7 @@ mod entity;
 mod event_log;
 mod failed;
 mod faults;
+mod find;
 mod free;
 mod inspect;
 mod join;

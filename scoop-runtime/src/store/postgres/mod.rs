@@ -8,6 +8,7 @@ mod decode;
 mod definitions;
 mod due;
 mod entity;
+mod find;
 mod free;
 mod idle_cache;
 mod join;
