@@ -19,15 +19,16 @@ pub use scoop_runtime::simulation;
 #[cfg(feature = "testing")]
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
-    BadCursor, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Command, CommandHandle,
-    CommandState, Decider, Emit, EntityState, Explanation, Failed, FailedCompensation, FailedOutcome,
-    FailedStep, FailureSummary, FindRuns, Handle, HierarchyId, Intervention, JoinWait, Launch, LaunchAll,
-    ListRequest, Migrate, Named, NoResult, Outcome, ReadTree, RebuildReport, Redeliver, Redelivered,
-    RegisteredHandler, RepairAnswer, RepairStatus, Reply, Request, Retire, Retired, Retry, RetryTarget,
-    RollbackAnswer, RollbackFailure, RunCount, RunCounts, RunCursor, RunEvent, RunExplanation, RunId,
-    RunInfo, RunPage, RunPhase, RunState, RunSummary, RunningStep, RuntimeError, Saga, Scoop, Scope,
-    SendSignal, SetupError, SkippedHierarchy, Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick,
-    Tree, UnhandledMessage, UniqueLaunch, WaitKind, WaitingMember, Wanted, When, migrate, migration_files,
+    BadCursor, BadEventCursor, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Command,
+    CommandHandle, CommandState, Decider, Emit, EntityState, EventCursor, EventStream, Events, Explanation,
+    Failed, FailedCompensation, FailedOutcome, FailedStep, FailureSummary, FindRuns, Handle, HierarchyId,
+    Intervention, JoinWait, Launch, LaunchAll, ListRequest, Migrate, Named, NoResult, Outcome, ReadTree,
+    RebuildReport, RecordedEvent, Redeliver, Redelivered, RegisteredHandler, RepairAnswer, RepairStatus,
+    Reply, Request, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunCount,
+    RunCounts, RunCursor, RunEvent, RunExplanation, RunId, RunInfo, RunPage, RunPhase, RunState, RunSummary,
+    RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetupError, SkippedHierarchy, Status, Step,
+    StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch, WaitKind,
+    WaitingMember, Wanted, When, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

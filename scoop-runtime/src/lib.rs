@@ -46,15 +46,16 @@ mod util;
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityState, FindRuns, Handle, Launch,
-    LaunchAll, ListItem, ListRequest, Migrate, Outcome, ReadTree, Redeliver, Redelivered, Request, Retire,
-    Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal, Status, migrate, migration_files,
+    Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityState, EventStream, Events,
+    FindRuns, Handle, Launch, LaunchAll, ListItem, ListRequest, Migrate, Outcome, ReadTree, Redeliver,
+    Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal,
+    Status, migrate, migration_files,
 };
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use find::{
-    BadCursor, Delay, Explanation, FailureSummary, JoinWait, RunCount, RunCounts, RunCursor, RunExplanation,
-    RunPhase, RunSummary, WaitKind, WaitReason, WorkerInfo,
+    BadCursor, BadEventCursor, Delay, EventCursor, Explanation, FailureSummary, JoinWait, RecordedEvent,
+    RunCount, RunCounts, RunCursor, RunExplanation, RunPhase, RunSummary, WaitKind, WaitReason, WorkerInfo,
 };
 pub use rebuild::{RebuildReport, SkippedHierarchy};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};

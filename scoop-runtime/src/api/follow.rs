@@ -192,4 +192,3 @@ impl Scoop {
         Events { scoop: self.clone(), filter, after: None, interval: INTERVAL }
     }
 }
-

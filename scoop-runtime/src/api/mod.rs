@@ -23,6 +23,7 @@ mod signal;
 mod count_runs;
 mod explain;
 mod find_runs;
+mod follow;
 mod joins;
 mod operators;
 mod rebuild;
@@ -33,6 +34,7 @@ pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
 pub use count_runs::CountRuns;
 pub use find_runs::{FindRuns, RunPage};
+pub use follow::{EventStream, Events};
 pub use handle::{Handle, Outcome, RollbackFailure, Status};
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;

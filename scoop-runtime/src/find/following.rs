@@ -13,7 +13,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use scoop_core::{Escaped, EventKind};
+use scoop_core::{Escaped, EventKind, Lineage};
 use time::{Duration, OffsetDateTime};
 use uuid::{Builder, Uuid};
 
@@ -56,6 +56,24 @@ pub struct RecordedEvent {
     pub worker: Option<String>,
     /// The failure that it records.
     pub failure: Option<FailureSummary>,
+}
+
+impl RecordedEvent {
+    /// An event of this kind, without all else.
+    pub(crate) fn of(kind: EventKind, lineage: &Lineage) -> Self {
+        Self {
+            id: Uuid::nil(),
+            hierarchy: lineage.root_id().into(),
+            run: (lineage.ids().len() > 1).then(|| lineage.id().into()),
+            handler: None,
+            message_id: Uuid::nil(),
+            kind,
+            step: None,
+            at: SystemTime::UNIX_EPOCH,
+            worker: None,
+            failure: None,
+        }
+    }
 }
 
 impl fmt::Display for RecordedEvent {
@@ -232,10 +250,8 @@ impl Following {
             self.samples.pop_front();
         }
         let floor = self.samples.front().filter(|(_, next)| *next <= horizon.open).map(|(at, _)| *at);
-        self.cursor = EventCursor {
-            horizon: horizon.open,
-            floor: floor.map_or(self.cursor.floor, StoredTime::from),
-        };
+        self.cursor =
+            EventCursor { horizon: horizon.open, floor: floor.map_or(self.cursor.floor, StoredTime::from) };
         if self.samples.len() > SAMPLES_MAX {
             // A long transaction is open. Every other time will do.
             let mut nth = 0;
@@ -267,18 +283,7 @@ mod tests {
 
     fn event(id: u128, transaction: i64) -> FollowedEvent {
         let id = Uuid::from_u128(id);
-        let event = RecordedEvent {
-            id,
-            hierarchy: id.into(),
-            run: None,
-            handler: None,
-            message_id: id,
-            kind: EventKind::Emitted,
-            step: None,
-            at: SystemTime::UNIX_EPOCH,
-            worker: None,
-            failure: None,
-        };
+        let event = RecordedEvent { id, ..RecordedEvent::of(EventKind::Emitted, &Lineage::root(id)) };
         FollowedEvent { transaction, at: time(0).into(), event }
     }
 
@@ -331,7 +336,8 @@ mod tests {
     fn cursor_is_read_from_its_text() {
         let cursor = EventCursor { horizon: 7, floor: time(0).into() };
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
-        for text in ["", "e", "e0", "x00000000000000070000000000000007", "e0000000000000007+000000000000007"] {
+        for text in ["", "e", "e0", "x00000000000000070000000000000007", "e0000000000000007+000000000000007"]
+        {
             assert!(text.parse::<EventCursor>().is_err(), "{text}");
         }
     }

@@ -3,6 +3,7 @@
 mod counts;
 mod cursor;
 mod explanation;
+mod following;
 mod run;
 
 use std::collections::BTreeSet;
@@ -15,6 +16,8 @@ pub use self::cursor::{BadCursor, RunCursor};
 pub(crate) use self::cursor::{EndedPlace, Place};
 pub(crate) use self::explanation::{BELOW_MAX, COUNT_MAX, RunFacts};
 pub use self::explanation::{Delay, Explanation, JoinWait, RunExplanation, WaitReason, WorkerInfo};
+pub use self::following::{BadEventCursor, EventCursor, RecordedEvent};
+pub(crate) use self::following::{EventFilter, EventWindow, FollowedEvent, Following, Horizon};
 pub use self::run::{FailureSummary, RunPhase, RunSummary, WaitKind};
 
 /// The runs that a list has.

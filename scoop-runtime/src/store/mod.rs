@@ -64,7 +64,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use self::entity::{Decisions, DecisionsSettled, StoredEntity};
-use crate::find::{EndedPlace, PageSize, Part, RunCount, RunFacts, RunFilter};
+use crate::find::{
+    EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part, RunCount, RunFacts,
+    RunFilter,
+};
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
 use crate::saga::registry::{Renamed, SubscribedSaga};
@@ -348,6 +351,15 @@ storage! {
 
         /// The ends of runs since a time, counted by handler and kind; up to `limit` of each.
         async fn finished_counts(&self, since: OffsetDateTime, limit: usize) -> Vec<RunCount>;
+    }
+
+    /// The record, for those who follow it.
+    trait FollowStorage {
+        /// The end of the record.
+        async fn event_horizon(&self) -> Horizon;
+
+        /// Events in this window, in the order of their times.
+        async fn events(&self, window: &EventWindow, filter: &EventFilter) -> Vec<FollowedEvent>;
     }
 
     /// Cancellation, and rollback of finished runs.

@@ -14,6 +14,7 @@ mod event_log;
 mod failed;
 mod faults;
 mod find;
+mod follow;
 mod free;
 mod inspect;
 mod join;

@@ -9,6 +9,7 @@ mod definitions;
 mod due;
 mod entity;
 mod find;
+mod follow;
 mod free;
 mod idle_cache;
 mod join;

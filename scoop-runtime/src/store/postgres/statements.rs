@@ -116,6 +116,8 @@ statements! {
     entity_lock,
     entity_read,
     entity_write,
+    event_follow,
+    event_horizon,
     event_insert_cancellation,
     event_insert_operator,
     handler_count_pending,
