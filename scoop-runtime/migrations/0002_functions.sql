@@ -58,6 +58,24 @@ WHERE NOT EXISTS (
     WHERE own.handler = q.handler AND own.topic = q.topic AND q.reserved_for IN (0, own.definition)
 );
 
+-- The states and handlers of unfinished runs. Goes through the index of lists from one to the next, so that the runs of
+-- each cost nothing.
+CREATE VIEW scoop.listed_handler AS
+WITH RECURSIVE listed (state, handler) AS (
+    (SELECT r.state, r.handler FROM scoop.run r
+     WHERE r.state <> 'ended'
+     ORDER BY r.state, r.handler LIMIT 1)
+    UNION ALL
+    SELECT next.state, next.handler
+    FROM listed l
+    CROSS JOIN LATERAL (
+        SELECT r.state, r.handler FROM scoop.run r
+        WHERE r.state <> 'ended' AND (r.state, r.handler) > (l.state, l.handler)
+        ORDER BY r.state, r.handler LIMIT 1
+    ) next
+)
+SELECT l.state, l.handler FROM listed l;
+
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
 -- for. A run that is ready and due waits for a program if its queue is abandoned, or else for a slot.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS

@@ -5,21 +5,9 @@
 -- $1 the handler, $2 the topic, $3 the states of rows and $4 their states in words; $5 since and $6 until when they
 -- are in it; $7 a code in the failure; $8 what they wait for; $9 the maximum length of the lineage; each null for all
 -- $10 ids below this; null: from the newest on; $11 how many runs, $12 how many rows to read
-WITH RECURSIVE listed (state, handler) AS (
-    (SELECT r.state, r.handler FROM scoop.run r
-     WHERE r.state <> 'ended' AND $1::text IS NULL
-     ORDER BY r.state, r.handler LIMIT 1)
-    UNION ALL
-    SELECT next.state, next.handler
-    FROM listed l
-    CROSS JOIN LATERAL (
-        SELECT r.state, r.handler FROM scoop.run r
-        WHERE r.state <> 'ended' AND (r.state, r.handler) > (l.state, l.handler)
-        ORDER BY r.state, r.handler LIMIT 1
-    ) next
-),
-asked (state, handler) AS (
-    SELECT l.state, l.handler::text FROM listed l WHERE l.state::text = ANY ($3) IS NOT FALSE
+WITH asked (state, handler) AS (
+    SELECT l.state, l.handler::text FROM scoop.listed_handler l
+    WHERE $1::text IS NULL AND l.state::text = ANY ($3) IS NOT FALSE
     UNION ALL
     SELECT state, $1 FROM unnest('{ready,running,waiting,stuck}'::scoop.run_state[]) AS state
     WHERE $1 IS NOT NULL AND state::text = ANY ($3) IS NOT FALSE

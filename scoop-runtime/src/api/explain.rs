@@ -7,6 +7,9 @@ use crate::util::patience::Vain;
 use crate::util::shown::system_time;
 use crate::{Explanation, RuntimeError, Scoop, Wanted};
 
+/// How often a run is looked up that is in no place.
+const LOOKS: usize = 3;
+
 impl Scoop {
     /// Explains what a run waits for, since when, and what would end that. The id is that of a run, a hierarchy or a
     /// message; of a hierarchy or a message a few runs are explained. Display the explanation for a paragraph on each.
@@ -51,9 +54,15 @@ impl Scoop {
             let (hierarchy, ids) = named.runs_of(id);
             let mut runs = Vec::with_capacity(ids.len());
             for run in ids {
-                let facts = self.patiently(|_| self.store().run_facts(hierarchy.uuid(), run.uuid())).await;
-                // A run that is in neither place at the moment has just moved from one to the other.
-                runs.extend(facts.map_err(Vain::error(doing))?.map(|facts| facts.explain()));
+                // A run may end, or return for its rollback, between the two places at which it is looked up.
+                for _ in 0..LOOKS {
+                    let facts =
+                        self.patiently(|_| self.store().run_facts(hierarchy.uuid(), run.uuid())).await;
+                    if let Some(facts) = facts.map_err(Vain::error(doing))? {
+                        runs.push(facts.explain());
+                        break;
+                    }
+                }
             }
             let now = self.patiently(|_| self.store().now()).await.map_err(Vain::error(doing))?;
             Ok(Explanation { id, named, hierarchy, runs, read_at: system_time(now.latest) })

@@ -20,7 +20,7 @@ const PAGE_SIZE: usize = 50;
 const PAGE_SIZE_MAX: usize = 1_000;
 
 /// The number of rows that a page may read for a filter that no index serves.
-const READS_MAX: usize = 2_000;
+const READS_MAX: usize = 1_000;
 
 /// The same for all handlers at once.
 const READS_OF_ALL_MAX: usize = 500;
@@ -194,7 +194,7 @@ impl Scoop {
     ///
     /// A page costs the same after any number of other runs. So it reads only so many rows: a filter that few runs
     /// pass may give a short or empty page although there is a [next](RunPage::next) one. Filters by saga, and for runs
-    /// that have ended by state and time, are served by an index; among runs of one saga a page passes over 2,000 others.
+    /// that have ended by state and time, are served by an index; among runs of one saga a page passes over 1,000 others.
     ///
     /// Each page is read at its own time. A run that ends meanwhile may be on two pages; one that is rolled back
     /// on request after its end may be on none.
