@@ -119,7 +119,7 @@ impl EventStream {
     }
 
     /// The place from which another stream can go on. It repeats some of the last events that this one has returned, and
-    /// leaves out none.  `None` before the first call of [`next`](Self::next).
+    /// leaves out none. `None` before the first call of [`next`](Self::next).
     pub fn cursor(&self) -> Option<EventCursor> {
         self.following.as_ref().map(Following::cursor)
     }
