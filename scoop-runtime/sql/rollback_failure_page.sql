@@ -34,19 +34,33 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
                  WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = below.coroutine_name
                    AND settled.message_id = below.message_id)
        ) AS below
-FROM failed_handler h
-CROSS JOIN LATERAL (
-    SELECT e.* FROM scoop.message_event e
-    WHERE e.type = 'ROLLBACK_FAILED' AND e.coroutine_name = h.handler
-      AND (e.created_at, scoop.run_id(e.cooperation_lineage))
-            < (coalesce($1::timestamptz, 'infinity'), coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
-      AND NOT EXISTS (
-          SELECT FROM scoop.message_event settled
-          WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = e.coroutine_name
-            AND settled.message_id = e.message_id
-      )
-    ORDER BY e.created_at DESC, scoop.run_id(e.cooperation_lineage) DESC
-    LIMIT $3
+FROM (
+    SELECT of_handler.* FROM failed_handler h
+    CROSS JOIN LATERAL (
+        SELECT e.* FROM scoop.message_event e
+        -- by its only value as a subquery: otherwise the planner may read all of another index of failed rollbacks
+        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+          AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name = h.handler
+          AND (e.created_at, scoop.run_id(e.cooperation_lineage))
+                < (coalesce($1::timestamptz, 'infinity'),
+                   coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+          AND NOT EXISTS (
+              SELECT FROM scoop.message_event settled
+              WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = e.coroutine_name
+                AND settled.message_id = e.message_id
+          )
+        ORDER BY e.created_at DESC, scoop.run_id(e.cooperation_lineage) DESC
+        LIMIT $3
+    ) of_handler
+    UNION ALL
+    -- forged rows without a handler
+    (SELECT e.* FROM scoop.message_event e
+     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+       AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name IS NULL
+       AND (e.created_at, scoop.run_id(e.cooperation_lineage))
+             < (coalesce($1::timestamptz, 'infinity'), coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+     ORDER BY e.created_at DESC, scoop.run_id(e.cooperation_lineage) DESC
+     LIMIT $3)
 ) failed
 JOIN scoop.message m ON m.id = failed.message_id
 LEFT JOIN LATERAL (

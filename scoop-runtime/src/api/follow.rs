@@ -102,6 +102,7 @@ impl EventStream {
     /// # Cancel safety
     ///
     /// No event is lost if the future is dropped.
+    #[expect(clippy::should_implement_trait, reason = "it waits; `into_stream` has the trait for that")]
     pub fn next(&mut self) -> BoxFuture<'_, Option<Result<RecordedEvent, RuntimeError>>> {
         async move {
             loop {
