@@ -59,6 +59,53 @@ WHERE NOT EXISTS (
     WHERE own.handler = q.handler AND own.topic = q.topic AND q.reserved_for IN (0, own.definition)
 );
 
+-- The states and handlers of unfinished runs. Goes through the index of lists from one to the next, so that the runs of
+-- each cost nothing.
+CREATE VIEW scoop.listed_handler AS
+WITH RECURSIVE listed (state, handler) AS (
+    (SELECT r.state, r.handler FROM scoop.run r
+     WHERE r.state <> 'ended'
+     ORDER BY r.state, r.handler LIMIT 1)
+    UNION ALL
+    SELECT next.state, next.handler
+    FROM listed l
+    CROSS JOIN LATERAL (
+        SELECT r.state, r.handler FROM scoop.run r
+        WHERE r.state <> 'ended' AND (r.state, r.handler) > (l.state, l.handler)
+        ORDER BY r.state, r.handler LIMIT 1
+    ) next
+)
+SELECT l.state, l.handler FROM listed l;
+
+-- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
+-- for. A run that is ready and due waits for a program if its queue is abandoned, or else for a slot.
+CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
+SELECT r.*, words.phase,
+       CASE WHEN r.state IN ('ready', 'stuck') AND r.ready_at <= clock_timestamp()
+            THEN greatest(r.ready_at, r.last_event_at) ELSE r.last_event_at END AS since,
+       CASE WHEN r.state = 'waiting' THEN 'children'
+            WHEN r.state = 'stuck' THEN CASE WHEN r.awaits_operator OR r.doubts >= 12 THEN 'operator' ELSE 'program' END
+            WHEN r.state = 'running' THEN 'nothing'
+            WHEN words.phase = 'awaiting signal' THEN 'signal'
+            WHEN r.ready_at > clock_timestamp() THEN 'time'
+            WHEN (r.handler::text, r.topic::text, r.reserved_for)
+                IN (SELECT q.handler::text, q.topic::text, q.reserved_for FROM scoop.abandoned_queue q) THEN 'program'
+            ELSE 'slot'
+       END AS waits_for
+FROM scoop.run r
+CROSS JOIN LATERAL (
+    SELECT CASE
+        WHEN r.state = 'stuck' AND r.awaits_operator THEN 'awaiting operator'
+        WHEN r.state <> 'ready' THEN r.state::text
+        WHEN r.attempts > 0 OR r.retries > 0 THEN 'retrying'
+        WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
+        WHEN r.signal IS NOT NULL AND r.ready_at > clock_timestamp() THEN 'awaiting signal'
+        WHEN r.epoch > r.unclaimed_epoch AND r.ready_at > clock_timestamp() THEN 'sleeping'
+        ELSE 'ready'
+    END AS phase
+) words
+WHERE r.state <> 'ended';
+
 -- Whether the session of a worker is gone: its lock is free, or no backend of the worker's role is left that could hold
 -- it. Every role of the database can read the key of a lock in `pg_locks`, queue for it, and get it when the worker
 -- dies; but it cannot be that backend. The start of a backend is visible to members of its role only.

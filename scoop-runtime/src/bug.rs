@@ -90,6 +90,14 @@ pub enum Bug {
     KeepPosition,
     /// A rollback goes beyond the beginning of its execution.
     UndoFormer,
+    /// Of several events of entities in one transaction the last one is not recorded.
+    ForgetEntityEvent,
+    /// The decisions of one transaction are all made against the state before the first of them.
+    StaleDecisions,
+    /// Decisions are written although the settlements of their runs are void.
+    KeepVoidDecisions,
+    /// What the application of an event changed before its panic stays in the state.
+    KeepAfterPanic,
 }
 
 /// A feature of sagas with a simulation of its own.
@@ -103,11 +111,13 @@ pub enum Feature {
     AtMostOnce,
     /// Runs that go on anew.
     Executions,
+    /// Decisions of commands.
+    Commands,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 41] = [
+    pub const ALL: [Bug; 45] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -149,6 +159,10 @@ impl Bug {
         Bug::BeginTwice,
         Bug::KeepPosition,
         Bug::UndoFormer,
+        Bug::ForgetEntityEvent,
+        Bug::StaleDecisions,
+        Bug::KeepVoidDecisions,
+        Bug::KeepAfterPanic,
     ];
 
     /// The feature that it is about, if a simulation of that feature has to find it.
@@ -162,6 +176,10 @@ impl Bug {
             | Self::KeepSignal => Some(Feature::Signals),
             Self::BeginTwice => Some(Feature::AtMostOnce),
             Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
+            Self::ForgetEntityEvent
+            | Self::StaleDecisions
+            | Self::KeepVoidDecisions
+            | Self::KeepAfterPanic => Some(Feature::Commands),
             _ => None,
         }
     }

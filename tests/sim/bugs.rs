@@ -8,6 +8,7 @@ use scoop_runtime::simulation::{Bug, Feature, inject_bug};
 
 use crate::anew::ANEW;
 use crate::awaiting::AWAITING;
+use crate::commands;
 use crate::joined::JOINED;
 use crate::judge;
 use crate::many::threads;
@@ -76,6 +77,7 @@ fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
     let _watched = slow::watch(format!("search for the bug {bug:?}"));
     if let Some(feature) = bug.feature() {
         let small = match feature {
+            Feature::Commands => return commands::find(bug, SEEDS_MAX),
             Feature::Joins => &JOINED,
             Feature::Signals => &AWAITING,
             Feature::AtMostOnce => &ONCE,

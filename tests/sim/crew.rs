@@ -53,7 +53,7 @@ impl Crew {
                 Fate::Lives => {}
                 Fate::Dies => {
                     tokio::time::sleep(lives).await;
-                    line.dead.store(true, Ordering::Relaxed);
+                    line.die();
                     process.disconnect();
                     running.abort();
                 }
@@ -110,19 +110,27 @@ impl Crew {
     }
 
     fn line(&mut self) -> Arc<Line> {
-        let dice = Mutex::new(Dice::new(self.dice.roll()));
-        Arc::new(Line { healed: self.healed.clone(), dead: AtomicBool::new(false), dice })
+        Arc::new(Line::new(self.healed.clone(), self.dice.roll()))
     }
 }
 
 /// The link of one process. It fails at random until the healing.
-struct Line {
+pub(crate) struct Line {
     healed: Arc<AtomicBool>,
     dead: AtomicBool,
     dice: Mutex<Dice>,
 }
 
 impl Line {
+    pub(crate) fn new(healed: Arc<AtomicBool>, seed: u64) -> Self {
+        Self { healed, dead: AtomicBool::new(false), dice: Mutex::new(Dice::new(seed)) }
+    }
+
+    /// From now on nothing that was begun ends.
+    pub(crate) fn die(&self) {
+        self.dead.store(true, Ordering::Relaxed);
+    }
+
     fn roll<T>(&self, roll: impl FnOnce(&mut Dice) -> T) -> T {
         roll(&mut self.dice.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -146,7 +154,7 @@ impl Line {
 }
 
 /// The link as the process has it.
-struct Wire(Arc<Line>);
+pub(crate) struct Wire(pub(crate) Arc<Line>);
 
 impl FaultLink for Wire {
     fn before(&self, _: &'static str) -> BoxFuture<'static, io::Result<()>> {

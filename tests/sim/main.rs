@@ -14,6 +14,7 @@
 //! cargo test --release --test sim -- --hierarchies 1000000    a long run: of other seeds with --from, to go on after failures with --failures
 //! cargo test --test sim -- --seed 1000000000041               programs change while runs are under way: all seeds from 10^12 on
 //! cargo test --test sim -- --small 5000                       so many seeds of each simulation of one feature, --from one of them
+//! cargo test --test sim -- --commands                         commands that several processes decide; of other seeds with --from and --seeds
 //! cargo test --test sim -- --bugs                             how soon each deliberate bug is found
 //! cargo test --test sim -- --bugs Signals                     the bugs of one feature, or the one of this name
 //! ```
@@ -23,6 +24,7 @@ mod anew;
 mod awaiting;
 mod bugs;
 mod changes;
+mod commands;
 mod crew;
 mod dice;
 mod joined;
@@ -93,8 +95,16 @@ fn main() -> ExitCode {
         let from = number("--from").unwrap_or(0);
         return ended(play_small(from..from + seeds));
     }
-    let well =
-        many::repeat_regressions() && play_small(0..SMALL_SEEDS) && many::play(0..seeds, u64::MAX, None);
+    if args.iter().any(|arg| arg == "--commands") {
+        let from = number("--from").unwrap_or(commands::SEEDS.start);
+        return ended(commands::play(
+            from..number("--seeds").map_or(commands::SEEDS.end, |seeds| from + seeds),
+        ));
+    }
+    let well = many::repeat_regressions()
+        && play_small(0..SMALL_SEEDS)
+        && commands::play(commands::SEEDS)
+        && many::play(0..seeds, u64::MAX, None);
     ended(well && many::play(changing, u64::MAX, None) && bugs::find_all())
 }
 

@@ -482,6 +482,14 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     assert_eq!(sqlx::query_scalar::<_, i64>(runs).fetch_one(&pool).await?, 0);
     assert!(reader.handlers().await?.iter().any(|listed| listed.handler == "orders"));
     assert!(reader.stuck_runs().await?.is_empty() && reader.failed_compensations().await?.is_empty());
+    assert!(!reader.runs().await?.runs.is_empty() && !reader.runs().handler("orders").await?.runs.is_empty());
+    assert_eq!(reader.explain(order.id()).await?.runs.len(), 1);
+    assert!(!reader.counts().await?.finished.is_empty());
+    let mut events = reader.events().follow();
+    let begins = tokio::time::timeout(Duration::from_millis(300), events.next()).await;
+    assert!(begins.is_err(), "nothing happens");
+    scoop.launch(Order { fails: false }).await?.ends().await?;
+    assert!(events.next().await.is_some_and(|event| event.is_ok()));
     let Err(error) = reader.launch(Order { fails: false }).await.map(drop) else { panic!("it was launched") };
     assert!(error.to_string().contains("permission denied for function launch"), "{error}");
     scoop.shutdown().await?;
