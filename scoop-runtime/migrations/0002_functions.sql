@@ -21,7 +21,7 @@ SELECT r.root AS hierarchy,
        END AS state,
        r.rolling_back,
        r.step AS last_step,
-       CASE WHEN r.state IN ('ready', 'stuck') THEN r.ready_at ELSE r.last_event_at END AS since,  -- or due at
+       CASE WHEN r.state IN ('ready', 'stuck') AND r.signal IS NULL THEN r.ready_at ELSE r.last_event_at END AS since,  -- or due at
        r.attempts::bigint + r.retries AS failed_attempts,
        r.reason,
        r.give_up_at AS deadline,
@@ -29,6 +29,7 @@ SELECT r.root AS hierarchy,
        r.owner AS worker,
        r.signal,
        r.signal_key,
+       CASE WHEN r.signal IS NOT NULL AND r.ready_at < '9999-12-31 00:00+00' THEN r.ready_at END AS awaits_until,
        r.topic,
        r.message_id AS message,
        r.last_event_at,
@@ -643,6 +644,33 @@ BEGIN
     INTO launched, handlers, refused, refused_type;
 END $$;
 REVOKE EXECUTE ON FUNCTION scoop.launch (jsonb) FROM PUBLIC;
+
+-- Records a signal for a role that may not write the table, unless there is one with its id. Returns whether it is new.
+-- A program with sagas delivers it: the caller could keep the rows of the runs locked that it reaches.
+-- Locks: the new row; a signal that another transaction inserts with the same id: waits for that.
+CREATE FUNCTION scoop.send_signal(id uuid, name text, key text, payload jsonb, seconds_kept float8) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- as `refused_key`
+    IF (octet_length(key) BETWEEN 1 AND 255 AND octet_length(name) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the name or the key of a signal does not have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF NOT scoop.is_readable(payload, 16777216) THEN
+        RAISE EXCEPTION 'a signal cannot be read by programs: its payload is larger than 16 MiB, has a number beyond 1.7e308, or '
+            'is nested deeper than 100' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF (seconds_kept BETWEEN 0 AND 1e11) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a signal cannot be kept for % seconds', seconds_kept USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO scoop.signal (id, name, key, payload, kept_until)
+    VALUES (id, name, key, coalesce(payload, 'null'),
+            least(clock_timestamp() + seconds_kept * interval '1 second', '9999-12-31 00:00+00'))
+    ON CONFLICT ON CONSTRAINT signal_pkey DO NOTHING;
+    RETURN FOUND;
+END $$;
+REVOKE EXECUTE ON FUNCTION scoop.send_signal (uuid, text, text, jsonb, float8) FROM PUBLIC;
 
 -- The number of the newest migration. Each later one replaces it.
 CREATE FUNCTION scoop.schema_version() RETURNS int LANGUAGE sql IMMUTABLE RETURN 2;

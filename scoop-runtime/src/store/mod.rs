@@ -44,7 +44,7 @@ pub(crate) use requests::{
 };
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
-pub(crate) use signal::{Deliver, NewSignal, SignalSent, Transaction};
+pub(crate) use signal::{Deliver, NewSignal, SIGNAL_SENT, SignalSent, Transaction};
 pub use types::RowState;
 pub(crate) use types::{
     ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FailedRollbackPart,

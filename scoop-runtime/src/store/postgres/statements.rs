@@ -224,7 +224,8 @@ statements! {
     signal_deliver,
     signal_horizon,
     signal_insert,
-    signal_reached,
+    signal_insert_any,
+    signal_state,
     step_begin,
     step_unhandled,
     topology_change,
@@ -256,6 +257,7 @@ mod tests {
             ("settle_launch_one", &all.settle_launch_one),
             ("settle_advance_one", &all.settle_advance_one),
             ("signal_insert", &all.signal_insert),
+            ("signal_insert_any", &all.signal_insert_any),
             ("step_unhandled", &all.step_unhandled),
         ]
     }
