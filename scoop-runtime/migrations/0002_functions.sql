@@ -453,12 +453,15 @@ BEGIN
     SELECT jsonb_build_object(
             'outcome', outcome, 'saga', saga, 'hierarchy', run_root, 'run', run,
             'topic', m.topic, 'at', at, 'failure', failure, 'rollback_failure', nullif(rollback_failure, 'null'),
-            'step', coalesce(failed_in, (
-                SELECT e.step FROM scoop.message_event e
-                WHERE e.message_id = of_message AND e.coroutine_name = saga
-                  AND e.type = CASE outcome WHEN 'rollback_failed' THEN 'ROLLBACK_FAILED' ELSE 'ROLLING_BACK'
-                               END::scoop.message_event_type
-            ))),
+            -- constant types: with any other the planner cannot use the partial index
+            'step', coalesce(failed_in, CASE outcome
+                WHEN 'rollback_failed' THEN (
+                    SELECT e.step FROM scoop.message_event e
+                    WHERE e.message_id = of_message AND e.coroutine_name = saga AND e.type = 'ROLLBACK_FAILED')
+                ELSE (
+                    SELECT e.step FROM scoop.message_event e
+                    WHERE e.message_id = of_message AND e.coroutine_name = saga AND e.type = 'ROLLING_BACK')
+            END)),
         jsonb_build_object('payload', coalesce((
             SELECT newest.payload
             FROM scoop.execution x
