@@ -142,6 +142,7 @@ statements! {
     join_next_due,
     join_oldest,
     join_record,
+    join_refuse,
     join_withdraw,
     message_find_by_root,
     message_insert_any,
