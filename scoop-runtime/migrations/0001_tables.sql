@@ -188,11 +188,13 @@ CREATE TABLE scoop.join_member (
     message_id uuid NOT NULL,
     since      timestamptz NOT NULL DEFAULT clock_timestamp(),
     expires_at timestamptz,  -- until when it waits
-    joined     uuid          -- the root of the hierarchy that joins it
+    joined     uuid,         -- the root of the hierarchy that joins it
+    refused    text          -- why no set can hold it: then it does not wait any more
 );
-CREATE INDEX join_waiting ON scoop.join_member (saga, key, topic, since, run) WHERE joined IS NULL;
+CREATE INDEX join_waiting ON scoop.join_member (saga, key, topic, since, run) WHERE joined IS NULL AND refused IS NULL;
 CREATE INDEX join_message ON scoop.join_member (message_id);
-CREATE INDEX join_due ON scoop.join_member (saga, expires_at) WHERE joined IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX join_due ON scoop.join_member (saga, expires_at)
+    WHERE joined IS NULL AND refused IS NULL AND expires_at IS NOT NULL;
 
 -- Entities: the states that follow from their events. One without an event may have a row, with no state.
 CREATE TABLE scoop.entity (

@@ -21,7 +21,7 @@ SELECT r.root AS hierarchy,
        END AS state,
        r.rolling_back,
        r.step AS last_step,
-       CASE WHEN r.state IN ('ready', 'stuck') THEN r.ready_at ELSE r.last_event_at END AS since,  -- or due at
+       CASE WHEN r.state IN ('ready', 'stuck') AND r.signal IS NULL THEN r.ready_at ELSE r.last_event_at END AS since,  -- or due at
        r.attempts::bigint + r.retries AS failed_attempts,
        r.reason,
        r.give_up_at AS deadline,
@@ -29,6 +29,7 @@ SELECT r.root AS hierarchy,
        r.owner AS worker,
        r.signal,
        r.signal_key,
+       CASE WHEN r.signal IS NOT NULL AND r.ready_at < '9999-12-31 00:00+00' THEN r.ready_at END AS awaits_until,
        r.topic,
        r.message_id AS message,
        r.last_event_at,
@@ -488,8 +489,10 @@ BEGIN
           AND h.retired_at IS NULL
     );
     IF topics = '{}' OR EXISTS (
-        SELECT FROM scoop.message_event e JOIN scoop.message m ON m.id = e.message_id
-        WHERE scoop.run_id(e.cooperation_lineage) = run_root AND e.type = 'EMITTED' AND starts_with(m.topic, prefix)
+        SELECT FROM scoop.message_event e
+        WHERE scoop.run_id(e.cooperation_lineage) = run_root
+          AND e.type::text = 'EMITTED'  -- not as a type: the planner would read all of `one_per_message`
+          AND starts_with((SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id), prefix)
     ) THEN
         RETURN '{}';
     END IF;
@@ -500,12 +503,15 @@ BEGIN
     SELECT jsonb_build_object(
             'outcome', outcome, 'saga', saga, 'hierarchy', run_root, 'run', run,
             'topic', m.topic, 'at', at, 'failure', failure, 'rollback_failure', nullif(rollback_failure, 'null'),
-            'step', coalesce(failed_in, (
-                SELECT e.step FROM scoop.message_event e
-                WHERE e.message_id = of_message AND e.coroutine_name = saga
-                  AND e.type = CASE outcome WHEN 'rollback_failed' THEN 'ROLLBACK_FAILED' ELSE 'ROLLING_BACK'
-                               END::scoop.message_event_type
-            ))),
+            -- constant types: with any other the planner cannot use the partial index
+            'step', coalesce(failed_in, CASE outcome
+                WHEN 'rollback_failed' THEN (
+                    SELECT e.step FROM scoop.message_event e
+                    WHERE e.message_id = of_message AND e.coroutine_name = saga AND e.type = 'ROLLBACK_FAILED')
+                ELSE (
+                    SELECT e.step FROM scoop.message_event e
+                    WHERE e.message_id = of_message AND e.coroutine_name = saga AND e.type = 'ROLLING_BACK')
+            END)),
         jsonb_build_object('payload', coalesce((
             SELECT newest.payload
             FROM scoop.execution x
@@ -643,6 +649,33 @@ BEGIN
     INTO launched, handlers, refused, refused_type;
 END $$;
 REVOKE EXECUTE ON FUNCTION scoop.launch (jsonb) FROM PUBLIC;
+
+-- Records a signal for a role that may not write the table, unless there is one with its id. Returns whether it is new.
+-- A program with sagas delivers it: the caller could keep the rows of the runs locked that it reaches.
+-- Locks: the new row; a signal that another transaction inserts with the same id: waits for that.
+CREATE FUNCTION scoop.send_signal(id uuid, name text, key text, payload jsonb, seconds_kept float8) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- as `refused_key`
+    IF (octet_length(key) BETWEEN 1 AND 255 AND octet_length(name) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the name or the key of a signal does not have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF NOT scoop.is_readable(payload, 16777216) THEN
+        RAISE EXCEPTION 'a signal cannot be read by programs: its payload is larger than 16 MiB, has a number beyond 1.7e308, or '
+            'is nested deeper than 100' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF (seconds_kept BETWEEN 0 AND 1e11) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a signal cannot be kept for % seconds', seconds_kept USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO scoop.signal (id, name, key, payload, kept_until)
+    VALUES (id, name, key, coalesce(payload, 'null'),
+            least(clock_timestamp() + seconds_kept * interval '1 second', '9999-12-31 00:00+00'))
+    ON CONFLICT ON CONSTRAINT signal_pkey DO NOTHING;
+    RETURN FOUND;
+END $$;
+REVOKE EXECUTE ON FUNCTION scoop.send_signal (uuid, text, text, jsonb, float8) FROM PUBLIC;
 
 -- The number of the newest migration. Each later one replaces it.
 CREATE FUNCTION scoop.schema_version() RETURNS int LANGUAGE sql IMMUTABLE RETURN 2;

@@ -22,7 +22,7 @@ mod unhandled;
 pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 pub(crate) use entity::EntityId;
 pub use join::WaitingMember;
-pub(crate) use join::{ExpiredJoin, JoinSpec, NewMember};
+pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
 pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare};
 #[cfg(feature = "simulation")]
 pub use memory::FaultLink;
@@ -44,7 +44,7 @@ pub(crate) use requests::{
 };
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
-pub(crate) use signal::{Deliver, NewSignal, SignalSent, Transaction};
+pub(crate) use signal::{Deliver, NewSignal, SIGNAL_SENT, SignalSent, Transaction};
 pub use types::RowState;
 pub(crate) use types::{
     ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FailedRollbackPart,
@@ -204,14 +204,13 @@ storage! {
 
     /// The messages that sagas join.
     trait JoinStorage {
-        /// Records a message, unless its claim does not hold, and launches its set if it is complete. Returns the
-        /// handlers of that.
-        async fn join(&self, spec: &JoinSpec, member: &NewMember<'_>) -> Vec<String>;
+        /// Records a message, and launches its set if that is complete.
+        async fn join(&self, spec: &JoinSpec, member: &NewMember<'_>) -> JoinResult;
 
         /// Withdraws the message of this collector if it waits. Returns the hierarchy that joins it otherwise.
-        async fn withdraw(&self, spec: &JoinSpec, key: &str, run: Uuid) -> Option<Uuid>;
+        async fn withdraw(&self, spec: &JoinSpec, key: &str, run: Uuid) -> Withdrawal;
 
-        /// Launches a set of these joins whose time is over.
+        /// Launches a set of these joins whose time is over. Sets it aside if the database refuses it.
         async fn expire_join(&self, specs: &[&JoinSpec]) -> ExpiredJoin;
 
         /// The hierarchies that join this message.

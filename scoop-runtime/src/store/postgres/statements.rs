@@ -142,6 +142,7 @@ statements! {
     join_next_due,
     join_oldest,
     join_record,
+    join_refuse,
     join_withdraw,
     message_find_by_root,
     message_insert_any,
@@ -224,7 +225,8 @@ statements! {
     signal_deliver,
     signal_horizon,
     signal_insert,
-    signal_reached,
+    signal_insert_any,
+    signal_state,
     step_begin,
     step_unhandled,
     topology_change,
@@ -256,6 +258,7 @@ mod tests {
             ("settle_launch_one", &all.settle_launch_one),
             ("settle_advance_one", &all.settle_advance_one),
             ("signal_insert", &all.signal_insert),
+            ("signal_insert_any", &all.signal_insert_any),
             ("step_unhandled", &all.step_unhandled),
         ]
     }

@@ -10,7 +10,7 @@ use super::{database, done};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; and those that list and
 /// explain runs.
-const HOT: [&str; 37] = [
+const HOT: [&str; 39] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -38,6 +38,8 @@ const HOT: [&str; 37] = [
     "signal_deliver",
     "join_oldest",
     "join_next_due",
+    "join_record",
+    "join_refuse",
     "entity_lock",
     "entity_write",
     "command_decision",
@@ -167,8 +169,13 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, uuid, uuid, text, jsonb, jsonb, uuid, text, text[], uuid[], uuid[], bigint",
             "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}', 0",
         ),
-        "join_oldest" => ("text, text, text[]", "'', '', '{}'"),
-        "join_next_due" => ("text[], text[]", "'{}', '{}'"),
+        "join_oldest" => ("text, text, text[], int", "'', '', '{}', 1"),
+        "join_next_due" => ("text[], text[], bigint", "'{}', '{}', 1"),
+        "join_record" => (
+            "uuid, uuid, bigint, text, text, text, uuid, float8, int",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', gen_random_uuid(), NULL, 1",
+        ),
+        "join_refuse" => ("uuid[], text", "'{}', ''"),
         "signal_deliver" => ("text[], text[], text", "'{}', '{}', NULL"),
         "entity_lock" => ("text[], text[]", "'{}', '{}'"),
         "entity_write" => (
