@@ -63,7 +63,7 @@ use sqlx::{PgConnection, PgExecutor};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use self::entity::{Decisions, DecisionsSettled, StoredEntity};
+use self::entity::{Decisions, DecisionsSettled, EntityAtHand, StoredEntity};
 use crate::find::{
     EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part, RunCount, RunFacts,
     RunFilter,
@@ -157,11 +157,11 @@ storage! {
 
     /// Entities, and decisions of commands about them.
     trait EntityStorage {
-        /// Locks entities, which are in their order, hands their states to `decide`, and writes what that returns: all
-        /// of it if all of its settlements apply, or nothing.
+        /// Locks those of the entities that are free, hands their states to `decide`, and writes what that returns: all
+        /// of it if all of its settlements apply, or nothing. The entities are in their order.
         async fn decide(
             &self, identifier: &str, entities: &[EntityId],
-            decide: impl FnOnce(Vec<StoredEntity>) -> Decisions,
+            decide: impl FnOnce(Vec<EntityAtHand>) -> Decisions,
         ) -> DecisionsSettled;
 
         /// The state of an entity, if there is one.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::MemoryStore;
 use crate::bug::{Bug, is_injected};
 use crate::completion::RunEnd;
-use crate::store::entity::{Decisions, DecisionsSettled, NewEntityEvent, StoredEntity};
+use crate::store::entity::{Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity};
 use crate::store::{EntityId, EntityStorage, SettleResult, Settlement};
 
 /// A row of `entity`, with its rows of `entity_event`, of which the first has version 1.
@@ -25,12 +25,12 @@ impl EntityStorage for MemoryStore {
         &self,
         identifier: &str,
         entities: &[EntityId],
-        decide: impl FnOnce(Vec<StoredEntity>) -> Decisions,
+        decide: impl FnOnce(Vec<EntityAtHand>) -> Decisions,
     ) -> sqlx::Result<DecisionsSettled> {
         self.run("decide", |state| {
             let stored = entities.iter().map(|id| state.entities.get(id).map(|row| row.now.clone()));
             let Decisions { settlements, changes, events } =
-                decide(stored.map(Option::unwrap_or_default).collect());
+                decide(stored.map(|it| EntityAtHand::Locked(it.unwrap_or_default())).collect());
             let void = settlements.iter().filter(|settlement| !state.admits(settlement));
             let void: Vec<_> = void.map(Settlement::id).collect();
             if !void.is_empty() && !is_injected(Bug::KeepVoidDecisions) {

@@ -113,7 +113,7 @@ statements! {
     definition_register,
     definition_steps,
     entity_insert,
-    entity_lock,
+    entity_lock_free,
     entity_read,
     entity_write,
     event_follow,

@@ -40,7 +40,7 @@ const HOT: [&str; 39] = [
     "join_next_due",
     "join_record",
     "join_refuse",
-    "entity_lock",
+    "entity_lock_free",
     "entity_write",
     "command_decision",
     "run_page_unfinished",
@@ -177,7 +177,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "join_refuse" => ("uuid[], text", "'{}', ''"),
         "signal_deliver" => ("text[], text[], text", "'{}', '{}', NULL"),
-        "entity_lock" => ("text[], text[]", "'{}', '{}'"),
+        "entity_lock_free" => ("text[], text[]", "'{}', '{}'"),
         "entity_write" => (
             "text[], text[], bigint[], jsonb[], text[], text[], bigint[], uuid[], uuid[]",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
