@@ -45,9 +45,10 @@ mod util;
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    Builder, CancelAnswer, CommandHandle, CommandState, EntityState, Handle, Launch, LaunchAll, ListItem,
-    ListRequest, Migrate, Outcome, ReadTree, Redeliver, Redelivered, Request, Retire, Retired,
-    RollbackAnswer, RollbackFailure, Scoop, SendSignal, Status, migrate, migration_files,
+    Builder, CancelAnswer, CommandHandle, CommandState, EntityEvent, EntityEvents, EntityNotRebuilt,
+    EntityState, Handle, Launch, LaunchAll, ListItem, ListRequest, Migrate, Outcome, ReadTree,
+    RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer,
+    RollbackFailure, Scoop, SendSignal, Status, migrate, migration_files,
 };
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
@@ -60,6 +61,7 @@ pub use saga::failed::{Failed, FailedOutcome};
 pub use saga::private;
 pub use saga::retry::Retry;
 pub use saga::scope::{Emit, Scope, UniqueLaunch};
+pub use saga::sql_entity::SqlEntity;
 pub use saga::tick::Tick;
 pub use saga::{RetryTarget, Saga, Step, StepEnd};
 #[cfg(feature = "embedded")]

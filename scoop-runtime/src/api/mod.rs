@@ -11,6 +11,7 @@ mod scoop;
 
 // Launches, and the hierarchies that follow from them.
 mod command;
+mod entity_events;
 mod handle;
 mod launch;
 mod launch_batcher;
@@ -23,11 +24,13 @@ mod signal;
 mod joins;
 mod operators;
 mod rebuild;
+mod rebuild_entities;
 mod redelivery;
 mod subscriptions;
 
 pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
+pub use entity_events::{EntityEvent, EntityEvents};
 pub use handle::{Handle, Outcome, RollbackFailure, Status};
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;
@@ -35,6 +38,7 @@ pub use launch::{Launch, LaunchAll};
 pub use migrate::{Migrate, migrate, migration_files};
 pub use operators::{ListItem, ListRequest};
 pub use read_tree::ReadTree;
+pub use rebuild_entities::{EntityNotRebuilt, RebuildEntities, RebuiltEntities};
 pub use redelivery::{Redeliver, Redelivered};
 pub use requests::{CancelAnswer, Request, RollbackAnswer};
 pub use scoop::Scoop;

@@ -137,6 +137,16 @@ impl Registry {
 }
 
 impl Sagas {
+    /// The commands whose entities are in tables of the user, as the mistake of a program in memory.
+    #[cfg(feature = "in-memory")]
+    pub(crate) fn in_tables(&self) -> impl Iterator<Item = SetupError> {
+        self.by_name.values().filter_map(|saga| {
+            let decisions = saga.handler.decisions().filter(|decisions| decisions.table.is_some())?;
+            let (entity, saga) = (decisions.entity.name().to_owned(), saga.definition.saga.to_string());
+            Some(SetupError::TableInMemory { entity, saga })
+        })
+    }
+
     fn new(by_name: BTreeMap<(String, String), Arc<RunnableSaga>>) -> Self {
         let (topics, names) = by_name.keys().cloned().unzip();
         Self { by_name, topics, names }

@@ -58,6 +58,8 @@ enum Write {
     AtLast,
     /// After each event, so that one which fails leaves the state before it.
     AfterEach,
+    /// Never: the user's code writes it to a table. A decision that is alone in its transaction may fail in any way.
+    ByTable { alone: bool },
 }
 
 /// An application of an event failed, or the new state cannot be stored: the states have to be written after each event.
@@ -98,6 +100,31 @@ fn decide_with(
         decisions.changes.push((id.clone(), working.stored));
     }
     Ok((decisions, verdicts))
+}
+
+/// Decides about one entity, whose state is in a table of the user; without `state` it has none. Returns the state
+/// afterwards, too. None if the decisions have to be made one by one.
+pub(super) fn decide_loaded(
+    engine: &Engine,
+    batch: &[Pending],
+    id: &EntityId,
+    stored: StoredEntity,
+    state: Option<Held>,
+) -> Option<(Decisions, Vec<Verdict>, Option<Held>)> {
+    let write = Write::ByTable { alone: batch.len() == 1 };
+    let entity = batch.first()?.undecided.decisions.entity;
+    let mut working = Working { state: state.map(|state| (entity, state)), ..Working::new(stored) };
+    let (mut decisions, mut verdicts) = (Decisions::default(), Vec::with_capacity(batch.len()));
+    for Pending { undecided, .. } in batch {
+        let one = One { engine, undecided, write };
+        verdicts.push(match one.decide(&mut working, &mut decisions).ok()? {
+            Ok(verdict) | Err(verdict) => verdict,
+        });
+    }
+    if working.has_changed {
+        decisions.changes.push((id.clone(), working.stored));
+    }
+    Some((decisions, verdicts, working.state.map(|(_, state)| state)))
 }
 
 /// An entity while decisions about it are made.
@@ -167,7 +194,9 @@ impl One<'_> {
         if let Some(apply) = apply {
             match self.apply(entity, apply) {
                 Ok(()) => {}
-                Err(_) if self.write == Write::AtLast => return Err(NeedsEach),
+                Err(_) if matches!(self.write, Write::AtLast | Write::ByTable { alone: false }) => {
+                    return Err(NeedsEach);
+                }
                 Err(failure) => {
                     // The state may have changed in part.
                     entity.state = None;

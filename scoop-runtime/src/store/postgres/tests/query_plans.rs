@@ -9,7 +9,7 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statemen
 use super::{database, done};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run.
-const HOT: [&str; 30] = [
+const HOT: [&str; 32] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -37,6 +37,8 @@ const HOT: [&str; 30] = [
     "signal_deliver",
     "join_oldest",
     "join_next_due",
+    "entity_events",
+    "entity_keys",
     "entity_lock",
     "entity_write",
     "command_decision",
@@ -47,7 +49,7 @@ const HOT: [&str; 30] = [
 const WALKS: [&str; 3] = ["run_next_due", "handler_list_ready", "run_mark_overdue"];
 
 /// The tables that grow.
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 8] = [
     "on run",
     "on message",
     "on message_event",
@@ -55,6 +57,7 @@ const TABLES: [&str; 7] = [
     "on join_member",
     "on execution",
     "on entity",
+    "on entity_event",
 ];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
@@ -153,6 +156,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "join_oldest" => ("text, text, text[]", "'', '', '{}'"),
         "join_next_due" => ("text[], text[]", "'{}', '{}'"),
         "signal_deliver" => ("text[], text[], text", "'{}', '{}', NULL"),
+        "entity_events" => ("text, text, bigint, bigint", "'', '', 0, 1"),
+        "entity_keys" => ("text, text, bigint", "'', '', 1"),
         "entity_lock" => ("text[], text[]", "'{}', '{}'"),
         "entity_write" => (
             "text[], text[], bigint[], jsonb[], text[], text[], bigint[], uuid[], uuid[]",
