@@ -43,7 +43,10 @@ impl Unauthorized {
         let caller = caller.subject().map(str::to_owned);
         let refused = Self { command: command.to_owned(), caller, why: why.message.clone() };
         let data = CodedError::of(&refused).and_then(|coded| coded.data(&refused, source));
-        Failure::new(Self::CODE, refused.to_string(), source).caused_by(data.into_iter().chain([why]))
+        let text = refused.to_string();
+        // A summary has the text of the innermost cause.
+        let why = Failure { message: text.clone(), ..why };
+        Failure::new(Self::CODE, text, source).caused_by(data.into_iter().chain([why]))
     }
 
     /// The refusal that this failure of a command is. A failure with a refusal of another command among its causes is

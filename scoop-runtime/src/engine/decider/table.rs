@@ -351,8 +351,7 @@ impl Deciding<'_> {
             (Ok(Some(why)), Ok(())) => Refused::Again(why),
             (_, Err(panic)) => Refused::Failed(panic.caused_by([failure])),
             _ => {
-                let text = format!("{what} failed: {}", failure.message);
-                Refused::Failed(Failure::new("EntityTable", text, source).caused_by([failure]))
+                Refused::Failed(Failure { message: format!("{what} failed: {}", failure.message), ..failure })
             }
         }
     }
