@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::state::State;
+use crate::bug::{Bug, is_injected};
 use crate::completion::RunEnd;
 use crate::store::entity::{
     Decisions, DecisionsSettled, FoldedState, NewEntityEvent, Refolded, StoredEntity, StoredEntityEvent,
@@ -35,7 +36,7 @@ impl EntityStorage for MemoryStore {
                 decide(stored.map(Option::unwrap_or_default).collect());
             let void = settlements.iter().filter(|settlement| !state.admits(settlement));
             let void: Vec<_> = void.map(Settlement::id).collect();
-            if !void.is_empty() {
+            if !void.is_empty() && !is_injected(Bug::KeepVoidDecisions) {
                 return Ok(DecisionsSettled::Void(void));
             }
             let settled: BTreeMap<(Uuid, i64), SettleResult> = state.settle_all(identifier, &settlements)?;
@@ -43,7 +44,8 @@ impl EntityStorage for MemoryStore {
             for (id, entity) in changes {
                 state.entities.entry(id).or_default().now = entity;
             }
-            for NewEntityEvent { entity, version, message, run } in events {
+            let kept = events.len() - usize::from(is_injected(Bug::ForgetEntityEvent) && events.len() > 1);
+            for NewEntityEvent { entity, version, message, run } in events.into_iter().take(kept) {
                 let launched = state.hierarchy_of(message).and_then(|it| it.record.messages.get(&message));
                 // A copy, since finished hierarchies can be pruned.
                 let event = launched.map(|launched| (launched.topic.to_string(), launched.payload.clone()));
@@ -128,5 +130,31 @@ impl EntityStorage for MemoryStore {
 
 fn events_after(state: &State, entity: &EntityId, after: i64, limit: u32) -> Vec<StoredEntityEvent> {
     let events = state.entities.get(entity).map(|row| &*row.events).unwrap_or_default();
-    events.iter().skip(usize::try_from(after).unwrap_or_default()).take(limit as usize).cloned().collect()
+    let first = events.partition_point(|event| event.version <= after);
+    events.iter().skip(first).take(limit as usize).cloned().collect()
+}
+
+#[cfg(feature = "simulation")]
+impl MemoryStore {
+    /// All events of entities, by entity, and in the order in which they were written.
+    pub(crate) fn all_entity_events(&self) -> Vec<crate::simulation::EntityEvent> {
+        let state = self.lock();
+        let events =
+            state.entities.iter().flat_map(|(id, row)| row.events.iter().map(move |event| (id, event)));
+        let logged = events.map(|(id, stored)| {
+            let event = stored.event.clone();
+            let (topic, payload) =
+                event.map_or_else(Default::default, |(topic, payload)| (Some(topic), payload));
+            crate::simulation::EntityEvent {
+                entity: id.name,
+                key: id.key.clone(),
+                version: stored.version,
+                message_id: stored.message,
+                topic,
+                payload,
+                run: stored.run,
+            }
+        });
+        logged.collect()
+    }
 }
