@@ -17,6 +17,9 @@ use crate::store::{EntityId, HandlerOutcome};
 use crate::util::patience::Vain;
 use crate::{Command, HierarchyId, RuntimeError};
 
+/// The version of an entity and its state, which is missing without rows.
+type VersionedState = (u64, Option<Box<Erased>>);
+
 /// The number of attempts to read the version and the state of an entity without rows at one time.
 const TABLE_READS_MAX: u32 = 100;
 
@@ -234,7 +237,7 @@ impl Scoop {
         id: EntityId,
         table: Table,
         key: Box<Erased>,
-    ) -> BoxFuture<'_, Result<(u64, Option<Box<Erased>>), RuntimeError>> {
+    ) -> BoxFuture<'_, Result<VersionedState, RuntimeError>> {
         async move {
             let id = possible_key(id)?;
             let unreadable = |why: String| {

@@ -181,6 +181,12 @@ impl<C: Command> Saga for Decider<C> {
     }
 }
 
+/// The key of the entity of a command, with its type erased.
+pub(crate) type KeyInTable = fn(&dyn Any) -> Box<Erased>;
+
+/// [`Command::authorize`], with the type of the command erased.
+pub(crate) type Authorize = fn(&dyn Any, &Caller) -> Result<()>;
+
 /// The functions of a command, with its types erased.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
@@ -188,9 +194,9 @@ pub struct Decisions {
     pub(crate) entity: EntityType,
     pub(crate) key: fn(&dyn Any) -> String,
     /// The functions of the entity if its states are in a table, and its key with the type erased.
-    pub(crate) table: Option<(Table, fn(&dyn Any) -> Box<Erased>)>,
+    pub(crate) table: Option<(Table, KeyInTable)>,
     /// [`Command::authorize`], if the command has it.
-    pub(crate) authorize: Option<fn(&dyn Any, &Caller) -> Result<()>>,
+    pub(crate) authorize: Option<Authorize>,
     pub(crate) decide: fn(&dyn Any, &dyn Any, Option<&Value>) -> Outcome<Decided>,
     pub(crate) undo: fn(&dyn Any, &dyn Any, &Value) -> Outcome<Option<Decided>>,
 }
@@ -231,8 +237,7 @@ impl Decisions {
             entity: EntityType::of::<C::Entity>(),
             key: |message| Command::key(command::<C>(message)).to_key(),
             table: Table::find::<C::Entity>().map(|table| {
-                let key: fn(&dyn Any) -> Box<Erased> =
-                    |message| Box::new(Command::key(command::<C>(message)));
+                let key: KeyInTable = |message| Box::new(Command::key(command::<C>(message)));
                 (table, key)
             }),
             authorize: C::AUTHORIZES
