@@ -6,7 +6,9 @@
 
 mod batch;
 mod busy;
+pub(super) mod table;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +27,7 @@ use super::refusal::{IfRefused, hand_to_another};
 use super::settle::queue::{Answer, SettleError};
 use super::settle::{SettleOutcome, StepFailed, settled};
 use super::shared::Engine;
+use super::user_code::authorize::refusal;
 use super::user_code::boundary::{self, Held};
 use super::user_code::{injected_failure, message_of};
 use crate::error::is_transient;
@@ -49,6 +52,10 @@ struct Undecided {
     entity: EntityId,
     decisions: Decisions,
     message: Held,
+    /// The key of an entity whose state is in a table of the user.
+    table_key: Option<Held>,
+    /// Whether an attempt before had no result.
+    is_repeated: bool,
     task: Task,
     saga: Arc<RunnableSaga>,
     key: ClaimKey,
@@ -86,10 +93,20 @@ enum Decided {
     Unfit(Why),
     /// This program cannot read a recorded value of the run. Nothing has changed.
     Unread(Why),
+    /// The database failed, or a lock was held for long. Nothing has changed.
+    Again(Why),
+    /// The answer to the commit was lost.
+    InDoubt(String),
     /// A rehearsal has the process crash before the commit.
     Crashed,
     /// The engine is gone.
     Stopped,
+}
+
+impl Undecided {
+    fn table_key(&self) -> &(dyn Any + Send + Sync) {
+        self.table_key.as_ref().expect("the entity has a table").get()
+    }
 }
 
 impl Pending {
@@ -119,17 +136,24 @@ impl Pending {
 pub(super) type Queue = mpsc::Receiver<Pending>;
 
 /// Accepts decisions to be made.
-pub(super) struct DeciderQueue(mpsc::Sender<Pending>);
+pub(super) struct DeciderQueue {
+    own: mpsc::Sender<Pending>,
+    /// For entities whose states are in tables of the user.
+    tables: mpsc::Sender<Pending>,
+}
 
 impl DeciderQueue {
-    pub(super) fn new() -> (Self, Queue) {
-        let (sender, queue) = mpsc::channel(QUEUE_MAX);
-        (Self(sender), queue)
+    /// The queue, and the receivers of decisions about entities of the engine, and about those in tables of the user.
+    pub(super) fn new() -> (Self, Queue, Queue) {
+        let (own, decisions) = mpsc::channel(QUEUE_MAX);
+        let (tables, of_tables) = mpsc::channel(QUEUE_MAX);
+        (Self { own, tables }, decisions, of_tables)
     }
 
     async fn decide(&self, undecided: Undecided) -> Decided {
         let (answer, answered) = oneshot::channel();
-        match self.0.send(Pending { undecided, answer }).await {
+        let queue = if undecided.decisions.table.is_some() { &self.tables } else { &self.own };
+        match queue.send(Pending { undecided, answer }).await {
             Ok(()) => answered.await.unwrap_or(Decided::Stopped),
             Err(_) => Decided::Stopped,
         }
@@ -175,6 +199,8 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
             Ok(Err(failed(execution, failure)))
         }
         Decided::Unread(why) => Err(Exit::Stuck(why)),
+        Decided::Again(why) => Err(Exit::Infrastructure(why)),
+        Decided::InDoubt(why) => Err(Exit::InDoubt(why)),
         Decided::Crashed => Err(Exit::InDoubt("the process crashes before the commit, as it was to".into())),
         Decided::Stopped => Err(Exit::InDoubt("the engine stopped".into())),
     }
@@ -195,6 +221,11 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
         Ok(message) => message,
         Err(failure) => return Ok(Err(failure)),
     };
+    if let scoop_core::Continuation::Call(call) = next(execution)?
+        && let Some(failure) = refusal(execution, &call, message)
+    {
+        return Ok(Err(failure));
+    }
     let name = decisions.entity.name();
     let key = match boundary::run(&source, || (decisions.key)(message)) {
         Ok(key) => key,
@@ -203,6 +234,11 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
                 panic,
             )));
         }
+    };
+    let table_key = decisions.table.map(|(_, table_key)| boundary::run(&source, || table_key(message)));
+    let table_key = match table_key.transpose() {
+        Ok(table_key) => table_key.map(Held::new),
+        Err(panic) => return Ok(Err(panic)),
     };
     if let Some(why) = refused_key(&key) {
         let text = format!("the key of the entity `{name}` {why}");
@@ -233,6 +269,8 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
         entity: EntityId { name, key },
         decisions,
         message,
+        table_key,
+        is_repeated: execution.attempt() > 0,
         task,
         at_hand: engine.definitions.number_of(&saga.definition.saga),
         saga,

@@ -61,6 +61,8 @@ enum Write {
     AtLast,
     /// After each event, so that one which fails leaves the state before it.
     AfterEach,
+    /// Never: the user's code writes it to a table. A decision that is alone in its transaction may fail in any way.
+    ByTable { alone: bool },
 }
 
 /// An application of an event failed, or the new state cannot be stored: the states have to be written after each event.
@@ -101,6 +103,31 @@ fn decide_with(
         decisions.changes.push((id.clone(), working.stored));
     }
     Ok((decisions, verdicts))
+}
+
+/// Decides about one entity, whose state is in a table of the user; without `state` it has none. Returns the state
+/// afterwards, too. None if the decisions have to be made one by one.
+pub(super) fn decide_loaded(
+    engine: &Engine,
+    batch: &[Pending],
+    id: &EntityId,
+    stored: StoredEntity,
+    state: Option<Held>,
+) -> Option<(Decisions, Vec<Verdict>, Option<Held>)> {
+    let write = Write::ByTable { alone: batch.len() == 1 };
+    let entity = batch.first()?.undecided.decisions.entity;
+    let mut working = Working { state: state.map(|state| (entity, state)), ..Working::new(stored) };
+    let (mut decisions, mut verdicts) = (Decisions::default(), Vec::with_capacity(batch.len()));
+    for Pending { undecided, .. } in batch {
+        let one = One { engine, undecided, write };
+        verdicts.push(match one.decide(&mut working, &mut decisions).ok()? {
+            Ok(verdict) | Err(verdict) => verdict,
+        });
+    }
+    if working.has_changed {
+        decisions.changes.push((id.clone(), working.stored));
+    }
+    Some((decisions, verdicts, working.state.map(|(_, state)| state)))
 }
 
 /// An entity while decisions about it are made.
@@ -186,7 +213,7 @@ impl One<'_> {
         if let Some(apply) = apply {
             match self.apply(entity, apply) {
                 Ok(()) => {}
-                Err(_) if self.write == Write::AtLast && !is_injected(Bug::KeepAfterPanic) => {
+                Err(_) if self.splits() => {
                     return Err(NeedsEach);
                 }
                 Err(failure) => {
@@ -237,6 +264,15 @@ impl One<'_> {
         let event = returned.emissions.first().map(|emission| emission.message);
         let (settles, settlement) = self.settlement(returned)?;
         Ok(Made { apply, event, settles, settlement })
+    }
+
+    /// Whether all of the batch is decided in another way after an application has failed.
+    fn splits(&self) -> bool {
+        match self.write {
+            Write::AtLast => !is_injected(Bug::KeepAfterPanic),
+            Write::AfterEach => false,
+            Write::ByTable { alone } => !alone,
+        }
     }
 
     fn apply(&self, entity: &mut Working, apply: Held<Application>) -> Result<(), Failure> {
