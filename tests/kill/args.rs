@@ -36,4 +36,9 @@ impl Args {
         }
         Ok(known)
     }
+
+    /// Whether all plots are played, with points of all statements.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.only.is_empty() && self.point.is_none()
+    }
 }

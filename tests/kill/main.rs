@@ -61,11 +61,7 @@ async fn main() -> ExitCode {
     }
     println!("test kill ...");
     let begin = Instant::now();
-    let outcome = match Args::read(std::env::args().skip(1)) {
-        Ok(args) => run(args).await,
-        Err(error) => Err(error),
-    };
-    match outcome.and_then(|ended| report(&ended)) {
+    match attempt().await {
         Ok(()) => {
             println!("test kill ... ok in {:.1?}\n\nkill: 1 passed, 0 failed", begin.elapsed());
             ExitCode::SUCCESS
@@ -77,12 +73,17 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(args: Args) -> Result<Vec<Ended>> {
+async fn attempt() -> Result<()> {
+    let args = Args::read(std::env::args().skip(1))?;
+    report(&run(&args).await?, &args)
+}
+
+async fn run(args: &Args) -> Result<Vec<Ended>> {
     let mut first = Stage::set_up().await?;
     let mut points = VecDeque::new();
     for plot in Plot::ALL.into_iter().filter(|plot| args.only.is_empty() || args.only.contains(plot)) {
         let executed = first.rehearse(plot).await?;
-        points.extend(points_of(&executed, &args).into_iter().map(|point| (plot, point)));
+        points.extend(points_of(plot, &executed, args).into_iter().map(|point| (plot, point)));
     }
     println!("{} points", points.len());
     let points = Arc::new(Mutex::new(points));
@@ -106,12 +107,13 @@ async fn play(mut stage: Stage, points: Points) -> Result<Vec<Ended>> {
 }
 
 /// The points of these statements. In the short form: before the first execution, and after the last one that is certain.
-fn points_of(executed: &BTreeMap<String, RangeInclusive<usize>>, args: &Args) -> Vec<Point> {
+/// In a step that runs at most once, each point may end in another way: that plot is never shortened.
+fn points_of(plot: Plot, executed: &BTreeMap<String, RangeInclusive<usize>>, args: &Args) -> Vec<Point> {
     let chosen = |statement: &str| args.point.as_ref().is_none_or(|point| statement.contains(point.as_str()));
     let mut points = vec![];
     for (statement, executions) in executed.iter().filter(|(statement, _)| chosen(statement)) {
         let point = |execution, moment| Point { statement: statement.clone(), execution, moment };
-        if args.all {
+        if args.all || plot == Plot::Pays {
             let both = |execution| [Moment::Before, Moment::After].map(|moment| point(execution, moment));
             points.extend((1..=*executions.end()).flat_map(both));
         } else {
@@ -122,7 +124,7 @@ fn points_of(executed: &BTreeMap<String, RangeInclusive<usize>>, args: &Args) ->
 }
 
 /// Prints what was tried. Fails if a promise was broken, or if the deaths have shown too little.
-fn report(ended: &[Ended]) -> Result<()> {
+fn report(ended: &[Ended], args: &Args) -> Result<()> {
     let mut wrong = vec![];
     for plot in Plot::ALL {
         let played: Vec<_> = ended.iter().filter(|ended| ended.plot == plot).collect();
@@ -152,6 +154,12 @@ fn report(ended: &[Ended]) -> Result<()> {
             .count()
     };
     println!("  interrupted: {} before the call outside, {} after it", interrupted(0), interrupted(1));
+    if args.is_complete() && (interrupted(0) == 0 || interrupted(1) == 0) {
+        wrong.push("no death before the call of a step that runs at most once, or none after it".to_owned());
+    }
+    if args.is_complete() && !ended.iter().any(|it| it.books.repeats()) {
+        wrong.push("no call outside was repeated, so no death came after one".to_owned());
+    }
     match wrong.as_slice() {
         [] => Ok(()),
         wrong => Err(Error::msg(wrong.join("\n"))),

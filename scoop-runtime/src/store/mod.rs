@@ -44,7 +44,7 @@ pub(crate) use requests::{
 };
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
-pub(crate) use signal::{Deliver, NewSignal, SignalSent, Transaction};
+pub(crate) use signal::{Deliver, NewSignal, SIGNAL_SENT, SignalSent, Transaction};
 pub use types::RowState;
 pub(crate) use types::{
     ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FailedRollbackPart,
@@ -64,6 +64,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use self::entity::{Decisions, DecisionsSettled, EntityAtHand, StoredEntity};
+use crate::find::{
+    EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part, RunCount, RunFacts,
+    RunFilter,
+};
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
 use crate::saga::registry::{Renamed, SubscribedSaga};
@@ -326,6 +330,35 @@ storage! {
 
         /// The runs of a hierarchy, parents before their children; of a row that cannot be read the reason.
         async fn tree(&self, message: Uuid, extent: Extent) -> TreeRows;
+    }
+
+    /// Lists of runs.
+    trait FindStorage {
+        /// Unfinished runs with ids below `after`, newest first.
+        async fn unfinished_runs(&self, filter: &RunFilter, after: Option<Uuid>, page: PageSize) -> Part<Uuid>;
+
+        /// Runs that ended before `after`, latest end first.
+        async fn finished_runs(
+            &self, filter: &RunFilter, after: Option<EndedPlace>, page: PageSize,
+        ) -> Part<EndedPlace>;
+
+        /// What is known of a run of this hierarchy, to explain what it waits for.
+        async fn run_facts(&self, root: Uuid, run: Uuid) -> Option<RunFacts>;
+
+        /// The unfinished runs, counted by handler and state.
+        async fn unfinished_counts(&self) -> Vec<RunCount>;
+
+        /// The ends of runs since a time, counted by handler and kind; up to `limit` of each.
+        async fn finished_counts(&self, since: OffsetDateTime, limit: usize) -> Vec<RunCount>;
+    }
+
+    /// The record, for those who follow it.
+    trait FollowStorage {
+        /// The end of the record.
+        async fn event_horizon(&self) -> Horizon;
+
+        /// Events in this window, in the order of their times.
+        async fn events(&self, window: &EventWindow, filter: &EventFilter) -> Vec<FollowedEvent>;
     }
 
     /// Cancellation, and rollback of finished runs.

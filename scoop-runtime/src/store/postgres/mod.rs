@@ -8,6 +8,8 @@ mod decode;
 mod definitions;
 mod due;
 mod entity;
+mod find;
+mod follow;
 mod free;
 mod idle_cache;
 mod join;
