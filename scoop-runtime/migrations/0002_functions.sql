@@ -64,14 +64,15 @@ WHERE NOT EXISTS (
 CREATE VIEW scoop.listed_handler AS
 WITH RECURSIVE listed (state, handler) AS (
     (SELECT r.state, r.handler FROM scoop.run r
-     WHERE r.state <> 'ended'
+     WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000'
      ORDER BY r.state, r.handler LIMIT 1)
     UNION ALL
     SELECT next.state, next.handler
     FROM listed l
     CROSS JOIN LATERAL (
         SELECT r.state, r.handler FROM scoop.run r
-        WHERE r.state <> 'ended' AND (r.state, r.handler) > (l.state, l.handler)
+        WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000'
+          AND (r.state, r.handler) > (l.state, l.handler)
         ORDER BY r.state, r.handler LIMIT 1
     ) next
 )
