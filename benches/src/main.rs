@@ -5,8 +5,10 @@ mod bench;
 mod builds;
 mod ceilings;
 mod compare;
+mod decisions;
 mod drain;
 mod endurance;
+mod executions;
 mod fairness;
 mod fan_out;
 mod goals;
@@ -24,6 +26,7 @@ mod report;
 mod rollbacks;
 mod sagas;
 mod server;
+mod sets;
 mod signals;
 mod sleepers;
 mod stats;
@@ -42,9 +45,9 @@ use report::Report;
 use server::Server;
 
 /// All measures, in the order of the table.
-const MEASURES: [&str; 21] = [
+const MEASURES: [&str; 24] = [
     "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12", "B13", "B14", "B15", "B16",
-    "B17", "B18", "F", "CEILINGS", "PEERS",
+    "B17", "B18", "B19", "B20", "B21", "F", "CEILINGS", "PEERS",
 ];
 
 /// The measures of a quick look.
@@ -135,6 +138,9 @@ async fn one(bench: &mut Bench, measure: &str) -> Outcome<()> {
         "B16" => builds::measure(bench).await,
         "B17" => rollbacks::measure(bench).await,
         "B18" => signals::measure(bench).await,
+        "B19" => decisions::measure(bench).await,
+        "B20" => executions::measure(bench).await,
+        "B21" => sets::measure(bench).await,
         "F" => fairness::measure(bench).await,
         "CEILINGS" => ceilings::measure(bench).await,
         "PEERS" => peers::measure(bench).await,
