@@ -4,7 +4,7 @@
 //! state of an entity, decides, writes the state and launches an event that has no handler.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use scoop::Scoop;
@@ -245,35 +245,37 @@ async fn decide(bench: &Bench, load: &Load, way: Way) -> Answer<Round> {
     let builder = builder.only::<scoop::Decider<Take>>().only::<Optimistic>().only::<Pessimistic>();
     let scoop = builder.start().await?;
 
-    let warm = Instant::now() + WARM_UP;
-    let until = warm + bench.seconds();
-    let next = Arc::new(AtomicI64::new(0));
+    let (next, decided) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicUsize::new(0)));
+    let stopped = Arc::new(AtomicBool::new(false));
     let callers: Vec<_> = (0..load.callers)
         .map(|_| {
             let (scoop, next, entities) = (scoop.clone(), next.clone(), load.entities);
+            let (decided, stopped) = (decided.clone(), stopped.clone());
             tokio::spawn(async move {
                 let mut times = vec![];
-                while Instant::now() < until {
+                while !stopped.load(Ordering::Relaxed) {
                     let product = next.fetch_add(1, Ordering::Relaxed) % entities;
                     let begun = Instant::now();
                     way.decide(&scoop, product).await?;
-                    let ended = Instant::now();
-                    if (warm..until).contains(&ended) {
-                        times.push(ended - begun);
-                    }
+                    times.push((Instant::now(), begun.elapsed()));
+                    decided.fetch_add(1, Ordering::Relaxed);
                 }
                 Answer::Ok(times)
             })
         })
         .collect();
-    tokio::time::sleep_until(warm.into()).await;
+    // On a machine with other work a second may not be enough for each caller's first decision.
+    wait(WARM_UP, &decided, load.callers).await;
     let (processor, before) = (bench.processor_seconds().await?, conflicts.0.load(Ordering::Relaxed));
-    tokio::time::sleep_until(until.into()).await;
-    let used = bench.micros_since(processor, 1.0).await?;
+    let warm = Instant::now();
+    wait(bench.seconds(), &decided, load.callers).await;
+    let (until, used) = (Instant::now(), bench.micros_since(processor, 1.0).await?);
     let conflicts = conflicts.0.load(Ordering::Relaxed) - before;
+    stopped.store(true, Ordering::Relaxed);
     let mut times: Vec<Duration> = vec![];
     for caller in callers {
-        times.extend(caller.await??);
+        let all = caller.await??.into_iter();
+        times.extend(all.filter(|(ended, _)| (warm..until).contains(ended)).map(|(_, time)| time));
     }
     scoop.shutdown().await?;
     scoop.pool().close().await;
@@ -283,12 +285,21 @@ async fn decide(bench: &Bench, load: &Load, way: Way) -> Answer<Round> {
     let (count, conflicts) = (times.len().max(1) as f64, conflicts as f64);
     Ok(Round {
         pace: Pace {
-            per_second: count / bench.seconds().as_secs_f64(),
+            per_second: count / (until - warm).as_secs_f64(),
             micros: used.map(|micros| micros / count),
         },
         p99: percentile_ms(&times, 99),
         conflicts: conflicts / count,
     })
+}
+
+/// Waits for this time, and until there are so many more decisions; for a minute at most.
+async fn wait(time: Duration, decided: &AtomicUsize, more: usize) {
+    let (begun, wanted) = (Instant::now(), decided.load(Ordering::Relaxed) + more);
+    tokio::time::sleep(time).await;
+    while decided.load(Ordering::Relaxed) < wanted && begun.elapsed() < Duration::from_secs(60) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// The units of each entity at the begin: more than are ever taken.

@@ -188,9 +188,10 @@ async fn cost(bench: &Bench, kind: Kind) -> Answer<Option<f64>> {
     Ok(micros)
 }
 
-/// Waits until so many have ended, and nothing is left.
+/// Waits until so many have ended, and nothing is left. Rows of ended runs are deleted by the next sweep.
 async fn ended(database: &Database, count: &Count, kind: Kind, so_many: u32) -> Answer<()> {
-    const LEFT: &str = "SELECT count(*)::float8 FROM (SELECT FROM scoop.run LIMIT 1) one";
+    const LEFT: &str =
+        "SELECT count(*)::float8 FROM (SELECT FROM scoop.run WHERE state <> 'ended' LIMIT 1) one";
     let (until, wanted) = (Instant::now() + Duration::from_secs(300), u64::from(so_many) * kind.counts());
     while count.0.load(Ordering::Relaxed) < wanted || database.number(LEFT).await? > 0.0 {
         if Instant::now() > until {

@@ -38,7 +38,7 @@ struct LocalStart {
 }
 
 /// Launches messages in a transaction of their own, and starts as many of their runs as there are slots. Notifies
-/// workers of the handlers of the other runs.
+/// workers of the handlers of the other runs. Returns how each message has started.
 ///
 /// After an attempt whose answer was lost, [`Attempt::Repeat`] skips the messages launched by it. The runs that it
 /// claimed are no longer in flight, so reconciliation finds them.
@@ -46,7 +46,7 @@ pub(crate) async fn launch(
     engine: &Arc<Engine>,
     messages: &mut Arc<Vec<NewMessage>>,
     attempt: Attempt,
-) -> sqlx::Result<StartedAs> {
+) -> sqlx::Result<Vec<StartedAs>> {
     // They are registered twice only if the task of an earlier attempt was stopped.
     let own = Arc::get_mut(messages).ok_or(sqlx::Error::WorkerCrashed)?;
     known_before(own, attempt);
@@ -54,7 +54,7 @@ pub(crate) async fn launch(
     let launched = if starts.is_empty() {
         let launch = engine.store.launch_in_own_transaction(messages).await?;
         notify_launch(engine, messages, &launch, vec![]);
-        StartedAs::Other
+        vec![StartedAs::Other; messages.len()]
     } else {
         // Claimed runs have to start.
         uninterrupted(launch_and_start(engine.clone(), messages.clone(), starts)).await?
@@ -98,7 +98,7 @@ async fn launch_and_start(
     engine: Arc<Engine>,
     messages: Arc<Vec<NewMessage>>,
     starts: Vec<LocalStart>,
-) -> sqlx::Result<StartedAs> {
+) -> sqlx::Result<Vec<StartedAs>> {
     let topology = engine.definitions.lanes().topology;
     let launch = match engine.store.launch_and_claim(engine.claimer(), topology, &messages).await {
         Ok(launch) => launch,
@@ -113,18 +113,23 @@ async fn launch_and_start(
             return Err(error);
         }
     };
-    let mut begun = vec![];
+    let (mut begun, mut started) = (vec![], vec![vec![]; messages.len()]);
     for LocalStart { message, key, handler, flight, share, slot } in starts {
         // Not if its message existed, or its handler is not subscribed any more.
         if launch.claimed.contains(&key.id) {
             begun.push(handler.clone());
+            started[message].push(key.id);
             let claimed = messages[message].claimed(key, handler, &engine.identifier);
             claim::spawn_run(&engine, flight, claimed, SlotLease::new(share, slot));
         }
     }
     notify_launch(&engine, &messages, &launch, begun);
-    let lone = launch.launched == 1 && launch.claimed.len() == 1 && launch.handlers.is_empty();
-    Ok(if lone { StartedAs::SingleLocalRun } else { StartedAs::Other })
+    let all_are_here = launch.handlers.is_empty();
+    let started = started.into_iter().map(|runs| match runs[..] {
+        [run] if all_are_here => StartedAs::SingleLocalRun(run),
+        _ => StartedAs::Other,
+    });
+    Ok(started.collect())
 }
 
 /// Notifies workers of runs that do not start here. The runs of the handlers in `begun` have started.

@@ -223,6 +223,11 @@ impl Engine {
         self.signals.claimer.notify_one();
     }
 
+    /// Whether this run is in execution in this process.
+    pub(crate) fn is_in_flight(&self, run: Uuid) -> bool {
+        self.in_flight().range((run, i64::MIN)..=(run, i64::MAX)).next().is_some()
+    }
+
     pub(super) fn in_flight(&self) -> MutexGuard<'_, BTreeSet<(Uuid, i64)>> {
         lock(&self.in_flight)
     }
