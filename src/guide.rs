@@ -18,6 +18,9 @@ pub mod failures {}
 #[doc = include_str!("../docs/delivery.md")]
 pub mod delivery {}
 
+#[doc = include_str!("../docs/error_queue.md")]
+pub mod error_queue {}
+
 #[doc = include_str!("../docs/context.md")]
 pub mod context {}
 
@@ -29,6 +32,7 @@ pub mod signals {}
 
 #[doc = include_str!("../docs/endless.md")]
 pub mod endless {}
+
 #[doc = include_str!("../docs/commands.md")]
 pub mod commands {}
 

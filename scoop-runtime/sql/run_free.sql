@@ -5,9 +5,9 @@
 -- dead cannot settle it.
 -- Locks: the freed rows of run.
 -- $1 the owners, the nil id for none; $2 the ids of the runs that they do execute; lists with an element for each saga
--- of each owner: $3 the owner, $4 the saga, $5 its definition; $6 the first pause in seconds, $7 the longest, $8 how
--- many attempts may end so before the next event of the run,
--- $9 the reason, $10 the reason of a run that is stuck
+-- of each owner and each of its topics: $3 the owner, $4 the topic, $5 the saga, $6 its definition; $7 the first pause
+-- in seconds, $8 the longest, $9 how many attempts may end so before the next event of the run,
+-- $10 the reason, $11 the reason of a run that is stuck
 WITH lost AS MATERIALIZED (
     SELECT r.root, r.id, CASE WHEN r.attempts > 0 OR r.retries > 0 THEN least(r.doubts, 1000) + 1 ELSE 1 END AS doubts
     FROM scoop.run r
@@ -16,25 +16,26 @@ WITH lost AS MATERIALIZED (
     FOR NO KEY UPDATE
 )
 UPDATE scoop.run r
-SET state = CASE WHEN lost.doubts < $8 THEN 'ready' ELSE 'stuck' END::scoop.run_state,
+SET state = CASE WHEN lost.doubts < $9 THEN 'ready' ELSE 'stuck' END::scoop.run_state,
     owner = NULL,
     ready_at = clock_timestamp() + CASE
-        WHEN lost.doubts BETWEEN 2 AND $8 - 1 THEN make_interval(
+        WHEN lost.doubts BETWEEN 2 AND $9 - 1 THEN make_interval(
             -- Spread by 50 %, so that runs which ended together with one that ends its workers soon begin without it.
-            secs => least($6 * 2 ^ (lost.doubts - 2), $7) * (0.5 + get_byte(uuid_send(r.id),
+            secs => least($7 * 2 ^ (lost.doubts - 2), $8) * (0.5 + get_byte(uuid_send(r.id),
             9 + lost.doubts % 7) / 255.0))
         ELSE '0'
     END,
     (attempts, retries, tried_under) = (
         SELECT t.attempts + 1, t.retries, t.tried_under
         FROM scoop.tried(r.attempts, r.retries, r.tried_under, (
-            SELECT own.definition FROM unnest($3::uuid[], $4::text[], $5::int[]) AS own (worker, handler, definition)
-            WHERE own.worker = r.owner AND own.handler = r.handler
+            SELECT own.definition
+            FROM unnest($3::uuid[], $4::text[], $5::text[], $6::int[]) AS own (worker, topic, handler, definition)
+            WHERE own.worker = r.owner AND own.topic = r.topic AND own.handler = r.handler
         ), NULL) t
     ),
     doubts = lost.doubts,
     awaits_operator = false,
-    reason = CASE WHEN lost.doubts < $8 THEN $9 ELSE $10 END
+    reason = CASE WHEN lost.doubts < $9 THEN $10 ELSE $11 END
 FROM lost
 WHERE r.root = lost.root AND r.id = lost.id
 RETURNING r.root, r.id, r.state = 'stuck' AS stuck, CASE WHEN r.state = 'stuck' THEN scoop.send_failed(

@@ -4,4 +4,4 @@
 -- $1 the asking worker
 DELETE FROM scoop.worker w
 WHERE w.id <> $1 AND scoop.is_gone(w.lock_key, w.backend, w.backend_since, w.role)
-RETURNING w.id, w.handlers, w.definitions
+RETURNING w.id, w.topics, w.handlers, w.definitions

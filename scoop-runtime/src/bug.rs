@@ -74,11 +74,19 @@ pub enum Bug {
     JoinTwice,
     /// A message stays in its set although its emitter rolls back.
     KeepWithdrawn,
+    /// Of several events of entities in one transaction the last one is not recorded.
+    ForgetEntityEvent,
+    /// The decisions of one transaction are all made against the state before the first of them.
+    StaleDecisions,
+    /// Decisions are written although the settlements of their runs are void.
+    KeepVoidDecisions,
+    /// What the application of an event changed before its panic stays in the state.
+    KeepAfterPanic,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 33] = [
+    pub const ALL: [Bug; 37] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -112,7 +120,19 @@ impl Bug {
         Bug::ForgetWait,
         Bug::JoinTwice,
         Bug::KeepWithdrawn,
+        Bug::ForgetEntityEvent,
+        Bug::StaleDecisions,
+        Bug::KeepVoidDecisions,
+        Bug::KeepAfterPanic,
     ];
+
+    /// Whether it is about decisions of commands.
+    pub fn needs_commands(self) -> bool {
+        matches!(
+            self,
+            Self::ForgetEntityEvent | Self::StaleDecisions | Self::KeepVoidDecisions | Self::KeepAfterPanic
+        )
+    }
 
     /// Whether it is about messages that are joined.
     pub fn needs_joins(self) -> bool {

@@ -8,6 +8,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use serde_json::Value;
+use uuid::Uuid;
+
 use crate::InMemory;
 pub use crate::bug::{Bug, inject_bug};
 pub use crate::store::FaultLink;
@@ -38,6 +41,37 @@ pub struct Subscription {
 /// ```
 pub fn subscriptions(database: &InMemory) -> Vec<Subscription> {
     database.memory().subscriptions()
+}
+
+/// An event of an entity, as in the table `entity_event`, with its message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EntityEvent {
+    /// The name of the entity.
+    pub entity: &'static str,
+    /// The key of the entity.
+    pub key: String,
+    /// The version of the entity after it.
+    pub version: i64,
+    /// The message.
+    pub message_id: Uuid,
+    /// The topic of the message; none if there is no such message.
+    pub topic: Option<String>,
+    /// The payload of the message; null if there is no such message.
+    pub payload: Value,
+    /// The run of the command.
+    pub run: Uuid,
+}
+
+/// All events of entities, by entity, and in the order in which they were written.
+///
+/// ```
+/// # extern crate scoop_runtime as scoop;
+/// use scoop::{InMemory, simulation};
+///
+/// assert!(simulation::entity_events(&InMemory::new()).is_empty());
+/// ```
+pub fn entity_events(database: &InMemory) -> Vec<EntityEvent> {
+    database.memory().entity_events()
 }
 
 /// From now on this thread derives its ids from this seed; `None` makes them random again.

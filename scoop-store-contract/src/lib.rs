@@ -12,6 +12,10 @@
 //! * **A holder that dies loses its items.** The item is taken over under a higher epoch, and a round under the old one
 //!   is refused as a whole, however late it comes.
 //!
+//! Events from outside, and instances that continue as new, need nothing more than that:
+//! [`Case::ExternalEvents`](conformance::Case::ExternalEvents) and
+//! [`Case::ContinueAsNew`](conformance::Case::ContinueAsNew) build them of rounds.
+//!
 //! | here | in the engine on PostgreSQL |
 //! | --- | --- |
 //! | a round without an acknowledgement | launch |

@@ -5,6 +5,8 @@
 //! other moves happen. Each model also has faults in the protocol. Every fault has to be detected by the
 //! property that it breaks.
 //!
+//! * [`command`]: commands, their emitters, and the processes that decide them in batches (`engine/decider.rs`,
+//!   `entity_lock.sql`, `entity_insert.sql`, `entity_write.sql`, the fence of `scoop.settle`).
 //! * [`fence`]: a run whose owner dies, is presumed dead, or loses answers (`run_claim.sql`, `run_free.sql`,
 //!   `worker_wait_for_claims.sql`, `worker_reap.sql`, the epochs of `scoop.settle`).
 //! * [`give_up`]: a hierarchy that is cancelled, or overdue, while it goes on (`run_mark_cancelled.sql`,
@@ -16,6 +18,7 @@
 //! `cargo test --test model -- --nocapture`.
 
 mod check;
+mod command;
 mod fence;
 mod give_up;
 mod join;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use scoop_runtime::simulation::{Bug, inject_bug};
 
+use crate::commands;
 use crate::joined;
 use crate::judge;
 use crate::many::threads;
@@ -60,6 +61,9 @@ fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
     let _watched = slow::watch(format!("search for the bug {bug:?}"));
     if bug.needs_joins() {
         return joined::find(bug, SEEDS_MAX);
+    }
+    if bug.needs_commands() {
+        return commands::find(bug, SEEDS_MAX);
     }
     inject_bug(bug);
     let first = if bug.needs_changes() { CHANGING_FROM } else { 0 };

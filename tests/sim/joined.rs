@@ -94,13 +94,22 @@ impl Packer {
 }
 
 /// The link of one process. It fails at random until the healing.
-struct Line {
+pub(crate) struct Line {
     healed: Arc<AtomicBool>,
     dead: AtomicBool,
     dice: Mutex<Dice>,
 }
 
 impl Line {
+    pub(crate) fn new(healed: Arc<AtomicBool>, seed: u64) -> Self {
+        Self { healed, dead: AtomicBool::new(false), dice: Mutex::new(Dice::new(seed)) }
+    }
+
+    /// From now on nothing that was begun ends.
+    pub(crate) fn die(&self) {
+        self.dead.store(true, Ordering::Relaxed);
+    }
+
     fn roll<T>(&self, roll: impl FnOnce(&mut Dice) -> T) -> T {
         roll(&mut self.dice.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -122,7 +131,7 @@ impl Line {
 }
 
 /// The link as the process has it.
-struct Wire(Arc<Line>);
+pub(crate) struct Wire(pub(crate) Arc<Line>);
 
 impl FaultLink for Wire {
     fn before(&self, _: &'static str) -> BoxFuture<'static, io::Result<()>> {
@@ -149,8 +158,7 @@ struct World {
 impl World {
     /// Starts a process. It dies after a while, if it is to.
     fn start(&mut self, dies: bool) {
-        let dice = Mutex::new(Dice::new(self.dice.roll()));
-        let line = Arc::new(Line { healed: self.healed.clone(), dead: AtomicBool::new(false), dice });
+        let line = Arc::new(Line::new(self.healed.clone(), self.dice.roll()));
         let process = Process::new(&self.database, Arc::new(Wire(line.clone())));
         let (packer, lives) = (Packer(self.sets.clone()), self.dice.between(20, 400));
         tokio::spawn(async move {
@@ -159,7 +167,7 @@ impl World {
             if dies {
                 let running = tokio::spawn(builder.start());
                 tokio::time::sleep(Duration::from_millis(lives.into())).await;
-                line.dead.store(true, Ordering::Relaxed);
+                line.die();
                 process.disconnect();
                 running.abort();
                 // What it has begun never ends.

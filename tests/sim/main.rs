@@ -14,12 +14,14 @@
 //! cargo test --release --test sim -- --hierarchies 1000000    a long run: of other seeds with --from, to go on after failures with --failures
 //! cargo test --test sim -- --seed 1000000000041               programs change while runs are under way: all seeds from 10^12 on
 //! cargo test --test sim -- --joined                           sagas that join messages
+//! cargo test --test sim -- --commands                         commands that several processes decide; of other seeds with --from and --seeds
 //! cargo test --test sim -- --bugs                             how soon each deliberate bug is found
 //! ```
 
 mod act;
 mod bugs;
 mod changes;
+mod commands;
 mod dice;
 mod joined;
 mod judge;
@@ -79,7 +81,16 @@ fn main() -> ExitCode {
     if args.iter().any(|arg| arg == "--joined") {
         return ended(joined::play());
     }
-    let well = many::repeat_regressions() && joined::play() && many::play(0..seeds, u64::MAX, None);
+    if args.iter().any(|arg| arg == "--commands") {
+        let from = number("--from").unwrap_or(commands::SEEDS.start);
+        return ended(commands::play(
+            from..number("--seeds").map_or(commands::SEEDS.end, |seeds| from + seeds),
+        ));
+    }
+    let well = many::repeat_regressions()
+        && joined::play()
+        && commands::play(commands::SEEDS)
+        && many::play(0..seeds, u64::MAX, None);
     ended(well && many::play(changing, u64::MAX, None) && bugs::find_all())
 }
 

@@ -343,6 +343,12 @@ fn draft<'a>(function: &'a Function, block: &Block, frame: &SagaTypes<'_>, error
 /// A step that runs at most once is not tried again.
 fn delivery(settings: &Settings, errors: &mut Errors) -> Delivery {
     let written = settings.text("delivery", errors);
+    if let Some(written) = written.as_ref().filter(|it| it.value() == "exactly_once") {
+        let message = "no `delivery` makes code run exactly once; what a step writes through `scope.tx()`, and what it \
+                       launches, happens exactly once with `\"at_least_once\"`, the default: remove this setting";
+        errors.at(written, message);
+        return Delivery::AtLeastOnce;
+    }
     let known = ["at_least_once", "at_most_once"];
     match written.and_then(|written| errors.keep(one_of("delivery", &written, &known))) {
         Some("at_most_once") => {

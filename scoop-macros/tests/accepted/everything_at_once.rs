@@ -34,7 +34,7 @@ impl Checkout {
     /// A constant among the steps is no trouble.
     const FEE: u32 = 1;
 
-    #[step(rollback = undo)]
+    #[step(rollback = undo, delivery = "at_least_once")]
     async fn reserve(&self, _: &mut Scope<'_>, _: &OrderPlaced) -> Result<()> {
         Ok(())
     }
@@ -46,7 +46,7 @@ impl Checkout {
         Ok(Payment(order.order + Self::FEE))
     }
 
-    #[step(rollback = undo, on_child_failure = ignore)]
+    #[step(rollback = undo, on_child_failure = ignore, delivery = "at_most_once")]
     async fn r#try(
         &self,
         scope: &mut Scope<'_>,

@@ -113,11 +113,15 @@ pub enum Case {
     Concurrency,
     /// No reader ever sees a part of a round.
     HalfRounds,
+    /// An event from outside reaches one wait exactly once, early or late, and is lost by no crash.
+    ExternalEvents,
+    /// An instance that continues as new begins its next execution exactly once, with an empty history.
+    ContinueAsNew,
 }
 
 impl Case {
     /// All cases.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Held,
         Self::Idempotence,
         Self::Ordering,
@@ -130,6 +134,8 @@ impl Case {
         Self::LostAnswers,
         Self::Concurrency,
         Self::HalfRounds,
+        Self::ExternalEvents,
+        Self::ContinueAsNew,
     ];
 
     /// Runs this case. Each world that `make` returns has to be empty.
@@ -150,6 +156,8 @@ impl Case {
             Self::LostAnswers => cases::crashes::lost_answers(&make).await,
             Self::Concurrency => cases::concurrency::concurrency(&make).await,
             Self::HalfRounds => cases::concurrency::half_rounds(&make).await,
+            Self::ExternalEvents => cases::events::external_events(&make).await,
+            Self::ContinueAsNew => cases::events::continue_as_new(&make).await,
         };
         kept.map_err(|CaseFailure(what)| Violation { case: self, what })
     }

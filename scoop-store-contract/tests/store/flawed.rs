@@ -64,6 +64,8 @@ pub(crate) enum Flaw {
     EndlessLocks,
     /// The body of an item is lost when it is handed out again.
     ForgetsBody,
+    /// A reader does not see the newest entry of a stream.
+    StaleReads,
 }
 
 /// The lock time: `None` unless the flaw concerns lock expiry.
@@ -282,7 +284,13 @@ impl Rounds for Flawed {
         self.call(async || {
             let tables = self.tables();
             let entries = tables.entries.iter().filter(|entry| entry.stream == stream).cloned();
-            Ok(if self.is(Flaw::EntriesBackwards) { entries.rev().collect() } else { entries.collect() })
+            let mut entries: Vec<_> = entries.collect();
+            match self.flaw {
+                Flaw::EntriesBackwards => entries.reverse(),
+                Flaw::StaleReads => drop(entries.pop()),
+                _ => {}
+            }
+            Ok(entries)
         })
         .await
     }

@@ -104,6 +104,12 @@ async fn each_flaw_is_found() {
         (Flaw::ShortLocks, Case::LockExpiry),
         (Flaw::EndlessLocks, Case::LockExpiry),
         (Flaw::ForgetsBody, Case::Held),
+        (Flaw::TornCommit, Case::ExternalEvents),
+        (Flaw::AppendsTwice, Case::ExternalEvents),
+        (Flaw::EntriesBackwards, Case::ExternalEvents),
+        (Flaw::StaleReads, Case::ExternalEvents),
+        (Flaw::OneKeySpace, Case::ContinueAsNew),
+        (Flaw::DestructiveDequeue, Case::ContinueAsNew),
     ];
     for (flaw, case) in flaws {
         breaks(case, flaw, async || Flawed::new(flaw)).await;
@@ -122,6 +128,8 @@ async fn order_alone_does_not_make_a_round() {
         (Sequence::ItemsFirst, Case::HalfRounds),
         (Sequence::InOrder, Case::Atomicity),
         (Sequence::InOrder, Case::Fencing),
+        (Sequence::AcknowledgeFirst, Case::ExternalEvents),
+        (Sequence::AcknowledgeFirst, Case::ContinueAsNew),
     ] {
         breaks(case, sequence, async || naive::naive(sequence)).await;
     }

@@ -81,6 +81,7 @@ mod schedules;
 mod search_path;
 mod setup;
 mod several_topics;
+mod several_topics_death;
 mod sleeping;
 mod slow_statements;
 mod standby;

@@ -21,6 +21,21 @@ mod unknown_delivery {
     }
 }
 
+mod exactly_once {
+    use super::*;
+
+    struct Checkout;
+
+    #[saga]
+    #[subscribes(OrderPlaced)]
+    impl Checkout {
+        #[step(delivery = "exactly_once")]
+        async fn reserve(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+            Ok(())
+        }
+    }
+}
+
 mod retry_of_a_step_that_runs_at_most_once {
     use super::*;
 

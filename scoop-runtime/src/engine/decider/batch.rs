@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::{Pending, Task, Undecided};
 use crate::RuntimeError;
+use crate::bug::{Bug, is_injected};
 use crate::engine::execution::Why;
 use crate::engine::settle::{AfterCommit, coalesce_recorded};
 use crate::engine::shared::Engine;
@@ -167,10 +168,12 @@ impl One<'_> {
         if let Some(apply) = apply {
             match self.apply(entity, apply) {
                 Ok(()) => {}
-                Err(_) if self.write == Write::AtLast => return Err(NeedsEach),
+                Err(_) if self.write == Write::AtLast && !is_injected(Bug::KeepAfterPanic) => {
+                    return Err(NeedsEach);
+                }
                 Err(failure) => {
                     // The state may have changed in part.
-                    entity.state = None;
+                    entity.state = entity.state.take().filter(|_| is_injected(Bug::KeepAfterPanic));
                     return Ok(Err(Verdict::Failed(failure)));
                 }
             }
@@ -194,7 +197,7 @@ impl One<'_> {
         if entity.stored.version == i64::MAX {
             return Err(self.unfit("there is no version after its last one"));
         }
-        if entity.state.is_none() {
+        if entity.state.is_none() || is_injected(Bug::StaleDecisions) {
             entity.read(decisions.entity, &run.source).map_err(|why| self.unfit(&why))?;
         }
         let (_, state) = entity.state.as_ref().expect("it was just read");

@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
+use crate::bug::{Bug, is_injected};
 use crate::completion::RunEnd;
 use crate::store::entity::{Decisions, DecisionsSettled, NewEntityEvent, StoredEntity};
 use crate::store::{EntityId, EntityStorage, SettleResult, Settlement};
@@ -32,7 +33,7 @@ impl EntityStorage for MemoryStore {
                 decide(stored.map(Option::unwrap_or_default).collect());
             let void = settlements.iter().filter(|settlement| !state.admits(settlement));
             let void: Vec<_> = void.map(Settlement::id).collect();
-            if !void.is_empty() {
+            if !void.is_empty() && !is_injected(Bug::KeepVoidDecisions) {
                 return Ok(DecisionsSettled::Void(void));
             }
             let settled: BTreeMap<(Uuid, i64), SettleResult> = state.settle_all(identifier, &settlements)?;
@@ -40,7 +41,8 @@ impl EntityStorage for MemoryStore {
             for (id, entity) in changes {
                 state.entities.entry(id).or_default().now = entity;
             }
-            for event in events {
+            let kept = events.len() - usize::from(is_injected(Bug::ForgetEntityEvent) && events.len() > 1);
+            for event in events.into_iter().take(kept) {
                 state.entities.entry(event.entity.clone()).or_default().events.push((event, now));
             }
             for settlement in &settlements {
@@ -70,5 +72,29 @@ impl EntityStorage for MemoryStore {
             Ok(values.filter_map(|values| values.get(name)).next().cloned())
         })
         .await
+    }
+}
+
+#[cfg(feature = "simulation")]
+impl MemoryStore {
+    /// All events of entities, by entity, and in the order in which they were written.
+    pub(crate) fn entity_events(&self) -> Vec<crate::simulation::EntityEvent> {
+        let state = self.lock();
+        let message =
+            |id| state.hierarchies.values().find_map(|hierarchy| hierarchy.record.messages.get(&id));
+        let events = state.entities.values().flat_map(|row| &row.events);
+        let logged = events.map(|(event, _)| {
+            let written = message(event.message);
+            crate::simulation::EntityEvent {
+                entity: event.entity.name,
+                key: event.entity.key.clone(),
+                version: event.version,
+                message_id: event.message,
+                topic: written.map(|written| written.topic.to_string()),
+                payload: written.map(|written| written.payload.clone()).unwrap_or_default(),
+                run: event.run,
+            }
+        });
+        logged.collect()
     }
 }

@@ -11,8 +11,9 @@ use crate::settings::Backoff;
 use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE};
 use crate::store::{FreeStorage, Freed, Reaped, Reconciled};
 
-/// A worker: its id, its sagas, and the definition of each.
-type Owner = (Uuid, Vec<String>, Vec<i32>);
+/// A worker: its id, and the topics, sagas and definitions of its handlers. A saga with several topics has an element for
+/// each of them.
+type Owner = (Uuid, Vec<String>, Vec<String>, Vec<i32>);
 
 impl FreeStorage for PostgresStore {
     async fn reconcile(
@@ -29,7 +30,7 @@ impl FreeStorage for PostgresStore {
         if !paused.is_empty() {
             let orphaned =
                 sqlx::query_scalar(self.sql.worker_list_unregistered.clone()).all_on(&mut tx).await?;
-            let unlisted = orphaned.into_iter().map(|owner| (owner, vec![], vec![]));
+            let unlisted = orphaned.into_iter().map(|owner| (owner, vec![], vec![], vec![]));
             let owners: Vec<_> = paused.into_iter().chain(unlisted).collect();
             freed = self.free(&mut tx, &owners, &in_flight(), ANSWER_LOST, backoff).await?;
         }
@@ -77,13 +78,20 @@ impl PostgresStore {
         reason: &str,
         backoff: Backoff,
     ) -> sqlx::Result<Freed> {
-        let each = || owners.iter().flat_map(|(id, handlers, _)| handlers.iter().map(move |it| (*id, &**it)));
+        let each = || {
+            owners.iter().flat_map(|(id, topics, handlers, definitions)| {
+                topics.iter().zip(handlers).zip(definitions).map(move |((topic, handler), definition)| {
+                    (*id, topic.as_str(), handler.as_str(), *definition)
+                })
+            })
+        };
         let rows = sqlx::query(self.sql.run_free.clone())
             .bind(owners.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
             .bind(in_flight)
-            .bind(each().map(|(id, _)| id).collect::<Vec<_>>())
-            .bind(each().map(|(_, handler)| handler).collect::<Vec<_>>())
-            .bind(owners.iter().flat_map(|(.., definitions)| definitions).copied().collect::<Vec<_>>())
+            .bind(each().map(|(id, ..)| id).collect::<Vec<_>>())
+            .bind(each().map(|(_, topic, ..)| topic).collect::<Vec<_>>())
+            .bind(each().map(|(_, _, handler, _)| handler).collect::<Vec<_>>())
+            .bind(each().map(|(.., definition)| definition).collect::<Vec<_>>())
             .bind(backoff.first.as_secs_f64())
             .bind(backoff.longest.as_secs_f64())
             .bind(UNKNOWN_MAX)
@@ -102,5 +110,5 @@ impl PostgresStore {
 }
 
 fn handlers(owners: Vec<Owner>) -> Vec<String> {
-    owners.into_iter().flat_map(|(_, handlers, _)| handlers).collect()
+    owners.into_iter().flat_map(|(_, _, handlers, _)| handlers).collect()
 }

@@ -4,4 +4,5 @@ pub(super) mod atomicity;
 pub(super) mod basics;
 pub(super) mod concurrency;
 pub(super) mod crashes;
+pub(super) mod events;
 pub(super) mod fencing;
