@@ -409,8 +409,8 @@ impl Scoop {
         &self.inner.store
     }
 
-    pub(crate) fn engine(&self) -> Option<&Engine> {
-        self.inner.engine.as_deref()
+    pub(crate) fn engine(&self) -> Option<&Arc<Engine>> {
+        self.inner.engine.as_ref()
     }
 
     pub(crate) fn unhandled(&self) -> &Arc<UnhandledWarnings> {

@@ -99,6 +99,29 @@ async fn run_awaits_its_signal_and_gets_it_as_a_value() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn run_that_a_signal_of_its_process_reaches_begins_without_a_claim() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = start(&db, &notes).await?;
+    let orders = scoop.launch_all([order(7), order(7)]).await?;
+    for order in &orders {
+        order.comes_to(awaits).await?;
+    }
+    // A claim takes runs whose signal has been delivered before.
+    db.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'no claim is allowed'; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON scoop.run FOR EACH ROW
+             WHEN (old.state = 'ready' AND new.state = 'running' AND old.signal IS NULL) EXECUTE FUNCTION refuse()",
+    )
+    .await;
+    assert_eq!(scoop.signal(Paid { amount: 990 }, "7").await?, 2);
+    for order in &orders {
+        assert_eq!(order.ends().await?, Outcome::Committed);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn early_signals_are_kept_in_their_order() -> Result<()> {
     let (db, notes) = (Database::new().await, Notes::default());
     let scoop = start(&db, &notes).await?;

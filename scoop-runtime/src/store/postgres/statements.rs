@@ -214,6 +214,7 @@ statements! {
     signal_horizon,
     signal_insert,
     signal_reached,
+    signal_send,
     step_begin,
     step_unhandled,
     topology_change,

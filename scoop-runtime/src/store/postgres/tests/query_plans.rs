@@ -35,6 +35,7 @@ const HOT: [&str; 30] = [
     "message_insert_one_claiming",
     "message_status",
     "signal_deliver",
+    "signal_send",
     "join_oldest",
     "join_next_due",
     "entity_lock",
@@ -153,6 +154,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "join_oldest" => ("text, text, text[]", "'', '', '{}'"),
         "join_next_due" => ("text[], text[]", "'{}', '{}'"),
         "signal_deliver" => ("text[], text[], text", "'{}', '{}', NULL"),
+        "signal_send" => (
+            "uuid, text, text, jsonb, float8, uuid, text[], text[], int[], bigint, bigint",
+            "gen_random_uuid(), '', '', '0', 1, gen_random_uuid(), '{}', '{}', '{}', 1, 0",
+        ),
         "entity_lock" => ("text[], text[]", "'{}', '{}'"),
         "entity_write" => (
             "text[], text[], bigint[], jsonb[], text[], text[], bigint[], uuid[], uuid[]",
