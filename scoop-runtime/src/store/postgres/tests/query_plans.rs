@@ -9,7 +9,7 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statemen
 use super::{database, done};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run.
-const HOT: [&str; 30] = [
+const HOT: [&str; 31] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
