@@ -4,3 +4,10 @@ CREATE TABLE public.entry (
     saga bigint NOT NULL,
     step int NOT NULL
 );
+
+-- The entities of steps that decide without commands.
+CREATE TABLE public.stock (
+    product bigint PRIMARY KEY,
+    version bigint NOT NULL,
+    units   bigint NOT NULL
+);

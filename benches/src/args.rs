@@ -16,9 +16,10 @@ usage: scoop-bench [options]               measure
   --json FILE        write the results there, too
   --pool N           connections of an engine, its own four included (20)
   --concurrency N    how many runs an engine works on at once (1000)
-  --finished N       B8, B19: finished runs in the history (1000000)
+  --finished N       B8, B22: finished runs in the history (1000000)
   --backlog N        B9, fairness: ready runs (200000, 100000)
-  --sleeping N       B10, B18, B19: sleeping and waiting runs (1000000)
+   --sleeping N       B10, B18, B22: sleeping and waiting runs (1000000)
+   --executions N     B20: executions of one run (1000000)
   --long             B13, too: 30 minutes, or
   --minutes N        as many as this
   --builds           B16, too: builds from nothing
@@ -54,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) finished: i64,
     pub(crate) backlog: Option<i64>,
     pub(crate) sleeping: i64,
+    /// Executions of the run of B20.
+    pub(crate) executions: u64,
     /// The duration of B13, which is left out without it.
     pub(crate) minutes: Option<u32>,
     pub(crate) builds: bool,
@@ -74,6 +77,7 @@ impl Default for Settings {
             finished: 1_000_000,
             backlog: None,
             sleeping: 1_000_000,
+            executions: 1_000_000,
             minutes: None,
             builds: false,
             peers: None,
@@ -91,6 +95,7 @@ impl Settings {
             finished: 20_000,
             backlog: Some(20_000),
             sleeping: 20_000,
+            executions: 2_000,
             ..Self::default()
         }
     }
@@ -132,6 +137,7 @@ fn settings(words: &[String]) -> Outcome<Settings> {
             "--finished" => settings.finished = number(word, value()?)?,
             "--backlog" => settings.backlog = Some(number(word, value()?)?),
             "--sleeping" => settings.sleeping = number(word, value()?)?,
+            "--executions" => settings.executions = number(word, value()?)?,
             "--long" => settings.minutes = settings.minutes.or(Some(30)),
             "--minutes" => settings.minutes = Some(number(word, value()?)?),
             "--builds" => settings.builds = true,

@@ -96,7 +96,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the table.
-pub(crate) const GOALS: [Goal; 72] = [
+pub(crate) const GOALS: [Goal; 103] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
     processor("B1 processor"),
     figure("B1 protocol", "the same beside a step that is recorded in a table like ours", "steps/s")
@@ -176,11 +176,67 @@ pub(crate) const GOALS: [Goal; 72] = [
         .without_aim(),
     cost("B18 start p99", "the same, p99", "ms", 50.0, 0.0).without_aim(),
     rate("B18", "B1 beside runs that await signals ÷ without", "steps/s", "B1", 0.95, 0.0).without_aim(),
-    cost("B19", "a page of a list of runs, with many runs that have ended, p99", "ms", 50.0, 0.0)
+    rate("B19 hot 16", "commands: one entity, 16 callers", "decisions/s", BETTER, 5e+00, 5e+00).without_aim(),
+    figure("B19 hot 16 optimistic", "the same by a version and retries", "decisions/s").more_is_better(),
+    figure("B19 hot 16 pessimistic", "the same by `SELECT .. FOR UPDATE`", "decisions/s").more_is_better(),
+    figure("B19 hot 16 processor", "commands: processor of server and program for each", "µs").beside(BETTER),
+    figure("B19 hot 16 p99", "commands: sent until decided, p99", "ms").beside(BETTER),
+    figure("B19 hot 16 conflicts", "optimistic: attempts in vain for each decision", "attempts"),
+    rate("B19 hot 200", "commands: one entity, 200 callers", "decisions/s", BETTER, 5e+00, 5e+00)
         .without_aim(),
-    figure("B19 p50", "the same, p50", "ms"),
-    cost("B19 asleep", "the same, with many runs that sleep, p99", "ms", 50.0, 0.0).without_aim(),
-    figure("B19 asleep p50", "the same, p50", "ms"),
+    figure("B19 hot 200 optimistic", "the same by a version and retries", "decisions/s").more_is_better(),
+    figure("B19 hot 200 pessimistic", "the same by `SELECT .. FOR UPDATE`", "decisions/s").more_is_better(),
+    figure("B19 hot 200 processor", "commands: processor of server and program for each", "µs")
+        .beside(BETTER),
+    figure("B19 hot 200 p99", "commands: sent until decided, p99", "ms").beside(BETTER),
+    figure("B19 hot 200 conflicts", "optimistic: attempts in vain for each decision", "attempts"),
+    rate("B19 hot 1000", "commands: one entity, 1,000 callers", "decisions/s", BETTER, 5e+00, 5e+00)
+        .without_aim(),
+    figure("B19 hot 1000 optimistic", "the same by a version and retries", "decisions/s").more_is_better(),
+    figure("B19 hot 1000 pessimistic", "the same by `SELECT .. FOR UPDATE`", "decisions/s").more_is_better(),
+    figure("B19 hot 1000 processor", "commands: processor of server and program for each", "µs")
+        .beside(BETTER),
+    figure("B19 hot 1000 p99", "commands: sent until decided, p99", "ms").beside(BETTER),
+    figure("B19 hot 1000 conflicts", "optimistic: attempts in vain for each decision", "attempts"),
+    rate("B19 spread", "commands: 10,000 entities, 200 callers", "decisions/s", BETTER, 1e+00, 1e+00)
+        .without_aim(),
+    figure("B19 spread optimistic", "the same by a version and retries", "decisions/s").more_is_better(),
+    figure("B19 spread pessimistic", "the same by `SELECT .. FOR UPDATE`", "decisions/s").more_is_better(),
+    figure("B19 spread processor", "commands: processor of server and program for each", "µs").beside(BETTER),
+    figure("B19 spread p99", "commands: sent until decided, p99", "ms").beside(BETTER),
+    figure("B19 spread conflicts", "optimistic: attempts in vain for each decision", "attempts"),
+    rate(
+        "B20",
+        "a run that goes on anew: its last hundredth ÷ the first",
+        "executions/s",
+        "the first",
+        0.9,
+        1.0,
+    ),
+    cost(
+        "B20 memory",
+        "resident memory after its last hundredth, over that after its first",
+        "MB",
+        20.0,
+        0.0,
+    )
+    .without_aim(),
+    figure("B20 claim", "lateness of its claim after a sleep, p50", "ms").beside("a hundredth"),
+    figure("B20 rollback", "from a failure to its end", "ms").beside("a hundredth"),
+    figure("B20 tree", "its `tree()`, p50", "ms").beside("a hundredth"),
+    figure("B21 join", "joined set of two messages: processor of server and program", "µs")
+        .beside("a run for each message"),
+    figure(
+        "B21 errors",
+        "failed hierarchy with a handler of `Failed`: processor of server and program",
+        "µs",
+    )
+    .beside("without a handler"),
+    cost("B22", "a page of a list of runs, with many runs that have ended, p99", "ms", 50.0, 0.0)
+        .without_aim(),
+    figure("B22 p50", "the same, p50", "ms"),
+    cost("B22 asleep", "the same, with many runs that sleep, p99", "ms", 50.0, 0.0).without_aim(),
+    figure("B22 asleep p50", "the same, p50", "ms"),
     figure("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
     cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)
         .beside("idle p99")
@@ -209,6 +265,9 @@ pub(crate) const GOALS: [Goal; 72] = [
 
 /// The base of latencies: one step by one client.
 const STEP1: &str = "a b_sep of 1 client";
+
+/// The base of decisions.
+const BETTER: &str = "the better other way";
 
 /// The goal of that key.
 pub(crate) fn find(key: &str) -> Option<&'static Goal> {

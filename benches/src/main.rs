@@ -5,8 +5,10 @@ mod bench;
 mod builds;
 mod ceilings;
 mod compare;
+mod decisions;
 mod drain;
 mod endurance;
+mod executions;
 mod fairness;
 mod fan_out;
 mod goals;
@@ -25,6 +27,7 @@ mod report;
 mod rollbacks;
 mod sagas;
 mod server;
+mod sets;
 mod signals;
 mod sleepers;
 mod stats;
@@ -43,9 +46,9 @@ use report::Report;
 use server::Server;
 
 /// All measures, in the order of the table.
-const MEASURES: [&str; 22] = [
+const MEASURES: [&str; 25] = [
     "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12", "B13", "B14", "B15", "B16",
-    "B17", "B18", "B19", "F", "CEILINGS", "PEERS",
+    "B17", "B18", "B19", "B20", "B21", "B22", "F", "CEILINGS", "PEERS",
 ];
 
 /// The measures of a quick look.
@@ -136,7 +139,10 @@ async fn one(bench: &mut Bench, measure: &str) -> Outcome<()> {
         "B16" => builds::measure(bench).await,
         "B17" => rollbacks::measure(bench).await,
         "B18" => signals::measure(bench).await,
-        "B19" => pages::measure(bench).await,
+        "B19" => decisions::measure(bench).await,
+        "B20" => executions::measure(bench).await,
+        "B21" => sets::measure(bench).await,
+        "B22" => pages::measure(bench).await,
         "F" => fairness::measure(bench).await,
         "CEILINGS" => ceilings::measure(bench).await,
         "PEERS" => peers::measure(bench).await,

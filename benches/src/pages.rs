@@ -1,4 +1,4 @@
-//! B19: pages of runs and explanations, with many runs that have ended or that sleep.
+//! B22: pages of runs and explanations, with many runs that have ended or that sleep.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,13 @@ const PAGES: usize = 20;
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     let (finished, sleeping) = (bench.settings.finished, bench.settings.sleeping);
     let old = growth::with_history(bench).await?;
-    measured(bench, &old, "B19").await?;
+    measured(bench, &old, "B22").await?;
     bench.server.remove(old).await?;
     let asleep = sleepers::with_sleepers(bench).await?;
-    measured(bench, &asleep, "B19 asleep").await?;
+    measured(bench, &asleep, "B22 asleep").await?;
     bench.server.remove(asleep).await?;
     bench.report.note(format!(
-        "B19: {finished} runs had ended, or {sleeping} slept; {PAGES} pages of 50 of each list, one after another."
+        "B22: {finished} runs had ended, or {sleeping} slept; {PAGES} pages of 50 of each list, one after another."
     ));
     Ok(())
 }

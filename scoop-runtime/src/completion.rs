@@ -24,6 +24,8 @@ struct Entry {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum RunEnd {
     Committed,
+    /// A command of it is decided, and may have handlers that have not ended.
+    Decided,
     /// To be read from the database.
     #[default]
     Unknown,
@@ -67,6 +69,7 @@ impl Completions {
         CompletionListener { completions: self, root, rung: ring.sender.subscribe() }
     }
 
+    /// Notifies the listeners of this root.
     pub(crate) fn notify(&self, root: Uuid, end: RunEnd) {
         if let Some(ring) = self.map().get(&root) {
             ring.sender.send_replace(end);
@@ -78,12 +81,12 @@ impl Completions {
     }
 }
 
-/// The start of a launch.
+/// The start of a message that was launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartedAs {
-    /// One run in this process, and no other, since no other handler was subscribed. Once it has committed, so has
+    /// This run in this process, and no other, since no other handler was subscribed. Once it has committed, so has
     /// everything that was launched.
-    SingleLocalRun,
+    SingleLocalRun(Uuid),
     Other,
 }
 

@@ -226,41 +226,66 @@ impl Handle {
     fn ends(&self) -> BoxFuture<'_, Result<Outcome, RuntimeError>> {
         async move {
             let (mut listener, look_max) = self.listener();
+            let (mut end, mut pause) = (None, POLL_MIN);
             if let (Some(_), Some(begun)) = (&listener, self.local_start) {
                 // A poll competes with the engine, so it is delayed.
                 let left = LOCAL_GRACE.saturating_sub(begun.at.elapsed());
-                if self.wait_for_commit(left, &mut listener).await {
-                    return Ok(Outcome::Committed);
-                }
+                end = self.notified(left, &mut listener).await;
             }
-            let mut pause = POLL_MIN;
             loop {
-                // Without a retry: a notification may arrive during the pause.
-                match self.look(Duration::ZERO).await {
-                    Ok(Status::Ended(outcome)) => return Ok(outcome),
-                    Ok(Status::Unfinished) => {}
-                    Err(error) if error.is_transient() => {}
-                    Err(error) => return Err(error),
-                }
-                if self.wait_for_commit(pause, &mut listener).await {
+                if end == Some(RunEnd::Committed) && self.single_local_run().is_some() {
                     return Ok(Outcome::Committed);
                 }
+                // The end of a run in flight here will be notified. It may be in flight for a moment after that.
+                if end.is_some() || !self.is_in_flight() {
+                    // Without a retry: a notification may arrive during the pause.
+                    match self.look(Duration::ZERO).await {
+                        Ok(Status::Ended(outcome)) => return Ok(outcome),
+                        Ok(Status::Unfinished) => {}
+                        Err(error) if error.is_transient() => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                end = self.notified(pause, &mut listener).await;
                 pause = (pause * 2).min(look_max);
             }
         }
         .boxed()
     }
 
-    /// Waits for this time, or until the end of the hierarchy is notified. Returns whether the notification says that
-    /// all of it has committed.
-    async fn wait_for_commit(&self, time: Duration, listener: &mut Option<CompletionListener<'_>>) -> bool {
+    /// The only run of the message, if it has started in this process.
+    fn single_local_run(&self) -> Option<Uuid> {
+        match self.local_start?.start {
+            StartedAs::SingleLocalRun(run) => Some(run),
+            StartedAs::Other => None,
+        }
+    }
+
+    /// Whether the only run of the message is in execution in this process.
+    fn is_in_flight(&self) -> bool {
+        let run = self.single_local_run().zip(self.scoop.engine());
+        run.is_some_and(|(run, engine)| engine.is_in_flight(run))
+    }
+
+    /// Waits for this time, or until the end of a run of the message is notified. A decision is none.
+    async fn notified(
+        &self,
+        time: Duration,
+        listener: &mut Option<CompletionListener<'_>>,
+    ) -> Option<RunEnd> {
         let Some(listener) = listener else {
             tokio::time::sleep(time).await;
-            return false;
+            return None;
         };
-        let rung = tokio::time::timeout(time, listener.notified()).await;
-        let lone = self.local_start.is_some_and(|begun| begun.start == StartedAs::SingleLocalRun);
-        lone && rung == Ok(RunEnd::Committed)
+        let ended = async {
+            loop {
+                match listener.notified().await {
+                    RunEnd::Decided => {}
+                    end => return end,
+                }
+            }
+        };
+        tokio::time::timeout(time, ended).await.ok()
     }
 
     /// The status of the hierarchy now.

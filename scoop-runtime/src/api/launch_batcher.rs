@@ -1,4 +1,4 @@
-//! Batches concurrent launches of a client into one statement and commit.
+//! Batches concurrent launches of a process into one statement and commit.
 //!
 //! A launch starts a writer unless enough are active; launches arriving meanwhile form the next batch. Writers are
 //! separate tasks, so dropping one caller's future does not affect the others.
@@ -10,6 +10,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use crate::completion::StartedAs;
+use crate::engine::{self, Engine};
 use crate::error::is_transient;
 use crate::settings::CLIENT_CONNECTIONS;
 use crate::store::Unhandled;
@@ -27,9 +29,11 @@ const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// The pause between notifications: each takes a connection from a writer.
 const NOTIFY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The pending launches of a client.
+/// The pending launches of a process.
 pub(crate) struct LaunchBatcher {
     store: Store,
+    /// Starts runs of the messages, if the process has one.
+    engine: Option<Arc<Engine>>,
     queue: Arc<Mutex<Queue>>,
     unhandled: Arc<UnhandledWarnings>,
 }
@@ -47,16 +51,24 @@ struct Queue {
 struct PendingLaunch {
     message: NewMessage,
     trial: Trial,
-    answer: oneshot::Sender<Result<(), Vain>>,
+    answer: oneshot::Sender<Result<StartedAs, Vain>>,
 }
 
 impl LaunchBatcher {
-    pub(crate) fn new(store: Store, unhandled: Arc<UnhandledWarnings>) -> Arc<Self> {
-        Arc::new(Self { store, queue: Arc::default(), unhandled })
+    pub(crate) fn new(
+        store: Store,
+        engine: Option<Arc<Engine>>,
+        unhandled: Arc<UnhandledWarnings>,
+    ) -> Arc<Self> {
+        Arc::new(Self { store, engine, queue: Arc::default(), unhandled })
     }
 
     /// Launches a message, perhaps in a batch with others. None of them may have a unique key.
-    pub(crate) async fn launch(self: &Arc<Self>, message: NewMessage, trial: Trial) -> Result<(), Vain> {
+    pub(crate) async fn launch(
+        self: &Arc<Self>,
+        message: NewMessage,
+        trial: Trial,
+    ) -> Result<StartedAs, Vain> {
         let (answer, answered) = oneshot::channel();
         if self.queue().add(PendingLaunch { message, trial, answer }) {
             tokio::spawn(self.clone().write_all(WriterGuard::new(&self.queue)));
@@ -64,13 +76,13 @@ impl LaunchBatcher {
         answered.await.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()))
     }
 
-    /// Launches messages in a transaction of their own.
+    /// Launches messages in a transaction of their own. Returns how each has started.
     pub(crate) async fn launch_together(
         self: &Arc<Self>,
-        messages: &mut [NewMessage],
+        messages: Vec<NewMessage>,
         mut trial: Trial,
-    ) -> Result<(), Vain> {
-        self.try_to_write(messages, &mut trial).await
+    ) -> Result<Vec<StartedAs>, Vain> {
+        self.try_to_write(&mut Arc::new(messages), &mut trial).await
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -93,13 +105,21 @@ impl LaunchBatcher {
             .unzip();
         while let Some((first, _)) = waiting.iter().min_by_key(|(trial, _)| trial.until()) {
             let mut trial = first.shared();
-            let vain = match self.try_to_write(&mut messages, &mut trial).await {
-                Ok(()) => return waiting.into_iter().for_each(|(_, answer)| drop(answer.send(Ok(())))),
+            let mut shared = Arc::new(std::mem::take(&mut messages));
+            let vain = match self.try_to_write(&mut shared, &mut trial).await {
+                Ok(started) => {
+                    for ((_, answer), start) in waiting.into_iter().zip(started) {
+                        let _ = answer.send(Ok(start));
+                    }
+                    return;
+                }
                 Err(vain) => vain,
             };
+            messages = Arc::unwrap_or_clone(shared);
             if is_rejection(&vain.source) && waiting.len() > 1 {
-                for (message, (mut trial, answer)) in messages.iter_mut().zip(waiting) {
-                    let _ = answer.send(self.try_to_write(std::slice::from_mut(message), &mut trial).await);
+                for (message, (mut trial, answer)) in messages.into_iter().zip(waiting) {
+                    let started = self.try_to_write(&mut Arc::new(vec![message]), &mut trial).await;
+                    let _ = answer.send(started.map(|started| started[0]));
                 }
                 return;
             }
@@ -123,11 +143,20 @@ impl LaunchBatcher {
 
     async fn try_to_write(
         self: &Arc<Self>,
-        messages: &mut [NewMessage],
+        messages: &mut Arc<Vec<NewMessage>>,
         trial: &mut Trial,
-    ) -> Result<(), Vain> {
+    ) -> Result<Vec<StartedAs>, Vain> {
+        if let Some(engine) = &self.engine {
+            loop {
+                let attempt = trial.next_attempt();
+                if let Some(started) = trial.attempt(engine::launch(engine, messages, attempt)).await {
+                    return started;
+                }
+            }
+        }
         let launch = loop {
-            let messages = known_before(messages, trial.next_attempt());
+            let own = Arc::get_mut(messages).ok_or(sqlx::Error::WorkerCrashed)?;
+            let messages = known_before(own, trial.next_attempt());
             if let Some(launch) = trial.attempt(self.store.launch_in_own_transaction(messages)).await {
                 break launch?;
             }
@@ -137,7 +166,7 @@ impl LaunchBatcher {
             // Messages launched by an earlier attempt were not notified.
             self.notify();
         }
-        Ok(())
+        Ok(vec![StartedAs::Other; messages.len()])
     }
 
     /// Notifies the workers of the handlers, and warns about messages without handlers.

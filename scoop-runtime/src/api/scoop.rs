@@ -15,7 +15,7 @@ use super::signal::SendSignal;
 use crate::api::handle::Handle;
 use crate::api::launch_batcher::LaunchBatcher;
 use crate::completion::StartedAs;
-use crate::engine::{self, Engine};
+use crate::engine::Engine;
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
 use crate::store::{
     self, ConnectionSettings, NewMessage, ParentRef, PostgresStore, RepairResult, RequestKey, Schema,
@@ -114,7 +114,7 @@ impl Scoop {
         let server = Mutex::new(server);
         let unhandled = engine.as_ref().map(|engine| engine.unhandled.clone());
         let unhandled = unhandled.unwrap_or_else(|| UnhandledWarnings::new(store.clone()));
-        let batcher = LaunchBatcher::new(store.clone(), unhandled.clone());
+        let batcher = LaunchBatcher::new(store.clone(), engine.clone(), unhandled.clone());
         let connections = if engine.is_some() { WORKING_CONNECTIONS } else { CLIENT_CONNECTIONS };
         let keyed = Semaphore::new(usize::try_from(connections - 1).unwrap_or(1));
         Self {
@@ -416,8 +416,8 @@ impl Scoop {
         &self.inner.store
     }
 
-    pub(crate) fn engine(&self) -> Option<&Engine> {
-        self.inner.engine.as_deref()
+    pub(crate) fn engine(&self) -> Option<&Arc<Engine>> {
+        self.inner.engine.as_ref()
     }
 
     pub(crate) fn unhandled(&self) -> &Arc<UnhandledWarnings> {
@@ -452,24 +452,16 @@ impl Scoop {
     /// Launches with retries. The ids of the messages exist already, so a retry finds the messages of an earlier
     /// attempt.
     async fn launch_now(&self, mut messages: Vec<NewMessage>) -> Result<StartedAs, Vain> {
-        if let Some(engine) = &self.inner.engine {
-            let (mut messages, mut trial) = (Arc::new(messages), self.trial());
-            loop {
-                let attempt = trial.next_attempt();
-                if let Some(start) = trial.attempt(engine::launch(engine, &mut messages, attempt)).await {
-                    return start;
-                }
-            }
+        // A commit in memory costs nothing that a batch would save.
+        let is_batched = matches!(self.store(), Store::Postgres(_)) && messages.len() == 1;
+        if is_batched && !messages[0].is_unique {
+            return self.inner.batcher.launch(messages.remove(0), self.trial()).await;
         }
-        if let [single] = &messages[..]
-            && !single.is_unique
-        {
-            let single = messages.remove(0);
-            self.inner.batcher.launch(single, self.trial()).await?;
-        } else {
-            self.inner.batcher.launch_together(&mut messages, self.trial()).await?;
-        }
-        Ok(StartedAs::Other)
+        let started = self.inner.batcher.launch_together(messages, self.trial()).await?;
+        Ok(match started[..] {
+            [single] => single,
+            _ => StartedAs::Other,
+        })
     }
 
     /// Retries this for as long as the patience of the program lasts. The argument is the attempt.

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::scoop::Scoop;
 use crate::RuntimeError;
+use crate::engine;
 use crate::store::NewSignal;
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
@@ -67,7 +68,10 @@ impl IntoFuture for SendSignal {
             let signal = prepared?;
             // The workers of the runs that it reaches are notified even if the caller stops waiting.
             let sending = uninterrupted(async move {
-                let sent = scoop.patiently(|_| scoop.store().send_signal(&signal)).await;
+                if let Some(engine) = scoop.engine() {
+                    return Ok(scoop.patiently(|_| engine::send_signal(engine, &signal)).await);
+                }
+                let sent = scoop.patiently(|_| scoop.store().send_signal(&signal, None)).await;
                 Ok(sent.map(|sent| {
                     scoop.notify_ready(&sent.handlers);
                     sent.reached

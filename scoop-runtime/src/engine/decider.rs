@@ -30,6 +30,7 @@ use super::shared::Engine;
 use super::user_code::authorize::refusal;
 use super::user_code::boundary::{self, Held};
 use super::user_code::{injected_failure, message_of};
+use crate::completion::RunEnd;
 use crate::error::is_transient;
 use crate::saga::command::{Decisions, FETCH, decision_name};
 use crate::saga::registry::RunnableSaga;
@@ -182,10 +183,11 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
         Decided::Settled(settles, answer) => {
             let Settles { after, commit_token, sets_a_time, .. } = *settles;
             execution.commit_token = commit_token;
-            let outcome = settled(engine, execution, answer, after, sets_a_time).await;
-            // Readable from now on, although messages of it may have handlers that have not finished.
-            engine.completions.notify(execution.key.root, crate::completion::RunEnd::Unknown);
-            outcome
+            if answer.is_ok() {
+                // Readable from now on, although messages of it may have handlers that have not finished.
+                engine.completions.notify(execution.key.root, RunEnd::Decided);
+            }
+            settled(engine, execution, answer, after, sets_a_time).await
         }
         Decided::Failed(failure) => Ok(Err(failed(execution, failure))),
         Decided::Unfit(why) => {

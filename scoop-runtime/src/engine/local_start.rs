@@ -1,11 +1,12 @@
-//! Starts runs in slots of this process without a separate claim: runs of messages that it launches, and parents whose
-//! last child has ended here. The statement that launches or wakes them claims them, and they start when it has
-//! answered.
+//! Starts runs in slots of this process without a separate claim: runs of messages that it launches, runs that its
+//! signals reach, and parents whose last child has ended here. The statement that launches, reaches or wakes them claims
+//! them, and they start when it has answered.
 //!
-//! The id of each run is known before the statement is sent, and is registered as in flight. So reconciliation does not
-//! take it for lost: it waits for statements that assign runs to this worker, blocks new ones, and only then lists what
-//! is in flight (see [`super::claim`]). If the answer is lost, the run is not in flight any more, and reconciliation
-//! finds it.
+//! The id of each run that is launched or woken is known before the statement is sent, and is registered as in flight. So
+//! reconciliation does not take it for lost: it waits for statements that assign runs to this worker, blocks new ones, and
+//! only then lists what is in flight (see [`super::claim`]). If the answer is lost, the run is not in flight any more, and
+//! reconciliation finds it. The runs that a signal reaches are not known before: reconciliation waits until no signal is
+//! under way that may claim any, and a signal that is sent meanwhile claims none.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ use crate::completion::{RunEnd, StartedAs};
 use crate::error::is_transient;
 use crate::store::Unhandled;
 use crate::store::{
-    ClaimKey, CommittedParent, LaunchResult, NewMessage, ParentRef, WakeOptions, is_bulky, known_before,
+    ClaimKey, CommittedParent, LaunchResult, NewMessage, NewSignal, ParentRef, SignalClaimer, SignalSent,
+    WakeOptions, is_bulky, known_before,
 };
 use crate::telemetry;
 use crate::util::detached::uninterrupted;
@@ -38,7 +40,7 @@ struct LocalStart {
 }
 
 /// Launches messages in a transaction of their own, and starts as many of their runs as there are slots. Notifies
-/// workers of the handlers of the other runs.
+/// workers of the handlers of the other runs. Returns how each message has started.
 ///
 /// After an attempt whose answer was lost, [`Attempt::Repeat`] skips the messages launched by it. The runs that it
 /// claimed are no longer in flight, so reconciliation finds them.
@@ -46,7 +48,7 @@ pub(crate) async fn launch(
     engine: &Arc<Engine>,
     messages: &mut Arc<Vec<NewMessage>>,
     attempt: Attempt,
-) -> sqlx::Result<StartedAs> {
+) -> sqlx::Result<Vec<StartedAs>> {
     // They are registered twice only if the task of an earlier attempt was stopped.
     let own = Arc::get_mut(messages).ok_or(sqlx::Error::WorkerCrashed)?;
     known_before(own, attempt);
@@ -54,7 +56,7 @@ pub(crate) async fn launch(
     let launched = if starts.is_empty() {
         let launch = engine.store.launch_in_own_transaction(messages).await?;
         notify_launch(engine, messages, &launch, vec![]);
-        StartedAs::Other
+        vec![StartedAs::Other; messages.len()]
     } else {
         // Claimed runs have to start.
         uninterrupted(launch_and_start(engine.clone(), messages.clone(), starts)).await?
@@ -98,7 +100,7 @@ async fn launch_and_start(
     engine: Arc<Engine>,
     messages: Arc<Vec<NewMessage>>,
     starts: Vec<LocalStart>,
-) -> sqlx::Result<StartedAs> {
+) -> sqlx::Result<Vec<StartedAs>> {
     let topology = engine.definitions.lanes().topology;
     let launch = match engine.store.launch_and_claim(engine.claimer(), topology, &messages).await {
         Ok(launch) => launch,
@@ -113,18 +115,24 @@ async fn launch_and_start(
             return Err(error);
         }
     };
-    let mut begun = vec![];
+    let (mut begun, mut started) = (vec![], vec![vec![]; messages.len()]);
     for LocalStart { message, key, handler, flight, share, slot } in starts {
         // Not if its message existed, or its handler is not subscribed any more.
         if launch.claimed.contains(&key.id) {
             begun.push(handler.clone());
+            started[message].push((key.id, handler.clone()));
             let claimed = messages[message].claimed(key, handler, &engine.identifier);
             claim::spawn_run(&engine, flight, claimed, SlotLease::new(share, slot));
         }
     }
     notify_launch(&engine, &messages, &launch, begun);
-    let lone = launch.launched == 1 && launch.claimed.len() == 1 && launch.handlers.is_empty();
-    Ok(if lone { StartedAs::SingleLocalRun } else { StartedAs::Other })
+    // A run that did not start is of another message if its handler is the one that started.
+    let is_only = |started: &String| launch.handlers.iter().all(|other| other == started);
+    let started = started.iter().map(|runs| match &runs[..] {
+        [(run, handler)] if is_only(handler) => StartedAs::SingleLocalRun(*run),
+        _ => StartedAs::Other,
+    });
+    Ok(started.collect())
 }
 
 /// Notifies workers of runs that do not start here. The runs of the handlers in `begun` have started.
@@ -137,6 +145,37 @@ fn notify_launch(engine: &Engine, messages: &[NewMessage], launch: &LaunchResult
     if messages.iter().any(NewMessage::has_timer) {
         engine.reschedule_timer();
     }
+}
+
+/// The maximum number of runs that a signal starts in the process that sends it. Most keys are those of one run.
+const SIGNALLED_MAX: u32 = 4;
+
+/// Sends a signal, and starts as many of the runs that it reaches as there are slots. Notifies workers of the handlers of
+/// the others. Returns how many runs it has reached.
+pub(crate) async fn send_signal(engine: &Arc<Engine>, signal: &NewSignal) -> sqlx::Result<u64> {
+    let claims = engine.signal_claims.try_read().ok().filter(|_| !engine.stopping.is_cancelled());
+    let most = u32::try_from(engine.slots.available_permits()).unwrap_or(u32::MAX).min(SIGNALLED_MAX);
+    let slots =
+        engine.slots.clone().try_acquire_many_owned(most).ok().filter(|_| most > 0 && claims.is_some());
+    let lanes = engine.definitions.lanes();
+    let claimer = slots.as_ref().map(|slots| SignalClaimer {
+        claimer: engine.claimer(),
+        lanes: &lanes,
+        slots: slots.num_permits(),
+    });
+    let is_claiming = claimer.is_some();
+    let sent = engine.store.send_signal(signal, claimer).await;
+    let SignalSent { reached, handlers, claimed } = sent.inspect_err(|_| {
+        if is_claiming {
+            engine.mark_in_doubt();
+        }
+    })?;
+    if let Some(mut slots) = slots {
+        claim::start_claimed(engine, claimed, &mut slots).await;
+    }
+    drop(claims);
+    engine.notify_ready(&handlers);
+    Ok(reached)
 }
 
 /// Wakes those of these parents that have no child left. As many as there are slots continue here, regardless of turns:

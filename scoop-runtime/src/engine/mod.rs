@@ -40,7 +40,7 @@ mod slots;
 mod step_stop_signals;
 mod suspects;
 
-pub(crate) use local_start::launch;
+pub(crate) use local_start::{launch, send_signal};
 pub(crate) use shared::{Engine, IDENTIFIER_PREFIX};
 pub use step_stop_signals::StopSignal;
 pub(crate) use tasks::start;

@@ -12,9 +12,10 @@ use crate::telemetry;
 
 /// Frees the runs that the database assigns to this worker and that are not in flight, and those whose owner is not
 /// registered. The runs in flight are listed while no statement can assign a run to this worker: an earlier launch or
-/// wake-up has committed, with its runs in flight since before, and a later one waits.
-/// Then `signals` are delivered.
+/// wake-up has committed, with its runs in flight since before, and a later one waits. No signal is
+/// under way that may have claimed a run. Then `signals` are delivered.
 pub(super) async fn reconcile(engine: &Engine, signals: Delivery) -> sqlx::Result<()> {
+    let _no_claims = engine.signal_claims.write().await;
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
     let disowned = engine.store.reconcile(engine.worker, in_flight, engine.settings.backoff).await;
     let Reconciled { freed, woken } = disowned.inspect_err(|_| engine.mark_in_doubt())?;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use scoop_core::{Failure, Run};
-use tokio::sync::Semaphore;
+use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -46,6 +46,9 @@ pub(crate) struct Engine {
     /// The runs in flight, each with its claim. Other runs that the database assigns to this worker are lost, and are
     /// reconciled.
     pub(super) in_flight: Mutex<BTreeSet<(Uuid, i64)>>,
+    /// Held for reading from before a signal is sent until the runs that its statement has claimed are in flight: their ids
+    /// are not known before.
+    pub(super) signal_claims: RwLock<()>,
     /// Set when an answer of the database was lost: then the assignments in the database may differ from `in_flight`.
     pub(super) in_doubt: AtomicBool,
     /// Set when it is time to reconcile without a known reason.
@@ -231,6 +234,11 @@ impl Engine {
         self.reconcile_due.store(true, Ordering::Relaxed);
         self.signals.doubts.notify_one();
         self.signals.claimer.notify_one();
+    }
+
+    /// Whether this run is in execution in this process.
+    pub(crate) fn is_in_flight(&self, run: Uuid) -> bool {
+        self.in_flight().range((run, i64::MIN)..=(run, i64::MAX)).next().is_some()
     }
 
     pub(super) fn in_flight(&self) -> MutexGuard<'_, BTreeSet<(Uuid, i64)>> {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tokio::sync::Semaphore;
+use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -62,6 +62,7 @@ pub(crate) async fn start(
         worker,
         identifier: format!("{IDENTIFIER_PREFIX}{worker}"),
         in_flight: Mutex::default(),
+        signal_claims: RwLock::default(),
         in_doubt: AtomicBool::new(false),
         reconcile_due: AtomicBool::new(false),
         settler,

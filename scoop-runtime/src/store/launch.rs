@@ -15,7 +15,7 @@ use crate::util::patience::Attempt;
 use crate::util::payload::{measured, of_message};
 
 /// A message that starts a hierarchy of its own.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct NewMessage {
     pub(crate) id: Uuid,
     pub(crate) root: Uuid,

@@ -44,7 +44,7 @@ pub(crate) use requests::{
 };
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
-pub(crate) use signal::{Deliver, NewSignal, SIGNAL_SENT, SignalSent, Transaction};
+pub(crate) use signal::{Deliver, NewSignal, SIGNAL_SENT, SignalClaimer, SignalSent, Transaction};
 pub use types::RowState;
 pub(crate) use types::{
     ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FailedRollbackPart,
@@ -208,8 +208,8 @@ storage! {
 
     /// Signals from outside, and their delivery to the runs that await them.
     trait SignalStorage {
-        /// Records a signal, unless there is one with its id, and delivers it.
-        async fn send_signal(&self, signal: &NewSignal) -> SignalSent;
+        /// Records a signal, unless there is one with its id, and delivers it. The claimer gets runs that it reaches.
+        async fn send_signal(&self, signal: &NewSignal, claimer: Option<SignalClaimer<'_>>) -> SignalSent;
 
         /// Delivers kept signals, and returns the handlers of the runs that are ready now.
         async fn deliver_signals(&self, signals: &Deliver) -> Vec<String>;

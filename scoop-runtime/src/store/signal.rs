@@ -4,6 +4,8 @@ pub(crate) use scoop_core::SentSignal as NewSignal;
 use scoop_core::SignalKey;
 use uuid::Uuid;
 
+use super::{ClaimedRun, Claimer, Lanes, Unclaimed};
+
 /// The signals to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deliver {
@@ -27,10 +29,21 @@ impl Default for Transaction {
 pub(crate) const SIGNAL_SENT: Uuid = Uuid::max();
 
 /// What became of a signal.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(crate) struct SignalSent {
     /// The number of runs that it has reached.
     pub(crate) reached: u64,
     /// The handlers of runs that are ready now.
     pub(crate) handlers: Vec<String>,
+    /// The runs that the worker has claimed.
+    pub(crate) claimed: Vec<Result<ClaimedRun, Unclaimed>>,
+}
+
+/// The worker that claims the runs that a signal reaches.
+#[derive(Clone, Copy)]
+pub(crate) struct SignalClaimer<'a> {
+    pub(crate) claimer: Claimer<'a>,
+    pub(crate) lanes: &'a Lanes,
+    /// The number of runs for which it has slots.
+    pub(crate) slots: usize,
 }

@@ -35,6 +35,29 @@ fn awaits(tree: &Tree) -> bool {
     tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_a_signal_of_its_process_reaches_begins_without_a_claim() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Shipping>().start().await?;
+    let orders = scoop.launch_all([Order { number: 7 }, Order { number: 7 }]).await?;
+    for order in &orders {
+        order.comes_to(awaits).await?;
+    }
+    // A claim takes runs whose signal has been delivered before.
+    db.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'no claim is allowed'; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON scoop.run FOR EACH ROW
+             WHEN (old.state = 'ready' AND new.state = 'running' AND old.signal IS NULL) EXECUTE FUNCTION refuse()",
+    )
+    .await;
+    assert_eq!(scoop.signal(Paid, "7").await?, 2);
+    for order in &orders {
+        assert_eq!(order.ends().await?, Outcome::Committed);
+    }
+    Ok(())
+}
+
 /// Whichever commits last, the signal or the wait, finds the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn signals_and_waits_at_the_same_time_meet() -> Result<()> {

@@ -6,7 +6,8 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Stored as _, Unauthorized};
 use serde_json::Value;
 
-use super::{Handle, Outcome, POLL_MIN, Status};
+use super::{Handle, LOCAL_GRACE, Outcome, POLL_MIN, Status};
+use crate::completion::CompletionListener;
 use crate::saga::command::decision_name;
 use crate::saga::shape;
 use crate::util::patience::{Trial, Vain};
@@ -35,34 +36,51 @@ impl Handle {
         })
     }
 
+    /// Waits for this time, or until a decision or the end of a run is notified. Returns whether one is.
+    async fn decided_within(&self, time: Duration, listener: &mut Option<CompletionListener<'_>>) -> bool {
+        let Some(listener) = listener else {
+            tokio::time::sleep(time).await;
+            return false;
+        };
+        tokio::time::timeout(time, listener.notified()).await.is_ok()
+    }
+
     fn decided(&self, topic: &'static str) -> BoxFuture<'_, Result<Value, RuntimeError>> {
         async move {
             let (mut listener, look_max) = self.listener();
-            let mut pause = POLL_MIN;
+            let (mut pause, mut ended) = (POLL_MIN, None);
+            let mut is_decided =
+                self.local_start.is_some() && self.decided_within(LOCAL_GRACE, &mut listener).await;
             loop {
-                // Before the decision: a command that has ended without one never gets one.
-                let ended = match self.look(Duration::ZERO).await {
-                    Ok(Status::Ended(outcome)) => Some(outcome),
-                    Ok(Status::Unfinished) => None,
-                    Err(error) if error.is_transient() => None,
-                    Err(error) => return Err(error),
-                };
-                let read = |_| self.scoop.store().command_decision(self.message, decision_name(), None);
-                match Trial::new(Duration::ZERO).endure(read).await {
-                    Ok(Some(decision)) => return Ok(decision),
-                    Ok(None) => {
-                        if let Some(outcome) = ended {
-                            return Err(self.no_result(topic, undecided(outcome), None));
+                // While its run is in flight here, the decision is notified.
+                if is_decided || !self.is_in_flight() {
+                    let read = |_| self.scoop.store().command_decision(self.message, decision_name(), None);
+                    match Trial::new(Duration::ZERO).endure(read).await {
+                        Ok(Some(decision)) => return Ok(decision),
+                        Ok(None) => {
+                            if let Some(outcome) = ended.take() {
+                                return Err(self.no_result(topic, undecided(outcome), None));
+                            }
+                        }
+                        Err(vain) => {
+                            let error = Vain::error("the decision of a command was looked up")(vain);
+                            if !error.is_transient() {
+                                return Err(error);
+                            }
                         }
                     }
-                    Err(vain) => {
-                        let error = Vain::error("the decision of a command was looked up")(vain);
-                        if !error.is_transient() {
-                            return Err(error);
+                    // A command that has ended without a decision never gets one: that is read once more.
+                    match self.look(Duration::ZERO).await {
+                        Ok(Status::Ended(outcome)) => {
+                            ended = Some(outcome);
+                            continue;
                         }
+                        Ok(Status::Unfinished) => {}
+                        Err(error) if error.is_transient() => {}
+                        Err(error) => return Err(error),
                     }
                 }
-                self.wait_for_commit(pause, &mut listener).await;
+                is_decided = self.decided_within(pause, &mut listener).await;
                 pause = (pause * 2).min(look_max);
             }
         }

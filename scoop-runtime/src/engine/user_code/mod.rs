@@ -398,7 +398,7 @@ async fn bug_sends_signals(engine: &Engine, signals: &[SentSignal]) {
     if is_injected(Bug::SendOfFailed) {
         for SentSignal { id, to, payload, keep } in signals.iter().cloned() {
             let signal = NewSignal { id, to, payload, keep };
-            drop(engine.store.send_signal(&signal).await);
+            drop(engine.store.send_signal(&signal, None).await);
         }
     }
 }

@@ -129,7 +129,7 @@ impl State {
     }
 
     /// Claims a ready run for this worker. The first claim records its beginning.
-    fn take(&mut self, run: RowKey, worker: Uuid, identifier: &Arc<str>) -> Option<ClaimedRun> {
+    pub(super) fn take(&mut self, run: RowKey, worker: Uuid, identifier: &Arc<str>) -> Option<ClaimedRun> {
         let now = self.now();
         let row = self.change(run, |row| {
             (row.state, row.owner) = (RowState::Running, Some(worker));

@@ -8,9 +8,12 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::state::State;
+use super::definitions::lanes_of;
+use super::state::{RowKey, State};
 use crate::bug::{Bug, is_injected};
-use crate::store::{Deliver, NewSignal, SignalSent, SignalStorage, Transaction};
+use crate::store::{
+    ClaimedRun, Claimer, Deliver, NewSignal, SignalClaimer, SignalSent, SignalStorage, Transaction,
+};
 
 /// A row of `signal`.
 #[derive(Clone, Debug)]
@@ -24,12 +27,23 @@ pub(super) struct SignalRow {
 }
 
 impl SignalStorage for MemoryStore {
-    async fn send_signal(&self, signal: &NewSignal) -> sqlx::Result<SignalSent> {
+    async fn send_signal(
+        &self,
+        signal: &NewSignal,
+        claimer: Option<SignalClaimer<'_>>,
+    ) -> sqlx::Result<SignalSent> {
         self.run("signal", |state| {
             state.insert_signal(signal);
-            let handlers = state.deliver_signal(&signal.to);
+            let runs = state.deliver_signal(&signal.to);
             let reached = state.signals.get(&signal.id).map_or(0, |row| row.reached);
-            Ok(SignalSent { reached, handlers: handlers.into_iter().collect() })
+            let mut sent = SignalSent { reached, ..SignalSent::default() };
+            for run in runs {
+                match claimer.and_then(|claimer| state.claim_signalled(run, claimer, sent.claimed.len())) {
+                    Some(claimed) => sent.claimed.push(Ok(claimed)),
+                    None => sent.handlers.extend(state.row(run).map(|row| row.handler.to_string())),
+                }
+            }
+            Ok(sent)
         })
         .await
     }
@@ -40,7 +54,9 @@ impl SignalStorage for MemoryStore {
                 Deliver::To(keys) => keys.clone(),
                 Deliver::SentSince(_) => state.kept.keys().cloned().collect(),
             };
-            let handlers: BTreeSet<_> = keys.iter().flat_map(|to| state.deliver_signal(to)).collect();
+            let runs: Vec<_> = keys.iter().flat_map(|to| state.deliver_signal(to)).collect();
+            let rows = runs.into_iter().filter_map(|run| state.row(run));
+            let handlers: BTreeSet<_> = rows.map(|row| row.handler.to_string()).collect();
             Ok(handlers.into_iter().collect())
         })
         .await
@@ -86,15 +102,32 @@ impl State {
         self.signals.insert(signal.id, row);
     }
 
-    /// Hands the oldest kept signal of this name and key to all runs that await it. Returns their handlers.
-    fn deliver_signal(&mut self, to: &SignalKey) -> BTreeSet<String> {
+    /// Claims a run that a signal has reached, if the claimer has a slot after those that are taken.
+    fn claim_signalled(
+        &mut self,
+        run: RowKey,
+        claimer: SignalClaimer<'_>,
+        taken: usize,
+    ) -> Option<ClaimedRun> {
+        let SignalClaimer { claimer: Claimer { worker, identifier }, lanes, slots } = claimer;
+        let row = self.row(run)?;
+        let is_own = lanes_of(lanes).any(|lane| lane == row.lane());
+        let may_be_claimed = is_own && !row.is_unclaimed() && !row.is_suspect();
+        if taken >= slots || !may_be_claimed || !self.may_claim(worker, lanes.topology) {
+            return None;
+        }
+        self.take(run, worker, &identifier.into())
+    }
+
+    /// Hands the oldest kept signal of this name and key to all runs that await it. Returns these.
+    fn deliver_signal(&mut self, to: &SignalKey) -> Vec<RowKey> {
         let now = self.now();
         let fresh = |(_, id): &&(OffsetDateTime, Uuid)| {
             self.signals.get(id).is_some_and(|row| row.delivered_at.is_none() && row.kept_until > now)
         };
         let oldest = self.kept.get(to).and_then(|kept| kept.iter().find(fresh)).copied();
         let Some((sent_at, id)) = oldest else {
-            return BTreeSet::new();
+            return vec![];
         };
         let payload = self.signals.get(&id).map(|row| row.payload.clone()).unwrap_or_default();
         let waiting = self.awaiting.get(to).into_iter().flatten().copied();
@@ -104,7 +137,6 @@ impl State {
         if is_injected(Bug::DeliverToOne) {
             waiting.truncate(1);
         }
-        let mut handlers = BTreeSet::new();
         for run in &waiting {
             let Some(row) = self.change(*run, |row| {
                 (row.ready_at, row.signal) = (now, None);
@@ -113,7 +145,6 @@ impl State {
             }) else {
                 continue;
             };
-            handlers.insert(row.handler.to_string());
             let number = u32::try_from(row.suspensions - 1).unwrap_or(0);
             let name = output_name(row.step.as_deref().unwrap_or_default(), number);
             if let Some(hierarchy) = self.hierarchies.get_mut(&run.0) {
@@ -131,6 +162,6 @@ impl State {
                 }
             }
         }
-        handlers
+        waiting
     }
 }

@@ -7,31 +7,32 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::{Query, QueryScalar};
 use sqlx::types::Json;
 use sqlx::{PgExecutor, Postgres, Row};
+use uuid::Uuid;
 
 use super::PostgresStore;
-use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
-use crate::store::{Deliver, NewSignal, SIGNAL_SENT, SignalSent, SignalStorage, Transaction};
-use crate::util::patience::note;
+use crate::store::{
+    ClaimedRun, Deliver, Lanes, NewSignal, SIGNAL_SENT, SignalClaimer, SignalSent, SignalStorage, Transaction,
+};
 
 impl SignalStorage for PostgresStore {
-    async fn send_signal(&self, signal: &NewSignal) -> sqlx::Result<SignalSent> {
+    async fn send_signal(
+        &self,
+        signal: &NewSignal,
+        claimer: Option<SignalClaimer<'_>>,
+    ) -> sqlx::Result<SignalSent> {
         if !self.may_write().await? {
             return self.send_without_rights(signal).await;
         }
-        let to = Deliver::To(vec![signal.to.clone()]);
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        self.insert_signal(&mut *tx, signal).await?;
-        let handlers = self.delivery(&to).fetch_all(&mut *tx).await?;
-        let SignalState { reached, .. } = self.state_of(signal).fetch_one(&mut *tx).await?.try_into()?;
-        tx.commit().await.inspect_err(note)?;
-        if reached > 0 {
-            return Ok(SignalSent { reached, handlers });
+        let sent = self.send_and_claim(signal, claimer).await?;
+        if sent.reached > 0 {
+            return Ok(sent);
         }
-        // A run may have begun to await it that the delivery above did not see.
-        let handlers = [handlers, self.deliver_signals(&to).await?].concat();
+        // It is kept, an older one came first, or it was sent before. And a run may have begun to await it that the
+        // statement did not see.
+        let handlers = self.deliver_signals(&Deliver::To(vec![signal.to.clone()])).await?;
         let SignalState { reached, .. } = self.state_of(signal).one(&self.sessions).await?.try_into()?;
-        Ok(SignalSent { reached, handlers })
+        Ok(SignalSent { reached, handlers, claimed: vec![] })
     }
 
     async fn deliver_signals(&self, signals: &Deliver) -> sqlx::Result<Vec<String>> {
@@ -71,7 +72,7 @@ impl PostgresStore {
             let SignalState { reached, is_due } =
                 self.state_of(signal).one(&self.sessions).await?.try_into()?;
             let Some(pause) = pauses.next().filter(|_| is_due) else {
-                return Ok(SignalSent { reached, handlers: vec![] });
+                return Ok(SignalSent { reached, ..SignalSent::default() });
             };
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
@@ -79,6 +80,40 @@ impl PostgresStore {
 
     fn state_of(&self, signal: &NewSignal) -> Query<'_, Postgres, PgArguments> {
         sqlx::query(self.sql.signal_state.clone()).bind(signal.id)
+    }
+
+    /// Records a signal, and hands it to the runs that await it, unless an older one comes first.
+    async fn send_and_claim(
+        &self,
+        signal: &NewSignal,
+        claimer: Option<SignalClaimer<'_>>,
+    ) -> sqlx::Result<SignalSent> {
+        let NewSignal { id, to: SignalKey { name, key }, payload, keep } = signal;
+        let none = Lanes::default();
+        let lanes = claimer.map_or(&none, |claimer| claimer.lanes);
+        let identifier = claimer.map_or("", |claimer| claimer.claimer.identifier);
+        let rows = sqlx::query(self.sql.signal_send.clone())
+            .bind(id)
+            .bind(name.clone())
+            .bind(key.clone())
+            .bind(Json(payload))
+            .bind(keep.as_secs_f64())
+            .bind(claimer.map_or(Uuid::nil(), |claimer| claimer.claimer.worker))
+            .bind(&lanes.topics)
+            .bind(&lanes.handlers)
+            .bind(&lanes.reserved_for)
+            .bind(claimer.map_or(0, |claimer| i64::try_from(claimer.slots).unwrap_or(i64::MAX)))
+            .bind(lanes.topology)
+            .all(&self.sessions)
+            .await?;
+        let mut sent = SignalSent { reached: rows.len() as u64, ..SignalSent::default() };
+        for row in &rows {
+            match row.try_get("claimed")? {
+                true => sent.claimed.push(ClaimedRun::from_row(row, identifier)?),
+                false => sent.handlers.push(row.try_get("handler")?),
+            }
+        }
+        Ok(sent)
     }
 
     /// Records a signal, in a transaction of the caller, too. Returns whether it is new.

@@ -232,6 +232,7 @@ statements! {
     signal_horizon,
     signal_insert,
     signal_insert_any,
+    signal_send,
     signal_state,
     step_begin,
     step_unhandled,

@@ -10,7 +10,7 @@ use super::{database, done};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; and those that list and
 /// explain runs.
-const HOT: [&str; 42] = [
+const HOT: [&str; 43] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -36,6 +36,7 @@ const HOT: [&str; 42] = [
     "message_insert_one_claiming",
     "message_status",
     "signal_deliver",
+    "signal_send",
     "join_oldest",
     "join_next_due",
     "join_record",
@@ -185,6 +186,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "entity_events" => ("text, text, bigint, bigint", "'', '', 0, 1"),
         "entity_keys" => ("text, text, bigint", "'', '', 1"),
         "entity_lock" => ("text, text", "'', ''"),
+        "signal_send" => (
+            "uuid, text, text, jsonb, float8, uuid, text[], text[], int[], bigint, bigint",
+            "gen_random_uuid(), '', '', '0', 1, gen_random_uuid(), '{}', '{}', '{}', 1, 0",
+        ),
         "entity_write" => (
             "text[], text[], bigint[], jsonb[], text[], text[], bigint[], uuid[], uuid[]",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
