@@ -19,15 +19,17 @@ pub use scoop_runtime::simulation;
 #[cfg(feature = "testing")]
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
-    Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Command, CommandHandle, CommandState,
-    Decider, Emit, EntityEvent, EntityEvents, EntityNotRebuilt, EntityState, Failed, FailedCompensation,
-    FailedOutcome, FailedStep, Handle, HierarchyId, Intervention, Launch, LaunchAll, ListRequest, Migrate,
-    Named, NoResult, Outcome, ReadTree, RebuildEntities, RebuildReport, RebuiltEntities, Redeliver,
-    Redelivered, RegisteredHandler, RepairAnswer, RepairStatus, Reply, Request, Retire, Retired, Retry,
-    RetryTarget, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo, RunState, RunningStep,
-    RuntimeError, Saga, Scoop, Scope, SendSignal, SetupError, SkippedHierarchy, SqlEntity, Status, Step,
-    StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch, WaitingMember,
-    Wanted, When, migrate, migration_files,
+    BadCursor, BadEventCursor, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Command,
+    CommandHandle, CommandState, CountRuns, Decider, Delay, Emit, EntityEvent, EntityEvents,
+    EntityNotRebuilt, EntityState, EventCursor, EventStream, Events, Explanation, Failed, FailedCompensation,
+    FailedOutcome, FailedStep, FailureSummary, FindRuns, Handle, HierarchyId, Intervention, JoinWait, Launch,
+    LaunchAll, ListRequest, Migrate, Named, NoResult, Outcome, ReadTree, RebuildEntities, RebuildReport,
+    RebuiltEntities, RecordedEvent, Redeliver, Redelivered, RegisteredHandler, RepairAnswer, RepairStatus,
+    Reply, Request, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunCount,
+    RunCounts, RunCursor, RunEvent, RunExplanation, RunId, RunInfo, RunPage, RunPhase, RunState, RunSummary,
+    RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetupError, SkippedHierarchy, SqlEntity,
+    Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch,
+    WaitKind, WaitReason, WaitingMember, Wanted, When, WorkerInfo, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

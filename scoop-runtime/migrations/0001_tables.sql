@@ -76,8 +76,10 @@ CREATE UNIQUE INDEX one_per_run ON scoop.message_event
     ((cooperation_lineage[1]), scoop.run_id(cooperation_lineage), type)
     WHERE type IN ('CANCELLATION_REQUESTED', 'ROLLBACK_FAILED');
 
--- The newest failed rollbacks of all hierarchies.
-CREATE INDEX message_event_newest_failed ON scoop.message_event (created_at) WHERE type = 'ROLLBACK_FAILED';
+-- The ends of runs, by handler and time: for lists of finished runs. Each is read from its newest entry on. The condition on
+-- the time always holds. Only lists repeat it, so that no other lookup of an end can be planned with this index.
+CREATE INDEX message_event_ended ON scoop.message_event (type, coroutine_name, created_at)
+    WHERE type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND created_at >= '-infinity';
 
 CREATE TABLE scoop.return_value (
     id                  uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
@@ -187,11 +189,13 @@ CREATE TABLE scoop.join_member (
     message_id uuid NOT NULL,
     since      timestamptz NOT NULL DEFAULT clock_timestamp(),
     expires_at timestamptz,  -- until when it waits
-    joined     uuid          -- the root of the hierarchy that joins it
+    joined     uuid,         -- the root of the hierarchy that joins it
+    refused    text          -- why no set can hold it: then it does not wait any more
 );
-CREATE INDEX join_waiting ON scoop.join_member (saga, key, topic, since, run) WHERE joined IS NULL;
+CREATE INDEX join_waiting ON scoop.join_member (saga, key, topic, since, run) WHERE joined IS NULL AND refused IS NULL;
 CREATE INDEX join_message ON scoop.join_member (message_id);
-CREATE INDEX join_due ON scoop.join_member (saga, expires_at) WHERE joined IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX join_due ON scoop.join_member (saga, expires_at)
+    WHERE joined IS NULL AND refused IS NULL AND expires_at IS NOT NULL;
 
 -- Entities: the states that follow from their events. One without an event may have a row, with no state.
 CREATE TABLE scoop.entity (
@@ -369,6 +373,9 @@ CREATE INDEX run_give_up ON scoop.run (give_up_at)
     WHERE state = 'waiting' AND NOT giving_up AND give_up_at IS NOT NULL;
 CREATE INDEX run_signal ON scoop.run (signal, signal_key) WHERE state = 'ready' AND signal IS NOT NULL;
 CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck';
+-- For lists: the newest runs of each state and handler. The condition on the id always holds, and only lists repeat it.
+CREATE INDEX run_listed ON scoop.run (state, handler, id)
+    WHERE state <> 'ended' AND id >= '00000000-0000-0000-0000-000000000000';
 
 -- The sample of ANALYZE, perhaps ten thousand children of one parent, is out of date a minute later. Without statistics
 -- the planner takes ids for selective, which they are.

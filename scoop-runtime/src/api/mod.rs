@@ -21,6 +21,10 @@ mod requests;
 mod signal;
 
 // Operators.
+mod count_runs;
+mod explain;
+mod find_runs;
+mod follow;
 mod joins;
 mod operators;
 mod rebuild;
@@ -30,7 +34,10 @@ mod subscriptions;
 
 pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
+pub use count_runs::CountRuns;
 pub use entity_events::{EntityEvent, EntityEvents};
+pub use find_runs::{FindRuns, RunPage};
+pub use follow::{EventStream, Events};
 pub use handle::{Handle, Outcome, RollbackFailure, Status};
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;

@@ -5,6 +5,7 @@
 //! under these locks is that of `decide`, `undo` and the applications of events: it neither waits nor sees a connection.
 
 mod batch;
+mod busy;
 pub(super) mod table;
 
 use std::any::Any;
@@ -20,6 +21,7 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use self::batch::{Settles, Verdict, decide_all};
+use self::busy::Busy;
 use super::execution::{Execution, Exit, Why, next, unread};
 use super::refusal::{IfRefused, hand_to_another};
 use super::settle::queue::{Answer, SettleError};
@@ -124,6 +126,7 @@ impl Pending {
             Verdict::Unfit(why) => Decided::Unfit(why),
             Verdict::Unread(why) => Decided::Unread(why),
             Verdict::Crashed => Decided::Crashed,
+            Verdict::Busy => Decided::Stopped,
         };
         self.send(decided);
     }
@@ -281,38 +284,48 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
 
 /// Decides, without waiting for more, until all senders are gone.
 pub(super) async fn serve(engine: Arc<Engine>, mut queue: Queue, drained: CancellationToken) {
-    let mut batch = vec![];
+    let (mut arrived, mut busy) = (vec![], Busy::default());
     loop {
-        tokio::select! {
+        let batch = tokio::select! {
             biased;
-            _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
+            () = busy.due() => busy.take(BATCH_MAX),
+            _ = queue.recv_many(&mut arrived, BATCH_MAX) => busy.admit(std::mem::take(&mut arrived)),
             () = drained.cancelled() => return,
+        };
+        let left_out = decide_batch(&engine, batch).await;
+        busy.put_back(left_out);
+        if engine.stopping.is_cancelled() {
+            busy.drain().for_each(|pending| pending.send(Decided::Stopped));
         }
-        decide_batch(&engine, std::mem::take(&mut batch)).await;
     }
 }
 
 /// Decides a batch. Those whose settlements do not apply are left out of a further transaction; if the database refuses
-/// one, each is decided by itself, so that only the one at fault fails.
-async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
+/// one, each is decided by itself, so that only the one at fault fails. Returns those whose entity another transaction has
+/// locked.
+async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) -> Vec<Pending> {
     let mut attempts = 0;
     while !batch.is_empty() {
         let mut entities: Vec<_> = batch.iter().map(|pending| pending.undecided.entity.clone()).collect();
         entities.sort_unstable();
         entities.dedup();
         let (mut verdicts, mut took) = (vec![], Duration::ZERO);
-        let result = engine.store.decide(&engine.identifier, &entities, |stored| {
+        let result = engine.store.decide(&engine.identifier, &entities, |at_hand| {
             let began = Instant::now();
-            let (decisions, decided) = decide_all(engine, &batch, &entities, stored);
+            let (decisions, decided) = decide_all(engine, &batch, &entities, at_hand);
             (verdicts, took) = (decided, began.elapsed());
             decisions
         });
         let error = match result.await {
             Ok(DecisionsSettled::All(mut results)) => {
+                let mut left_out = vec![];
                 for (pending, verdict) in batch.into_iter().zip(verdicts) {
-                    pending.answer(verdict, |id| results.remove(&id).ok_or(SettleError::TakenOver));
+                    match verdict {
+                        Verdict::Busy => left_out.push(pending),
+                        _ => pending.answer(verdict, |id| results.remove(&id).ok_or(SettleError::TakenOver)),
+                    }
                 }
-                return;
+                return left_out;
             }
             Ok(DecisionsSettled::Void(void)) => {
                 let mut left = vec![];
@@ -339,21 +352,27 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
         let split = several && (!is_transient(&error) || is_repeated || is_slow);
         if is_transient(&error) && stopping {
             telemetry::operation_abandoned(engine.worker, "decision", &error);
-            batch.into_iter().for_each(|pending| drop(pending.answer.send(Decided::Stopped)));
-            return;
+            batch.into_iter().for_each(|pending| pending.send(Decided::Stopped));
+            return vec![];
         } else if split {
+            let mut left_out = vec![];
             for pending in batch {
-                Box::pin(decide_batch(engine, vec![pending])).await;
+                left_out.extend(Box::pin(decide_batch(engine, vec![pending])).await);
             }
-            return;
+            return left_out;
         } else if is_slow {
             for pending in batch {
                 let failure = too_slow(&pending.undecided, took);
                 pending.answer(Verdict::Failed(failure), |_| Err(SettleError::Stopped));
             }
-            return;
+            return vec![];
         } else if !is_transient(&error) {
             for pending in batch {
+                if contradicts_events(&error) {
+                    let failure = not_after_its_events(&pending.undecided);
+                    pending.answer(Verdict::Failed(failure), |_| Err(SettleError::Stopped));
+                    continue;
+                }
                 let why = match Unhandled::of(&error) {
                     Some(unhandled) => SettleError::Unhandled(unhandled.clone()),
                     None => SettleError::Refused(error.to_string()),
@@ -362,12 +381,28 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
                 let verdict = verdicts.pop().unwrap_or_else(|| Verdict::Unread(error.to_string().into()));
                 pending.answer(verdict, |_| Err(why));
             }
-            return;
+            return vec![];
         }
         telemetry::operation_failed(engine.worker, "decision", &error);
         let pause: Duration = engine.settings.backoff.pause(attempts);
         tokio::time::sleep(pause).await;
     }
+    vec![]
+}
+
+/// Whether the event of a decision was recorded before: the version of its entity is older than its events.
+fn contradicts_events(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| error.constraint() == Some("entity_event_pkey"))
+}
+
+/// The failure of a command about an entity whose row is lost or older than its events.
+fn not_after_its_events(undecided: &Undecided) -> Failure {
+    let EntityId { name, key } = &undecided.entity;
+    let text = format!(
+        "the version of the entity `{name}`, key `{key}`, does not follow from its events: its row in `entity` is missing or \
+         older than its last row in `entity_event`; restore that row from the events"
+    );
+    Failure::new("EntityMismatch", text, &undecided.run.source)
 }
 
 /// The failure of a command whose code kept its entity locked until the server ended the session.

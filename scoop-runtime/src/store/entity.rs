@@ -25,6 +25,17 @@ pub(crate) struct StoredEntity {
     pub(crate) state: Option<Value>,
 }
 
+/// An entity at the beginning of decisions about it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum EntityAtHand {
+    /// It is locked, and this is its state.
+    Locked(StoredEntity),
+    /// It is locked, and its state is none that programs can read.
+    Unreadable(String),
+    /// Another transaction has locked it.
+    Busy,
+}
+
 /// Decisions to be settled together.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {

@@ -58,6 +58,26 @@ async fn state_that_the_type_cannot_read_fails_its_commands_and_no_others() -> R
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn row_that_no_program_can_read_or_that_contradicts_the_events_names_its_entity() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Decider<Count>>().start().await?;
+    for key in [1, 2, 3] {
+        assert!(scoop.send(Count(key)).await?.decision().await?.is_accepted());
+    }
+    let damage =
+        "UPDATE scoop.entity SET state = '1e400' WHERE key = '1'; DELETE FROM scoop.entity WHERE key = '2'";
+    sqlx::raw_sql(damage).execute(scoop.pool()).await?;
+    let sent = scoop.launch_all([Count(1), Count(2), Count(3)]).await?;
+    for (damaged, why) in sent.iter().zip(["(key `1`)", "key `2`, does not follow from its events"]) {
+        let Outcome::RolledBack(failure) = damaged.wait().await? else { panic!("the row is damaged") };
+        assert_eq!(failure.kind, "EntityMismatch");
+        assert!(failure.message.contains("`counter`") && failure.message.contains(why), "{failure}");
+    }
+    assert!(sent[2].decision::<Count>().await?.is_accepted());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rebuild_names_the_events_that_it_cannot_apply_and_spares_the_others() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Decider<Count>>().start().await?;

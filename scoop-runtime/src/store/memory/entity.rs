@@ -12,7 +12,8 @@ use super::state::State;
 use crate::bug::{Bug, is_injected};
 use crate::completion::RunEnd;
 use crate::store::entity::{
-    Decisions, DecisionsSettled, FoldedState, NewEntityEvent, Refolded, StoredEntity, StoredEntityEvent,
+    Decisions, DecisionsSettled, EntityAtHand, FoldedState, NewEntityEvent, Refolded, StoredEntity,
+    StoredEntityEvent,
 };
 use crate::store::{EntityId, EntityStorage, SettleResult, Settlement};
 
@@ -28,12 +29,12 @@ impl EntityStorage for MemoryStore {
         &self,
         identifier: &str,
         entities: &[EntityId],
-        decide: impl FnOnce(Vec<StoredEntity>) -> Decisions,
+        decide: impl FnOnce(Vec<EntityAtHand>) -> Decisions,
     ) -> sqlx::Result<DecisionsSettled> {
         self.run("decide", |state| {
             let stored = entities.iter().map(|id| state.entities.get(id).map(|row| row.now.clone()));
             let Decisions { settlements, changes, events } =
-                decide(stored.map(Option::unwrap_or_default).collect());
+                decide(stored.map(|it| EntityAtHand::Locked(it.unwrap_or_default())).collect());
             let void = settlements.iter().filter(|settlement| !state.admits(settlement));
             let void: Vec<_> = void.map(Settlement::id).collect();
             if !void.is_empty() && !is_injected(Bug::KeepVoidDecisions) {

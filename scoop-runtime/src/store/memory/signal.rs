@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::state::State;
+use crate::bug::{Bug, is_injected};
 use crate::store::{Deliver, NewSignal, SignalSent, SignalStorage, Transaction};
 
 /// A row of `signal`.
@@ -18,7 +19,7 @@ pub(super) struct SignalRow {
     payload: Value,
     sent_at: OffsetDateTime,
     kept_until: OffsetDateTime,
-    is_delivered: bool,
+    delivered_at: Option<OffsetDateTime>,
     reached: u64,
 }
 
@@ -50,6 +51,21 @@ impl SignalStorage for MemoryStore {
     }
 }
 
+#[cfg(feature = "simulation")]
+impl SignalRow {
+    pub(super) fn to_public(&self, id: Uuid) -> crate::simulation::StoredSignal {
+        crate::simulation::StoredSignal {
+            id,
+            to: self.to.clone(),
+            payload: self.payload.clone(),
+            sent_at: self.sent_at.into(),
+            kept_until: self.kept_until.into(),
+            delivered_at: self.delivered_at.map(Into::into),
+            reached: self.reached,
+        }
+    }
+}
+
 impl State {
     /// Records a signal, unless there is one with its id.
     pub(super) fn insert_signal(&mut self, signal: &NewSignal) {
@@ -63,7 +79,7 @@ impl State {
             payload: signal.payload.clone(),
             sent_at: now,
             kept_until,
-            is_delivered: false,
+            delivered_at: None,
             reached: 0,
         };
         self.kept.entry(row.to.clone()).or_default().insert((row.sent_at, signal.id));
@@ -74,7 +90,7 @@ impl State {
     fn deliver_signal(&mut self, to: &SignalKey) -> BTreeSet<String> {
         let now = self.now();
         let fresh = |(_, id): &&(OffsetDateTime, Uuid)| {
-            self.signals.get(id).is_some_and(|row| !row.is_delivered && row.kept_until > now)
+            self.signals.get(id).is_some_and(|row| row.delivered_at.is_none() && row.kept_until > now)
         };
         let oldest = self.kept.get(to).and_then(|kept| kept.iter().find(fresh)).copied();
         let Some((sent_at, id)) = oldest else {
@@ -84,7 +100,10 @@ impl State {
         let waiting = self.awaiting.get(to).into_iter().flatten().copied();
         let waits =
             |run: &(Uuid, Uuid)| self.row(*run).is_some_and(|row| !row.giving_up && row.ready_at > now);
-        let waiting: Vec<_> = waiting.filter(waits).collect();
+        let mut waiting: Vec<_> = waiting.filter(waits).collect();
+        if is_injected(Bug::DeliverToOne) {
+            waiting.truncate(1);
+        }
         let mut handlers = BTreeSet::new();
         for run in &waiting {
             let Some(row) = self.change(*run, |row| {
@@ -101,9 +120,9 @@ impl State {
                 hierarchy.record.values.entry(run.1).or_default().insert(name, payload.clone());
             }
         }
-        if !waiting.is_empty() {
+        if (!waiting.is_empty() || is_injected(Bug::DropEarly)) && !is_injected(Bug::DeliverTwice) {
             if let Some(row) = self.signals.get_mut(&id) {
-                (row.is_delivered, row.reached) = (true, waiting.len() as u64);
+                (row.delivered_at, row.reached) = (Some(now), waiting.len() as u64);
             }
             if let Some(kept) = self.kept.get_mut(to) {
                 kept.remove(&(sent_at, id));

@@ -1,6 +1,6 @@
 //! Entities: decisions about them in one transaction, see `entity_*.sql`, and their states.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::query_ext::FetchExt;
 use crate::store::entity::{
-    Decisions, DecisionsSettled, FoldedState, NewEntityEvent, Refolded, StoredEntity, StoredEntityEvent,
+    Decisions, DecisionsSettled, EntityAtHand, FoldedState, NewEntityEvent, Refolded, StoredEntity,
+    StoredEntityEvent,
 };
 use crate::store::{EntityId, EntityStorage, SettlePath, SettleResult, Settlement};
 use crate::util::patience::note;
@@ -21,16 +22,11 @@ impl EntityStorage for PostgresStore {
         &self,
         identifier: &str,
         entities: &[EntityId],
-        decide: impl FnOnce(Vec<StoredEntity>) -> Decisions,
+        decide: impl FnOnce(Vec<EntityAtHand>) -> Decisions,
     ) -> sqlx::Result<DecisionsSettled> {
-        let (mut tx, stored) = loop {
-            let mut tx = self.sessions.begin().await?;
-            match self.lock_entities(&mut tx, entities).await? {
-                Some(stored) => break (tx, stored),
-                None => tx.rollback().await?,
-            }
-        };
-        let Decisions { settlements, changes, events } = decide(stored);
+        let mut tx = self.sessions.begin().await?;
+        let at_hand = self.lock_entities(&mut tx, entities).await?;
+        let Decisions { settlements, changes, events } = decide(at_hand);
         let ids: Vec<_> = settlements.iter().map(Settlement::id).collect();
         let settled = self.settle_in(&mut tx, identifier, settlements).await?;
         let void: Vec<_> = ids.into_iter().filter(|id| !settled.contains_key(id)).collect();
@@ -76,7 +72,7 @@ impl EntityStorage for PostgresStore {
     ) -> sqlx::Result<Refolded> {
         let mut tx = self.sessions.begin().await?;
         let lock = sqlx::query(self.sql.entity_lock.clone());
-        let lock = lock.bind(vec![entity.name]).bind(vec![entity.key.clone()]);
+        let lock = lock.bind(entity.name).bind(entity.key.clone());
         let stored = match lock.first_on(&mut tx).await? {
             Some(row) => StoredEntity { version: row.try_get("version")?, state: row.try_get("state")? },
             None => StoredEntity::default(),
@@ -192,8 +188,7 @@ impl PostgresStore {
         write.execute(tx).await.map(drop)
     }
 
-    /// Locks the rows of entities, which are in their order, and makes those that are missing. None if another
-    /// transaction has made one of these: then it has to be locked in its turn.
+    /// Locks the rows of those entities that are free, and makes the missing ones. The entities are in their order.
     ///
     /// A transaction that makes rows waits only for others that do, and in the order of the rows. So two of them never
     /// wait for each other.
@@ -201,33 +196,44 @@ impl PostgresStore {
         &self,
         tx: &mut Transaction<'static, Postgres>,
         entities: &[EntityId],
-    ) -> sqlx::Result<Option<Vec<StoredEntity>>> {
+    ) -> sqlx::Result<Vec<EntityAtHand>> {
         let pairs = |entities: &[&EntityId]| -> (Vec<&'static str>, Vec<String>) {
             entities.iter().map(|id| (id.name, id.key.clone())).unzip()
         };
         let (names, keys) = pairs(&entities.iter().collect::<Vec<_>>());
-        let rows =
-            sqlx::query(self.sql.entity_lock.clone()).bind(names).bind(keys).fetch_all(&mut **tx).await?;
-        let mut stored: Vec<Option<StoredEntity>> = vec![None; entities.len()];
+        let lock = sqlx::query(self.sql.entity_lock_free.clone()).bind(names).bind(keys);
+        let rows = lock.fetch_all(&mut **tx).await?;
+        let (mut at_hand, mut missing) = (vec![EntityAtHand::Busy; entities.len()], vec![]);
         for row in rows {
             let nth: i64 = row.try_get("nth")?;
-            let place = usize::try_from(nth - 1).ok().and_then(|at| stored.get_mut(at));
-            let entity = StoredEntity { version: row.try_get("version")?, state: row.try_get("state")? };
-            if let Some(place) = place {
-                *place = Some(entity);
+            let place = usize::try_from(nth - 1).ok().filter(|place| *place < entities.len());
+            let place = place.ok_or_else(|| sqlx::Error::Protocol("an unknown entity was locked".into()))?;
+            let version: Option<i64> = row.try_get("version")?;
+            match version {
+                Some(version) => {
+                    at_hand[place] = match row.try_get("state") {
+                        Ok(state) => EntityAtHand::Locked(StoredEntity { version, state }),
+                        Err(error) => EntityAtHand::Unreadable(error.to_string()),
+                    }
+                }
+                None if row.try_get("is_locked")? => {}
+                None => missing.push(place),
             }
         }
-        let missing: Vec<_> =
-            entities.iter().zip(&stored).filter(|(_, it)| it.is_none()).map(|(id, _)| id).collect();
+        missing.sort_unstable();
         if !missing.is_empty() {
-            let (names, keys) = pairs(&missing);
-            let insert = sqlx::query(self.sql.entity_insert.clone()).bind(names).bind(keys);
-            let inserted = insert.execute(&mut **tx).await?.rows_affected();
-            if inserted < missing.len() as u64 {
-                return Ok(None);
+            let (names, keys) = pairs(&missing.iter().map(|place| &entities[*place]).collect::<Vec<_>>());
+            let insert = sqlx::query_as(self.sql.entity_insert.clone()).bind(names).bind(keys);
+            let made: Vec<(String, String)> = insert.fetch_all(&mut **tx).await?;
+            let made: BTreeSet<_> = made.iter().map(|(name, key)| (&**name, &**key)).collect();
+            // The others were made by another transaction meanwhile.
+            for place in missing {
+                if made.contains(&(entities[place].name, &*entities[place].key)) {
+                    at_hand[place] = EntityAtHand::Locked(StoredEntity::default());
+                }
             }
         }
-        Ok(Some(stored.into_iter().map(Option::unwrap_or_default).collect()))
+        Ok(at_hand)
     }
 
     /// Applies settlements in a transaction of the engine: those of each path by one statement.
