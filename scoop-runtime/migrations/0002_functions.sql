@@ -274,8 +274,7 @@ BEGIN
                    -- its own last context, overlaid with the parent's current one
                    nullif(coalesce((
                        SELECT e.context FROM scoop.message_event e
-                       -- `|| ''`: never by the index of ends, which is by handler
-                      WHERE e.type = 'COMMITTED' AND e.coroutine_name || '' = seen.coroutine_name
+                       WHERE e.type = 'COMMITTED' AND e.coroutine_name = seen.coroutine_name
                          AND e.message_id = seen.message_id
                    ), '{}') || coalesce(new_context, '{}'), '{}')
             FROM jsonb_to_recordset(s.rollback_requests) AS requested (message_id uuid, at int)
@@ -505,15 +504,14 @@ BEGIN
     SELECT jsonb_build_object(
             'outcome', outcome, 'saga', saga, 'hierarchy', run_root, 'run', run,
             'topic', m.topic, 'at', at, 'failure', failure, 'rollback_failure', nullif(rollback_failure, 'null'),
-            -- Constant types: with any other the planner cannot use the partial index. `|| ''`: never by the index of
-            -- ends, which is by handler.
+            -- Constant types: with any other the planner cannot use the partial index.
             'step', coalesce(failed_in, CASE outcome
                 WHEN 'rollback_failed' THEN (
                     SELECT e.step FROM scoop.message_event e
-                    WHERE e.message_id = of_message AND e.coroutine_name || '' = saga AND e.type = 'ROLLBACK_FAILED')
+                    WHERE e.message_id = of_message AND e.coroutine_name = saga AND e.type = 'ROLLBACK_FAILED')
                 ELSE (
                     SELECT e.step FROM scoop.message_event e
-                    WHERE e.message_id = of_message AND e.coroutine_name || '' = saga AND e.type = 'ROLLING_BACK')
+                    WHERE e.message_id = of_message AND e.coroutine_name = saga AND e.type = 'ROLLING_BACK')
             END)),
         jsonb_build_object('payload', coalesce((
             SELECT newest.payload

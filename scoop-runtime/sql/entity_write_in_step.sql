@@ -9,4 +9,4 @@ WITH changed AS (
 )
 INSERT INTO scoop.entity_event (name, key, version, message_id, run)
 SELECT $1, $2, e.version, e.message, e.run
-FROM unnest($4, $5, $6) AS e (version, message, run)
+FROM unnest($4::bigint[], $5::uuid[], $6::uuid[]) AS e (version, message, run)

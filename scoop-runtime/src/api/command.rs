@@ -14,6 +14,7 @@ use super::scoop::Scoop;
 use crate::saga::command::decision_name;
 use crate::saga::sql_entity::{Erased, Table};
 use crate::store::{EntityId, HandlerOutcome};
+use crate::telemetry::decodes_data;
 use crate::util::patience::Vain;
 use crate::{Command, HierarchyId, RuntimeError};
 
@@ -269,8 +270,17 @@ impl Scoop {
     fn stored_entity(&self, id: EntityId) -> BoxFuture<'_, Result<(u64, Option<Value>), RuntimeError>> {
         async move {
             let id = possible_key(id)?;
-            let stored = self.patiently(|_| self.store().entity(&id)).await;
-            let stored = stored.map_err(Vain::error("an entity was looked up"))?.unwrap_or_default();
+            let stored =
+                self.patiently(|_| self.store().entity(&id)).await.map_err(|vain| {
+                    match decodes_data(&vain.source) {
+                        true => {
+                            let (entity, key) = (id.name, id.key.clone());
+                            RuntimeError::Entity { entity, key, why: vain.source.to_string() }
+                        }
+                        false => Vain::error("an entity was looked up")(vain),
+                    }
+                });
+            let stored = stored?.unwrap_or_default();
             Ok((u64::try_from(stored.version).unwrap_or_default(), stored.state))
         }
         .boxed()

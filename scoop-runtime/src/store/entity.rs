@@ -92,11 +92,12 @@ impl Refolded {
             Err(Unfolded { version, why }) => {
                 Some(Self::Failed(Unfolded { version: *version, why: why.clone() }))
             }
-            Ok((version, _)) if *version != stored.version => {
+            // An older version is that of a row that was lost or restored.
+            Ok((version, _)) if *version < stored.version => {
                 let why = format!("the event of version {} is missing", version + 1);
                 Some(Self::Failed(Unfolded { version: version + 1, why }))
             }
-            Ok((_, state)) if stored.state.as_ref() == Some(state) => {
+            Ok((version, state)) if (*version, Some(state)) == (stored.version, stored.state.as_ref()) => {
                 Some(Self::Written { changed: false, events })
             }
             Ok(_) => None,

@@ -74,6 +74,15 @@ async fn row_that_no_program_can_read_or_that_contradicts_the_events_names_its_e
         assert!(failure.message.contains("`counter`") && failure.message.contains(why), "{failure}");
     }
     assert!(sent[2].decision::<Count>().await?.is_accepted());
+    let error = scoop.entity::<Counter>(1).await.expect_err("no program can read it").to_string();
+    assert!(error.contains("the entity `counter` with the key `1`"), "{error}");
+    let rebuilt = scoop.rebuild_entities::<Counter>().await?;
+    assert_eq!((rebuilt.entities, rebuilt.changed), (3, 2));
+    for key in [1, 2] {
+        assert!(scoop.send(Count(key)).await?.decision().await?.is_accepted());
+        let entity = scoop.entity::<Counter>(key).await?;
+        assert_eq!((entity.version, entity.state.count), (2, 2), "of key {key}");
+    }
     Ok(())
 }
 

@@ -69,7 +69,9 @@ impl EntityStorage for MemoryStore {
         self.run("entity_keys", |state| {
             let after = EntityId { name, key: after.to_owned() };
             let later = state.entities.range((Bound::Excluded(after), Bound::Unbounded));
-            let entities = later.take_while(|(id, _)| id.name == name).filter(|(_, row)| row.now.version > 0);
+            let entities = later
+                .take_while(|(id, _)| id.name == name)
+                .filter(|(_, row)| row.now.version > 0 || !row.events.is_empty());
             Ok(entities.map(|(id, _)| id.key.clone()).take(limit as usize).collect())
         })
         .await
@@ -93,19 +95,22 @@ impl EntityStorage for MemoryStore {
     ) -> sqlx::Result<Refolded> {
         self.run("refold_entity", |state| {
             let stored = state.entities.get(entity).map(|row| row.now.clone()).unwrap_or_default();
-            if stored.version == 0 {
+            if stored.version == 0 && after == 0 {
                 return Ok(Refolded::Written { changed: false, events: 0 });
             }
-            if stored.version - after > i64::from(limit) {
+            let events = events_after(state, entity, after, limit.saturating_add(1));
+            if events.len() > limit as usize {
                 return Ok(Refolded::Behind);
             }
-            let events = events_after(state, entity, after, limit);
             let count = events.len() as u64;
             let folded = fold(events);
             if let Some(refolded) = Refolded::of(&stored, &folded, count) {
                 return Ok(refolded);
             }
-            state.entities.entry(entity.clone()).or_default().now.state = folded.ok().map(|(_, state)| state);
+            if let Ok((version, folded)) = folded {
+                let row = state.entities.entry(entity.clone()).or_default();
+                row.now = StoredEntity { version, state: Some(folded) };
+            }
             Ok(Refolded::Written { changed: true, events: count })
         })
         .await

@@ -71,24 +71,31 @@ impl EntityStorage for PostgresStore {
         fold: impl FnOnce(Vec<StoredEntityEvent>) -> FoldedState,
     ) -> sqlx::Result<Refolded> {
         let mut tx = self.sessions.begin().await?;
-        let lock = sqlx::query(self.sql.entity_lock.clone());
-        let lock = lock.bind(entity.name).bind(entity.key.clone());
-        let stored = match lock.first_on(&mut tx).await? {
-            Some(row) => StoredEntity { version: row.try_get("version")?, state: row.try_get("state")? },
+        let lock = || sqlx::query(self.sql.entity_lock.clone()).bind(entity.name).bind(entity.key.clone());
+        let mut row = lock().first_on(&mut tx).await?;
+        if row.is_none() && after > 0 {
+            // The row is lost: there are events.
+            let insert = sqlx::query(self.sql.entity_insert.clone());
+            insert.bind(vec![entity.name]).bind(vec![entity.key.clone()]).execute(&mut *tx).await?;
+            row = lock().first_on(&mut tx).await?;
+        }
+        let stored = match row {
+            Some(row) => StoredEntity {
+                version: row.try_get("version")?,
+                // One that no program can read is replaced.
+                state: row.try_get("state").unwrap_or_default(),
+            },
             None => StoredEntity::default(),
         };
-        if stored.version == 0 {
+        if stored.version == 0 && after == 0 {
             tx.rollback().await?;
             return Ok(Refolded::Written { changed: false, events: 0 });
         }
-        let events = match stored.version - after > i64::from(limit) {
-            true => None,
-            false => Some(self.events_query(entity, after, limit).all_on(&mut tx).await?),
-        };
-        let Some(events) = events else {
+        let events = self.events_query(entity, after, limit.saturating_add(1)).all_on(&mut tx).await?;
+        if events.len() > limit as usize {
             tx.rollback().await?;
             return Ok(Refolded::Behind);
-        };
+        }
         let events: Vec<_> = events.iter().map(decode_event).collect::<sqlx::Result<_>>()?;
         let count = events.len() as u64;
         let folded = fold(events);
@@ -96,8 +103,9 @@ impl EntityStorage for PostgresStore {
             tx.rollback().await?;
             return Ok(refolded);
         }
-        let state = folded.ok().map(|(_, state)| state);
-        self.write_entities(&mut tx, &[(entity.clone(), StoredEntity { state, ..stored })], &[]).await?;
+        let refolded = folded.map(|(version, state)| StoredEntity { version, state: Some(state) });
+        let refolded = refolded.unwrap_or(stored);
+        self.write_entities(&mut tx, &[(entity.clone(), refolded)], &[]).await?;
         tx.commit().await.inspect_err(note)?;
         Ok(Refolded::Written { changed: true, events: count })
     }

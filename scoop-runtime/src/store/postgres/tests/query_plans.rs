@@ -10,7 +10,7 @@ use super::{database, done};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; and those that list and
 /// explain runs.
-const HOT: [&str; 43] = [
+const HOT: [&str; 46] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -39,6 +39,9 @@ const HOT: [&str; 43] = [
     "signal_send",
     "join_oldest",
     "join_next_due",
+    "join_is_due",
+    "join_mark",
+    "join_explain",
     "join_record",
     "join_refuse",
     "entity_lock_free",
@@ -180,6 +183,9 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, uuid, bigint, text, text, text, uuid, float8, int",
             "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', gen_random_uuid(), NULL, 1",
         ),
+        "join_is_due" => ("text, text, text[]", "'', '', '{}'"),
+        "join_mark" => ("uuid[], uuid", "'{}', NULL"),
+        "join_explain" => ("uuid", "NULL"),
         "join_refuse" => ("uuid[], text", "'{}', ''"),
         "signal_deliver" => ("text[], text[], text", "'{}', '{}', NULL"),
         "entity_lock_free" => ("text[], text[]", "'{}', '{}'"),
