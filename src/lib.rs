@@ -21,12 +21,12 @@ pub use scoop_runtime::testing;
 pub use scoop_runtime::{
     Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Command, CommandHandle, CommandState,
     Decider, Emit, EntityState, Failed, FailedCompensation, FailedOutcome, FailedStep, Handle, HierarchyId,
-    Intervention, Launch, LaunchAll, ListRequest, Migrate, Named, NoResult, Outcome, ReadTree, RebuildReport,
-    Redeliver, Redelivered, RegisteredHandler, RepairAnswer, RepairStatus, Reply, Request, Retire, Retired,
-    Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo, RunState, RunningStep,
-    RuntimeError, Saga, Scoop, Scope, SendSignal, SetupError, SkippedHierarchy, Status, Step, StepEnd,
-    StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch, WaitingMember, Wanted,
-    When, migrate, migration_files,
+    Intervention, KeptHierarchies, Launch, LaunchAll, ListRequest, Migrate, Named, NoResult, Outcome, Prune,
+    Pruned, ReadTree, RebuildReport, Redeliver, Redelivered, RegisteredHandler, RepairAnswer, RepairStatus,
+    Reply, Request, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunEvent, RunId,
+    RunInfo, RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetupError,
+    SkippedHierarchy, Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage,
+    UniqueLaunch, WaitingMember, Wanted, When, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

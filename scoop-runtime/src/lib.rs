@@ -45,9 +45,10 @@ mod util;
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    Builder, CancelAnswer, CommandHandle, CommandState, EntityState, Handle, Launch, LaunchAll, ListItem,
-    ListRequest, Migrate, Outcome, ReadTree, Redeliver, Redelivered, Request, Retire, Retired,
-    RollbackAnswer, RollbackFailure, Scoop, SendSignal, Status, migrate, migration_files,
+    Builder, CancelAnswer, CommandHandle, CommandState, EntityState, Handle, KeptHierarchies, Launch,
+    LaunchAll, ListItem, ListRequest, Migrate, Outcome, Prune, Pruned, ReadTree, Redeliver, Redelivered,
+    Request, Retire, Retired, RollbackAnswer, RollbackFailure, Scoop, SendSignal, Status, migrate,
+    migration_files,
 };
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};

@@ -22,6 +22,7 @@ mod signal;
 // Operators.
 mod joins;
 mod operators;
+mod prune;
 mod rebuild;
 mod redelivery;
 mod subscriptions;
@@ -34,6 +35,7 @@ pub use in_memory::InMemory;
 pub use launch::{Launch, LaunchAll};
 pub use migrate::{Migrate, migrate, migration_files};
 pub use operators::{ListItem, ListRequest};
+pub use prune::{KeptHierarchies, Prune, Pruned};
 pub use read_tree::ReadTree;
 pub use redelivery::{Redeliver, Redelivered};
 pub use requests::{CancelAnswer, Request, RollbackAnswer};

@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
+use super::state::State;
 use crate::bug::{Bug, is_injected};
 use crate::completion::RunEnd;
 use crate::store::entity::{Decisions, DecisionsSettled, NewEntityEvent, StoredEntity};
@@ -43,6 +44,7 @@ impl EntityStorage for MemoryStore {
             }
             let kept = events.len() - usize::from(is_injected(Bug::ForgetEntityEvent) && events.len() > 1);
             for event in events.into_iter().take(kept) {
+                state.entity_event_ids.insert(event.message);
                 state.entities.entry(event.entity.clone()).or_default().events.push((event, now));
             }
             for settlement in &settlements {
@@ -75,13 +77,23 @@ impl EntityStorage for MemoryStore {
     }
 }
 
+impl State {
+    /// Whether a message is an event of an entity.
+    pub(super) fn is_entity_event(&self, message: Uuid) -> bool {
+        self.entity_event_ids.contains(&message)
+    }
+}
+
 #[cfg(feature = "simulation")]
 impl MemoryStore {
     /// All events of entities, by entity, and in the order in which they were written.
     pub(crate) fn entity_events(&self) -> Vec<crate::simulation::EntityEvent> {
         let state = self.lock();
-        let message =
-            |id| state.hierarchies.values().find_map(|hierarchy| hierarchy.record.messages.get(&id));
+        let message = |id| {
+            let mut hierarchies = state.hierarchies.values();
+            let current = hierarchies.find_map(|hierarchy| hierarchy.record.messages.get(&id));
+            current.or_else(|| state.entity_messages.get(&id))
+        };
         let events = state.entities.values().flat_map(|row| &row.events);
         let logged = events.map(|(event, _)| {
             let written = message(event.message);

@@ -18,7 +18,7 @@ pub(super) struct SignalRow {
     payload: Value,
     sent_at: OffsetDateTime,
     kept_until: OffsetDateTime,
-    is_delivered: bool,
+    delivered_at: Option<OffsetDateTime>,
     reached: u64,
 }
 
@@ -63,18 +63,36 @@ impl State {
             payload: signal.payload.clone(),
             sent_at: now,
             kept_until,
-            is_delivered: false,
+            delivered_at: None,
             reached: 0,
         };
         self.kept.entry(row.to.clone()).or_default().insert((row.sent_at, signal.id));
         self.signals.insert(signal.id, row);
     }
 
+    /// The signals that reach no run any more since before this time, in the order in which that began.
+    pub(super) fn signals_over(&self, before: OffsetDateTime) -> Vec<Uuid> {
+        let over = self.signals.iter().map(|(id, row)| (row.delivered_at.unwrap_or(row.kept_until), *id));
+        let mut over: Vec<_> = over.filter(|(since, _)| *since < before).collect();
+        over.sort_unstable();
+        over.into_iter().map(|(_, id)| id).collect()
+    }
+
+    pub(super) fn delete_signal(&mut self, id: Uuid) {
+        let Some(row) = self.signals.remove(&id) else { return };
+        if let Some(kept) = self.kept.get_mut(&row.to) {
+            kept.remove(&(row.sent_at, id));
+            if kept.is_empty() {
+                self.kept.remove(&row.to);
+            }
+        }
+    }
+
     /// Hands the oldest kept signal of this name and key to all runs that await it. Returns their handlers.
     fn deliver_signal(&mut self, to: &SignalKey) -> BTreeSet<String> {
         let now = self.now();
         let fresh = |(_, id): &&(OffsetDateTime, Uuid)| {
-            self.signals.get(id).is_some_and(|row| !row.is_delivered && row.kept_until > now)
+            self.signals.get(id).is_some_and(|row| row.delivered_at.is_none() && row.kept_until > now)
         };
         let oldest = self.kept.get(to).and_then(|kept| kept.iter().find(fresh)).copied();
         let Some((sent_at, id)) = oldest else {
@@ -103,7 +121,7 @@ impl State {
         }
         if !waiting.is_empty() {
             if let Some(row) = self.signals.get_mut(&id) {
-                (row.is_delivered, row.reached) = (true, waiting.len() as u64);
+                (row.delivered_at, row.reached) = (Some(now), waiting.len() as u64);
             }
             if let Some(kept) = self.kept.get_mut(to) {
                 kept.remove(&(sent_at, id));

@@ -20,6 +20,7 @@ mod rebuild;
 mod redelivery;
 mod repair;
 mod requests;
+mod retention;
 mod rights;
 mod rollback_history;
 mod schedule;
