@@ -45,6 +45,9 @@ pub mod connections {}
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}
 
+#[doc = include_str!("../docs/finding.md")]
+pub mod finding {}
+
 #[doc = include_str!("../docs/retention.md")]
 pub mod retention {}
 

@@ -19,14 +19,17 @@ pub use scoop_runtime::simulation;
 #[cfg(feature = "testing")]
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
-    Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Command, CommandHandle, CommandState,
-    Decider, Emit, EntityState, Failed, FailedCompensation, FailedOutcome, FailedStep, Handle, HierarchyId,
-    Intervention, KeptHierarchies, Launch, LaunchAll, ListRequest, Migrate, Named, NoResult, Outcome, Prune,
-    Pruned, ReadTree, RebuildReport, Redeliver, Redelivered, RegisteredHandler, RepairAnswer, RepairStatus,
-    Reply, Request, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunEvent, RunId,
-    RunInfo, RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetupError,
-    SkippedHierarchy, Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage,
-    UniqueLaunch, WaitingMember, Wanted, When, migrate, migration_files,
+    BadCursor, BadEventCursor, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Command,
+    CommandHandle, CommandState, CountRuns, Decider, Delay, Emit, EntityState, EventCursor, EventStream,
+    Events, Explanation, Failed, FailedCompensation, FailedOutcome, FailedStep, FailureSummary, FindRuns,
+    Handle, HierarchyId, Intervention, JoinWait, KeptHierarchies, Launch, LaunchAll, ListRequest, Migrate,
+    Named, NoResult, Outcome, Prune, Pruned, ReadTree, RebuildReport, RecordedEvent, Redeliver, Redelivered,
+    RegisteredHandler, RepairAnswer, RepairStatus, Reply, Request, Retire, Retired, Retry, RetryTarget,
+    RollbackAnswer, RollbackFailure, RunCount, RunCounts, RunCursor, RunEvent, RunExplanation, RunId,
+    RunInfo, RunPage, RunPhase, RunState, RunSummary, RunningStep, RuntimeError, Saga, Scoop, Scope,
+    SendSignal, SetupError, SkippedHierarchy, Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick,
+    Tree, UnhandledMessage, UniqueLaunch, WaitKind, WaitReason, WaitingMember, Wanted, When, WorkerInfo,
+    migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

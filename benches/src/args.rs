@@ -16,9 +16,9 @@ usage: scoop-bench [options]               measure
   --json FILE        write the results there, too
   --pool N           connections of an engine, its own four included (20)
   --concurrency N    how many runs an engine works on at once (1000)
-  --finished N       B8: finished runs in the history (1000000)
+  --finished N       B8, B19: finished runs in the history (1000000)
   --backlog N        B9, fairness: ready runs (200000, 100000)
-  --sleeping N       B10, B18: sleeping and waiting runs (1000000)
+  --sleeping N       B10, B18, B19: sleeping and waiting runs (1000000)
   --long             B13, too: 30 minutes, or
   --minutes N        as many as this
   --builds           B16, too: builds from nothing

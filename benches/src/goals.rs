@@ -96,7 +96,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the table.
-pub(crate) const GOALS: [Goal; 68] = [
+pub(crate) const GOALS: [Goal; 72] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
     processor("B1 processor"),
     figure("B1 protocol", "the same beside a step that is recorded in a table like ours", "steps/s")
@@ -176,6 +176,11 @@ pub(crate) const GOALS: [Goal; 68] = [
         .without_aim(),
     cost("B18 start p99", "the same, p99", "ms", 50.0, 0.0).without_aim(),
     rate("B18", "B1 beside runs that await signals ÷ without", "steps/s", "B1", 0.95, 0.0).without_aim(),
+    cost("B19", "a page of a list of runs, with many runs that have ended, p99", "ms", 50.0, 0.0)
+        .without_aim(),
+    figure("B19 p50", "the same, p50", "ms"),
+    cost("B19 asleep", "the same, with many runs that sleep, p99", "ms", 50.0, 0.0).without_aim(),
+    figure("B19 asleep p50", "the same, p50", "ms"),
     figure("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
     cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)
         .beside("idle p99")

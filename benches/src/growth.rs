@@ -50,7 +50,7 @@ async fn launched_and_drained(bench: &Bench, database: &Database, count: i64) ->
 }
 
 /// A database with copies of the rows that a real saga left, spread over the weeks before.
-async fn with_history(bench: &Bench) -> Outcome<Database> {
+pub(crate) async fn with_history(bench: &Bench) -> Outcome<Database> {
     let database = bench.server.database().await?;
     let scoop = database.engine(&bench.settings, &Meter::default()).await?.start().await?;
     scoop.launch(Insert { n: 0 }).await?.wait().await?;

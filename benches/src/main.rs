@@ -16,6 +16,7 @@ mod latency;
 mod launches;
 mod limit;
 mod outcome;
+mod pages;
 mod peers;
 mod price;
 mod process;
@@ -42,9 +43,9 @@ use report::Report;
 use server::Server;
 
 /// All measures, in the order of the table.
-const MEASURES: [&str; 21] = [
+const MEASURES: [&str; 22] = [
     "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12", "B13", "B14", "B15", "B16",
-    "B17", "B18", "F", "CEILINGS", "PEERS",
+    "B17", "B18", "B19", "F", "CEILINGS", "PEERS",
 ];
 
 /// The measures of a quick look.
@@ -135,6 +136,7 @@ async fn one(bench: &mut Bench, measure: &str) -> Outcome<()> {
         "B16" => builds::measure(bench).await,
         "B17" => rollbacks::measure(bench).await,
         "B18" => signals::measure(bench).await,
+        "B19" => pages::measure(bench).await,
         "F" => fairness::measure(bench).await,
         "CEILINGS" => ceilings::measure(bench).await,
         "PEERS" => peers::measure(bench).await,

@@ -70,7 +70,7 @@ async fn watched(bench: &Bench, database: &Database) -> Outcome<(f64, Vec<Durati
 }
 
 /// A database with so many sleepers, none of which wakes up during the measure.
-async fn with_sleepers(bench: &Bench) -> Outcome<Database> {
+pub(crate) async fn with_sleepers(bench: &Bench) -> Outcome<Database> {
     let database = bench.server.database().await?;
     let client = database.client().await?;
     client.launch(Sleep { due: 0 }).delay(Duration::from_secs(24 * 3600)).await?;

@@ -8,12 +8,15 @@
 //! reason, runs that give up, deliveries that end with their emitter, operators' repairs.
 
 mod effects;
+mod executions;
 mod failures;
 mod history;
 mod join;
 mod log;
+mod once;
 mod order;
 mod rollback;
+mod signals;
 mod timing;
 
 use std::fmt;
@@ -22,7 +25,8 @@ use scoop_core::{Definition, Escaped};
 use uuid::Uuid;
 
 pub use self::log::{
-    Effect, EffectKind, EffectPlace, Log, LoggedEvent, LoggedMessage, Quiescence, Redelivery, Subscription,
+    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, Log, LoggedEvent, LoggedExecution,
+    LoggedMessage, LoggedOutput, LoggedSignal, Quiescence, Redelivery, Subscription, Tables,
 };
 
 /// A property that every history must have. Documents cite it by [`Invariant::id`].
@@ -53,6 +57,14 @@ pub enum Invariant {
     /// I11: the working set equals a rebuild from the event log. This crate does not check it, since it has the log
     /// only.
     Rebuilt,
+    /// I12: a signal reaches every run that awaits it at its delivery, and no other; and a wait for a signal ends by it,
+    /// by its limit, or since the run gives up.
+    Signals,
+    /// I13: a step that runs at most once has an outcome only if its beginning is recorded, and a begun one ends with an
+    /// outcome or a failure.
+    AtMostOnce,
+    /// I14: the executions of a run have the numbers from 1 on, and each begins with the step that ends the one before.
+    Executions,
     /// T1: times rise strictly within a run, and from a run to its children and back.
     Time,
     /// T2: no run begins before the time that its message names.
@@ -87,6 +99,9 @@ impl Invariant {
             Self::Whole => "I9",
             Self::ExecutedOnce => "I10",
             Self::Rebuilt => "I11",
+            Self::Signals => "I12",
+            Self::AtMostOnce => "I13",
+            Self::Executions => "I14",
             Self::Time => "T1",
             Self::NotBefore => "T2",
             Self::GivesUp => "T3",
@@ -105,12 +120,18 @@ impl fmt::Display for Violation {
 pub fn audit(log: &Log, definitions: &[Definition], at_rest: Quiescence) -> Vec<Violation> {
     let mut findings = vec![];
     order::messages_exist(log, &mut findings);
-    for hierarchy in history::hierarchies(log, definitions, at_rest) {
-        order::check(&hierarchy, &mut findings);
-        join::check(&hierarchy, &mut findings);
-        rollback::check(&hierarchy, &mut findings);
-        failures::check(&hierarchy, &mut findings);
-        timing::check(&hierarchy, &mut findings);
+    let hierarchies = history::hierarchies(log, definitions, at_rest);
+    for hierarchy in &hierarchies {
+        order::check(hierarchy, &mut findings);
+        join::check(hierarchy, &mut findings);
+        rollback::check(hierarchy, &mut findings);
+        failures::check(hierarchy, &mut findings);
+        timing::check(hierarchy, &mut findings);
+    }
+    if let Some(tables) = &log.tables {
+        signals::check(&hierarchies, tables, &mut findings);
+        once::check(&hierarchies, tables, &mut findings);
+        executions::check(&hierarchies, tables, &mut findings);
     }
     findings
 }

@@ -1,6 +1,7 @@
 //! The input of an audit: the event log and other facts of a history, as plain values.
 
-use scoop_core::{Context, EventKind, Failure, Lineage};
+use scoop_core::{Context, EventKind, Failure, Lineage, SignalKey, read_output_name};
+use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
@@ -29,6 +30,78 @@ pub struct Log {
     pub set_aside: Vec<Uuid>,
     /// Messages that started a hierarchy without any handler and were redelivered.
     pub redeliveries: Vec<Redelivery>,
+    /// The rows of tables beside the event log, if they are known. Without them, signals, steps that run at most once,
+    /// and the numbers of executions are not checked.
+    pub tables: Option<Tables>,
+}
+
+/// Rows of tables beside the event log, about the same runs.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    /// All signals that were sent.
+    pub signals: Vec<LoggedSignal>,
+    /// The outputs of steps; those of waits are the signals that they ended with.
+    pub outputs: Vec<LoggedOutput>,
+    /// The steps that run at most once and have begun.
+    pub begun_steps: Vec<BegunStep>,
+    /// The executions of runs that went on anew, without the first one of each run.
+    pub executions: Vec<LoggedExecution>,
+}
+
+/// A signal that was sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoggedSignal {
+    /// Its id.
+    pub id: Uuid,
+    /// Its name and key.
+    pub to: SignalKey,
+    /// Its payload.
+    pub payload: Value,
+    /// The time at which it was sent.
+    pub sent_at: OffsetDateTime,
+    /// The time until which it is kept if no run awaits it.
+    pub kept_until: OffsetDateTime,
+    /// The time of its delivery, if it was delivered.
+    pub delivered_at: Option<OffsetDateTime>,
+    /// The number of runs that it reached.
+    pub reached: u64,
+}
+
+/// The output of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoggedOutput {
+    /// The run.
+    pub run: Uuid,
+    /// The step.
+    pub step: String,
+    /// The number of the step's suspension among those of the forward path of the run, from 0 on.
+    pub number: usize,
+    /// The output.
+    pub value: Value,
+}
+
+/// A step that runs at most once, and whose code may have run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BegunStep {
+    /// The run.
+    pub run: Uuid,
+    /// The step.
+    pub step: String,
+    /// The number that its suspension has among those of the forward path of the run, from 0 on.
+    pub number: usize,
+    /// The time at which it began.
+    pub at: OffsetDateTime,
+}
+
+/// An execution of a run that went on anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedExecution {
+    /// The run.
+    pub run: Uuid,
+    /// The number of executions before it.
+    pub number: usize,
+    /// The time at which it began.
+    pub began_at: OffsetDateTime,
 }
 
 /// A delivery of a message to the handlers that were subscribed at a time after its emission.
@@ -76,8 +149,35 @@ pub struct LoggedEvent {
     pub context: Context,
     /// Whether the run goes on anew after it: its newer rows belong to another execution.
     pub goes_on_anew: bool,
-    /// The time before which the run does not continue after it.
+    /// The time before which the run does not continue after it, unless it awaits a signal.
     pub waits_until: Option<OffsetDateTime>,
+    /// The signal that the run awaits after it.
+    pub awaits: Option<AwaitedSignal>,
+}
+
+/// A signal that a run awaits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwaitedSignal {
+    /// Its name and key.
+    pub to: SignalKey,
+    /// The time at which the wait ends without the signal, if there is one.
+    pub until: Option<OffsetDateTime>,
+}
+
+impl LoggedOutput {
+    /// A stored value, if its name is that of an output.
+    ///
+    /// ```
+    /// use scoop_audit::LoggedOutput;
+    ///
+    /// let output = LoggedOutput::read(uuid::Uuid::nil(), "Output of pay#0000000003", 7.into());
+    /// assert_eq!(output.map(|output| (output.step, output.number)), Some(("pay".into(), 3)));
+    /// assert_eq!(LoggedOutput::read(uuid::Uuid::nil(), "Receipt", 7.into()), None);
+    /// ```
+    pub fn read(run: Uuid, name: &str, value: Value) -> Option<Self> {
+        let (step, number) = read_output_name(name)?;
+        Some(Self { run, step: step.to_owned(), number: number as usize, value })
+    }
 }
 
 /// A subscription of a handler to a topic.

@@ -30,6 +30,12 @@ fn instant(context: &Context, key: &str, field: &str) -> Option<OffsetDateTime> 
     OffsetDateTime::parse(element.get(field)?.as_str()?, &Rfc3339).ok()
 }
 
+/// The deadlines of the forward path.
+pub(crate) fn deadlines(context: &Context) -> impl Iterator<Item = OffsetDateTime> {
+    let keys = ["HappyPathDeadlineKey", "AbsoluteDeadlineKey"];
+    keys.into_iter().filter_map(|key| instant(context, key, "deadline"))
+}
+
 /// A run begins no earlier than the time that its message names, except to give up.
 fn begins_in_time(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
     let Some(due) = instant(&run.seen.event.context, "SleepUntilKey", "wakeAfter") else {
@@ -95,14 +101,11 @@ fn keeps_its_deadlines(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut 
         let Some(before) = before else {
             continue;
         };
-        for key in ["HappyPathDeadlineKey", "AbsoluteDeadlineKey"] {
-            let deadline = instant(&before.event.context, key, "deadline");
-            let missed =
-                deadline.filter(|deadline| deadline.saturating_add(hierarchy.log.tolerance) < row.event.at);
-            if let Some(deadline) = missed {
-                let what = format!("{} after {deadline}, its deadline", row.describe());
-                hierarchy.find(findings, Invariant::GivesUp, what);
-            }
+        let missed =
+            |deadline: &OffsetDateTime| deadline.saturating_add(hierarchy.log.tolerance) < row.event.at;
+        for deadline in deadlines(&before.event.context).filter(missed) {
+            let what = format!("{} after {deadline}, its deadline", row.describe());
+            hierarchy.find(findings, Invariant::GivesUp, what);
         }
     }
 }

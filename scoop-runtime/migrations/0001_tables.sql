@@ -77,8 +77,9 @@ CREATE UNIQUE INDEX one_per_run ON scoop.message_event
     ((cooperation_lineage[1]), scoop.run_id(cooperation_lineage), type)
     WHERE type IN ('CANCELLATION_REQUESTED', 'ROLLBACK_FAILED');
 
--- The newest failed rollbacks of all hierarchies.
-CREATE INDEX message_event_newest_failed ON scoop.message_event (created_at) WHERE type = 'ROLLBACK_FAILED';
+-- The ends of runs, by handler and time: for lists of finished runs. Each is read from its newest entry on.
+CREATE INDEX message_event_ended ON scoop.message_event (type, coroutine_name, created_at)
+    WHERE type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED');
 
 CREATE TABLE scoop.return_value (
     id                  uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
@@ -190,11 +191,13 @@ CREATE TABLE scoop.join_member (
     message_id uuid NOT NULL,
     since      timestamptz NOT NULL DEFAULT clock_timestamp(),
     expires_at timestamptz,  -- until when it waits
-    joined     uuid          -- the root of the hierarchy that joins it
+    joined     uuid,         -- the root of the hierarchy that joins it
+    refused    text          -- why no set can hold it: then it does not wait any more
 );
-CREATE INDEX join_waiting ON scoop.join_member (saga, key, topic, since, run) WHERE joined IS NULL;
+CREATE INDEX join_waiting ON scoop.join_member (saga, key, topic, since, run) WHERE joined IS NULL AND refused IS NULL;
 CREATE INDEX join_message ON scoop.join_member (message_id);
-CREATE INDEX join_due ON scoop.join_member (saga, expires_at) WHERE joined IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX join_due ON scoop.join_member (saga, expires_at)
+    WHERE joined IS NULL AND refused IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX join_joined ON scoop.join_member (joined) WHERE joined IS NOT NULL;
 
 -- Entities: the states that follow from their events. One without an event may have a row, with no state.
@@ -375,6 +378,8 @@ CREATE INDEX run_give_up ON scoop.run (give_up_at)
     WHERE state = 'waiting' AND NOT giving_up AND give_up_at IS NOT NULL;
 CREATE INDEX run_signal ON scoop.run (signal, signal_key) WHERE state = 'ready' AND signal IS NOT NULL;
 CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck';
+-- For lists: the newest runs of each state and handler.
+CREATE INDEX run_listed ON scoop.run (state, handler, id) WHERE state <> 'ended';
 
 -- The sample of ANALYZE, perhaps ten thousand children of one parent, is out of date a minute later. Without statistics
 -- the planner takes ids for selective, which they are.

@@ -21,7 +21,7 @@ SELECT r.root AS hierarchy,
        END AS state,
        r.rolling_back,
        r.step AS last_step,
-       CASE WHEN r.state IN ('ready', 'stuck') THEN r.ready_at ELSE r.last_event_at END AS since,  -- or due at
+       CASE WHEN r.state IN ('ready', 'stuck') AND r.signal IS NULL THEN r.ready_at ELSE r.last_event_at END AS since,  -- or due at
        r.attempts::bigint + r.retries AS failed_attempts,
        r.reason,
        r.give_up_at AS deadline,
@@ -29,6 +29,7 @@ SELECT r.root AS hierarchy,
        r.owner AS worker,
        r.signal,
        r.signal_key,
+       CASE WHEN r.signal IS NOT NULL AND r.ready_at < '9999-12-31 00:00+00' THEN r.ready_at END AS awaits_until,
        r.topic,
        r.message_id AS message,
        r.last_event_at,
@@ -57,6 +58,53 @@ WHERE NOT EXISTS (
     SELECT FROM scoop.worker w, unnest(w.topics, w.handlers, w.definitions) AS own (topic, handler, definition)
     WHERE own.handler = q.handler AND own.topic = q.topic AND q.reserved_for IN (0, own.definition)
 );
+
+-- The states and handlers of unfinished runs. Goes through the index of lists from one to the next, so that the runs of
+-- each cost nothing.
+CREATE VIEW scoop.listed_handler AS
+WITH RECURSIVE listed (state, handler) AS (
+    (SELECT r.state, r.handler FROM scoop.run r
+     WHERE r.state <> 'ended'
+     ORDER BY r.state, r.handler LIMIT 1)
+    UNION ALL
+    SELECT next.state, next.handler
+    FROM listed l
+    CROSS JOIN LATERAL (
+        SELECT r.state, r.handler FROM scoop.run r
+        WHERE r.state <> 'ended' AND (r.state, r.handler) > (l.state, l.handler)
+        ORDER BY r.state, r.handler LIMIT 1
+    ) next
+)
+SELECT l.state, l.handler FROM listed l;
+
+-- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
+-- for. A run that is ready and due waits for a program if its queue is abandoned, or else for a slot.
+CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
+SELECT r.*, words.phase,
+       CASE WHEN r.state IN ('ready', 'stuck') AND r.ready_at <= clock_timestamp()
+            THEN greatest(r.ready_at, r.last_event_at) ELSE r.last_event_at END AS since,
+       CASE WHEN r.state = 'waiting' THEN 'children'
+            WHEN r.state = 'stuck' THEN CASE WHEN r.awaits_operator OR r.doubts >= 12 THEN 'operator' ELSE 'program' END
+            WHEN r.state = 'running' THEN 'nothing'
+            WHEN words.phase = 'awaiting signal' THEN 'signal'
+            WHEN r.ready_at > clock_timestamp() THEN 'time'
+            WHEN (r.handler::text, r.topic::text, r.reserved_for)
+                IN (SELECT q.handler::text, q.topic::text, q.reserved_for FROM scoop.abandoned_queue q) THEN 'program'
+            ELSE 'slot'
+       END AS waits_for
+FROM scoop.run r
+CROSS JOIN LATERAL (
+    SELECT CASE
+        WHEN r.state = 'stuck' AND r.awaits_operator THEN 'awaiting operator'
+        WHEN r.state <> 'ready' THEN r.state::text
+        WHEN r.attempts > 0 OR r.retries > 0 THEN 'retrying'
+        WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
+        WHEN r.signal IS NOT NULL AND r.ready_at > clock_timestamp() THEN 'awaiting signal'
+        WHEN r.epoch > r.unclaimed_epoch AND r.ready_at > clock_timestamp() THEN 'sleeping'
+        ELSE 'ready'
+    END AS phase
+) words
+WHERE r.state <> 'ended';
 
 -- Whether the session of a worker is gone: its lock is free, or no backend of the worker's role is left that could hold
 -- it. Every role of the database can read the key of a lock in `pg_locks`, queue for it, and get it when the worker
@@ -441,8 +489,10 @@ BEGIN
           AND h.retired_at IS NULL
     );
     IF topics = '{}' OR EXISTS (
-        SELECT FROM scoop.message_event e JOIN scoop.message m ON m.id = e.message_id
-        WHERE scoop.run_id(e.cooperation_lineage) = run_root AND e.type = 'EMITTED' AND starts_with(m.topic, prefix)
+        SELECT FROM scoop.message_event e
+        WHERE scoop.run_id(e.cooperation_lineage) = run_root
+          AND e.type::text = 'EMITTED'  -- not as a type: the planner would read all of `one_per_message`
+          AND starts_with((SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id), prefix)
     ) THEN
         RETURN '{}';
     END IF;
@@ -453,12 +503,15 @@ BEGIN
     SELECT jsonb_build_object(
             'outcome', outcome, 'saga', saga, 'hierarchy', run_root, 'run', run,
             'topic', m.topic, 'at', at, 'failure', failure, 'rollback_failure', nullif(rollback_failure, 'null'),
-            'step', coalesce(failed_in, (
-                SELECT e.step FROM scoop.message_event e
-                WHERE e.message_id = of_message AND e.coroutine_name = saga
-                  AND e.type = CASE outcome WHEN 'rollback_failed' THEN 'ROLLBACK_FAILED' ELSE 'ROLLING_BACK'
-                               END::scoop.message_event_type
-            ))),
+            -- constant types: with any other the planner cannot use the partial index
+            'step', coalesce(failed_in, CASE outcome
+                WHEN 'rollback_failed' THEN (
+                    SELECT e.step FROM scoop.message_event e
+                    WHERE e.message_id = of_message AND e.coroutine_name = saga AND e.type = 'ROLLBACK_FAILED')
+                ELSE (
+                    SELECT e.step FROM scoop.message_event e
+                    WHERE e.message_id = of_message AND e.coroutine_name = saga AND e.type = 'ROLLING_BACK')
+            END)),
         jsonb_build_object('payload', coalesce((
             SELECT newest.payload
             FROM scoop.execution x
@@ -596,6 +649,33 @@ BEGIN
     INTO launched, handlers, refused, refused_type;
 END $$;
 REVOKE EXECUTE ON FUNCTION scoop.launch (jsonb) FROM PUBLIC;
+
+-- Records a signal for a role that may not write the table, unless there is one with its id. Returns whether it is new.
+-- A program with sagas delivers it: the caller could keep the rows of the runs locked that it reaches.
+-- Locks: the new row; a signal that another transaction inserts with the same id: waits for that.
+CREATE FUNCTION scoop.send_signal(id uuid, name text, key text, payload jsonb, seconds_kept float8) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- as `refused_key`
+    IF (octet_length(key) BETWEEN 1 AND 255 AND octet_length(name) BETWEEN 1 AND 255) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the name or the key of a signal does not have 1 to 255 bytes' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF NOT scoop.is_readable(payload, 16777216) THEN
+        RAISE EXCEPTION 'a signal cannot be read by programs: its payload is larger than 16 MiB, has a number beyond 1.7e308, or '
+            'is nested deeper than 100' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF (seconds_kept BETWEEN 0 AND 1e11) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a signal cannot be kept for % seconds', seconds_kept USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO scoop.signal (id, name, key, payload, kept_until)
+    VALUES (id, name, key, coalesce(payload, 'null'),
+            least(clock_timestamp() + seconds_kept * interval '1 second', '9999-12-31 00:00+00'))
+    ON CONFLICT ON CONSTRAINT signal_pkey DO NOTHING;
+    RETURN FOUND;
+END $$;
+REVOKE EXECUTE ON FUNCTION scoop.send_signal (uuid, text, text, jsonb, float8) FROM PUBLIC;
 
 -- Deletes a hierarchy at rest of which no event is younger than `older_than`, which counts as an hour at least. The
 -- verdict is `deleted`, or why the hierarchy is kept; the counts are of the deleted rows.
@@ -756,7 +836,7 @@ BEGIN
         WHEN EXISTS (
                 SELECT FROM unnest(parts) p (id)
                 CROSS JOIN LATERAL (
-                    SELECT FROM scoop.join_member j WHERE j.run = p.id AND j.joined IS NULL OFFSET 0
+                    SELECT FROM scoop.join_member j WHERE j.run = p.id AND j.joined IS NULL AND j.refused IS NULL OFFSET 0
                 ) waiting)
             OR EXISTS (SELECT FROM scoop.join_member j WHERE j.joined = hierarchy)
             OR about IS NOT NULL AND EXISTS (SELECT FROM scoop.run r WHERE r.root = about::uuid) THEN 'needed'

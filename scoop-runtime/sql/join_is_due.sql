@@ -2,6 +2,12 @@
 -- Locks: nothing. The transaction has the lock of the key (join_lock.sql).
 -- $1 saga, $2 key, $3 topics
 SELECT EXISTS (
-    SELECT FROM scoop.join_member j
-    WHERE j.saga = $1 AND j.key = $2 AND j.topic = ANY ($3::text[]) AND j.joined IS NULL AND j.expires_at <= clock_timestamp()
+    SELECT FROM unnest($3::text[]) AS t (topic)
+    CROSS JOIN LATERAL (
+        SELECT FROM scoop.join_member j
+        WHERE j.saga = $1 AND j.key = $2 AND j.topic = t.topic AND j.joined IS NULL AND j.refused IS NULL
+          -- so written, it does not have the planner read the index of all limits
+          AND coalesce(j.expires_at <= clock_timestamp(), false)
+        OFFSET 0
+    ) overdue
 )

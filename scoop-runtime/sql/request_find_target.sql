@@ -10,7 +10,11 @@
  LIMIT 1)
 UNION ALL
 (SELECT r.lineage, r.message_id
- FROM scoop.run r
- WHERE r.id = $1
+ FROM scoop.listed_handler l
+ CROSS JOIN LATERAL (
+     SELECT r.root, r.lineage, r.message_id FROM scoop.run r
+     WHERE r.state <> 'ended' AND r.state = l.state AND r.handler = l.handler AND r.id = $1
+     LIMIT 1
+ ) r
  LIMIT 1)
 LIMIT 1

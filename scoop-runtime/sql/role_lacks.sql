@@ -20,7 +20,9 @@ WITH needed AS (
         ('scoop.join_member', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.run', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.worker', '{SELECT,INSERT,UPDATE,DELETE}'),
-        ('scoop.abandoned_queue', '{SELECT}')
+        ('scoop.abandoned_queue', '{SELECT}'),
+        ('scoop.listed_handler', '{SELECT}'),
+        ('scoop.unfinished_run', '{SELECT}')
     ) AS t (name, privileges)
     CROSS JOIN LATERAL unnest(t.privileges) AS r (privilege)
 )

@@ -1,6 +1,20 @@
--- Lists failed rollbacks that no operator has settled since, newest first.
+-- Lists failed rollbacks that no operator has settled since, newest first. Goes through the index of ends from one
+-- handler with a failed rollback to the next.
 -- Locks: nothing.
 -- $1 older than this (nothing: the newest), $2 and if as old, with a smaller id than this, $3 how many
+WITH RECURSIVE failed_handler (handler) AS (
+    (SELECT e.coroutine_name FROM scoop.message_event e
+     WHERE e.type = 'ROLLBACK_FAILED' AND e.coroutine_name IS NOT NULL
+     ORDER BY e.coroutine_name LIMIT 1)
+    UNION ALL
+    SELECT next.handler
+    FROM failed_handler h
+    CROSS JOIN LATERAL (
+        SELECT e.coroutine_name AS handler FROM scoop.message_event e
+        WHERE e.type = 'ROLLBACK_FAILED' AND e.coroutine_name > h.handler
+        ORDER BY e.coroutine_name LIMIT 1
+    ) next
+)
 SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutine_name AS handler, m.topic,
        coalesce(again.step, failed.step) AS step,
        coalesce(again.exception, failed.exception) AS failure,
@@ -20,7 +34,34 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
                  WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = below.coroutine_name
                    AND settled.message_id = below.message_id)
        ) AS below
-FROM scoop.message_event failed
+FROM (
+    SELECT of_handler.* FROM failed_handler h
+    CROSS JOIN LATERAL (
+        SELECT e.* FROM scoop.message_event e
+        -- by its only value as a subquery: otherwise the planner may read all of another index of failed rollbacks
+        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+          AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name = h.handler
+          AND (e.created_at, scoop.run_id(e.cooperation_lineage))
+                < (coalesce($1::timestamptz, 'infinity'),
+                   coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+          AND NOT EXISTS (
+              SELECT FROM scoop.message_event settled
+              WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = e.coroutine_name
+                AND settled.message_id = e.message_id
+          )
+        ORDER BY e.created_at DESC, scoop.run_id(e.cooperation_lineage) DESC
+        LIMIT $3
+    ) of_handler
+    UNION ALL
+    -- forged rows without a handler
+    (SELECT e.* FROM scoop.message_event e
+     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+       AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name IS NULL
+       AND (e.created_at, scoop.run_id(e.cooperation_lineage))
+             < (coalesce($1::timestamptz, 'infinity'), coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+     ORDER BY e.created_at DESC, scoop.run_id(e.cooperation_lineage) DESC
+     LIMIT $3)
+) failed
 JOIN scoop.message m ON m.id = failed.message_id
 LEFT JOIN LATERAL (
     SELECT f.step, f.exception
@@ -32,13 +73,5 @@ LEFT JOIN LATERAL (
 LEFT JOIN scoop.run r
     ON r.root = failed.cooperation_lineage[1]
    AND r.id = scoop.run_id(failed.cooperation_lineage)
-WHERE failed.type = 'ROLLBACK_FAILED'
-  AND ($1::timestamptz IS NULL
-       OR (failed.created_at, scoop.run_id(failed.cooperation_lineage)) < ($1, $2))
-  AND NOT EXISTS (
-      SELECT FROM scoop.message_event settled
-      WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = failed.coroutine_name
-        AND settled.message_id = failed.message_id
-  )
 ORDER BY failed.created_at DESC, scoop.run_id(failed.cooperation_lineage) DESC
 LIMIT $3

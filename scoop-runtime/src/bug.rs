@@ -74,6 +74,22 @@ pub enum Bug {
     JoinTwice,
     /// A message stays in its set although its emitter rolls back.
     KeepWithdrawn,
+    /// A signal reaches only one of the runs that await it.
+    DeliverToOne,
+    /// A signal is delivered again, to later waits.
+    DeliverTwice,
+    /// A signal that no run awaits is lost.
+    DropEarly,
+    /// The signals of a failed step are sent.
+    SendOfFailed,
+    /// A run keeps the signal of an earlier wait although it awaits another one in time.
+    KeepSignal,
+    /// A step that runs at most once begins again under another claim.
+    BeginTwice,
+    /// A new execution begins with the values and the position of the former one.
+    KeepPosition,
+    /// A rollback goes beyond the beginning of its execution.
+    UndoFormer,
     /// Of several events of entities in one transaction the last one is not recorded.
     ForgetEntityEvent,
     /// The decisions of one transaction are all made against the state before the first of them.
@@ -84,9 +100,24 @@ pub enum Bug {
     KeepAfterPanic,
 }
 
+/// A feature of sagas with a simulation of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// Sagas that join messages.
+    Joins,
+    /// Waits for signals.
+    Signals,
+    /// Steps that run at most once.
+    AtMostOnce,
+    /// Runs that go on anew.
+    Executions,
+    /// Decisions of commands.
+    Commands,
+}
+
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 37] = [
+    pub const ALL: [Bug; 45] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -120,23 +151,37 @@ impl Bug {
         Bug::ForgetWait,
         Bug::JoinTwice,
         Bug::KeepWithdrawn,
+        Bug::DeliverToOne,
+        Bug::DeliverTwice,
+        Bug::DropEarly,
+        Bug::SendOfFailed,
+        Bug::KeepSignal,
+        Bug::BeginTwice,
+        Bug::KeepPosition,
+        Bug::UndoFormer,
         Bug::ForgetEntityEvent,
         Bug::StaleDecisions,
         Bug::KeepVoidDecisions,
         Bug::KeepAfterPanic,
     ];
 
-    /// Whether it is about decisions of commands.
-    pub fn needs_commands(self) -> bool {
-        matches!(
-            self,
-            Self::ForgetEntityEvent | Self::StaleDecisions | Self::KeepVoidDecisions | Self::KeepAfterPanic
-        )
-    }
-
-    /// Whether it is about messages that are joined.
-    pub fn needs_joins(self) -> bool {
-        matches!(self, Self::JoinTwice | Self::KeepWithdrawn)
+    /// The feature that it is about, if a simulation of that feature has to find it.
+    pub fn feature(self) -> Option<Feature> {
+        match self {
+            Self::JoinTwice | Self::KeepWithdrawn => Some(Feature::Joins),
+            Self::DeliverToOne
+            | Self::DeliverTwice
+            | Self::DropEarly
+            | Self::SendOfFailed
+            | Self::KeepSignal => Some(Feature::Signals),
+            Self::BeginTwice => Some(Feature::AtMostOnce),
+            Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
+            Self::ForgetEntityEvent
+            | Self::StaleDecisions
+            | Self::KeepVoidDecisions
+            | Self::KeepAfterPanic => Some(Feature::Commands),
+            _ => None,
+        }
     }
 
     /// Whether it can be detected only while programs of different versions live, or follow each other.

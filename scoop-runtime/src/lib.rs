@@ -17,7 +17,8 @@ mod completion;
 mod engine;
 mod unhandled;
 
-// Decisions without IO: rebuild and repair. The report of a hierarchy.
+// Decisions without IO: rebuild and repair. The report of a hierarchy. Lists of runs.
+mod find;
 mod rebuild;
 mod repair;
 mod tree;
@@ -45,13 +46,17 @@ mod util;
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    Builder, CancelAnswer, CommandHandle, CommandState, EntityState, Handle, KeptHierarchies, Launch,
-    LaunchAll, ListItem, ListRequest, Migrate, Outcome, Prune, Pruned, ReadTree, Redeliver, Redelivered,
-    Request, Retire, Retired, RollbackAnswer, RollbackFailure, Scoop, SendSignal, Status, migrate,
-    migration_files,
+    Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityState, EventStream, Events,
+    FindRuns, Handle, KeptHierarchies, Launch, LaunchAll, ListItem, ListRequest, Migrate, Outcome, Prune,
+    Pruned, ReadTree, Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure,
+    RunPage, Scoop, SendSignal, Status, migrate, migration_files,
 };
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
+pub use find::{
+    BadCursor, BadEventCursor, Delay, EventCursor, Explanation, FailureSummary, JoinWait, RecordedEvent,
+    RunCount, RunCounts, RunCursor, RunExplanation, RunPhase, RunSummary, WaitKind, WaitReason, WorkerInfo,
+};
 pub use rebuild::{RebuildReport, SkippedHierarchy};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};

@@ -8,11 +8,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use scoop_core::SignalKey;
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::InMemory;
-pub use crate::bug::{Bug, inject_bug};
+pub use crate::bug::{Bug, Feature, inject_bug};
 pub use crate::store::FaultLink;
 use crate::store::MemoryStore;
 
@@ -60,6 +61,88 @@ pub struct EntityEvent {
     pub payload: Value,
     /// The run of the command.
     pub run: Uuid,
+}
+
+/// The rows of the tables beside the event log. Times are those of the database.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Tables {
+    /// All signals that were sent.
+    pub signals: Vec<StoredSignal>,
+    /// The outputs of steps, and the signals with which waits ended.
+    pub outputs: Vec<Output>,
+    /// The steps that run at most once and have begun.
+    pub begun_steps: Vec<BegunStep>,
+    /// The executions of runs that went on anew, without the first one of each run.
+    pub executions: Vec<Execution>,
+}
+
+/// A signal that was sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredSignal {
+    /// Its id.
+    pub id: Uuid,
+    /// Its name and key.
+    pub to: SignalKey,
+    /// Its payload.
+    pub payload: Value,
+    /// The time at which it was sent.
+    pub sent_at: SystemTime,
+    /// The time until which it is kept if no run awaits it.
+    pub kept_until: SystemTime,
+    /// The time of its delivery, if it was delivered.
+    pub delivered_at: Option<SystemTime>,
+    /// The number of runs that it reached.
+    pub reached: u64,
+}
+
+/// The output of a step, or the signal with which a wait ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// The run.
+    pub run: Uuid,
+    /// The step.
+    pub step: String,
+    /// The number of the suspension among those of the forward path of the run, from 0 on.
+    pub number: usize,
+    /// The output.
+    pub value: Value,
+}
+
+/// A step that runs at most once, and whose code may have run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BegunStep {
+    /// The run.
+    pub run: Uuid,
+    /// The step.
+    pub step: String,
+    /// The number that its suspension has among those of the forward path of the run, from 0 on.
+    pub number: usize,
+    /// The time at which it began.
+    pub at: SystemTime,
+}
+
+/// An execution of a run that went on anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Execution {
+    /// The run.
+    pub run: Uuid,
+    /// The number of executions before it.
+    pub number: usize,
+    /// The time at which it began.
+    pub began_at: SystemTime,
+}
+
+/// The rows of the tables beside the event log.
+///
+/// ```
+/// # extern crate scoop_runtime as scoop;
+/// use scoop::{InMemory, simulation};
+///
+/// assert!(simulation::tables(&InMemory::new()).signals.is_empty());
+/// ```
+pub fn tables(database: &InMemory) -> Tables {
+    database.memory().tables()
 }
 
 /// All events of entities, by entity, and in the order in which they were written.

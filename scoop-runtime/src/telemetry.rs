@@ -21,6 +21,7 @@ use tracing::field::display as shown;
 use uuid::Uuid;
 
 use crate::Subscribed;
+use crate::store::RefusedMember;
 use text::{Scrubbed, Told};
 pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
 
@@ -222,6 +223,12 @@ events! {
         { operation = operation, error = shown(Scrubbed(error)) }
         ("{operation} failed, retrying")
 
+    /// A message that waited to be joined was set aside, since no set can hold it.
+    ERROR "join_refused" = join_refused(worker: Uuid, member: &RefusedMember)
+        { saga = shown(Escaped(&member.saga)), key = shown(Escaped(&member.key)), message_id = shown(member.message),
+          reason = shown(Scrubbed(&member.why)), remedy = DELETE_THE_ROW }
+        ("a message that no set can hold was set aside")
+
     /// The database or its connection failed in an operation that other workers will do.
     WARN "operation_abandoned" = operation_abandoned(worker: Uuid, operation: &str, error: &sqlx::Error)
         { operation = operation, error = shown(Scrubbed(error)) }
@@ -342,6 +349,9 @@ const START_ONE_THAT_HAS_IT: &str =
 const RESTART_AND_REPORT: &str = "restart the process, and report the panic as an issue";
 
 const FIND_THE_ROW: &str = "as the owner of the tables, remove the row that contradicts it, such as an event in `message_event`, then `Scoop::retry`";
+
+const DELETE_THE_ROW: &str = "see `Scoop::waiting_members`; as the owner of the tables, mend the message and set `refused` of its row in \
+    `join_member` to null, or delete the row";
 
 const FIND_OUT_WHY: &str =
     "see the earlier log lines of the workers, fix the cause, then call `Scoop::retry`";

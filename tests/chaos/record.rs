@@ -107,6 +107,7 @@ impl Recorded {
             context: context.map(|Json(context)| context).unwrap_or_default(),
             goes_on_anew: row.try_get("anew")?,
             waits_until: row.try_get("waits_until")?,
+            awaits: None,
         };
         let payload: Option<Json<Value>> = row.try_get("payload")?;
         Ok(Self { event, topic: row.try_get("topic")?, payload: payload.map(|Json(payload)| payload) })

@@ -15,8 +15,14 @@ mod commands_below;
 mod endless;
 #[path = "../it/behaviour/error_queue.rs"]
 mod error_queue;
+#[path = "../it/behaviour/explained.rs"]
+mod explained;
+#[path = "../it/behaviour/finding.rs"]
+mod finding;
 #[path = "../it/behaviour/floats.rs"]
 mod floats;
+#[path = "../it/behaviour/followed.rs"]
+mod followed;
 #[path = "../it/behaviour/idempotency_keys.rs"]
 mod idempotency_keys;
 #[path = "../it/behaviour/joined.rs"]

@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use scoop_runtime::simulation::{Bug, inject_bug};
+use scoop_runtime::simulation::{Bug, Feature, inject_bug};
 
+use crate::anew::ANEW;
+use crate::awaiting::AWAITING;
 use crate::commands;
-use crate::joined;
+use crate::joined::JOINED;
 use crate::judge;
 use crate::many::threads;
+use crate::once::ONCE;
 use crate::play;
 use crate::scenario::{CHANGING_FROM, Scenario};
 use crate::slow;
@@ -29,12 +32,25 @@ type Found = (Bug, Option<(u64, BTreeSet<String>)>);
 
 /// Injects each bug until it is found. Returns whether all are.
 pub(crate) fn find_all() -> bool {
+    find_some(&Bug::ALL)
+}
+
+/// The same with the bugs of this name, or of one feature.
+pub(crate) fn find_named(name: &str) -> bool {
+    let is_named = |bug: &Bug| {
+        let feature = bug.feature().map(|feature| format!("{feature:?}"));
+        format!("{bug:?}") == name || feature.is_some_and(|feature| feature == name)
+    };
+    find_some(&Bug::ALL.into_iter().filter(is_named).collect::<Vec<_>>())
+}
+
+fn find_some(bugs: &[Bug]) -> bool {
     MADE.store(true, Ordering::Relaxed);
     let (next, found) = (AtomicUsize::new(0), Mutex::<Vec<Found>>::default());
     std::thread::scope(|scope| {
         for _ in 0..threads() {
             scope.spawn(|| {
-                while let Some(bug) = Bug::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = find(*bug);
                     found.lock().expect("a search does not panic").push((*bug, result));
                 }
@@ -59,11 +75,15 @@ pub(crate) fn find_all() -> bool {
 /// The first seed that finds the bug, and the violated invariants.
 fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
     let _watched = slow::watch(format!("search for the bug {bug:?}"));
-    if bug.needs_joins() {
-        return joined::find(bug, SEEDS_MAX);
-    }
-    if bug.needs_commands() {
-        return commands::find(bug, SEEDS_MAX);
+    if let Some(feature) = bug.feature() {
+        let small = match feature {
+            Feature::Commands => return commands::find(bug, SEEDS_MAX),
+            Feature::Joins => &JOINED,
+            Feature::Signals => &AWAITING,
+            Feature::AtMostOnce => &ONCE,
+            Feature::Executions => &ANEW,
+        };
+        return small.find(bug, SEEDS_MAX);
     }
     inject_bug(bug);
     let first = if bug.needs_changes() { CHANGING_FROM } else { 0 };

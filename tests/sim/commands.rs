@@ -16,8 +16,8 @@ use scoop::{CommandHandle, CommandState, Decider, Handle, InMemory, Outcome};
 use scoop_runtime::simulation::{self, Bug, EntityEvent, Process, inject_bug};
 
 use crate::act::PLANNED;
+use crate::crew::{Line, Wire};
 use crate::dice::Dice;
-use crate::joined::{Line, Wire};
 
 /// The seeds played by default.
 pub(crate) const SEEDS: Range<u64> = 0..200;

@@ -5,22 +5,15 @@
 //! withdrawn.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, pending};
 use scoop::prelude::*;
-use scoop::{EventKind, Handle, InMemory, Outcome};
-use scoop_runtime::simulation::{self, Bug, FaultLink, Process, inject_bug};
+use scoop::{Builder, EventKind, Handle, Outcome};
 use uuid::Uuid;
 
-use crate::dice::Dice;
-
-/// Number of seeds played by default.
-const SEEDS: u64 = 200;
+use crate::crew::{Crew, Fate, Small};
 
 const SALES: u32 = 14;
 
@@ -93,112 +86,41 @@ impl Packer {
     }
 }
 
-/// The link of one process. It fails at random until the healing.
-pub(crate) struct Line {
-    healed: Arc<AtomicBool>,
-    dead: AtomicBool,
-    dice: Mutex<Dice>,
-}
-
-impl Line {
-    pub(crate) fn new(healed: Arc<AtomicBool>, seed: u64) -> Self {
-        Self { healed, dead: AtomicBool::new(false), dice: Mutex::new(Dice::new(seed)) }
-    }
-
-    /// From now on nothing that was begun ends.
-    pub(crate) fn die(&self) {
-        self.dead.store(true, Ordering::Relaxed);
-    }
-
-    fn roll<T>(&self, roll: impl FnOnce(&mut Dice) -> T) -> T {
-        roll(&mut self.dice.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn suffer(&self) -> BoxFuture<'static, io::Result<()>> {
-        if self.dead.load(Ordering::Relaxed) {
-            return pending().boxed();
-        }
-        if self.healed.load(Ordering::Relaxed) {
-            return async { Ok(()) }.boxed();
-        }
-        let (micros, fails) = self.roll(|dice| (dice.below(3_000), dice.percent(4)));
-        async move {
-            tokio::time::sleep(Duration::from_micros(micros.into())).await;
-            if fails { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
-        }
-        .boxed()
-    }
-}
-
-/// The link as the process has it.
-pub(crate) struct Wire(pub(crate) Arc<Line>);
-
-impl FaultLink for Wire {
-    fn before(&self, _: &'static str) -> BoxFuture<'static, io::Result<()>> {
-        self.0.suffer()
-    }
-
-    fn after(&self, _: &'static str) -> BoxFuture<'static, io::Result<()>> {
-        self.0.suffer()
-    }
-
-    fn heard(&self) -> BoxFuture<'static, u32> {
-        let lost = !self.0.healed.load(Ordering::Relaxed) && self.0.roll(|dice| dice.percent(20));
-        std::future::ready(u32::from(!lost)).boxed()
-    }
-}
-
 struct World {
-    database: InMemory,
-    healed: Arc<AtomicBool>,
+    crew: Crew,
     sets: Sets,
-    dice: Dice,
 }
 
 impl World {
-    /// Starts a process. It dies after a while, if it is to.
-    fn start(&mut self, dies: bool) {
-        let line = Arc::new(Line::new(self.healed.clone(), self.dice.roll()));
-        let process = Process::new(&self.database, Arc::new(Wire(line.clone())));
-        let (packer, lives) = (Packer(self.sets.clone()), self.dice.between(20, 400));
-        tokio::spawn(async move {
-            let builder = Scoop::builder().simulated_process(&process).only::<Seller>().only::<Packer>();
-            let builder = builder.provide(packer).poll_interval(Duration::from_secs(1));
-            if dies {
-                let running = tokio::spawn(builder.start());
-                tokio::time::sleep(Duration::from_millis(lives.into())).await;
-                line.die();
-                process.disconnect();
-                running.abort();
-                // What it has begun never ends.
-                pending::<()>().await;
-                return;
-            }
-            let _scoop = builder.start().await;
-            pending::<()>().await;
-        });
+    fn program(&self) -> impl FnOnce(Builder) -> Builder + Send + 'static {
+        let packer = Packer(self.sets.clone());
+        |builder: Builder| builder.only::<Seller>().only::<Packer>().provide(packer)
+    }
+
+    fn start(&mut self, fate: Fate) {
+        let program = self.program();
+        self.crew.start(fate, program);
     }
 
     async fn play(mut self) -> Result<Vec<String>> {
         // Subscribed before the first launch, so that each message has its handlers.
-        let builder = Scoop::builder().in_memory_database(&self.database).only::<Seller>().only::<Packer>();
-        builder.provide(Packer(self.sets.clone())).start().await?.shutdown().await?;
-        self.start(false);
-        let client = Scoop::builder().in_memory_database(&self.database).client().await?;
+        self.crew.register(self.program()).await?;
+        self.start(Fate::Lives);
+        let client = Scoop::builder().in_memory_database(&self.crew.database).client().await?;
         let mut sales = vec![];
         for number in 0..SALES {
-            if self.dice.percent(30) {
-                self.start(true);
+            if self.crew.dice.percent(30) {
+                self.start(Fate::Dies);
             }
-            let (key, pays, fails) = (self.dice.below(3), self.dice.percent(50), self.dice.percent(25));
+            let dice = &mut self.crew.dice;
+            let (key, pays, fails) = (dice.below(3), dice.percent(50), dice.percent(25));
             let sale = Sale { key, number, pays, fails };
-            let pause = Duration::from_millis(self.dice.below(60).into());
-            tokio::time::sleep(pause).await;
+            self.crew.pause(60).await;
             sales.push((sale, client.launch(sale).await?));
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
-        self.healed.store(true, Ordering::Relaxed);
-        self.start(false);
+        self.crew.heal();
+        self.start(Fate::Lives);
         self.judge(&client, &sales).await
     }
 
@@ -217,7 +139,7 @@ impl World {
         }
         let mut wrong = vec![];
         let mut roots = BTreeSet::new();
-        for event in self.database.event_log() {
+        for event in self.crew.database.event_log() {
             if event.kind == EventKind::Emitted && ["join.paid", "join.picked"].contains(&&*event.topic) {
                 let joined = client.joined(event.message_id).await?;
                 roots.extend(joined.into_iter().map(scoop::HierarchyId::uuid));
@@ -269,35 +191,5 @@ impl World {
     }
 }
 
-/// Plays a seed. Returns what is wrong.
-fn play_one(seed: u64) -> Vec<String> {
-    simulation::seed(seed);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let new_year = SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600);
-    let wrong = runtime.expect("a runtime starts").block_on(async {
-        let (healed, sets) = (Arc::new(AtomicBool::new(false)), Sets::default());
-        let world = World { database: InMemory::starting_at(new_year), healed, sets, dice: Dice::new(seed) };
-        world.play().await.unwrap_or_else(|error| vec![error.to_string()])
-    });
-    simulation::seed(None);
-    wrong
-}
-
-/// Plays all seeds. Returns whether nothing is wrong.
-pub(crate) fn play() -> bool {
-    let wrong = (0..SEEDS).filter_map(|seed| {
-        let wrong = play_one(seed);
-        wrong.first().map(|first| println!("joined: seed {seed}: {first}"))
-    });
-    let wrong = wrong.count();
-    println!("joined: {SEEDS} seeds, {wrong} wrong");
-    wrong == 0
-}
-
-/// The first of these seeds that finds the bug, and what it violates.
-pub(crate) fn find(bug: Bug, seeds_max: u64) -> Option<(u64, BTreeSet<String>)> {
-    inject_bug(bug);
-    let found = (0..seeds_max).find(|seed| !play_one(*seed).is_empty());
-    inject_bug(None);
-    found.map(|seed| (seed, BTreeSet::from(["joined".to_owned()])))
-}
+pub(crate) const JOINED: Small =
+    Small { name: "joined", play: |crew| World { crew, sets: Sets::default() }.play().boxed() };

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use scoop::{EventKind, Failure, LoggedEvent};
+use scoop::{EventKind, Failure, InMemory, LoggedEvent};
 use scoop_audit::{
-    Effect, EffectKind, EffectPlace, Invariant, Log, LoggedEvent as Logged, LoggedMessage, Quiescence,
-    Subscription, audit, audit_effects,
+    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, Invariant, Log, LoggedEvent as Logged,
+    LoggedExecution, LoggedMessage, LoggedOutput, LoggedSignal, Quiescence, Subscription, Tables, audit,
+    audit_effects,
 };
+use scoop_runtime::simulation;
 use time::Duration;
 use uuid::Uuid;
 
@@ -92,9 +94,13 @@ fn is_calm(scenario: &Scenario) -> bool {
 
 /// The log as the reference model reads it.
 pub(crate) fn log(played: &Played) -> Log {
-    let messages: BTreeMap<_, _> = played.log.iter().map(|row| (row.message_id, &row.topic)).collect();
+    Log { repaired: played.repaired.clone(), ..log_of(&played.log, &played.listed) }
+}
+
+fn log_of(events: &[LoggedEvent], listed: &[simulation::Subscription]) -> Log {
+    let messages: BTreeMap<_, _> = events.iter().map(|row| (row.message_id, &row.topic)).collect();
     let messages = messages.into_iter().map(|(id, topic)| LoggedMessage { id, topic: topic.clone() });
-    let subscriptions = played.listed.iter().map(|listed| Subscription {
+    let subscriptions = listed.iter().map(|listed| Subscription {
         topic: listed.topic.clone(),
         handler: listed.handler.clone(),
         since: listed.since.into(),
@@ -103,12 +109,51 @@ pub(crate) fn log(played: &Played) -> Log {
     });
     Log {
         messages: messages.collect(),
-        events: played.log.iter().map(logged).collect(),
+        events: events.iter().map(logged).collect(),
         subscriptions: subscriptions.collect(),
         // A row gets a later time than the clock shows if its run already has an event of that time.
         tolerance: Duration::milliseconds(2),
-        repaired: played.repaired.clone(),
         ..Log::default()
+    }
+}
+
+/// The log of a small simulation, with the tables beside it.
+pub(crate) fn small_log(database: &InMemory) -> Log {
+    let events = database.event_log();
+    let mut log = log_of(&events, &simulation::subscriptions(database));
+    log.tables = Some(tables(simulation::tables(database)));
+    log
+}
+
+/// What the reference model finds in the log of a small simulation, in which all has ended.
+pub(crate) fn audited(log: &Log, definitions: &[scoop::Definition]) -> Vec<String> {
+    let violations = audit(log, definitions, Quiescence::Yes).into_iter();
+    violations.map(|it| format!("{}: {} in {}", it.invariant.id(), it.what, it.hierarchy)).collect()
+}
+
+fn tables(tables: simulation::Tables) -> Tables {
+    let signals = tables.signals.into_iter().map(|it| LoggedSignal {
+        id: it.id,
+        to: it.to,
+        payload: it.payload,
+        sent_at: it.sent_at.into(),
+        kept_until: it.kept_until.into(),
+        delivered_at: it.delivered_at.map(Into::into),
+        reached: it.reached,
+    });
+    let outputs = tables.outputs.into_iter();
+    let outputs =
+        outputs.map(|it| LoggedOutput { run: it.run, step: it.step, number: it.number, value: it.value });
+    let begun = tables.begun_steps.into_iter();
+    let begun = begun.map(|it| BegunStep { run: it.run, step: it.step, number: it.number, at: it.at.into() });
+    let executions = tables.executions.into_iter();
+    let executions =
+        executions.map(|it| LoggedExecution { run: it.run, number: it.number, began_at: it.began_at.into() });
+    Tables {
+        signals: signals.collect(),
+        outputs: outputs.collect(),
+        begun_steps: begun.collect(),
+        executions: executions.collect(),
     }
 }
 
@@ -127,6 +172,7 @@ fn logged(row: &LoggedEvent) -> Logged {
         context: row.context.clone(),
         goes_on_anew: row.goes_on_anew,
         waits_until: row.waits_until.map(Into::into),
+        awaits: row.awaits.clone().map(|to| AwaitedSignal { to, until: row.awaits_until.map(Into::into) }),
     }
 }
 

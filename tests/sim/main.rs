@@ -13,20 +13,25 @@
 //! cargo test --test sim -- --scenario '{..}'                  a scenario as it was printed
 //! cargo test --release --test sim -- --hierarchies 1000000    a long run: of other seeds with --from, to go on after failures with --failures
 //! cargo test --test sim -- --seed 1000000000041               programs change while runs are under way: all seeds from 10^12 on
-//! cargo test --test sim -- --joined                           sagas that join messages
+//! cargo test --test sim -- --small 5000                       so many seeds of each simulation of one feature, --from one of them
 //! cargo test --test sim -- --commands                         commands that several processes decide; of other seeds with --from and --seeds
 //! cargo test --test sim -- --bugs                             how soon each deliberate bug is found
+//! cargo test --test sim -- --bugs Signals                     the bugs of one feature, or the one of this name
 //! ```
 
 mod act;
+mod anew;
+mod awaiting;
 mod bugs;
 mod changes;
 mod commands;
+mod crew;
 mod dice;
 mod joined;
 mod judge;
 mod link;
 mod many;
+mod once;
 mod play;
 mod sagas;
 mod scenario;
@@ -36,8 +41,13 @@ mod table;
 mod versions;
 mod world;
 
+use std::ops::Range;
 use std::process::ExitCode;
 
+use crate::anew::ANEW;
+use crate::awaiting::AWAITING;
+use crate::joined::JOINED;
+use crate::once::ONCE;
 use crate::scenario::CHANGING_FROM;
 
 /// Number of seeds played by default, from 0 on.
@@ -45,6 +55,9 @@ const SEEDS: u64 = 2_000;
 
 /// Number of seeds with changing programs played by default.
 const CHANGING_SEEDS: u64 = 600;
+
+/// Number of seeds of each simulation of one feature.
+const SMALL_SEEDS: u64 = 200;
 
 /// The first seed of long runs, by default.
 const LONG_FROM: u64 = 1_000_000;
@@ -73,13 +86,14 @@ fn main() -> ExitCode {
         let from = number("--from").unwrap_or(LONG_FROM);
         return ended(many::play(from..u64::MAX, hierarchies, number("--failures")));
     }
-    if args.iter().any(|arg| arg == "--bugs") {
-        return ended(bugs::find_all());
+    if let Some(at) = args.iter().position(|arg| arg == "--bugs") {
+        return ended(args.get(at + 1).map_or_else(bugs::find_all, |name| bugs::find_named(name)));
     }
     let seeds = number("--seeds").unwrap_or(SEEDS);
     let changing = CHANGING_FROM..CHANGING_FROM + number("--changing").unwrap_or(CHANGING_SEEDS);
-    if args.iter().any(|arg| arg == "--joined") {
-        return ended(joined::play());
+    if let Some(seeds) = number("--small") {
+        let from = number("--from").unwrap_or(0);
+        return ended(play_small(from..from + seeds));
     }
     if args.iter().any(|arg| arg == "--commands") {
         let from = number("--from").unwrap_or(commands::SEEDS.start);
@@ -88,10 +102,15 @@ fn main() -> ExitCode {
         ));
     }
     let well = many::repeat_regressions()
-        && joined::play()
+        && play_small(0..SMALL_SEEDS)
         && commands::play(commands::SEEDS)
         && many::play(0..seeds, u64::MAX, None);
     ended(well && many::play(changing, u64::MAX, None) && bugs::find_all())
+}
+
+/// Plays these seeds of each simulation of one feature.
+fn play_small(seeds: Range<u64>) -> bool {
+    [&JOINED, &AWAITING, &ONCE, &ANEW].into_iter().all(|small| small.play(seeds.clone()))
 }
 
 fn ended(well: bool) -> ExitCode {

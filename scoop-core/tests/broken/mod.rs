@@ -1,10 +1,10 @@
 //! Tests that the audit finds violations: good logs, each broken in one place.
 
 use scoop_audit::{
-    Effect, EffectKind, EffectPlace, Invariant, Log, LoggedEvent, Quiescence, Redelivery, audit,
-    audit_effects,
+    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, Invariant, Log, LoggedEvent, LoggedExecution,
+    LoggedOutput, LoggedSignal, Quiescence, Redelivery, Tables, audit, audit_effects,
 };
-use scoop_core::{Definition, EventKind, Failure, Lineage};
+use scoop_core::{Definition, EventKind, Failure, Lineage, SignalKey};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
@@ -89,6 +89,10 @@ impl Broken {
     fn row(&mut self, kind: EventKind, handler: &str, step: &str) -> &mut LoggedEvent {
         let at = self.at(kind, handler, step);
         &mut self.log.events[at]
+    }
+
+    fn tables(&mut self) -> &mut Tables {
+        self.log.tables.get_or_insert_default()
     }
 
     fn drop_row(&mut self, kind: EventKind, handler: &str, step: &str) {
@@ -521,6 +525,87 @@ fn an_execution_that_ends_before_its_children() {
     let mut broken = good(ANEW);
     broken.row(Suspended, "feed", "fetch").goes_on_anew = true;
     broken.violates(Invariant::Once);
+}
+
+/// A good log with a run that awaits a signal after its first step, and gets it; and the signal.
+fn signalled() -> (Broken, usize) {
+    let mut broken = good(DONE);
+    let to = SignalKey { name: "paid".into(), key: "7".into() };
+    broken.row(Suspended, "parent", "before").awaits = Some(AwaitedSignal { to: to.clone(), until: None });
+    let row = broken.row(Suspended, "parent", "before").clone();
+    let delivered_at = Some(row.at);
+    let signal = LoggedSignal {
+        id: Uuid::from_u128(1),
+        to,
+        payload: 5.into(),
+        sent_at: row.at,
+        kept_until: row.at + Duration::days(1),
+        delivered_at,
+        reached: 1,
+    };
+    let output = LoggedOutput { run: row.lineage.id(), step: "before".into(), number: 0, value: 5.into() };
+    let tables = Tables { signals: vec![signal], outputs: vec![output], ..Tables::default() };
+    broken.log.tables = Some(tables);
+    let at = broken.at(Suspended, "parent", "before");
+    (broken, at)
+}
+
+#[test]
+fn a_wait_that_ends_without_its_signal() {
+    let (mut broken, _) = signalled();
+    broken.is_not_told("signal");
+    broken.tables().outputs.clear();
+    broken.violates(Invariant::Signals);
+}
+
+#[test]
+fn a_wait_that_ends_with_a_signal_of_another_key() {
+    let (mut broken, _) = signalled();
+    broken.tables().signals[0].to.key = "8".into();
+    broken.violates(Invariant::Signals);
+}
+
+#[test]
+fn a_signal_that_was_delivered_after_the_end_of_the_wait() {
+    let (mut broken, _) = signalled();
+    let late = broken.log.events.last().map(|row| row.at);
+    broken.tables().signals[0].delivered_at = late;
+    broken.violates(Invariant::Signals);
+}
+
+#[test]
+fn a_signal_that_was_used_up_without_a_run() {
+    let (mut broken, at) = signalled();
+    broken.log.events[at].awaits = None;
+    broken.tables().outputs.clear();
+    broken.tables().signals[0].reached = 0;
+    broken.violates(Invariant::Signals);
+}
+
+#[test]
+fn an_outcome_of_a_step_that_runs_at_most_once_and_has_not_begun() {
+    let mut broken = good(DONE);
+    let steps = broken.definitions[0].steps.to_mut();
+    steps[0] = steps[0].clone().at_most_once();
+    let row = broken.row(Suspended, "parent", "before").clone();
+    let begun = BegunStep { run: row.lineage.id(), step: "before".into(), number: 0, at: row.at };
+    broken.log.tables = Some(Tables { begun_steps: vec![begun], ..Tables::default() });
+    broken.is_not_told("begun");
+    broken.tables().begun_steps[0].number = 2;
+    broken.violates(Invariant::AtMostOnce);
+}
+
+#[test]
+fn an_execution_without_the_step_that_goes_on_anew() {
+    let mut broken = good(ANEW);
+    let row = broken.row(Suspended, "feed", "turn").clone();
+    let execution = LoggedExecution { run: row.lineage.id(), number: 1, began_at: row.at };
+    broken.log.tables = Some(Tables { executions: vec![execution], ..Tables::default() });
+    broken.is_not_told("execution");
+    broken.tables().executions[0].number = 2;
+    broken.violates(Invariant::Executions);
+    broken.tables().executions.clear();
+    broken.violates(Invariant::Executions);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The rows of a script, converted for the audit.
 
-use scoop_audit::{Log, LoggedEvent, LoggedMessage, Subscription};
-use scoop_core::{Definition, EventKind};
+use scoop_audit::{AwaitedSignal, Log, LoggedEvent, LoggedMessage, Subscription};
+use scoop_core::{Definition, EventKind, Wait};
 use time::{Duration, OffsetDateTime};
 
 use super::script::{Saga, Script};
@@ -10,6 +10,10 @@ use super::world::World;
 /// The definitions of the sagas, in all their versions.
 pub(crate) fn definitions(script: &Script) -> Vec<Definition> {
     script.sagas.iter().map(Saga::definition).collect()
+}
+
+fn awaited(wait: &Wait) -> Option<AwaitedSignal> {
+    Some(AwaitedSignal { to: wait.signal()?.clone(), until: wait.limit() })
 }
 
 /// All rows, with the positions of the driver's clock for times.
@@ -28,7 +32,8 @@ pub(crate) fn log(script: &Script, world: &World<'_>) -> Log {
         handler_iteration: row.event.handler_iteration,
         context: row.event.context.clone(),
         goes_on_anew: row.event.anew.is_some(),
-        waits_until: row.event.wait.as_ref().and_then(scoop_core::Wait::limit),
+        waits_until: row.event.wait.as_ref().filter(|wait| wait.signal().is_none()).and_then(Wait::limit),
+        awaits: row.event.wait.as_ref().and_then(awaited),
     });
     let emitted = world.rows.iter().filter(|row| row.event.kind == EventKind::Emitted);
     let messages = emitted.map(|row| {

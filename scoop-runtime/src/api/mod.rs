@@ -20,6 +20,10 @@ mod requests;
 mod signal;
 
 // Operators.
+mod count_runs;
+mod explain;
+mod find_runs;
+mod follow;
 mod joins;
 mod operators;
 mod prune;
@@ -29,6 +33,9 @@ mod subscriptions;
 
 pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
+pub use count_runs::CountRuns;
+pub use find_runs::{FindRuns, RunPage};
+pub use follow::{EventStream, Events};
 pub use handle::{Handle, Outcome, RollbackFailure, Status};
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;

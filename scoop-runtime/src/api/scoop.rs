@@ -7,6 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Definition, Message, Signal, SignalKey};
 use sqlx::PgPool;
 use tokio::sync::{Mutex, Semaphore};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::launch::{Launch, LaunchAll};
@@ -51,10 +52,13 @@ struct Inner {
     unique_launches: Semaphore,
     server: Mutex<Option<PrivateServer>>,
     limits: Limits,
+    /// Cancelled by a shutdown: the streams of events end.
+    stopped: CancellationToken,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.stopped.cancel();
         if let Some(engine) = &self.engine {
             engine.stop();
         }
@@ -123,6 +127,7 @@ impl Scoop {
                 unique_launches: keyed,
                 server,
                 limits,
+                stopped: CancellationToken::new(),
             }),
         }
     }
@@ -332,6 +337,7 @@ impl Scoop {
                 }
                 None => Ok(()),
             };
+            self.inner.stopped.cancel();
             self.stop_server().await;
             stopped
         }
@@ -366,6 +372,7 @@ impl Scoop {
                 Some(engine) => engine.stop_within(limit).await,
                 None => Ok(()),
             };
+            self.inner.stopped.cancel();
             self.stop_server().await;
             stopped
         }
@@ -471,6 +478,11 @@ impl Scoop {
         F: Future<Output = sqlx::Result<T>> + Send,
     {
         self.trial().endure(attempt).await
+    }
+
+    /// Cancelled by a shutdown.
+    pub(crate) fn stopped(&self) -> &CancellationToken {
+        &self.inner.stopped
     }
 
     /// Begins an operation with retries.

@@ -17,7 +17,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
     while !timed.is_empty() {
         let pause = match engine.store.expire_join(&timed).await {
             Ok(expired) => {
-                engine.notify_ready(&expired.handlers);
+                engine.notify_joined(&expired.launched);
                 let wait = expired.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
                 wait.unwrap_or(engine.settings.poll_interval).min(engine.settings.poll_interval)
             }

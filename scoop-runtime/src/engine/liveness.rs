@@ -18,7 +18,7 @@ use super::shared::Engine;
 use super::signals::Delivery;
 #[cfg(feature = "in-memory")]
 use crate::store::MemorySession;
-use crate::store::{PostgresSession, Reaped, Store};
+use crate::store::{PostgresSession, Reaped, SIGNAL_SENT, Store};
 use crate::telemetry;
 
 /// The longest interval between checks for dead workers. The timer checks as well.
@@ -44,6 +44,8 @@ pub(super) enum WorkerSession {
 enum Notification {
     Ourselves,
     Others,
+    /// A client that may not deliver has sent a signal.
+    SignalSent,
     /// None: the session is gone.
     End,
     /// None: the session lives, but the worker is not registered any more, so that it claims nothing.
@@ -83,6 +85,7 @@ impl WorkerSession {
         };
         match sender {
             Some(sender) if sender == engine.worker => Notification::Ourselves,
+            Some(SIGNAL_SENT) => Notification::SignalSent,
             Some(_) => Notification::Others,
             None => Notification::End,
         }
@@ -118,6 +121,7 @@ pub(super) async fn serve_session(
         match heard {
             Notification::Ourselves => {}
             Notification::Others => engine.wake_tasks(),
+            Notification::SignalSent => engine.signals.deliver(Delivery::Recent),
             Notification::End | Notification::Unlisted => {
                 let mut from = Instant::now();
                 if matches!(heard, Notification::Unlisted) {

@@ -23,7 +23,9 @@ use crate::RuntimeError;
 use crate::completion::Completions;
 use crate::saga::registry::{Sagas, Scheduled, SubscribedSaga};
 use crate::settings::Settings;
+use crate::store::join::LaunchedSet;
 use crate::store::{ClaimKey, Claimer, HierarchyFlags, JoinSpec, ParentRef, StepTransactions, Store};
+use crate::telemetry;
 use crate::unhandled::UnhandledWarnings;
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
@@ -196,6 +198,14 @@ impl Engine {
     /// Has the timer look again: something becomes due at a certain time.
     pub(crate) fn reschedule_timer(&self) {
         self.signals.clock.notify_one();
+    }
+
+    /// Announces the set that was launched for a key, and reports the messages that were set aside.
+    pub(crate) fn notify_joined(&self, launched: &LaunchedSet) {
+        self.notify_ready(&launched.handlers);
+        for member in &launched.refused {
+            telemetry::join_refused(self.worker, member);
+        }
     }
 
     /// Has the limits of joined messages be looked at again.

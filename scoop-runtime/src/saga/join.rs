@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Definition, Error, Failure, Message, Next, Result, SignalKey, StepDefinition};
+use scoop_core::{Definition, Error, Failure, Message, Next, Result, StepDefinition, refused_key};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::command::Decisions;
 use super::{DecodeError, HandledMessage, Handler, MessageType, RetryTarget, StepEnd, private, shape};
 use crate::store::JoinSpec;
-use crate::util::payload::storable;
+use crate::util::payload::{has_number_beyond, storable};
 use crate::{Retry, Scope};
 
 /// The messages that a saga joins, as one struct. `#[saga]` implements it.
@@ -140,8 +140,8 @@ const COLLECTOR: &str = " (join)";
 
 const PREPARE: usize = 0;
 
-/// The size of a set, less than that of the largest message, and shared among its members.
-const SET_BYTES_MAX: usize = 16_000_000;
+/// The largest number of a set: that of any message that a function of the schema launches.
+const NUMBER_MAX: f64 = 1.7e308;
 
 const STEPS: &[StepDefinition] =
     &[StepDefinition::new("prepare").compensated(), StepDefinition::new("record")];
@@ -191,10 +191,14 @@ impl Handler for Collector {
         let member = self.members.iter().find(|member| member.topic == topic).unwrap_or(&self.members[0]);
         let key = (member.key)(payload)?;
         // A set has an object of members around each of them.
-        let limit = SET_BYTES_MAX / self.members.len();
+        let limit = usize::try_from(self.spec.member_bytes_max()).unwrap_or(usize::MAX);
         let what = || format!("the message on topic `{topic}` for saga `{}`", self.spec.saga);
-        let unfit = storable(json!([[payload]]), limit, what).err();
-        Ok(Box::new(Member { key, unfit: unfit.map(|error| error.to_string()) }))
+        let unfit = storable(json!([[payload]]), limit, what).err().map(|error| error.to_string());
+        let unfit = unfit.or_else(|| {
+            has_number_beyond(payload, NUMBER_MAX)
+                .then(|| format!("{} has a number beyond {NUMBER_MAX:e}; no set can hold it", what()))
+        });
+        Ok(Box::new(Member { key, unfit }))
     }
 
     fn types(&self) -> Vec<String> {
@@ -225,8 +229,7 @@ impl Handler for Collector {
     ) -> BoxFuture<'a, Result<StepEnd>> {
         async move {
             let Member { key, unfit } = member(message);
-            let refused = SignalKey { name: String::new(), key: key.to_owned() }.refused();
-            if let Some(why) = refused {
+            if let Some(why) = refused_key(key) {
                 return Err(Error::msg(format!("the key of the message {why}")).into_permanent());
             }
             if let Some(why) = unfit {

@@ -23,6 +23,14 @@ pub(crate) struct JoinSpec {
     pub(crate) within: Option<Duration>,
 }
 
+impl JoinSpec {
+    /// How many bytes of each message a set can hold, as PostgreSQL writes it: a set is one message.
+    pub(crate) fn member_bytes_max(&self) -> i32 {
+        const SET_BYTES_MAX: usize = 16_000_000;
+        i32::try_from(SET_BYTES_MAX / self.topics.len().max(1)).unwrap_or(i32::MAX)
+    }
+}
+
 /// A message that a collector records.
 #[derive(Debug)]
 pub(crate) struct NewMember<'a> {
@@ -41,11 +49,51 @@ pub(crate) struct OldestMember {
     pub(crate) payload: Value,
 }
 
+/// What became of a message that a collector records.
+#[derive(Debug)]
+pub(crate) enum JoinResult {
+    /// It is recorded, and its set was launched if that is complete.
+    Recorded(LaunchedSet),
+    /// It is not: the claim of the collector does not hold.
+    NotHeld,
+    /// It is not: no set can hold it. Its size is that in the database.
+    Unfit { bytes: usize },
+    /// It is not: another session keeps the key locked.
+    Locked,
+}
+
+/// What became of a withdrawal.
+#[derive(Debug)]
+pub(crate) enum Withdrawal {
+    /// The message does not wait any more. `joined` is the hierarchy that joins it, if there is one.
+    Done { joined: Option<Uuid> },
+    /// Nothing has changed: another session keeps the key locked.
+    Locked,
+}
+
+/// The set that was launched for a key, if any.
+#[derive(Debug, Default)]
+pub(crate) struct LaunchedSet {
+    /// The handlers of its hierarchy.
+    pub(crate) handlers: Vec<String>,
+    /// The waiting messages that were set aside, since no set can hold them.
+    pub(crate) refused: Vec<RefusedMember>,
+}
+
+/// A waiting message that was set aside, since no set can hold it.
+#[derive(Debug)]
+pub(crate) struct RefusedMember {
+    pub(crate) saga: String,
+    pub(crate) key: String,
+    pub(crate) message: Uuid,
+    pub(crate) why: String,
+}
+
 /// What is due of joins.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiredJoin {
-    /// The handlers of the hierarchy that was launched for an incomplete set.
-    pub(crate) handlers: Vec<String>,
+    /// What was launched for an incomplete set.
+    pub(crate) launched: LaunchedSet,
     /// The seconds until the time of the next set is over; `None` if there is none.
     pub(crate) seconds: Option<f64>,
 }
@@ -94,6 +142,8 @@ pub struct WaitingMember {
     pub since: SystemTime,
     /// The time at which it fails to be joined, if it has a limit.
     pub until: Option<SystemTime>,
+    /// Why no set can hold the message, if it was set aside for that: it does not wait any more.
+    pub refused: Option<String>,
 }
 
 #[cfg(test)]

@@ -51,6 +51,12 @@ pub(crate) fn known_before(messages: &mut [NewMessage], attempt: Attempt) -> &[N
 /// Under which ids messages are known that may be launched only once.
 const UNIQUE: Uuid = Uuid::from_u128(0x6d1f_46a2_0c5e_4e0b_9d0a_7b1b_5a3c_9e21);
 
+/// The ids that follow from a topic and a key.
+pub(crate) struct UniqueIds {
+    pub(crate) id: Uuid,
+    pub(crate) root: Uuid,
+}
+
 impl NewMessage {
     /// A message with fresh ids.
     pub(crate) fn new(topic: &'static str, payload: Value, bytes: usize) -> Self {
@@ -73,11 +79,16 @@ impl NewMessage {
 
     /// The same message, whose ids follow from its topic and the key: it cannot be there twice.
     pub(crate) fn unique(mut self, key: &str) -> Self {
-        let namespace = Uuid::new_v5(&UNIQUE, self.topic.as_bytes());
-        self.id = Uuid::new_v5(&namespace, key.as_bytes());
-        self.root = Uuid::new_v5(&self.id, b"root");
+        UniqueIds { id: self.id, root: self.root } = Self::unique_ids(self.topic, key);
         self.is_unique = true;
         self
+    }
+
+    /// The ids of the message that is launched on this topic with this key.
+    pub(crate) fn unique_ids(topic: &str, key: &str) -> UniqueIds {
+        let namespace = Uuid::new_v5(&UNIQUE, topic.as_bytes());
+        let id = Uuid::new_v5(&namespace, key.as_bytes());
+        UniqueIds { id, root: Uuid::new_v5(&id, b"root") }
     }
 
     /// Launches it unless it is there. Its runs are left to any worker with room.

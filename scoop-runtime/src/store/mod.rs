@@ -23,7 +23,7 @@ mod unhandled;
 pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 pub(crate) use entity::EntityId;
 pub use join::WaitingMember;
-pub(crate) use join::{ExpiredJoin, JoinSpec, NewMember};
+pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
 pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare};
 #[cfg(feature = "simulation")]
 pub use memory::FaultLink;
@@ -46,7 +46,7 @@ pub(crate) use requests::{
 pub(crate) use retention::{AGE_MIN as PRUNE_AGE_MIN, PruneMode, PrunePage, PruneResult, PruneVerdict};
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
-pub(crate) use signal::{Deliver, NewSignal, SignalSent, Transaction};
+pub(crate) use signal::{Deliver, NewSignal, SIGNAL_SENT, SignalSent, Transaction};
 pub use types::RowState;
 pub(crate) use types::{
     ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FailedRollbackPart,
@@ -67,6 +67,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use self::entity::{Decisions, DecisionsSettled, StoredEntity};
+use crate::find::{
+    EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part, RunCount, RunFacts,
+    RunFilter,
+};
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
 use crate::saga::registry::{Renamed, SubscribedSaga};
@@ -203,14 +207,13 @@ storage! {
 
     /// The messages that sagas join.
     trait JoinStorage {
-        /// Records a message, unless its claim does not hold, and launches its set if it is complete. Returns the
-        /// handlers of that.
-        async fn join(&self, spec: &JoinSpec, member: &NewMember<'_>) -> Vec<String>;
+        /// Records a message, and launches its set if that is complete.
+        async fn join(&self, spec: &JoinSpec, member: &NewMember<'_>) -> JoinResult;
 
         /// Withdraws the message of this collector if it waits. Returns the hierarchy that joins it otherwise.
-        async fn withdraw(&self, spec: &JoinSpec, key: &str, run: Uuid) -> Option<Uuid>;
+        async fn withdraw(&self, spec: &JoinSpec, key: &str, run: Uuid) -> Withdrawal;
 
-        /// Launches a set of these joins whose time is over.
+        /// Launches a set of these joins whose time is over. Sets it aside if the database refuses it.
         async fn expire_join(&self, specs: &[&JoinSpec]) -> ExpiredJoin;
 
         /// The hierarchies that join this message.
@@ -330,6 +333,35 @@ storage! {
 
         /// The runs of a hierarchy, parents before their children; of a row that cannot be read the reason.
         async fn tree(&self, message: Uuid, extent: Extent) -> TreeRows;
+    }
+
+    /// Lists of runs.
+    trait FindStorage {
+        /// Unfinished runs with ids below `after`, newest first.
+        async fn unfinished_runs(&self, filter: &RunFilter, after: Option<Uuid>, page: PageSize) -> Part<Uuid>;
+
+        /// Runs that ended before `after`, latest end first.
+        async fn finished_runs(
+            &self, filter: &RunFilter, after: Option<EndedPlace>, page: PageSize,
+        ) -> Part<EndedPlace>;
+
+        /// What is known of a run of this hierarchy, to explain what it waits for.
+        async fn run_facts(&self, root: Uuid, run: Uuid) -> Option<RunFacts>;
+
+        /// The unfinished runs, counted by handler and state.
+        async fn unfinished_counts(&self) -> Vec<RunCount>;
+
+        /// The ends of runs since a time, counted by handler and kind; up to `limit` of each.
+        async fn finished_counts(&self, since: OffsetDateTime, limit: usize) -> Vec<RunCount>;
+    }
+
+    /// The record, for those who follow it.
+    trait FollowStorage {
+        /// The end of the record.
+        async fn event_horizon(&self) -> Horizon;
+
+        /// Events in this window, in the order of their times.
+        async fn events(&self, window: &EventWindow, filter: &EventFilter) -> Vec<FollowedEvent>;
     }
 
     /// Cancellation, and rollback of finished runs.

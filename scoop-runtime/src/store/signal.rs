@@ -2,6 +2,7 @@
 
 pub(crate) use scoop_core::SentSignal as NewSignal;
 use scoop_core::SignalKey;
+use uuid::Uuid;
 
 /// The signals to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,9 @@ impl Default for Transaction {
         Self("0".into())
     }
 }
+
+/// The sender in the notification that a program without the right to deliver has sent a signal.
+pub(crate) const SIGNAL_SENT: Uuid = Uuid::max();
 
 /// What became of a signal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -109,6 +109,16 @@ pub(crate) fn bytes(value: &Value) -> usize {
     }
 }
 
+/// Whether a number in the value is farther from zero than `limit`.
+pub(crate) fn has_number_beyond(value: &Value, limit: f64) -> bool {
+    match value {
+        Value::Number(number) => number.as_f64().is_some_and(|number| number.abs() > limit),
+        Value::Array(values) => values.iter().any(|value| has_number_beyond(value, limit)),
+        Value::Object(fields) => fields.values().any(|value| has_number_beyond(value, limit)),
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
+    }
+}
+
 fn depth(value: &Value) -> usize {
     let below = match value {
         Value::Array(values) => values.iter().map(depth).max(),

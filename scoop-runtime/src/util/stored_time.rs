@@ -25,6 +25,16 @@ impl StoredTime {
         time.clamp(Self::EARLIEST, Self::LATEST)
     }
 
+    /// Microseconds since the beginning of the year 2000.
+    pub(crate) const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// The time so many microseconds after the beginning of the year 2000.
+    pub(crate) const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
     /// The time, unless it is outside of the years 1 to 9999.
     pub(crate) fn exact(self) -> Option<OffsetDateTime> {
         Some(self.time()).filter(|time| Self::from(*time) == self)

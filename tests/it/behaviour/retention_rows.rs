@@ -42,8 +42,7 @@ struct Feeds {
 #[subscribes(Feed)]
 impl Feeds {
     #[step(delivery = "at_most_once", rollback = unfetch)]
-    async fn fetch(&self, scope: &mut Scope<'_>, feed: &Feed) -> Result<u32> {
-        scope.reply(feed, 1)?;
+    async fn fetch(&self, _: &mut Scope<'_>, feed: &Feed) -> Result<u32> {
         Ok(feed.cursor)
     }
 
@@ -53,6 +52,7 @@ impl Feeds {
         match feed.cursor {
             0 if feed.fails => Err(SIMULATED.into()),
             0 => {
+                scope.reply(feed, 1)?;
                 self.gate.pass().await;
                 Ok(Next::Continue.into())
             }
@@ -147,7 +147,7 @@ async fn hierarchy_that_another_transaction_has_locked_is_kept() -> Result<()> {
     let (db, feeds) = (Database::new().await, open());
     let scoop = start(&db, &feeds).await?;
     let feed = scoop.launch(Feed { cursor: 1, fails: false }).await?;
-    feed.ends().await?;
+    assert_eq!(feed.ends().await?, Outcome::Committed);
     db.grow_older(60 * DAY).await;
     for lock in [
         format!("SELECT pg_advisory_xact_lock(hashtextextended('{}', 0))", feed.id()),
@@ -171,7 +171,7 @@ async fn rollback_and_deletion_at_once_leave_a_whole_hierarchy_or_none() -> Resu
     let scoop = start(&db, &feeds).await?;
     for _ in 0..20 {
         let feed = scoop.launch(Feed { cursor: 1, fails: false }).await?;
-        feed.ends().await?;
+        assert_eq!(feed.ends().await?, Outcome::Committed);
         db.grow_older(60 * DAY).await;
         let (asked, pruned) =
             tokio::join!(scoop.rollback(feed.id(), "at once").into_future(), scoop.prune().into_future());

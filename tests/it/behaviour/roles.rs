@@ -264,6 +264,184 @@ async fn client_role_launches_and_looks_and_cannot_forge() -> Result<()> {
     Ok(())
 }
 
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "roles.delivery")]
+struct Parcel {
+    number: u32,
+}
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "roles.scanned")]
+struct Scanned {
+    gate: u32,
+}
+
+handler! {
+    Carrier: "carrier" on Parcel;
+    #[step(name = "hand over", awaits(Scanned, by = number))]
+    async fn hand_over(&self, _: &mut Scope<'_>, _: &Parcel, _: &Scanned) -> Result<()> {
+        Ok(())
+    }
+
+    async fn number(&self, _: &mut Scope<'_>, parcel: &Parcel) -> Result<String> {
+        Ok(parcel.number.to_string())
+    }
+}
+
+fn awaits(tree: &Tree) -> bool {
+    tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)
+}
+
+/// A program that polls rarely, so that all deliveries follow from notifications.
+async fn start_carrier(db: &Database) -> Result<Scoop> {
+    Ok(db.scoop().only::<Carrier>().poll_interval(Duration::from_secs(3_600)).start().await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_role_sends_signals_that_a_program_delivers() -> Result<()> {
+    let db = Database::new().await;
+    let roles = Roles::granted(&db).await;
+    let scoop = start_carrier(&db).await?;
+    let pool = roles.pool(&db, "client");
+    let client = Scoop::builder().postgres(pool.clone()).client().await?;
+
+    let parcels = [client.launch(Parcel { number: 1 }).await?, client.launch(Parcel { number: 1 }).await?];
+    for parcel in &parcels {
+        parcel.comes_to(awaits).await?;
+    }
+    let id = parcels[0].id().uuid();
+    assert_eq!(client.signal(Scanned { gate: 1 }, "1").id(id).await?, 2);
+    assert_eq!(client.signal(Scanned { gate: 2 }, "1").id(id).await?, 2, "it is the same signal");
+    for parcel in parcels {
+        assert_eq!(parcel.ends().await?, Outcome::Committed);
+    }
+
+    assert_eq!(client.signal(Scanned { gate: 1 }, "2").await?, 0, "it is early");
+    assert_eq!(client.launch(Parcel { number: 2 }).await?.ends().await?, Outcome::Committed);
+
+    let mut tx = pool.begin().await?;
+    let id = uuid::Uuid::new_v4();
+    assert!(client.signal(Scanned { gate: 1 }, "3").id(id).in_transaction(&mut tx).await?);
+    assert!(!client.signal(Scanned { gate: 1 }, "3").id(id).in_transaction(&mut tx).await?);
+    tx.commit().await?;
+    assert_eq!(client.launch(Parcel { number: 3 }).await?.ends().await?, Outcome::Committed);
+    let sent = "SELECT count(*) FROM scoop.signal WHERE delivered_at IS NOT NULL";
+    assert_eq!(db.number(sent).await, 3);
+    scoop.shutdown().await?;
+    pool.close().await;
+    roles.drop(&db).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_role_cannot_forge_signals_and_the_reader_role_sends_none() -> Result<()> {
+    let db = Database::new().await;
+    let roles = Roles::granted(&db).await;
+    let scoop = start_carrier(&db).await?;
+    let pool = roles.pool(&db, "client");
+    let refused = async |sql: &str, code: &str| {
+        let error = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&pool).await.expect_err(sql);
+        let refused = error.as_database_error().and_then(|error| error.code().map(|code| code.to_string()));
+        assert_eq!(refused.as_deref(), Some(code), "{sql}: {error}");
+    };
+    let insert = "INSERT INTO scoop.signal (id, name, key, payload, kept_until)
+        VALUES (gen_random_uuid(), 'roles.scanned', '1', '{}', now())";
+    for sql in [insert, "UPDATE scoop.signal SET delivered_at = now()", "DELETE FROM scoop.signal"] {
+        refused(sql, "42501").await;
+    }
+    let send = |key: &str, payload: &str, keep: &str| {
+        format!("SELECT scoop.send_signal(gen_random_uuid(), 'roles.scanned', {key}, {payload}, {keep})")
+    };
+    for (key, payload, keep) in [
+        ("''", "'{}'", "60"),
+        ("repeat('x', 256)", "'{}'", "60"),
+        ("NULL", "'{}'", "60"),
+        ("'1'", "'[1e400]'", "60"),
+        ("'1'", "to_jsonb(repeat('x', 17000000))", "60"),
+        ("'1'", "'{}'", "-1"),
+        ("'1'", "'{}'", "'infinity'"),
+        ("'1'", "'{}'", "'nan'"),
+        ("'1'", "'{}'", "NULL"),
+    ] {
+        refused(&send(key, payload, keep), "22023").await;
+    }
+    let reader_pool = roles.pool(&db, "reader");
+    let reader = Scoop::builder().postgres(reader_pool.clone()).client().await?;
+    let error = reader.signal(Scanned { gate: 1 }, "1").await.expect_err("it was sent");
+    assert!(error.to_string().contains("permission denied for function send_signal"), "{error}");
+    assert_eq!(db.number("SELECT count(*) FROM scoop.signal").await, 0);
+    scoop.shutdown().await?;
+    pool.close().await;
+    reader_pool.close().await;
+    roles.drop(&db).await;
+    Ok(())
+}
+
+/// Commands of a client role.
+mod commands {
+    use scoop::{CommandState, Decider};
+
+    use super::*;
+
+    #[derive(Default, Serialize, Deserialize)]
+    struct Stock {
+        units: i64,
+    }
+
+    #[entity(name = "roles.stock", key = u32)]
+    impl Stock {
+        fn taken(&mut self, event: &Taken) {
+            self.units -= event.units;
+        }
+    }
+
+    #[derive(Message, Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[message(topic = "roles.taken")]
+    struct Taken {
+        units: i64,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Take {
+        units: i64,
+    }
+
+    #[command(entity = Stock, topic = "roles.take")]
+    impl Take {
+        fn key(&self) -> u32 {
+            7
+        }
+
+        fn decide(&self, _: &Stock) -> Decision<Taken, ()> {
+            let Self { units } = *self;
+            if units > 5 { Decision::Rejected(()) } else { Decision::Accepted(Taken { units }) }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn client_role_sends_commands_and_reads_decisions_and_entities() -> Result<()> {
+        let db = Database::new().await;
+        let roles = Roles::granted(&db).await;
+        let scoop = db.scoop().only::<Decider<Take>>().start().await?;
+        let pool = roles.pool(&db, "client");
+        let client = Scoop::builder().postgres(pool.clone()).client().await?;
+        let accepted = client.send(Take { units: 3 }).await?;
+        assert_eq!(accepted.decision().await?, Decision::Accepted(Taken { units: 3 }));
+        assert_eq!(client.command_state(accepted.id()).await?, Some(CommandState::Accepted));
+        let mut tx = pool.begin().await?;
+        let rejected = client.send(Take { units: 6 }).in_transaction(&mut tx).await?;
+        tx.commit().await?;
+        assert_eq!(rejected.decision().await?, Decision::Rejected(()));
+        assert_eq!(client.command_state(rejected.id()).await?, Some(CommandState::Rejected));
+        let stock = client.entity::<Stock>(7).await?;
+        assert_eq!((stock.version, stock.state.units), (1, -3));
+        scoop.shutdown().await?;
+        pool.close().await;
+        roles.drop(&db).await;
+        Ok(())
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_right_of_the_guide_is_reported_when_the_engine_role_lacks_it() -> Result<()> {
     let db = Database::new().await;
@@ -304,6 +482,14 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     assert_eq!(sqlx::query_scalar::<_, i64>(runs).fetch_one(&pool).await?, 0);
     assert!(reader.handlers().await?.iter().any(|listed| listed.handler == "orders"));
     assert!(reader.stuck_runs().await?.is_empty() && reader.failed_compensations().await?.is_empty());
+    assert!(!reader.runs().await?.runs.is_empty() && !reader.runs().handler("orders").await?.runs.is_empty());
+    assert_eq!(reader.explain(order.id()).await?.runs.len(), 1);
+    assert!(!reader.counts().await?.finished.is_empty());
+    let mut events = reader.events().follow();
+    let begins = tokio::time::timeout(Duration::from_millis(300), events.next()).await;
+    assert!(begins.is_err(), "nothing happens");
+    scoop.launch(Order { fails: false }).await?.ends().await?;
+    assert!(events.next().await.is_some_and(|event| event.is_ok()));
     let Err(error) = reader.launch(Order { fails: false }).await.map(drop) else { panic!("it was launched") };
     assert!(error.to_string().contains("permission denied for function launch"), "{error}");
     scoop.shutdown().await?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use scoop_core::{
     Action, Call, Conclusion, Context, Delivery, Error, Failure, Fate, Interrupted, NextExecution, Returned,
-    StepKind,
+    SentSignal, StepKind,
 };
 use tracing::Instrument as _;
 
@@ -24,7 +24,7 @@ use crate::error::is_of_infrastructure;
 use crate::saga::registry::RunnableSaga;
 use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitValue};
 use crate::saga::{DecodeError, Handler, RetryTarget, StepEnd};
-use crate::store::{RolledBack, SetAside, StepBeginning, StepTransaction, roll_back};
+use crate::store::{NewSignal, RolledBack, SetAside, StepBeginning, StepTransaction, roll_back};
 use crate::telemetry::{self, Code};
 use crate::util::ids;
 use crate::util::payload::{self, StepName, Unstorable};
@@ -368,6 +368,7 @@ async fn run_user_code(
     engine.stop_signals.forget(execution.key.id);
     let ScopeOutput { transaction: opened, emissions, context, replies, wait, signals } =
         scope.into_remains();
+    bug_sends_signals(engine, &signals).await;
     let outcome = outcome.and_then(|returned| {
         let limit = engine.settings.payload_bytes_max;
         let what = || format!("what step `{}` returned", call.step());
@@ -386,6 +387,16 @@ async fn run_user_code(
     };
     let outcome = outcome.and_then(rehearsed);
     (outcome, opened, context)
+}
+
+/// An injected bug: sends the signals of a step before its outcome is known.
+async fn bug_sends_signals(engine: &Engine, signals: &[SentSignal]) {
+    if is_injected(Bug::SendOfFailed) {
+        for SentSignal { id, to, payload, keep } in signals.iter().cloned() {
+            let signal = NewSignal { id, to, payload, keep };
+            drop(engine.store.send_signal(&signal).await);
+        }
+    }
 }
 
 /// Warns of values in a failure that the code which gets it cannot find, once for each failure code.

@@ -6,7 +6,8 @@ use scoop_core::{Error, Failure, Frame, Result};
 use uuid::Uuid;
 
 use super::Scope;
-use crate::store::{CancelResult, JoinSpec, NewMember, RequestKey, RollbackStart};
+use crate::error::is_of_contents;
+use crate::store::{CancelResult, JoinResult, JoinSpec, NewMember, RequestKey, RollbackStart, Withdrawal};
 
 impl Scope<'_> {
     /// Records the message of this run as a member, once however often this is called. If its set is complete, the
@@ -15,8 +16,13 @@ impl Scope<'_> {
         let (run, topic) = (self.place.run, &*self.place.definition.topic);
         let member = NewMember { claim: self.place.key, topic, message: run.message, key };
         let joined = self.engine.store().join(spec, &member).await;
-        let handlers = joined.map_err(|error| failed("a message could not be joined", &error))?;
-        self.engine.notify_ready(&handlers);
+        match joined.map_err(|error| failed("a message could not be joined", &error))? {
+            JoinResult::Recorded(launched) => self.engine.notify_joined(&launched),
+            // The settlement of the step will find that, too.
+            JoinResult::NotHeld => return Ok(()),
+            JoinResult::Unfit { bytes } => return Err(unfit(spec, &member, bytes).into_permanent()),
+            JoinResult::Locked => return Err(locked(spec, key)),
+        }
         if spec.within.is_some() {
             self.engine.reschedule_joins();
         }
@@ -27,8 +33,9 @@ impl Scope<'_> {
     pub(crate) async fn withdraw(&mut self, spec: &JoinSpec, key: &str, why: &Failure) -> Result<()> {
         let withdrawn = self.engine.store().withdraw(spec, key, self.place.key.id).await;
         match withdrawn.map_err(|error| failed("a message could not be withdrawn", &error))? {
-            Some(root) => self.undo_joined(root, why).await,
-            None => Ok(()),
+            Withdrawal::Done { joined: Some(root) } => self.undo_joined(root, why).await,
+            Withdrawal::Done { joined: None } => Ok(()),
+            Withdrawal::Locked => Err(locked(spec, key)),
         }
     }
 
@@ -69,8 +76,30 @@ impl Scope<'_> {
     }
 }
 
+/// The failure of a message that no set can hold.
+fn unfit(spec: &JoinSpec, member: &NewMember<'_>, bytes: usize) -> Error {
+    let (JoinSpec { saga, .. }, NewMember { topic, message, .. }) = (spec, member);
+    let limit = spec.member_bytes_max();
+    Error::msg(format!(
+        "message {message} on topic `{topic}` cannot be joined by saga `{saga}`: it has {bytes} bytes in the database, which \
+         writes numbers in full, and a set can hold {limit} of it; or it has a number beyond 1.7e308 or is nested too deep"
+    ))
+}
+
+/// An error of a key that another session keeps locked: the step is tried again.
+fn locked(spec: &JoinSpec, key: &str) -> Error {
+    let saga = &spec.saga;
+    Error::infrastructure(format!(
+        "the key `{key}` of the join of saga `{saga}` is locked by another session"
+    ))
+}
+
+/// An error of the database. The step is tried again, unless the database refuses the contents of the message.
 fn failed(what: &str, error: &sqlx::Error) -> Error {
-    Error::infrastructure(format!("{what}: {error}"))
+    match is_of_contents(error) {
+        true => Error::msg(format!("{what}: {error}")).into_permanent(),
+        false => Error::infrastructure(format!("{what}: {error}")),
+    }
 }
 
 fn frame(at: &Location<'_>) -> Frame {

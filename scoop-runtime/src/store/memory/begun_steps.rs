@@ -2,6 +2,7 @@
 
 use super::MemoryStore;
 use super::state::BegunStep;
+use crate::bug::{Bug, is_injected};
 use crate::store::{BegunStepStorage, ClaimKey, StepBeginning};
 
 impl BegunStepStorage for MemoryStore {
@@ -21,7 +22,7 @@ impl BegunStepStorage for MemoryStore {
                 .iter()
                 .find(|it| it.run == key.id && it.instance == instance && names.contains(&it.step));
             if let Some(known) = known {
-                let begins = known.epoch == epoch;
+                let begins = known.epoch == epoch || is_injected(Bug::BeginTwice);
                 return Ok(Some(if begins { StepBeginning::Now } else { StepBeginning::Before(known.at) }));
             }
             let step = names.first().cloned().unwrap_or_default();

@@ -46,6 +46,8 @@ pub struct LoggedEvent {
     pub waits_until: Option<SystemTime>,
     /// The signal that the run awaits after it.
     pub awaits: Option<SignalKey>,
+    /// The time at which it goes on without that signal.
+    pub awaits_until: Option<SystemTime>,
 }
 
 /// An unfinished run, as in the working set.
@@ -110,6 +112,46 @@ impl MemoryStore {
     }
 }
 
+/// Rows of the tables beside the event log.
+#[cfg(feature = "simulation")]
+mod tables {
+    use scoop_core::read_output_name;
+
+    use super::MemoryStore;
+    use crate::simulation::{BegunStep, Execution, Output, Tables};
+
+    impl MemoryStore {
+        pub(crate) fn tables(&self) -> Tables {
+            let state = self.lock();
+            let signals = state.signals.iter().map(|(id, row)| row.to_public(*id)).collect();
+            let mut tables = Tables { signals, ..Tables::default() };
+            for hierarchy in state.hierarchies.values() {
+                let begun = hierarchy.begun_steps.iter().map(|begun| BegunStep {
+                    run: begun.run,
+                    step: begun.step.clone(),
+                    number: usize::try_from(begun.instance).unwrap_or(0),
+                    at: begun.at.into(),
+                });
+                tables.begun_steps.extend(begun);
+                for (run, values) in &hierarchy.record.values {
+                    let outputs = values.iter().filter_map(|(name, value)| {
+                        let (step, number) = read_output_name(name)?;
+                        let number = number as usize;
+                        Some(Output { run: *run, step: step.to_owned(), number, value: value.clone() })
+                    });
+                    tables.outputs.extend(outputs);
+                }
+                let executions = hierarchy.record.events.iter().filter_map(|event| {
+                    let number = usize::try_from(event.begins?.number).unwrap_or(0);
+                    Some(Execution { run: event.lineage.id(), number, began_at: event.at.into() })
+                });
+                tables.executions.extend(executions);
+            }
+            tables
+        }
+    }
+}
+
 impl Event {
     fn logged_event(&self, record: &EventLog) -> LoggedEvent {
         LoggedEvent {
@@ -133,6 +175,12 @@ impl Event {
                 .filter(|wait| wait.signal().is_none())
                 .map(|wait| wait.time().into()),
             awaits: self.wait.as_ref().and_then(Wait::signal).cloned(),
+            awaits_until: self
+                .wait
+                .as_ref()
+                .filter(|wait| wait.signal().is_some())
+                .and_then(Wait::limit)
+                .map(Into::into),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The messages that sagas join; see `join_*.sql`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -10,11 +10,11 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::launch::RootMessage;
 use super::state::State;
-use crate::WaitingMember;
 use crate::bug::{Bug, is_injected};
-use crate::store::join::{Launch, OldestMember, complete};
-use crate::store::{ExpiredJoin, JoinSpec, JoinStorage, NewMember};
+use crate::store::join::{Launch, LaunchedSet, OldestMember, complete};
+use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, Withdrawal};
 use crate::util::shown::system_time;
+use crate::{JoinWait, WaitingMember};
 
 /// The rows of `join_member`.
 #[derive(Default)]
@@ -44,12 +44,29 @@ struct MemberRow {
     expires_at: Option<OffsetDateTime>,
 }
 
+impl JoinMembers {
+    /// The wait of the message of this collector, if it waits.
+    pub(super) fn wait_of(&self, run: Uuid) -> Option<JoinWait> {
+        let member = self.waiting.iter().find(|member| member.run == run)?;
+        let of_set = |other: &&MemberRow| other.saga == member.saga && other.key == member.key;
+        let present: BTreeSet<_> =
+            self.waiting.iter().filter(of_set).map(|other| other.topic.clone()).collect();
+        Some(JoinWait {
+            saga: member.saga.clone(),
+            key: member.key.clone(),
+            since: system_time(member.since),
+            until: member.expires_at.map(system_time),
+            present: present.into_iter().collect(),
+        })
+    }
+}
+
 impl JoinStorage for MemoryStore {
-    async fn join(&self, spec: &JoinSpec, member: &NewMember<'_>) -> sqlx::Result<Vec<String>> {
+    async fn join(&self, spec: &JoinSpec, member: &NewMember<'_>) -> sqlx::Result<JoinResult> {
         self.run("join", |state| {
             let NewMember { claim, topic, message, key } = member;
             if state.claimed_under(*claim).is_none() {
-                return Ok(vec![]);
+                return Ok(JoinResult::NotHeld);
             }
             if !state.join_members.has(claim.id) {
                 let now = state.now();
@@ -67,17 +84,18 @@ impl JoinStorage for MemoryStore {
                 };
                 state.join_members.waiting.push(row);
             }
-            Ok(state.launch_set(spec, key, Launch::IfComplete))
+            let handlers = state.launch_set(spec, key, Launch::IfComplete);
+            Ok(JoinResult::Recorded(LaunchedSet { handlers, refused: vec![] }))
         })
         .await
     }
 
-    async fn withdraw(&self, _: &JoinSpec, _: &str, run: Uuid) -> sqlx::Result<Option<Uuid>> {
+    async fn withdraw(&self, _: &JoinSpec, _: &str, run: Uuid) -> sqlx::Result<Withdrawal> {
         self.run("withdraw", |state| {
             if !is_injected(Bug::KeepWithdrawn) {
                 state.join_members.waiting.retain(|it| it.run != run);
             }
-            Ok(state.join_members.joined.get(&run).map(|it| it.root))
+            Ok(Withdrawal::Done { joined: state.join_members.joined.get(&run).map(|it| it.root) })
         })
         .await
     }
@@ -94,10 +112,11 @@ impl JoinStorage for MemoryStore {
             };
             let seconds = (at - state.now()).as_seconds_f64();
             if seconds > 0.0 {
-                return Ok(ExpiredJoin { handlers: vec![], seconds: Some(seconds) });
+                return Ok(ExpiredJoin { launched: LaunchedSet::default(), seconds: Some(seconds) });
             }
             let handlers = state.launch_set(spec, &key, Launch::AsItIs);
-            Ok(ExpiredJoin { handlers, seconds: Some(0.0) })
+            let launched = LaunchedSet { handlers, refused: vec![] };
+            Ok(ExpiredJoin { launched, seconds: Some(0.0) })
         })
         .await
     }
@@ -122,6 +141,7 @@ impl JoinStorage for MemoryStore {
                 message: it.message,
                 since: system_time(it.since),
                 until: it.expires_at.map(system_time),
+                refused: None,
             });
             Ok(shown.collect())
         })

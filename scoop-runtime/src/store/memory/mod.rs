@@ -13,6 +13,8 @@ mod entity;
 mod event_log;
 mod failed;
 mod faults;
+mod find;
+mod follow;
 mod free;
 mod inspect;
 mod join;

@@ -77,16 +77,11 @@ impl State {
         if mode == PruneMode::Count {
             return pruned;
         }
-        let Some(Hierarchy { mut record, .. }) = self.hierarchies.remove(&root) else {
-            return PruneResult::kept(PruneVerdict::Absent);
-        };
         self.join_members.forget(|run| self.hierarchy_by_id.get(&run) == Some(&root));
-        let runs = record.events.iter().flat_map(|event| event.lineage.ids());
-        for id in record.messages.keys().chain(runs) {
-            self.hierarchy_by_id.remove(id);
+        if let Some(mut record) = self.take_record(root) {
+            let kept = entity_events.into_iter().filter_map(|id| record.messages.remove_entry(&id));
+            self.entity_messages.extend(kept);
         }
-        let kept = entity_events.into_iter().filter_map(|id| record.messages.remove_entry(&id));
-        self.entity_messages.extend(kept);
         pruned
     }
 

@@ -267,7 +267,13 @@ impl State {
             row.handler_iteration = settlement.handler_iteration;
             row.suspensions = settlement.suspensions;
             row.completions.clone_from(&settlement.completions);
+            let former = row.outputs.take();
             row.outputs = settlement.outputs.clone().filter(|_| !is_injected(Bug::LoseOutputs));
+            if is_injected(Bug::KeepSignal) && row.signal.is_some() {
+                row.outputs = former;
+            } else if is_injected(Bug::KeepPosition) && settlement.anew.is_some() {
+                (row.step, row.outputs) = (held.step.clone(), former);
+            }
             row.rolling_back = settlement.rolling_back;
             row.failure.clone_from(&settlement.failure);
             row.rollback_failure.clone_from(&settlement.rollback_failure);

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::state::State;
+use crate::bug::{Bug, is_injected};
 use crate::store::{Deliver, NewSignal, SignalSent, SignalStorage, Transaction};
 
 /// A row of `signal`.
@@ -47,6 +48,21 @@ impl SignalStorage for MemoryStore {
 
     async fn signal_horizon(&self) -> sqlx::Result<Transaction> {
         Ok(Transaction::default())
+    }
+}
+
+#[cfg(feature = "simulation")]
+impl SignalRow {
+    pub(super) fn to_public(&self, id: Uuid) -> crate::simulation::StoredSignal {
+        crate::simulation::StoredSignal {
+            id,
+            to: self.to.clone(),
+            payload: self.payload.clone(),
+            sent_at: self.sent_at.into(),
+            kept_until: self.kept_until.into(),
+            delivered_at: self.delivered_at.map(Into::into),
+            reached: self.reached,
+        }
     }
 }
 
@@ -102,7 +118,10 @@ impl State {
         let waiting = self.awaiting.get(to).into_iter().flatten().copied();
         let waits =
             |run: &(Uuid, Uuid)| self.row(*run).is_some_and(|row| !row.giving_up && row.ready_at > now);
-        let waiting: Vec<_> = waiting.filter(waits).collect();
+        let mut waiting: Vec<_> = waiting.filter(waits).collect();
+        if is_injected(Bug::DeliverToOne) {
+            waiting.truncate(1);
+        }
         let mut handlers = BTreeSet::new();
         for run in &waiting {
             let Some(row) = self.change(*run, |row| {
@@ -119,7 +138,7 @@ impl State {
                 hierarchy.record.values.entry(run.1).or_default().insert(name, payload.clone());
             }
         }
-        if !waiting.is_empty() {
+        if (!waiting.is_empty() || is_injected(Bug::DropEarly)) && !is_injected(Bug::DeliverTwice) {
             if let Some(row) = self.signals.get_mut(&id) {
                 (row.delivered_at, row.reached) = (Some(now), waiting.len() as u64);
             }

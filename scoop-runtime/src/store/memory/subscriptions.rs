@@ -186,10 +186,12 @@ impl State {
 
     /// The queues of ready runs without a living worker of their saga.
     fn abandoned_queues(&self) -> impl Iterator<Item = &Lane> {
-        let is_alive = |(handler, topic, _): &&Lane| {
-            self.workers.values().any(|worker| worker.position(topic, handler).is_some())
-        };
-        self.ready.keys().filter(move |lane| !is_alive(lane))
+        self.ready.keys().filter(|lane| self.is_abandoned(lane))
+    }
+
+    /// Whether no living worker has the saga of this queue.
+    pub(super) fn is_abandoned(&self, (handler, topic, _): &Lane) -> bool {
+        !self.workers.values().any(|worker| worker.position(topic, handler).is_some())
     }
 
     /// The due runs without a living worker of their saga.

@@ -1,7 +1,12 @@
 //! The messages that sagas join (`join_*.sql`). Which of them form a set is decided in [`crate::store::join`].
 
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::time::Duration;
+
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row};
+use sqlx::{PgConnection, Postgres, Row, Transaction};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::PostgresStore;
@@ -9,58 +14,95 @@ use super::decode::time;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::WaitingMember;
-use crate::store::join::{Launch, OldestMember, complete};
-use crate::store::{ExpiredJoin, JoinSpec, JoinStorage, NewMember};
+use crate::error::{is_of_contents, refusal};
+use crate::store::join::{Launch, LaunchedSet, OldestMember, complete};
+use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, RefusedMember, Withdrawal};
 use crate::util::patience::note;
 use crate::util::shown::system_time;
 use crate::util::stored_time::StoredTime;
 
+/// How many overdue keys are looked at, since some may be locked.
+const DUE_KEYS_MAX: i64 = 20;
+
+/// How long a key that is locked is tried again, and the longest pause before that. The tries hold no connection in
+/// between.
+const LOCKED_MAX: Duration = Duration::from_secs(10);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// The pause after which an overdue key that was locked is looked at again, in seconds.
+const LOCKED_PAUSE: f64 = 0.2;
+
+/// The turns of this process at keys: its own transactions wait for each other here, in their order, without a
+/// connection. Several keys share one.
+#[derive(Debug, Default)]
+pub(super) struct JoinTurns([Mutex<()>; 32]);
+
+impl JoinTurns {
+    fn of(&self, saga: &str, key: &str) -> &Mutex<()> {
+        let place = BuildHasherDefault::<DefaultHasher>::default().hash_one((saga, key));
+        &self.0[(place % self.0.len() as u64) as usize]
+    }
+}
+
+/// A transaction that has the lock of a key.
+struct KeyTransaction<'a> {
+    tx: Transaction<'static, Postgres>,
+    _turn: MutexGuard<'a, ()>,
+}
+
 impl JoinStorage for PostgresStore {
-    async fn join(&self, spec: &JoinSpec, member: &NewMember<'_>) -> sqlx::Result<Vec<String>> {
+    async fn join(&self, spec: &JoinSpec, member: &NewMember<'_>) -> sqlx::Result<JoinResult> {
         let NewMember { claim, topic, message, key } = member;
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        self.lock_join(&mut tx, spec, key).await?;
-        let record = sqlx::query_scalar(self.sql.join_record.clone()).bind(claim.root).bind(claim.id);
+        let Some(mut locked) = self.lock_join_patiently(spec, key).await? else {
+            return Ok(JoinResult::Locked);
+        };
+        let record = sqlx::query(self.sql.join_record.clone()).bind(claim.root).bind(claim.id);
         let record = record.bind(claim.epoch).bind(&spec.saga).bind(key).bind(topic).bind(message);
-        let is_held: bool =
-            record.bind(spec.within.map(|within| within.as_secs_f64())).one_on(&mut tx).await?;
-        if !is_held {
-            return Ok(vec![]);
+        let record =
+            record.bind(spec.within.map(|within| within.as_secs_f64())).bind(spec.member_bytes_max());
+        let Some(row) = record.fetch_optional(&mut *locked.tx).await? else {
+            return Ok(JoinResult::NotHeld);
+        };
+        if !row.try_get::<bool, _>("is_fit")? {
+            let bytes: Option<i32> = row.try_get("bytes")?;
+            return Ok(JoinResult::Unfit {
+                bytes: usize::try_from(bytes.unwrap_or_default()).unwrap_or_default(),
+            });
         }
-        let handlers = self.launch_set(&mut tx, spec, key, Launch::IfComplete).await?;
-        tx.commit().await.inspect_err(note)?;
-        Ok(handlers)
+        let launched = self.launch_set(&mut locked.tx, spec, key, Launch::IfComplete).await?;
+        locked.tx.commit().await.inspect_err(note)?;
+        Ok(JoinResult::Recorded(launched))
     }
 
-    async fn withdraw(&self, spec: &JoinSpec, key: &str, run: Uuid) -> sqlx::Result<Option<Uuid>> {
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        self.lock_join(&mut tx, spec, key).await?;
+    async fn withdraw(&self, spec: &JoinSpec, key: &str, run: Uuid) -> sqlx::Result<Withdrawal> {
+        let Some(mut locked) = self.lock_join_patiently(spec, key).await? else {
+            return Ok(Withdrawal::Locked);
+        };
         let withdraw = sqlx::query_scalar(self.sql.join_withdraw.clone()).bind(run);
-        let joined = withdraw.first_on(&mut tx).await?;
-        tx.commit().await.inspect_err(note)?;
-        Ok(joined)
+        let joined = withdraw.first_on(&mut locked.tx).await?;
+        locked.tx.commit().await.inspect_err(note)?;
+        Ok(Withdrawal::Done { joined })
     }
 
     async fn expire_join(&self, specs: &[&JoinSpec]) -> sqlx::Result<ExpiredJoin> {
         let pairs = specs.iter().flat_map(|spec| spec.topics.iter().map(|topic| (&*spec.saga, *topic)));
         let (sagas, topics): (Vec<_>, Vec<_>) = pairs.unzip();
-        let next = sqlx::query(self.sql.join_next_due.clone()).bind(sagas).bind(topics);
-        let Some(next) = next.all(&self.sessions).await?.pop() else { return Ok(ExpiredJoin::default()) };
-        let seconds: f64 = next.try_get("seconds")?;
-        let (saga, key): (String, String) = (next.try_get("saga")?, next.try_get("key")?);
-        let spec = specs.iter().find(|spec| spec.saga == saga).filter(|_| seconds <= 0.0);
-        let Some(spec) = spec else { return Ok(ExpiredJoin { handlers: vec![], seconds: Some(seconds) }) };
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        self.lock_join(&mut tx, spec, &key).await?;
-        // Another process may have launched the set meanwhile.
-        let is_due =
-            sqlx::query_scalar(self.sql.join_is_due.clone()).bind(&saga).bind(&key).bind(&spec.topics);
-        let handlers = match is_due.one_on(&mut tx).await? {
-            true => self.launch_set(&mut tx, spec, &key, Launch::AsItIs).await?,
-            false => vec![],
-        };
-        tx.commit().await.inspect_err(note)?;
-        Ok(ExpiredJoin { handlers, seconds: Some(0.0) })
+        let next = sqlx::query(self.sql.join_next_due.clone()).bind(sagas).bind(topics).bind(DUE_KEYS_MAX);
+        let mut is_locked = false;
+        for next in next.all(&self.sessions).await? {
+            let seconds: f64 = next.try_get("seconds")?;
+            if seconds > 0.0 {
+                let seconds = if is_locked { seconds.min(LOCKED_PAUSE) } else { seconds };
+                return Ok(ExpiredJoin { launched: LaunchedSet::default(), seconds: Some(seconds) });
+            }
+            let (saga, key): (String, String) = (next.try_get("saga")?, next.try_get("key")?);
+            let Some(spec) = specs.iter().find(|spec| spec.saga == saga) else { continue };
+            match self.expire_key(spec, &key).await? {
+                Some(launched) => return Ok(ExpiredJoin { launched, seconds: Some(0.0) }),
+                None => is_locked = true,
+            }
+        }
+        Ok(ExpiredJoin { launched: LaunchedSet::default(), seconds: is_locked.then_some(LOCKED_PAUSE) })
     }
 
     async fn joined(&self, message: Uuid) -> sqlx::Result<Vec<Uuid>> {
@@ -83,34 +125,139 @@ impl WaitingMember {
             message: row.try_get("message_id")?,
             since: system_time(time(row, "since")?),
             until: until.map(|until| system_time(until.time())),
+            refused: row.try_get("refused")?,
         })
     }
 }
 
 impl PostgresStore {
-    async fn lock_join(&self, tx: &mut PgConnection, spec: &JoinSpec, key: &str) -> sqlx::Result<()> {
-        sqlx::query(self.sql.join_lock.clone()).bind(&spec.saga).bind(key).execute(tx).await?;
-        Ok(())
+    /// Begins a transaction that has the lock of a key. None if another session has it.
+    async fn lock_join(&self, spec: &JoinSpec, key: &str) -> sqlx::Result<Option<KeyTransaction<'_>>> {
+        let turn = self.join_turns.of(&spec.saga, key).lock().await;
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        let lock = sqlx::query_scalar(self.sql.join_lock.clone()).bind(&spec.saga).bind(key);
+        if lock.one_on(&mut tx).await? {
+            return Ok(Some(KeyTransaction { tx, _turn: turn }));
+        }
+        tx.rollback().await?;
+        Ok(None)
     }
 
-    /// Launches the hierarchy of the oldest messages of a key, if it is to be. Returns its handlers.
+    /// As [`Self::lock_join`], but tries for some time.
+    async fn lock_join_patiently(
+        &self,
+        spec: &JoinSpec,
+        key: &str,
+    ) -> sqlx::Result<Option<KeyTransaction<'_>>> {
+        let (began, mut pause) = (Instant::now(), Duration::from_millis(2));
+        loop {
+            match self.lock_join(spec, key).await? {
+                Some(locked) => return Ok(Some(locked)),
+                None if began.elapsed() > LOCKED_MAX => return Ok(None),
+                None => tokio::time::sleep(pause).await,
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Launches the overdue set of a key, or sets it aside if the database refuses it. None if the key is locked.
+    async fn expire_key(&self, spec: &JoinSpec, key: &str) -> sqlx::Result<Option<LaunchedSet>> {
+        let Some(mut locked) = self.lock_join(spec, key).await? else { return Ok(None) };
+        // Another process may have launched the set meanwhile.
+        let is_due = sqlx::query_scalar(self.sql.join_is_due.clone()).bind(&spec.saga).bind(key);
+        if !is_due.bind(&spec.topics).one_on(&mut locked.tx).await? {
+            locked.tx.rollback().await?;
+            return Ok(Some(LaunchedSet::default()));
+        }
+        let launched = match self.launch_set(&mut locked.tx, spec, key, Launch::AsItIs).await {
+            Err(error) if is_of_contents(&error) => {
+                drop(locked);
+                let Some(again) = self.lock_join(spec, key).await? else { return Ok(None) };
+                locked = again;
+                self.refuse_set(&mut locked.tx, spec, key, &refusal(&error)).await?
+            }
+            launched => launched?,
+        };
+        locked.tx.commit().await.inspect_err(note)?;
+        Ok(Some(launched))
+    }
+
+    /// Launches the hierarchy of the oldest messages of a key, if it is to be. Sets those aside that no set can hold.
     async fn launch_set(
         &self,
         tx: &mut PgConnection,
         spec: &JoinSpec,
         key: &str,
         launch: Launch,
-    ) -> sqlx::Result<Vec<String>> {
-        let oldest = sqlx::query(self.sql.join_oldest.clone()).bind(&spec.saga).bind(key).bind(&spec.topics);
-        let oldest = oldest.fetch_all(&mut *tx).await?;
-        let oldest = oldest.iter().map(OldestMember::from_row).collect::<sqlx::Result<Vec<_>>>()?;
-        let Some(message) = complete(spec, key, &oldest, launch) else { return Ok(vec![]) };
+    ) -> sqlx::Result<LaunchedSet> {
+        let mut refused = vec![];
+        let oldest = loop {
+            let rows = self.oldest_members(tx, spec, key).await?;
+            let (mut oldest, mut unfit) = (vec![], vec![]);
+            for row in &rows {
+                match row.try_get("is_fit")? {
+                    true => oldest.push(OldestMember::from_row(row)?),
+                    false => unfit.push(row),
+                }
+            }
+            if unfit.is_empty() {
+                break oldest;
+            }
+            let why = format!(
+                "it has more than {} bytes in the database, a number beyond 1.7e308, or too deep a value",
+                spec.member_bytes_max()
+            );
+            refused.extend(self.refuse(tx, spec, key, (&unfit, &why)).await?);
+        };
+        let Some(message) = complete(spec, key, &oldest, launch) else {
+            return Ok(LaunchedSet { handlers: vec![], refused });
+        };
         let runs: Vec<_> = oldest.iter().map(|member| member.run).collect();
         let mark = sqlx::query(self.sql.join_mark.clone()).bind(&runs).bind(message.root);
         if mark.execute(&mut *tx).await?.rows_affected() < runs.len() as u64 {
             return Err(sqlx::Error::Protocol("a message was withdrawn while it was joined".into()));
         }
-        Ok(self.launch_any(tx, &[message]).await?.handlers)
+        let handlers = self.launch_any(tx, &[message]).await?.handlers;
+        Ok(LaunchedSet { handlers, refused })
+    }
+
+    async fn oldest_members(
+        &self,
+        tx: &mut PgConnection,
+        spec: &JoinSpec,
+        key: &str,
+    ) -> sqlx::Result<Vec<PgRow>> {
+        let oldest = sqlx::query(self.sql.join_oldest.clone()).bind(&spec.saga).bind(key).bind(&spec.topics);
+        oldest.bind(spec.member_bytes_max()).fetch_all(tx).await
+    }
+
+    /// Sets the oldest messages of a key aside.
+    async fn refuse_set(
+        &self,
+        tx: &mut PgConnection,
+        spec: &JoinSpec,
+        key: &str,
+        why: &str,
+    ) -> sqlx::Result<LaunchedSet> {
+        let rows = self.oldest_members(tx, spec, key).await?;
+        let refused = self.refuse(tx, spec, key, (&rows.iter().collect::<Vec<_>>(), why)).await?;
+        Ok(LaunchedSet { handlers: vec![], refused })
+    }
+
+    async fn refuse(
+        &self,
+        tx: &mut PgConnection,
+        spec: &JoinSpec,
+        key: &str,
+        (members, why): (&[&PgRow], &str),
+    ) -> sqlx::Result<Vec<RefusedMember>> {
+        let runs: Vec<Uuid> = members.iter().map(|row| row.try_get("run")).collect::<sqlx::Result<_>>()?;
+        sqlx::query(self.sql.join_refuse.clone()).bind(runs).bind(why).execute(tx).await?;
+        let refused = members.iter().map(|row| {
+            let (saga, key, why) = (spec.saga.clone(), key.to_owned(), why.to_owned());
+            Ok(RefusedMember { saga, key, message: row.try_get("message_id")?, why })
+        });
+        refused.collect()
     }
 }
 

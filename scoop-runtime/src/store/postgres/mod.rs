@@ -8,6 +8,8 @@ mod decode;
 mod definitions;
 mod due;
 mod entity;
+mod find;
+mod follow;
 mod free;
 mod idle_cache;
 mod join;
@@ -59,11 +61,19 @@ pub(crate) struct PostgresStore {
     clock: Arc<ServerClock>,
     /// Whether the role may write messages and runs itself, once that is known.
     writes: Arc<OnceCell<bool>>,
+    /// The turns of this process at the keys of joins.
+    join_turns: Arc<join::JoinTurns>,
 }
 
 impl PostgresStore {
     pub(crate) fn new(sessions: Sessions, schema: &Schema) -> Self {
-        Self { sessions, sql: Statements::of(schema), clock: Arc::default(), writes: Arc::default() }
+        Self {
+            sessions,
+            sql: Statements::of(schema),
+            clock: Arc::default(),
+            writes: Arc::default(),
+            join_turns: Arc::default(),
+        }
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {

@@ -1,8 +1,11 @@
 //! The verdict of the protocol's reference model on all recorded events.
 
 use scoop::__private::{Registration, inventory};
-use scoop::{Definition, EventKind, Failure, Lineage};
-use scoop_audit::{Log, LoggedEvent, LoggedMessage, Quiescence, Redelivery, Subscription, audit};
+use scoop::{Definition, EventKind, Failure, Lineage, SignalKey};
+use scoop_audit::{
+    AwaitedSignal, BegunStep, Log, LoggedEvent, LoggedExecution, LoggedMessage, LoggedOutput, LoggedSignal,
+    Quiescence, Redelivery, Subscription, Tables, audit,
+};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
@@ -14,7 +17,8 @@ const EVENTS: &str = "
            child_failure_handler_iteration, cooperation_lineage, exception, coalesce(context, '{}'), created_at,
            CASE WHEN wait -> 'signal' IS NULL THEN (wait ->> 'until')::timestamptz END,
            type = 'SUSPENDED' AND EXISTS (SELECT FROM {schema}.execution x
-                   WHERE x.run = {schema}.run_id(e.cooperation_lineage) AND x.began_at = e.created_at)
+                   WHERE x.run = {schema}.run_id(e.cooperation_lineage) AND x.began_at = e.created_at),
+           wait #>> '{signal,name}', wait #>> '{signal,key}', (wait ->> 'until')::timestamptz
     FROM {schema}.message_event e
     ORDER BY created_at, id";
 
@@ -28,6 +32,17 @@ const REPAIRED: &str = "SELECT DISTINCT run FROM {schema}.intervention";
 const SET_ASIDE: &str = "SELECT id FROM {schema}.run WHERE state = 'stuck'";
 
 const REDELIVERIES: &str = "SELECT message_id, redelivered_at FROM {schema}.redelivery WHERE copy IS NULL";
+
+const SIGNALS: &str =
+    "SELECT id, name, key, payload, sent_at, kept_until, delivered_at, reached FROM {schema}.signal";
+
+const OUTPUTS: &str = "
+    SELECT {schema}.run_id(cooperation_lineage), variable_name, value FROM {schema}.return_value
+    WHERE variable_name LIKE 'Output of %'";
+
+const BEGUN_STEPS: &str = "SELECT run, step, instance, begun_at FROM {schema}.begun_step";
+
+const EXECUTIONS: &str = "SELECT run, number, began_at FROM {schema}.execution";
 
 /// Whether a run is unfinished, apart from stuck ones and those that wait for them.
 const UNFINISHED: &str = "
@@ -73,8 +88,53 @@ async fn read(tx: &mut PgConnection, schema: &str) -> sqlx::Result<(Log, Quiesce
     let tolerance = Duration::seconds(2);
     let redeliveries = sqlx::query(sql(REDELIVERIES)).try_map(|row| redelivery(&row));
     let redeliveries = redeliveries.fetch_all(&mut *tx).await?;
-    let log = Log { messages, events, subscriptions, tolerance, repaired, set_aside, redeliveries };
+    let tables = Some(tables(tx, schema).await?);
+    let log = Log { messages, events, subscriptions, tolerance, repaired, set_aside, redeliveries, tables };
     Ok((log, if unfinished { Quiescence::No } else { Quiescence::Yes }))
+}
+
+/// The rows of the tables beside the event log.
+async fn tables(tx: &mut PgConnection, schema: &str) -> sqlx::Result<Tables> {
+    let sql = |text: &str| AssertSqlSafe(text.replace("{schema}", schema));
+    let signal = |row: PgRow| {
+        let (Json(payload), reached) = (row.try_get(3)?, row.try_get::<i32, _>(7)?);
+        Ok(LoggedSignal {
+            id: row.try_get(0)?,
+            to: SignalKey { name: row.try_get(1)?, key: row.try_get(2)? },
+            payload,
+            sent_at: row.try_get(4)?,
+            kept_until: row.try_get(5)?,
+            delivered_at: row.try_get(6)?,
+            reached: reached.unsigned_abs().into(),
+        })
+    };
+    let number =
+        |row: &PgRow, column| Ok::<_, sqlx::Error>(row.try_get::<i32, _>(column)?.unsigned_abs() as usize);
+    let output = |row: PgRow| {
+        let (name, Json(value)) = (row.try_get::<String, _>(1)?, row.try_get(2)?);
+        Ok(LoggedOutput::read(row.try_get(0)?, &name, value))
+    };
+    let begun = |row: PgRow| {
+        let number = number(&row, 2)?;
+        Ok(BegunStep { run: row.try_get(0)?, step: row.try_get(1)?, number, at: row.try_get(3)? })
+    };
+    let execution = |row: PgRow| {
+        let number = number(&row, 1)?;
+        Ok(LoggedExecution { run: row.try_get(0)?, number, began_at: row.try_get(2)? })
+    };
+    let outputs: Vec<_> = sqlx::query(sql(OUTPUTS)).try_map(output).fetch_all(&mut *tx).await?;
+    Ok(Tables {
+        signals: sqlx::query(sql(SIGNALS)).try_map(signal).fetch_all(&mut *tx).await?,
+        outputs: outputs.into_iter().flatten().collect(),
+        begun_steps: sqlx::query(sql(BEGUN_STEPS)).try_map(begun).fetch_all(&mut *tx).await?,
+        executions: sqlx::query(sql(EXECUTIONS)).try_map(execution).fetch_all(&mut *tx).await?,
+    })
+}
+
+fn awaited(row: &PgRow) -> sqlx::Result<Option<AwaitedSignal>> {
+    let (name, key): (Option<String>, Option<String>) = (row.try_get(13)?, row.try_get(14)?);
+    let until = row.try_get(15)?;
+    Ok(name.zip(key).map(|(name, key)| AwaitedSignal { to: SignalKey { name, key }, until }))
 }
 
 fn event(row: &PgRow) -> sqlx::Result<LoggedEvent> {
@@ -96,6 +156,7 @@ fn event(row: &PgRow) -> sqlx::Result<LoggedEvent> {
         context: row.try_get::<Json<_>, _>(9)?.0,
         waits_until: row.try_get(11)?,
         goes_on_anew: row.try_get(12)?,
+        awaits: awaited(row)?,
     })
 }
 

@@ -1,5 +1,6 @@
 //! The rows that the statements leave, alone and concurrently.
 
+mod function_plans;
 mod query_plans;
 mod settle_equivalence;
 mod signal_sweep;

@@ -8,8 +8,9 @@ use super::super::pool::SESSION;
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statements, migrate};
 use super::{database, done};
 
-/// The statements of each step, claim, launch, lookup or second, and of each cancelled run.
-const HOT: [&str; 31] = [
+/// The statements of each step, claim, launch, lookup or second, and of each cancelled run; and those that list and
+/// explain runs.
+const HOT: [&str; 40] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -37,15 +38,33 @@ const HOT: [&str; 31] = [
     "signal_deliver",
     "join_oldest",
     "join_next_due",
+    "join_record",
+    "join_refuse",
     "entity_lock",
     "entity_write",
     "command_decision",
     "prune_page",
+    "run_page_unfinished",
+    "run_page_finished",
+    "run_count_finished",
+    "run_explain",
+    "run_explain_below",
+    "run_explain_ended",
+    "event_follow",
 ];
 
-/// Statements that go through the index of ready runs from one handler to the next, or through that of deadlines from
-/// the earliest on, and stop.
-const WALKS: [&str; 3] = ["run_next_due", "handler_list_ready", "run_mark_overdue"];
+/// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
+/// deadlines from the earliest on, and stop.
+const WALKS: [&str; 8] = [
+    "run_next_due",
+    "handler_list_ready",
+    "run_mark_overdue",
+    "run_page_unfinished",
+    "run_page_finished",
+    "run_count_finished",
+    "run_explain",
+    "run_explain_below",
+];
 
 /// The tables that grow.
 const TABLES: [&str; 7] = [
@@ -151,8 +170,13 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, uuid, uuid, text, jsonb, jsonb, uuid, text, text[], uuid[], uuid[], bigint",
             "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}', 0",
         ),
-        "join_oldest" => ("text, text, text[]", "'', '', '{}'"),
-        "join_next_due" => ("text[], text[]", "'{}', '{}'"),
+        "join_oldest" => ("text, text, text[], int", "'', '', '{}', 1"),
+        "join_next_due" => ("text[], text[], bigint", "'{}', '{}', 1"),
+        "join_record" => (
+            "uuid, uuid, bigint, text, text, text, uuid, float8, int",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', gen_random_uuid(), NULL, 1",
+        ),
+        "join_refuse" => ("uuid[], text", "'{}', ''"),
         "signal_deliver" => ("text[], text[], text", "'{}', '{}', NULL"),
         "entity_lock" => ("text[], text[]", "'{}', '{}'"),
         "entity_write" => (
@@ -162,6 +186,23 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "command_decision" => ("uuid, text, uuid", "gen_random_uuid(), '', NULL"),
         "prune_page" => ("uuid, float8, bigint", "gen_random_uuid(), 1, 1000"),
         "prune_hierarchies" => ("uuid[], float8, boolean", "'{}', 1, true"),
+        "run_page_unfinished" => (
+            "text, text, text[], text[], timestamptz, timestamptz, text, text[], int, uuid, bigint, bigint",
+            "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102",
+        ),
+        "run_page_finished" => (
+            "text, text, text[], timestamptz, timestamptz, text, int, timestamptz, uuid, bigint, bigint",
+            "NULL, NULL, '{COMMITTED}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 102",
+        ),
+        "run_count_finished" => ("timestamptz, bigint", "now(), 1"),
+        "run_explain" | "run_explain_below" => {
+            ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1")
+        }
+        "run_explain_ended" => ("uuid", "gen_random_uuid()"),
+        "event_follow" => (
+            "uuid, bigint, bigint, text, timestamptz, uuid, uuid[], text, uuid, bigint",
+            "gen_random_uuid(), 0, 1, '1:1:', '-infinity', gen_random_uuid(), '{}', NULL, NULL, 1",
+        ),
         "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
@@ -462,6 +503,53 @@ async fn a_deletion_reads_blocks_in_proportion_to_the_hierarchies() {
     let left: i64 = sqlx::query_scalar(left).fetch_one(&pool).await.unwrap();
     assert_eq!(left, (10_000 - 200) * 6);
     assert!(blocks[1] < 2 * blocks[0], "{blocks:?} blocks with 200 and 10,000 hierarchies");
+    done(pool).await;
+}
+
+/// As many finished runs as asked, and as many that sleep, of ten handlers; one finished one in a hundred is undone.
+const LISTED: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5('{size}listed' || n)::uuid, 'listed', '{}' FROM generate_series(1, {size}) n;
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, created_at)
+    SELECT md5('{size}listed' || n)::uuid, type::scoop.message_event_type, 'listed' || n % 10,
+           ARRAY[md5('{size}root' || n)::uuid, md5('{size}run' || n)::uuid], now() + n * interval '1 second'
+    FROM generate_series(1, {size}) n
+    CROSS JOIN LATERAL unnest(
+        CASE WHEN n % 100 = 0 THEN '{SEEN,ROLLING_BACK,ROLLED_BACK}' ELSE '{SEEN,COMMITTED}' END::text[]) AS type;
+    INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, epoch, ready_at, last_event_at)
+    SELECT md5('{size}asleep' || n)::uuid, id, ARRAY[md5('{size}asleep' || n)::uuid, id],
+           md5('{size}message' || n)::uuid, 'listed', 'listed' || n % 10, 'ready', 1, now() + interval '1 day', now()
+    FROM generate_series(1, {size}) n
+    CROSS JOIN LATERAL (SELECT md5('{size}of' || n)::uuid AS id) ids;";
+
+#[tokio::test]
+async fn page_of_runs_costs_the_same_among_many() {
+    let pool = database("pages").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    let all = "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102";
+    let of_one = "'listed3', NULL, NULL, '{sleeping}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 200";
+    let ended = "NULL, NULL, '{COMMITTED,ROLLED_BACK}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 102";
+    let undone = "'listed0', NULL, '{ROLLED_BACK}', NULL, NULL, 'none', NULL, NULL, NULL, 51, 200";
+    let mut blocks = vec![];
+    for size in [3_000, 30_000] {
+        execute(LISTED.replace("{size}", &size.to_string())).await;
+        execute("VACUUM ANALYZE".into()).await;
+        for (statement, values) in [
+            ("run_page_unfinished", all),
+            ("run_page_unfinished", of_one),
+            ("run_page_finished", ended),
+            ("run_page_finished", undone),
+        ] {
+            blocks.push(blocks_of(&pool, statement, values).await);
+        }
+    }
+    let (few, many) = blocks.split_at(4);
+    for (nth, (few, many)) in few.iter().zip(many).enumerate() {
+        assert!(*many < 5_000, "list {nth}: {many} blocks");
+        assert!(nth == 3 || *many < 2 * few, "list {nth}: {many} blocks among many, {few} among few");
+    }
     done(pool).await;
 }
 

@@ -1,0 +1,90 @@
+-- Which runs have ended, latest end first? Goes through the index of ends from one kind and handler to the next, and takes
+-- the latest ends of each. An end counts unless the run was undone, repaired, or continues after it. Reads no more
+-- entries than asked: `floor_at` and `floor_id` are the last one that was read if there may be more. One row without a run
+-- if none is found.
+-- Locks: nothing.
+-- $1 the handler, $2 the topic, $3 the kinds of ends, $4 since and $5 until when they ended, $6 a code in the failure, $7
+-- the maximum length of the lineage; each null for all
+-- $8 ended before this, $9 and if at that time, with a smaller id than this; null: from the latest on; $10 how many runs,
+-- $11 how many ends to read
+WITH RECURSIVE listed (type, handler) AS (
+    (SELECT e.type, e.coroutine_name FROM scoop.message_event e
+     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.coroutine_name IS NOT NULL
+       AND $1::text IS NULL
+     ORDER BY e.type, e.coroutine_name LIMIT 1)
+    UNION ALL
+    SELECT next.type, next.handler
+    FROM listed l
+    CROSS JOIN LATERAL (
+        SELECT e.type, e.coroutine_name AS handler FROM scoop.message_event e
+        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.coroutine_name IS NOT NULL
+          AND (e.type, e.coroutine_name) > (l.type, l.handler)
+        ORDER BY e.type, e.coroutine_name LIMIT 1
+    ) next
+),
+asked (type, handler) AS (
+    SELECT l.type, l.handler::text FROM listed l WHERE l.type::text = ANY ($3) IS NOT FALSE
+    UNION ALL
+    SELECT type, $1
+    FROM unnest('{COMMITTED,ROLLED_BACK,ROLLBACK_FAILED}'::scoop.message_event_type[]) AS type
+    WHERE $1 IS NOT NULL AND type::text = ANY ($3) IS NOT FALSE
+),
+candidate AS MATERIALIZED (
+    SELECT latest.*, asked.type, asked.handler
+    FROM asked
+    CROSS JOIN LATERAL (
+        SELECT e.created_at, scoop.run_id(e.cooperation_lineage) AS id, e.cooperation_lineage AS lineage,
+               e.message_id, e.coroutine_identifier, e.step
+        FROM scoop.message_event e
+        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+          AND e.type = asked.type AND e.coroutine_name = asked.handler
+          AND e.created_at >= coalesce($4::timestamptz, '-infinity')
+          AND (e.created_at, scoop.run_id(e.cooperation_lineage))
+                < (least($5::timestamptz, coalesce($8::timestamptz, 'infinity')),
+                   CASE WHEN $5 IS NULL OR $8 < $5 THEN coalesce($9::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+                        ELSE '00000000-0000-0000-0000-000000000000' END)
+        ORDER BY e.created_at DESC, scoop.run_id(e.cooperation_lineage) DESC
+        LIMIT $11
+    ) latest
+    ORDER BY latest.created_at DESC, latest.id DESC
+    LIMIT $11
+),
+-- counts, so that each is looked up by index
+described AS (
+    SELECT c.*,
+           (SELECT m.topic FROM scoop.message m WHERE m.id = c.message_id) AS topic,
+           CASE c.type WHEN 'ROLLBACK_FAILED' THEN (
+               SELECT e.exception FROM scoop.message_event e
+               WHERE e.type = 'ROLLBACK_FAILED' AND e.message_id = c.message_id AND e.coroutine_name = c.handler
+           ) WHEN 'ROLLED_BACK' THEN (
+               SELECT e.exception FROM scoop.message_event e
+               WHERE e.type = 'ROLLING_BACK' AND e.message_id = c.message_id AND e.coroutine_name = c.handler
+           ) END AS failure
+    FROM candidate c
+    WHERE CASE c.type WHEN 'COMMITTED' THEN (
+              SELECT count(*) FROM scoop.message_event e
+              WHERE e.type = 'ROLLING_BACK' AND e.message_id = c.message_id AND e.coroutine_name = c.handler
+          ) WHEN 'ROLLBACK_FAILED' THEN (
+              SELECT count(*) FROM scoop.message_event e
+              WHERE e.type = 'ROLLED_BACK' AND e.message_id = c.message_id AND e.coroutine_name = c.handler
+          ) ELSE 0 END = 0
+      AND (SELECT count(*) FROM scoop.run r
+           WHERE r.root = c.lineage[1] AND r.id = c.id AND r.state::text <> 'ended') = 0
+      AND ($7::int IS NULL OR cardinality(c.lineage) <= $7)
+),
+found AS (
+    SELECT d.* FROM described d
+    WHERE ($2::text IS NULL OR d.topic = $2)
+      AND ($6::text IS NULL OR jsonb_path_exists(d.failure, '$.** ? (@.type == $code)',
+                                                 jsonb_build_object('code', $6)))
+    ORDER BY d.created_at DESC, d.id DESC
+    LIMIT $10
+)
+SELECT floor.created_at AS floor_at, floor.id AS floor_id,
+       f.lineage, f.id, f.message_id, f.topic, f.handler, f.type::text AS type, f.created_at AS ended_at, f.failure,
+       f.coroutine_identifier AS worker, f.step
+FROM (SELECT) AS always
+LEFT JOIN (SELECT c.created_at, c.id FROM candidate c ORDER BY c.created_at DESC, c.id DESC OFFSET $11 - 1 LIMIT 1)
+    AS floor ON true
+LEFT JOIN found f ON true
+ORDER BY f.created_at DESC, f.id DESC

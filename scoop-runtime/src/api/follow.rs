@@ -1,0 +1,195 @@
+//! A live stream of recorded events.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{self, Stream};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::find::{EventFilter, EventWindow, Following};
+use crate::store::Store;
+use crate::util::patience::{Trial, Vain};
+use crate::{EventCursor, HierarchyId, RecordedEvent, RuntimeError, Scoop};
+
+/// The default interval between two looks.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// The maximum number of events that one statement reads.
+const BATCH: usize = 1_000;
+
+/// The pause after a look is so many times as long as the look.
+const REST: u32 = 9;
+
+/// The recorded events of all hierarchies, or of some. [`follow`](Self::follow) reads them.
+#[must_use = "nothing is read before `follow`"]
+#[derive(Clone)]
+pub struct Events {
+    scoop: Scoop,
+    filter: EventFilter,
+    after: Option<EventCursor>,
+    interval: Duration,
+}
+
+/// A live stream of recorded events. It ends when the program shuts down.
+pub struct EventStream {
+    store: Store,
+    patience: Duration,
+    stopped: CancellationToken,
+    filter: EventFilter,
+    interval: Duration,
+    /// `None` until the place of the beginning is known.
+    following: Option<Following>,
+    /// The events of the first round were there before.
+    skips: bool,
+    ahead: VecDeque<RecordedEvent>,
+    /// Not to be read from before this.
+    rests_until: Option<Instant>,
+}
+
+impl Events {
+    /// Only events of this saga, by its stored name.
+    pub fn handler(mut self, saga: impl Into<String>) -> Self {
+        self.filter.handler = Some(saga.into());
+        self
+    }
+
+    /// Only events of this hierarchy.
+    pub fn hierarchy(mut self, hierarchy: impl Into<HierarchyId>) -> Self {
+        self.filter.hierarchy = Some(hierarchy.into().uuid());
+        self
+    }
+
+    /// Begins at the place of an earlier stream, in this or another process, instead of now.
+    pub fn after(mut self, place: impl Into<Option<EventCursor>>) -> Self {
+        self.after = place.into();
+        self
+    }
+
+    /// Sets the interval between two looks at the record; by default a quarter of a second.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// A live stream of events. The place at which it begins is that of its first [`next`](EventStream::next), unless
+    /// [`after`](Self::after) gives another.
+    pub fn follow(self) -> EventStream {
+        let Self { scoop, filter, after, interval } = self;
+        EventStream {
+            store: scoop.store().clone(),
+            patience: scoop.limits().patience,
+            stopped: scoop.stopped().clone(),
+            filter,
+            interval,
+            following: after.map(Following::after),
+            skips: after.is_none(),
+            ahead: VecDeque::new(),
+            rests_until: None,
+        }
+    }
+}
+
+impl EventStream {
+    /// The next event; waits for one. `None` once the program shuts down.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails for longer than [`Builder::patience`](crate::Builder::patience). The next call goes on from
+    /// the same place.
+    ///
+    /// # Cancel safety
+    ///
+    /// No event is lost if the future is dropped.
+    #[expect(clippy::should_implement_trait, reason = "it waits; `into_stream` has the trait for that")]
+    pub fn next(&mut self) -> BoxFuture<'_, Option<Result<RecordedEvent, RuntimeError>>> {
+        async move {
+            loop {
+                if let Some(event) = self.ahead.pop_front() {
+                    return Some(Ok(event));
+                }
+                let stopped = self.stopped.clone();
+                let read = stopped.run_until_cancelled(self.read()).await?;
+                if let Err(error) = read {
+                    return Some(Err(error));
+                }
+            }
+        }
+        .boxed()
+    }
+
+    /// The place from which another stream can go on. It repeats some of the last events that this one has returned, and
+    /// leaves out none. `None` before the first call of [`next`](Self::next).
+    pub fn cursor(&self) -> Option<EventCursor> {
+        self.following.as_ref().map(Following::cursor)
+    }
+
+    /// As a [`Stream`].
+    pub fn into_stream(self) -> impl Stream<Item = Result<RecordedEvent, RuntimeError>> + Send {
+        stream::unfold(self, async |mut events| Some((events.next().await?, events)))
+    }
+
+    /// Reads the next events, after a pause if a round is complete.
+    async fn read(&mut self) -> Result<(), RuntimeError> {
+        if let Some(until) = self.rests_until {
+            tokio::time::sleep_until(until).await;
+        }
+        let begun = Instant::now();
+        if self.following.as_ref().is_none_or(|following| following.window().is_none()) {
+            let store = &self.store;
+            let horizon = Trial::new(self.patience).endure(|_| store.event_horizon()).await;
+            let horizon = horizon.map_err(Vain::error("events were followed"))?;
+            let following = self.following.get_or_insert_with(|| Following::from_now(&horizon));
+            following.begin(horizon, BATCH);
+        }
+        let Some((following, window)) =
+            self.following.as_mut().and_then(|it| it.window().cloned().map(|window| (it, window)))
+        else {
+            return Ok(());
+        };
+        let (store, filter): (&Store, &EventFilter) = (&self.store, &self.filter);
+        let window: &EventWindow = &window;
+        let read = Trial::new(self.patience).endure(|_| store.events(window, filter)).await;
+        let read = following.take(read.map_err(Vain::error("events were followed"))?);
+        if !self.skips {
+            self.ahead.extend(read);
+        }
+        self.rests_until = None;
+        if following.window().is_none() {
+            self.skips = false;
+            self.rests_until = Some(Instant::now() + self.interval.max(begun.elapsed() * REST));
+        }
+        Ok(())
+    }
+}
+
+impl Scoop {
+    /// The recorded events, as they become visible. [`Events::follow`] returns a stream of them.
+    ///
+    /// Each event comes once, after the commit of its transaction, and none is left out. The events of a run come in their
+    /// order, as do a launch and the runs of its message; those of different runs come in the order of their commits,
+    /// about. Events can be late: by the interval, and while a transaction stays open in which more than 10,000 events
+    /// were written since, until its end.
+    ///
+    /// A stream keeps no connection and little memory. Each look reads the events of the last minute, and of the time
+    /// since the oldest open transaction began, so a stream looks less often where that takes long.
+    ///
+    /// The id of an event may be a minute older than its row, by the clock of the server. A program whose clock is more
+    /// than a minute behind writes events that the stream does not find.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// let mut events = scoop.events().handler("checkout").follow();
+    /// while let Some(event) = events.next().await {
+    ///     println!("{}", event?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events(&self) -> Events {
+        let filter = EventFilter::default();
+        Events { scoop: self.clone(), filter, after: None, interval: INTERVAL }
+    }
+}

@@ -1,0 +1,55 @@
+//! Counts of runs by saga and state.
+
+use std::time::SystemTime;
+
+use super::RunPhase;
+
+/// The number of runs of a saga in a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunCount {
+    /// The saga.
+    pub handler: String,
+    /// The state.
+    pub phase: RunPhase,
+    /// The number.
+    pub count: usize,
+    /// The time since which the longest one is in that state; `None` for runs that have ended.
+    pub oldest: Option<SystemTime>,
+}
+
+impl RunCount {
+    pub(crate) fn new(handler: String, phase: RunPhase, count: usize) -> Self {
+        Self { handler, phase, count, oldest: None }
+    }
+}
+
+/// Counts of runs by saga and state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunCounts {
+    /// All unfinished runs.
+    pub unfinished: Vec<RunCount>,
+    /// The ends of runs since [`since`](Self::since). A run that was undone after its end counts with both.
+    pub finished: Vec<RunCount>,
+    /// The time since which ends are counted, by the clock of the database.
+    pub since: SystemTime,
+    /// The time at which they were counted, by the clock of the database.
+    pub read_at: SystemTime,
+}
+
+impl RunCounts {
+    /// The unfinished runs in this state, of all sagas.
+    pub fn unfinished_in(&self, phase: RunPhase) -> usize {
+        self.unfinished.iter().filter(|count| count.phase == phase).map(|count| count.count).sum()
+    }
+
+    /// The ends of this kind per second, of all sagas, in the time that is counted.
+    pub fn per_second(&self, phase: RunPhase) -> f64 {
+        let ended: usize = self.finished.iter().filter(|count| count.phase == phase).map(|it| it.count).sum();
+        let seconds = self.read_at.duration_since(self.since).map_or(0.0, |time| time.as_secs_f64());
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        let ended = ended as f64;
+        if seconds > 0.0 { ended / seconds } else { 0.0 }
+    }
+}

@@ -1,0 +1,103 @@
+//! The place in a list of runs where a page begins, as a text.
+
+use std::fmt;
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+use crate::util::stored_time::StoredTime;
+
+/// The end of a run, as a place in a list: its time as stored, and the run.
+pub(crate) type EndedPlace = (StoredTime, Uuid);
+
+/// The place in a list of runs at which its next page begins. Its text is short and can be a part of a URL.
+///
+/// ```
+/// # extern crate scoop_runtime as scoop;
+/// use scoop::RunCursor;
+///
+/// let cursor: RunCursor = "u0197a6b26b1c7d3e9a533f1f7c1d2e4a".parse()?;
+/// assert_eq!(cursor.to_string(), "u0197a6b26b1c7d3e9a533f1f7c1d2e4a");
+/// assert!("page 2".parse::<RunCursor>().is_err());
+/// # Ok::<_, scoop::BadCursor>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunCursor(pub(crate) Place);
+
+/// Unfinished runs come before finished ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// After this unfinished run.
+    Unfinished(Uuid),
+    /// At the first finished run.
+    Finished,
+    /// After this finished run.
+    Ended(EndedPlace),
+}
+
+/// The text is no [`RunCursor`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no place in a list of runs; use the text of `RunPage::next`")]
+pub struct BadCursor(String);
+
+impl fmt::Display for RunCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Place::Unfinished(run) => write!(f, "u{}", run.simple()),
+            Place::Finished => f.write_str("f"),
+            Place::Ended((at, run)) => write!(f, "f{:016x}{}", at.micros(), run.simple()),
+        }
+    }
+}
+
+impl FromStr for RunCursor {
+    type Err = BadCursor;
+
+    fn from_str(text: &str) -> Result<Self, BadCursor> {
+        let place = match text.split_at_checked(1) {
+            Some(("u", run)) => read_run(run).map(Place::Unfinished),
+            Some(("f", "")) => Some(Place::Finished),
+            Some(("f", ended)) => read_end(ended).map(Place::Ended),
+            _ => None,
+        };
+        place.map(Self).ok_or_else(|| BadCursor(text.chars().take(80).collect()))
+    }
+}
+
+fn read_end(text: &str) -> Option<EndedPlace> {
+    let (at, run) = text.split_at_checked(16)?;
+    let micros = u64::from_str_radix(at, 16).ok()?.cast_signed();
+    Some((StoredTime::from_micros(micros), read_run(run)?))
+}
+
+fn read_run(text: &str) -> Option<Uuid> {
+    // other notations of a uuid are no text of a cursor
+    Uuid::try_parse(text).ok().filter(|_| text.len() == 32)
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursor_is_read_from_its_text() {
+        let run = Uuid::from_u128(7);
+        for place in [
+            Place::Unfinished(run),
+            Place::Finished,
+            Place::Ended((StoredTime::from_micros(-3), run)),
+            Place::Ended((StoredTime::from_micros(i64::MAX), run)),
+        ] {
+            let text = RunCursor(place).to_string();
+            assert!(text.chars().all(|it| it.is_ascii_alphanumeric()), "{text}");
+            assert_eq!(text.parse(), Ok(RunCursor(place)));
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "u", "x", "é", "u7", "f00", "f000000000000000é", &format!("u{}", Uuid::nil())] {
+            assert!(text.parse::<RunCursor>().is_err(), "{text}");
+        }
+    }
+}

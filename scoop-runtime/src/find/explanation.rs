@@ -1,0 +1,484 @@
+//! Why a run does not go on: what it waits for, and what would end that.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use scoop_core::{Escaped, SignalKey};
+use uuid::Uuid;
+
+use super::run::{RunPhase, RunSummary, WaitKind};
+use crate::util::shown::{ahead, humane, utc};
+use crate::{HierarchyId, Named, RunId};
+
+/// The maximum value of a count: it stands for so many or more.
+pub(crate) const COUNT_MAX: usize = 1_000;
+
+/// The maximum number of runs in [`WaitReason::Children`].
+pub(crate) const BLOCKING_MAX: usize = 10;
+
+/// The maximum number of runs that are read to find them.
+pub(crate) const BELOW_MAX: usize = 500;
+
+/// What the runs of a hierarchy, of a message, or one run wait for. Display it for a paragraph on each run.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The id that was asked about.
+    pub id: Uuid,
+    /// What it names.
+    pub named: Named,
+    /// The hierarchy.
+    pub hierarchy: HierarchyId,
+    /// The run itself; or the runs of the message, or of the message that started the hierarchy: a few of them if there
+    /// are many. Empty if the message has no handler.
+    pub runs: Vec<RunExplanation>,
+    /// The time at which this was read, by the clock of the database.
+    pub read_at: SystemTime,
+}
+
+/// What one run waits for. Display it for a paragraph.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RunExplanation {
+    /// The run. Since when it waits is [`RunSummary::since`].
+    pub run: RunSummary,
+    /// What it waits for.
+    pub reason: WaitReason,
+    /// Whether it will give up as soon as it can: it was cancelled, or has missed a deadline.
+    pub giving_up: bool,
+    /// The message of this run waits for others of its set, if a saga joins it.
+    pub join: Option<JoinWait>,
+    /// The time at which this was read, by the clock of the database.
+    pub read_at: SystemTime,
+}
+
+/// What a run waits for.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum WaitReason {
+    /// Nothing: it has ended.
+    Ended,
+    /// A worker executes it.
+    Executing {
+        /// That worker; `None` if it is not registered any more. Then the run is taken over within a minute.
+        worker: Option<WorkerInfo>,
+    },
+    /// Its children.
+    Children {
+        /// The number of its unfinished children; 1,000 stands for that or more.
+        unfinished: usize,
+        /// The unfinished descendants that wait for no child themselves: first those that need an operator or a program,
+        /// then those that are in their state longest. Ten at most, of the 500 nearest descendants.
+        blocking: Vec<RunSummary>,
+        /// The number of such descendants; among the 500 nearest.
+        blocking_count: usize,
+    },
+    /// A signal.
+    Signal {
+        /// The signal, with the key.
+        signal: SignalKey,
+        /// The time at which the wait ends in any case.
+        until: Option<SystemTime>,
+    },
+    /// A time.
+    Time {
+        /// That time.
+        until: SystemTime,
+        /// Why it waits until then.
+        delay: Delay,
+    },
+    /// A free slot of a worker.
+    Slot {
+        /// The runs of its saga and topic that are ahead of it; 1,000 stands for that or more.
+        ahead: usize,
+        /// The runs of its saga and topic that are ready, with itself; 1,000 stands for that or more.
+        queued: usize,
+        /// Whether it may be what ends its workers: each worker executes one such run at a time.
+        is_suspect: bool,
+        /// The living workers that can execute it.
+        workers: Vec<WorkerInfo>,
+    },
+    /// A program that can continue it.
+    Program {
+        /// The number of the definition under which it continues; `None` for the newest one of its saga.
+        definition: Option<i32>,
+        /// Why no living program can; `None` if none has its saga.
+        why: Option<String>,
+    },
+    /// The decision of an operator.
+    Operator {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Why a run waits until a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Delay {
+    /// It was launched for that time.
+    Start,
+    /// It sleeps.
+    Sleep,
+    /// An attempt failed, and the next one is made then.
+    Backoff,
+}
+
+/// A worker, as far as the database knows it. Display it for a few words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerInfo {
+    /// Its identifier in events.
+    pub identifier: String,
+    /// The time since which it runs.
+    pub started_at: SystemTime,
+    /// Whether its session lives. If it does not, another worker takes its runs over.
+    pub is_alive: bool,
+    /// The name of its connection, which begins with that of the program; if the role may see it.
+    pub application: Option<String>,
+    /// The address from which it has connected, unless that is a local socket; if the role may see it.
+    pub address: Option<String>,
+    /// The number of the definition of the saga that it has.
+    pub definition: i32,
+}
+
+/// A message that waits for the others of its set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JoinWait {
+    /// The saga that joins it, by its first name.
+    pub saga: String,
+    /// The key that the messages of a set have in common.
+    pub key: String,
+    /// The time since which it waits.
+    pub since: SystemTime,
+    /// The time at which it fails to be joined, if it has a limit.
+    pub until: Option<SystemTime>,
+    /// The topics of the waiting messages with that key, its own included. The saga needs one of each of its topics.
+    pub present: Vec<String>,
+}
+
+/// What the store knows of a run.
+#[derive(Debug)]
+pub(crate) struct RunFacts {
+    pub(crate) run: RunSummary,
+    pub(crate) giving_up: bool,
+    /// The definition under which it continues, if that is not the newest.
+    pub(crate) definition: Option<i32>,
+    pub(crate) is_suspect: bool,
+    /// The ready runs of its queue before it, and all.
+    pub(crate) queue: (usize, usize),
+    /// Its owner, or else the workers that have its saga.
+    pub(crate) workers: Vec<WorkerInfo>,
+    /// The number of its unfinished children.
+    pub(crate) children: usize,
+    /// Unfinished descendants, the nearest first.
+    pub(crate) below: Vec<RunSummary>,
+    pub(crate) join: Option<JoinWait>,
+    pub(crate) read_at: SystemTime,
+}
+
+impl RunFacts {
+    /// What is known of a run that has ended.
+    pub(crate) fn ended(run: RunSummary, read_at: SystemTime) -> Self {
+        Self {
+            run,
+            giving_up: false,
+            definition: None,
+            is_suspect: false,
+            queue: (0, 0),
+            workers: vec![],
+            children: 0,
+            below: vec![],
+            join: None,
+            read_at,
+        }
+    }
+
+    pub(crate) fn explain(self) -> RunExplanation {
+        let Self { run, giving_up, definition, is_suspect, queue, workers, children, below, join, read_at } =
+            self;
+        let can_execute = |worker: &WorkerInfo| {
+            worker.is_alive && definition.is_none_or(|definition| worker.definition == definition)
+        };
+        let reason = match (run.phase, run.waits_for) {
+            (phase, _) if phase.is_finished() && phase != RunPhase::RollbackFailed => WaitReason::Ended,
+            (RunPhase::RollbackFailed, _) | (_, Some(WaitKind::Operator)) => {
+                let failure = run.failure.as_ref().map(ToString::to_string);
+                WaitReason::Operator { why: run.reason.clone().or(failure).unwrap_or_default() }
+            }
+            (RunPhase::Running, _) => WaitReason::Executing { worker: workers.into_iter().next() },
+            (_, Some(WaitKind::Children)) => blocked(children, below),
+            (_, Some(WaitKind::Signal)) if run.awaits.is_some() => {
+                let signal =
+                    run.awaits.clone().unwrap_or(SignalKey { name: String::new(), key: String::new() });
+                WaitReason::Signal { signal, until: run.wakes_at }
+            }
+            (phase, Some(WaitKind::Time | WaitKind::Signal)) => WaitReason::Time {
+                until: run.wakes_at.unwrap_or(run.since),
+                delay: match phase {
+                    RunPhase::Pending => Delay::Start,
+                    RunPhase::Retrying => Delay::Backoff,
+                    _ => Delay::Sleep,
+                },
+            },
+            (RunPhase::Stuck, _) => WaitReason::Program { definition, why: run.reason.clone() },
+            _ if !workers.iter().any(can_execute) => WaitReason::Program { definition, why: None },
+            _ => WaitReason::Slot {
+                ahead: queue.0,
+                queued: queue.1,
+                is_suspect,
+                workers: workers.into_iter().filter(can_execute).collect(),
+            },
+        };
+        RunExplanation { run, reason, giving_up, join, read_at }
+    }
+}
+
+/// The runs that a parent really waits for: those of its descendants that wait for no child.
+fn blocked(unfinished: usize, below: Vec<RunSummary>) -> WaitReason {
+    let mut blocking: Vec<_> =
+        below.into_iter().filter(|run| run.waits_for != Some(WaitKind::Children)).collect();
+    blocking.sort_by_key(|run| {
+        let needs_help = matches!(run.waits_for, Some(WaitKind::Operator | WaitKind::Program));
+        (!needs_help, run.since)
+    });
+    let blocking_count = blocking.len();
+    blocking.truncate(BLOCKING_MAX);
+    WaitReason::Children { unfinished, blocking, blocking_count }
+}
+
+impl WaitReason {
+    /// The kind of wait; `None` if it waits for nothing.
+    pub fn kind(&self) -> Option<WaitKind> {
+        match self {
+            Self::Ended | Self::Executing { .. } => None,
+            Self::Children { .. } => Some(WaitKind::Children),
+            Self::Signal { .. } => Some(WaitKind::Signal),
+            Self::Time { .. } => Some(WaitKind::Time),
+            Self::Slot { .. } => Some(WaitKind::Slot),
+            Self::Program { .. } => Some(WaitKind::Program),
+            Self::Operator { .. } => Some(WaitKind::Operator),
+        }
+    }
+}
+
+impl RunExplanation {
+    /// What would end the wait, in a sentence.
+    pub fn ends_by(&self) -> String {
+        let RunSummary { run, handler, .. } = &self.run;
+        let handler = Escaped(handler);
+        match &self.reason {
+            WaitReason::Ended => "Nothing is left to do.".into(),
+            WaitReason::Executing { worker: Some(worker) } if worker.is_alive => {
+                "It goes on when the step ends.".into()
+            }
+            WaitReason::Executing { .. } => {
+                "Another worker takes it over; if none lives, start a program that has its saga.".into()
+            }
+            WaitReason::Children { .. } => "It goes on when all its children have ended.".into(),
+            WaitReason::Signal { signal, until } => {
+                let (name, key) = (Escaped(&signal.name), Escaped(&signal.key));
+                let or = if until.is_some() { ", or at that time" } else { "" };
+                format!("It goes on when the signal `{name}` is sent with the key `{key}`{or}.")
+            }
+            WaitReason::Time { .. } => "It goes on at that time.".into(),
+            WaitReason::Slot { .. } => {
+                "It goes on when a worker has a free slot; more programs or a higher concurrency make that \
+                 earlier."
+                    .into()
+            }
+            WaitReason::Program { definition: Some(definition), .. } => format!(
+                "It goes on when a program starts whose saga `{handler}` has definition {definition} or can continue \
+                 the run."
+            ),
+            WaitReason::Program { .. } => {
+                format!(
+                    "It goes on when a program starts that has saga `{handler}` and can continue the run."
+                )
+            }
+            WaitReason::Operator { .. } => {
+                format!("An operator has to decide: `retry`, `skip` or `resolve` the run {run}.")
+            }
+        }
+    }
+}
+
+impl fmt::Display for WorkerInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker {}", Escaped(&self.identifier))?;
+        match (&self.application, &self.address) {
+            (Some(name), Some(address)) => write!(f, " ({} at {})", Escaped(name), Escaped(address))?,
+            (Some(name), None) => write!(f, " ({})", Escaped(name))?,
+            (None, Some(address)) => write!(f, " (at {})", Escaped(address))?,
+            (None, None) => {}
+        }
+        f.write_str(if self.is_alive { "" } else { ", whose session is gone" })
+    }
+}
+
+impl fmt::Display for Delay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Start => "begins",
+            Self::Sleep => "sleeps until",
+            Self::Backoff => "is retried",
+        })
+    }
+}
+
+/// A count that may stand for more.
+struct Count(usize, &'static str, &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(count, one, many) = self;
+        let or_more = if *count >= COUNT_MAX { " or more" } else { "" };
+        write!(f, "{count}{or_more} {}", if *count == 1 { one } else { many })
+    }
+}
+
+impl RunExplanation {
+    /// What it waits for, without a full stop.
+    fn write_reason(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let now = Some(self.read_at);
+        let since = self.run.since;
+        let long = self.read_at.duration_since(since).map(humane).unwrap_or_else(|_| "0 ms".into());
+        match &self.reason {
+            WaitReason::Ended => write!(f, "is {} since {}", self.run.phase, utc(since)),
+            WaitReason::Executing { worker: Some(worker) } => {
+                write!(f, "is executed by {worker}; its last event was {long} ago")
+            }
+            WaitReason::Executing { worker: None } => {
+                write!(
+                    f,
+                    "was executed by a worker that is not registered any more; its last event was {long} ago"
+                )
+            }
+            WaitReason::Children { unfinished, blocking, blocking_count } => {
+                let children = Count(*unfinished, "child", "children");
+                write!(f, "waits for {children}, for {long}")?;
+                for (nth, run) in blocking.iter().enumerate() {
+                    let before = if nth == 0 { ". Below it, " } else { "; " };
+                    write!(f, "{before}run {} of `{}` ", run.run, Escaped(&run.handler))?;
+                    write_blocker(f, run, self.read_at)?;
+                }
+                let more = blocking_count - blocking.len();
+                if more > 0 { write!(f, "; and {}", Count(more, "other", "others")) } else { Ok(()) }
+            }
+            WaitReason::Signal { signal, until } => {
+                let (name, key) = (Escaped(&signal.name), Escaped(&signal.key));
+                write!(f, "awaits the signal `{name}` with the key `{key}`, for {long}")?;
+                until.map_or(Ok(()), |until| write!(f, ", until {} at the latest", ahead(until, now)))
+            }
+            WaitReason::Time { until, delay: Delay::Sleep } => {
+                write!(f, "sleeps until {}", ahead(*until, now))
+            }
+            WaitReason::Time { until, delay } => write!(f, "{delay} at {}", ahead(*until, now)),
+            WaitReason::Slot { ahead, queued, is_suspect, workers } => {
+                let workers = Count(workers.len(), "worker has", "workers have");
+                write!(f, "waits for a free slot, for {long}: {workers} its saga, ")?;
+                write!(
+                    f,
+                    "and {} ahead of it in its queue of {queued}",
+                    Count(*ahead, "run is", "runs are")
+                )?;
+                let alone = ". It may be what ended its former workers, and each worker executes one such run at a time";
+                f.write_str(if *is_suspect { alone } else { "" })
+            }
+            WaitReason::Program { why: Some(why), .. } => {
+                write!(f, "waits for a program that can continue it, for {long}: {}", Escaped(why))
+            }
+            WaitReason::Program { definition, why: None } => {
+                let handler = Escaped(&self.run.handler);
+                write!(f, "waits for a program, for {long}: no living worker has saga `{handler}`")?;
+                definition.map_or(Ok(()), |number| write!(f, " with definition {number}"))
+            }
+            WaitReason::Operator { why } => {
+                write!(f, "waits for an operator, for {long}: {}", Escaped(why))
+            }
+        }
+    }
+}
+
+/// What a run waits for that others wait for, in a few words.
+fn write_blocker(f: &mut fmt::Formatter<'_>, run: &RunSummary, now: SystemTime) -> fmt::Result {
+    let long = now.duration_since(run.since).map(humane).unwrap_or_else(|_| "0 ms".into());
+    match (run.waits_for, &run.awaits, run.wakes_at) {
+        (None, ..) if run.phase == RunPhase::Running => write!(f, "has been running for {long}"),
+        (Some(WaitKind::Signal), Some(signal), _) => {
+            write!(f, "awaits the signal `{}` with the key `{}`", Escaped(&signal.name), Escaped(&signal.key))
+        }
+        (Some(WaitKind::Time), _, Some(until)) => {
+            write!(f, "is {} until {}", run.phase, ahead(until, Some(now)))
+        }
+        (Some(WaitKind::Slot), ..) => write!(f, "has been waiting for a slot for {long}"),
+        (Some(WaitKind::Program), ..) => write!(f, "has been waiting for a program for {long}"),
+        (Some(WaitKind::Operator), ..) => write!(f, "has been waiting for an operator for {long}"),
+        _ => write!(f, "has been {} for {long}", run.phase),
+    }
+}
+
+impl fmt::Display for RunExplanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RunSummary { run, handler, rolling_back, attempts, reason, failure, deadline, .. } = &self.run;
+        write!(f, "Run {run} of `{}` ", Escaped(handler))?;
+        self.write_reason(f)?;
+        f.write_str(".")?;
+        if *rolling_back {
+            let why = failure.as_ref().map_or_else(String::new, |why| format!(", because of {why}"));
+            write!(f, " It is rolling back{why}.")?;
+        } else if let (RunPhase::RolledBack | RunPhase::RollbackFailed, Some(why)) = (self.run.phase, failure)
+        {
+            write!(f, " The reason is {why}.")?;
+        }
+        if *attempts > 0 {
+            let attempts = Count(*attempts as usize, "attempt has", "attempts have");
+            write!(f, " {attempts} failed")?;
+            let last =
+                reason.as_ref().map_or_else(String::new, |why| format!(", the last one: {}", Escaped(why)));
+            write!(f, "{last}.")?;
+        }
+        if self.giving_up {
+            f.write_str(" It gives up as soon as it can: it was cancelled, or has missed its deadline.")?;
+        } else if let Some(deadline) = deadline {
+            write!(f, " Its deadline is {}.", ahead(*deadline, Some(self.read_at)))?;
+        }
+        if let Some(join) = &self.join {
+            let (saga, key) = (Escaped(&join.saga), Escaped(&join.key));
+            write!(f, " Its message waits to be joined by `{saga}` with others of the key `{key}` since ")?;
+            write!(f, "{}; there are messages of {}", utc(join.since), Escaped(&join.present.join(", ")))?;
+            let until = join.until.map(|until| format!(", until {}", ahead(until, Some(self.read_at))));
+            write!(f, "{}.", until.unwrap_or_default())?;
+        }
+        write!(f, " {}", self.ends_by())
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.runs.is_empty() {
+            return write!(
+                f,
+                "{} is {}: no handler was subscribed when it was launched.",
+                self.id, self.named
+            );
+        }
+        for (nth, run) in self.runs.iter().enumerate() {
+            write!(f, "{}{run}", if nth == 0 { "" } else { "\n\n" })?;
+        }
+        Ok(())
+    }
+}
+
+impl Named {
+    /// The hierarchy of the object of this id, and its runs, as far as they are named.
+    pub(crate) fn runs_of(&self, id: Uuid) -> (HierarchyId, Vec<RunId>) {
+        let ids = |runs: &[(RunId, String)]| runs.iter().map(|(run, _)| *run).collect();
+        match self {
+            Self::Hierarchy { runs } => (id.into(), ids(runs)),
+            Self::Run { hierarchy, .. } => (*hierarchy, vec![id.into()]),
+            Self::Message { hierarchy, runs } => (*hierarchy, ids(runs)),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Finding runs, and explaining them: which runs a list has and where its next page begins; what a run waits for.
+
+mod counts;
+mod cursor;
+mod explanation;
+mod following;
+mod run;
+
+use std::collections::BTreeSet;
+
+use scoop_core::Failure;
+use time::OffsetDateTime;
+
+pub use self::counts::{RunCount, RunCounts};
+pub use self::cursor::{BadCursor, RunCursor};
+pub(crate) use self::cursor::{EndedPlace, Place};
+pub(crate) use self::explanation::{BELOW_MAX, COUNT_MAX, RunFacts};
+pub use self::explanation::{Delay, Explanation, JoinWait, RunExplanation, WaitReason, WorkerInfo};
+pub use self::following::{BadEventCursor, EventCursor, RecordedEvent};
+pub(crate) use self::following::{EventFilter, EventWindow, FollowedEvent, Following, Horizon};
+pub use self::run::{FailureSummary, RunPhase, RunSummary, WaitKind};
+
+/// The runs that a list has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunFilter {
+    pub(crate) handler: Option<String>,
+    pub(crate) topic: Option<String>,
+    /// In one of these; in any if there is none.
+    pub(crate) phases: BTreeSet<RunPhase>,
+    /// They came into their phase at this time or later,
+    pub(crate) since: Option<OffsetDateTime>,
+    /// and before this time.
+    pub(crate) until: Option<OffsetDateTime>,
+    pub(crate) code: Option<String>,
+    /// Waiting for one of these; for anything or nothing if there is none.
+    pub(crate) waits: BTreeSet<WaitKind>,
+    pub(crate) depth: Depth,
+}
+
+/// The part of each hierarchy that a list has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Depth {
+    #[default]
+    All,
+    /// Only the runs of the message that started the hierarchy.
+    Roots,
+}
+
+/// How much a page may have, and how much may be read for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageSize {
+    pub(crate) runs: usize,
+    /// Bounds the cost of a filter that no index serves.
+    pub(crate) reads: usize,
+}
+
+/// A part of a list, and the place where the next part begins, if there may be one.
+#[derive(Debug)]
+pub(crate) struct Part<P> {
+    pub(crate) runs: Vec<RunSummary>,
+    pub(crate) next: Option<P>,
+}
+
+impl<P> Part<P> {
+    /// The part that was read with one run more than the page has. `floor` is the last place that was read, if the
+    /// reading ended before the list did.
+    pub(crate) fn new(mut runs: Vec<(P, RunSummary)>, page: PageSize, floor: Option<P>) -> Self {
+        let more = runs.len() > page.runs;
+        runs.truncate(page.runs);
+        let mut listed = Vec::with_capacity(runs.len());
+        let mut last = None;
+        for (place, run) in runs {
+            last = Some(place);
+            listed.push(run);
+        }
+        Self { runs: listed, next: if more { last } else { floor } }
+    }
+}
+
+impl RunFilter {
+    /// Whether unfinished runs can be in the list.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        let of_phases = self.phases.is_empty() || self.phases.iter().any(|phase| !phase.is_finished());
+        of_phases
+            && (self.waits.is_empty() || self.waits.iter().any(|wait| wait.row_states().next().is_some()))
+    }
+
+    /// The kinds of ends that the finished runs of the list have.
+    pub(crate) fn ends(&self) -> Vec<RunPhase> {
+        let ends = RunPhase::ALL.into_iter().filter(|phase| phase.is_finished());
+        let asked = ends.filter(|end| self.phases.is_empty() || self.phases.contains(end));
+        let waits_for_operator = |end: &RunPhase| match end {
+            RunPhase::RollbackFailed => self.waits.contains(&WaitKind::Operator),
+            _ => false,
+        };
+        let asked = asked.filter(|end| self.waits.is_empty() || waits_for_operator(end));
+        // What has committed has no failure.
+        asked.filter(|end| self.code.is_none() || *end != RunPhase::Committed).collect()
+    }
+
+    /// Whether few of the runs that are read may be in the list.
+    pub(crate) fn is_selective(&self) -> bool {
+        self.topic.is_some()
+            || self.code.is_some()
+            || !self.phases.is_empty()
+            || !self.waits.is_empty()
+            || self.since.is_some()
+            || self.until.is_some()
+            || self.depth == Depth::Roots
+    }
+
+    /// Whether this failure, or one of its causes, has the code that is asked for.
+    pub(crate) fn admits_failure(&self, failure: Option<&Failure>) -> bool {
+        self.code.as_deref().is_none_or(|code| failure.is_some_and(|failure| has_code(failure, code)))
+    }
+}
+
+/// Whether a failure, or one of its causes, has this code.
+fn has_code(failure: &Failure, code: &str) -> bool {
+    failure.kind == code || failure.causes.iter().any(|cause| has_code(cause, code))
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filter_for_ended_runs_reads_no_unfinished_ones() {
+        let phases = BTreeSet::from([RunPhase::Committed]);
+        let filter = RunFilter { phases, ..RunFilter::default() };
+        assert!(!filter.has_unfinished());
+        assert_eq!(filter.ends(), [RunPhase::Committed]);
+        let filter = RunFilter { code: Some("out-of-stock".into()), ..RunFilter::default() };
+        assert_eq!(filter.ends(), [RunPhase::RolledBack, RunPhase::RollbackFailed]);
+        let filter = RunFilter { waits: [WaitKind::Children].into(), ..RunFilter::default() };
+        assert!(filter.has_unfinished() && filter.ends().is_empty());
+    }
+
+    #[test]
+    fn code_of_a_cause_is_found() {
+        let cause = Failure::new("out-of-stock", "none left", "stock");
+        let failure = Failure::new("ChildRolledBackException", "", "orders").caused_by([cause]);
+        assert!(has_code(&failure, "out-of-stock") && !has_code(&failure, "out"));
+    }
+}

@@ -1,0 +1,288 @@
+//! A run in a list.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use scoop_core::{Escaped, Failure, SignalKey};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::store::RowState;
+use crate::util::shown::utc;
+use crate::{HierarchyId, RunId};
+
+/// Declares an enum whose variants have names, in both directions.
+macro_rules! named {
+    (
+        $(#[$doc:meta])*
+        $name:ident, $what:literal { $($(#[$about:meta])* $variant:ident = $text:literal,)* }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$about])* #[serde(rename = $text)] $variant,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
+
+            /// Its name, as its text has it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            /// Reads its name. Spaces may be written as `-` or `_`.
+            fn from_str(text: &str) -> Result<Self, String> {
+                let name = text.replace(['-', '_'], " ");
+                Self::ALL.into_iter().find(|it| it.name() == name).ok_or_else(|| {
+                    let known: Vec<_> = Self::ALL.into_iter().map(Self::name).collect();
+                    format!(concat!("{:?} is no ", $what, "; there are: {}"), text, known.join(", "))
+                })
+            }
+        }
+    };
+}
+
+named! {
+    /// The state of a run, in one word.
+    ///
+    /// ```
+    /// # extern crate scoop_runtime as scoop;
+    /// use scoop::RunPhase;
+    ///
+    /// assert_eq!("rolled-back".parse(), Ok(RunPhase::RolledBack));
+    /// assert_eq!(RunPhase::AwaitingSignal.to_string(), "awaiting signal");
+    /// ```
+    RunPhase, "state of a run" {
+        /// It has not begun: it waits for a worker, or until the time for which it was launched.
+        Pending = "pending",
+        /// It can continue, and no worker executes it at this moment.
+        Ready = "ready",
+        /// An attempt failed, and it is retried.
+        Retrying = "retrying",
+        /// A worker executes it.
+        Running = "running",
+        /// It waits for its children.
+        Waiting = "waiting",
+        /// It sleeps until a time.
+        Sleeping = "sleeping",
+        /// It awaits a signal.
+        AwaitingSignal = "awaiting signal",
+        /// No living program can continue it, or it may crash its workers.
+        Stuck = "stuck",
+        /// Its rollback failed again, or it waits for a failed rollback of others: an operator has to decide.
+        AwaitingOperator = "awaiting operator",
+        /// It has committed.
+        Committed = "committed",
+        /// It was rolled back.
+        RolledBack = "rolled back",
+        /// Its rollback failed, or that of a descendant, and no operator has settled that.
+        RollbackFailed = "rollback failed",
+    }
+}
+
+named! {
+    /// What a run waits for.
+    ///
+    /// ```
+    /// # extern crate scoop_runtime as scoop;
+    /// assert_eq!("children".parse(), Ok(scoop::WaitKind::Children));
+    /// ```
+    WaitKind, "kind of wait" {
+        /// Its children.
+        Children = "children",
+        /// A signal.
+        Signal = "signal",
+        /// A time: the end of a sleep, of a backoff or of a delay.
+        Time = "time",
+        /// A free slot of a worker that has its saga.
+        Slot = "slot",
+        /// A program that can continue it.
+        Program = "program",
+        /// The decision of an operator.
+        Operator = "operator",
+    }
+}
+
+impl RunPhase {
+    /// Whether such a run has ended.
+    pub const fn is_finished(self) -> bool {
+        matches!(self, Self::Committed | Self::RolledBack | Self::RollbackFailed)
+    }
+
+    /// The state of the rows of such runs; `None` if they have ended.
+    pub(crate) const fn row_state(self) -> Option<RowState> {
+        match self {
+            Self::Pending | Self::Ready | Self::Retrying | Self::Sleeping | Self::AwaitingSignal => {
+                Some(RowState::Ready)
+            }
+            Self::Running => Some(RowState::Running),
+            Self::Waiting => Some(RowState::Waiting),
+            Self::Stuck | Self::AwaitingOperator => Some(RowState::Stuck),
+            Self::Committed | Self::RolledBack | Self::RollbackFailed => None,
+        }
+    }
+
+    /// The end of this name in the record.
+    pub(crate) fn of_end(kind: &str) -> Option<Self> {
+        match kind {
+            "COMMITTED" => Some(Self::Committed),
+            "ROLLED_BACK" => Some(Self::RolledBack),
+            "ROLLBACK_FAILED" => Some(Self::RollbackFailed),
+            _ => None,
+        }
+    }
+
+    /// The name of the end in the record, if it is one.
+    pub(crate) const fn end(self) -> Option<&'static str> {
+        match self {
+            Self::Committed => Some("COMMITTED"),
+            Self::RolledBack => Some("ROLLED_BACK"),
+            Self::RollbackFailed => Some("ROLLBACK_FAILED"),
+            _ => None,
+        }
+    }
+}
+
+impl WaitKind {
+    /// The states of the rows that can wait for it.
+    pub(crate) fn row_states(self) -> impl Iterator<Item = RowState> {
+        let states: &[RowState] = match self {
+            Self::Children => &[RowState::Waiting],
+            Self::Signal | Self::Time | Self::Slot => &[RowState::Ready],
+            Self::Program => &[RowState::Ready, RowState::Stuck],
+            Self::Operator => &[RowState::Stuck],
+        };
+        states.iter().copied()
+    }
+}
+
+/// The main cause of a failure. Display it for one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FailureSummary {
+    /// The kind of its first cause that has no other: a [code](scoop_core::FailureCode), or the name of a type.
+    pub code: String,
+    /// The message of that cause, in one line.
+    pub headline: String,
+    /// The origin of that cause: `saga[worker]` for a run.
+    pub source: String,
+}
+
+impl FailureSummary {
+    /// The maximum length of a headline, in characters.
+    const CHARS_MAX: usize = 300;
+
+    pub(crate) fn of(failure: &Failure) -> Self {
+        let causes = failure.root_causes();
+        let cause = causes.first().copied().unwrap_or(failure);
+        let line = cause.message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        Self {
+            code: cause.kind.clone(),
+            headline: line.trim().chars().take(Self::CHARS_MAX).collect(),
+            source: cause.source.clone(),
+        }
+    }
+}
+
+impl fmt::Display for FailureSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", Escaped(&self.code), Escaped(&self.headline))
+    }
+}
+
+/// A run in a list. Display it for one line.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RunSummary {
+    /// The run.
+    pub run: RunId,
+    /// Its hierarchy.
+    pub hierarchy: HierarchyId,
+    /// The run that launched its message; `None` for a run of the message that started the hierarchy.
+    pub parent: Option<RunId>,
+    /// The saga.
+    pub handler: String,
+    /// The topic of the message.
+    pub topic: String,
+    /// The message.
+    pub message_id: Uuid,
+    /// Its state.
+    pub phase: RunPhase,
+    /// The time since which it is in that state, or of its last event if that is not known.
+    pub since: SystemTime,
+    /// What it waits for, if it waits.
+    pub waits_for: Option<WaitKind>,
+    /// Failed attempts since its last event.
+    pub attempts: u32,
+    /// Why its last attempt failed, or why it is stuck.
+    pub reason: Option<String>,
+    /// Why it was rolled back or is rolling back; or why its rollback failed.
+    pub failure: Option<FailureSummary>,
+    /// Whether its rollback is in progress.
+    pub rolling_back: bool,
+    /// The earliest deadline that applies to it, unless it has ended.
+    pub deadline: Option<SystemTime>,
+    /// The time before which it does not continue, if it waits for one.
+    pub wakes_at: Option<SystemTime>,
+    /// The signal that it awaits, with the key.
+    pub awaits: Option<SignalKey>,
+    /// The identifier of the worker that executes it, or that recorded its end.
+    pub worker: Option<String>,
+    /// The latest completed step, if there is one; of a finished run, the step of its last event.
+    pub step: Option<String>,
+}
+
+impl fmt::Display for RunSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} since {} ({})", Escaped(&self.handler), self.phase, utc(self.since), self.run)?;
+        match (&self.failure, &self.reason) {
+            (Some(failure), _) => write!(f, ": {failure}"),
+            (None, Some(reason)) => write!(f, ": {}", Escaped(reason)),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_and_waits_are_read_from_their_names() {
+        for phase in RunPhase::ALL {
+            assert_eq!(phase.to_string().parse(), Ok(phase));
+            assert_eq!(phase.to_string().replace(' ', "-").parse(), Ok(phase));
+            assert_eq!(phase.is_finished(), phase.row_state().is_none());
+            assert_eq!(phase.end().and_then(RunPhase::of_end), Some(phase).filter(|it| it.is_finished()));
+        }
+        let error = "done".parse::<RunPhase>().unwrap_err();
+        assert!(error.starts_with("\"done\" is no state of a run; there are: pending, ready"), "{error}");
+        assert!("nothing".parse::<WaitKind>().is_err());
+    }
+
+    #[test]
+    fn summary_of_a_failure_is_its_first_root_cause_in_one_line() {
+        let cause = Failure::new("out-of-stock", "\nnone left\nat all", "stock[w1]");
+        let failure =
+            Failure::new("ChildRolledBackException", "a child failed", "orders[w1]").caused_by([cause]);
+        let summary = FailureSummary::of(&failure);
+        assert_eq!(summary.to_string(), "out-of-stock: none left");
+        assert_eq!(summary.source, "stock[w1]");
+    }
+}

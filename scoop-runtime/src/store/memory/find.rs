@@ -1,0 +1,313 @@
+//! Lists of runs; see `run_page_unfinished.sql` and `run_page_finished.sql`.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+use scoop_core::{EventKind, Failure, Lineage};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::MemoryStore;
+use super::event_log::{Event, EventLog};
+use super::row::WorkingRow;
+use super::state::{Hierarchy, State};
+use crate::WaitKind;
+use crate::engine::IDENTIFIER_PREFIX;
+use crate::find::{
+    BELOW_MAX, COUNT_MAX, Depth, EndedPlace, FailureSummary, PageSize, Part, RunCount, RunFacts, RunFilter,
+    RunPhase, RunSummary, WorkerInfo,
+};
+use crate::store::types::UNKNOWN_MAX;
+use crate::store::{FindStorage, RowState};
+use crate::util::shown::system_time;
+use crate::util::stored_time::StoredTime;
+
+impl FindStorage for MemoryStore {
+    async fn unfinished_runs(
+        &self,
+        filter: &RunFilter,
+        after: Option<Uuid>,
+        page: PageSize,
+    ) -> sqlx::Result<Part<Uuid>> {
+        self.run("unfinished_runs", |state| {
+            let rows = state.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
+            let mut rows: Vec<_> = rows.filter(|row| row.state != RowState::Ended).collect();
+            rows.retain(|row| after.is_none_or(|after| row.id() < after));
+            rows.sort_by_key(|row| Reverse(row.id()));
+            let listed = rows.into_iter().filter_map(|row| {
+                let run = state.unfinished(row);
+                let failure = row.rollback_failure.as_ref().or(row.failure.as_ref());
+                let fits = filter.fits(&run, &row.lineage) && filter.admits_failure(failure);
+                fits.then(|| (row.id(), run))
+            });
+            Ok(Part::new(listed.take(page.runs + 1).collect(), page, None))
+        })
+        .await
+    }
+
+    async fn finished_runs(
+        &self,
+        filter: &RunFilter,
+        after: Option<EndedPlace>,
+        page: PageSize,
+    ) -> sqlx::Result<Part<EndedPlace>> {
+        self.run("finished_runs", |state| {
+            let ends = filter.ends();
+            let all = state.hierarchies.values().flat_map(Hierarchy::ends);
+            let place = |end: &Event| (StoredTime::from(end.at), end.lineage.id());
+            let mut all: Vec<_> =
+                all.filter(|(_, end)| after.is_none_or(|after| place(end) < after)).collect();
+            all.sort_by_key(|(_, end)| Reverse(place(end)));
+            let listed = all.into_iter().filter_map(|(record, end)| {
+                let (run, failure) = record.finished(end)?;
+                let fits = ends.contains(&run.phase) && filter.fits(&run, &end.lineage);
+                let fits = fits && filter.admits_failure(failure.as_ref());
+                fits.then(|| (place(end), run))
+            });
+            Ok(Part::new(listed.take(page.runs + 1).collect(), page, None))
+        })
+        .await
+    }
+
+    async fn run_facts(&self, root: Uuid, run: Uuid) -> sqlx::Result<Option<RunFacts>> {
+        self.run("run_facts", |state| Ok(state.run_facts(root, run))).await
+    }
+
+    async fn unfinished_counts(&self) -> sqlx::Result<Vec<RunCount>> {
+        self.run("unfinished_counts", |state| {
+            let rows = state.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
+            let mut counts: BTreeMap<_, RunCount> = BTreeMap::new();
+            for row in rows.filter(|row| row.state != RowState::Ended) {
+                let (phase, since) = (state.phase_of(row), system_time(row.since(state.now())));
+                let key = (row.handler.clone(), phase.name());
+                let count = counts.entry(key).or_insert(RunCount::new(row.handler.to_string(), phase, 0));
+                count.count += 1;
+                count.oldest = Some(count.oldest.map_or(since, |oldest| oldest.min(since)));
+            }
+            Ok(counts.into_values().collect())
+        })
+        .await
+    }
+
+    async fn finished_counts(&self, since: OffsetDateTime, limit: usize) -> sqlx::Result<Vec<RunCount>> {
+        self.run("finished_counts", |state| {
+            let events = state.hierarchies.values().flat_map(|hierarchy| &hierarchy.record.events);
+            let mut counts: BTreeMap<_, RunCount> = BTreeMap::new();
+            for event in events.filter(|event| event.at >= since) {
+                if let Some((phase, handler)) =
+                    RunPhase::of_end(event.kind.as_str()).zip(event.handler.clone())
+                {
+                    let of_end = RunCount::new(handler.to_string(), phase, 0);
+                    let count = counts.entry((handler, phase)).or_insert(of_end);
+                    count.count = (count.count + 1).min(limit);
+                }
+            }
+            Ok(counts.into_values().collect())
+        })
+        .await
+    }
+}
+
+impl State {
+    fn run_facts(&self, root: Uuid, run: Uuid) -> Option<RunFacts> {
+        let hierarchy = self.hierarchy(root)?;
+        let read_at = system_time(self.now());
+        let join = self.join_members.wait_of(run);
+        let row = hierarchy.rows.get(&run).filter(|row| row.state != RowState::Ended);
+        let Some(row) = row else {
+            let record = &hierarchy.record;
+            let ends = |event: &&Event| RunPhase::of_end(event.kind.as_str()).is_some();
+            let (ended, _) = record.finished(record.of_run(run).rev().find(ends)?)?;
+            return Some(RunFacts { join, ..RunFacts::ended(ended, read_at) });
+        };
+        let is_unfinished = |row: &&WorkingRow| row.state != RowState::Ended;
+        let (mut below, mut ahead) = (vec![], VecDeque::from([run]));
+        while let Some(parent) = ahead.pop_front().filter(|_| below.len() < BELOW_MAX) {
+            for child in self.children((root, parent)).filter(is_unfinished) {
+                below.push(self.unfinished(child));
+                ahead.extend((child.state == RowState::Waiting).then(|| child.id()));
+            }
+        }
+        below.truncate(BELOW_MAX);
+        let children = self.children((root, run)).filter(is_unfinished).take(COUNT_MAX).count();
+        let queue = self.ready.get(&row.lane()).into_iter().flatten();
+        let is_slot = self.wait_of(row) == Some(WaitKind::Slot);
+        let due = queue.filter(|(at, ..)| *at <= self.now() && is_slot).map(|(at, ..)| *at);
+        let due: Vec<_> = due.take(COUNT_MAX).collect();
+        let ahead_of_it = due.iter().filter(|at| **at < row.ready_at).count();
+        Some(RunFacts {
+            giving_up: row.giving_up,
+            definition: Some(row.reserved_for).filter(|reserved| *reserved != 0),
+            is_suspect: row.is_suspect(),
+            queue: (ahead_of_it, due.len()),
+            workers: self.workers_for(row),
+            children,
+            below,
+            join,
+            ..RunFacts::ended(self.unfinished(row), read_at)
+        })
+    }
+
+    /// The owner of a run, or else the workers that have its saga.
+    fn workers_for(&self, row: &WorkingRow) -> Vec<WorkerInfo> {
+        let chosen = self.workers.iter().filter_map(|(id, worker)| {
+            let position = worker.position(&row.topic, &row.handler);
+            let fits = row.owner.map_or(position.is_some(), |owner| owner == *id);
+            let definition = position.and_then(|position| worker.definitions.get(position));
+            fits.then(|| WorkerInfo {
+                identifier: format!("{IDENTIFIER_PREFIX}{id}"),
+                started_at: system_time(worker.started_at),
+                is_alive: self.sessions.contains_key(&worker.session),
+                application: None,
+                address: None,
+                definition: definition.copied().unwrap_or(0),
+            })
+        });
+        chosen.collect()
+    }
+
+    /// The phase of an unfinished run.
+    pub(super) fn phase_of(&self, row: &WorkingRow) -> RunPhase {
+        let is_ahead = row.ready_at > self.now();
+        match row.state {
+            RowState::Stuck if row.awaits_operator => RunPhase::AwaitingOperator,
+            RowState::Stuck => RunPhase::Stuck,
+            RowState::Running => RunPhase::Running,
+            RowState::Waiting => RunPhase::Waiting,
+            RowState::Ready | RowState::Ended if row.attempts + row.retries > 0 => RunPhase::Retrying,
+            RowState::Ready | RowState::Ended if row.is_unclaimed() && !row.rollback_requested => {
+                RunPhase::Pending
+            }
+            RowState::Ready | RowState::Ended if is_ahead && row.signal.is_some() => RunPhase::AwaitingSignal,
+            RowState::Ready | RowState::Ended if is_ahead && !row.is_unclaimed() => RunPhase::Sleeping,
+            RowState::Ready | RowState::Ended => RunPhase::Ready,
+        }
+    }
+
+    /// What an unfinished run waits for.
+    pub(super) fn wait_of(&self, row: &WorkingRow) -> Option<WaitKind> {
+        let phase = self.phase_of(row);
+        match (row.state, phase) {
+            (RowState::Running | RowState::Ended, _) => None,
+            (RowState::Waiting, _) => Some(WaitKind::Children),
+            (RowState::Stuck, RunPhase::AwaitingOperator) => Some(WaitKind::Operator),
+            (RowState::Stuck, _) if row.doubts >= UNKNOWN_MAX => Some(WaitKind::Operator),
+            (RowState::Stuck, _) => Some(WaitKind::Program),
+            (RowState::Ready, RunPhase::AwaitingSignal) => Some(WaitKind::Signal),
+            (RowState::Ready, _) if row.ready_at > self.now() => Some(WaitKind::Time),
+            (RowState::Ready, _) if self.is_abandoned(&row.lane()) => Some(WaitKind::Program),
+            (RowState::Ready, _) => Some(WaitKind::Slot),
+        }
+    }
+
+    fn unfinished(&self, row: &WorkingRow) -> RunSummary {
+        let (phase, waits_for) = (self.phase_of(row), self.wait_of(row));
+        let is_ahead = waits_for == Some(WaitKind::Time) || phase == RunPhase::AwaitingSignal;
+        let failure = row.rollback_failure.as_ref().or(row.failure.as_ref());
+        RunSummary {
+            run: row.id().into(),
+            hierarchy: row.root().into(),
+            parent: row.parent.map(Into::into),
+            handler: row.handler.to_string(),
+            topic: row.topic.to_string(),
+            message_id: row.message_id,
+            phase,
+            since: system_time(row.since(self.now())),
+            waits_for,
+            attempts: u32::try_from(row.attempts + row.retries).unwrap_or(0),
+            reason: row.reason.clone(),
+            failure: failure.map(FailureSummary::of),
+            rolling_back: row.rolling_back,
+            deadline: row.give_up_at.map(system_time),
+            wakes_at: is_ahead.then(|| system_time(row.ready_at)),
+            awaits: row.signal.clone().filter(|_| is_ahead),
+            worker: row.owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
+            step: row.step.clone(),
+        }
+    }
+}
+
+impl WorkingRow {
+    /// The time since which it is in its state.
+    pub(super) fn since(&self, now: OffsetDateTime) -> OffsetDateTime {
+        match self.state {
+            RowState::Ready | RowState::Stuck if self.ready_at <= now => {
+                self.ready_at.max(self.last_event_at)
+            }
+            _ => self.last_event_at,
+        }
+    }
+}
+
+impl Hierarchy {
+    /// The ends of runs that count: the run was not undone or repaired after it, and is not in the working set.
+    fn ends(&self) -> impl Iterator<Item = (&EventLog, &Event)> {
+        let ends = self.record.events.iter().filter(|end| {
+            let handler = end.handler.as_deref().unwrap_or_default();
+            let after = |kind| self.record.of_handler(end.message, kind, handler).is_some();
+            match end.kind {
+                EventKind::Committed => !after(EventKind::RollingBack),
+                EventKind::RollbackFailed => !after(EventKind::RolledBack),
+                EventKind::RolledBack => true,
+                _ => false,
+            }
+        });
+        let is_gone = |end: &&Event| {
+            let row = self.rows.get(&end.lineage.id());
+            row.is_none_or(|row| row.state == RowState::Ended)
+        };
+        ends.filter(is_gone).map(|end| (&self.record, end))
+    }
+}
+
+impl EventLog {
+    /// The run that ended with this event, and its failure.
+    fn finished(&self, end: &Event) -> Option<(RunSummary, Option<Failure>)> {
+        let handler = end.handler.as_deref().unwrap_or_default();
+        let phase = RunPhase::of_end(end.kind.as_str())?;
+        let failure = match phase {
+            RunPhase::Committed => None,
+            RunPhase::RollbackFailed => end.exception.clone(),
+            _ => {
+                let turned = self.of_handler(end.message, EventKind::RollingBack, handler);
+                turned.and_then(|event| event.exception.clone())
+            }
+        };
+        let parent = end.lineage.parent().filter(|parent| parent.ids().len() > 1);
+        let run = RunSummary {
+            run: end.lineage.id().into(),
+            hierarchy: end.lineage.root_id().into(),
+            parent: parent.map(|parent| parent.id().into()),
+            handler: handler.to_owned(),
+            topic: self.topic_of(end.message).to_string(),
+            message_id: end.message,
+            phase,
+            since: system_time(end.at),
+            waits_for: (phase == RunPhase::RollbackFailed).then_some(WaitKind::Operator),
+            attempts: 0,
+            reason: None,
+            failure: failure.as_ref().map(FailureSummary::of),
+            rolling_back: false,
+            deadline: None,
+            wakes_at: None,
+            awaits: None,
+            worker: end.identifier.as_deref().map(str::to_owned),
+            step: end.step.clone(),
+        };
+        Some((run, failure))
+    }
+}
+
+impl RunFilter {
+    /// Whether a run is in the list, apart from its failure.
+    fn fits(&self, run: &RunSummary, lineage: &Lineage) -> bool {
+        let since = |at: OffsetDateTime| run.since >= system_time(at);
+        self.handler.as_ref().is_none_or(|handler| *handler == run.handler)
+            && self.topic.as_ref().is_none_or(|topic| *topic == run.topic)
+            && (self.phases.is_empty() || self.phases.contains(&run.phase))
+            && (self.waits.is_empty() || run.waits_for.is_some_and(|wait| self.waits.contains(&wait)))
+            && self.since.is_none_or(since)
+            && !self.until.is_some_and(since)
+            && (self.depth == Depth::All || lineage.ids().len() == 2)
+    }
+}

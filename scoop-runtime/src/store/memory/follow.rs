@@ -1,0 +1,56 @@
+//! The record, for those who follow it. An operation is a transaction, which ends with it; the place of an event counts
+//! as the number of its transaction.
+
+use super::MemoryStore;
+use super::event_log::Event;
+use crate::RecordedEvent;
+use crate::find::{EventFilter, EventWindow, FailureSummary, FollowedEvent, Horizon};
+use crate::store::FollowStorage;
+use crate::util::shown::system_time;
+
+impl FollowStorage for MemoryStore {
+    async fn event_horizon(&self) -> sqlx::Result<Horizon> {
+        self.run("event_horizon", |state| {
+            let next = stored(state.written() + 1);
+            Ok(Horizon { snapshot: String::new(), open: next, next, at: state.now() })
+        })
+        .await
+    }
+
+    async fn events(&self, window: &EventWindow, filter: &EventFilter) -> sqlx::Result<Vec<FollowedEvent>> {
+        self.run("events", |state| {
+            let from = u64::try_from(window.from).unwrap_or(0);
+            let until = u64::try_from(window.until).unwrap_or(0);
+            let events = state.events_from(from).take_while(|event| event.place < until);
+            let wanted = events.filter(|event| {
+                let handler = filter.handler.as_deref();
+                handler.is_none_or(|handler| event.handler.as_deref() == Some(handler))
+                    && filter.hierarchy.is_none_or(|root| event.lineage.root_id() == root)
+            });
+            let mut wanted: Vec<_> = wanted.map(followed).collect();
+            wanted.sort_by_key(|read| (read.at, read.event.id));
+            wanted.retain(|read| (read.at, read.event.id) > window.after);
+            wanted.truncate(window.limit);
+            Ok(wanted)
+        })
+        .await
+    }
+}
+
+fn followed(event: &Event) -> FollowedEvent {
+    let recorded = RecordedEvent {
+        id: event.id,
+        handler: event.handler.as_deref().map(str::to_owned),
+        message_id: event.message,
+        step: event.step.clone(),
+        at: system_time(event.at),
+        worker: event.identifier.as_deref().map(str::to_owned),
+        failure: event.exception.as_ref().map(FailureSummary::of),
+        ..RecordedEvent::of(event.kind, &event.lineage)
+    };
+    FollowedEvent { transaction: stored(event.place), at: event.at.into(), event: recorded }
+}
+
+fn stored(place: u64) -> i64 {
+    i64::try_from(place).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,340 @@
+//! Lists and counts of runs, and what is known of one, for operators.
+
+use scoop_core::SignalKey;
+use serde_json::Value;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::decode::{lineage, stored_time, time, time_if_any, unsigned};
+use super::query_ext::FetchExt;
+use crate::engine::IDENTIFIER_PREFIX;
+use crate::find::{
+    BELOW_MAX, COUNT_MAX, Depth, EndedPlace, FailureSummary, JoinWait, PageSize, Part, RunCount, RunFacts,
+    RunFilter, RunPhase, RunSummary, WorkerInfo,
+};
+use crate::store::{DueStorage, FindStorage, RowState, readable};
+use crate::util::shown::system_time;
+
+impl FindStorage for PostgresStore {
+    async fn unfinished_runs(
+        &self,
+        filter: &RunFilter,
+        after: Option<Uuid>,
+        page: PageSize,
+    ) -> sqlx::Result<Part<Uuid>> {
+        let rows = sqlx::query(self.sql.run_page_unfinished.clone())
+            .bind(&filter.handler)
+            .bind(&filter.topic)
+            .bind(filter.row_states())
+            .bind(names(filter.phases.iter().map(|phase| phase.name())))
+            .bind(filter.since)
+            .bind(filter.until)
+            .bind(&filter.code)
+            .bind(names(filter.waits.iter().map(|wait| wait.name())))
+            .bind(filter.lineage_max())
+            .bind(after)
+            .bind(page.fetched())
+            .bind(page.read())
+            .all(&self.sessions)
+            .await?;
+        let floor = rows.first().map(|row| row.try_get("floor")).transpose()?.flatten();
+        let runs = rows.iter().filter_map(|row| read_unfinished(filter, row).transpose());
+        Ok(Part::new(runs.collect::<sqlx::Result<_>>()?, page, floor))
+    }
+
+    async fn finished_runs(
+        &self,
+        filter: &RunFilter,
+        after: Option<EndedPlace>,
+        page: PageSize,
+    ) -> sqlx::Result<Part<EndedPlace>> {
+        let (at, id) = after.unzip();
+        let rows = sqlx::query(self.sql.run_page_finished.clone())
+            .bind(&filter.handler)
+            .bind(&filter.topic)
+            .bind(names(filter.ends().into_iter().filter_map(RunPhase::end)).unwrap_or_default())
+            .bind(filter.since)
+            .bind(filter.until)
+            .bind(&filter.code)
+            .bind(filter.lineage_max())
+            .bind(at)
+            .bind(id)
+            .bind(page.fetched())
+            .bind(page.read())
+            .all(&self.sessions)
+            .await?;
+        let floor = match rows.first() {
+            Some(row) => row.try_get::<Option<Uuid>, _>("floor_id")?.zip(row.try_get("floor_at")?),
+            None => None,
+        };
+        let floor = floor.map(|(id, at)| (at, id));
+        let runs = rows.iter().filter_map(|row| read_finished(filter, row).transpose());
+        Ok(Part::new(runs.collect::<sqlx::Result<_>>()?, page, floor))
+    }
+
+    async fn run_facts(&self, root: Uuid, run: Uuid) -> sqlx::Result<Option<RunFacts>> {
+        let row = sqlx::query(self.sql.run_explain.clone())
+            .bind(root)
+            .bind(run)
+            .bind(stored(COUNT_MAX))
+            .first(&self.sessions)
+            .await?;
+        let read_at = system_time(self.now().await?.latest);
+        let join = self.join_wait(run).await?;
+        let Some(row) = row else {
+            let ended =
+                sqlx::query(self.sql.run_explain_ended.clone()).bind(run).first(&self.sessions).await?;
+            let ended = ended.map(|row| read_finished(&RunFilter::default(), &row)).transpose()?.flatten();
+            return Ok(ended.map(|(_, run)| RunFacts { join, ..RunFacts::ended(run, read_at) }));
+        };
+        let Some((_, summary)) = read_unfinished(&RunFilter::default(), &row)? else {
+            return Ok(None);
+        };
+        let below = match row.try_get::<i64, _>("children")? {
+            0 => vec![],
+            _ => self.below(root, run).await?,
+        };
+        let workers = self.workers(row.try_get("owner")?, &summary).await?;
+        Ok(Some(RunFacts {
+            giving_up: row.try_get("giving_up")?,
+            definition: Some(row.try_get("reserved_for")?).filter(|reserved| *reserved != 0),
+            is_suspect: row.try_get("is_suspect")?,
+            queue: (count(&row, "ahead")?, count(&row, "queued")?),
+            workers,
+            children: count(&row, "children")?,
+            below,
+            join,
+            ..RunFacts::ended(summary, read_at)
+        }))
+    }
+
+    async fn unfinished_counts(&self) -> sqlx::Result<Vec<RunCount>> {
+        let rows = sqlx::query(self.sql.run_count_unfinished.clone()).all(&self.sessions).await?;
+        let read = |row: &PgRow| -> sqlx::Result<RunCount> {
+            let oldest = time_if_any(row, "oldest")?.map(system_time);
+            Ok(RunCount {
+                oldest,
+                ..RunCount::new(row.try_get("handler")?, phase(row)?, count(row, "count")?)
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    async fn finished_counts(&self, since: OffsetDateTime, limit: usize) -> sqlx::Result<Vec<RunCount>> {
+        let rows = sqlx::query(self.sql.run_count_finished.clone())
+            .bind(since)
+            .bind(stored(limit))
+            .all(&self.sessions)
+            .await?;
+        let read = |row: &PgRow| -> sqlx::Result<RunCount> {
+            Ok(RunCount::new(row.try_get("handler")?, end(row)?, count(row, "count")?))
+        };
+        rows.iter().map(read).collect()
+    }
+}
+
+impl PostgresStore {
+    /// The unfinished runs below this one, the nearest first.
+    async fn below(&self, root: Uuid, run: Uuid) -> sqlx::Result<Vec<RunSummary>> {
+        let rows = sqlx::query(self.sql.run_explain_below.clone())
+            .bind(root)
+            .bind(run)
+            .bind(stored(BELOW_MAX))
+            .all(&self.sessions)
+            .await?;
+        let any = RunFilter::default();
+        let runs = rows.iter().filter_map(|row| read_unfinished(&any, row).transpose());
+        runs.map(|run| Ok(run?.1)).collect()
+    }
+
+    /// The owner of a run, or else the workers that have its saga.
+    async fn workers(&self, owner: Option<Uuid>, run: &RunSummary) -> sqlx::Result<Vec<WorkerInfo>> {
+        let rows = sqlx::query(self.sql.run_explain_workers.clone())
+            .bind(owner)
+            .bind(&run.handler)
+            .bind(&run.topic)
+            .bind(stored(WORKERS_MAX))
+            .all(&self.sessions)
+            .await?;
+        rows.iter().map(read_worker).collect()
+    }
+
+    async fn join_wait(&self, run: Uuid) -> sqlx::Result<Option<JoinWait>> {
+        let row = sqlx::query(self.sql.join_explain.clone()).bind(run).first(&self.sessions).await?;
+        let read = |row: PgRow| -> sqlx::Result<JoinWait> {
+            Ok(JoinWait {
+                saga: row.try_get("saga")?,
+                key: row.try_get("key")?,
+                since: system_time(time(&row, "since")?),
+                until: time_if_any(&row, "expires_at")?.map(system_time),
+                present: row.try_get("present")?,
+            })
+        };
+        row.map(read).transpose()
+    }
+}
+
+/// The maximum number of workers in an explanation.
+const WORKERS_MAX: usize = 100;
+
+fn read_worker(row: &PgRow) -> sqlx::Result<WorkerInfo> {
+    let id: Uuid = row.try_get("id")?;
+    let application: Option<String> = row.try_get("application")?;
+    Ok(WorkerInfo {
+        identifier: format!("{IDENTIFIER_PREFIX}{id}"),
+        started_at: system_time(time(row, "started_at")?),
+        is_alive: row.try_get("is_alive")?,
+        application: application.filter(|name| !name.is_empty()),
+        address: row.try_get("address")?,
+        definition: row.try_get("definition")?,
+    })
+}
+
+fn count(row: &PgRow, column: &str) -> sqlx::Result<usize> {
+    let count: i64 = row.try_get(column)?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// The state in words.
+fn phase(row: &PgRow) -> sqlx::Result<RunPhase> {
+    let name: &str = row.try_get("phase")?;
+    name.parse().map_err(|error: String| sqlx::Error::Decode(error.into()))
+}
+
+/// The kind of an end.
+fn end(row: &PgRow) -> sqlx::Result<RunPhase> {
+    let kind: &str = row.try_get("type")?;
+    RunPhase::of_end(kind).ok_or_else(|| sqlx::Error::Decode(format!("`{kind}` is no end of a run").into()))
+}
+
+/// A list of names; `None` if it is empty.
+fn names(names: impl Iterator<Item = &'static str>) -> Option<Vec<String>> {
+    let names: Vec<_> = names.map(str::to_owned).collect();
+    (!names.is_empty()).then_some(names)
+}
+
+impl RunFilter {
+    /// The states of rows that unfinished runs of the list have; `None` for all.
+    fn row_states(&self) -> Option<Vec<String>> {
+        let of_phases = |state| {
+            let mut states = self.phases.iter().filter_map(|phase| phase.row_state());
+            self.phases.is_empty() || states.any(|it| it == state)
+        };
+        let of_waits = |state| {
+            let mut states = self.waits.iter().flat_map(|wait| wait.row_states());
+            self.waits.is_empty() || states.any(|it| it == state)
+        };
+        let all = [RowState::Ready, RowState::Running, RowState::Waiting, RowState::Stuck];
+        let asked: Vec<_> = all.into_iter().filter(|state| of_phases(*state) && of_waits(*state)).collect();
+        (asked.len() < all.len()).then(|| asked.into_iter().map(|state| state.as_str().to_owned()).collect())
+    }
+
+    /// The maximum length of a lineage in the list.
+    fn lineage_max(&self) -> Option<i32> {
+        match self.depth {
+            Depth::All => None,
+            Depth::Roots => Some(2),
+        }
+    }
+}
+
+impl PageSize {
+    /// One more than the page has, to know whether there are more.
+    fn fetched(self) -> i64 {
+        stored(self.runs + 1)
+    }
+
+    fn read(self) -> i64 {
+        stored(self.reads.max(self.runs + 1))
+    }
+}
+
+fn stored(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The run of a row, if it has one that the filter admits.
+fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid, RunSummary)>> {
+    let Some(run) = row.try_get::<Option<Uuid>, _>("id")? else {
+        return Ok(None);
+    };
+    let failure: Option<Json<Value>> = row.try_get("failure")?;
+    let failure = failure.and_then(|Json(failure)| readable(failure).0);
+    if !filter.admits_failure(failure.as_ref()) {
+        return Ok(None);
+    }
+    let phase = phase(row)?;
+    let (attempts, retries): (i32, i32) = (row.try_get("attempts")?, row.try_get("retries")?);
+    let wait: &str = row.try_get("waits_for")?;
+    let ready_at = time_if_any(row, "ready_at")?;
+    let owner: Option<Uuid> = row.try_get("owner")?;
+    let signal: Option<String> = row.try_get("signal")?;
+    let key: Option<String> = row.try_get("signal_key")?;
+    let waits_for = wait.parse().ok();
+    let root: Uuid = row.try_get("root")?;
+    let parent: Option<Uuid> = row.try_get("parent")?;
+    let is_ahead = waits_for == Some(crate::WaitKind::Time) || phase == RunPhase::AwaitingSignal;
+    let summary = RunSummary {
+        run: run.into(),
+        hierarchy: root.into(),
+        parent: parent.map(Into::into),
+        handler: row.try_get("handler")?,
+        topic: row.try_get("topic")?,
+        message_id: row.try_get("message_id")?,
+        phase,
+        since: system_time(time(row, "since")?),
+        waits_for,
+        attempts: unsigned(attempts).saturating_add(unsigned(retries)),
+        reason: row.try_get("reason")?,
+        failure: failure.as_ref().map(FailureSummary::of),
+        rolling_back: row.try_get("rolling_back")?,
+        deadline: time_if_any(row, "give_up_at")?.map(system_time),
+        wakes_at: ready_at.filter(|_| is_ahead).map(system_time),
+        awaits: signal.zip(key).map(|(name, key)| SignalKey { name, key }).filter(|_| is_ahead),
+        worker: owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
+        step: row.try_get("step")?,
+    };
+    Ok(Some((run, summary)))
+}
+
+/// The run of a row, if it has one that the filter admits.
+fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedPlace, RunSummary)>> {
+    let Some(run) = row.try_get::<Option<Uuid>, _>("id")? else {
+        return Ok(None);
+    };
+    let phase = end(row)?;
+    let failure: Option<Json<Value>> = row.try_get("failure")?;
+    let failure = failure.and_then(|Json(failure)| readable(failure).0);
+    if !filter.admits_failure(failure.as_ref()) {
+        return Ok(None);
+    }
+    let lineage = lineage(row)?;
+    let parent = lineage.parent().filter(|parent| parent.ids().len() > 1);
+    let at = stored_time(row, "ended_at")?;
+    let waits_for = (phase == RunPhase::RollbackFailed).then_some(crate::WaitKind::Operator);
+    let summary = RunSummary {
+        run: run.into(),
+        hierarchy: lineage.root_id().into(),
+        parent: parent.map(|parent| parent.id().into()),
+        handler: row.try_get("handler")?,
+        topic: row.try_get::<Option<_>, _>("topic")?.unwrap_or_default(),
+        message_id: row.try_get("message_id")?,
+        phase,
+        since: system_time(at.time()),
+        waits_for,
+        attempts: 0,
+        reason: None,
+        failure: failure.as_ref().map(FailureSummary::of),
+        rolling_back: false,
+        deadline: None,
+        wakes_at: None,
+        awaits: None,
+        worker: row.try_get("worker")?,
+        step: row.try_get("step")?,
+    };
+    Ok(Some(((at, run), summary)))
+}

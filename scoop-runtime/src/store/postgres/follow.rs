@@ -1,0 +1,68 @@
+//! The record, for those who follow it.
+
+use scoop_core::EventKind;
+use serde_json::Value;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+
+use super::PostgresStore;
+use super::decode::{lineage, stored_time, time};
+use super::query_ext::FetchExt;
+use crate::RecordedEvent;
+use crate::find::{EventFilter, EventWindow, FailureSummary, FollowedEvent, Horizon};
+use crate::store::{FollowStorage, readable};
+use crate::util::shown::system_time;
+
+impl FollowStorage for PostgresStore {
+    async fn event_horizon(&self) -> sqlx::Result<Horizon> {
+        let row = sqlx::query(self.sql.event_horizon.clone()).one(&self.sessions).await?;
+        Ok(Horizon {
+            snapshot: row.try_get("snapshot")?,
+            open: row.try_get("xmin")?,
+            next: row.try_get("xmax")?,
+            at: time(&row, "at")?,
+        })
+    }
+
+    async fn events(&self, window: &EventWindow, filter: &EventFilter) -> sqlx::Result<Vec<FollowedEvent>> {
+        let (at, id) = window.after;
+        let rows = sqlx::query(self.sql.event_follow.clone())
+            .bind(window.floor)
+            .bind(window.from)
+            .bind(window.until)
+            .bind(window.snapshot.clone())
+            .bind(at)
+            .bind(id)
+            .bind(window.without.clone())
+            .bind(filter.handler.clone())
+            .bind(filter.hierarchy)
+            .bind(i64::try_from(window.limit).unwrap_or(i64::MAX))
+            .all(&self.sessions)
+            .await?;
+        rows.iter().map(FollowedEvent::from_row).collect()
+    }
+}
+
+impl FollowedEvent {
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let kind: &str = row.try_get("type")?;
+        let kind = EventKind::from_name(kind)
+            .ok_or_else(|| sqlx::Error::Decode(format!("`{kind}` is no kind of an event").into()))?;
+        let failure: Option<Json<Value>> = row.try_get("failure")?;
+        let failure = failure.and_then(|Json(failure)| readable(failure).0);
+        let at = stored_time(row, "created_at")?;
+        let event = RecordedEvent::of(kind, &lineage(row)?);
+        let event = RecordedEvent {
+            id: row.try_get("id")?,
+            handler: row.try_get("handler")?,
+            message_id: row.try_get("message_id")?,
+            step: row.try_get("step")?,
+            at: system_time(at.time()),
+            worker: row.try_get("worker")?,
+            failure: failure.as_ref().map(FailureSummary::of),
+            ..event
+        };
+        Ok(Self { transaction: row.try_get("transaction")?, at, event })
+    }
+}

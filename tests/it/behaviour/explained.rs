@@ -1,0 +1,315 @@
+//! What a run waits for: each reason, as data and in words.
+
+use std::time::Duration;
+
+use scoop::{Delay, Explanation, RunExplanation, RunPhase, WaitReason};
+
+use super::*;
+use crate::support::{Database, Gate};
+
+/// Nothing is found by polling within a test.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq)]
+enum Plan {
+    Commit,
+    Fail,
+    FailToUndo,
+    Sleep,
+    Retry,
+    Gate,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "explained.order")]
+struct Order {
+    plan: Plan,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "explained.item")]
+struct Item {
+    plan: Plan,
+}
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "explained.paid", keep = "1 day")]
+struct Paid;
+
+/// Waits for what an item does.
+#[derive(Default)]
+struct Orders;
+
+#[saga(name = "orders")]
+#[subscribes(Order)]
+impl Orders {
+    #[step(name = "place", rollback = undo)]
+    async fn place(&self, scope: &mut Scope<'_>, order: &Order) -> Result<()> {
+        scope.launch(Item { plan: order.plan }).await?;
+        Ok(())
+    }
+
+    #[step(name = "end")]
+    async fn end(&self, _: &mut Scope<'_>, _: &Order) -> Result<()> {
+        Ok(())
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, _: &Order, _: &Failure) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct Items {
+    gate: Gate,
+}
+
+#[saga(name = "items")]
+#[subscribes(Item)]
+impl Items {
+    #[step(name = "take", rollback = undo, retry(max = 3, backoff = "1h..1h", when = is_away))]
+    async fn take(&self, scope: &mut Scope<'_>, item: &Item) -> Result<()> {
+        match item.plan {
+            Plan::Sleep => scope.sleep(Duration::from_secs(3_600)).await?,
+            Plan::Retry => return Err(SIMULATED.into()),
+            Plan::Gate => self.gate.pass().await,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_away(error: &Error) -> bool {
+        error.downcast_ref::<RuntimeException>().is_some()
+    }
+
+    #[step(name = "check")]
+    async fn check(&self, _: &mut Scope<'_>, item: &Item) -> Result<()> {
+        match item.plan {
+            Plan::Fail | Plan::FailToUndo => Err(IllegalStateException("broken").into()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, item: &Item, _: &Failure) -> Result<()> {
+        if item.plan == Plan::FailToUndo {
+            Err(IllegalStateException("cannot be undone").into())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "explained.bill")]
+struct Bill;
+
+handler! {
+    Bills: "bills" on Bill;
+    step "send" send => done();
+
+    #[step(name = "pay", awaits(Paid, by = key))]
+    async fn pay(&self, _: &mut Scope<'_>, _: &Bill, _: &Paid) -> Result<()> {
+        Ok(())
+    }
+
+    async fn key(&self, _: &mut Scope<'_>, _: &Bill) -> Result<String> {
+        Ok("order 7".into())
+    }
+}
+
+async fn start(db: &Database, gate: &Gate) -> Result<Scoop> {
+    let scoop = db.scoop().only::<Orders>().only::<Items>().only::<Bills>().poll_interval(NEVER);
+    Ok(scoop.provide(Items { gate: gate.clone() }).start().await?)
+}
+
+/// The only run of an explanation.
+fn only(explanation: Explanation) -> RunExplanation {
+    assert_eq!(explanation.runs.len(), 1, "{explanation}");
+    explanation.runs.into_iter().next().expect("there is one")
+}
+
+fn child_is(wanted: impl Fn(&RunState) -> bool) -> impl Fn(&Tree) -> bool {
+    move |tree| tree.runs().iter().any(|run| run.handler == "items" && wanted(&run.state))
+}
+
+/// Whether the words have these parts, in this order.
+fn assert_says(text: &str, parts: &[&str]) {
+    let mut rest = text;
+    for part in parts {
+        let at = rest.find(part).unwrap_or_else(|| panic!("{part:?} is not there:\n{text}"));
+        rest = &rest[at + part.len()..];
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parent_is_followed_to_the_child_that_blocks_it() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let order = scoop.launch(Order { plan: Plan::Sleep }).deadline(Duration::from_secs(7_200)).await?;
+    order.comes_to(child_is(|state| *state == RunState::Sleeping)).await?;
+    let explanation = scoop.explain(order.id()).await?;
+    assert_eq!(explanation.hierarchy, order.id());
+    let run = only(explanation);
+    let text = run.to_string();
+    let WaitReason::Children { unfinished: 1, blocking, blocking_count: 1 } = &run.reason else {
+        panic!("{run:?}")
+    };
+    let [item] = &blocking[..] else { panic!("{run:?}") };
+    assert_eq!((&*item.handler, item.phase), ("items", RunPhase::Sleeping));
+    assert_says(
+        &text,
+        &[
+            "of `orders` waits for 1 child, for ",
+            ". Below it, run ",
+            " of `items` is sleeping until 2",
+            ". Its deadline is 2",
+            " It goes on when all its children have ended.",
+        ],
+    );
+
+    let item = only(scoop.explain(item.run).await?);
+    let WaitReason::Time { delay: Delay::Sleep, until } = item.reason else { panic!("{item:?}") };
+    assert!(until > item.read_at);
+    assert_says(&item.to_string(), &["of `items` sleeps until 2", "It goes on at that time."]);
+    let message = only(scoop.explain(item.run.message_id).await?);
+    assert_eq!(message.run.run, item.run.run);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_are_explained_with_the_last_failure() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let item = scoop.launch(Item { plan: Plan::Retry }).await?;
+    item.comes_to(child_is(|state| matches!(state, RunState::Retrying { .. }))).await?;
+    let run = only(scoop.explain(item.id()).await?);
+    assert!(matches!(run.reason, WaitReason::Time { delay: Delay::Backoff, .. }), "{run:?}");
+    assert_says(&run.to_string(), &["is retried at 2", "1 attempt has failed, the last one: ", "Simulated"]);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn running_step_is_explained_by_its_worker() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let order = scoop.launch(Order { plan: Plan::Gate }).await?;
+    gate.arrivals(1).await;
+    let parent = only(scoop.explain(order.id()).await?);
+    assert_says(&parent.to_string(), &["of `items` has been running for "]);
+    let WaitReason::Children { blocking, .. } = parent.reason else { panic!("it waits") };
+    let run = only(scoop.explain(blocking[0].run).await?);
+    let WaitReason::Executing { worker: Some(worker) } = &run.reason else { panic!("{run:?}") };
+    assert!(worker.is_alive && Some(&worker.identifier) == run.run.worker.as_ref(), "{run:?}");
+    assert_says(&run.to_string(), &["is executed by worker scoop-rs:", "It goes on when the step ends."]);
+    gate.open(1);
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    let ended = only(scoop.explain(order.id()).await?);
+    assert_eq!((&ended.reason, ended.reason.kind()), (&WaitReason::Ended, None));
+    assert_says(&ended.to_string(), &["of `orders` is committed since 2", "Nothing is left to do."]);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn awaited_signal_is_explained_with_its_key() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let bill = scoop.launch(Bill).await?;
+    bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)).await?;
+    let run = only(scoop.explain(bill.id()).await?);
+    let WaitReason::Signal { signal, .. } = &run.reason else { panic!("{run:?}") };
+    assert_eq!((&*signal.name, &*signal.key), ("explained.paid", "order 7"));
+    assert_says(
+        &run.to_string(),
+        &[
+            "awaits the signal `explained.paid` with the key `order 7`",
+            "It goes on when the signal `explained.paid` is sent with the key `order 7`",
+        ],
+    );
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_rollback_waits_for_an_operator() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let item = scoop.launch(Item { plan: Plan::FailToUndo }).await?;
+    assert!(matches!(item.ends().await?, Outcome::RollbackFailed(_)));
+    let run = only(scoop.explain(item.id()).await?);
+    assert!(matches!(run.reason, WaitReason::Operator { .. }), "{run:?}");
+    assert_says(
+        &run.to_string(),
+        &["waits for an operator", "cannot be undone", "An operator has to decide"],
+    );
+    let undone = scoop.launch(Item { plan: Plan::Fail }).await?;
+    assert!(matches!(undone.ends().await?, Outcome::RolledBack(_)));
+    let run = only(scoop.explain(undone.id()).await?);
+    assert_eq!(run.reason, WaitReason::Ended);
+    assert_says(&run.to_string(), &["is rolled back since 2", "The reason is ", "broken"]);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_without_a_program_says_which_saga_is_missing() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    start(&db, &gate).await?.shutdown().await?;
+    let client = db.client();
+    let bill = client.launch(Bill).await?;
+    let run = only(client.explain(bill.id()).await?);
+    assert_eq!(run.reason, WaitReason::Program { definition: None, why: None });
+    assert_says(
+        &run.to_string(),
+        &["no living worker has saga `bills`", "a program starts that has saga `bills`"],
+    );
+    let later = client.launch(Bill).delay(Duration::from_secs(60)).await?;
+    let run = only(client.explain(later.id()).await?);
+    assert!(matches!(run.reason, WaitReason::Time { delay: Delay::Start, .. }), "{run:?}");
+    let counts = client.counts().await?;
+    assert_eq!(counts.unfinished_in(RunPhase::Pending), 2);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_worker_is_explained_by_the_queue() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = db.scoop().only::<Items>().concurrency(1).poll_interval(NEVER);
+    let scoop = scoop.provide(Items { gate: gate.clone() }).start().await?;
+    let first = scoop.launch(Item { plan: Plan::Gate }).await?;
+    gate.arrivals(1).await;
+    let client = db.client();
+    let second = client.launch(Item { plan: Plan::Gate }).await?;
+    let third = client.launch(Item { plan: Plan::Gate }).await?;
+    let run = only(client.explain(third.id()).await?);
+    let WaitReason::Slot { ahead: 1, queued: 2, is_suspect: false, workers } = &run.reason else {
+        panic!("{run:?}")
+    };
+    assert_eq!(workers.len(), 1);
+    assert_says(&run.to_string(), &["waits for a free slot", "1 run is ahead of it in its queue of 2"]);
+    gate.open(3);
+    for item in [first, second, third] {
+        assert_eq!(item.ends().await?, Outcome::Committed);
+    }
+    let counts = scoop.counts().await?;
+    let committed: Vec<_> = counts.finished.iter().map(|it| (&*it.handler, it.phase, it.count)).collect();
+    assert_eq!(committed, [("items", RunPhase::Committed, 3)]);
+    assert!(counts.per_second(RunPhase::Committed) > 0.0);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn id_of_nothing_and_message_without_a_handler_are_explained_as_such() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Bills>().poll_interval(NEVER).start().await?;
+    let Err(error) = scoop.explain(uuid::Uuid::from_u128(7)).await else { panic!("there is nothing") };
+    assert!(matches!(error, RuntimeError::NoSuchRun { .. }), "{error:?}");
+    let item = scoop.launch(Item { plan: Plan::Commit }).await?;
+    let explanation = scoop.explain(item.id()).await?;
+    assert!(explanation.runs.is_empty());
+    assert_says(&explanation.to_string(), &["no handler was subscribed"]);
+    scoop.shutdown().await?;
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! Lists of runs: filters, pages and their places; lookup by a unique key.
+
+use std::time::Duration;
+
+use scoop::{Handle, RunCursor, RunPage, RunPhase, WaitKind};
+
+use super::*;
+use crate::support::{Database, Gate};
+
+/// Nothing is found by polling within a test.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq)]
+enum Plan {
+    Commit,
+    Fail,
+    Sleep,
+    Launch,
+    Retry,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "finding.order")]
+struct Order {
+    plan: Plan,
+}
+
+#[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]
+#[error("none are left")]
+#[failure(code = "out-of-stock")]
+struct OutOfStock;
+
+#[derive(Default)]
+struct Orders;
+
+#[saga(name = "orders")]
+#[subscribes(Order)]
+impl Orders {
+    #[step(name = "place", rollback = undo, retry(max = 3, backoff = "1h..1h", when = is_away))]
+    async fn place(&self, scope: &mut Scope<'_>, order: &Order) -> Result<()> {
+        match order.plan {
+            Plan::Commit => {}
+            Plan::Fail => return Err(OutOfStock.into()),
+            Plan::Sleep => scope.sleep(Duration::from_secs(3_600)).await?,
+            Plan::Launch => drop(scope.launch(Item).await?),
+            Plan::Retry => return Err(SIMULATED.into()),
+        }
+        Ok(())
+    }
+
+    fn is_away(error: &Error) -> bool {
+        error.downcast_ref::<RuntimeException>().is_some()
+    }
+
+    #[step(name = "end")]
+    async fn end(&self, _: &mut Scope<'_>, _: &Order) -> Result<()> {
+        Ok(())
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, _: &Order, _: &Failure) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "finding.item")]
+struct Item;
+
+handler! {
+    Items(gate): "items" on Item;
+    step "take" take => at_gate().silently();
+}
+
+async fn start(db: &Database, gate: &Gate) -> Result<Scoop> {
+    let scoop = db.scoop().only::<Orders>().only::<Items>().poll_interval(NEVER);
+    Ok(scoop.provide(Items { gate: gate.clone() }).start().await?)
+}
+
+/// The sagas and states in a page.
+fn words(page: &RunPage) -> Vec<String> {
+    page.runs.iter().map(|run| format!("{} {}", run.handler, run.phase)).collect()
+}
+
+fn is(state: RunState) -> impl Fn(&Tree) -> bool {
+    move |tree| tree.roots().iter().any(|run| run.state == state)
+}
+
+/// One hierarchy in each state, launched in this order.
+async fn one_of_each(scoop: &Scoop, gate: &Gate) -> Result<[Handle; 5]> {
+    let launched = async |plan| scoop.launch(Order { plan }).await;
+    let committed = launched(Plan::Commit).await?;
+    assert_eq!(committed.ends().await?, Outcome::Committed);
+    let failed = launched(Plan::Fail).await?;
+    assert!(matches!(failed.ends().await?, Outcome::RolledBack(_)));
+    let sleeping = launched(Plan::Sleep).await?;
+    sleeping.comes_to(is(RunState::Sleeping)).await?;
+    let waiting = launched(Plan::Launch).await?;
+    waiting.comes_to(is(RunState::Waiting)).await?;
+    gate.arrivals(1).await;
+    let retried = launched(Plan::Retry).await?;
+    let retries = |tree: &Tree| tree.roots().iter().any(|run| matches!(run.state, RunState::Retrying { .. }));
+    retried.comes_to(retries).await?;
+    Ok([committed, failed, sleeping, waiting, retried])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_are_listed_unfinished_first_and_newest_first() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let [committed, failed, .., retried] = one_of_each(&scoop, &gate).await?;
+    let page = scoop.runs().await?;
+    let all = [
+        "orders retrying",
+        "items running",
+        "orders waiting",
+        "orders sleeping",
+        "orders rolled back",
+        "orders committed",
+    ];
+    assert_eq!(words(&page), all);
+    assert_eq!(page.next, None);
+
+    let [first, item, parent, sleeper, undone, done] = &page.runs[..] else { panic!("six runs") };
+    assert_eq!((first.hierarchy, first.attempts), (retried.id(), 1));
+    assert!(first.reason.as_ref().is_some_and(|reason| reason.contains("Simulated")), "{first:?}");
+    assert_eq!((first.waits_for, sleeper.waits_for), (Some(WaitKind::Time), Some(WaitKind::Time)));
+    assert!(sleeper.wakes_at > Some(sleeper.since), "{sleeper:?}");
+    assert_eq!(item.parent, Some(parent.run));
+    assert!(item.worker.is_some() && item.waits_for.is_none());
+    assert_eq!(parent.waits_for, Some(WaitKind::Children));
+    assert_eq!((undone.hierarchy, done.hierarchy), (failed.id(), committed.id()));
+    let failure = undone.failure.as_ref().expect("it has failed");
+    assert_eq!((&*failure.code, &*failure.headline), ("out-of-stock", "none are left"));
+    assert_eq!((&*done.topic, done.parent, &done.failure), ("finding.order", None, &None));
+    gate.open(1);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_choose_among_the_runs() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let [committed, ..] = one_of_each(&scoop, &gate).await?;
+    let runs = || scoop.runs();
+    for (filtered, expected) in [
+        (runs().handler("items"), &["items running"][..]),
+        (runs().handler("nobody"), &[]),
+        (runs().topic("finding.item"), &["items running"]),
+        (runs().state(RunPhase::Sleeping), &["orders sleeping"]),
+        (runs().state(RunPhase::Committed), &["orders committed"]),
+        (
+            runs().state(RunPhase::Waiting).state(RunPhase::RolledBack),
+            &["orders waiting", "orders rolled back"],
+        ),
+        (runs().failed_with("out-of-stock"), &["orders rolled back"]),
+        (runs().failed_with("out"), &[]),
+        (runs().waiting_for(WaitKind::Children), &["orders waiting"]),
+        (runs().waiting_for(WaitKind::Time), &["orders retrying", "orders sleeping"]),
+        (runs().waiting_for(WaitKind::Slot), &[]),
+        (runs().roots().topic("finding.item"), &[]),
+        (runs().roots().state(RunPhase::Waiting), &["orders waiting"]),
+    ] {
+        assert_eq!(words(&filtered.await?), expected);
+    }
+    let done = &scoop.runs().state(RunPhase::Committed).await?.runs[0];
+    assert_eq!(done.hierarchy, committed.id());
+    let later = done.since + Duration::from_micros(1);
+    assert_eq!(words(&runs().since(done.since).state(RunPhase::Committed).await?), ["orders committed"]);
+    assert_eq!(words(&runs().since(later).state(RunPhase::Committed).await?), [""; 0]);
+    assert_eq!(words(&runs().until(later).await?), ["orders committed"]);
+    assert_eq!(words(&runs().until(done.since).await?), [""; 0]);
+    gate.open(1);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_any_size_together_are_the_list() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    one_of_each(&scoop, &gate).await?;
+    for _ in 0..4 {
+        assert_eq!(scoop.launch(Order { plan: Plan::Commit }).await?.ends().await?, Outcome::Committed);
+    }
+    let all = scoop.runs().page(100).await?.runs;
+    assert_eq!(all.len(), 10);
+    for size in 1..=11 {
+        let (mut listed, mut next) = (vec![], None::<RunCursor>);
+        loop {
+            let page = scoop.runs().page(size).after(next).await?;
+            assert!(page.runs.len() <= size);
+            listed.extend(page.runs);
+            // as a text, as it is in a URL
+            next = page.next.map(|next| next.to_string().parse()).transpose()?;
+            if next.is_none() {
+                break;
+            }
+        }
+        let ids = |runs: &[scoop::RunSummary]| runs.iter().map(|run| run.run).collect::<Vec<_>>();
+        assert_eq!(ids(&listed), ids(&all), "pages of {size}");
+    }
+    gate.open(1);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_is_undone_later_is_listed_once() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db, &Gate::default()).await?;
+    let order = scoop.launch(Order { plan: Plan::Commit }).await?;
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    scoop.rollback(order.id(), "came back").await?;
+    assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
+    let page = scoop.runs().await?;
+    assert_eq!(words(&page), ["orders rolled back"]);
+    assert!(page.runs[0].failure.as_ref().is_some_and(|why| why.headline.contains("came back")), "{page:?}");
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_without_a_program_wait_for_one() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db, &Gate::default()).await?;
+    let sleeping = scoop.launch(Order { plan: Plan::Sleep }).await?;
+    sleeping.comes_to(is(RunState::Sleeping)).await?;
+    scoop.shutdown().await?;
+    let client = db.client();
+    client.launch(Order { plan: Plan::Commit }).await?;
+    let page = client.runs().waiting_for(WaitKind::Program).await?;
+    assert_eq!(words(&page), ["orders pending"]);
+    assert_eq!(words(&client.runs().waiting_for(WaitKind::Slot).await?), [""; 0]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hierarchy_is_found_by_its_unique_key() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db, &Gate::default()).await?;
+    let order = scoop.launch(Order { plan: Plan::Commit }).unique("order 7").await?;
+    assert_eq!(scoop.find_by_key::<Order>("order 7").await?.id(), order.id());
+    assert_eq!(scoop.find_topic_by_key("finding.order", "order 7").await?.id(), order.id());
+    for (topic, key) in [("finding.order", "order 8"), ("finding.item", "order 7")] {
+        let Err(error) = scoop.find_topic_by_key(topic, key).await else { panic!("it was found") };
+        assert!(matches!(error, RuntimeError::NoSuchMessage { .. }), "{error:?}");
+    }
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! The live stream of recorded events.
+
+use std::time::Duration;
+
+use scoop::{EventCursor, EventKind, EventStream, RecordedEvent};
+
+use super::*;
+use crate::support::Database;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "followed.order")]
+struct Order {
+    fails: bool,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "followed.item")]
+struct Item;
+
+#[derive(Default)]
+struct Orders;
+
+#[saga(name = "orders")]
+#[subscribes(Order)]
+impl Orders {
+    #[step(name = "place")]
+    async fn place(&self, scope: &mut Scope<'_>, _: &Order) -> Result<()> {
+        scope.launch(Item).await?;
+        Ok(())
+    }
+
+    #[step(name = "end")]
+    async fn end(&self, _: &mut Scope<'_>, order: &Order) -> Result<()> {
+        if order.fails { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+}
+
+handler! {
+    Items: "items" on Item;
+    step "take" take => done();
+}
+
+async fn start(db: &Database) -> Result<Scoop> {
+    Ok(db.scoop().only::<Orders>().only::<Items>().start().await?)
+}
+
+/// An event in a few words.
+fn words(event: &RecordedEvent) -> String {
+    let handler = event.handler.as_deref().unwrap_or("-");
+    format!("{handler} {}", event.kind.as_str())
+}
+
+/// The events up to the end of the saga `orders`.
+async fn until_the_end(events: &mut EventStream) -> Result<Vec<RecordedEvent>> {
+    let mut read = vec![];
+    loop {
+        let event = events.next().await.expect("nothing has shut down")?;
+        let is_last = event.handler.as_deref() == Some("orders")
+            && matches!(event.kind, EventKind::Committed | EventKind::RolledBack);
+        read.push(event);
+        if is_last {
+            return Ok(read);
+        }
+    }
+}
+
+/// Has the stream begin here.
+async fn begun(mut events: EventStream) -> EventStream {
+    let first = events.next();
+    assert!(tokio::time::timeout(Duration::from_millis(300), first).await.is_err(), "nothing is there");
+    events
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_has_each_later_event_once_and_in_the_order_of_each_run() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db).await?;
+    assert_eq!(scoop.launch(Order { fails: false }).await?.ends().await?, Outcome::Committed);
+    let quick = || scoop.events().interval(Duration::from_millis(10));
+    let mut all = begun(quick().follow()).await;
+    let mut items = begun(quick().handler("items").follow()).await;
+    let order = scoop.launch(Order { fails: true }).await?;
+    let read = until_the_end(&mut all).await?;
+    let seen: Vec<_> = read.iter().map(words).collect();
+    assert_eq!(
+        seen,
+        [
+            "- EMITTED",
+            "orders SEEN",
+            "orders EMITTED",
+            "orders SUSPENDED",
+            "items SEEN",
+            "items SUSPENDED",
+            "items COMMITTED",
+            "orders ROLLING_BACK",
+            "orders ROLLBACK_EMITTED",
+            "orders SUSPENDED",
+            "items ROLLING_BACK",
+            "items SUSPENDED",
+            "items SUSPENDED",
+            "items ROLLED_BACK",
+            "orders SUSPENDED",
+            "orders ROLLED_BACK",
+        ]
+    );
+    assert!(read.iter().all(|event| event.hierarchy == order.id()));
+    assert_eq!(read[0].run, None);
+    let failure = read[7].failure.as_ref().expect("it has failed");
+    assert!(failure.headline.starts_with("Simulated failure"), "{failure:?}");
+    assert!(read[7].to_string().contains(" ROLLING_BACK orders ("), "{}", read[7]);
+    let mut of_items = vec![];
+    while of_items.len() < 7 {
+        of_items.push(words(&items.next().await.expect("nothing has shut down")?));
+    }
+    assert!(seen.iter().filter(|event| event.starts_with("items")).eq(&of_items), "{of_items:?}");
+
+    scoop.shutdown().await?;
+    assert!(all.next().await.is_none() && items.next().await.is_none());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_goes_on_from_the_place_of_another() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db).await?;
+    let quick = || scoop.events().interval(Duration::from_millis(10));
+    let mut events = begun(quick().follow()).await;
+    assert_eq!(scoop.launch(Order { fails: false }).await?.ends().await?, Outcome::Committed);
+    let before = until_the_end(&mut events).await?;
+    let place: EventCursor = events.cursor().expect("it has begun").to_string().parse()?;
+    drop(events);
+    let order = scoop.launch(Order { fails: false }).await?;
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    let mut events = quick().hierarchy(order.id()).after(place).follow();
+    let after = until_the_end(&mut events).await?;
+    assert_eq!(after.len(), before.len());
+    assert!(after.iter().all(|event| event.hierarchy == order.id()));
+    scoop.shutdown().await?;
+    Ok(())
+}
