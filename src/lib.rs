@@ -4,10 +4,10 @@
 pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
-    Anew, Applies, Context, ContextError, ContextKey, Deadline, DeadlineKind, Decision, Definition, Delivery,
-    Entity, EntityKey, Error, EventKind, Failure, FailureCode, Frame, FromError, HasReply, Here, Interrupted,
-    JoinIncomplete, Lineage, Message, Missed, NameError, Next, Overlap, Recurrence, Rejection, Result,
-    Schedule, Signal, SignalKey, StepDefinition, StepKind, Stored, With,
+    Anew, Applies, Caller, Context, ContextError, ContextKey, Deadline, DeadlineKind, Decision, Definition,
+    Delivery, Entity, EntityKey, Error, EventKind, Failure, FailureCode, Frame, FromError, HasReply, Here,
+    Interrupted, JoinIncomplete, Lineage, Message, Missed, NameError, Next, Overlap, Recurrence, Rejection,
+    Result, Schedule, Signal, SignalKey, StepDefinition, StepKind, Stored, Unauthorized, With,
 };
 pub use scoop_macros::{
     ContextKey, FailureCode, Message, Signal, command, entity, saga, step, subscribes, trace,
@@ -20,16 +20,17 @@ pub use scoop_runtime::simulation;
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
     BadCursor, BadEventCursor, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Command,
-    CommandHandle, CommandState, CountRuns, Decider, Delay, Emit, EntityState, EventCursor, EventStream,
-    Events, Explanation, Failed, FailedCompensation, FailedOutcome, FailedStep, FailureSummary, FindRuns,
-    Handle, HierarchyId, Intervention, JoinWait, KeptHierarchies, Launch, LaunchAll, ListRequest, Migrate,
-    Named, NoResult, Outcome, Prune, Pruned, ReadTree, RebuildReport, RecordedEvent, Redeliver, Redelivered,
+    CommandHandle, CommandState, CountRuns, Decider, Delay, Emit, EntityEvent, EntityEvents,
+    EntityNotRebuilt, EntityState, EventCursor, EventStream, Events, Explanation, Failed, FailedCompensation,
+    FailedOutcome, FailedStep, FailureSummary, FindRuns, Handle, HierarchyId, Intervention, JoinWait,
+    KeptHierarchies, Launch, LaunchAll, ListRequest, Migrate, Named, NoResult, Outcome, Prune, Pruned,
+    ReadTree, RebuildEntities, RebuildReport, RebuiltEntities, RecordedEvent, Redeliver, Redelivered,
     RegisteredHandler, RepairAnswer, RepairStatus, Reply, Request, Retire, Retired, Retry, RetryTarget,
     RollbackAnswer, RollbackFailure, RunCount, RunCounts, RunCursor, RunEvent, RunExplanation, RunId,
     RunInfo, RunPage, RunPhase, RunState, RunSummary, RunningStep, RuntimeError, Saga, Scoop, Scope,
-    SendSignal, SetupError, SkippedHierarchy, Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick,
-    Tree, UnhandledMessage, UniqueLaunch, WaitKind, WaitReason, WaitingMember, Wanted, When, WorkerInfo,
-    migrate, migration_files,
+    SendSignal, SetupError, SkippedHierarchy, SqlEntity, Status, Step, StepEnd, StopSignal, StuckRun,
+    Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch, WaitKind, WaitReason, WaitingMember, Wanted,
+    When, WorkerInfo, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

@@ -21,7 +21,17 @@ pub trait Entity: Default + Stored + Send + Sync + 'static {
     const NAME: &'static str;
 
     /// The type of its keys.
-    type Key: EntityKey;
+    type Key: EntityKey + Send + Sync + 'static;
+
+    /// Whether its states are in a table of the user, and not in the table `entity`.
+    #[doc(hidden)]
+    const IN_TABLE: bool = false;
+
+    /// The functions that read and write its states if these are in a table of the user.
+    #[doc(hidden)]
+    fn table() -> Option<&'static (dyn Any + Send + Sync)> {
+        None
+    }
 
     /// The application of each of its events.
     #[doc(hidden)]

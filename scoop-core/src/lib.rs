@@ -8,6 +8,7 @@
 //!
 //! Users depend on `scoop-saga` instead, which re-exports what they need.
 
+mod caller;
 mod changed_definition;
 mod context;
 mod continuation;
@@ -36,9 +37,11 @@ mod stored;
 mod text;
 mod timestamp;
 mod trace_point;
+mod unauthorized;
 mod wait;
 mod window;
 
+pub use caller::Caller;
 pub use context::{Context, ContextError, ContextKey};
 pub use continuation::{
     Action, Call, Conclusion, Continuation, Emission, Fate, NextExecution, Record, Required, Returned, Stuck,
@@ -71,5 +74,6 @@ pub use stored::Stored;
 pub use text::Escaped;
 #[doc(hidden)]
 pub use trace_point::QuestionMark;
+pub use unauthorized::Unauthorized;
 pub use wait::{KEY_BYTES_MAX, SignalKey, Wait, refused_key};
 pub use window::{Beginning, Cut, EntriesRead, Entry, Rest, Window};

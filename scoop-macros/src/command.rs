@@ -26,6 +26,7 @@ const EXAMPLE: &str = "#[command(entity = YourEntity)]";
 
 /// The functions of a command that have a meaning.
 struct Functions {
+    authorizes: bool,
     fetch: Option<Fetch>,
     decide: Option<Decide>,
     undo: Option<Type>,
@@ -115,7 +116,7 @@ fn implementation(
     decide: &Decide,
 ) -> TokenStream {
     let Names { name, was } = names;
-    let Functions { fetch, undo, .. } = functions;
+    let Functions { authorizes, fetch, undo, .. } = functions;
     let Decide { accepted, rejected, takes_fetched } = decide;
     let undone = undo.as_ref().unwrap_or(accepted);
     let fetches = fetch.is_some();
@@ -152,6 +153,15 @@ fn implementation(
             }
             #timeout
             #retry
+        }
+    });
+    let authorize = authorizes.then(|| {
+        quote! {
+            const AUTHORIZES: bool = true;
+
+            fn authorize(&self, caller: &::scoop::Caller) -> ::scoop::Result<()> {
+                Self::authorize(self, caller)
+            }
         }
     });
     let takes = takes_fetched.then(|| quote!(, fetched));
@@ -191,6 +201,8 @@ fn implementation(
                 Self::key(self)
             }
 
+            #authorize
+
             #fetch
 
             #[allow(unused_variables)]
@@ -226,6 +238,13 @@ fn functions(block: &Block, errors: &mut Errors) -> Functions {
         Some(function) => key(&function.sig, errors),
         None => missing(block, "key", "fn key(&self) -> YourKey", errors),
     }
+    let authorizes = match find("authorize") {
+        Some(function) => {
+            authorize(&function.sig, errors);
+            true
+        }
+        None => false,
+    };
     let fetch = find("fetch").and_then(|function| fetch(function, block, errors));
     let fetches = find("fetch").is_some();
     let decide = match find("decide") {
@@ -241,7 +260,7 @@ fn functions(block: &Block, errors: &mut Errors) -> Functions {
         }
     };
     let undo = find("undo").and_then(|function| undo(&function.sig, errors));
-    Functions { fetch, decide, undo }
+    Functions { authorizes, fetch, decide, undo }
 }
 
 fn missing(block: &Block, name: &str, write: &str, errors: &mut Errors) {
@@ -272,15 +291,22 @@ fn pure(sig: &Signature, write: &str, errors: &mut Errors) {
     common(sig, write, errors);
     let name = &sig.ident;
     if let Some(asyncness) = &sig.asyncness {
-        let remedy = if name == "key" { "remove this" } else { "get what it needs in `fetch`" };
-        let why = if name == "key" { "follows from the command" } else { "runs while the entity is locked" };
+        let (why, remedy) = match &*name.to_string() {
+            "key" => ("follows from the command", "remove this"),
+            "authorize" => (
+                "depends on nothing but the command and its caller",
+                "have the sender put what it needs into the `Caller`",
+            ),
+            _ => ("runs while the entity is locked", "get what it needs in `fetch`"),
+        };
         errors.at(asyncness, format!("`{name}` {why}, so it cannot be `async`; {remedy}"));
     }
     for scope in typed(sig).filter(|it| is_named(behind_reference(&it.ty), "Scope")) {
-        errors.at(
-            scope,
-            format!("`{name}` has no scope: it depends on nothing but values; get what it needs in `fetch`"),
-        );
+        let remedy = match name == "authorize" {
+            true => "have the sender put what it needs into the `Caller`",
+            false => "get what it needs in `fetch`",
+        };
+        errors.at(scope, format!("`{name}` has no scope: it depends on nothing but values; {remedy}"));
     }
 }
 
@@ -306,6 +332,32 @@ fn key(sig: &Signature, errors: &mut Errors) {
     parameters(sig, &[0], write, errors);
     if matches!(sig.output, ReturnType::Default) {
         errors.at(&sig.ident, format!("`key` returns the key of the entity; write `{write}`"));
+    }
+}
+
+fn authorize(sig: &Signature, errors: &mut Errors) {
+    let write = "fn authorize(&self, caller: &Caller) -> Result<()>";
+    pure(sig, write, errors);
+    parameters(sig, &[1], write, errors);
+    let caller = typed(sig).find(|it| !is_named(behind_reference(&it.ty), "Scope"));
+    if let Some(other) = caller.filter(|it| !is_named(behind_reference(&it.ty), "Caller")) {
+        errors.at(&other.ty, format!("`authorize` takes the caller; write `{write}`"));
+    }
+    let returned = match &sig.output {
+        ReturnType::Type(_, ty) => Some(&**ty),
+        ReturnType::Default => None,
+    };
+    let result = returned.and_then(last_segment).filter(|segment| segment.ident == "Result");
+    let mut types = result.into_iter().flat_map(type_arguments);
+    let is_unit = matches!(types.next().map(strip_groups), Some(Type::Tuple(unit)) if unit.elems.is_empty());
+    if !is_unit {
+        let at: &dyn ToTokens = returned.map_or(&sig.ident, |ty| ty as &dyn ToTokens);
+        errors.at(
+            at,
+            format!(
+                "`authorize` returns nothing, or the reason for which the caller is refused; write `{write}`"
+            ),
+        );
     }
 }
 

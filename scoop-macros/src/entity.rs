@@ -34,13 +34,14 @@ pub(crate) fn entity(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let Some(ident) = own_type(&block, "entity", "an entity", &mut errors) else {
         return quote!(#errors #block);
     };
-    let settings = Settings::read("#[entity]", &["name", "key"], arguments, &mut errors);
+    let settings = Settings::read("#[entity]", &["name", "key", "table"], arguments, &mut errors);
     let name = settings.text("name", &mut errors);
     let name = names::stored(Kind::Entity, name.as_ref(), &ident, kebab_case, &mut errors);
     let key = settings.ty("key", &mut errors);
     if settings.key("key").is_none() {
         errors.at(&block.self_ty, format!("`{ident}` has no type of keys; write `{EXAMPLE}`"));
     }
+    let in_table = settings.flag("table", &mut errors);
     let applications = applications(&block, &mut errors);
     if applications.is_empty() && errors.is_empty() {
         let message = "an entity changes by events; write `fn applied(&mut self, event: &YourEvent) { .. }`";
@@ -58,11 +59,25 @@ pub(crate) fn entity(arguments: TokenStream, item: TokenStream) -> TokenStream {
             }
         }
     });
+    let table = in_table.then(|| {
+        let of = quote_spanned!(ty.span()=> ::scoop::__private::Table::of::<#ty>());
+        quote! {
+            const IN_TABLE: bool = true;
+
+            fn table() -> ::core::option::Option<
+                &'static (dyn ::core::any::Any + ::core::marker::Send + ::core::marker::Sync),
+            > {
+                const TABLE: ::scoop::__private::Table = #of;
+                ::core::option::Option::Some(&TABLE)
+            }
+        }
+    });
     let implementation = key.map(|key| {
         quote! {
             impl ::scoop::Entity for #ty {
                 const NAME: &'static str = #name;
                 type Key = #key;
+                #table
 
                 fn applications() -> ::std::vec::Vec<::scoop::__private::Application> {
                     ::std::vec![#(::scoop::__private::Application::of::<Self, #events>()),*]

@@ -140,6 +140,7 @@ pub fn entity(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | function | |
 /// | --- | --- |
 /// | `fn key(&self) -> Key` | the key of the entity |
+/// | `fn authorize(&self, caller: &Caller) -> Result<()>` | optional: refuses the command with an error, before all other code of it |
 /// | `async fn fetch(&self, scope: &mut Scope<'_>) -> Result<T>` | optional: gets information from outside, as a step; `#[step(timeout = .., retry(..))]` |
 /// | `fn decide(&self, entity: &Stock, fetched: &T) -> Decision<Event, Rejection>` | decides from these values alone; without `fetch` there is no `fetched` |
 /// | `fn undo(&self, entity: &Stock, event: &Event) -> Option<OtherEvent>` | optional: the event that undoes an accepted command in a rollback |

@@ -143,6 +143,19 @@ impl Settings {
         value.or_else(|| setting.type_mismatch(&format!("`{key}` takes {takes}"), errors))
     }
 
+    /// Whether `key` is given, which takes no value.
+    pub(crate) fn flag(&self, key: &str, errors: &mut Errors) -> bool {
+        match self.find(key) {
+            None => false,
+            Some(Setting { value: Value::Missing, .. }) => true,
+            Some(setting) => {
+                let _: Option<()> =
+                    setting.type_mismatch(&format!("`{key}` takes no value: write `{key}`"), errors);
+                true
+            }
+        }
+    }
+
     /// The key itself, if it is given.
     pub(crate) fn key(&self, key: &str) -> Option<&Ident> {
         self.find(key).map(|setting| &setting.key)

@@ -77,9 +77,10 @@ CREATE UNIQUE INDEX one_per_run ON scoop.message_event
     ((cooperation_lineage[1]), scoop.run_id(cooperation_lineage), type)
     WHERE type IN ('CANCELLATION_REQUESTED', 'ROLLBACK_FAILED');
 
--- The ends of runs, by handler and time: for lists of finished runs. Each is read from its newest entry on.
+-- The ends of runs, by handler and time: for lists of finished runs. Each is read from its newest entry on. The condition on
+-- the time always holds. Only lists repeat it, so that no other lookup of an end can be planned with this index.
 CREATE INDEX message_event_ended ON scoop.message_event (type, coroutine_name, created_at)
-    WHERE type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED');
+    WHERE type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND created_at >= '-infinity';
 
 CREATE TABLE scoop.return_value (
     id                  uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
@@ -378,8 +379,9 @@ CREATE INDEX run_give_up ON scoop.run (give_up_at)
     WHERE state = 'waiting' AND NOT giving_up AND give_up_at IS NOT NULL;
 CREATE INDEX run_signal ON scoop.run (signal, signal_key) WHERE state = 'ready' AND signal IS NOT NULL;
 CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck';
--- For lists: the newest runs of each state and handler.
-CREATE INDEX run_listed ON scoop.run (state, handler, id) WHERE state <> 'ended';
+-- For lists: the newest runs of each state and handler. The condition on the id always holds, and only lists repeat it.
+CREATE INDEX run_listed ON scoop.run (state, handler, id)
+    WHERE state <> 'ended' AND id >= '00000000-0000-0000-0000-000000000000';
 
 -- The sample of ANALYZE, perhaps ten thousand children of one parent, is out of date a minute later. Without statistics
 -- the planner takes ids for selective, which they are.

@@ -64,14 +64,15 @@ WHERE NOT EXISTS (
 CREATE VIEW scoop.listed_handler AS
 WITH RECURSIVE listed (state, handler) AS (
     (SELECT r.state, r.handler FROM scoop.run r
-     WHERE r.state <> 'ended'
+     WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000'
      ORDER BY r.state, r.handler LIMIT 1)
     UNION ALL
     SELECT next.state, next.handler
     FROM listed l
     CROSS JOIN LATERAL (
         SELECT r.state, r.handler FROM scoop.run r
-        WHERE r.state <> 'ended' AND (r.state, r.handler) > (l.state, l.handler)
+        WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000'
+          AND (r.state, r.handler) > (l.state, l.handler)
         ORDER BY r.state, r.handler LIMIT 1
     ) next
 )
@@ -273,7 +274,8 @@ BEGIN
                    -- its own last context, overlaid with the parent's current one
                    nullif(coalesce((
                        SELECT e.context FROM scoop.message_event e
-                       WHERE e.type = 'COMMITTED' AND e.coroutine_name = seen.coroutine_name
+                       -- `|| ''`: never by the index of ends, which is by handler
+                      WHERE e.type = 'COMMITTED' AND e.coroutine_name || '' = seen.coroutine_name
                          AND e.message_id = seen.message_id
                    ), '{}') || coalesce(new_context, '{}'), '{}')
             FROM jsonb_to_recordset(s.rollback_requests) AS requested (message_id uuid, at int)
@@ -503,14 +505,15 @@ BEGIN
     SELECT jsonb_build_object(
             'outcome', outcome, 'saga', saga, 'hierarchy', run_root, 'run', run,
             'topic', m.topic, 'at', at, 'failure', failure, 'rollback_failure', nullif(rollback_failure, 'null'),
-            -- constant types: with any other the planner cannot use the partial index
+            -- Constant types: with any other the planner cannot use the partial index. `|| ''`: never by the index of
+            -- ends, which is by handler.
             'step', coalesce(failed_in, CASE outcome
                 WHEN 'rollback_failed' THEN (
                     SELECT e.step FROM scoop.message_event e
-                    WHERE e.message_id = of_message AND e.coroutine_name = saga AND e.type = 'ROLLBACK_FAILED')
+                    WHERE e.message_id = of_message AND e.coroutine_name || '' = saga AND e.type = 'ROLLBACK_FAILED')
                 ELSE (
                     SELECT e.step FROM scoop.message_event e
-                    WHERE e.message_id = of_message AND e.coroutine_name = saga AND e.type = 'ROLLING_BACK')
+                    WHERE e.message_id = of_message AND e.coroutine_name || '' = saga AND e.type = 'ROLLING_BACK')
             END)),
         jsonb_build_object('payload', coalesce((
             SELECT newest.payload

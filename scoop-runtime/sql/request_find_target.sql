@@ -13,7 +13,8 @@ UNION ALL
  FROM scoop.listed_handler l
  CROSS JOIN LATERAL (
      SELECT r.root, r.lineage, r.message_id FROM scoop.run r
-     WHERE r.state <> 'ended' AND r.state = l.state AND r.handler = l.handler AND r.id = $1
+     WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000'
+       AND r.state = l.state AND r.handler = l.handler AND r.id = $1
      LIMIT 1
  ) r
  LIMIT 1)

@@ -4,14 +4,16 @@
 -- $1 older than this (nothing: the newest), $2 and if as old, with a smaller id than this, $3 how many
 WITH RECURSIVE failed_handler (handler) AS (
     (SELECT e.coroutine_name FROM scoop.message_event e
-     WHERE e.type = 'ROLLBACK_FAILED' AND e.coroutine_name IS NOT NULL
+     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity'
+       AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name IS NOT NULL
      ORDER BY e.coroutine_name LIMIT 1)
     UNION ALL
     SELECT next.handler
     FROM failed_handler h
     CROSS JOIN LATERAL (
         SELECT e.coroutine_name AS handler FROM scoop.message_event e
-        WHERE e.type = 'ROLLBACK_FAILED' AND e.coroutine_name > h.handler
+        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity'
+          AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name > h.handler
         ORDER BY e.coroutine_name LIMIT 1
     ) next
 )
@@ -39,7 +41,7 @@ FROM (
     CROSS JOIN LATERAL (
         SELECT e.* FROM scoop.message_event e
         -- by its only value as a subquery: otherwise the planner may read all of another index of failed rollbacks
-        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity'
           AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name = h.handler
           AND (e.created_at, scoop.run_id(e.cooperation_lineage))
                 < (coalesce($1::timestamptz, 'infinity'),
@@ -55,7 +57,7 @@ FROM (
     UNION ALL
     -- forged rows without a handler
     (SELECT e.* FROM scoop.message_event e
-     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity'
        AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name IS NULL
        AND (e.created_at, scoop.run_id(e.cooperation_lineage))
              < (coalesce($1::timestamptz, 'infinity'), coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))

@@ -9,7 +9,8 @@
 -- $11 how many ends to read
 WITH RECURSIVE listed (type, handler) AS (
     (SELECT e.type, e.coroutine_name FROM scoop.message_event e
-     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.coroutine_name IS NOT NULL
+     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+       AND e.created_at >= '-infinity' AND e.coroutine_name IS NOT NULL
        AND $1::text IS NULL
      ORDER BY e.type, e.coroutine_name LIMIT 1)
     UNION ALL
@@ -17,7 +18,8 @@ WITH RECURSIVE listed (type, handler) AS (
     FROM listed l
     CROSS JOIN LATERAL (
         SELECT e.type, e.coroutine_name AS handler FROM scoop.message_event e
-        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.coroutine_name IS NOT NULL
+        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+       AND e.created_at >= '-infinity' AND e.coroutine_name IS NOT NULL
           AND (e.type, e.coroutine_name) > (l.type, l.handler)
         ORDER BY e.type, e.coroutine_name LIMIT 1
     ) next
@@ -34,10 +36,10 @@ candidate AS MATERIALIZED (
     FROM asked
     CROSS JOIN LATERAL (
         SELECT e.created_at, scoop.run_id(e.cooperation_lineage) AS id, e.cooperation_lineage AS lineage,
-               e.message_id, e.coroutine_identifier, e.step
+               e.message_id, e.coroutine_identifier, e.step, e.exception
         FROM scoop.message_event e
         WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
-          AND e.type = asked.type AND e.coroutine_name = asked.handler
+          AND e.created_at >= '-infinity' AND e.type = asked.type AND e.coroutine_name = asked.handler
           AND e.created_at >= coalesce($4::timestamptz, '-infinity')
           AND (e.created_at, scoop.run_id(e.cooperation_lineage))
                 < (least($5::timestamptz, coalesce($8::timestamptz, 'infinity')),
@@ -53,10 +55,7 @@ candidate AS MATERIALIZED (
 described AS (
     SELECT c.*,
            (SELECT m.topic FROM scoop.message m WHERE m.id = c.message_id) AS topic,
-           CASE c.type WHEN 'ROLLBACK_FAILED' THEN (
-               SELECT e.exception FROM scoop.message_event e
-               WHERE e.type = 'ROLLBACK_FAILED' AND e.message_id = c.message_id AND e.coroutine_name = c.handler
-           ) WHEN 'ROLLED_BACK' THEN (
+           CASE c.type WHEN 'ROLLBACK_FAILED' THEN c.exception WHEN 'ROLLED_BACK' THEN (
                SELECT e.exception FROM scoop.message_event e
                WHERE e.type = 'ROLLING_BACK' AND e.message_id = c.message_id AND e.coroutine_name = c.handler
            ) END AS failure

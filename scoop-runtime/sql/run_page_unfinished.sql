@@ -17,7 +17,8 @@ candidate AS MATERIALIZED (
     FROM asked
     CROSS JOIN LATERAL (
         SELECT r.root, r.id FROM scoop.run r
-        WHERE r.state <> 'ended' AND r.state = asked.state AND r.handler = asked.handler
+        WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000'
+          AND r.state = asked.state AND r.handler = asked.handler
           AND r.id < coalesce($10::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
         ORDER BY r.id DESC
         LIMIT $12

@@ -166,6 +166,19 @@ pub enum RuntimeError {
         why: String,
     },
 
+    /// Entities cannot be [rebuilt](crate::Scoop::rebuild_entities). They are unchanged; all others are rebuilt.
+    #[error("{failed} entities of `{entity}` cannot be rebuilt:{}", not_rebuilt(*.failed, .failures))]
+    EntitiesNotRebuilt {
+        /// The name of the entity.
+        entity: &'static str,
+        /// The number of those that cannot be rebuilt.
+        failed: u64,
+        /// The first 100 of these.
+        failures: Vec<crate::EntityNotRebuilt>,
+        /// The others.
+        rebuilt: Box<crate::RebuiltEntities>,
+    },
+
     /// A text contains a NUL character, which PostgreSQL does not store.
     #[error("{what} contains a NUL character (\\u0000), which PostgreSQL cannot store")]
     NulCharacter {
@@ -370,6 +383,10 @@ pub enum NoResult {
     #[error("it could not be rolled back completely, and waits for an operator: {}", _0.rollback_summary())]
     RollbackFailed(Box<Failure>),
 
+    /// It is a command that its caller may not send. Nothing has changed.
+    #[error("it was refused: {}", _0.summary())]
+    Refused(Box<Failure>),
+
     /// No saga was subscribed when the message was launched.
     #[error("no saga was subscribed when it was launched; start a program that handles it first")]
     NoHandlers,
@@ -451,6 +468,18 @@ pub enum SetupError {
         topic: String,
         /// The Rust types of the events.
         types: String,
+    },
+
+    /// The states of an entity are in a table, and the program runs in memory, without a database.
+    #[error(
+        "the states of the entity `{entity}` are in a table, and this program runs in memory: its command `{saga}` needs \
+         `.postgres(pool)` or `.embedded()`"
+    )]
+    TableInMemory {
+        /// The entity.
+        entity: String,
+        /// The saga of the command.
+        saga: String,
     },
 
     /// A saga has dependencies, and was not [provided](crate::Builder::provide).
@@ -692,7 +721,9 @@ impl RuntimeError {
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::NoResult {
-                why: NoResult::RolledBack(failure) | NoResult::RollbackFailed(failure), ..
+                why:
+                    NoResult::RolledBack(failure) | NoResult::RollbackFailed(failure) | NoResult::Refused(failure),
+                ..
             } => Some(failure),
             _ => None,
         }
@@ -721,7 +752,9 @@ fn without_result(
         write!(f, " ({failed} failed)")?;
     }
     match why {
-        NoResult::RolledBack(failure) | NoResult::RollbackFailed(failure) if f.alternate() => {
+        NoResult::RolledBack(failure) | NoResult::RollbackFailed(failure) | NoResult::Refused(failure)
+            if f.alternate() =>
+        {
             write!(f, "\n{}", failure.report().trim_end())
         }
         _ => Ok(()),
@@ -832,6 +865,18 @@ fn is_transient_cause(cause: &(dyn std::error::Error + 'static)) -> bool {
     }
 }
 
+/// Whether this is an error of sqlx caused by `lock_timeout`: see [`is_transient_cause`].
+pub(crate) fn is_contended(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let itself = cause.downcast_ref::<sqlx::Error>();
+    let boxed = || cause.downcast_ref::<Box<sqlx::Error>>().map(|error| &**error);
+    let shared = || cause.downcast_ref::<Arc<sqlx::Error>>().map(|error| &**error);
+    let answer = match itself.or_else(boxed).or_else(shared) {
+        Some(error) => error.as_database_error(),
+        None => cause.downcast_ref::<Box<dyn sqlx::error::DatabaseError>>().map(|answer| &**answer),
+    };
+    answer.and_then(|answer| answer.code()).is_some_and(|code| code == LOCK_NOT_AVAILABLE)
+}
+
 /// Whether the server has rolled the transaction back in place of a commit: a conflict with other transactions.
 pub(crate) fn is_rolled_back(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
@@ -891,6 +936,16 @@ fn distinct(names: &[String]) -> String {
 
 fn listed(steps: &[RunningStep]) -> String {
     steps.iter().map(RunningStep::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// The first of these failures, and the number of the others.
+fn not_rebuilt(failed: u64, failures: &[crate::EntityNotRebuilt]) -> String {
+    const SHOWN_MAX: usize = 10;
+    let shown: String = failures.iter().take(SHOWN_MAX).map(|failure| format!("\n  - {failure}")).collect();
+    match failed.saturating_sub(SHOWN_MAX as u64) {
+        0 => shown,
+        others => format!("{shown}\n  - and {others} others"),
+    }
 }
 
 fn list(errors: &[SetupError]) -> String {

@@ -46,10 +46,11 @@ mod util;
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityState, EventStream, Events,
-    FindRuns, Handle, KeptHierarchies, Launch, LaunchAll, ListItem, ListRequest, Migrate, Outcome, Prune,
-    Pruned, ReadTree, Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure,
-    RunPage, Scoop, SendSignal, Status, migrate, migration_files,
+    Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
+    EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, KeptHierarchies, Launch, LaunchAll,
+    ListItem, ListRequest, Migrate, Outcome, Prune, Pruned, ReadTree, RebuildEntities, RebuiltEntities,
+    Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop,
+    SendSignal, Status, migrate, migration_files,
 };
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
@@ -66,6 +67,7 @@ pub use saga::failed::{Failed, FailedOutcome};
 pub use saga::private;
 pub use saga::retry::Retry;
 pub use saga::scope::{Emit, Scope, UniqueLaunch};
+pub use saga::sql_entity::SqlEntity;
 pub use saga::tick::Tick;
 pub use saga::{RetryTarget, Saga, Step, StepEnd};
 #[cfg(feature = "embedded")]

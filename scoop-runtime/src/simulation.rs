@@ -154,7 +154,7 @@ pub fn tables(database: &InMemory) -> Tables {
 /// assert!(simulation::entity_events(&InMemory::new()).is_empty());
 /// ```
 pub fn entity_events(database: &InMemory) -> Vec<EntityEvent> {
-    database.memory().entity_events()
+    database.memory().all_entity_events()
 }
 
 /// From now on this thread derives its ids from this seed; `None` makes them random again.

@@ -9,10 +9,14 @@ mod awaiting;
 mod children;
 #[path = "../it/behaviour/commands.rs"]
 mod commands;
+#[path = "../it/behaviour/commands_authorized.rs"]
+mod commands_authorized;
 #[path = "../it/behaviour/commands_below.rs"]
 mod commands_below;
 #[path = "../it/behaviour/endless.rs"]
 mod endless;
+#[path = "../it/behaviour/entity_streams.rs"]
+mod entity_streams;
 #[path = "../it/behaviour/error_queue.rs"]
 mod error_queue;
 #[path = "../it/behaviour/explained.rs"]

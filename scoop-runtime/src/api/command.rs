@@ -5,16 +5,23 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Decision, Entity, EntityKey as _, refused_key};
+use scoop_core::{Decision, Entity, EntityKey as _, Unauthorized, refused_key};
 use serde_json::Value;
 
 use super::handle::Handle;
 use super::launch::Launch;
 use super::scoop::Scoop;
 use crate::saga::command::decision_name;
-use crate::store::EntityId;
+use crate::saga::sql_entity::{Erased, Table};
+use crate::store::{EntityId, HandlerOutcome};
 use crate::util::patience::Vain;
 use crate::{Command, HierarchyId, RuntimeError};
+
+/// The version of an entity and its state, which is missing without rows.
+type VersionedState = (u64, Option<Box<Erased>>);
+
+/// The number of attempts to read the version and the state of an entity without rows at one time.
+const TABLE_READS_MAX: u32 = 100;
 
 /// A command that was sent. It dereferences to the [`Handle`] of its hierarchy.
 pub struct CommandHandle<C> {
@@ -47,7 +54,8 @@ impl<C: Command> CommandHandle<C> {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoResult`] if the command failed, or no program handled it when it was sent;
+    /// [`RuntimeError::NoResult`] if the command was [refused](crate::NoResult::Refused) or failed, or no program handled it
+    /// when it was sent;
     /// [`RuntimeError::ReplyMismatch`] if the decision is of other types; otherwise as [`Handle::wait`].
     ///
     /// # Cancel safety
@@ -58,13 +66,16 @@ impl<C: Command> CommandHandle<C> {
     }
 }
 
-/// Whether a command was accepted.
+/// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CommandState {
     /// The entity has applied its event.
     Accepted,
     /// The entity has not changed.
     Rejected,
+    /// Its caller may not send it: nothing was decided.
+    Refused,
 }
 
 impl CommandState {
@@ -82,7 +93,19 @@ impl fmt::Display for CommandState {
         f.write_str(match self {
             Self::Accepted => "accepted",
             Self::Rejected => "rejected",
+            Self::Refused => "refused",
         })
+    }
+}
+
+/// The same, if there can be an entity with this key.
+pub(super) fn possible_key(id: EntityId) -> Result<EntityId, RuntimeError> {
+    match refused_key(&id.key) {
+        None => Ok(id),
+        Some(why) => {
+            let EntityId { name, key } = id;
+            Err(RuntimeError::Entity { entity: name, key, why: format!("the key {why}") })
+        }
     }
 }
 
@@ -124,7 +147,7 @@ impl Scoop {
         Launch::new(self.clone(), command)
     }
 
-    /// Whether the command of this id was accepted; `None` if it is not decided yet, or has failed.
+    /// Whether the command of this id was accepted, rejected or refused; `None` if it is not decided yet, or has failed.
     ///
     /// # Errors
     ///
@@ -141,6 +164,7 @@ impl Scoop {
     /// match scoop.command_state(id).await? {
     ///     Some(CommandState::Accepted) => println!("it was accepted"),
     ///     Some(CommandState::Rejected) => println!("it was rejected"),
+    ///     Some(other) => println!("it was {other}"),
     ///     None => println!("it is not decided yet"),
     /// }
     /// # Ok(())
@@ -157,7 +181,16 @@ impl Scoop {
                 self.patiently(|_| self.store().command_decision(message, decision_name(), None)).await;
             let decision = decision.map_err(Vain::error("the decision of a command was looked up"))?;
             // Another message may have a reply of this name.
-            Ok(decision.and_then(|decision| CommandState::of(decision).ok()))
+            if let Some(decided) = decision.and_then(|decision| CommandState::of(decision).ok()) {
+                return Ok(Some(decided));
+            }
+            let status = self.patiently(|_| self.store().status(root, message)).await;
+            let status = status.map_err(Vain::error("the state of a command was looked up"))?;
+            let is_refused = status.handlers.iter().any(|handler| match handler {
+                HandlerOutcome::RolledBack(failure) => Unauthorized::of(failure).is_some(),
+                _ => false,
+            });
+            Ok(is_refused.then_some(CommandState::Refused))
         }
         .boxed()
     }
@@ -183,7 +216,13 @@ impl Scoop {
     /// # }
     /// ```
     pub async fn entity<E: Entity>(&self, key: E::Key) -> Result<EntityState<E>, RuntimeError> {
-        let key = key.to_key();
+        let id = EntityId { name: E::NAME, key: key.to_key() };
+        if let Some(table) = Table::find::<E>() {
+            let (version, state) = self.entity_in_table(id, table, Box::new(key)).await?;
+            let state = state.map(|state| *state.downcast::<E>().expect("the state is of this entity"));
+            return Ok(EntityState { version, state: state.unwrap_or_default() });
+        }
+        let EntityId { key, .. } = id;
         let (version, state) = self.stored_entity(EntityId { name: E::NAME, key: key.clone() }).await?;
         let state = state.map_or_else(|| Ok(E::default()), |state| E::read_stored(&state));
         let state =
@@ -191,12 +230,45 @@ impl Scoop {
         Ok(EntityState { version, state })
     }
 
+    /// The version and the state of an entity in a table of the user, which is locked meanwhile: so the version is that of
+    /// the state.
+    fn entity_in_table(
+        &self,
+        id: EntityId,
+        table: Table,
+        key: Box<Erased>,
+    ) -> BoxFuture<'_, Result<VersionedState, RuntimeError>> {
+        async move {
+            let id = possible_key(id)?;
+            let unreadable = |why: String| {
+                let EntityId { name, key } = id.clone();
+                RuntimeError::Entity { entity: name, key, why }
+            };
+            let Some(pool) = (!self.is_in_memory()).then(|| self.pool()) else {
+                return Err(unreadable("its state is in a table, and this program runs in memory".into()));
+            };
+            const DOING: &str = "an entity was looked up";
+            for _ in 0..TABLE_READS_MAX {
+                let (before, _) = self.stored_entity(id.clone()).await?;
+                let mut tx = pool.begin().await.map_err(RuntimeError::database(DOING))?;
+                let state = (table.load)(&mut tx, &*key).await;
+                let state = state.map_err(|error| unreadable(error.to_string()))?;
+                // Commands that change it need its lock, so they are decided before or later.
+                let (version, _) = self.stored_entity(id.clone()).await?;
+                tx.rollback().await.map_err(RuntimeError::database(DOING))?;
+                // Without rows there is no lock.
+                if state.is_some() || version == before {
+                    return Ok((version, state));
+                }
+            }
+            Err(unreadable("its first rows change all the time".into()))
+        }
+        .boxed()
+    }
+
     fn stored_entity(&self, id: EntityId) -> BoxFuture<'_, Result<(u64, Option<Value>), RuntimeError>> {
         async move {
-            if let Some(why) = refused_key(&id.key) {
-                let EntityId { name, key } = id;
-                return Err(RuntimeError::Entity { entity: name, key, why: format!("the key {why}") });
-            }
+            let id = possible_key(id)?;
             let stored = self.patiently(|_| self.store().entity(&id)).await;
             let stored = stored.map_err(Vain::error("an entity was looked up"))?.unwrap_or_default();
             Ok((u64::try_from(stored.version).unwrap_or_default(), stored.state))

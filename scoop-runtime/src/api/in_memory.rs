@@ -154,6 +154,10 @@ impl Builder {
     ) -> Result<Scoop, RuntimeError> {
         self.settings.poll_interval = self.poll_interval.unwrap_or(POLL_INTERVAL);
         let (store, limits) = (Store::Memory(memory), self.settings.limits());
+        let in_tables: Vec<_> = registry.sagas.in_tables().collect();
+        if !in_tables.is_empty() {
+            return Err(in_tables.into());
+        }
         let engine = engine::start(store.clone(), None, registry, self.settings)
             .await
             .map_err(RuntimeError::database("the engine started"))?;

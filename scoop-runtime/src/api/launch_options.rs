@@ -109,6 +109,12 @@ macro_rules! launch_options {
             self
         }
 
+        /// Names the caller that `authorize` of commands gets: of this one, and of those that its handlers launch. The
+        /// same as [`with`](Self::with) of a [`Caller`](::scoop_core::Caller).
+        pub fn caller(self, caller: ::scoop_core::Caller) -> Self {
+            self.with(caller)
+        }
+
         /// Sets the deadline of the forward path. A run that has not finished by then is rolled back, together with
         /// the runs waiting for it. The messages that it launches inherit the deadline; they can tighten it, never
         /// extend it. A deadline in the past is missed at once. Messages launched by compensations belong to the

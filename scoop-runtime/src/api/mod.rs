@@ -11,6 +11,7 @@ mod scoop;
 
 // Launches, and the hierarchies that follow from them.
 mod command;
+mod entity_events;
 mod handle;
 mod launch;
 mod launch_batcher;
@@ -28,12 +29,14 @@ mod joins;
 mod operators;
 mod prune;
 mod rebuild;
+mod rebuild_entities;
 mod redelivery;
 mod subscriptions;
 
 pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
 pub use count_runs::CountRuns;
+pub use entity_events::{EntityEvent, EntityEvents};
 pub use find_runs::{FindRuns, RunPage};
 pub use follow::{EventStream, Events};
 pub use handle::{Handle, Outcome, RollbackFailure, Status};
@@ -44,6 +47,7 @@ pub use migrate::{Migrate, migrate, migration_files};
 pub use operators::{ListItem, ListRequest};
 pub use prune::{KeptHierarchies, Prune, Pruned};
 pub use read_tree::ReadTree;
+pub use rebuild_entities::{EntityNotRebuilt, RebuildEntities, RebuiltEntities};
 pub use redelivery::{Redeliver, Redelivered};
 pub use requests::{CancelAnswer, Request, RollbackAnswer};
 pub use scoop::Scoop;

@@ -5,7 +5,10 @@
 //! under these locks is that of `decide`, `undo` and the applications of events: it neither waits nor sees a connection.
 
 mod batch;
+mod busy;
+pub(super) mod table;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +21,13 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use self::batch::{Settles, Verdict, decide_all};
+use self::busy::Busy;
 use super::execution::{Execution, Exit, Why, next, unread};
 use super::refusal::{IfRefused, hand_to_another};
 use super::settle::queue::{Answer, SettleError};
 use super::settle::{SettleOutcome, StepFailed, settled};
 use super::shared::Engine;
+use super::user_code::authorize::refusal;
 use super::user_code::boundary::{self, Held};
 use super::user_code::{injected_failure, message_of};
 use crate::error::is_transient;
@@ -47,6 +52,10 @@ struct Undecided {
     entity: EntityId,
     decisions: Decisions,
     message: Held,
+    /// The key of an entity whose state is in a table of the user.
+    table_key: Option<Held>,
+    /// Whether an attempt before had no result.
+    is_repeated: bool,
     task: Task,
     saga: Arc<RunnableSaga>,
     key: ClaimKey,
@@ -84,17 +93,31 @@ enum Decided {
     Unfit(Why),
     /// This program cannot read a recorded value of the run. Nothing has changed.
     Unread(Why),
+    /// The database failed, or a lock was held for long. Nothing has changed.
+    Again(Why),
+    /// The answer to the commit was lost.
+    InDoubt(String),
     /// A rehearsal has the process crash before the commit.
     Crashed,
     /// The engine is gone.
     Stopped,
 }
 
+impl Undecided {
+    fn table_key(&self) -> &(dyn Any + Send + Sync) {
+        self.table_key.as_ref().expect("the entity has a table").get()
+    }
+}
+
 impl Pending {
+    fn send(self, decided: Decided) {
+        // The receiver may be gone; then no component needs the answer.
+        let _ = self.answer.send(decided);
+    }
+
     /// Answers with this verdict. `answer` is that of its settlement, if it has one.
     fn answer(self, verdict: Verdict, answer: impl FnOnce((Uuid, i64)) -> Answer) {
-        // The receiver may be gone; then no component needs the answer.
-        let _ = self.answer.send(match verdict {
+        let decided = match verdict {
             Verdict::Settles(settles) => {
                 let answer = answer(settles.id);
                 Decided::Settled(settles, answer)
@@ -103,7 +126,9 @@ impl Pending {
             Verdict::Unfit(why) => Decided::Unfit(why),
             Verdict::Unread(why) => Decided::Unread(why),
             Verdict::Crashed => Decided::Crashed,
-        });
+            Verdict::Busy => Decided::Stopped,
+        };
+        self.send(decided);
     }
 }
 
@@ -111,17 +136,24 @@ impl Pending {
 pub(super) type Queue = mpsc::Receiver<Pending>;
 
 /// Accepts decisions to be made.
-pub(super) struct DeciderQueue(mpsc::Sender<Pending>);
+pub(super) struct DeciderQueue {
+    own: mpsc::Sender<Pending>,
+    /// For entities whose states are in tables of the user.
+    tables: mpsc::Sender<Pending>,
+}
 
 impl DeciderQueue {
-    pub(super) fn new() -> (Self, Queue) {
-        let (sender, queue) = mpsc::channel(QUEUE_MAX);
-        (Self(sender), queue)
+    /// The queue, and the receivers of decisions about entities of the engine, and about those in tables of the user.
+    pub(super) fn new() -> (Self, Queue, Queue) {
+        let (own, decisions) = mpsc::channel(QUEUE_MAX);
+        let (tables, of_tables) = mpsc::channel(QUEUE_MAX);
+        (Self { own, tables }, decisions, of_tables)
     }
 
     async fn decide(&self, undecided: Undecided) -> Decided {
         let (answer, answered) = oneshot::channel();
-        match self.0.send(Pending { undecided, answer }).await {
+        let queue = if undecided.decisions.table.is_some() { &self.tables } else { &self.own };
+        match queue.send(Pending { undecided, answer }).await {
             Ok(()) => answered.await.unwrap_or(Decided::Stopped),
             Err(_) => Decided::Stopped,
         }
@@ -167,6 +199,8 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
             Ok(Err(failed(execution, failure)))
         }
         Decided::Unread(why) => Err(Exit::Stuck(why)),
+        Decided::Again(why) => Err(Exit::Infrastructure(why)),
+        Decided::InDoubt(why) => Err(Exit::InDoubt(why)),
         Decided::Crashed => Err(Exit::InDoubt("the process crashes before the commit, as it was to".into())),
         Decided::Stopped => Err(Exit::InDoubt("the engine stopped".into())),
     }
@@ -187,6 +221,11 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
         Ok(message) => message,
         Err(failure) => return Ok(Err(failure)),
     };
+    if let scoop_core::Continuation::Call(call) = next(execution)?
+        && let Some(failure) = refusal(execution, &call, message)
+    {
+        return Ok(Err(failure));
+    }
     let name = decisions.entity.name();
     let key = match boundary::run(&source, || (decisions.key)(message)) {
         Ok(key) => key,
@@ -195,6 +234,11 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
                 panic,
             )));
         }
+    };
+    let table_key = decisions.table.map(|(_, table_key)| boundary::run(&source, || table_key(message)));
+    let table_key = match table_key.transpose() {
+        Ok(table_key) => table_key.map(Held::new),
+        Err(panic) => return Ok(Err(panic)),
     };
     if let Some(why) = refused_key(&key) {
         let text = format!("the key of the entity `{name}` {why}");
@@ -225,6 +269,8 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
         entity: EntityId { name, key },
         decisions,
         message,
+        table_key,
+        is_repeated: execution.attempt() > 0,
         task,
         at_hand: engine.definitions.number_of(&saga.definition.saga),
         saga,
@@ -238,38 +284,48 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
 
 /// Decides, without waiting for more, until all senders are gone.
 pub(super) async fn serve(engine: Arc<Engine>, mut queue: Queue, drained: CancellationToken) {
-    let mut batch = vec![];
+    let (mut arrived, mut busy) = (vec![], Busy::default());
     loop {
-        tokio::select! {
+        let batch = tokio::select! {
             biased;
-            _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
+            () = busy.due() => busy.take(BATCH_MAX),
+            _ = queue.recv_many(&mut arrived, BATCH_MAX) => busy.admit(std::mem::take(&mut arrived)),
             () = drained.cancelled() => return,
+        };
+        let left_out = decide_batch(&engine, batch).await;
+        busy.put_back(left_out);
+        if engine.stopping.is_cancelled() {
+            busy.drain().for_each(|pending| pending.send(Decided::Stopped));
         }
-        decide_batch(&engine, std::mem::take(&mut batch)).await;
     }
 }
 
 /// Decides a batch. Those whose settlements do not apply are left out of a further transaction; if the database refuses
-/// one, each is decided by itself, so that only the one at fault fails.
-async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
+/// one, each is decided by itself, so that only the one at fault fails. Returns those whose entity another transaction has
+/// locked.
+async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) -> Vec<Pending> {
     let mut attempts = 0;
     while !batch.is_empty() {
         let mut entities: Vec<_> = batch.iter().map(|pending| pending.undecided.entity.clone()).collect();
         entities.sort_unstable();
         entities.dedup();
         let (mut verdicts, mut took) = (vec![], Duration::ZERO);
-        let result = engine.store.decide(&engine.identifier, &entities, |stored| {
+        let result = engine.store.decide(&engine.identifier, &entities, |at_hand| {
             let began = Instant::now();
-            let (decisions, decided) = decide_all(engine, &batch, &entities, stored);
+            let (decisions, decided) = decide_all(engine, &batch, &entities, at_hand);
             (verdicts, took) = (decided, began.elapsed());
             decisions
         });
         let error = match result.await {
             Ok(DecisionsSettled::All(mut results)) => {
+                let mut left_out = vec![];
                 for (pending, verdict) in batch.into_iter().zip(verdicts) {
-                    pending.answer(verdict, |id| results.remove(&id).ok_or(SettleError::TakenOver));
+                    match verdict {
+                        Verdict::Busy => left_out.push(pending),
+                        _ => pending.answer(verdict, |id| results.remove(&id).ok_or(SettleError::TakenOver)),
+                    }
                 }
-                return;
+                return left_out;
             }
             Ok(DecisionsSettled::Void(void)) => {
                 let mut left = vec![];
@@ -296,21 +352,27 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
         let split = several && (!is_transient(&error) || is_repeated || is_slow);
         if is_transient(&error) && stopping {
             telemetry::operation_abandoned(engine.worker, "decision", &error);
-            batch.into_iter().for_each(|pending| drop(pending.answer.send(Decided::Stopped)));
-            return;
+            batch.into_iter().for_each(|pending| pending.send(Decided::Stopped));
+            return vec![];
         } else if split {
+            let mut left_out = vec![];
             for pending in batch {
-                Box::pin(decide_batch(engine, vec![pending])).await;
+                left_out.extend(Box::pin(decide_batch(engine, vec![pending])).await);
             }
-            return;
+            return left_out;
         } else if is_slow {
             for pending in batch {
                 let failure = too_slow(&pending.undecided, took);
                 pending.answer(Verdict::Failed(failure), |_| Err(SettleError::Stopped));
             }
-            return;
+            return vec![];
         } else if !is_transient(&error) {
             for pending in batch {
+                if contradicts_events(&error) {
+                    let failure = not_after_its_events(&pending.undecided);
+                    pending.answer(Verdict::Failed(failure), |_| Err(SettleError::Stopped));
+                    continue;
+                }
                 let why = match Unhandled::of(&error) {
                     Some(unhandled) => SettleError::Unhandled(unhandled.clone()),
                     None => SettleError::Refused(error.to_string()),
@@ -319,12 +381,28 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
                 let verdict = verdicts.pop().unwrap_or_else(|| Verdict::Unread(error.to_string().into()));
                 pending.answer(verdict, |_| Err(why));
             }
-            return;
+            return vec![];
         }
         telemetry::operation_failed(engine.worker, "decision", &error);
         let pause: Duration = engine.settings.backoff.pause(attempts);
         tokio::time::sleep(pause).await;
     }
+    vec![]
+}
+
+/// Whether the event of a decision was recorded before: the version of its entity is older than its events.
+fn contradicts_events(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| error.constraint() == Some("entity_event_pkey"))
+}
+
+/// The failure of a command about an entity whose row is lost or older than its events.
+fn not_after_its_events(undecided: &Undecided) -> Failure {
+    let EntityId { name, key } = &undecided.entity;
+    let text = format!(
+        "the version of the entity `{name}`, key `{key}`, does not follow from its events: its row in `entity` is missing or \
+         older than its last row in `entity_event`; restore that row from the events"
+    );
+    Failure::new("EntityMismatch", text, &undecided.run.source)
 }
 
 /// The failure of a command whose code kept its entity locked until the server ended the session.

@@ -121,6 +121,7 @@ pub(super) enum Exit {
 }
 
 /// Why a run stops: the recorded reason, and the part of it that may be logged.
+#[derive(Clone)]
 pub(super) struct Why {
     pub(super) recorded: String,
     /// Set if the recorded reason must not be logged.

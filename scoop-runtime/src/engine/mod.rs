@@ -44,4 +44,5 @@ pub(crate) use local_start::launch;
 pub(crate) use shared::{Engine, IDENTIFIER_PREFIX};
 pub use step_stop_signals::StopSignal;
 pub(crate) use tasks::start;
+pub(crate) use user_code::boundary;
 pub use user_code::running::RunningStep;

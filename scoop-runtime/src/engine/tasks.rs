@@ -43,7 +43,7 @@ pub(crate) async fn start(
     let Registry { sagas, subscriptions, schedules, joins } = registry;
     let definitions = Definitions::publish(&store, sagas).await?;
     let (settler, settlements) = Settler::new();
-    let (decider, undecided) = DeciderQueue::new();
+    let (decider, undecided, of_tables) = DeciderQueue::new();
     let (signals, parents, deliveries) = Signals::new();
     let (reserved, slots) = ReservedSlots::of(settings.concurrency);
     let engine = Arc::new(Engine {
@@ -84,7 +84,11 @@ pub(crate) async fn start(
         return Err(error);
     }
     telemetry::started(worker, engine.subscriptions.len(), engine.settings.concurrency);
-    tokio::spawn(serve(engine.clone(), session, Queues { settlements, undecided, parents, deliveries }));
+    tokio::spawn(serve(
+        engine.clone(),
+        session,
+        Queues { settlements, undecided, of_tables, parents, deliveries },
+    ));
     Ok(engine)
 }
 
@@ -102,6 +106,7 @@ async fn publish(engine: &Engine) -> sqlx::Result<()> {
 struct Queues {
     settlements: Queue,
     undecided: decider::Queue,
+    of_tables: decider::Queue,
     parents: ParentChecks,
     deliveries: Deliveries,
 }
@@ -109,7 +114,7 @@ struct Queues {
 /// Runs until it is stopped, then shuts down: no new claims; running steps end and are settled; their runs are
 /// handed back, and the other workers are notified.
 async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Queues) {
-    let Queues { settlements, undecided, parents, deliveries } = queues;
+    let Queues { settlements, undecided, of_tables, parents, deliveries } = queues;
     let _gone = engine.gone.clone().drop_guard();
     let drained = CancellationToken::new();
     // After a panic below, the session ends, so that other workers take the runs over.
@@ -124,6 +129,7 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
     spawn(parents::serve(engine.clone(), parents, drained.clone()).boxed());
     spawn(deliveries::serve(engine.clone(), deliveries, drained.clone()).boxed());
     spawn(decider::serve(engine.clone(), undecided, drained.clone()).boxed());
+    spawn(decider::table::serve(engine.clone(), of_tables, drained.clone()).boxed());
     spawn(timer::serve_timer(engine.clone(), drained.clone()).boxed());
     spawn(timer::serve_stop_signals(engine.clone(), drained.clone()).boxed());
     spawn(notify::serve(engine.clone(), drained.clone()).boxed());

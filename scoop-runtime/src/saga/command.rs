@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use scoop_core::{
-    Applies, DecidedMessage, Decision, Definition, Entity, EntityKey as _, EntityType, Json, Message,
+    Applies, Caller, DecidedMessage, Decision, Definition, Entity, EntityKey as _, EntityType, Json, Message,
     Rejection, Result, Stored,
 };
 use serde_json::Value;
 
 use super::children::reply_name;
+use super::sql_entity::{Erased, Table};
 use super::{RetryTarget, Saga, Step, StepEnd, shape};
 use crate::{Retry, Scope};
 
@@ -59,6 +60,20 @@ pub trait Command: Message<Reply = Decision<Self::Accepted, Self::Rejected>> {
 
     /// The key of the entity.
     fn key(&self) -> <Self::Entity as Entity>::Key;
+
+    /// Whether it has `authorize`.
+    #[doc(hidden)]
+    const AUTHORIZES: bool = false;
+
+    /// Whether this caller may send the command, before any other code of it runs.
+    ///
+    /// # Errors
+    ///
+    /// If it may not: the command then fails as [`Unauthorized`](scoop_core::Unauthorized), and changes nothing.
+    fn authorize(&self, caller: &Caller) -> Result<()> {
+        let _ = caller;
+        Ok(())
+    }
 
     /// Gets information from outside, as an ordinary step.
     #[doc(hidden)]
@@ -166,12 +181,22 @@ impl<C: Command> Saga for Decider<C> {
     }
 }
 
+/// The key of the entity of a command, with its type erased.
+pub(crate) type KeyInTable = fn(&dyn Any) -> Box<Erased>;
+
+/// [`Command::authorize`], with the type of the command erased.
+pub(crate) type Authorize = fn(&dyn Any, &Caller) -> Result<()>;
+
 /// The functions of a command, with its types erased.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Decisions {
     pub(crate) entity: EntityType,
     pub(crate) key: fn(&dyn Any) -> String,
+    /// The functions of the entity if its states are in a table, and its key with the type erased.
+    pub(crate) table: Option<(Table, KeyInTable)>,
+    /// [`Command::authorize`], if the command has it.
+    pub(crate) authorize: Option<Authorize>,
     pub(crate) decide: fn(&dyn Any, &dyn Any, Option<&Value>) -> Outcome<Decided>,
     pub(crate) undo: fn(&dyn Any, &dyn Any, &Value) -> Outcome<Option<Decided>>,
 }
@@ -211,6 +236,12 @@ impl Decisions {
         Self {
             entity: EntityType::of::<C::Entity>(),
             key: |message| Command::key(command::<C>(message)).to_key(),
+            table: Table::find::<C::Entity>().map(|table| {
+                let key: KeyInTable = |message| Box::new(Command::key(command::<C>(message)));
+                (table, key)
+            }),
+            authorize: C::AUTHORIZES
+                .then_some(|message, caller| Command::authorize(command::<C>(message), caller)),
             decide: |message, state, fetched| {
                 let fetched = C::Fetched::read_stored(fetched.unwrap_or(&Value::Null));
                 let fetched = fetched.map_err(Undecidable::Unreadable)?;

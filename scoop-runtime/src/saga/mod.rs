@@ -10,6 +10,7 @@ pub(crate) mod registry;
 pub(crate) mod retry;
 pub(crate) mod scope;
 pub(crate) mod shape;
+pub(crate) mod sql_entity;
 pub(crate) mod tick;
 pub(crate) mod timetable;
 

@@ -21,6 +21,7 @@ pub use crate::saga::join::{
 };
 pub use crate::saga::retry::Retry;
 use crate::saga::shape;
+pub use crate::saga::sql_entity::Table;
 pub use crate::saga::tick::{LaunchProbe, ScheduledMessage, UserLaunched, scheduled};
 pub use crate::saga::{
     EntityRegistration, Handled, HandledMessage, Handler, Registration, RetryTarget, Saga, Step, StepEnd,

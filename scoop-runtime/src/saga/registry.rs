@@ -96,7 +96,7 @@ impl Registry {
         errors.extend(check_topics(&linked));
         errors.extend(check_provided(&linked, provided));
         errors.extend(check_codes());
-        errors.extend(check_entities());
+        errors.extend(check_entities(inventory::iter::<EntityRegistration>()));
         let schedules = schedules(&linked, &mut errors);
         let (mut sagas, mut subscriptions, mut joins) = (BTreeMap::new(), vec![], vec![]);
         for registration in linked {
@@ -137,6 +137,16 @@ impl Registry {
 }
 
 impl Sagas {
+    /// The commands whose entities are in tables of the user, as the mistake of a program in memory.
+    #[cfg(feature = "in-memory")]
+    pub(crate) fn in_tables(&self) -> impl Iterator<Item = SetupError> {
+        self.by_name.values().filter_map(|saga| {
+            let decisions = saga.handler.decisions().filter(|decisions| decisions.table.is_some())?;
+            let (entity, saga) = (decisions.entity.name().to_owned(), saga.definition.saga.to_string());
+            Some(SetupError::TableInMemory { entity, saga })
+        })
+    }
+
     fn new(by_name: BTreeMap<(String, String), Arc<RunnableSaga>>) -> Self {
         let (topics, names) = by_name.keys().cloned().unzip();
         Self { by_name, topics, names }
@@ -282,11 +292,11 @@ fn check_codes() -> Vec<SetupError> {
     repeated.map(error).collect()
 }
 
-/// Finds names of several entities, and topics of several events of one entity, in all linked entities.
-fn check_entities() -> Vec<SetupError> {
+/// Finds names of several entities, and topics of several events of one entity.
+fn check_entities<'a>(linked: impl IntoIterator<Item = &'a EntityRegistration>) -> Vec<SetupError> {
     let mut types: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
     let mut errors = vec![];
-    for entity in inventory::iter::<EntityRegistration>() {
+    for entity in linked {
         types.entry(entity.name).or_default().push((entity.entity_type)().1);
         let mut events: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
         for application in (entity.applications)() {
@@ -350,5 +360,73 @@ fn quoted(names: &[&str]) -> String {
 impl From<Vec<SetupError>> for RuntimeError {
     fn from(errors: Vec<SetupError>) -> Self {
         Self::Setup(errors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scoop_core::{Application, Applies, Entity, Message};
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    struct Added;
+
+    impl Message for Added {
+        const TOPIC: &'static str = "added";
+        type Reply = ();
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct AddedToo;
+
+    impl Message for AddedToo {
+        const TOPIC: &'static str = "added";
+        type Reply = ();
+    }
+
+    #[derive(Default, Serialize, Deserialize)]
+    struct Stock;
+
+    #[derive(Default, Serialize, Deserialize)]
+    struct Store;
+
+    impl Applies<Added> for Stock {
+        fn apply(&mut self, _: &Added) {}
+    }
+
+    impl Applies<AddedToo> for Stock {
+        fn apply(&mut self, _: &AddedToo) {}
+    }
+
+    impl Entity for Stock {
+        const NAME: &'static str = "stock";
+        type Key = u8;
+
+        fn applications() -> Vec<Application> {
+            vec![Application::of::<Self, Added>(), Application::of::<Self, AddedToo>()]
+        }
+    }
+
+    impl Entity for Store {
+        const NAME: &'static str = "stock";
+        type Key = String;
+
+        fn applications() -> Vec<Application> {
+            vec![]
+        }
+    }
+
+    #[test]
+    fn entities_with_one_name_and_events_with_one_topic_are_mistakes() {
+        let linked = [EntityRegistration::new::<Store>(), EntityRegistration::new::<Stock>()];
+        let mistakes = check_entities(&linked);
+        let texts: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+        let [topic, name] = &*texts else { panic!("{texts:?}") };
+        assert!(topic.contains("several events with the topic `added`"), "{topic}");
+        assert!(topic.contains("Added`") && topic.contains("AddedToo`"), "{topic}");
+        assert!(name.starts_with("two entities are named `stock`"), "{name}");
+        assert!(name.contains("::Stock`") && name.contains("::Store`"), "{name}");
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{SettleResult, Settlement};
+use crate::rebuild::Unfolded;
 
 /// Which entity: its name and its key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +23,17 @@ pub(crate) struct StoredEntity {
     pub(crate) version: i64,
     /// None without an event.
     pub(crate) state: Option<Value>,
+}
+
+/// An entity at the beginning of decisions about it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum EntityAtHand {
+    /// It is locked, and this is its state.
+    Locked(StoredEntity),
+    /// It is locked, and its state is none that programs can read.
+    Unreadable(String),
+    /// Another transaction has locked it.
+    Busy,
 }
 
 /// Decisions to be settled together.
@@ -42,6 +55,53 @@ pub(crate) struct NewEntityEvent {
     pub(crate) message: Uuid,
     /// The run of the command.
     pub(crate) run: Uuid,
+}
+
+/// A recorded event of an entity.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StoredEntityEvent {
+    /// The version of the entity after it.
+    pub(crate) version: i64,
+    pub(crate) at: OffsetDateTime,
+    /// The message that it is.
+    pub(crate) message: Uuid,
+    /// The run of the command.
+    pub(crate) run: Uuid,
+    /// Topic and payload of the message; None if that is missing.
+    pub(crate) event: Option<(String, Value)>,
+}
+
+/// The version and the state after events, or the reason for which they cannot be applied.
+pub(crate) type FoldedState = Result<(i64, Value), Unfolded>;
+
+/// What became of the state of an entity that was to be rebuilt.
+#[derive(Debug)]
+pub(crate) enum Refolded {
+    /// It is the state after all events. So many were applied while the entity was locked.
+    Written { changed: bool, events: u64 },
+    /// It is unchanged: too many events were left to apply.
+    Behind,
+    /// It is unchanged: an event could not be applied.
+    Failed(Unfolded),
+}
+
+impl Refolded {
+    /// Compares the locked entity with the state after its events: None if that is to be written.
+    pub(crate) fn of(stored: &StoredEntity, folded: &FoldedState, events: u64) -> Option<Self> {
+        match folded {
+            Err(Unfolded { version, why }) => {
+                Some(Self::Failed(Unfolded { version: *version, why: why.clone() }))
+            }
+            Ok((version, _)) if *version != stored.version => {
+                let why = format!("the event of version {} is missing", version + 1);
+                Some(Self::Failed(Unfolded { version: version + 1, why }))
+            }
+            Ok((_, state)) if stored.state.as_ref() == Some(state) => {
+                Some(Self::Written { changed: false, events })
+            }
+            Ok(_) => None,
+        }
+    }
 }
 
 /// What became of decisions.

@@ -66,7 +66,10 @@ use sqlx::{PgConnection, PgExecutor};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use self::entity::{Decisions, DecisionsSettled, StoredEntity};
+use self::entity::{
+    Decisions, DecisionsSettled, EntityAtHand, FoldedState, NewEntityEvent, Refolded, StoredEntity,
+    StoredEntityEvent,
+};
 use crate::find::{
     EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part, RunCount, RunFacts,
     RunFilter,
@@ -160,15 +163,28 @@ storage! {
 
     /// Entities, and decisions of commands about them.
     trait EntityStorage {
-        /// Locks entities, which are in their order, hands their states to `decide`, and writes what that returns: all
-        /// of it if all of its settlements apply, or nothing.
+        /// Locks those of the entities that are free, hands their states to `decide`, and writes what that returns: all
+        /// of it if all of its settlements apply, or nothing. The entities are in their order.
         async fn decide(
             &self, identifier: &str, entities: &[EntityId],
-            decide: impl FnOnce(Vec<StoredEntity>) -> Decisions,
+            decide: impl FnOnce(Vec<EntityAtHand>) -> Decisions,
         ) -> DecisionsSettled;
 
         /// The state of an entity, if there is one.
         async fn entity(&self, entity: &EntityId) -> Option<StoredEntity>;
+
+        /// The keys of entities of this name that have events, after this one, in their order.
+        async fn entity_keys(&self, name: &'static str, after: &str, limit: u32) -> Vec<String>;
+
+        /// The events of an entity after this version, oldest first.
+        async fn entity_events(&self, entity: &EntityId, after: i64, limit: u32) -> Vec<StoredEntityEvent>;
+
+        /// Locks an entity with at most so many events after this version, hands these to `fold`, and writes the state
+        /// that it returns.
+        async fn refold_entity(
+            &self, entity: &EntityId, after: i64, limit: u32,
+            fold: impl FnOnce(Vec<StoredEntityEvent>) -> FoldedState,
+        ) -> Refolded;
 
         /// The decision that a handler of this message has recorded under this name, if it has: that of this run, if one
         /// is given.
@@ -491,6 +507,26 @@ impl Store {
         claim: &str,
     ) -> sqlx::Result<Option<SettleResult>> {
         self.tables()?.settle_within(connection, identifier, settlement, claim).await
+    }
+
+    /// Locks an entity in a transaction of the user, and makes its row if it is missing. Returns its version.
+    pub(crate) async fn lock_entity(
+        &self,
+        connection: &mut PgConnection,
+        entity: &EntityId,
+    ) -> sqlx::Result<i64> {
+        self.tables()?.lock_entity(connection, entity).await
+    }
+
+    /// Writes the version of an entity that is locked in this transaction of the user, and its new events.
+    pub(crate) async fn write_entity(
+        &self,
+        connection: &mut PgConnection,
+        entity: &EntityId,
+        version: i64,
+        events: &[NewEntityEvent],
+    ) -> sqlx::Result<()> {
+        self.tables()?.write_entity(connection, entity, version, events).await
     }
 
     /// The database: only it has transactions in which user code can write, too.

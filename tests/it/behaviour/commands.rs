@@ -302,3 +302,29 @@ async fn key_that_cannot_be_stored_fails_the_command() -> Result<()> {
     assert!(error.to_string().contains("0 bytes"), "{error}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_that_no_program_has_handled_has_no_decision() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Decider<Deliver>>().start().await?;
+    let sent = scoop.send(Reserve { shelf: 1, units: 1 }).await?;
+    let error = sent.decision().await.expect_err("no program has this command");
+    assert!(matches!(error, RuntimeError::NoResult { why: NoResult::NoHandlers, .. }), "{error}");
+    assert_eq!(scoop.command_state(sent.id()).await?, None);
+    let required = scoop.send(Reserve { shelf: 1, units: 1 }).required().await;
+    assert!(matches!(required.err(), Some(RuntimeError::NoHandler { .. })));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_whose_program_has_ended_waits_for_the_next_one() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    start(&db, &notes).await?.shutdown().await?;
+    let other = db.scoop().only::<Decider<Deliver>>().start().await?;
+    deliver(&other, 1, 5).await?;
+    let sent = other.send(Reserve { shelf: 1, units: 2 }).await?;
+    assert_eq!(other.command_state(sent.id()).await?, None);
+    let _again = start(&db, &notes).await?;
+    assert!(sent.decision().await?.is_accepted());
+    Ok(())
+}

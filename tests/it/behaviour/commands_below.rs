@@ -57,6 +57,7 @@ impl Pay {
     }
 
     fn undo(&self, _: &Till, paid: &Paid) -> Option<PaidBack> {
+        assert_ne!(paid.cents, 900, "this cannot be undone");
         (paid.cents != 700).then_some(PaidBack { cents: paid.cents })
     }
 }
@@ -158,5 +159,18 @@ async fn rollback_changes_nothing_if_there_is_nothing_to_undo() -> Result<()> {
         (1, 700),
         "a rejection has no event, and `undo` needs none for 700"
     );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn panic_of_undo_is_the_failure_of_the_rollback() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = start(&db, &notes).await?;
+    let outcome = scoop.launch(Cart { units: 9, fails: true }).await?.ends().await?;
+    let Outcome::RollbackFailed(failed) = outcome else { panic!("it cannot be undone: {outcome:?}") };
+    let report = failed.report();
+    assert!(report.contains("panic in `undo` of saga `pay`: "), "{report}");
+    let till = scoop.entity::<Till>("front".into()).await?;
+    assert_eq!((till.version, till.state.cents), (1, 900), "nothing has changed");
     Ok(())
 }

@@ -25,12 +25,14 @@ impl Contested {
 struct Contest;
 
 #[derive(Serialize, Deserialize)]
-struct TakePart;
+struct TakePart {
+    at: u32,
+}
 
 #[command(entity = Contested)]
 impl TakePart {
     fn key(&self) -> u32 {
-        7
+        self.at
     }
 
     fn decide(&self, _: &Contested) -> Decision<Contest> {
@@ -59,7 +61,7 @@ impl Hesitate {
     }
 }
 
-/// Longer than the limit of other transactions of the engine for a lock, and than the limit of the code of a batch.
+/// Longer than the limit of the code of a batch.
 const LONG: &str = "state_change < clock_timestamp() - interval '6 seconds'";
 
 /// Waits until a session of this database meets the condition for long.
@@ -72,18 +74,31 @@ async fn a_session_is_for_long(db: &Database, state: &str) -> i32 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn command_whose_entity_another_session_locks_for_long_is_decided_after_that() -> Result<()> {
+async fn command_whose_entity_another_session_locks_is_decided_after_that_and_others_are_not_held_up()
+-> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Decider<TakePart>>().start().await?;
-    scoop.send(TakePart).await?.decision().await?;
-    let mut other = db.pool().begin().await?;
-    sqlx::query("SELECT FROM scoop.entity FOR UPDATE").execute(&mut *other).await?;
-    let command = scoop.send(TakePart).await?;
-    a_session_is_for_long(&db, "wait_event_type = 'Lock'").await;
-    assert_eq!(scoop.command_state(command.id()).await?, None);
-    other.rollback().await?;
-    assert_eq!(command.decision().await?, Decision::Accepted(Contest));
-    assert_eq!(scoop.entity::<Contested>(7).await?.version, 2);
+    for at in [7, 8] {
+        scoop.send(TakePart { at }).await?.decision().await?;
+    }
+    for lock in [
+        "SELECT FROM scoop.entity WHERE key = '7' FOR UPDATE",
+        "UPDATE scoop.entity SET version = version WHERE key = '7'",
+    ] {
+        let version = scoop.entity::<Contested>(7).await?.version;
+        let mut other = db.pool().begin().await?;
+        sqlx::query(lock).execute(&mut *other).await?;
+        let (first, second) = (scoop.send(TakePart { at: 7 }).await?, scoop.send(TakePart { at: 7 }).await?);
+        for at in [8, 9] {
+            assert_eq!(scoop.send(TakePart { at }).await?.decision().await?, Decision::Accepted(Contest));
+        }
+        assert_eq!(scoop.command_state(first.id()).await?, None);
+        other.rollback().await?;
+        for command in [first, second] {
+            assert_eq!(command.decision().await?, Decision::Accepted(Contest));
+        }
+        assert_eq!(scoop.entity::<Contested>(7).await?.version, version + 2);
+    }
     Ok(())
 }
 
@@ -99,7 +114,7 @@ async fn command_that_decides_until_its_session_ends_fails_and_holds_up_no_other
     let Outcome::RolledBack(failure) = slow.wait().await? else { panic!("it failed") };
     assert_eq!(failure.kind, "DecisionTooSlow");
     assert!(failure.message.contains("`contested`"), "{failure}");
-    assert_eq!(scoop.send(TakePart).await?.decision().await?, Decision::Accepted(Contest));
+    assert_eq!(scoop.send(TakePart { at: 7 }).await?.decision().await?, Decision::Accepted(Contest));
     assert_eq!(scoop.entity::<Contested>(8).await?.version, 0, "nothing has changed");
     Ok(())
 }

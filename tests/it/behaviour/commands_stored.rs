@@ -56,3 +56,55 @@ async fn state_that_the_type_cannot_read_fails_its_commands_and_no_others() -> R
     assert!(error.contains("the entity `counter` with the key `1` cannot be read"), "{error}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_that_no_program_can_read_or_that_contradicts_the_events_names_its_entity() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Decider<Count>>().start().await?;
+    for key in [1, 2, 3] {
+        assert!(scoop.send(Count(key)).await?.decision().await?.is_accepted());
+    }
+    let damage =
+        "UPDATE scoop.entity SET state = '1e400' WHERE key = '1'; DELETE FROM scoop.entity WHERE key = '2'";
+    sqlx::raw_sql(damage).execute(scoop.pool()).await?;
+    let sent = scoop.launch_all([Count(1), Count(2), Count(3)]).await?;
+    for (damaged, why) in sent.iter().zip(["(key `1`)", "key `2`, does not follow from its events"]) {
+        let Outcome::RolledBack(failure) = damaged.wait().await? else { panic!("the row is damaged") };
+        assert_eq!(failure.kind, "EntityMismatch");
+        assert!(failure.message.contains("`counter`") && failure.message.contains(why), "{failure}");
+    }
+    assert!(sent[2].decision::<Count>().await?.is_accepted());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rebuild_names_the_events_that_it_cannot_apply_and_spares_the_others() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Decider<Count>>().start().await?;
+    for key in [1, 2, 3, 4, 2, 3] {
+        assert!(scoop.send(Count(key)).await?.decision().await?.is_accepted());
+    }
+    let event = "SELECT message_id FROM scoop.entity_event WHERE (key, version) = ";
+    let damage = format!(
+        "UPDATE scoop.message SET topic = 'counter.reset' WHERE id = ({event} ('2', 2));
+         DELETE FROM scoop.entity_event WHERE (key, version) = ('3', 2);
+         UPDATE scoop.entity SET state = '[\"damaged\"]' WHERE key = '4'"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(damage)).execute(scoop.pool()).await?;
+    let error = scoop.rebuild_entities::<Counter>().await.expect_err("two are damaged");
+    let text = error.to_string();
+    assert!(text.starts_with("2 entities of `counter` cannot be rebuilt:"), "{text}");
+    for line in [
+        "key `2`, version 2: it has no application of events on topic `counter.reset`",
+        "key `3`, version 2: the event of version 2 is missing",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    let RuntimeError::EntitiesNotRebuilt { rebuilt, failed, .. } = error else { panic!("{error}") };
+    assert_eq!((rebuilt.entities, rebuilt.changed, failed), (2, 1, 2));
+    assert_eq!(scoop.entity::<Counter>(2).await?.state.count, 2, "it is unchanged");
+    assert_eq!(scoop.entity::<Counter>(4).await?.state.count, 1, "its state is mended");
+    let key = scoop.rebuild_entities::<Counter>().key(2).await.expect_err("it is damaged").to_string();
+    assert!(key.contains("key `2`, version 2"), "{key}");
+    Ok(())
+}

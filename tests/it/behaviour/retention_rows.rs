@@ -47,8 +47,13 @@ impl Feeds {
     }
 
     #[step]
-    async fn turn(&self, scope: &mut Scope<'_>, feed: &Feed, _: &u32) -> Result<Anew<FeedsStep, Feed>> {
+    async fn gather(&self, scope: &mut Scope<'_>, _: &Feed) -> Result<()> {
         scope.launch(Item).await?;
+        Ok(())
+    }
+
+    #[step]
+    async fn turn(&self, scope: &mut Scope<'_>, feed: &Feed, _: &u32) -> Result<Anew<FeedsStep, Feed>> {
         match feed.cursor {
             0 if feed.fails => Err(SIMULATED.into()),
             0 => {

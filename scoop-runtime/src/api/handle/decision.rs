@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::Stored as _;
+use scoop_core::{Stored as _, Unauthorized};
 use serde_json::Value;
 
 use super::{Handle, Outcome, POLL_MIN, Status};
@@ -75,6 +75,9 @@ fn undecided(outcome: Outcome) -> NoResult {
     match outcome {
         Outcome::Committed => NoResult::NoReply,
         Outcome::NoHandlers => NoResult::NoHandlers,
+        Outcome::RolledBack(failure) if Unauthorized::of(&failure).is_some() => {
+            NoResult::Refused(Box::new(failure))
+        }
         Outcome::RolledBack(failure) => NoResult::RolledBack(Box::new(failure)),
         Outcome::RollbackFailed(failed) => NoResult::RollbackFailed(failed.cause),
     }

@@ -16,7 +16,7 @@ use crate::engine::settle::{AfterCommit, coalesce_recorded};
 use crate::engine::shared::Engine;
 use crate::engine::user_code::boundary::{self, Held};
 use crate::saga::command::{Application, Decided, Undecidable, decision_name};
-use crate::store::entity::{Decisions, NewEntityEvent, StoredEntity};
+use crate::store::entity::{Decisions, EntityAtHand, NewEntityEvent, StoredEntity};
 use crate::store::{EntityId, Settlement};
 use crate::testing::CommitToken;
 use crate::util::ids;
@@ -31,6 +31,8 @@ pub(super) enum Verdict {
     Unfit(Why),
     Unread(Why),
     Crashed,
+    /// Another transaction has locked the entity: it is to be decided later.
+    Busy,
 }
 
 /// A decision that was made, and what is needed after its commit.
@@ -59,19 +61,21 @@ enum Write {
     AtLast,
     /// After each event, so that one which fails leaves the state before it.
     AfterEach,
+    /// Never: the user's code writes it to a table. A decision that is alone in its transaction may fail in any way.
+    ByTable { alone: bool },
 }
 
 /// An application of an event failed, or the new state cannot be stored: the states have to be written after each event.
 struct NeedsEach;
 
-/// Decides in the order of arrival. `entities` are in their order, and `stored` has their states.
+/// Decides in the order of arrival. `entities` are in their order, and `at_hand` has their states.
 pub(super) fn decide_all(
     engine: &Engine,
     batch: &[Pending],
     entities: &[EntityId],
-    stored: Vec<StoredEntity>,
+    at_hand: Vec<EntityAtHand>,
 ) -> (Decisions, Vec<Verdict>) {
-    let decide = |write| decide_with(engine, batch, entities, &stored, write);
+    let decide = |write| decide_with(engine, batch, entities, &at_hand, write);
     let decided = decide(Write::AtLast).or_else(|NeedsEach| decide(Write::AfterEach));
     decided.unwrap_or_else(|NeedsEach| unreachable!("the states are written after each event"))
 }
@@ -80,10 +84,10 @@ fn decide_with(
     engine: &Engine,
     batch: &[Pending],
     entities: &[EntityId],
-    stored: &[StoredEntity],
+    at_hand: &[EntityAtHand],
     write: Write,
 ) -> Result<(Decisions, Vec<Verdict>), NeedsEach> {
-    let mut working: Vec<_> = stored.iter().cloned().map(Working::new).collect();
+    let mut working: Vec<_> = at_hand.iter().cloned().map(Working::of).collect();
     let (mut decisions, mut verdicts) = (Decisions::default(), Vec::with_capacity(batch.len()));
     for Pending { undecided, .. } in batch {
         let at = entities.binary_search(&undecided.entity).expect("each has its entity");
@@ -101,6 +105,31 @@ fn decide_with(
     Ok((decisions, verdicts))
 }
 
+/// Decides about one entity, whose state is in a table of the user; without `state` it has none. Returns the state
+/// afterwards, too. None if the decisions have to be made one by one.
+pub(super) fn decide_loaded(
+    engine: &Engine,
+    batch: &[Pending],
+    id: &EntityId,
+    stored: StoredEntity,
+    state: Option<Held>,
+) -> Option<(Decisions, Vec<Verdict>, Option<Held>)> {
+    let write = Write::ByTable { alone: batch.len() == 1 };
+    let entity = batch.first()?.undecided.decisions.entity;
+    let mut working = Working { state: state.map(|state| (entity, state)), ..Working::new(stored) };
+    let (mut decisions, mut verdicts) = (Decisions::default(), Vec::with_capacity(batch.len()));
+    for Pending { undecided, .. } in batch {
+        let one = One { engine, undecided, write };
+        verdicts.push(match one.decide(&mut working, &mut decisions).ok()? {
+            Ok(verdict) | Err(verdict) => verdict,
+        });
+    }
+    if working.has_changed {
+        decisions.changes.push((id.clone(), working.stored));
+    }
+    Some((decisions, verdicts, working.state.map(|(_, state)| state)))
+}
+
 /// An entity while decisions about it are made.
 struct Working {
     /// Its version, and its state as it was last written.
@@ -108,11 +137,27 @@ struct Working {
     has_changed: bool,
     /// The functions of its type, and its state, once a decision needs them.
     state: Option<(EntityType, Held)>,
+    /// Why no decision about it can be made.
+    hindrance: Option<Hindrance>,
+}
+
+enum Hindrance {
+    Busy,
+    Unreadable(String),
 }
 
 impl Working {
     fn new(stored: StoredEntity) -> Self {
-        Self { stored, has_changed: false, state: None }
+        Self { stored, has_changed: false, state: None, hindrance: None }
+    }
+
+    fn of(at_hand: EntityAtHand) -> Self {
+        let hindered = |hindrance| Self { hindrance: Some(hindrance), ..Self::new(StoredEntity::default()) };
+        match at_hand {
+            EntityAtHand::Locked(stored) => Self::new(stored),
+            EntityAtHand::Busy => hindered(Hindrance::Busy),
+            EntityAtHand::Unreadable(why) => hindered(Hindrance::Unreadable(why)),
+        }
     }
 
     /// Reads the stored state.
@@ -168,7 +213,7 @@ impl One<'_> {
         if let Some(apply) = apply {
             match self.apply(entity, apply) {
                 Ok(()) => {}
-                Err(_) if self.write == Write::AtLast && !is_injected(Bug::KeepAfterPanic) => {
+                Err(_) if self.splits() => {
                     return Err(NeedsEach);
                 }
                 Err(failure) => {
@@ -194,6 +239,11 @@ impl One<'_> {
     /// What the command decides. Nothing has changed yet.
     fn made(&self, entity: &mut Working) -> Result<Made, Verdict> {
         let Undecided { run, saga, decisions, .. } = self.undecided;
+        match &entity.hindrance {
+            None => {}
+            Some(Hindrance::Busy) => return Err(Verdict::Busy),
+            Some(Hindrance::Unreadable(why)) => return Err(self.unfit(why)),
+        }
         if entity.stored.version == i64::MAX {
             return Err(self.unfit("there is no version after its last one"));
         }
@@ -214,6 +264,15 @@ impl One<'_> {
         let event = returned.emissions.first().map(|emission| emission.message);
         let (settles, settlement) = self.settlement(returned)?;
         Ok(Made { apply, event, settles, settlement })
+    }
+
+    /// Whether all of the batch is decided in another way after an application has failed.
+    fn splits(&self) -> bool {
+        match self.write {
+            Write::AtLast => !is_injected(Bug::KeepAfterPanic),
+            Write::AfterEach => false,
+            Write::ByTable { alone } => !alone,
+        }
     }
 
     fn apply(&self, entity: &mut Working, apply: Held<Application>) -> Result<(), Failure> {

@@ -63,33 +63,33 @@ pub(in crate::engine) async fn call<T, W>(
 }
 
 /// The result of user code that is not a future, or its panic as a failure of that source.
-pub(in crate::engine) fn run<T>(source: &str, code: impl FnOnce() -> T) -> Result<T, Failure> {
+pub(crate) fn run<T>(source: &str, code: impl FnOnce() -> T) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|payload| failure_of(payload, source))
 }
 
 /// Drops a value of user code.
-pub(in crate::engine) fn discard<T>(source: &str, value: T) -> Result<(), Failure> {
+pub(crate) fn discard<T>(source: &str, value: T) -> Result<(), Failure> {
     run(source, || drop(value))
 }
 
 /// Names the code that panicked in the failure that stands for its panic.
-pub(in crate::engine) fn named(code: impl Display) -> impl FnOnce(Failure) -> Failure {
+pub(crate) fn named(code: impl Display) -> impl FnOnce(Failure) -> Failure {
     move |panic| Failure { message: format!("panic in {code}: {}", panic.message), ..panic }
 }
 
 /// A value of user code that is dropped when no failure can follow any more: a panic is caught and ignored.
-pub(in crate::engine) struct Held<T: ?Sized = dyn Any + Send + Sync>(Option<Box<T>>);
+pub(crate) struct Held<T: ?Sized = dyn Any + Send + Sync>(Option<Box<T>>);
 
 impl<T: ?Sized> Held<T> {
-    pub(in crate::engine) fn new(value: Box<T>) -> Self {
+    pub(crate) fn new(value: Box<T>) -> Self {
         Self(Some(value))
     }
 
-    pub(in crate::engine) fn get(&self) -> &T {
+    pub(crate) fn get(&self) -> &T {
         self.0.as_deref().expect("it is taken out at its end only")
     }
 
-    pub(in crate::engine) fn get_mut(&mut self) -> &mut T {
+    pub(crate) fn get_mut(&mut self) -> &mut T {
         self.0.as_deref_mut().expect("it is taken out at its end only")
     }
 

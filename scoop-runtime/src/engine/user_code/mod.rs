@@ -1,6 +1,7 @@
 //! Calls the user code of one move of a run, and derives the conclusion from its result.
 
-pub(super) mod boundary;
+pub(super) mod authorize;
+pub(crate) mod boundary;
 pub(super) mod running;
 
 use std::any::Any;
@@ -41,6 +42,9 @@ pub(super) async fn call_and_conclude(
         Ok(message) => message,
         Err(failure) => return Ok((call.conclude(execution.run.context.clone(), Err(failure)), None)),
     };
+    if let Some(failure) = authorize::refusal(execution, &call, message) {
+        return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
+    }
     if let Some(failure) = begin_once(engine, execution, &call).await? {
         return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
     }

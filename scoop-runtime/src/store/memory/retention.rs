@@ -67,21 +67,17 @@ impl State {
         let Some(Hierarchy { record, .. }) = self.hierarchy(root) else {
             return PruneResult::kept(PruneVerdict::Absent);
         };
-        let entity_events = record.messages.keys().filter(|id| self.is_entity_event(**id));
-        let entity_events: Vec<_> = entity_events.copied().collect();
+        let messages = record.messages.keys().filter(|id| !self.is_entity_event(**id));
         let pruned = PruneResult {
             verdict: PruneVerdict::Deleted,
-            messages: (record.messages.len() - entity_events.len()) as u64,
+            messages: messages.count() as u64,
             events: record.events.len() as u64,
         };
         if mode == PruneMode::Count {
             return pruned;
         }
         self.join_members.forget(|run| self.hierarchy_by_id.get(&run) == Some(&root));
-        if let Some(mut record) = self.take_record(root) {
-            let kept = entity_events.into_iter().filter_map(|id| record.messages.remove_entry(&id));
-            self.entity_messages.extend(kept);
-        }
+        self.take_record(root);
         pruned
     }
 

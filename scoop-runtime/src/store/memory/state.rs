@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::entity::EntityRow;
-use super::event_log::{Event, EventLog, Message};
+use super::event_log::{Event, EventLog};
 use super::join::JoinMembers;
 use super::row::{IndexKey, Lane, RowState, WorkingRow};
 use super::signal::SignalRow;
@@ -98,8 +98,6 @@ pub(super) struct State {
     pub(super) entities: BTreeMap<EntityId, EntityRow>,
     /// The messages that are their events.
     pub(super) entity_event_ids: BTreeSet<Uuid>,
-    /// Those whose hierarchies are deleted.
-    pub(super) entity_messages: BTreeMap<Uuid, Message>,
     /// The signals that are not delivered, in their order.
     pub(super) kept: BTreeMap<SignalKey, BTreeSet<(OffsetDateTime, Uuid)>>,
     pub(super) join_members: JoinMembers,

@@ -1,14 +1,19 @@
 //! Entities: decisions about them in one transaction, see `entity_*.sql`, and their states.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
 use sqlx::types::Json;
 use sqlx::{PgConnection, Postgres, Row, Transaction};
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::query_ext::FetchExt;
-use crate::store::entity::{Decisions, DecisionsSettled, StoredEntity};
+use crate::store::entity::{
+    Decisions, DecisionsSettled, EntityAtHand, FoldedState, NewEntityEvent, Refolded, StoredEntity,
+    StoredEntityEvent,
+};
 use crate::store::{EntityId, EntityStorage, SettlePath, SettleResult, Settlement};
 use crate::util::patience::note;
 
@@ -17,16 +22,11 @@ impl EntityStorage for PostgresStore {
         &self,
         identifier: &str,
         entities: &[EntityId],
-        decide: impl FnOnce(Vec<StoredEntity>) -> Decisions,
+        decide: impl FnOnce(Vec<EntityAtHand>) -> Decisions,
     ) -> sqlx::Result<DecisionsSettled> {
-        let (mut tx, stored) = loop {
-            let mut tx = self.sessions.begin().await?;
-            match self.lock_entities(&mut tx, entities).await? {
-                Some(stored) => break (tx, stored),
-                None => tx.rollback().await?,
-            }
-        };
-        let Decisions { settlements, changes, events } = decide(stored);
+        let mut tx = self.sessions.begin().await?;
+        let at_hand = self.lock_entities(&mut tx, entities).await?;
+        let Decisions { settlements, changes, events } = decide(at_hand);
         let ids: Vec<_> = settlements.iter().map(Settlement::id).collect();
         let settled = self.settle_in(&mut tx, identifier, settlements).await?;
         let void: Vec<_> = ids.into_iter().filter(|id| !settled.contains_key(id)).collect();
@@ -35,17 +35,7 @@ impl EntityStorage for PostgresStore {
             return Ok(DecisionsSettled::Void(void));
         }
         if !changes.is_empty() {
-            let write = sqlx::query(self.sql.entity_write.clone())
-                .bind(changes.iter().map(|(id, _)| id.name).collect::<Vec<_>>())
-                .bind(changes.iter().map(|(id, _)| &*id.key).collect::<Vec<_>>())
-                .bind(changes.iter().map(|(_, entity)| entity.version).collect::<Vec<_>>())
-                .bind(changes.iter().map(|(_, entity)| entity.state.as_ref().map(Json)).collect::<Vec<_>>())
-                .bind(events.iter().map(|event| event.entity.name).collect::<Vec<_>>())
-                .bind(events.iter().map(|event| &*event.entity.key).collect::<Vec<_>>())
-                .bind(events.iter().map(|event| event.version).collect::<Vec<_>>())
-                .bind(events.iter().map(|event| event.message).collect::<Vec<_>>())
-                .bind(events.iter().map(|event| event.run).collect::<Vec<_>>());
-            write.execute(&mut *tx).await?;
+            self.write_entities(&mut tx, &changes, &events).await?;
         }
         tx.commit().await.inspect_err(note)?;
         Ok(DecisionsSettled::All(settled))
@@ -56,6 +46,60 @@ impl EntityStorage for PostgresStore {
         let row = read.first(&self.sessions).await?;
         row.map(|row| Ok(StoredEntity { version: row.try_get("version")?, state: row.try_get("state")? }))
             .transpose()
+    }
+
+    async fn entity_keys(&self, name: &'static str, after: &str, limit: u32) -> sqlx::Result<Vec<String>> {
+        let read = sqlx::query_scalar(self.sql.entity_keys.clone());
+        read.bind(name).bind(after.to_owned()).bind(i64::from(limit)).all(&self.sessions).await
+    }
+
+    async fn entity_events(
+        &self,
+        entity: &EntityId,
+        after: i64,
+        limit: u32,
+    ) -> sqlx::Result<Vec<StoredEntityEvent>> {
+        let rows = self.events_query(entity, after, limit).all(&self.sessions).await?;
+        rows.iter().map(decode_event).collect()
+    }
+
+    async fn refold_entity(
+        &self,
+        entity: &EntityId,
+        after: i64,
+        limit: u32,
+        fold: impl FnOnce(Vec<StoredEntityEvent>) -> FoldedState,
+    ) -> sqlx::Result<Refolded> {
+        let mut tx = self.sessions.begin().await?;
+        let lock = sqlx::query(self.sql.entity_lock.clone());
+        let lock = lock.bind(entity.name).bind(entity.key.clone());
+        let stored = match lock.first_on(&mut tx).await? {
+            Some(row) => StoredEntity { version: row.try_get("version")?, state: row.try_get("state")? },
+            None => StoredEntity::default(),
+        };
+        if stored.version == 0 {
+            tx.rollback().await?;
+            return Ok(Refolded::Written { changed: false, events: 0 });
+        }
+        let events = match stored.version - after > i64::from(limit) {
+            true => None,
+            false => Some(self.events_query(entity, after, limit).all_on(&mut tx).await?),
+        };
+        let Some(events) = events else {
+            tx.rollback().await?;
+            return Ok(Refolded::Behind);
+        };
+        let events: Vec<_> = events.iter().map(decode_event).collect::<sqlx::Result<_>>()?;
+        let count = events.len() as u64;
+        let folded = fold(events);
+        if let Some(refolded) = Refolded::of(&stored, &folded, count) {
+            tx.rollback().await?;
+            return Ok(refolded);
+        }
+        let state = folded.ok().map(|(_, state)| state);
+        self.write_entities(&mut tx, &[(entity.clone(), StoredEntity { state, ..stored })], &[]).await?;
+        tx.commit().await.inspect_err(note)?;
+        Ok(Refolded::Written { changed: true, events: count })
     }
 
     async fn command_decision(
@@ -69,9 +113,82 @@ impl EntityStorage for PostgresStore {
     }
 }
 
+fn decode_event(row: &PgRow) -> sqlx::Result<StoredEntityEvent> {
+    let (topic, payload): (Option<String>, Option<serde_json::Value>) =
+        (row.try_get("topic")?, row.try_get("payload")?);
+    Ok(StoredEntityEvent {
+        version: row.try_get("version")?,
+        at: row.try_get("at")?,
+        message: row.try_get("message_id")?,
+        run: row.try_get("run")?,
+        event: topic.zip(payload),
+    })
+}
+
 impl PostgresStore {
-    /// Locks the rows of entities, which are in their order, and makes those that are missing. None if another
-    /// transaction has made one of these: then it has to be locked in its turn.
+    /// Locks an entity in a transaction of the user, and makes its row if it is missing. Returns its version.
+    pub(crate) async fn lock_entity(
+        &self,
+        connection: &mut PgConnection,
+        entity: &EntityId,
+    ) -> sqlx::Result<i64> {
+        let lock = sqlx::query_scalar(self.sql.entity_lock_in_step.clone());
+        let lock = lock.bind(entity.name).bind(entity.key.clone());
+        if let Some(version) = lock.first_on(connection).await? {
+            return Ok(version);
+        }
+        let insert = sqlx::query_scalar(self.sql.entity_insert_in_step.clone());
+        insert.bind(entity.name).bind(entity.key.clone()).one_on(connection).await
+    }
+
+    /// Writes the version of an entity that is locked in this transaction of the user, and its new events.
+    pub(crate) async fn write_entity(
+        &self,
+        connection: &mut PgConnection,
+        entity: &EntityId,
+        version: i64,
+        events: &[NewEntityEvent],
+    ) -> sqlx::Result<()> {
+        let write = sqlx::query(self.sql.entity_write_in_step.clone())
+            .bind(entity.name)
+            .bind(&*entity.key)
+            .bind(version)
+            .bind(events.iter().map(|event| event.version).collect::<Vec<_>>())
+            .bind(events.iter().map(|event| event.message).collect::<Vec<_>>())
+            .bind(events.iter().map(|event| event.run).collect::<Vec<_>>());
+        write.execute(connection).await.map(drop)
+    }
+
+    fn events_query(
+        &self,
+        entity: &EntityId,
+        after: i64,
+        limit: u32,
+    ) -> Query<'static, Postgres, PgArguments> {
+        let read = sqlx::query(self.sql.entity_events.clone());
+        read.bind(entity.name).bind(entity.key.clone()).bind(after).bind(i64::from(limit))
+    }
+
+    async fn write_entities(
+        &self,
+        tx: &mut PgConnection,
+        changes: &[(EntityId, StoredEntity)],
+        events: &[NewEntityEvent],
+    ) -> sqlx::Result<()> {
+        let write = sqlx::query(self.sql.entity_write.clone())
+            .bind(changes.iter().map(|(id, _)| id.name).collect::<Vec<_>>())
+            .bind(changes.iter().map(|(id, _)| &*id.key).collect::<Vec<_>>())
+            .bind(changes.iter().map(|(_, entity)| entity.version).collect::<Vec<_>>())
+            .bind(changes.iter().map(|(_, entity)| entity.state.as_ref().map(Json)).collect::<Vec<_>>())
+            .bind(events.iter().map(|event| event.entity.name).collect::<Vec<_>>())
+            .bind(events.iter().map(|event| &*event.entity.key).collect::<Vec<_>>())
+            .bind(events.iter().map(|event| event.version).collect::<Vec<_>>())
+            .bind(events.iter().map(|event| event.message).collect::<Vec<_>>())
+            .bind(events.iter().map(|event| event.run).collect::<Vec<_>>());
+        write.execute(tx).await.map(drop)
+    }
+
+    /// Locks the rows of those entities that are free, and makes the missing ones. The entities are in their order.
     ///
     /// A transaction that makes rows waits only for others that do, and in the order of the rows. So two of them never
     /// wait for each other.
@@ -79,33 +196,44 @@ impl PostgresStore {
         &self,
         tx: &mut Transaction<'static, Postgres>,
         entities: &[EntityId],
-    ) -> sqlx::Result<Option<Vec<StoredEntity>>> {
+    ) -> sqlx::Result<Vec<EntityAtHand>> {
         let pairs = |entities: &[&EntityId]| -> (Vec<&'static str>, Vec<String>) {
             entities.iter().map(|id| (id.name, id.key.clone())).unzip()
         };
         let (names, keys) = pairs(&entities.iter().collect::<Vec<_>>());
-        let rows =
-            sqlx::query(self.sql.entity_lock.clone()).bind(names).bind(keys).fetch_all(&mut **tx).await?;
-        let mut stored: Vec<Option<StoredEntity>> = vec![None; entities.len()];
+        let lock = sqlx::query(self.sql.entity_lock_free.clone()).bind(names).bind(keys);
+        let rows = lock.fetch_all(&mut **tx).await?;
+        let (mut at_hand, mut missing) = (vec![EntityAtHand::Busy; entities.len()], vec![]);
         for row in rows {
             let nth: i64 = row.try_get("nth")?;
-            let place = usize::try_from(nth - 1).ok().and_then(|at| stored.get_mut(at));
-            let entity = StoredEntity { version: row.try_get("version")?, state: row.try_get("state")? };
-            if let Some(place) = place {
-                *place = Some(entity);
+            let place = usize::try_from(nth - 1).ok().filter(|place| *place < entities.len());
+            let place = place.ok_or_else(|| sqlx::Error::Protocol("an unknown entity was locked".into()))?;
+            let version: Option<i64> = row.try_get("version")?;
+            match version {
+                Some(version) => {
+                    at_hand[place] = match row.try_get("state") {
+                        Ok(state) => EntityAtHand::Locked(StoredEntity { version, state }),
+                        Err(error) => EntityAtHand::Unreadable(error.to_string()),
+                    }
+                }
+                None if row.try_get("is_locked")? => {}
+                None => missing.push(place),
             }
         }
-        let missing: Vec<_> =
-            entities.iter().zip(&stored).filter(|(_, it)| it.is_none()).map(|(id, _)| id).collect();
+        missing.sort_unstable();
         if !missing.is_empty() {
-            let (names, keys) = pairs(&missing);
-            let insert = sqlx::query(self.sql.entity_insert.clone()).bind(names).bind(keys);
-            let inserted = insert.execute(&mut **tx).await?.rows_affected();
-            if inserted < missing.len() as u64 {
-                return Ok(None);
+            let (names, keys) = pairs(&missing.iter().map(|place| &entities[*place]).collect::<Vec<_>>());
+            let insert = sqlx::query_as(self.sql.entity_insert.clone()).bind(names).bind(keys);
+            let made: Vec<(String, String)> = insert.fetch_all(&mut **tx).await?;
+            let made: BTreeSet<_> = made.iter().map(|(name, key)| (&**name, &**key)).collect();
+            // The others were made by another transaction meanwhile.
+            for place in missing {
+                if made.contains(&(entities[place].name, &*entities[place].key)) {
+                    at_hand[place] = EntityAtHand::Locked(StoredEntity::default());
+                }
             }
         }
-        Ok(Some(stored.into_iter().map(Option::unwrap_or_default).collect()))
+        Ok(at_hand)
     }
 
     /// Applies settlements in a transaction of the engine: those of each path by one statement.

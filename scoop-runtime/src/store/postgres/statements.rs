@@ -112,10 +112,16 @@ statements! {
     definition_ids,
     definition_register,
     definition_steps,
+    entity_events,
     entity_insert,
+    entity_insert_in_step,
+    entity_keys,
     entity_lock,
+    entity_lock_free,
+    entity_lock_in_step,
     entity_read,
     entity_write,
+    entity_write_in_step,
     event_follow,
     event_horizon,
     event_insert_cancellation,
@@ -252,6 +258,9 @@ mod tests {
     /// The statements that also run in transactions of the user.
     fn among_others(all: &Statements) -> Vec<(&'static str, &SqlStr)> {
         vec![
+            ("entity_insert_in_step", &all.entity_insert_in_step),
+            ("entity_lock_in_step", &all.entity_lock_in_step),
+            ("entity_write_in_step", &all.entity_write_in_step),
             ("message_insert_any", &all.message_insert_any),
             ("message_insert_many", &all.message_insert_many),
             ("message_insert_one", &all.message_insert_one),

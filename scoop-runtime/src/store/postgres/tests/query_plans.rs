@@ -10,7 +10,7 @@ use super::{database, done};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; and those that list and
 /// explain runs.
-const HOT: [&str; 40] = [
+const HOT: [&str; 43] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -40,6 +40,9 @@ const HOT: [&str; 40] = [
     "join_next_due",
     "join_record",
     "join_refuse",
+    "entity_lock_free",
+    "entity_events",
+    "entity_keys",
     "entity_lock",
     "entity_write",
     "command_decision",
@@ -67,7 +70,7 @@ const WALKS: [&str; 8] = [
 ];
 
 /// The tables that grow.
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 8] = [
     "on run",
     "on message",
     "on message_event",
@@ -75,6 +78,7 @@ const TABLES: [&str; 7] = [
     "on join_member",
     "on execution",
     "on entity",
+    "on entity_event",
 ];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
@@ -178,7 +182,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "join_refuse" => ("uuid[], text", "'{}', ''"),
         "signal_deliver" => ("text[], text[], text", "'{}', '{}', NULL"),
-        "entity_lock" => ("text[], text[]", "'{}', '{}'"),
+        "entity_lock_free" => ("text[], text[]", "'{}', '{}'"),
+        "entity_events" => ("text, text, bigint, bigint", "'', '', 0, 1"),
+        "entity_keys" => ("text, text, bigint", "'', '', 1"),
+        "entity_lock" => ("text, text", "'', ''"),
         "entity_write" => (
             "text[], text[], bigint[], jsonb[], text[], text[], bigint[], uuid[], uuid[]",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
