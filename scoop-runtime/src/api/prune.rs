@@ -78,6 +78,9 @@ impl Pruned {
     }
 }
 
+/// A function that is called with the counts so far.
+type OnProgress = Box<dyn FnMut(&Pruned) + Send>;
+
 /// The deletion of finished hierarchies. Await it.
 #[must_use = "nothing is deleted before this is awaited"]
 pub struct Prune {
@@ -85,7 +88,7 @@ pub struct Prune {
     age: Duration,
     limit: Option<u64>,
     mode: PruneMode,
-    on_progress: Option<Box<dyn FnMut(&Pruned) + Send>>,
+    on_progress: Option<OnProgress>,
 }
 
 impl Prune {
