@@ -40,7 +40,7 @@ pub(super) struct JoinTurns([Mutex<()>; 32]);
 impl JoinTurns {
     fn of(&self, saga: &str, key: &str) -> &Mutex<()> {
         let place = BuildHasherDefault::<DefaultHasher>::default().hash_one((saga, key));
-        &self.0[(place % self.0.len() as u64) as usize]
+        &self.0[usize::try_from(place % self.0.len() as u64).unwrap_or_default()]
     }
 }
 
