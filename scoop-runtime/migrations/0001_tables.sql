@@ -1,6 +1,7 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- The tables: first the record of what happened, which only grows, then the working set, which stays small.
+-- The tables: first the record of what happened, which grows until hierarchies are pruned, then the working set, which
+-- stays small.
 
 CREATE TYPE scoop.message_event_type AS ENUM (
     'EMITTED', 'SEEN', 'SUSPENDED', 'COMMITTED', 'ROLLING_BACK', 'ROLLBACK_EMITTED',
@@ -178,6 +179,8 @@ CREATE TABLE scoop.signal (
 );
 CREATE INDEX signal_kept ON scoop.signal (name, key, sent_at, id) WHERE delivered_at IS NULL;
 CREATE INDEX signal_sent_in ON scoop.signal (sent_in) WHERE delivered_at IS NULL;
+-- Since when a signal reaches no run any more.
+CREATE INDEX signal_over ON scoop.signal ((coalesce(delivered_at, kept_until)));
 
 -- The messages that sagas join, each once for the run of its collector. One that waits is withdrawn when its emitter rolls
 -- back. Sets have no rows: a set takes the oldest waiting message of each topic with its key.
@@ -196,6 +199,7 @@ CREATE INDEX join_waiting ON scoop.join_member (saga, key, topic, since, run) WH
 CREATE INDEX join_message ON scoop.join_member (message_id);
 CREATE INDEX join_due ON scoop.join_member (saga, expires_at)
     WHERE joined IS NULL AND refused IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX join_joined ON scoop.join_member (joined) WHERE joined IS NOT NULL;
 
 -- Entities: the states that follow from their events. One without an event may have a row, with no state.
 CREATE TABLE scoop.entity (
@@ -216,6 +220,8 @@ CREATE TABLE scoop.entity_event (
     at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (name, key, version)
 );
+-- The messages that stay when their hierarchy is deleted.
+CREATE INDEX entity_event_message ON scoop.entity_event (message_id);
 
 -- The working set: the state of the engine beside the record. It stays small with a long history: a run that ended
 -- leaves it.

@@ -678,5 +678,231 @@ BEGIN
 END $$;
 REVOKE EXECUTE ON FUNCTION scoop.send_signal (uuid, text, text, jsonb, float8) FROM PUBLIC;
 
+-- Deletes a hierarchy at rest of which no event is younger than `older_than`, which counts as an hour at least. The
+-- verdict is `deleted`, or why the hierarchy is kept; the counts are of the deleted rows.
+--
+-- At rest is what a rebuild would leave without a run, by the record alone, so that a lost working set deletes nothing.
+-- Also kept is a hierarchy with a failed rollback, one that a join may still read or have rolled back, and a `Failed` that
+-- would be sent again without its message. The messages of events of entities stay.
+--
+-- SECURITY DEFINER: a role needs only EXECUTE, and cannot delete anything else.
+-- Locks: the advisory lock of the hierarchy, as hierarchy_lock.sql, and the rows of its messages, as redeliver_lock.sql;
+-- does not wait for them: the verdict is `busy` then. A launch with the id of one of these messages waits.
+CREATE FUNCTION scoop.prune(
+    hierarchy uuid, older_than interval, is_dry_run boolean,
+    OUT verdict text, OUT message_count bigint, OUT event_count bigint)
+LANGUAGE plpgsql SECURITY DEFINER
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    before CONSTANT timestamptz := clock_timestamp() - greatest(older_than, interval '1 hour');
+    prefix CONSTANT text := 'scoop' || '.failed';  -- in two parts: programs put the name of the schema before each dot
+    root_messages uuid[];
+    parts uuid[];  -- the hierarchy and its runs: the last ids of all lineages
+    messages uuid[];
+    is_recent boolean;
+    is_whole boolean;
+    has_failed boolean;
+    is_at_rest boolean;
+    about text;
+BEGIN
+    message_count := 0;
+    event_count := 0;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        -- what is checked under the locks would be older than these
+        RAISE EXCEPTION 'hierarchies can be pruned in a transaction at READ COMMITTED only'
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    IF EXISTS (SELECT FROM scoop.run r WHERE r.root = hierarchy) THEN
+        verdict := 'unfinished';
+        RETURN;
+    END IF;
+    SELECT array_agg(e.message_id) INTO root_messages
+    FROM scoop.message_event e
+    WHERE scoop.run_id(e.cooperation_lineage) = hierarchy AND e.type::text = 'EMITTED';
+    IF root_messages IS NULL THEN
+        verdict := 'absent';
+        RETURN;
+    END IF;
+    IF NOT is_dry_run THEN
+        -- From here on nothing can add a run: neither a request to roll back nor a redelivery.
+        IF NOT pg_try_advisory_xact_lock(hashtextextended(hierarchy::text, 0))
+            OR (SELECT count(*) FROM (
+                    SELECT m.id FROM scoop.message m WHERE m.id = ANY (root_messages) FOR UPDATE SKIP LOCKED) locked
+               ) < cardinality(root_messages)
+        THEN
+            verdict := 'busy';
+            RETURN;
+        END IF;
+        IF EXISTS (SELECT FROM scoop.run r WHERE r.root = hierarchy) THEN
+            verdict := 'unfinished';
+            RETURN;
+        END IF;
+    END IF;
+
+    -- also what former executions launched
+    WITH RECURSIVE part (id) AS (
+        SELECT hierarchy
+      UNION
+        SELECT begun.id
+        FROM part
+        CROSS JOIN LATERAL (
+            SELECT e.message_id FROM scoop.message_event e
+            WHERE scoop.run_id(e.cooperation_lineage) = part.id AND e.type::text = 'EMITTED'
+            OFFSET 0
+        ) launched
+        CROSS JOIN LATERAL (
+            SELECT scoop.run_id(seen.cooperation_lineage) AS id FROM scoop.message_event seen
+            WHERE seen.type = 'SEEN' AND seen.message_id = launched.message_id
+            OFFSET 0
+        ) begun
+    )
+    SELECT array_agg(p.id) INTO parts FROM part p;
+
+    WITH record AS MATERIALIZED (
+        SELECT p.id AS part, e.*
+        FROM unnest(parts) p (id)
+        CROSS JOIN LATERAL (
+            SELECT e.type, e.message_id, e.coroutine_name, e.created_at, e.cooperation_lineage[1] AS root
+            FROM scoop.message_event e
+            WHERE scoop.run_id(e.cooperation_lineage) = p.id
+            OFFSET 0
+        ) e
+    ),
+    ran AS MATERIALIZED (
+        SELECT r.message_id, bool_or(r.type = 'SEEN') AS begun, bool_or(r.type = 'COMMITTED') AS committed,
+               bool_or(r.type = 'ROLLING_BACK') AS rolling_back, bool_or(r.type = 'ROLLED_BACK') AS rolled_back,
+               bool_or(r.type = 'ROLLBACK_FAILED') AS rollback_failed
+        FROM record r
+        WHERE r.type IN ('SEEN', 'COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+        GROUP BY r.part, r.message_id, r.coroutine_name
+    )
+    SELECT count(*), max(r.created_at) >= before, bool_and(r.root = hierarchy),
+           EXISTS (SELECT FROM ran WHERE ran.rollback_failed AND NOT ran.rolled_back),
+           -- as in rebuild_events.sql
+           NOT EXISTS (
+               SELECT FROM ran
+               WHERE ran.begun AND NOT (ran.committed OR ran.rolled_back)
+                  OR ran.rolling_back AND NOT ran.rolled_back
+                  OR ran.begun AND NOT ran.rolling_back
+                     AND ran.message_id IN (SELECT t.message_id FROM record t WHERE t.type = 'ROLLBACK_EMITTED'))
+           AND NOT EXISTS (
+               SELECT
+               FROM record e
+               CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id OFFSET 0) m
+               LEFT JOIN LATERAL (
+                   SELECT d.redelivered_at FROM scoop.redelivery d WHERE d.message_id = e.message_id AND d.copy IS NULL
+                   OFFSET 0
+               ) d ON true
+               CROSS JOIN LATERAL (SELECT coalesce(d.redelivered_at, e.created_at) AS at) delivered
+               CROSS JOIN LATERAL (
+                   SELECT FROM scoop.handler h
+                   WHERE h.topic = m.topic AND h.dropped_at IS NULL
+                     AND h.since <= delivered.at AND coalesce(h.retired_at, 'infinity') > delivered.at
+                     AND (SELECT count(*) FROM scoop.message_event seen
+                          WHERE seen.type = 'SEEN' AND seen.coroutine_name = h.handler
+                            AND seen.message_id = e.message_id) = 0
+                   LIMIT 1
+               ) h
+               WHERE e.type = 'EMITTED' AND e.part = hierarchy)
+    INTO event_count, is_recent, is_whole, has_failed, is_at_rest
+    FROM record r;
+
+    SELECT array_agg(DISTINCT own.message_id) INTO messages
+    FROM (
+        SELECT e.message_id
+        FROM unnest(parts) p (id)
+        CROSS JOIN LATERAL (
+            SELECT e.message_id FROM scoop.message_event e
+            WHERE scoop.run_id(e.cooperation_lineage) = p.id AND e.type::text = 'EMITTED'
+            OFFSET 0
+        ) e
+      UNION ALL
+        SELECT x.message_id
+        FROM unnest(parts) p (id)
+        CROSS JOIN LATERAL (SELECT x.message_id FROM scoop.execution x WHERE x.run = p.id OFFSET 0) x
+    ) own;
+
+    SELECT m.payload ->> 'hierarchy' INTO about
+    FROM scoop.message m
+    WHERE m.id = ANY (root_messages) AND starts_with(m.topic, prefix)
+      AND m.payload ->> 'hierarchy' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+    LIMIT 1;
+
+    verdict := CASE
+        WHEN is_recent IS NOT FALSE THEN 'recent'
+        WHEN has_failed THEN 'failed'
+        WHEN NOT is_at_rest OR NOT is_whole THEN 'unfinished'
+        WHEN EXISTS (
+                SELECT FROM unnest(parts) p (id)
+                CROSS JOIN LATERAL (
+                    SELECT FROM scoop.join_member j WHERE j.run = p.id AND j.joined IS NULL AND j.refused IS NULL OFFSET 0
+                ) waiting)
+            OR EXISTS (SELECT FROM scoop.join_member j WHERE j.joined = hierarchy)
+            OR about IS NOT NULL AND EXISTS (SELECT FROM scoop.run r WHERE r.root = about::uuid) THEN 'needed'
+        -- a cancellation may hold the row of any message
+        WHEN NOT is_dry_run AND (
+                SELECT count(*) FROM (
+                    SELECT m.id FROM scoop.message m WHERE m.id = ANY (messages) FOR UPDATE SKIP LOCKED) locked
+            ) < cardinality(messages) THEN 'busy'
+        ELSE 'deleted'
+    END;
+    IF verdict <> 'deleted' THEN
+        event_count := 0;
+        RETURN;
+    END IF;
+    IF is_dry_run THEN
+        SELECT count(*) INTO message_count
+        FROM scoop.message m
+        WHERE m.id = ANY (messages)
+          AND (SELECT count(*) FROM scoop.entity_event v WHERE v.message_id = m.id) = 0;
+        RETURN;
+    END IF;
+    DELETE FROM scoop.message_event e WHERE scoop.run_id(e.cooperation_lineage) = ANY (parts);
+    GET DIAGNOSTICS event_count = ROW_COUNT;
+    DELETE FROM scoop.return_value v WHERE scoop.run_id(v.cooperation_lineage) = ANY (parts);
+    DELETE FROM scoop.execution x WHERE x.run = ANY (parts);
+    DELETE FROM scoop.begun_step b WHERE b.run = ANY (parts);
+    DELETE FROM scoop.intervention i WHERE i.root = hierarchy;
+    DELETE FROM scoop.repeated_failure f WHERE f.root = hierarchy;
+    DELETE FROM scoop.join_member j WHERE j.run = ANY (parts);
+    DELETE FROM scoop.redelivery d WHERE d.message_id = ANY (messages);
+    DELETE FROM scoop.message m
+    WHERE m.id = ANY (messages)
+      AND (SELECT count(*) FROM scoop.entity_event v WHERE v.message_id = m.id) = 0;
+    GET DIAGNOSTICS message_count = ROW_COUNT;
+END $$;
+REVOKE EXECUTE ON FUNCTION scoop.prune (uuid, interval, boolean) FROM PUBLIC;
+
+-- Deletes signals that reach no run any more since `older_than`, which counts as an hour at least: delivered ones, and
+-- those that no run awaited in time. Returns how many.
+-- Locks: the deleted rows; skips locked ones.
+CREATE FUNCTION scoop.prune_signals(older_than interval, limit_to bigint, is_dry_run boolean) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    before CONSTANT timestamptz := clock_timestamp() - greatest(older_than, interval '1 hour');
+    pruned bigint;
+BEGIN
+    IF is_dry_run THEN
+        SELECT count(*) INTO pruned
+        FROM scoop.signal s WHERE coalesce(s.delivered_at, s.kept_until) < before;
+    ELSE
+        DELETE FROM scoop.signal s
+        WHERE s.id = ANY (ARRAY(
+            SELECT o.id FROM scoop.signal o
+            WHERE coalesce(o.delivered_at, o.kept_until) < before
+            ORDER BY coalesce(o.delivered_at, o.kept_until)
+            LIMIT limit_to
+            FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS pruned = ROW_COUNT;
+    END IF;
+    RETURN pruned;
+END $$;
+REVOKE EXECUTE ON FUNCTION scoop.prune_signals (interval, bigint, boolean) FROM PUBLIC;
+
 -- The number of the newest migration. Each later one replaces it.
 CREATE FUNCTION scoop.schema_version() RETURNS int LANGUAGE sql IMMUTABLE RETURN 2;

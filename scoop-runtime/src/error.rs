@@ -97,6 +97,15 @@ pub enum RuntimeError {
         when: String,
     },
 
+    /// Data was to be deleted that is younger than is possible.
+    #[error("nothing younger than {least:?} can be pruned, and {age:?} was asked for")]
+    PruneAge {
+        /// The age.
+        age: Duration,
+        /// The least that is possible.
+        least: Duration,
+    },
+
     /// The tokio runtime that the engine was started on was dropped, and the engine with it. Its runs continue in
     /// other processes, or in the next one that starts.
     #[error(
@@ -117,8 +126,11 @@ pub enum RuntimeError {
         steps: Vec<RunningStep>,
     },
 
-    /// No hierarchy or run has this id.
-    #[error("there is no hierarchy and no run {id}; was the transaction that launched it committed?")]
+    /// No hierarchy or run has this id: it was never launched, its transaction was not committed, or it was
+    /// [pruned](crate::Scoop::prune).
+    #[error(
+        "there is no hierarchy and no run {id}; was the transaction that launched it committed, or was it pruned?"
+    )]
     NoSuchRun {
         /// The id.
         id: Uuid,
@@ -185,8 +197,11 @@ pub enum RuntimeError {
         limit: usize,
     },
 
-    /// No message has this id: it was never launched, or its transaction was not committed.
-    #[error("there is no message {id}; was the transaction that launched it committed?")]
+    /// No message has this id: it was never launched, its transaction was not committed, or its hierarchy was
+    /// [pruned](crate::Scoop::prune).
+    #[error(
+        "there is no message {id}; was the transaction that launched it committed, or was its hierarchy pruned?"
+    )]
     NoSuchMessage {
         /// The message.
         id: Uuid,

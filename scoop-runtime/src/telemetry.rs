@@ -294,6 +294,15 @@ events! {
         ("message left unhandled: topic `{}` has no handler; {subscribed}", Escaped(topic))
 }
 
+events! {
+    OF_RETENTION: "scoop::retention", shared {};
+
+    /// Finished hierarchies and old signals were deleted.
+    INFO "pruned" = pruned(pruned: &crate::Pruned)
+        { hierarchies = pruned.hierarchies, messages = pruned.messages, events = pruned.events, signals = pruned.signals }
+        ("{} finished hierarchies and {} signals deleted", pruned.hierarchies, pruned.signals)
+}
+
 /// The kind of user code that runs: the field `kind` of its span.
 #[derive(Clone, Copy)]
 pub(crate) enum Code {

@@ -51,6 +51,8 @@ mod replies_last_step;
 mod replies_to_clients;
 #[path = "../it/behaviour/replies_windows.rs"]
 mod replies_windows;
+#[path = "../it/behaviour/retention.rs"]
+mod retention;
 #[path = "../it/behaviour/rollback_requests.rs"]
 mod rollback_requests;
 #[path = "../it/behaviour/several_topics.rs"]

@@ -13,6 +13,7 @@ mod memory;
 mod postgres;
 mod queue_cursors;
 mod requests;
+mod retention;
 mod schedule;
 mod settlement;
 mod signal;
@@ -42,6 +43,7 @@ pub(crate) use requests::{
     CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Page, PendingRuns, Redelivery,
     RepairRequest, RepairResult, RequestKey, RequestTarget, RetiredHandler, RollbackStart,
 };
+pub(crate) use retention::{AGE_MIN as PRUNE_AGE_MIN, PruneMode, PrunePage, PruneResult, PruneVerdict};
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{Deliver, NewSignal, SIGNAL_SENT, SignalClaimer, SignalSent, Transaction};
@@ -56,6 +58,7 @@ pub(crate) use unhandled::Unhandled;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use scoop_core::{Beginning, Entry, EventKind, Failure, RecordedStep, RollbackNames, Run};
 use serde_json::Value;
@@ -420,6 +423,18 @@ storage! {
         async fn redeliver(
             &self, topic: &str, since: OffsetDateTime, after: Option<Uuid>, limit: usize,
         ) -> Redelivery;
+    }
+
+    /// Deletion of finished hierarchies, and of signals that reach no run any more.
+    trait RetentionStorage {
+        /// A page of the hierarchies that began before this age, without a look at their state.
+        async fn prune_page(&self, after: Option<Uuid>, age: Duration) -> PrunePage;
+
+        /// Deletes those of these hierarchies that are at rest and have no younger event. One transaction.
+        async fn prune(&self, roots: &[Uuid], age: Duration, mode: PruneMode) -> Vec<PruneResult>;
+
+        /// Deletes signals that have reached no run since this age.
+        async fn prune_signals(&self, age: Duration, limit: u32, mode: PruneMode) -> u64;
     }
 
     /// Subscriptions of handlers.

@@ -79,6 +79,8 @@ mod replies;
 mod replies_last_step;
 mod replies_to_clients;
 mod replies_windows;
+mod retention;
+mod retention_rows;
 mod retries;
 mod roles;
 mod rollback_request_answers;

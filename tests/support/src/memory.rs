@@ -1,6 +1,6 @@
 //! A database in memory for each test, in virtual time.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use scoop::{Builder, InMemory, Scoop};
 
@@ -50,6 +50,11 @@ impl Database {
     /// The virtual time.
     pub async fn time(&self) -> SystemTime {
         self.0.now()
+    }
+
+    /// Lets time pass.
+    pub async fn grow_older(&self, by: Duration) {
+        self.0.advance(by);
     }
 
     /// All recorded events.

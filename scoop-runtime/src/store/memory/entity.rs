@@ -47,6 +47,7 @@ impl EntityStorage for MemoryStore {
             }
             let kept = events.len() - usize::from(is_injected(Bug::ForgetEntityEvent) && events.len() > 1);
             for NewEntityEvent { entity, version, message, run } in events.into_iter().take(kept) {
+                state.entity_event_ids.insert(message);
                 let launched = state.hierarchy_of(message).and_then(|it| it.record.messages.get(&message));
                 // A copy, since finished hierarchies can be pruned.
                 let event = launched.map(|launched| (launched.topic.to_string(), launched.payload.clone()));
@@ -131,6 +132,13 @@ impl EntityStorage for MemoryStore {
             Ok(values.filter_map(|values| values.get(name)).next().cloned())
         })
         .await
+    }
+}
+
+impl State {
+    /// Whether a message is an event of an entity.
+    pub(super) fn is_entity_event(&self, message: Uuid) -> bool {
+        self.entity_event_ids.contains(&message)
     }
 }
 

@@ -150,6 +150,16 @@ impl JoinStorage for MemoryStore {
 }
 
 impl JoinMembers {
+    /// Whether a member waits that is one of these runs, or one is recorded that the hierarchy joins.
+    pub(super) fn needs(&self, root: Uuid, is_own: impl Fn(Uuid) -> bool) -> bool {
+        self.waiting.iter().any(|row| is_own(row.run)) || self.joined.values().any(|row| row.root == root)
+    }
+
+    /// Deletes the members that are joined, of these runs.
+    pub(super) fn forget(&mut self, is_own: impl Fn(Uuid) -> bool) {
+        self.joined.retain(|run, _| !is_own(*run));
+    }
+
     fn has(&self, run: Uuid) -> bool {
         self.joined.contains_key(&run) || self.waiting.iter().any(|row| row.run == run)
     }

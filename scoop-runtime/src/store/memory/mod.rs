@@ -23,6 +23,7 @@ mod rebuild;
 mod redelivery;
 mod repair;
 mod requests;
+mod retention;
 mod rollback_history;
 mod row;
 mod schedule;

@@ -65,7 +65,7 @@ impl MemoryStore {
 
 impl State {
     /// The rows of a hierarchy that follow from its record.
-    fn rebuilt(&self, root: Uuid, now: OffsetDateTime, epoch: i64) -> Vec<WorkingRow> {
+    pub(super) fn rebuilt(&self, root: Uuid, now: OffsetDateTime, epoch: i64) -> Vec<WorkingRow> {
         let topology: Vec<_> = self
             .topology
             .iter()

@@ -102,6 +102,24 @@ impl State {
         self.signals.insert(signal.id, row);
     }
 
+    /// The signals that reach no run any more since before this time, in the order in which that began.
+    pub(super) fn signals_over(&self, before: OffsetDateTime) -> Vec<Uuid> {
+        let over = self.signals.iter().map(|(id, row)| (row.delivered_at.unwrap_or(row.kept_until), *id));
+        let mut over: Vec<_> = over.filter(|(since, _)| *since < before).collect();
+        over.sort_unstable();
+        over.into_iter().map(|(_, id)| id).collect()
+    }
+
+    pub(super) fn delete_signal(&mut self, id: Uuid) {
+        let Some(row) = self.signals.remove(&id) else { return };
+        if let Some(kept) = self.kept.get_mut(&row.to) {
+            kept.remove(&(row.sent_at, id));
+            if kept.is_empty() {
+                self.kept.remove(&row.to);
+            }
+        }
+    }
+
     /// Claims a run that a signal has reached, if the claimer has a slot after those that are taken.
     fn claim_signalled(
         &mut self,

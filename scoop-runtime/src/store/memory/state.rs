@@ -96,6 +96,8 @@ pub(super) struct State {
     pub(super) awaiting: BTreeMap<SignalKey, BTreeSet<RowKey>>,
     pub(super) signals: BTreeMap<Uuid, SignalRow>,
     pub(super) entities: BTreeMap<EntityId, EntityRow>,
+    /// The messages that are their events.
+    pub(super) entity_event_ids: BTreeSet<Uuid>,
     /// The signals that are not delivered, in their order.
     pub(super) kept: BTreeMap<SignalKey, BTreeSet<(OffsetDateTime, Uuid)>>,
     pub(super) join_members: JoinMembers,
@@ -384,18 +386,23 @@ impl State {
         let ended = self.hierarchies.iter().filter(|(_, hierarchy)| hierarchy.rows.is_empty());
         let ended: Vec<_> = ended.map(|(root, _)| *root).collect();
         for root in &ended {
-            if let Some(Hierarchy { record, .. }) = self.hierarchies.remove(root) {
-                for event in &record.events {
-                    self.by_place.remove(&event.place);
-                }
-                let runs = record.events.iter().map(|event| event.lineage.id());
-                let ids = runs.chain(record.messages.keys().copied());
-                for id in ids {
-                    self.hierarchy_by_id.remove(&id);
-                }
-            }
+            self.take_record(*root);
         }
         ended.len()
+    }
+
+    /// Takes the record of a hierarchy without unfinished runs out of the database.
+    pub(super) fn take_record(&mut self, root: Uuid) -> Option<EventLog> {
+        let Hierarchy { record, .. } = self.hierarchies.remove(&root)?;
+        for event in &record.events {
+            self.by_place.remove(&event.place);
+        }
+        let runs = record.events.iter().map(|event| event.lineage.id());
+        let ids = runs.chain(record.messages.keys().copied());
+        for id in ids {
+            self.hierarchy_by_id.remove(&id);
+        }
+        Some(record)
     }
 }
 

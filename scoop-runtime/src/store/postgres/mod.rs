@@ -22,6 +22,7 @@ mod rebuild;
 mod redelivery;
 mod repair;
 mod requests;
+mod retention;
 mod rights;
 mod rollback_history;
 mod schedule;

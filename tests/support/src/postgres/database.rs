@@ -81,6 +81,31 @@ impl Database {
         SystemTime::UNIX_EPOCH + Duration::from_micros(micros.try_into().expect("it is later than 1970"))
     }
 
+    /// Makes everything older, as if time had passed without events.
+    pub async fn grow_older(&self, by: Duration) {
+        const TIMES: [(&str, &[&str]); 12] = [
+            ("message", &["created_at"]),
+            ("message_event", &["created_at"]),
+            ("return_value", &["created_at"]),
+            ("intervention", &["requested_at"]),
+            ("repeated_failure", &["failed_at"]),
+            ("begun_step", &["begun_at"]),
+            ("execution", &["began_at"]),
+            ("redelivery", &["redelivered_at"]),
+            ("signal", &["sent_at", "kept_until", "delivered_at"]),
+            ("join_member", &["since", "expires_at"]),
+            ("handler", &["since", "retired_at", "dropped_at"]),
+            ("run", &["last_event_at", "rollback_since", "rollback_started_at", "execution_since"]),
+        ];
+        let mut sql = String::from("BEGIN;");
+        for (table, columns) in TIMES {
+            let earlier =
+                columns.iter().map(|column| format!("{column} = {column} - interval '{} s'", by.as_secs()));
+            sql += &format!("UPDATE scoop.{table} SET {};", earlier.collect::<Vec<_>>().join(", "));
+        }
+        self.execute(&(sql + "COMMIT")).await;
+    }
+
     /// Runs statements that return nothing.
     pub async fn execute(&self, sql: &str) {
         let done = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await;

@@ -10,7 +10,7 @@ use super::{database, done};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; and those that list and
 /// explain runs.
-const HOT: [&str; 46] = [
+const HOT: [&str; 47] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -50,6 +50,7 @@ const HOT: [&str; 46] = [
     "entity_lock",
     "entity_write",
     "command_decision",
+    "prune_page",
     "run_page_unfinished",
     "run_page_finished",
     "run_count_finished",
@@ -201,6 +202,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
         ),
         "command_decision" => ("uuid, text, uuid", "gen_random_uuid(), '', NULL"),
+        "prune_page" => ("uuid, float8, bigint", "gen_random_uuid(), 1, 1000"),
+        "prune_hierarchies" => ("uuid[], float8, boolean", "'{}', 1, true"),
         "run_page_unfinished" => (
             "text, text, text[], text[], timestamptz, timestamptz, text, text[], int, uuid, bigint, bigint",
             "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102",
@@ -477,6 +480,47 @@ async fn tree_reads_blocks_in_proportion_to_the_number_of_runs() {
         assert!(of_each < 60, "{of_each} blocks for each of {size} runs");
         execute("VACUUM ANALYZE".into()).await;
     }
+    done(pool).await;
+}
+
+/// Finished hierarchies, each of a run and a child.
+const FINISHED: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5(message || n)::uuid, 'finished', '{}'
+    FROM generate_series({from}, {to}) n, (VALUES ('root'), ('child')) messages (message);
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, created_at)
+    SELECT md5(message || n)::uuid, type::scoop.message_event_type, handler,
+           (ARRAY[md5('hierarchy' || n)::uuid, md5('run' || n)::uuid, md5('below' || n)::uuid])[:depth],
+           '2020-01-01Z'::timestamptz + at * interval '1 second'
+    FROM generate_series({from}, {to}) n, (VALUES
+        ('root', 'EMITTED', NULL, 1, 1), ('root', 'SEEN', 'saga', 2, 2), ('child', 'EMITTED', 'saga', 2, 3),
+        ('child', 'SEEN', 'item', 3, 4), ('child', 'COMMITTED', 'item', 3, 5), ('root', 'COMMITTED', 'saga', 2, 6)
+    ) events (message, type, handler, depth, at);
+    INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+    SELECT ARRAY[md5('hierarchy' || n)::uuid, md5('run' || n)::uuid], 'saga', 'Output of a#0000000000', '1'
+    FROM generate_series({from}, {to}) n;
+    INSERT INTO scoop.entity_event (name, key, version, message_id, run)
+    SELECT 'entity', n::text, 1, gen_random_uuid(), gen_random_uuid() FROM generate_series({from}, {to}) n";
+
+/// Also when the planner takes the tables for small ones.
+#[tokio::test]
+async fn a_deletion_reads_blocks_in_proportion_to_the_hierarchies() {
+    let pool = database("prune").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    let mut blocks = vec![];
+    for (from, to) in [(1, 200), (201, 10_000)] {
+        execute(FINISHED.replace("{from}", &from.to_string()).replace("{to}", &to.to_string())).await;
+        let roots: Vec<_> = (from..from + 100).map(|n| format!("md5('hierarchy{n}')::uuid")).collect();
+        let values = format!("ARRAY[{}], 7200, false", roots.join(","));
+        blocks.push(blocks_of(&pool, "prune_hierarchies", &values).await);
+        execute("VACUUM ANALYZE".into()).await;
+    }
+    let left = "SELECT count(*) FROM scoop.message_event";
+    let left: i64 = sqlx::query_scalar(left).fetch_one(&pool).await.unwrap();
+    assert_eq!(left, (10_000 - 200) * 6);
+    assert!(blocks[1] < 2 * blocks[0], "{blocks:?} blocks with 200 and 10,000 hierarchies");
     done(pool).await;
 }
 

@@ -1,0 +1,261 @@
+//! Deletion of finished hierarchies.
+
+use std::future::IntoFuture;
+use std::time::{Duration, Instant};
+
+use futures_util::future::{BoxFuture, FutureExt};
+use uuid::Uuid;
+
+use crate::store::{PRUNE_AGE_MIN, PruneMode, PrunePage, PruneResult, PruneVerdict};
+use crate::util::detached::uninterrupted;
+use crate::util::patience::Vain;
+use crate::{RuntimeError, Scoop, telemetry};
+
+/// The default age.
+const AGE_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// The number of hierarchies that the first transaction deletes, and the most that any does.
+const BATCH_FIRST: usize = 16;
+const BATCH_MAX: usize = 256;
+
+/// The time that a transaction should take.
+const BATCH_TIME: Duration = Duration::from_millis(50);
+
+/// The maximum number of signals deleted in one transaction.
+const SIGNALS_MAX: u32 = 1_000;
+
+/// The result of a [prune](Scoop::prune), or its progress. In a [dry run](Prune::dry_run) nothing is deleted, and the
+/// counts are of what would be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pruned {
+    /// The number of deleted hierarchies.
+    pub hierarchies: u64,
+    /// The number of their messages. Those that are events of an entity stay, and do not count.
+    pub messages: u64,
+    /// The number of their events.
+    pub events: u64,
+    /// The number of deleted signals.
+    pub signals: u64,
+    /// The hierarchies that began before the given time and are kept.
+    pub kept: KeptHierarchies,
+    /// Whether the [limit](Prune::limit) was reached, so that there may be more hierarchies.
+    pub more: bool,
+}
+
+/// The number of hierarchies that a [prune](Scoop::prune) kept, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeptHierarchies {
+    /// An event is younger than the given age.
+    pub recent: u64,
+    /// A run has not ended, or the events do not show its end.
+    pub unfinished: u64,
+    /// A rollback failed, and no operator has settled it.
+    pub failed: u64,
+    /// A message waits to be joined; the hierarchy of a joined message is kept, which may have this one rolled back; or
+    /// it was started by a [`Failed`](crate::Failed) about a hierarchy that is unfinished.
+    pub needed: u64,
+    /// Another transaction held a lock.
+    pub busy: u64,
+}
+
+impl Pruned {
+    fn add(&mut self, result: PruneResult) {
+        let count = match result.verdict {
+            PruneVerdict::Deleted => &mut self.hierarchies,
+            PruneVerdict::Recent => &mut self.kept.recent,
+            PruneVerdict::Unfinished => &mut self.kept.unfinished,
+            PruneVerdict::Failed => &mut self.kept.failed,
+            PruneVerdict::Needed => &mut self.kept.needed,
+            PruneVerdict::Busy => &mut self.kept.busy,
+            // Another call has deleted it.
+            PruneVerdict::Absent => return,
+        };
+        *count += 1;
+        self.messages += result.messages;
+        self.events += result.events;
+    }
+}
+
+/// A function that is called with the counts so far.
+type OnProgress = Box<dyn FnMut(&Pruned) + Send>;
+
+/// The deletion of finished hierarchies. Await it.
+#[must_use = "nothing is deleted before this is awaited"]
+pub struct Prune {
+    scoop: Scoop,
+    age: Duration,
+    limit: Option<u64>,
+    mode: PruneMode,
+    on_progress: Option<OnProgress>,
+}
+
+impl Prune {
+    /// Restricts the deletion to hierarchies without an event in this time, by the clock of the server: an hour at
+    /// least; 30 days by default.
+    pub fn older_than(mut self, age: Duration) -> Self {
+        self.age = age;
+        self
+    }
+
+    /// Sets the maximum number of hierarchies; none by default.
+    pub fn limit(mut self, hierarchies: u64) -> Self {
+        self.limit = Some(hierarchies);
+        self
+    }
+
+    /// Counts what would be deleted, and deletes nothing.
+    pub fn dry_run(mut self) -> Self {
+        self.mode = PruneMode::Count;
+        self
+    }
+
+    /// Sets a function that is called after each transaction, with the counts so far.
+    pub fn on_progress(mut self, report: impl FnMut(&Pruned) + Send + 'static) -> Self {
+        self.on_progress = Some(Box::new(report));
+        self
+    }
+
+    async fn carry_out(mut self) -> Result<Pruned, RuntimeError> {
+        if self.age < PRUNE_AGE_MIN {
+            return Err(RuntimeError::PruneAge { age: self.age, least: PRUNE_AGE_MIN });
+        }
+        let mut pruned = Pruned::default();
+        let result = match self.prune_hierarchies(&mut pruned).await {
+            Ok(()) => self.prune_signals(&mut pruned).await,
+            Err(error) => Err(error),
+        };
+        if self.mode == PruneMode::Delete && pruned.hierarchies + pruned.signals > 0 {
+            telemetry::pruned(&pruned);
+        }
+        result.map(|()| pruned)
+    }
+
+    async fn prune_hierarchies(&mut self, pruned: &mut Pruned) -> Result<(), RuntimeError> {
+        let mut after = None;
+        let mut batch = BATCH_FIRST;
+        loop {
+            let page = self.scoop.patiently(|_| self.scoop.store().prune_page(after, self.age)).await;
+            let PrunePage { roots, next } = page.map_err(Vain::error("old hierarchies were looked up"))?;
+            let mut left = &roots[..];
+            while !left.is_empty() {
+                let room = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(pruned.hierarchies));
+                if room == 0 {
+                    pruned.more = true;
+                    return Ok(());
+                }
+                let size = batch.min(usize::try_from(room).unwrap_or(usize::MAX)).min(left.len());
+                let (now, later) = left.split_at(size);
+                left = later;
+                let begun = Instant::now();
+                self.prune_batch(now.to_vec(), pruned).await?;
+                batch = match begun.elapsed() {
+                    took if took > BATCH_TIME => (size / 2).max(1),
+                    took if took < BATCH_TIME / 2 => (batch * 2).min(BATCH_MAX),
+                    _ => batch,
+                };
+            }
+            if next.is_none() {
+                return Ok(());
+            }
+            after = next;
+        }
+    }
+
+    /// Deletes hierarchies in one transaction.
+    async fn prune_batch(&mut self, roots: Vec<Uuid>, pruned: &mut Pruned) -> Result<(), RuntimeError> {
+        let (scoop, age, mode) = (self.scoop.clone(), self.age, self.mode);
+        // After a lost answer, another attempt could not return the counts.
+        let results = self.scoop.trial().once().endure(|_| {
+            let (scoop, roots) = (scoop.clone(), roots.clone());
+            uninterrupted(async move { scoop.store().prune(&roots, age, mode).await })
+        });
+        let results = results.await.map_err(Vain::error("hierarchies were pruned"))?;
+        results.into_iter().for_each(|result| pruned.add(result));
+        self.report(pruned);
+        Ok(())
+    }
+
+    async fn prune_signals(&mut self, pruned: &mut Pruned) -> Result<(), RuntimeError> {
+        loop {
+            let (scoop, age, mode) = (self.scoop.clone(), self.age, self.mode);
+            let signals = self.scoop.trial().once().endure(|_| {
+                let scoop = scoop.clone();
+                uninterrupted(async move { scoop.store().prune_signals(age, SIGNALS_MAX, mode).await })
+            });
+            let signals = signals.await.map_err(Vain::error("signals were pruned"))?;
+            pruned.signals += signals;
+            if signals > 0 {
+                self.report(pruned);
+            }
+            if mode == PruneMode::Count || signals < u64::from(SIGNALS_MAX) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn report(&mut self, pruned: &Pruned) {
+        if let Some(report) = &mut self.on_progress {
+            report(pruned);
+        }
+    }
+}
+
+impl IntoFuture for Prune {
+    type Output = Result<Pruned, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.carry_out().boxed()
+    }
+}
+
+impl Scoop {
+    /// Deletes the record of hierarchies that finished long ago, and old signals. Await it for the counts. [`Prune`] has
+    /// methods that set the age and the number of hierarchies, and one that only counts.
+    ///
+    /// A hierarchy is deleted as a whole, in one transaction, if it is at rest: committed, rolled back, or without a
+    /// handler. One is kept if anything of it is unfinished, stuck or awaiting an operator, or still needed:
+    /// [`KeptHierarchies`] has the reasons. Other processes can run sagas, launch and request anything meanwhile. The
+    /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
+    ///
+    /// A deleted hierarchy is as if it had never been: [`Scoop::find`] returns [`RuntimeError::NoSuchMessage`], and a
+    /// launch with its [unique](crate::Launch::unique) key starts a new one. The messages that are events of an entity
+    /// stay.
+    ///
+    /// The call reads one event of each message in the record, a thousand in one query, and deletes as many hierarchies
+    /// in one transaction as take about 50 ms.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::PruneAge`] if the age is below an hour: younger rows may still decide whether a repeated request
+    /// is a repetition. Or if the database fails; what was deleted until then stays deleted.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped before it is ready, some of the hierarchies may have been deleted, each as a whole.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use std::time::Duration;
+    ///
+    /// let quarter = Duration::from_secs(90 * 24 * 60 * 60);
+    /// let would_be = scoop.prune().older_than(quarter).dry_run().await?;
+    /// println!("{} hierarchies with {} events are old", would_be.hierarchies, would_be.events);
+    ///
+    /// let pruned = scoop.prune().older_than(quarter).limit(10_000).await?;
+    /// println!("{} are deleted, {} are unfinished", pruned.hierarchies, pruned.kept.unfinished);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn prune(&self) -> Prune {
+        Prune {
+            scoop: self.clone(),
+            age: AGE_DEFAULT,
+            limit: None,
+            mode: PruneMode::Delete,
+            on_progress: None,
+        }
+    }
+}

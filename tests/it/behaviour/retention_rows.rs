@@ -1,0 +1,265 @@
+//! Deletion of finished hierarchies, by the rows of the tables.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sqlx::PgPool;
+
+use super::*;
+use crate::support::{Database, Gate, eventually};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The tables of the record of hierarchies.
+const RECORD: [&str; 9] = [
+    "message",
+    "message_event",
+    "return_value",
+    "intervention",
+    "repeated_failure",
+    "begun_step",
+    "execution",
+    "redelivery",
+    "join_member",
+];
+
+#[derive(Message, Clone, Serialize, Deserialize)]
+#[message(topic = "retention-rows.feed", reply = u32)]
+struct Feed {
+    cursor: u32,
+    fails: bool,
+}
+
+#[derive(Clone, Default)]
+struct Feeds {
+    gate: Gate,
+    is_mended: Arc<AtomicBool>,
+}
+
+#[saga(name = "retention-rows-feeds")]
+#[subscribes(Feed)]
+impl Feeds {
+    #[step(delivery = "at_most_once", rollback = unfetch)]
+    async fn fetch(&self, _: &mut Scope<'_>, feed: &Feed) -> Result<u32> {
+        Ok(feed.cursor)
+    }
+
+    #[step]
+    async fn gather(&self, scope: &mut Scope<'_>, _: &Feed) -> Result<()> {
+        scope.launch(Item).await?;
+        Ok(())
+    }
+
+    #[step]
+    async fn turn(&self, scope: &mut Scope<'_>, feed: &Feed, _: &u32) -> Result<Anew<FeedsStep, Feed>> {
+        match feed.cursor {
+            0 if feed.fails => Err(SIMULATED.into()),
+            0 => {
+                scope.reply(feed, 1)?;
+                self.gate.pass().await;
+                Ok(Next::Continue.into())
+            }
+            cursor => Ok(Next::anew(Feed { cursor: cursor - 1, ..feed.clone() })),
+        }
+    }
+
+    async fn unfetch(&self, _: &mut Scope<'_>, _: &Feed, _: &u32, _: &Failure) -> Result<()> {
+        if self.is_mended.load(Ordering::Relaxed) { Ok(()) } else { Err(SIMULATED.into()) }
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "retention-rows.item")]
+struct Item;
+
+handler! {
+    Items: "retention-rows-items" on Item;
+    step "keep" keep => done().silently();
+}
+
+async fn start(db: &Database, feeds: &Feeds) -> Result<Scoop> {
+    Ok(db.scoop().only::<Feeds>().provide(feeds.clone()).only::<Items>().start().await?)
+}
+
+/// A saga that passes its gate, and that can be rolled back.
+fn open() -> Feeds {
+    let feeds = Feeds::default();
+    feeds.gate.open(1_000);
+    feeds.is_mended.store(true, Ordering::Relaxed);
+    feeds
+}
+
+async fn rows(db: &Database, table: &str) -> i64 {
+    db.number(&format!("SELECT count(*) FROM scoop.{table}")).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_a_pruned_hierarchy_remains() -> Result<()> {
+    let (db, feeds) = (Database::new().await, Feeds::default());
+    let scoop = start(&db, &feeds).await?;
+    let feed = scoop.launch(Feed { cursor: 2, fails: true }).await?;
+    assert!(matches!(feed.ends().await?, Outcome::RollbackFailed(_)));
+    let [failed] = &scoop.failed_compensations().await?[..] else { panic!("there is one") };
+    scoop.retry(failed.lineage.id()).await?;
+    eventually("it failed again", async || rows(&db, "repeated_failure").await == 1).await;
+    feeds.is_mended.store(true, Ordering::Relaxed);
+    scoop.retry(failed.lineage.id()).await?;
+    eventually("it is rolled back", async || db.unfinished().await == 0).await;
+    scoop.shutdown().await?;
+    for table in RECORD {
+        let is_expected = !["redelivery", "join_member"].contains(&table);
+        assert_eq!(rows(&db, table).await > 0, is_expected, "{table}");
+    }
+    db.grow_older(60 * DAY).await;
+    let pruned = db.client().prune().await?;
+    assert_eq!((pruned.hierarchies, pruned.kept), (1, Default::default()));
+    for table in RECORD {
+        assert_eq!(rows(&db, table).await, 0, "{table}");
+    }
+    Ok(())
+}
+
+/// The record alone shows what is unfinished.
+#[tokio::test(flavor = "multi_thread")]
+async fn hierarchies_without_their_working_set_are_kept_and_rebuilt() -> Result<()> {
+    let (db, feeds) = (Database::new().await, Feeds::default());
+    let scoop = start(&db, &feeds).await?;
+    let waiting = scoop.launch(Feed { cursor: 2, fails: false }).await?;
+    feeds.gate.arrivals(1).await;
+    let broken = scoop.launch(Feed { cursor: 0, fails: true }).await?;
+    assert!(matches!(broken.ends().await?, Outcome::RollbackFailed(_)));
+    scoop.shutdown_within(Duration::ZERO).await.ok();
+    let pending = db.client().launch(Feed { cursor: 0, fails: false }).await?;
+    db.grow_older(60 * DAY).await;
+    db.execute("DELETE FROM scoop.run WHERE handler <> 'none'").await;
+
+    let pruned = db.client().prune().await?;
+    assert_eq!((pruned.hierarchies, pruned.kept.unfinished, pruned.kept.failed), (0, 2, 1), "{pruned:?}");
+    assert_eq!(db.client().rebuild_working_set().await?.after, 2);
+    feeds.gate.open(10);
+    let scoop = start(&db, &feeds).await?;
+    for handle in [waiting, pending] {
+        assert_eq!(scoop.find(handle.id()).await?.ends().await?, Outcome::Committed);
+    }
+    Ok(())
+}
+
+/// The keys of the locks that a request to roll back, a redelivery and a cancellation take.
+#[tokio::test(flavor = "multi_thread")]
+async fn hierarchy_that_another_transaction_has_locked_is_kept() -> Result<()> {
+    let (db, feeds) = (Database::new().await, open());
+    let scoop = start(&db, &feeds).await?;
+    let feed = scoop.launch(Feed { cursor: 1, fails: false }).await?;
+    assert_eq!(feed.ends().await?, Outcome::Committed);
+    db.grow_older(60 * DAY).await;
+    for lock in [
+        format!("SELECT pg_advisory_xact_lock(hashtextextended('{}', 0))", feed.id()),
+        format!("SELECT id FROM scoop.message WHERE id = '{}' FOR KEY SHARE", feed.message_id()),
+        "SELECT id FROM scoop.message WHERE topic = 'retention-rows.item' FOR KEY SHARE".to_owned(),
+    ] {
+        let mut tx = db.pool().begin().await?;
+        sqlx::raw_sql(sqlx::AssertSqlSafe(lock.clone())).execute(&mut *tx).await?;
+        let pruned = scoop.prune().await?;
+        assert_eq!((pruned.hierarchies, pruned.kept.busy), (0, 1), "{lock}");
+        tx.rollback().await?;
+    }
+    assert_eq!(scoop.prune().await?.hierarchies, 1);
+    Ok(())
+}
+
+/// Of a rollback and a deletion at the same time one wins.
+#[tokio::test(flavor = "multi_thread")]
+async fn rollback_and_deletion_at_once_leave_a_whole_hierarchy_or_none() -> Result<()> {
+    let (db, feeds) = (Database::new().await, open());
+    let scoop = start(&db, &feeds).await?;
+    for _ in 0..20 {
+        let feed = scoop.launch(Feed { cursor: 1, fails: false }).await?;
+        assert_eq!(feed.ends().await?, Outcome::Committed);
+        db.grow_older(60 * DAY).await;
+        let (asked, pruned) =
+            tokio::join!(scoop.rollback(feed.id(), "at once").into_future(), scoop.prune().into_future());
+        match pruned?.hierarchies {
+            0 => {
+                assert_eq!(asked?, RollbackAnswer::Accepted);
+                assert!(matches!(feed.ends().await?, Outcome::RolledBack(_)));
+            }
+            _ => {
+                assert!(matches!(asked, Err(RuntimeError::NoSuchRun { .. }) | Ok(RollbackAnswer::NoHandlers)))
+            }
+        }
+        eventually("all is at rest", async || db.unfinished().await == 0).await;
+        db.history().await;
+        db.grow_older(60 * DAY).await;
+        scoop.prune().await?;
+        assert_eq!(rows(&db, "message_event").await, 0);
+    }
+    Ok(())
+}
+
+/// Its checks have to see what was committed before it got the locks.
+#[tokio::test(flavor = "multi_thread")]
+async fn function_is_refused_in_a_transaction_with_an_old_snapshot() -> Result<()> {
+    let db = Database::new().await;
+    let mut tx = db.pool().begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await?;
+    let prune = "SELECT scoop.prune(gen_random_uuid(), '60 days', false)";
+    let refused = sqlx::query(prune).execute(&mut *tx).await.unwrap_err();
+    assert!(refused.to_string().contains("at READ COMMITTED only"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entity_messages_outlive_their_hierarchies_in_the_table() -> Result<()> {
+    let db = Database::new().await;
+    db.execute(
+        "INSERT INTO scoop.handler (topic, handler) VALUES ('pay', 'till');
+         INSERT INTO scoop.message (id, topic, payload)
+         SELECT md5(n::text)::uuid, CASE n WHEN 1 THEN 'pay' ELSE 'paid' END, '{\"cents\": 7}' FROM generate_series(1, 2) n;
+         INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage)
+         SELECT md5(n::text)::uuid, type::scoop.message_event_type, handler, (ARRAY[md5('root')::uuid, md5('run')::uuid])[:depth]
+         FROM (VALUES (1, 'EMITTED', NULL, 1), (1, 'SEEN', 'till', 2), (2, 'EMITTED', 'till', 2),
+                      (1, 'COMMITTED', 'till', 2)) events (n, type, handler, depth);
+         INSERT INTO scoop.entity_event (name, key, version, message_id, run)
+         VALUES ('till', '7', 1, md5('2')::uuid, md5('run')::uuid)",
+    )
+    .await;
+    db.grow_older(60 * DAY).await;
+    assert_eq!(db.client().prune().await?.hierarchies, 1);
+    assert_eq!(db.texts("SELECT topic FROM scoop.message").await, ["paid"]);
+    assert_eq!(rows(&db, "message_event").await, 0);
+    Ok(())
+}
+
+/// A redelivery locks the row of the message, and so does a deletion.
+#[tokio::test(flavor = "multi_thread")]
+async fn redelivered_message_is_kept_while_its_new_run_is_unfinished() -> Result<()> {
+    let (db, feeds) = (Database::new().await, Feeds::default());
+    let unhandled = db.client().launch(Feed { cursor: 0, fails: false }).await?;
+    let scoop = start(&db, &feeds).await?;
+    assert_eq!(scoop.redeliver::<Feed>().await?.hierarchies, [unhandled.id()]);
+    feeds.gate.arrivals(1).await;
+    db.grow_older(60 * DAY).await;
+    assert_eq!(scoop.prune().await?.kept.unfinished, 1);
+    feeds.gate.open(10);
+    assert_eq!(unhandled.ends().await?, Outcome::Committed);
+    db.grow_older(60 * DAY).await;
+    assert_eq!(scoop.prune().await?.hierarchies, 1);
+    assert_eq!(rows(&db, "redelivery").await, 0);
+    Ok(())
+}
+
+/// The right to delete finished hierarchies is that of a function.
+#[tokio::test(flavor = "multi_thread")]
+async fn role_without_the_function_cannot_prune() -> Result<()> {
+    let db = Database::new().await;
+    let role = format!("keeper_{}", uuid::Uuid::new_v4().simple());
+    db.execute(&format!("CREATE ROLE {role}; GRANT USAGE ON SCHEMA scoop TO {role}")).await;
+    db.execute(&format!("GRANT SELECT ON ALL TABLES IN SCHEMA scoop TO {role}")).await;
+    let options = (*db.pool().connect_options()).clone().options([("role", &role)]);
+    let client = Scoop::client(PgPool::connect_lazy_with(options));
+    let refused = client.prune().await.unwrap_err();
+    assert!(matches!(refused, RuntimeError::Denied { .. }), "{refused}");
+    db.execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    Ok(())
+}
