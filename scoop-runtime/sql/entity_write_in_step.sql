@@ -9,4 +9,4 @@ WITH changed AS (
 )
 INSERT INTO scoop.entity_event (name, key, version, message_id, run)
 SELECT $1, $2, e.version, e.message, e.run
-FROM unnest($4::bigint[], $5::uuid[], $6::uuid[]) AS e (version, message, run)
+FROM unnest($4::pg_catalog.int8[], $5::pg_catalog.uuid[], $6::pg_catalog.uuid[]) AS e (version, message, run)
