@@ -29,11 +29,14 @@ impl SendSignal {
         Self { scoop, prepared }
     }
 
-    /// Sends the signal only if none with this id was sent before. So it can be sent again when the outcome is unknown,
-    /// or when the sender does not know whether it is a repetition.
+    /// Sends the signal only if none with this id, name and key was sent before. So it can be sent again when the outcome is
+    /// unknown, or when the sender does not know whether it is a repetition. A signal of another name or key may have the
+    /// same id, such as that of an event that is sent on to several runs.
     pub fn id(mut self, id: impl Into<Uuid>) -> Self {
         if let Ok(signal) = &mut self.prepared {
-            signal.id = id.into();
+            // A name and a key have no NUL.
+            let of_id = format!("{}\0{}", signal.to.name, signal.to.key);
+            signal.id = Uuid::new_v5(&id.into(), of_id.as_bytes());
         }
         self
     }

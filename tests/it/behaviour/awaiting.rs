@@ -131,6 +131,10 @@ async fn all_runs_that_await_a_signal_get_it_and_a_repetition_none() -> Result<(
     third.comes_to(awaits).await?;
     assert_eq!(scoop.signal(Paid { amount: 6 }, "7").id(id).await?, 2, "it is the same signal");
     assert!(awaits(&third.tree().await?));
+    let fourth = scoop.launch(order(8)).await?;
+    fourth.comes_to(awaits).await?;
+    assert_eq!(scoop.signal(Paid { amount: 7 }, "8").id(id).await?, 1, "it is a signal with another key");
+    assert_eq!(fourth.ends().await?, Outcome::Committed);
     Ok(())
 }
 
