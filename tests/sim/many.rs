@@ -45,7 +45,7 @@ const TWICE: u64 = 50;
 ///   the current definition.
 /// * 1000000010023: the same for a worker that notified others before it had read their definitions.
 /// * 1000000010438: a rollback was stuck, since the program that it needed had refused an earlier part.
-const REGRESSIONS: [u64; 28] = [
+const REGRESSIONS: [u64; 29] = [
     41,
     368,
     394,
@@ -72,6 +72,7 @@ const REGRESSIONS: [u64; 28] = [
     100_164_027,
     1_000_000_000_000,
     1_000_000_000_012,
+    1_000_000_000_048,
     1_000_000_010_023,
     1_000_000_010_438,
 ];

@@ -216,12 +216,15 @@ impl<'a> RunHistory<'a> {
         self.rolling_back_event().is_some_and(|turned| turned.step.is_none())
     }
 
-    /// The iteration of its newest step.
+    /// The iteration of its newest step. A step that was chosen to run again is the same one after its renaming, too.
     pub(super) fn iteration(&self) -> i32 {
-        let (mut step, mut iteration) = (None, 0);
-        for event in self.forward().filter(|event| event.handling.is_none()) {
-            iteration = if step == Some(&event.step) { iteration + 1 } else { 0 };
-            step = Some(&event.step);
+        let (mut step, mut repeats, mut iteration) = (None, false, 0);
+        for event in self.forward() {
+            if event.handling.is_none() {
+                iteration = if repeats || step == Some(&event.step) { iteration + 1 } else { 0 };
+                step = Some(&event.step);
+            }
+            repeats = event.jump.is_some() && event.jump == event.step;
         }
         iteration
     }
