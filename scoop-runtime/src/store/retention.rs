@@ -50,6 +50,7 @@ pub(crate) struct PruneResult {
 
 impl PruneResult {
     /// Nothing was deleted.
+    #[cfg(feature = "in-memory")]
     pub(crate) fn kept(verdict: PruneVerdict) -> Self {
         Self { verdict, messages: 0, events: 0 }
     }
