@@ -418,7 +418,7 @@ mod interleavings {
                 all.stopped.store(true, SeqCst);
                 break;
             }
-            batch.into_iter().for_each(|waiting| drop(waiting.answer.send(Ok(()))));
+            batch.into_iter().for_each(|waiting| drop(waiting.answer.send(Ok(StartedAs::Other))));
         }
         all.at_work.fetch_sub(1, SeqCst);
     }
