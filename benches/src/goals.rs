@@ -181,7 +181,7 @@ pub(crate) const GOALS: [Goal; 103] = [
     figure("B19 hot 16 pessimistic", "the same by `SELECT .. FOR UPDATE`", "decisions/s").more_is_better(),
     figure("B19 hot 16 processor", "commands: processor of server and program for each", "µs").beside(BETTER),
     figure("B19 hot 16 p99", "commands: sent until decided, p99", "ms").beside(BETTER),
-    figure("B19 hot 16 conflicts", "optimistic: attempts in vain for each decision", "attempts"),
+    figure("B19 hot 16 conflicts", "optimistic: failed attempts for each decision", "attempts"),
     rate("B19 hot 200", "commands: one entity, 200 callers", "decisions/s", BETTER, 5e+00, 5e+00)
         .without_aim(),
     figure("B19 hot 200 optimistic", "the same by a version and retries", "decisions/s").more_is_better(),
@@ -189,7 +189,7 @@ pub(crate) const GOALS: [Goal; 103] = [
     figure("B19 hot 200 processor", "commands: processor of server and program for each", "µs")
         .beside(BETTER),
     figure("B19 hot 200 p99", "commands: sent until decided, p99", "ms").beside(BETTER),
-    figure("B19 hot 200 conflicts", "optimistic: attempts in vain for each decision", "attempts"),
+    figure("B19 hot 200 conflicts", "optimistic: failed attempts for each decision", "attempts"),
     rate("B19 hot 1000", "commands: one entity, 1,000 callers", "decisions/s", BETTER, 5e+00, 5e+00)
         .without_aim(),
     figure("B19 hot 1000 optimistic", "the same by a version and retries", "decisions/s").more_is_better(),
@@ -197,14 +197,14 @@ pub(crate) const GOALS: [Goal; 103] = [
     figure("B19 hot 1000 processor", "commands: processor of server and program for each", "µs")
         .beside(BETTER),
     figure("B19 hot 1000 p99", "commands: sent until decided, p99", "ms").beside(BETTER),
-    figure("B19 hot 1000 conflicts", "optimistic: attempts in vain for each decision", "attempts"),
+    figure("B19 hot 1000 conflicts", "optimistic: failed attempts for each decision", "attempts"),
     rate("B19 spread", "commands: 10,000 entities, 200 callers", "decisions/s", BETTER, 1e+00, 1e+00)
         .without_aim(),
     figure("B19 spread optimistic", "the same by a version and retries", "decisions/s").more_is_better(),
     figure("B19 spread pessimistic", "the same by `SELECT .. FOR UPDATE`", "decisions/s").more_is_better(),
     figure("B19 spread processor", "commands: processor of server and program for each", "µs").beside(BETTER),
     figure("B19 spread p99", "commands: sent until decided, p99", "ms").beside(BETTER),
-    figure("B19 spread conflicts", "optimistic: attempts in vain for each decision", "attempts"),
+    figure("B19 spread conflicts", "optimistic: failed attempts for each decision", "attempts"),
     rate(
         "B20",
         "a run that goes on anew: its last hundredth ÷ the first",
