@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use scoop_core::{EventKind, SignalKey};
-use time::{Duration, OffsetDateTime};
+use time::{Duration, OffsetDateTime, PrimitiveDateTime};
 
 use crate::history::{Findings, Hierarchy, Row, Run};
 use crate::timing::deadlines;
@@ -65,16 +65,18 @@ fn waits<'a>(
     waits
 }
 
-/// Gives a signal to the waits for it at this time.
+/// Gives a signal to the waits for it at this time, and checks that no other wait was open then.
 fn deliver(waits: &mut [SignalWait<'_>], signal: &LoggedSignal, at: OffsetDateTime, findings: &mut Findings) {
-    // Those that ended first may have no later signal.
     let reached = |wait: &&mut SignalWait<'_>| {
         let has_it = wait.output.is_some_and(|output| output.value == signal.payload);
         has_it && !wait.is_explained && wait.may_be_open(at)
     };
     let mut candidates: Vec<_> = waits.iter_mut().filter(reached).collect();
+    // Signals may have equal payloads. Those that were certainly open have to have this one, and those that ended first may
+    // have no later one.
     candidates.sort_by_key(|wait| {
-        wait.left.map_or(OffsetDateTime::new_utc(time::Date::MAX, time::Time::MIDNIGHT), |left| left.event.at)
+        let end = wait.left.map_or(PrimitiveDateTime::MAX.assume_utc(), |left| left.event.at);
+        (!wait.is_open(at), end)
     });
     let mut explained = 0;
     for wait in candidates.into_iter().take(usize::try_from(signal.reached).unwrap_or(usize::MAX)) {
@@ -95,7 +97,8 @@ fn deliver(waits: &mut [SignalWait<'_>], signal: &LoggedSignal, at: OffsetDateTi
     if at >= signal.kept_until {
         wrong(format!("signal {name} for {key} was delivered after it was no longer kept"));
     }
-    for wait in waits.iter().filter(|wait| wait.output.is_none() && wait.is_open(at)) {
+    // One that ended by an earlier signal is not open any more, and one that ends by a later signal should have had this one.
+    for wait in waits.iter().filter(|wait| !wait.is_explained && wait.is_open(at)) {
         let what = format!("{} awaited signal {id}, but did not get it", wait.since.describe());
         wait.find(findings, what);
     }
