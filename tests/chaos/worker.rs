@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::ledger::Outside;
 use crate::plan;
-use crate::sagas::{Job, Node, PLANNED_PANIC, Witness};
+use crate::sagas::{Gambler, Job, Node, PLANNED_PANIC, Witness};
 
 /// Set for a worker: its name, which identifies its sessions.
 pub(crate) const NAME: &str = "SCOOP_CHAOS_WORKER";
@@ -65,6 +65,7 @@ async fn start(pool: &PgPool, outside: &Arc<Outside>) -> Result<Scoop> {
         let outside = || Arc::clone(outside);
         let builder = Scoop::builder().postgres(pool.clone()).concurrency(16);
         let builder = builder.provide(Node { outside: outside() }).provide(Witness { outside: outside() });
+        let builder = builder.provide(Gambler { outside: outside() });
         match builder.start().await {
             Err(error) if error.is_transient() => tokio::time::sleep(PAUSE).await,
             started => return Ok(started?),
