@@ -105,6 +105,12 @@ enum Decided {
 }
 
 impl Undecided {
+    /// The entity, for messages.
+    fn named_entity(&self) -> String {
+        let EntityId { name, key } = &self.entity;
+        format!("the entity `{name}` (key `{key}`)")
+    }
+
     fn table_key(&self) -> &(dyn Any + Send + Sync) {
         self.table_key.as_ref().expect("the entity has a table").get()
     }
@@ -409,11 +415,12 @@ fn not_after_its_events(undecided: &Undecided) -> Failure {
 
 /// The failure of a command whose code kept its entity locked until the server ended the session.
 fn too_slow(undecided: &Undecided, took: Duration) -> Failure {
-    let Undecided { saga, entity, run, .. } = undecided;
+    let Undecided { saga, run, .. } = undecided;
     let text = format!(
-        "the decision of saga `{}` about the entity `{}` took {took:.1?}, while that was locked; get what is slow in \
-         `fetch`, before the decision",
-        saga.definition.saga, entity.name,
+        "the decision of saga `{}` about {} took {took:.1?}, while that was locked; get what is slow in `fetch`, before the \
+         decision",
+        saga.definition.saga,
+        undecided.named_entity(),
     );
     Failure::new("DecisionTooSlow", text, &run.source)
 }

@@ -278,10 +278,9 @@ impl One<'_> {
     fn apply(&self, entity: &mut Working, apply: Held<Application>) -> Result<(), Failure> {
         let Undecided { run, saga, entity: id, .. } = self.undecided;
         let (_, state) = entity.state.as_mut().expect("the decision was made by it");
-        boundary::run(&run.source, || apply.take()(state.get_mut())).map_err(boundary::named(format!(
-            "the application of an event of saga `{}` to the entity `{}`",
-            saga.definition.saga, id.name
-        )))?;
+        let applied = boundary::run(&run.source, || apply.take()(state.get_mut()));
+        let code = || format!("the application of an event of saga `{}`", saga.definition.saga);
+        applied.map_err(|panic| self.panicked(&code(), "to", panic))?;
         if self.write == Write::AfterEach {
             entity.stored.state = Some(entity.written(self.engine, id)?);
         }
@@ -301,12 +300,15 @@ impl One<'_> {
                 ("undo", boundary::run(&run.source, || (decisions.undo)(message, state, decision)))
             }
         };
-        let decided = decided
-            .map_err(boundary::named(format!("`{code}` of saga `{saga}`")))
-            .map_err(Verdict::Failed)?;
+        let decided = decided.map_err(|panic| {
+            Verdict::Failed(self.panicked(&format!("`{code}` of saga `{saga}`"), "about", panic))
+        })?;
         decided.map_err(|why| match why {
             Undecidable::Unwritable(error) => {
-                let text = format!("what `{code}` of saga `{saga}` returned cannot be stored: {error}");
+                let about = self.undecided.named_entity();
+                let text = format!(
+                    "what `{code}` of saga `{saga}` returned about {about} cannot be stored: {error}"
+                );
                 Verdict::Failed(Failure::new("DecisionNotStored", text, &run.source))
             }
             Undecidable::Unreadable(error) => {
@@ -314,6 +316,20 @@ impl One<'_> {
                 Verdict::Unread(Why { recorded: format!("{text}: {error}"), logged: Some(text) })
             }
         })
+    }
+
+    /// The failure for a panic in this code, which concerns the entity.
+    fn panicked(&self, code: &str, concerns: &str, panic: Failure) -> Failure {
+        let Undecided { task, run, .. } = self.undecided;
+        let remedy = match task {
+            Task::Decide { .. } => "send the command again",
+            Task::Undo { .. } => "retry the rollback",
+        };
+        let (entity, run) = (self.undecided.named_entity(), run.lineage.id());
+        let code = format!("{code} {concerns} {entity} in run {run}");
+        let named = boundary::named(code)(panic);
+        let message = format!("{}; nothing has changed: correct the code, then {remedy}", named.message);
+        Failure { message, ..named }
     }
 
     /// The launch of the event or rejection.
@@ -372,6 +388,7 @@ impl One<'_> {
     fn unfit(&self, why: &str) -> Verdict {
         let EntityId { name, key } = &self.undecided.entity;
         let text = format!("the stored state of the entity `{name}` does not fit its type");
-        Verdict::Unfit(Why { recorded: format!("{text} (key `{key}`): {why}"), logged: Some(text) })
+        let remedy = "have the type read it, or restore it with `Scoop::rebuild_entities`";
+        Verdict::Unfit(Why { recorded: format!("{text} (key `{key}`): {why}; {remedy}"), logged: Some(text) })
     }
 }
