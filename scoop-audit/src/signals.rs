@@ -128,16 +128,18 @@ impl SignalWait<'_> {
             && self.left.is_none_or(|left| latest < left.event.at && !left.gave_up())
             && self.awaited.until.is_none_or(|until| latest < until)
             && !self.hierarchy.set_aside
-            && !self.gives_up()
+            && !self.may_give_up(at)
     }
 
-    /// Whether its run was cancelled, or has a deadline.
-    fn gives_up(&self) -> bool {
-        let lineage = self.run.seen.event.lineage.ids();
+    /// Whether its run may have been cancelled by this time, or may have missed a deadline.
+    fn may_give_up(&self, at: OffsetDateTime) -> bool {
+        let (lineage, latest) = (self.run.seen.event.lineage.ids(), at + self.tolerance());
         let cancelled = self.hierarchy.rows.iter().any(|row| {
-            row.kind() == EventKind::CancellationRequested && lineage.starts_with(row.event.lineage.ids())
+            row.kind() == EventKind::CancellationRequested
+                && row.event.at <= latest
+                && lineage.starts_with(row.event.lineage.ids())
         });
-        cancelled || deadlines(&self.since.event.context).next().is_some()
+        cancelled || deadlines(&self.since.event.context).any(|deadline| deadline <= latest)
     }
 
     /// It ends by a signal, by its limit, or since its run gives up or is repaired.

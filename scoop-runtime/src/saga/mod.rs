@@ -78,7 +78,7 @@ pub trait Saga: Send + Sync + Sized + 'static {
 
     /// The decisions of a command.
     #[doc(hidden)]
-    fn decisions() -> Option<command::Decisions> {
+    fn decisions() -> Option<command::CommandFunctions> {
         None
     }
 
@@ -278,7 +278,7 @@ pub trait Handler: Send + Sync + 'static {
     fn sleep(&self, step: usize) -> Option<Duration>;
 
     /// See [`Saga::decisions`].
-    fn decisions(&self) -> Option<command::Decisions>;
+    fn decisions(&self) -> Option<command::CommandFunctions>;
 
     /// See [`Saga::invoke`].
     fn invoke<'a>(
@@ -359,7 +359,7 @@ impl<S: Saga> Handler for S {
         S::sleep(S::Step::ALL[step])
     }
 
-    fn decisions(&self) -> Option<command::Decisions> {
+    fn decisions(&self) -> Option<command::CommandFunctions> {
         S::decisions()
     }
 

@@ -109,7 +109,7 @@ async fn fetched_data_is_recorded_with_the_id_of_the_command_before_the_decision
     db.history().await.about(&["M0"]).expect(
         "M0 EMITTED · ·
         M0 SEEN weigh ·
-        M0 SUSPENDED weigh fetch
+        M0 SUSPENDED weigh fetch next=1
         M0 SUSPENDED weigh decide
         M0 COMMITTED weigh decide",
     );

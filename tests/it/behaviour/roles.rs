@@ -6,6 +6,7 @@ use scoop::SetupError;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 
+use super::followed::begun;
 use super::*;
 use crate::support::{Database, eventually};
 
@@ -381,6 +382,7 @@ async fn client_role_cannot_forge_signals_and_the_reader_role_sends_none() -> Re
 mod commands {
     use scoop::{CommandState, Decider};
 
+    use super::followed::begun;
     use super::*;
 
     #[derive(Default, Serialize, Deserialize)]
@@ -485,9 +487,7 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     assert!(!reader.runs().await?.runs.is_empty() && !reader.runs().handler("orders").await?.runs.is_empty());
     assert_eq!(reader.explain(order.id()).await?.runs.len(), 1);
     assert!(!reader.counts().await?.finished.is_empty());
-    let mut events = reader.events().follow();
-    let begins = tokio::time::timeout(Duration::from_millis(300), events.next()).await;
-    assert!(begins.is_err(), "nothing happens");
+    let mut events = begun(reader.events().follow()).await;
     scoop.launch(Order { fails: false }).await?.ends().await?;
     assert!(events.next().await.is_some_and(|event| event.is_ok()));
     let Err(error) = reader.launch(Order { fails: false }).await.map(drop) else { panic!("it was launched") };
