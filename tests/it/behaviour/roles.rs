@@ -382,7 +382,6 @@ async fn client_role_cannot_forge_signals_and_the_reader_role_sends_none() -> Re
 mod commands {
     use scoop::{CommandState, Decider};
 
-    use super::followed::begun;
     use super::*;
 
     #[derive(Default, Serialize, Deserialize)]
