@@ -387,7 +387,7 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) -> Vec<Pending> 
                     Some(unhandled) => SettleError::Unhandled(unhandled.clone()),
                     None => SettleError::Refused(error.to_string()),
                 };
-                // Without a outcome the entities could not be read.
+                // Without an outcome the entities could not be read.
                 let outcome =
                     outcomes.pop().unwrap_or_else(|| OutcomeIfCommitted::Unread(error.to_string().into()));
                 pending.answer(outcome, |_| Err(why));
