@@ -13,7 +13,7 @@ use crate::RuntimeError;
 use crate::engine;
 use crate::store::NewSignal;
 use crate::util::detached::uninterrupted;
-use crate::util::patience::Vain;
+use crate::util::patience::{Attempt, Vain};
 use crate::util::{ids, payload};
 
 /// A signal about to be sent. Await it.
@@ -71,14 +71,22 @@ impl IntoFuture for SendSignal {
             let signal = prepared?;
             // The workers of the runs that it reaches are notified even if the caller stops waiting.
             let sending = uninterrupted(async move {
-                if let Some(engine) = scoop.engine() {
-                    return Ok(scoop.patiently(|_| engine::send_signal(engine, &signal)).await);
-                }
-                let sent = scoop.patiently(|_| scoop.store().send_signal(&signal, None)).await;
-                Ok(sent.map(|sent| {
-                    scoop.notify_ready(&sent.handlers);
-                    sent.reached
-                }))
+                let send = async |attempt| {
+                    // The first attempt may have waited for a transaction that holds the id. Of those that go on
+                    // waiting, one at a time takes a connection.
+                    let _turn = match attempt {
+                        Attempt::First => None,
+                        Attempt::Repeat => Some(scoop.repeated_signals().acquire().await),
+                    };
+                    match scoop.engine() {
+                        Some(engine) => engine::send_signal(engine, &signal).await,
+                        None => scoop.store().send_signal(&signal, None).await.map(|sent| {
+                            scoop.notify_ready(&sent.handlers);
+                            sent.reached
+                        }),
+                    }
+                };
+                Ok(scoop.patiently(send).await)
             });
             let sent = sending.await.unwrap_or_else(|error| Err(error.into()));
             sent.map_err(Vain::error("a signal was sent"))
