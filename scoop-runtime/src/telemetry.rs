@@ -302,6 +302,11 @@ events! {
 events! {
     OF_SIGNALS: "scoop::signal", shared {};
 
+    /// A signal was sent that no saga of a living program awaits, for the first time in this process.
+    WARN "unawaited" = unawaited(signal: &str, near: &[String])
+        { signal = shown(Escaped(signal)), near = shown(Escaped(&near.join(", "))) }
+        ("signal sent that no living program awaits: `{}`", Escaped(signal))
+
     /// The database refuses to deliver a signal to a run.
     ERROR "delivery_refused" = delivery_refused(refused: &RefusedDelivery)
         { signal = shown(Escaped(&refused.to.name)), key = shown(Escaped(&refused.to.key)),

@@ -55,6 +55,7 @@ impl SendSignal {
         let signal = self.prepared?;
         let sent = self.scoop.store().insert_signal(connection, &signal).await;
         let is_new = sent.map_err(RuntimeError::database("a signal was sent"))?;
+        self.scoop.unhandled().signalled(&signal.to.name);
         self.scoop.deliver_after_foreign_commit(signal.to);
         Ok(is_new)
     }
@@ -86,7 +87,11 @@ impl IntoFuture for SendSignal {
                         }),
                     }
                 };
-                Ok(scoop.patiently(send).await)
+                let sent = scoop.patiently(send).await;
+                if matches!(sent, Ok(0)) {
+                    scoop.unhandled().signalled(&signal.to.name);
+                }
+                Ok(sent)
             });
             let sent = sending.await.unwrap_or_else(|error| Err(error.into()));
             sent.map_err(Vain::error("a signal was sent"))
@@ -102,7 +107,7 @@ const KEEP_MAX: Duration = Duration::from_secs(100_000_000_000);
 pub(crate) fn prepare<S: Signal>(signal: &S, key: String, limit: usize) -> Result<NewSignal, RuntimeError> {
     let to = SignalKey { name: S::NAME.to_owned(), key };
     if let Some(why) = to.refused() {
-        return Err(RuntimeError::Signal { signal: S::NAME, why: format!("its key {why}") });
+        return Err(RuntimeError::Signal { signal: S::NAME, why });
     }
     let unwritable = |why: serde_json::Error| RuntimeError::Signal { signal: S::NAME, why: why.to_string() };
     let value = serde_json::to_value(Json(signal)).map_err(unwritable)?;

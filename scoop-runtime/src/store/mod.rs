@@ -223,6 +223,12 @@ storage! {
         /// Marks up to `limit` kept signals whose time is over, so that later looks do not read them. Returns these.
         async fn expire_signals(&self, limit: u32) -> Vec<ExpiredSignals>;
 
+        /// The key of the signal for which a run has waited last in the step of these names.
+        async fn awaited_key(&self, run: Uuid, steps: &[String]) -> Option<String>;
+
+        /// The names of the signals that sagas of living programs await.
+        async fn awaited_names(&self) -> Vec<String>;
+
         /// The oldest transaction that may still commit a signal.
         async fn signal_horizon(&self) -> Transaction;
     }

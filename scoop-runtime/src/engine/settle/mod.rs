@@ -283,7 +283,10 @@ fn apply(
     if sets_a_time {
         engine.reschedule_timer();
     }
-    after.signals.into_iter().for_each(|signal| engine.signals.deliver(Delivery::To(signal)));
+    for signal in after.signals {
+        engine.unhandled.signalled(&signal.name);
+        engine.signals.deliver(Delivery::To(signal));
+    }
     if settled.state == RowState::Ended {
         match execution.run.lineage.parent() {
             Some(parent) if execution.flags.has_parent => {

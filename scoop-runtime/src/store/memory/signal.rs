@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::definitions::lanes_of;
+use super::event_log::Event;
 use super::state::{RowKey, State};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
@@ -69,6 +70,27 @@ impl SignalStorage for MemoryStore {
 
     async fn expire_signals(&self, limit: u32) -> sqlx::Result<Vec<ExpiredSignals>> {
         self.run("expire", |state| Ok(state.expire_signals(limit.try_into().unwrap_or(usize::MAX)))).await
+    }
+
+    async fn awaited_key(&self, run: Uuid, steps: &[String]) -> sqlx::Result<Option<String>> {
+        self.run("awaited_key", |state| {
+            let is_named = |event: &&Event| event.step.as_ref().is_some_and(|step| steps.contains(step));
+            let events = state.hierarchy_of(run).into_iter().flat_map(|of| of.record.of_run(run).rev());
+            let mut waits = events.filter(is_named).filter_map(|event| event.wait.as_ref());
+            Ok(waits.find_map(|wait| wait.signal().map(|to| to.key.clone())))
+        })
+        .await
+    }
+
+    async fn awaited_names(&self) -> sqlx::Result<Vec<String>> {
+        self.run("awaited_names", |state| {
+            let numbers = state.workers.values().flat_map(|worker| &worker.definitions);
+            let at = numbers.filter_map(|number| usize::try_from(number - 1).ok());
+            let steps = at.filter_map(|at| state.definitions.get(at)).flat_map(|it| &it.steps);
+            let names: BTreeSet<_> = steps.filter_map(|step| step.awaits.clone()).collect();
+            Ok(names.into_iter().collect())
+        })
+        .await
     }
 
     async fn signal_horizon(&self) -> sqlx::Result<Transaction> {

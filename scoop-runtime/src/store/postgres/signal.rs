@@ -65,6 +65,15 @@ impl SignalStorage for PostgresStore {
         rows.into_iter().map(expired).collect()
     }
 
+    async fn awaited_key(&self, run: Uuid, steps: &[String]) -> sqlx::Result<Option<String>> {
+        let key = sqlx::query_scalar(self.sql.signal_awaited_key.clone()).bind(run).bind(steps.to_vec());
+        Ok(key.first(&self.sessions).await?.flatten())
+    }
+
+    async fn awaited_names(&self) -> sqlx::Result<Vec<String>> {
+        sqlx::query_scalar(self.sql.signal_names.clone()).all(&self.sessions).await
+    }
+
     async fn signal_horizon(&self) -> sqlx::Result<Transaction> {
         sqlx::query_scalar(self.sql.signal_horizon.clone()).one(&self.sessions).await.map(Transaction)
     }

@@ -121,3 +121,25 @@ async fn signal_that_no_program_can_read_arrives_as_that() {
     assert_eq!(outputs, [false, true, true]);
     done(pool).await;
 }
+
+#[tokio::test]
+async fn awaited_names_are_those_of_living_programs() {
+    let pool = database("awaited_names").await;
+    let (store, ..) = launching(&pool).await;
+    assert!(store.awaited_names().await.unwrap().is_empty());
+    sqlx::raw_sql(
+        "WITH known AS (
+             INSERT INTO scoop.definition (handler, fingerprint, steps)
+             SELECT 'saga', gen_random_uuid(), jsonb_build_array('{\"name\": \"a\"}'::jsonb, jsonb_build_object('awaits', name))
+             FROM unnest('{paid,packed}'::text[]) AS name RETURNING id, steps
+         )
+         INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
+         SELECT gen_random_uuid(), 1, 1, 1, '{topic}', '{saga}', ARRAY[id], now() FROM known
+         WHERE steps @> '[{\"awaits\": \"paid\"}]'",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    assert_eq!(store.awaited_names().await.unwrap(), ["paid"]);
+    done(pool).await;
+}
