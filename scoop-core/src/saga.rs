@@ -64,6 +64,21 @@ pub struct StepDefinition {
     pub awaits: Option<&'static str>,
 }
 
+/// The suffixes of the stored names of waits before a step, as the macros write them.
+const WAIT_SUFFIXES: [&str; 2] = [" (waiting for signal)", " (waiting for scheduled time)"];
+
+/// The step of the user for which a stored step waits; otherwise the name itself.
+///
+/// ```
+/// use scoop_core::visible_step;
+///
+/// assert_eq!(visible_step("ship (waiting for signal)"), "ship");
+/// assert_eq!(visible_step("ship"), "ship");
+/// ```
+pub fn visible_step(stored: &str) -> &str {
+    WAIT_SUFFIXES.iter().find_map(|suffix| stored.strip_suffix(suffix)).unwrap_or(stored)
+}
+
 /// How often the code of a step runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {

@@ -76,6 +76,8 @@ async fn run_awaits_its_signal_and_gets_it_as_a_value() -> Result<()> {
         text.starts_with("shipping (on root-topic): awaiting signal payments.confirmed for 7 since 2"),
         "{text}"
     );
+    assert!(text.contains("began to await a signal for ship: payments.confirmed with key 7"), "{text}");
+    assert!(!text.contains("(waiting for signal)"), "{text}");
     eighth.comes_to(awaits).await?;
     assert_eq!(scoop.signal(Paid { amount: 990 }, "7").await?, 1);
     assert_eq!(seventh.ends().await?, Outcome::Committed);

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::Engine;
-use super::signals::{Deliveries, Delivery};
+use super::wakeups::{Deliveries, Delivery};
 use crate::error::is_transient;
 use crate::store::{Deliver, Delivered, Store, Transaction};
 use crate::telemetry;
