@@ -18,8 +18,8 @@ use super::execution::InFlightGuard;
 use super::reconcile::reconcile;
 use super::refusal::{IfRefused, hand_to_another};
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
-use super::signals::Delivery;
 use super::slots::{Slot, SlotLease};
+use super::wakeups::Delivery;
 use crate::store::{ClaimedRun, QueueCursors, SetAside, Unclaimed};
 use crate::telemetry;
 

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
-use super::signals::Delivery;
+use super::wakeups::Delivery;
 #[cfg(feature = "in-memory")]
 use crate::store::MemorySession;
 use crate::store::{PostgresSession, Reaped, SIGNAL_SENT, Store};

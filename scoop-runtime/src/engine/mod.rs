@@ -10,7 +10,6 @@ mod tasks;
 // Selection of the runs that execute here: claims, launches and wake-ups of this process, due times, dead workers.
 mod claim;
 mod deadlines;
-mod deliveries;
 mod joins;
 mod liveness;
 mod local_start;
@@ -18,6 +17,7 @@ mod notify;
 mod parents;
 mod reconcile;
 mod schedule;
+mod signal_delivery;
 mod timer;
 
 // Execution of one run, step by step.
@@ -35,10 +35,10 @@ mod settle;
 mod decisions;
 mod definitions;
 mod shared;
-mod signals;
 mod slots;
 mod step_stop_signals;
 mod suspects;
+mod wakeups;
 
 pub(crate) use local_start::{launch, send_signal};
 pub(crate) use shared::{Engine, IDENTIFIER_PREFIX};

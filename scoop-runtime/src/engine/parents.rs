@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::local_start;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
-use super::signals::{ParentCheck, ParentChecks};
+use super::wakeups::{ParentCheck, ParentChecks};
 use crate::store::ParentRef;
 use crate::telemetry;
 use crate::util::patience::Attempt;

@@ -15,13 +15,15 @@ use super::definitions::{Definitions, refresh};
 use super::settle::batched;
 use super::settle::queue::{Queue, Settler};
 use super::shared::{Engine, IDENTIFIER_PREFIX};
-use super::signals::{Deliveries, Delivery, ParentChecks, Signals};
 use super::slots::{ReservedSlots, RunningCounts};
 use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
-use super::{claim, decisions, deliveries, joins, liveness, notify, parents, reconcile, schedule, timer};
+use super::wakeups::{Deliveries, Delivery, ParentChecks, Signals};
+use super::{
+    claim, decisions, joins, liveness, notify, parents, reconcile, schedule, signal_delivery, timer,
+};
 use crate::completion::Completions;
 use crate::saga::registry::Registry;
 use crate::settings::Settings;
@@ -128,7 +130,7 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
     spawn(schedule::serve(engine.clone()).boxed());
     spawn(joins::serve(engine.clone()).boxed());
     spawn(parents::serve(engine.clone(), parents, drained.clone()).boxed());
-    spawn(deliveries::serve(engine.clone(), deliveries, drained.clone()).boxed());
+    spawn(signal_delivery::serve(engine.clone(), deliveries, drained.clone()).boxed());
     spawn(decisions::serve(engine.clone(), undecided, drained.clone()).boxed());
     spawn(decisions::table::serve(engine.clone(), of_tables, drained.clone()).boxed());
     spawn(timer::serve_timer(engine.clone(), drained.clone()).boxed());

@@ -23,7 +23,7 @@ use crate::RuntimeError;
 use crate::bug::{Bug, is_injected};
 use crate::error::is_of_infrastructure;
 use crate::saga::registry::RunnableSaga;
-use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitValue};
+use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitSignal, UnfitValue};
 use crate::saga::{DecodeError, Handler, RetryTarget, StepEnd};
 use crate::store::{NewSignal, RolledBack, SetAside, StepTransaction, roll_back};
 use crate::telemetry::{self, Code};
@@ -69,12 +69,12 @@ pub(super) async fn call_and_conclude(
     };
     // The transaction of a failed step is rolled back before anything else happens.
     let undone = roll_back(opened).await;
-    let mut of_signal = false;
+    let mut of_signal = None;
     let failure = judge(execution, &format!("step `{}`", call.step()), error, undone, |error| {
         if let Some(unfit) = UnfitValue::of(error) {
             let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
             let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
-            of_signal = unfit.of_signal;
+            of_signal = unfit.signal.clone().map(|signal| (signal, unfit.why.clone()));
             return Ok(Some(match &unfit.reply_type {
                 Some(reply_type) => Exit::UnfitReply { why, reply_type: reply_type.clone() },
                 None => Exit::Stuck(why),
@@ -85,7 +85,7 @@ pub(super) async fn call_and_conclude(
     });
     let failure = match failure {
         // This is a mistake of the sender, unless another program can read the signal.
-        Err(Exit::Stuck(why)) if of_signal => {
+        Err(Exit::Stuck(why)) if let Some((signal, reason)) = &of_signal => {
             let saga = &execution.saga.definition.saga;
             if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await
                 == SetAside::HandedOver
@@ -93,11 +93,33 @@ pub(super) async fn call_and_conclude(
                 telemetry::handed_over(execution.at(call.step()), why.logged());
                 return Err(Exit::Settled);
             }
-            Failure::new("SignalMismatch", why.recorded, &execution.run.source)
+            let text = mismatch(engine, execution, call.step(), signal, reason).await;
+            Failure::new("SignalMismatch", text, &execution.run.source)
         }
         other => other?,
     };
     conclude_failed(engine, execution, call, context, failure).await
+}
+
+/// The text of the failure of a step that cannot read its signal.
+async fn mismatch(
+    engine: &Engine,
+    execution: &Execution,
+    step: &str,
+    signal: &UnfitSignal,
+    reason: &str,
+) -> String {
+    let UnfitSignal { name, steps, expected } = signal;
+    let run = execution.key.id;
+    // If it cannot be looked up, the rest is still correct.
+    let key = engine.store.awaited_key(run, steps).await.ok().flatten();
+    let key = key.map(|key| format!(" with key `{key}`")).unwrap_or_default();
+    let saga = &execution.saga.definition.saga;
+    format!(
+        "the signal `{name}`{key} is not a `{expected}`, which step `{step}` of saga `{saga}` awaits in run {run}: \
+         {reason}. It is used up. Have the sender send what `{expected}` reads, or change that type so that it reads what \
+         was sent; then launch the message of the run again"
+    )
 }
 
 /// The message of the run for this step; or the failure of the step, if no living program can decode the message.
