@@ -17,7 +17,11 @@ pub(crate) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
             covers(pause, topic, row.event.handler.as_deref()) && has_begun && !is_over
         });
         if let Some(pause) = violated {
-            let what = format!("{} although its handler was paused and drained at {}", row.describe(), pause.drained_at);
+            let what = format!(
+                "{} although its handler was paused and drained at {}",
+                row.describe(),
+                pause.drained_at
+            );
             hierarchy.find(findings, Invariant::Paused, what);
         }
     }

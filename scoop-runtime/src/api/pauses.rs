@@ -49,7 +49,8 @@ impl Paused {
 
     fn new(pause: Pause, progress: PauseProgress) -> Self {
         let PauseProgress { stands, is_known, behind, running } = progress;
-        let unacknowledged = behind.into_iter().map(|worker| format!("{IDENTIFIER_PREFIX}{worker}")).collect();
+        let unacknowledged =
+            behind.into_iter().map(|worker| format!("{IDENTIFIER_PREFIX}{worker}")).collect();
         Self { pause, in_force: stands, is_known, unacknowledged, running }
     }
 }
@@ -226,7 +227,8 @@ impl Scoop {
             let resuming = {
                 let scoop = scoop.clone();
                 // A retry would not return the pause that the first attempt ended.
-                let resume = async move { scoop.trial().once().endure(|_| scoop.store().resume(&target)).await };
+                let resume =
+                    async move { scoop.trial().once().endure(|_| scoop.store().resume(&target)).await };
                 uninterrupted(async move { Ok(resume.await) })
             };
             let ended = resuming.await.unwrap_or_else(|error| Err(error.into()));

@@ -260,7 +260,8 @@ fn blocked(unfinished: usize, below: Vec<RunSummary>) -> WaitReason {
     let mut blocking: Vec<_> =
         below.into_iter().filter(|run| run.waits_for != Some(WaitKind::Children)).collect();
     blocking.sort_by_key(|run| {
-        let needs_help = matches!(run.waits_for, Some(WaitKind::Operator | WaitKind::Program | WaitKind::Pause));
+        let needs_help =
+            matches!(run.waits_for, Some(WaitKind::Operator | WaitKind::Program | WaitKind::Pause));
         (!needs_help, run.since)
     });
     let blocking_count = blocking.len();

@@ -119,7 +119,12 @@ impl Pause {
     pub(crate) fn in_words(&self, now: Option<SystemTime>) -> String {
         let until = self.until.map_or_else(String::new, |until| format!(", until {}", ahead(until, now)));
         let reason = self.reason.as_ref().map_or_else(String::new, |why| format!(": {}", Escaped(why)));
-        format!("{} is paused by {} since {}{until}{reason}", self.target, Escaped(&self.source), utc(self.since))
+        format!(
+            "{} is paused by {} since {}{until}{reason}",
+            self.target,
+            Escaped(&self.source),
+            utc(self.since)
+        )
     }
 }
 

@@ -9,8 +9,7 @@ use super::row::{Lane, RowState};
 use super::state::{RecordedRow, RowKey, State, Worker};
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    DefinitionStorage, Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside,
-    Topology,
+    DefinitionStorage, Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside, Topology,
 };
 
 impl Worker {

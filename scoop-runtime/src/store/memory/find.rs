@@ -199,7 +199,9 @@ impl State {
             (RowState::Stuck, _) => Some(WaitKind::Program),
             (RowState::Ready, RunPhase::AwaitingSignal) => Some(WaitKind::Signal),
             (RowState::Ready, _) if row.ready_at > self.now() => Some(WaitKind::Time),
-            (RowState::Ready, _) if !self.pauses_of(&row.topic, &row.handler).is_empty() => Some(WaitKind::Pause),
+            (RowState::Ready, _) if !self.pauses_of(&row.topic, &row.handler).is_empty() => {
+                Some(WaitKind::Pause)
+            }
             (RowState::Ready, _) if self.is_abandoned(&row.lane()) => Some(WaitKind::Program),
             (RowState::Ready, _) => Some(WaitKind::Slot),
         }

@@ -41,8 +41,12 @@ impl PauseStorage for MemoryStore {
         self.run("end_expired_pauses", |state| {
             let now = state.now();
             let is_over = |row: &PauseRow| row.until.is_some_and(|until| until <= now);
-            let ended: Vec<_> =
-                state.pauses.iter().filter(|(_, row)| is_over(row)).map(|(target, row)| row.of(target)).collect();
+            let ended: Vec<_> = state
+                .pauses
+                .iter()
+                .filter(|(_, row)| is_over(row))
+                .map(|(target, row)| row.of(target))
+                .collect();
             if !ended.is_empty() {
                 state.pauses.retain(|_, row| !is_over(row));
                 state.on_pauses_changed();
@@ -63,7 +67,8 @@ impl PauseStorage for MemoryStore {
 
     async fn pause_progress(&self, target: &PauseTarget) -> sqlx::Result<PauseProgress> {
         self.run("pause_progress", |state| {
-            let living = state.workers.iter().filter(|(_, worker)| state.sessions.contains_key(&worker.session));
+            let living =
+                state.workers.iter().filter(|(_, worker)| state.sessions.contains_key(&worker.session));
             let behind = living.clone().filter(|(_, worker)| worker.acknowledged != worker.topology);
             let names = state.names_covered(target);
             let running = living.clone().flat_map(|(id, _)| state.owned_by(*id)).filter(|run| {
@@ -72,7 +77,10 @@ impl PauseStorage for MemoryStore {
             });
             Ok(PauseProgress {
                 is_known: *target == PauseTarget::Everything
-                    || state.topology.iter().any(|it| names.iter().any(|name| name.covers(&it.topic, &it.handler))),
+                    || state
+                        .topology
+                        .iter()
+                        .any(|it| names.iter().any(|name| name.covers(&it.topic, &it.handler))),
                 stands: state.pauses.contains_key(target),
                 running: running.take(PAUSE_RUNNING_MAX).count(),
                 behind: behind.map(|(id, _)| *id).collect(),
@@ -83,7 +91,8 @@ impl PauseStorage for MemoryStore {
 
     async fn acknowledge(&self, worker: Uuid, topology: i64) -> sqlx::Result<()> {
         self.run("acknowledge", |state| {
-            if let Some(worker) = state.workers.get_mut(&worker).filter(|worker| worker.topology == topology) {
+            if let Some(worker) = state.workers.get_mut(&worker).filter(|worker| worker.topology == topology)
+            {
                 worker.acknowledged = topology;
             }
             Ok(())
@@ -132,9 +141,8 @@ impl State {
 
     /// The pauses that cover the runs of a handler on a topic, longest first.
     pub(super) fn pauses_of(&self, topic: &str, handler: &str) -> Vec<Pause> {
-        let covers = |target: &PauseTarget| {
-            self.names_covered(target).iter().any(|name| name.covers(topic, handler))
-        };
+        let covers =
+            |target: &PauseTarget| self.names_covered(target).iter().any(|name| name.covers(topic, handler));
         let covering = self.pauses.iter().filter(|(target, _)| covers(target));
         let mut pauses: Vec<_> = covering.map(|(target, row)| row.of(target)).collect();
         pauses.sort_by_key(|pause| pause.since);

@@ -12,7 +12,8 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    DefinitionStorage, LivingWorker, PauseTarget, PublishedDefinition, Refusing, Registered, SetAside, Topology,
+    DefinitionStorage, LivingWorker, PauseTarget, PublishedDefinition, Refusing, Registered, SetAside,
+    Topology,
 };
 use crate::util::stored_time::StoredTime;
 
