@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scoop::{Pause, PauseTarget, RunPhase, WaitKind, WaitReason};
+use scoop::{Decider, Pause, PauseTarget, RunPhase, WaitKind, WaitReason};
 
 use super::*;
 use crate::support::{Database, Gate, Notes, eventually};
@@ -138,7 +138,7 @@ fn is_paused(saga: &str) -> impl Fn(&Tree) -> bool + '_ {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn step_in_progress_ends_and_the_next_one_begins_after_the_resume() -> Result<()> {
-    let Shop { gate, notes, scoop, .. } = Shop::open().await?;
+    let Shop { db: _db, gate, notes, scoop, .. } = Shop::open().await?;
     let order = scoop.launch(Order { fails: false }).await?;
     gate.arrivals(1).await;
     let paused = scoop.pause(parcels()).reason("the lorry is broken").source("ann").await?;
@@ -197,7 +197,7 @@ async fn launches_of_this_and_other_programs_wait_and_say_why() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parent_of_a_paused_saga_rests_until_the_resume() -> Result<()> {
-    let Shop { gate, notes, scoop, .. } = Shop::open().await?;
+    let Shop { db: _db, gate, notes, scoop, .. } = Shop::open().await?;
     let order = scoop.launch(Order { fails: false }).await?;
     gate.arrivals(1).await;
     let paused = scoop.pause(PauseTarget::saga::<Orders>()).drain(LONG).await?;
@@ -213,7 +213,7 @@ async fn parent_of_a_paused_saga_rests_until_the_resume() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rollback_of_a_paused_saga_rests_and_that_of_its_parent_waits() -> Result<()> {
-    let Shop { gate, notes, scoop, .. } = Shop::open().await?;
+    let Shop { db: _db, gate, notes, scoop, .. } = Shop::open().await?;
     let order = scoop.launch(Order { fails: false }).await?;
     gate.open(1);
     assert_eq!(order.ends().await?, Outcome::Committed);
@@ -230,7 +230,7 @@ async fn rollback_of_a_paused_saga_rests_and_that_of_its_parent_waits() -> Resul
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signal_reaches_a_paused_run_which_goes_on_after_the_resume() -> Result<()> {
-    let Shop { notes, scoop, .. } = Shop::open().await?;
+    let Shop { db: _db, notes, scoop, .. } = Shop::open().await?;
     let bill = scoop.launch(Bill).await?;
     bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)).await?;
     scoop.pause(PauseTarget::Everything).await?;
@@ -264,7 +264,7 @@ async fn cancelled_and_overdue_runs_give_up_at_the_resume() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limit_ends_the_pause_by_itself() -> Result<()> {
-    let Shop { gate, scoop, .. } = Shop::open().await?;
+    let Shop { db: _db, gate, scoop, .. } = Shop::open().await?;
     gate.open(1);
     let paused = scoop.pause(parcels()).for_at_most(Duration::from_millis(200)).await?;
     assert!(paused.pause.until.is_some(), "{paused}");
@@ -305,7 +305,7 @@ async fn pauses_survive_restarts_and_add_up() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn impossible_name_is_refused_and_unknown_one_is_reported() -> Result<()> {
-    let Shop { scoop, .. } = Shop::open().await?;
+    let Shop { db: _db, scoop, .. } = Shop::open().await?;
     for name in ["", "a\0b", &"a".repeat(256)] {
         let Err(error) = scoop.pause(PauseTarget::handler(name)).await else {
             panic!("{name:?} is possible")
@@ -410,6 +410,103 @@ async fn schedule_of_a_paused_saga_stands_still() -> Result<()> {
     let due: Vec<u64> = notes.all().iter().map(|due| due.parse()).collect::<Result<_, _>>()?;
     let longest = due.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max();
     assert!(longest > Some(200_000), "the missed beats are made up for by one: {due:?}");
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Till {
+    cents: i64,
+}
+
+#[entity(name = "pausable-till", key = u32)]
+impl Till {
+    fn paid_in(&mut self, event: &PaidIn) {
+        self.cents += event.cents;
+    }
+}
+
+#[derive(Message, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[message(topic = "paused.paid-in")]
+struct PaidIn {
+    cents: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PayIn {
+    cents: i64,
+}
+
+#[command(entity = Till)]
+impl PayIn {
+    fn key(&self) -> u32 {
+        1
+    }
+
+    fn decide(&self, _: &Till) -> Decision<PaidIn, ()> {
+        Decision::Accepted(PaidIn { cents: self.cents })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_is_decided_after_the_resume() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Decider<PayIn>>().poll_interval(NEVER).start().await?;
+    let decider = PauseTarget::saga::<Decider<PayIn>>();
+    scoop.pause(decider.clone()).await?;
+    let sent = scoop.send(PayIn { cents: 7 }).await?;
+    let page = scoop.runs().waiting_for(WaitKind::Pause).await?;
+    assert_eq!(page.runs.len(), 1);
+    assert_eq!(scoop.entity::<Till>(1).await?.version, 0);
+    scoop.resume(&decider).await?;
+    assert_eq!(sent.decision().await?, Decision::Accepted(PaidIn { cents: 7 }));
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "paused.left")]
+struct Left {
+    pair: String,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "paused.right")]
+struct Right {
+    pair: String,
+}
+
+struct Pairs {
+    notes: Notes,
+}
+
+#[saga(name = "pausable-pairs")]
+#[subscribes(join(Left, Right, by = pair))]
+impl Pairs {
+    #[step]
+    async fn meet(&self, _: &mut Scope<'_>, of: &PairsMessage) -> Result<()> {
+        self.notes.add(&of.left.pair);
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn set_for_a_paused_saga_is_collected_and_waits() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = db.scoop().only::<Pairs>().provide(Pairs { notes: notes.clone() }).poll_interval(NEVER);
+    let scoop = scoop.start().await?;
+    scoop.pause(PauseTarget::saga::<Pairs>()).await?;
+    let left = scoop.launch(Left { pair: "seven".into() }).await?;
+    assert_eq!(left.ends().await?, Outcome::Committed);
+    let right = scoop.launch(Right { pair: "seven".into() }).await?;
+    assert_eq!(right.ends().await?, Outcome::Committed);
+    assert!(scoop.waiting_members().await?.is_empty());
+    let page = scoop.runs().waiting_for(WaitKind::Pause).await?;
+    let [set] = &page.runs[..] else { panic!("{page:?}") };
+    assert_eq!((&*set.handler, notes.all().len()), ("pausable-pairs", 0));
+    scoop.resume(&PauseTarget::saga::<Pairs>()).await?;
+    assert_eq!(scoop.find(set.hierarchy).await?.ends().await?, Outcome::Committed);
+    assert_eq!(notes.all(), ["seven"]);
     scoop.shutdown().await?;
     Ok(())
 }
