@@ -244,6 +244,7 @@ CREATE TABLE scoop.handler (
     )
 );
 CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE retired_at IS NULL;
+CREATE INDEX handler_renamed ON scoop.handler (handler) WHERE was IS NOT NULL;
 
 -- The definitions of sagas. A run refers to the definition under which its newest step completed, so that a
 -- program that has another one can determine where to continue.
@@ -289,6 +290,7 @@ CREATE TABLE scoop.pause (
     until  timestamptz,    -- null: until it is resumed
     PRIMARY KEY (kind, name)
 );
+CREATE INDEX pause_until ON scoop.pause (until) WHERE until IS NOT NULL;
 
 -- The schedules of sagas, with their next times. The newest program that started with a saga decides its schedule for
 -- all programs. A row stays when no program has its saga any more, but is not read then.

@@ -36,6 +36,9 @@ suspect AS MATERIALIZED (
       AND (r.handler::text, r.topic::text, r.reserved_for) IN (SELECT handler, topic, lane FROM own_handlers)
     ORDER BY r.ready_at
     LIMIT 1
+),
+first_pause AS MATERIALIZED (
+    SELECT p.until FROM scoop.pause p WHERE p.until IS NOT NULL ORDER BY p.until LIMIT 1
 )
 SELECT extract(epoch FROM least(
            -- in a range that allows the calculation, as a row may have an infinite time
@@ -56,9 +59,9 @@ SELECT extract(epoch FROM least(
             WHERE r.state = 'waiting' AND NOT r.giving_up AND r.give_up_at IS NOT NULL
             ORDER BY r.give_up_at
             LIMIT 1),
-           (SELECT min(greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', p.until))) FROM scoop.pause p)
+           (SELECT greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', until)) FROM first_pause)
        ) - clock_timestamp())::float8 AS seconds,
-       EXISTS (SELECT FROM scoop.pause p WHERE p.until <= clock_timestamp()) AS is_pause_over,
+       ((SELECT until FROM first_pause) <= clock_timestamp()) IS TRUE AS is_pause_over,
        EXISTS (
            SELECT FROM scoop.worker w WHERE w.id <> $3 AND scoop.is_gone(w.lock_key, w.backend, w.backend_since, w.role)
        ) AS is_worker_dead,

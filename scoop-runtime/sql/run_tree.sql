@@ -104,7 +104,9 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
            WHERE own.topic = r.topic AND own.handler = r.handler
        ) AS is_abandoned,
        r.ready_at, r.signal, r.signal_key, r.give_up_at,
-       CASE WHEN r.state = 'ready' THEN scoop.pauses_of(r.handler, r.topic) END AS pauses,
+       -- looked up once, by index: mostly there are no pauses
+       CASE WHEN r.state = 'ready' AND EXISTS (SELECT FROM scoop.pause p WHERE p.kind >= '') THEN
+           scoop.pauses_of(r.handler, r.topic) END AS pauses,
        clock_timestamp() AS read_at,
        events.list AS events, NULL::timestamptz AS launched_at, NULL::uuid AS redelivered_as,
        CASE WHEN cardinality(n.lineage) > $2 THEN (
