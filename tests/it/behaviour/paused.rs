@@ -369,7 +369,7 @@ async fn renamed_saga_stays_paused_under_all_its_names() -> Result<()> {
     for trip in [&former, &renamed] {
         let run = scoop.explain(trip.id()).await?.runs.remove(0);
         let WaitReason::Pause { pauses } = &run.reason else { panic!("{run}") };
-        assert_eq!(*pauses, [again.pause.clone()]);
+        assert_eq!(*pauses, std::slice::from_ref(&again.pause));
     }
     scoop.resume(&PauseTarget::saga::<Trips>()).await?;
     for trip in [former, renamed] {
