@@ -8,9 +8,9 @@ use super::super::pool::SESSION;
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statements, migrate};
 use super::{database, done};
 
-/// The statements of each step, claim, launch, lookup or second, and of each cancelled run; and those that list and
-/// explain runs.
-const HOT: [&str; 47] = [
+/// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
+/// explain runs; and those of rollbacks and redeliveries.
+const HOT: [&str; 51] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -58,6 +58,10 @@ const HOT: [&str; 47] = [
     "run_explain_below",
     "run_explain_ended",
     "event_follow",
+    "run_tree",
+    "rollback_check",
+    "redeliver_find",
+    "redeliver",
 ];
 
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
@@ -220,6 +224,12 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "event_follow" => (
             "uuid, bigint, bigint, text, timestamptz, uuid, uuid[], text, uuid, bigint",
             "gen_random_uuid(), 0, 1, '1:1:', '-infinity', gen_random_uuid(), '{}', NULL, NULL, 1",
+        ),
+        "rollback_check" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
+        "redeliver_find" => ("text, timestamptz, uuid, bigint, bigint", "'', now(), gen_random_uuid(), 1, 1"),
+        "redeliver" => (
+            "uuid[], timestamptz[], timestamptz[], uuid[], uuid[], uuid[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}'",
         ),
         "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
@@ -683,6 +693,7 @@ async fn an_execution_costs_the_same_after_many_others() {
             assert!(blocks < 120, "{statement}: {blocks} blocks, analyzed: {looked_at}, in {plan:#}");
         }
     }
+    all_look_up(&pool, "one run that has most of the events").await;
     done(pool).await;
 }
 
