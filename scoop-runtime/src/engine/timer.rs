@@ -1,6 +1,6 @@
 //! The timer: wakes the claimer when a run becomes ready by the clock, has waiting runs give up at their deadlines, and
-//! signals running steps to stop, and ends pauses whose time is over. The same statement checks for dead workers, so that an idle process sends one
-//! statement at a time.
+//! signals running steps to stop, and ends pauses whose time is over. The same statement checks for dead workers, so that
+//! an idle process sends one statement at a time.
 //!
 //! Due times are in indexes of the database. This process only knows when to look next.
 

@@ -80,12 +80,12 @@ async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
 /// runs in execution begin no further step of a paused handler. Without a pause nothing is recorded.
 async fn acknowledge(engine: &Engine, topology: &Topology) -> sqlx::Result<()> {
     let own = topology.living.iter().find(|living| living.id == engine.worker);
-    let Some(own) = own.filter(|own| !topology.paused.is_empty() && own.acknowledged != own.topology) else {
-        return Ok(());
-    };
+    let own = own.filter(|own| !topology.paused.is_empty() && own.acknowledged != own.topology);
     // Until it succeeds, the timer has this done again.
-    engine.definitions.owes_acknowledgement.store(true, Ordering::Relaxed);
-    engine.store.acknowledge(engine.worker, own.topology).await?;
-    engine.definitions.owes_acknowledgement.store(false, Ordering::Relaxed);
+    engine.definitions.owes_acknowledgement.store(own.is_some(), Ordering::Relaxed);
+    if let Some(own) = own {
+        engine.store.acknowledge(engine.worker, own.topology).await?;
+        engine.definitions.owes_acknowledgement.store(false, Ordering::Relaxed);
+    }
     Ok(())
 }
