@@ -32,7 +32,7 @@ mod user_code;
 mod settle;
 
 // Shared state.
-mod decider;
+mod decisions;
 mod definitions;
 mod shared;
 mod signals;

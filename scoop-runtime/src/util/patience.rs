@@ -116,7 +116,7 @@ impl Trial {
     }
 
     /// Whether its patience is over.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn has_expired(&self) -> bool {
         self.until() <= Instant::now()
     }
 
@@ -169,7 +169,7 @@ impl Trial {
         if !matches!(error, sqlx::Error::PoolTimedOut) || self.error.is_none() {
             self.error = Some(error);
         }
-        if refused || self.is_over() {
+        if refused || self.has_expired() {
             let error = self.error.take().unwrap_or(sqlx::Error::PoolTimedOut);
             return Some(Err(self.vain(error)));
         }

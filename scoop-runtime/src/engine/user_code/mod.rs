@@ -1,5 +1,6 @@
 //! Calls the user code of one move of a run, and derives the conclusion from its result.
 
+mod at_most_once;
 pub(super) mod authorize;
 pub(crate) mod boundary;
 pub(super) mod running;
@@ -9,8 +10,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use scoop_core::{
-    Action, Call, Conclusion, Context, Delivery, Error, Failure, Fate, Interrupted, NextExecution, Returned,
-    SentSignal, StepKind,
+    Action, Call, Conclusion, Context, Error, Failure, Fate, NextExecution, Returned, SentSignal, StepKind,
 };
 use tracing::Instrument as _;
 
@@ -25,11 +25,10 @@ use crate::error::is_of_infrastructure;
 use crate::saga::registry::RunnableSaga;
 use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitValue};
 use crate::saga::{DecodeError, Handler, RetryTarget, StepEnd};
-use crate::store::{NewSignal, RolledBack, SetAside, StepBeginning, StepTransaction, roll_back};
+use crate::store::{NewSignal, RolledBack, SetAside, StepTransaction, roll_back};
 use crate::telemetry::{self, Code};
 use crate::util::ids;
 use crate::util::payload::{self, StepName, Unstorable};
-use crate::util::shown::system_time;
 use crate::util::sync::lock;
 
 /// Calls the user code. After a success its transaction is still open, if it opened one.
@@ -45,7 +44,7 @@ pub(super) async fn call_and_conclude(
     if let Some(failure) = authorize::refusal(execution, &call, message) {
         return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
     }
-    if let Some(failure) = begin_once(engine, execution, &call).await? {
+    if let Some(failure) = at_most_once::begin(engine, execution, &call).await? {
         return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
     }
     if is_injected(Bug::CompensateTwice) && matches!(call.action(), Action::Compensate { .. }) {
@@ -121,34 +120,6 @@ pub(super) async fn message_of<'a>(
         return Err(Exit::Settled);
     }
     Ok(Err(Failure::new("PayloadMismatch", why.recorded, &execution.run.source)))
-}
-
-/// Records that a step begins if it runs at most once. Returns its failure if it began under an earlier claim.
-async fn begin_once(
-    engine: &Engine,
-    execution: &Execution,
-    call: &Call<'_>,
-) -> Result<Option<Failure>, Exit> {
-    let Action::Invoke { step, .. } = call.action() else { return Ok(None) };
-    let definition = &execution.saga.definition;
-    let step = &definition.steps[*step];
-    if step.delivery == Delivery::AtLeastOnce {
-        return Ok(None);
-    }
-    let names: Vec<_> = step.all_names().map(str::to_owned).collect();
-    let instance = i32::try_from(execution.run.suspensions).unwrap_or(i32::MAX);
-    match engine.store.begin_step(execution.key, instance, &names).await {
-        Ok(Some(StepBeginning::Now)) => Ok(None),
-        Ok(Some(StepBeginning::Before(began_at))) => {
-            let interrupted = Interrupted::new(&*definition.saga, &*step.name, system_time(began_at));
-            Ok(Some(interrupted.to_failure(&execution.run.source)))
-        }
-        Ok(None) => Err(Exit::TakenOver),
-        Err(error) => {
-            let why = format!("the beginning of step `{}` could not be recorded: {error}", step.name);
-            Err(Exit::Infrastructure(why.into()))
-        }
-    }
 }
 
 /// Turns an error of user code into the failure of the step, or a reason to run it again, and drops the error. A panic
@@ -528,6 +499,6 @@ async fn execute(
             handler.finally(step, scope, message).await?;
             Ok(StepEnd::CONTINUE)
         }
-        StepKind::Decide => unreachable!("the decider makes decisions"),
+        StepKind::Decide => unreachable!("`decisions::decide` makes decisions"),
     }
 }

@@ -10,7 +10,7 @@ use super::{database, done};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 51] = [
+const HOT: [&str; 54] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -49,6 +49,9 @@ const HOT: [&str; 51] = [
     "entity_keys",
     "entity_lock",
     "entity_write",
+    "entity_lock_in_step",
+    "entity_insert_in_step",
+    "entity_write_in_step",
     "command_decision",
     "prune_page",
     "run_page_unfinished",
@@ -90,8 +93,15 @@ const TABLES: [&str; 8] = [
 ];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
-const AMONG_THE_USERS: [&str; 4] =
-    ["settle_advance_one", "settle_end_one", "settle_launch_one", "message_insert_one"];
+const AMONG_THE_USERS: [&str; 7] = [
+    "settle_advance_one",
+    "settle_end_one",
+    "settle_launch_one",
+    "message_insert_one",
+    "entity_lock_in_step",
+    "entity_insert_in_step",
+    "entity_write_in_step",
+];
 
 /// The `PREPARE` of a statement, and values for it.
 fn prepared(statement: &str) -> (String, &'static str) {
@@ -196,7 +206,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "entity_lock_free" => ("text[], text[]", "'{}', '{}'"),
         "entity_events" => ("text, text, bigint, bigint", "'', '', 0, 1"),
         "entity_keys" => ("text, text, bigint", "'', '', 1"),
-        "entity_lock" => ("text, text", "'', ''"),
+        "entity_lock" | "entity_lock_in_step" | "entity_insert_in_step" => ("text, text", "'', ''"),
+        "entity_write_in_step" => {
+            ("text, text, bigint, bigint[], uuid[], uuid[]", "'', '', 0, '{}', '{}', '{}'")
+        }
         "signal_send" => (
             "uuid, text, text, jsonb, float8, uuid, text[], text[], int[], bigint, bigint",
             "gen_random_uuid(), '', '', '0', 1, gen_random_uuid(), '{}', '{}', '{}', 1, 0",
