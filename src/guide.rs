@@ -51,6 +51,9 @@ pub mod finding {}
 #[doc = include_str!("../docs/retention.md")]
 pub mod retention {}
 
+#[doc = include_str!("../docs/pause.md")]
+pub mod pause {}
+
 #[doc = include_str!("../docs/security.md")]
 pub mod security {}
 

@@ -15,6 +15,7 @@ mod join;
 mod log;
 mod once;
 mod order;
+mod pauses;
 mod rollback;
 mod signals;
 mod timing;
@@ -26,7 +27,7 @@ use uuid::Uuid;
 
 pub use self::log::{
     AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, Log, LoggedEvent, LoggedExecution,
-    LoggedMessage, LoggedOutput, LoggedSignal, Quiescence, Redelivery, Subscription, Tables,
+    LoggedMessage, LoggedOutput, LoggedPause, LoggedSignal, Quiescence, Redelivery, Subscription, Tables,
 };
 
 /// A property that every history must have. Documents cite it by [`Invariant::id`].
@@ -71,6 +72,8 @@ pub enum Invariant {
     NotBefore,
     /// T3: a run that was cancelled or missed a deadline gives up at its next step.
     GivesUp,
+    /// T4: no worker records a move of a paused run between the time at which the pause was drained and its end.
+    Paused,
 }
 
 /// An invariant that does not hold.
@@ -105,6 +108,7 @@ impl Invariant {
             Self::Time => "T1",
             Self::NotBefore => "T2",
             Self::GivesUp => "T3",
+            Self::Paused => "T4",
         }
     }
 }
@@ -127,6 +131,7 @@ pub fn audit(log: &Log, definitions: &[Definition], at_rest: Quiescence) -> Vec<
         rollback::check(hierarchy, &mut findings);
         failures::check(hierarchy, &mut findings);
         timing::check(hierarchy, &mut findings);
+        pauses::check(hierarchy, &mut findings);
     }
     if let Some(tables) = &log.tables {
         signals::check(&hierarchies, tables, &mut findings);

@@ -30,6 +30,8 @@ pub struct Log {
     pub set_aside: Vec<Uuid>,
     /// Messages that started a hierarchy without any handler and were redelivered.
     pub redeliveries: Vec<Redelivery>,
+    /// The pauses of handlers.
+    pub pauses: Vec<LoggedPause>,
     /// The rows of tables beside the event log, if they are known. Without them, signals, steps that run at most once,
     /// and the numbers of executions are not checked.
     pub tables: Option<Tables>,
@@ -111,6 +113,19 @@ pub struct Redelivery {
     pub message: Uuid,
     /// The time of the delivery.
     pub at: OffsetDateTime,
+}
+
+/// A time in which a handler was paused, and no run of it was executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedPause {
+    /// The handler, by the name of its runs; `None` for all.
+    pub handler: Option<String>,
+    /// The topic, if the pause is about one.
+    pub topic: Option<String>,
+    /// The time at which all workers had acknowledged the pause, and had ended the steps in progress.
+    pub drained_at: OffsetDateTime,
+    /// The end of the pause; `None` if it is in force.
+    pub ended_at: Option<OffsetDateTime>,
 }
 
 /// A message that was emitted.

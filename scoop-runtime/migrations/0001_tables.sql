@@ -250,6 +250,7 @@ CREATE TABLE scoop.handler (
     )
 );
 CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE retired_at IS NULL;
+CREATE INDEX handler_renamed ON scoop.handler (handler) WHERE was IS NOT NULL;
 
 -- The definitions of sagas. A run refers to the definition under which its newest step completed, so that a
 -- program that has another one can determine where to continue.
@@ -273,7 +274,8 @@ CREATE TABLE scoop.worker (
     handlers   text[] NOT NULL,
     definitions int[] NOT NULL,  -- of each handler the definition that the process has
     started_at timestamptz NOT NULL,  -- of two definitions of a handler, that of the later start is current
-    topology   bigint NOT NULL DEFAULT 0,  -- raised whenever a process starts or ends; claims name the value they know
+    topology   bigint NOT NULL DEFAULT 0,  -- raised whenever a process or a pause starts or ends; claims name the value they know
+    acknowledged bigint NOT NULL DEFAULT 0,  -- the topology read last while there was a pause: no earlier claim is under way
     -- Each process reads the rows of all. An empty list has no dimension, hence no bound either.
     CONSTRAINT sagas_are_lists CHECK (
         array_ndims(topics) = 1 AND array_lower(topics, 1) = 1 AND array_ndims(handlers) = 1
@@ -282,6 +284,19 @@ CREATE TABLE scoop.worker (
     CHECK (array_position(topics || handlers, NULL) IS NULL AND array_position(definitions, NULL) IS NULL),
     CHECK (cardinality(topics) = cardinality(handlers) AND cardinality(handlers) = cardinality(definitions))
 );
+
+-- What is paused: no worker begins a step of it, and its runs stay in their queues. The view `paused` has the names of sagas
+-- that each row covers. A row whose time is over counts until a worker has deleted it.
+CREATE TABLE scoop.pause (
+    kind   text NOT NULL CHECK (kind IN ('everything', 'topic', 'handler')),
+    name   varchar(255) NOT NULL CHECK ((kind = 'everything') = (name = '')),
+    reason text,
+    source text NOT NULL,  -- the requester
+    since  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    until  timestamptz,    -- null: until it is resumed
+    PRIMARY KEY (kind, name)
+);
+CREATE INDEX pause_until ON scoop.pause (until) WHERE until IS NOT NULL;
 
 -- The schedules of sagas, with their next times. The newest program that started with a saga decides its schedule for
 -- all programs. A row stays when no program has its saga any more, but is not read then.

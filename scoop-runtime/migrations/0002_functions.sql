@@ -14,6 +14,31 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- Retention  prune: hierarchies at rest; prune_signals: signals that reach no run any more
 -- Version    schema_version
 
+-- What each pause covers: everything, a topic, or a handler under all names that its saga has had.
+CREATE VIEW scoop.paused WITH (security_invoker = true) AS
+SELECT p.kind, p.name, p.name::text AS covers, p.reason, p.source, p.since, p.until
+FROM scoop.pause p
+UNION
+SELECT p.kind, p.name, covered.name, p.reason, p.source, p.since, p.until
+FROM scoop.pause p
+JOIN scoop.handler h ON p.kind = 'handler' AND h.was IS NOT NULL
+    AND p.name::text = ANY (h.handler::text || h.was)
+CROSS JOIN LATERAL unnest(h.handler::text || h.was) AS covered (name);
+
+-- The pauses that cover the runs of a handler on a topic, longest first; null if there are none.
+CREATE FUNCTION scoop.pauses_of(of_handler text, of_topic text) RETURNS jsonb LANGUAGE sql STABLE
+RETURN (
+    SELECT jsonb_agg(
+        jsonb_build_object(
+            'kind', p.kind, 'name', p.name, 'reason', p.reason, 'source', p.source,
+            'since', (extract(epoch FROM greatest('0001-01-01Z', least('9999-12-31Z', p.since))) * 1000000)::bigint,
+            'until', CASE WHEN p.until IS NOT NULL THEN
+                (extract(epoch FROM greatest('0001-01-01Z', least('9999-12-31Z', p.until))) * 1000000)::bigint END)
+        ORDER BY p.since, p.kind, p.name)
+    FROM scoop.paused p
+    WHERE CASE p.kind WHEN 'everything' THEN true WHEN 'topic' THEN p.covers = of_topic ELSE p.covers = of_handler END
+);
+
 -- The unfinished runs, for people: in words, and without the ballast of the table. No program reads this view, which a
 -- later version may change.
 CREATE VIEW scoop.runs WITH (security_invoker = true) AS
@@ -44,7 +69,12 @@ SELECT r.root AS hierarchy,
        r.topic,
        r.message_id AS message,
        r.last_event_at,
-       r.execution AS former_executions
+       r.execution AS former_executions,
+       CASE WHEN r.state = 'ready' THEN (
+           SELECT string_agg(
+               'by ' || (p.pause ->> 'source') || coalesce(': ' || (p.pause ->> 'reason'), ''), '; ' ORDER BY p.place)
+           FROM jsonb_array_elements(scoop.pauses_of(r.handler, r.topic)) WITH ORDINALITY AS p (pause, place)
+       ) END AS paused
 FROM scoop.run r
 WHERE r.root <> '00000000-0000-0000-0000-000000000000';
 
@@ -90,7 +120,8 @@ WITH RECURSIVE listed (state, handler) AS (
 SELECT l.state, l.handler FROM listed l;
 
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
--- for. A run that is ready and due waits for a program if its queue is abandoned, or else for a slot.
+-- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned;
+-- or else for a slot.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, words.phase,
        CASE WHEN r.state IN ('ready', 'stuck') AND r.ready_at <= clock_timestamp()
@@ -100,6 +131,9 @@ SELECT r.*, words.phase,
             WHEN r.state = 'running' THEN 'nothing'
             WHEN words.phase = 'awaiting signal' THEN 'signal'
             WHEN r.ready_at > clock_timestamp() THEN 'time'
+            WHEN r.handler::text IN (SELECT p.covers FROM scoop.paused p WHERE p.kind = 'handler')
+                OR r.topic::text IN (SELECT p.name::text FROM scoop.pause p WHERE p.kind = 'topic')
+                OR EXISTS (SELECT FROM scoop.pause p WHERE p.kind = 'everything') THEN 'pause'
             WHEN (r.handler::text, r.topic::text, r.reserved_for)
                 IN (SELECT q.handler::text, q.topic::text, q.reserved_for FROM scoop.abandoned_queue q) THEN 'program'
             ELSE 'slot'

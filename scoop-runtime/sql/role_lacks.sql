@@ -20,8 +20,10 @@ WITH needed AS (
         ('scoop.join_member', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.run', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.worker', '{SELECT,INSERT,UPDATE,DELETE}'),
+        ('scoop.pause', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.abandoned_queue', '{SELECT}'),
         ('scoop.listed_handler', '{SELECT}'),
+        ('scoop.paused', '{SELECT}'),
         ('scoop.unfinished_run', '{SELECT}')
     ) AS t (name, privileges)
     CROSS JOIN LATERAL unnest(t.privileges) AS r (privilege)

@@ -19,6 +19,7 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
                  AND q.reserved_for = u.reserved_for AND q.ready_at <= clock_timestamp()
                LIMIT $3) q
        ) ELSE 0 END AS queued,
+       CASE WHEN u.waits_for = 'pause' THEN scoop.pauses_of(u.handler, u.topic) END AS pauses,
        (SELECT count(*) FROM (
            SELECT FROM scoop.run c
            WHERE c.root = u.root AND c.parent = u.id AND c.state::text <> 'ended'

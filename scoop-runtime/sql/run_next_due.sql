@@ -1,5 +1,5 @@
--- Returns in how many seconds the next run of this worker is ready, or the next waiting run is overdue; negative if
--- that is past, null if there is none. Also whether a worker is dead, which costs next to nothing where all live; the
+-- Returns in how many seconds the next run of this worker is ready, the next waiting run is overdue, or a pause is over;
+-- negative if that is past, null if there is none. Also whether a pause is over; and whether a worker is dead, which costs next to nothing where all live; the
 -- current topology; and the suspect that has been ready longest, with its queue.
 -- Locks: the advisory locks of the dead, for the moment.
 -- $1 topics, $2 handlers and $4 the definitions that their runs are reserved for (triples), $3 the asking worker, $5
@@ -36,6 +36,9 @@ suspect AS MATERIALIZED (
       AND (r.handler::text, r.topic::text, r.reserved_for) IN (SELECT handler, topic, lane FROM own_handlers)
     ORDER BY r.ready_at
     LIMIT 1
+),
+first_pause AS MATERIALIZED (
+    SELECT p.until FROM scoop.pause p WHERE p.until IS NOT NULL ORDER BY p.until LIMIT 1
 )
 SELECT extract(epoch FROM least(
            -- in a range that allows the calculation, as a row may have an infinite time
@@ -55,8 +58,10 @@ SELECT extract(epoch FROM least(
             FROM scoop.run r
             WHERE r.state = 'waiting' AND NOT r.giving_up AND r.give_up_at IS NOT NULL
             ORDER BY r.give_up_at
-            LIMIT 1)
+            LIMIT 1),
+           (SELECT greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', until)) FROM first_pause)
        ) - clock_timestamp())::float8 AS seconds,
+       ((SELECT until FROM first_pause) <= clock_timestamp()) IS TRUE AS is_pause_over,
        EXISTS (
            SELECT FROM scoop.worker w WHERE w.id <> $3 AND scoop.is_gone(w.lock_key, w.backend, w.backend_since, w.role)
        ) AS is_worker_dead,

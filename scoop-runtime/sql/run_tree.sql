@@ -104,6 +104,9 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
            WHERE own.topic = r.topic AND own.handler = r.handler
        ) AS is_abandoned,
        r.ready_at, r.signal, r.signal_key, r.give_up_at,
+       -- looked up once, by index: mostly there are no pauses
+       CASE WHEN r.state = 'ready' AND EXISTS (SELECT FROM scoop.pause p WHERE p.kind >= '') THEN
+           scoop.pauses_of(r.handler, r.topic) END AS pauses,
        clock_timestamp() AS read_at,
        events.list AS events, NULL::timestamptz AS launched_at, NULL::uuid AS redelivered_as,
        CASE WHEN cardinality(n.lineage) > $2 THEN (
@@ -143,7 +146,7 @@ LEFT JOIN LATERAL (
     WHERE e.message_id = n.message_id AND e.coroutine_name = n.handler
 ) events ON true
 UNION ALL
-SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        -- a time outside the years 1 to 9999 is none
        CASE WHEN u.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN u.created_at END,
        u.redelivered_as, NULL, NULL, NULL

@@ -1,3 +1,6 @@
--- Which workers live, since when, and which definitions do they have?
+-- Which workers live, since when, and which definitions do they have? And what is paused, in each row the same: of one
+-- snapshot with the topology, so that a claim that names it follows these pauses.
 -- Locks: nothing.
-SELECT w.id, w.topology, w.started_at, w.topics, w.handlers, w.definitions FROM scoop.worker w
+SELECT w.id, w.topology, w.acknowledged, w.started_at, w.topics, w.handlers, w.definitions,
+       (SELECT jsonb_agg(jsonb_build_array(p.kind, p.covers)) FROM scoop.paused p) AS paused
+FROM scoop.worker w

@@ -98,6 +98,8 @@ pub enum Bug {
     KeepVoidDecisions,
     /// What the application of an event changed before its panic stays in the state.
     KeepAfterPanic,
+    /// Runs of a paused handler are claimed.
+    ClaimPaused,
 }
 
 /// A feature of sagas with a simulation of its own.
@@ -113,11 +115,13 @@ pub enum Feature {
     Executions,
     /// Decisions of commands.
     Commands,
+    /// Pauses of handlers.
+    Pauses,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 45] = [
+    pub const ALL: [Bug; 46] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -163,6 +167,7 @@ impl Bug {
         Bug::StaleDecisions,
         Bug::KeepVoidDecisions,
         Bug::KeepAfterPanic,
+        Bug::ClaimPaused,
     ];
 
     /// The feature that it is about, if a simulation of that feature has to find it.
@@ -176,6 +181,7 @@ impl Bug {
             | Self::KeepSignal => Some(Feature::Signals),
             Self::BeginTwice => Some(Feature::AtMostOnce),
             Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
+            Self::ClaimPaused => Some(Feature::Pauses),
             Self::ForgetEntityEvent
             | Self::StaleDecisions
             | Self::KeepVoidDecisions

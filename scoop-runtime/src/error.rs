@@ -106,6 +106,13 @@ pub enum RuntimeError {
         least: Duration,
     },
 
+    /// No saga or topic can have this name, so that nothing can be paused under it.
+    #[error("{target} cannot be paused: a name has 1 to 255 bytes without NUL")]
+    PauseTarget {
+        /// The target with that name.
+        target: crate::PauseTarget,
+    },
+
     /// The tokio runtime that the engine was started on was dropped, and the engine with it. Its runs continue in
     /// other processes, or in the next one that starts.
     #[error(

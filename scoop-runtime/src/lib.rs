@@ -48,9 +48,9 @@ pub use api::InMemory;
 pub use api::{
     Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
     EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, KeptHierarchies, Launch, LaunchAll,
-    ListItem, ListRequest, Migrate, Outcome, Prune, Pruned, ReadTree, RebuildEntities, RebuiltEntities,
-    Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop,
-    SendSignal, Status, migrate, migration_files,
+    ListItem, ListRequest, Migrate, Outcome, Paused, Prune, Pruned, ReadTree, RebuildEntities,
+    RebuiltEntities, Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure,
+    RunPage, Scoop, SendSignal, SetPause, Status, migrate, migration_files,
 };
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
@@ -74,7 +74,7 @@ pub use saga::{RetryTarget, Saga, Step, StepEnd};
 pub use scoop_embedded as embedded;
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};
-pub use store::{RegisteredHandler, RowState, WaitingMember};
+pub use store::{Pause, PauseTarget, RegisteredHandler, RowState, WaitingMember};
 pub use tree::{CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 pub use util::name::{HierarchyId, Named, RunId, Wanted};
 pub use util::subscribed::Subscribed;

@@ -326,6 +326,18 @@ events! {
         ("{} finished hierarchies and {} signals deleted", pruned.hierarchies, pruned.signals)
 }
 
+events! {
+    OF_PAUSES: "scoop::pause", shared { paused = shown(&pause.target), source = shown(Escaped(&pause.source)) };
+
+    /// A saga, a topic or everything was paused, or its pause was changed.
+    WARN "pause_began" = pause_began(pause: &crate::Pause)
+        { reason = shown(Escaped(pause.reason.as_deref().unwrap_or_default())) } ("{} was paused", pause.target)
+
+    /// A pause ended: it was resumed, or its time was over.
+    INFO "pause_ended" = pause_ended(pause: &crate::Pause, why: &str) { why = why }
+        ("the pause of {} ended: {why}", pause.target)
+}
+
 /// The kind of user code that runs: the field `kind` of its span.
 #[derive(Clone, Copy)]
 pub(crate) enum Code {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 pub(crate) use self::assembly::{DeeperRuns, Extent, TreeRows};
 pub(crate) use self::row::{RunHead, RunRow, Stands};
-use crate::{FailedStep, HierarchyId, Intervention, RollbackFailure, RunId};
+use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId};
 
 /// The runs of a hierarchy. Display it to see the runs with their events, times and workers. The text indents 32
 /// levels; below them, a run begins with its level.
@@ -56,6 +56,8 @@ pub struct RunInfo {
     pub deadline: Option<SystemTime>,
     /// Whether it is ready although no living program has its saga.
     pub is_abandoned: bool,
+    /// The pauses because of which no worker continues it, longest first. Empty while a worker executes a step.
+    pub pauses: Vec<Pause>,
     /// Whether it will give up, since it was cancelled or has missed its deadline.
     pub giving_up: bool,
     /// The cancellation requests for which it will give up, oldest first.

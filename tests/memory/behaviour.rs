@@ -41,6 +41,8 @@ mod names;
 mod no_handler;
 #[path = "../it/behaviour/panics.rs"]
 mod panics;
+#[path = "../it/behaviour/paused.rs"]
+mod paused;
 #[path = "../it/behaviour/redelivered.rs"]
 mod redelivered;
 #[path = "../it/behaviour/repair.rs"]

@@ -13,6 +13,7 @@ use crate::joined::JOINED;
 use crate::judge;
 use crate::many::threads;
 use crate::once::ONCE;
+use crate::paused::PAUSED;
 use crate::play;
 use crate::scenario::{CHANGING_FROM, Scenario};
 use crate::slow;
@@ -82,6 +83,7 @@ fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
             Feature::Signals => &AWAITING,
             Feature::AtMostOnce => &ONCE,
             Feature::Executions => &ANEW,
+            Feature::Pauses => &PAUSED,
         };
         return small.find(bug, SEEDS_MAX);
     }

@@ -32,6 +32,7 @@ mod judge;
 mod link;
 mod many;
 mod once;
+mod paused;
 mod play;
 mod sagas;
 mod scenario;
@@ -48,6 +49,7 @@ use crate::anew::ANEW;
 use crate::awaiting::AWAITING;
 use crate::joined::JOINED;
 use crate::once::ONCE;
+use crate::paused::PAUSED;
 use crate::scenario::CHANGING_FROM;
 
 /// Number of seeds played by default, from 0 on.
@@ -110,7 +112,7 @@ fn main() -> ExitCode {
 
 /// Plays these seeds of each simulation of one feature.
 fn play_small(seeds: Range<u64>) -> bool {
-    [&JOINED, &AWAITING, &ONCE, &ANEW].into_iter().all(|small| small.play(seeds.clone()))
+    [&JOINED, &AWAITING, &ONCE, &ANEW, &PAUSED].into_iter().all(|small| small.play(seeds.clone()))
 }
 
 fn ended(well: bool) -> ExitCode {

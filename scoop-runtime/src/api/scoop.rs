@@ -504,6 +504,13 @@ impl Scoop {
         }
     }
 
+    /// Has the engine of this process read the pauses. The other processes are notified.
+    pub(crate) fn on_pauses_changed(&self) {
+        if let Some(engine) = &self.inner.engine {
+            engine.reschedule_timer();
+        }
+    }
+
     /// Handles marked cancellations: notifies the processes that execute these runs, and wakes the waiting ones.
     pub(crate) async fn on_cancelled(&self, runs: Vec<ParentRef>) -> Result<(), RuntimeError> {
         match &self.inner.engine {

@@ -74,7 +74,7 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: Slot
         Some(exit) if !matches!(exit, Exit::Abandoned) => {
             record_exit(&engine, &execution, exit, flight).await
         }
-        // Other workers continue it.
+        // Other workers continue it, or the end of a pause.
         _ => {
             release(&engine, Release::at_once(execution.key), flight).await;
             engine.notify_ready(&[execution.saga.definition.saga.to_string()]);

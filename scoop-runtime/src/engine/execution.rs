@@ -12,6 +12,7 @@ use super::outcome::Decision;
 use super::shared::Engine;
 use super::slots::SlotLease;
 use super::user_code::boundary::Held;
+use crate::bug::{Bug, is_injected};
 use crate::error::is_of_contents;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{ClaimKey, FailedRollbackPart, HierarchyFlags, micros_of};
@@ -49,11 +50,12 @@ pub(super) struct Execution {
 }
 
 impl Execution {
-    /// Whether to leave it to other workers: this one stops, or another one has a newer definition.
+    /// Whether to hand it back: this worker stops, another one has a newer definition, or the saga is paused.
     pub(super) fn is_left(&self, engine: &Engine) -> bool {
         let Definition { topic, saga, .. } = &self.saga.definition;
         let superseded = !self.reserved && engine.definitions.is_superseded(topic, saga);
-        superseded || engine.stopping.is_cancelled()
+        let paused = engine.definitions.is_paused(topic, saga) && !is_injected(Bug::ClaimPaused);
+        superseded || paused || engine.stopping.is_cancelled()
     }
 }
 

@@ -147,8 +147,8 @@ pub(super) async fn serve_session(
 
 /// Whether this worker is registered. True if that is unknown.
 async fn is_listed(engine: &Engine) -> bool {
-    let living = engine.store.living_workers().await;
-    living.map_or(true, |living| living.iter().any(|living| living.id == engine.worker))
+    let topology = engine.store.read_topology().await;
+    topology.map_or(true, |topology| topology.living.iter().any(|living| living.id == engine.worker))
 }
 
 /// Opens a new session from this time on, however long that takes.

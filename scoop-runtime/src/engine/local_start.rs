@@ -81,7 +81,11 @@ fn reserve_local_starts(engine: &Arc<Engine>, messages: &mut [NewMessage]) -> Ve
     for (at, message) in at_once {
         let topic = message.topic;
         let own = sagas.handlers_of(topic);
-        for handler in own.filter(|handler| !engine.definitions.is_superseded(topic, handler)) {
+        let definitions = &engine.definitions;
+        let is_elsewhere = |handler: &str| {
+            definitions.is_superseded(topic, handler) || definitions.is_paused(topic, handler)
+        };
+        for handler in own.filter(|handler| !is_elsewhere(handler)) {
             let common = engine.slots.clone().try_acquire_owned().ok().map(Slot::Shared);
             let Some(slot) = common.or_else(|| engine.reserved.take(&engine.running_counts, handler)) else {
                 continue;

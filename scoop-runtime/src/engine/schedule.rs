@@ -57,6 +57,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
         tokio::select! {
             biased;
             () = engine.stopping.cancelled() => return,
+            () = engine.signals.schedules.notified() => {}
             () = tokio::time::sleep(pause) => {}
         }
     }
@@ -80,6 +81,14 @@ impl FollowedSchedules {
         (&self.topics, &self.handlers)
     }
 
+    /// Those that are not paused. The schedule of a paused saga stands still, as without a process.
+    fn without_paused(&self, engine: &Engine) -> Self {
+        let pairs = self.topics.iter().zip(&self.handlers);
+        let pairs = pairs.filter(|(topic, handler)| !engine.definitions.is_paused(topic, handler));
+        let (topics, handlers) = pairs.map(|(topic, handler)| (topic.clone(), handler.clone())).unzip();
+        Self { topics, handlers }
+    }
+
     /// Leaves a schedule to programs that support it.
     fn stop_following(&mut self, taken: &DueSchedule) {
         let is = |topic: &String, handler: &String| *topic == taken.topic && *handler == taken.handler;
@@ -91,7 +100,15 @@ impl FollowedSchedules {
 /// Launches the ticks of at most one schedule. Returns the time until the next one is due. A schedule whose row is gone
 /// is registered again, and begins anew.
 async fn fire_due(engine: &Engine, followed: &mut FollowedSchedules) -> sqlx::Result<Duration> {
-    let Awaited { seconds, unlisted } = engine.store.schedule_next_due(followed.pairs()).await?;
+    let running;
+    let followed_now = match engine.definitions.is_any_paused() {
+        true => {
+            running = followed.without_paused(engine);
+            &running
+        }
+        false => &*followed,
+    };
+    let Awaited { seconds, unlisted } = engine.store.schedule_next_due(followed_now.pairs()).await?;
     if !unlisted.is_empty() {
         unlisted.iter().for_each(|saga| telemetry::schedule_unlisted(engine.worker, saga));
         publish_some(engine, |name| unlisted.iter().any(|saga| saga == name)).await?;
@@ -101,7 +118,7 @@ async fn fire_due(engine: &Engine, followed: &mut FollowedSchedules) -> sqlx::Re
     if !wait.is_zero() {
         return Ok(wait.min(WAIT_MAX));
     }
-    match engine.store.fire_schedule(followed.pairs()).await? {
+    match engine.store.fire_schedule(followed_now.pairs()).await? {
         FireResult::Nothing => return Ok(PAUSE_WHILE_TAKEN),
         FireResult::Launched(handlers) => engine.notify_ready(&handlers),
         FireResult::Unfit(taken) => {

@@ -1,6 +1,6 @@
 //! The timer: wakes the claimer when a run becomes ready by the clock, has waiting runs give up at their deadlines, and
-//! signals running steps to stop. The same statement checks for dead workers, so that an idle process sends one
-//! statement at a time.
+//! signals running steps to stop, and ends pauses whose time is over. The same statement checks for dead workers, so that
+//! an idle process sends one statement at a time.
 //!
 //! Due times are in indexes of the database. This process only knows when to look next.
 
@@ -62,10 +62,19 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     }
     let lanes = engine.definitions.lanes();
     let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim()).await?;
+    if due.is_pause_over {
+        end_pauses(engine).await?;
+    }
     match due.topology {
-        Some(topology) if topology != lanes.topology => {
+        Some(topology)
+            if due.is_pause_over
+                || topology != lanes.topology
+                || engine.definitions.owes_acknowledgement.load(Ordering::Relaxed) =>
+        {
             refresh::look(engine).await?;
             engine.signals.claimer.notify_one();
+            // The queues may be others, and something of them may be due.
+            engine.signals.clock.notify_one();
         }
         Some(_) => {}
         None => engine.signals.unlisted.notify_one(),
@@ -87,6 +96,14 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     engine.signals.rescan_after_claim.store(true, Ordering::Relaxed);
     engine.signals.claimer.notify_one();
     Ok(None)
+}
+
+/// Ends the pauses whose time is over.
+async fn end_pauses(engine: &Engine) -> sqlx::Result<()> {
+    for pause in engine.store.end_expired_pauses().await? {
+        telemetry::pause_ended(&pause, "its time is over");
+    }
+    Ok(())
 }
 
 /// Raises the signals of the runs that should stop.

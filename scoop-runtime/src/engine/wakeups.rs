@@ -49,6 +49,8 @@ pub(super) struct Signals {
     pub(super) others: Notify,
     /// The time of a set of joined messages may be over sooner than known.
     pub(super) joins: Notify,
+    /// A pause has begun or ended: the due schedules are others.
+    pub(super) schedules: Notify,
     /// Parents to check. Unbounded, but each run in flight contributes at most one, and each cancellation or check of
     /// deadlines one batch.
     parents: mpsc::UnboundedSender<ParentCheck>,
@@ -70,6 +72,7 @@ impl Signals {
             unlisted: Notify::new(),
             others: Notify::new(),
             joins: Notify::new(),
+            schedules: Notify::new(),
             parents,
             deliveries,
         };

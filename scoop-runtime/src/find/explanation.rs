@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::run::{RunPhase, RunSummary, WaitKind};
 use crate::util::shown::{ahead, humane, utc};
-use crate::{HierarchyId, Named, RunId};
+use crate::{HierarchyId, Named, Pause, RunId};
 
 /// The maximum value of a count: it stands for so many or more.
 pub(crate) const COUNT_MAX: usize = 1_000;
@@ -67,7 +67,7 @@ pub enum WaitReason {
     Children {
         /// The number of its unfinished children; 1,000 stands for that or more.
         unfinished: usize,
-        /// The unfinished descendants that wait for no child themselves: first those that need an operator or a program,
+        /// The unfinished descendants that wait for no child themselves: first those that need an operator, a program or the end of a pause,
         /// then those that are in their state longest. Ten at most, of the 500 nearest descendants.
         blocking: Vec<RunSummary>,
         /// The number of such descendants; among the 500 nearest.
@@ -97,6 +97,11 @@ pub enum WaitReason {
         is_suspect: bool,
         /// The living workers that can execute it.
         workers: Vec<WorkerInfo>,
+    },
+    /// The end of the pauses that cover it.
+    Pause {
+        /// These pauses, longest first.
+        pauses: Vec<Pause>,
     },
     /// A program that can continue it.
     Program {
@@ -170,6 +175,8 @@ pub(crate) struct RunFacts {
     pub(crate) queue: (usize, usize),
     /// Its owner, or else the workers that have its saga.
     pub(crate) workers: Vec<WorkerInfo>,
+    /// The pauses that it waits for.
+    pub(crate) pauses: Vec<Pause>,
     /// The number of its unfinished children.
     pub(crate) children: usize,
     /// Unfinished descendants, the nearest first.
@@ -188,6 +195,7 @@ impl RunFacts {
             is_suspect: false,
             queue: (0, 0),
             workers: vec![],
+            pauses: vec![],
             children: 0,
             below: vec![],
             join: None,
@@ -196,8 +204,19 @@ impl RunFacts {
     }
 
     pub(crate) fn explain(self) -> RunExplanation {
-        let Self { run, giving_up, definition, is_suspect, queue, workers, children, below, join, read_at } =
-            self;
+        let Self {
+            run,
+            giving_up,
+            definition,
+            is_suspect,
+            queue,
+            workers,
+            pauses,
+            children,
+            below,
+            join,
+            read_at,
+        } = self;
         let can_execute = |worker: &WorkerInfo| {
             worker.is_alive && definition.is_none_or(|definition| worker.definition == definition)
         };
@@ -222,6 +241,7 @@ impl RunFacts {
                     _ => Delay::Sleep,
                 },
             },
+            (_, Some(WaitKind::Pause)) => WaitReason::Pause { pauses },
             (RunPhase::Stuck, _) => WaitReason::Program { definition, why: run.reason.clone() },
             _ if !workers.iter().any(can_execute) => WaitReason::Program { definition, why: None },
             _ => WaitReason::Slot {
@@ -240,7 +260,8 @@ fn blocked(unfinished: usize, below: Vec<RunSummary>) -> WaitReason {
     let mut blocking: Vec<_> =
         below.into_iter().filter(|run| run.waits_for != Some(WaitKind::Children)).collect();
     blocking.sort_by_key(|run| {
-        let needs_help = matches!(run.waits_for, Some(WaitKind::Operator | WaitKind::Program));
+        let needs_help =
+            matches!(run.waits_for, Some(WaitKind::Operator | WaitKind::Program | WaitKind::Pause));
         (!needs_help, run.since)
     });
     let blocking_count = blocking.len();
@@ -257,6 +278,7 @@ impl WaitReason {
             Self::Signal { .. } => Some(WaitKind::Signal),
             Self::Time { .. } => Some(WaitKind::Time),
             Self::Slot { .. } => Some(WaitKind::Slot),
+            Self::Pause { .. } => Some(WaitKind::Pause),
             Self::Program { .. } => Some(WaitKind::Program),
             Self::Operator { .. } => Some(WaitKind::Operator),
         }
@@ -288,6 +310,15 @@ impl RunExplanation {
                  earlier."
                     .into()
             }
+            WaitReason::Pause { pauses } => match &pauses[..] {
+                [Pause { target, until: None, .. }] => {
+                    format!("It goes on when `resume` ends the pause of {target}.")
+                }
+                [Pause { target, until: Some(_), .. }] => {
+                    format!("It goes on when `resume` ends the pause of {target}, or at that time.")
+                }
+                _ => "It goes on when all of these pauses have ended.".into(),
+            },
             WaitReason::Program { definition: Some(definition), .. } => format!(
                 "It goes on when a program starts whose saga `{handler}` has definition {definition} or can continue \
                  the run."
@@ -386,6 +417,13 @@ impl RunExplanation {
                 let alone = ". It may be what ended its former workers, and each worker executes one such run at a time";
                 f.write_str(if *is_suspect { alone } else { "" })
             }
+            WaitReason::Pause { pauses } => {
+                write!(f, "waits for the end of a pause, for {long}")?;
+                for (nth, pause) in pauses.iter().enumerate() {
+                    write!(f, "{}{}", if nth == 0 { ": " } else { "; " }, pause.in_words(now))?;
+                }
+                Ok(())
+            }
             WaitReason::Program { why: Some(why), .. } => {
                 write!(f, "waits for a program that can continue it, for {long}: {}", Escaped(why))
             }
@@ -413,6 +451,7 @@ fn write_blocker(f: &mut fmt::Formatter<'_>, run: &RunSummary, now: SystemTime) 
             write!(f, "is {} until {}", run.phase, ahead(until, Some(now)))
         }
         (Some(WaitKind::Slot), ..) => write!(f, "has been waiting for a slot for {long}"),
+        (Some(WaitKind::Pause), ..) => write!(f, "has been waiting for the end of a pause for {long}"),
         (Some(WaitKind::Program), ..) => write!(f, "has been waiting for a program for {long}"),
         (Some(WaitKind::Operator), ..) => write!(f, "has been waiting for an operator for {long}"),
         _ => write!(f, "has been {} for {long}", run.phase),

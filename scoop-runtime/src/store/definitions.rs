@@ -5,6 +5,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::pause::PauseTarget;
 use super::types::ClaimKey;
 
 /// The runs that a worker may claim: those of some handlers, on some topic each, that are reserved for one definition
@@ -102,11 +103,21 @@ pub(crate) struct PublishedDefinition {
     pub(crate) steps: Vec<RecordedStep>,
 }
 
+/// The living workers and the pauses, of one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Topology {
+    pub(crate) living: Vec<LivingWorker>,
+    /// What is paused: handlers under all their names.
+    pub(crate) paused: Vec<PauseTarget>,
+}
+
 /// A living worker. The lists have an element for each of its sagas.
 #[derive(Clone, Debug)]
 pub(crate) struct LivingWorker {
     pub(crate) id: Uuid,
     pub(crate) topology: i64,
+    /// The topology that it read last while something was paused.
+    pub(crate) acknowledged: i64,
     pub(crate) started_at: OffsetDateTime,
     pub(crate) topics: Vec<String>,
     pub(crate) handlers: Vec<String>,

@@ -10,6 +10,7 @@ pub(crate) mod join;
 mod launch;
 #[cfg(feature = "in-memory")]
 mod memory;
+mod pause;
 mod postgres;
 mod queue_cursors;
 mod requests;
@@ -20,7 +21,9 @@ mod signal;
 mod types;
 mod unhandled;
 
-pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
+pub(crate) use definitions::{
+    Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside, Topology,
+};
 pub(crate) use entity::EntityId;
 pub use join::WaitingMember;
 pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
@@ -31,6 +34,8 @@ pub use memory::FaultLink;
 pub use memory::{LoggedEvent, WorkingRun};
 #[cfg(feature = "in-memory")]
 pub(crate) use memory::{MemorySession, MemoryStore};
+pub(crate) use pause::{NewPause, PAUSE_MAX, PauseProgress, RUNNING_MAX as PAUSE_RUNNING_MAX};
+pub use pause::{Pause, PauseTarget};
 #[cfg(test)]
 pub(crate) use postgres::tests;
 pub(crate) use postgres::{
@@ -303,8 +308,8 @@ storage! {
         /// workers.
         async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> ();
 
-        /// The living workers.
-        async fn living_workers(&self) -> Vec<LivingWorker>;
+        /// The living workers, and what is paused.
+        async fn read_topology(&self) -> Topology;
 
         /// Hands over a run that cannot be continued under this definition, if it is still held under this key.
         async fn mark_stuck(&self, refusal: Refusing<'_>) -> SetAside;
@@ -465,6 +470,27 @@ storage! {
 
         /// Retires a handler.
         async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> RetiredHandler;
+    }
+
+    /// Pauses.
+    trait PauseStorage {
+        /// Pauses this, or replaces the reason, the requester and the end of its pause. Notifies all processes.
+        async fn pause(&self, asked: &NewPause) -> Pause;
+
+        /// Ends the pause of this, and returns it. Notifies all processes.
+        async fn resume(&self, target: &PauseTarget) -> Option<Pause>;
+
+        /// Ends the pauses whose time is over, and returns them: each is returned once. Notifies all processes.
+        async fn end_expired_pauses(&self) -> Vec<Pause>;
+
+        /// The pauses, longest first.
+        async fn pauses(&self) -> Vec<Pause>;
+
+        /// How far the pause of this has taken effect.
+        async fn pause_progress(&self, target: &PauseTarget) -> PauseProgress;
+
+        /// Records that this worker follows this topology, with its pauses. Waits for its claims under way.
+        async fn acknowledge(&self, worker: Uuid, topology: i64) -> ();
     }
 
     /// Schedules, and their due ticks.

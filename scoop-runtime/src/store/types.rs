@@ -340,8 +340,9 @@ pub(crate) fn readable(exception: Value) -> (Option<Failure>, Option<String>) {
 /// What a worker has to do next.
 #[derive(Debug)]
 pub(crate) struct Due {
-    /// The seconds until its queues or a waiting run have work; negative if that is past.
+    /// The seconds until its queues or a waiting run have work, or a pause is over; negative if that is past.
     pub(crate) seconds: Option<f64>,
+    pub(crate) is_pause_over: bool,
     pub(crate) is_worker_dead: bool,
     /// The topology, if this worker is registered.
     pub(crate) topology: Option<i64>,

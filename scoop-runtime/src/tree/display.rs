@@ -112,6 +112,7 @@ impl RunInfo {
         let mut notes = vec![self.identity()];
         notes.extend(self.execution());
         notes.extend(self.giving_up());
+        notes.extend(self.pauses.iter().map(|pause| pause.in_words(self.read_at)));
         notes.extend(self.is_abandoned.then(|| Escaped(&no_program(&self.handler)).to_string()));
         notes
     }

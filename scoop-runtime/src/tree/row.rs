@@ -10,7 +10,7 @@ use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, UnhandledMes
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::store::{RowState, no_failure};
 use crate::util::shown::system_time;
-use crate::{HierarchyId, RollbackFailure};
+use crate::{HierarchyId, Pause, RollbackFailure};
 
 /// A row of `run_tree.sql`.
 #[derive(Debug)]
@@ -36,6 +36,8 @@ pub(crate) struct Stands {
     pub(crate) owner: Option<Uuid>,
     /// The signal that it awaits.
     pub(crate) signal: Option<SignalKey>,
+    /// The pauses that cover it, if it is ready.
+    pub(crate) pauses: Vec<Pause>,
 }
 
 /// What identifies a run for a reader.
@@ -80,6 +82,7 @@ impl RunRow {
             deadline: stands.give_up_at.filter(|_| !ended),
             giving_up: stands.giving_up && !ended,
             is_abandoned: stands.is_abandoned && is_ready,
+            pauses: if is_ready { stands.pauses } else { vec![] },
             pending_cancellations: vec![],
             former_executions: 0,
             execution_began_at: None,

@@ -69,6 +69,7 @@ mod no_handler_within;
 mod other_schema;
 mod panics;
 mod parent_resume;
+mod paused;
 mod processes;
 mod rebuild;
 mod redelivered;

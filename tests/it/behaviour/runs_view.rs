@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scoop::Handle;
+use scoop::{Handle, PauseTarget};
 use uuid::Uuid;
 
 use super::*;
@@ -93,6 +93,24 @@ async fn unfinished_runs_are_shown_in_words_without_ballast() -> Result<()> {
     gate.open(1);
     assert_eq!(order.ends().await?, Outcome::Committed);
     assert_eq!(db.number("SELECT count(*) FROM scoop.runs").await, 1);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pauses_of_a_ready_run_are_shown_with_their_requesters() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let builder = db.scoop().only::<Orders>().only::<Items>().provide(Items { gate: gate.clone() });
+    let scoop = builder.start().await?;
+    gate.open(1);
+    scoop.pause(PauseTarget::saga::<Items>()).source("ann").reason("stocktaking").await?;
+    scoop.pause(PauseTarget::topic("runs-view.item")).source("bob").await?;
+    let item = scoop.launch(Item).await?;
+    assert_eq!(db.texts("SELECT paused FROM scoop.runs").await, ["by ann: stocktaking; by bob"]);
+    for pause in scoop.pauses().await? {
+        scoop.resume(&pause.target).await?;
+    }
+    assert_eq!(item.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     Ok(())
 }

@@ -9,6 +9,9 @@
 //! A saga that a newer program has renamed (`was`) is run under the new name, too ([`refresh`]): that name keeps
 //! its subscription after the newer program has ended.
 //!
+//! What is paused is read with the living workers, under the same number: the queues of paused handlers are left out of
+//! the claims, and a worker that follows a pause acknowledges it ([`refresh`]).
+//!
 //! The types that a saga reads are part of its definition. Those of its message and values are known at the start;
 //! which replies it reads is known only when it does. A type of replies becomes part of the definition when this
 //! program fails to decode a stored reply as that type ([`refresh::add_reply_type`]): then this worker has another
@@ -19,6 +22,7 @@ pub(super) mod refresh;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use scoop_core::RecordedStep;
 use time::OffsetDateTime;
@@ -26,7 +30,7 @@ use uuid::Uuid;
 
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::{RunnableSaga, Sagas};
-use crate::store::{Lanes, LivingWorker, PublishedDefinition, Registered, Store};
+use crate::store::{Lanes, LivingWorker, PublishedDefinition, Registered, Store, Topology};
 use crate::util::sync::{Mutex, lock};
 
 /// The definitions of this program, and what is known of those of others.
@@ -37,6 +41,8 @@ pub(super) struct Definitions {
     /// When this worker started, once it is registered.
     started_at: Mutex<Option<OffsetDateTime>>,
     view: Mutex<Arc<View>>,
+    /// Set while an acknowledgement of the topology is due.
+    pub(super) owes_acknowledgement: AtomicBool,
     /// The steps of other definitions, by their numbers. They never change.
     recorded: Mutex<HashMap<i32, Arc<[RecordedStep]>>>,
 }
@@ -62,14 +68,16 @@ struct View {
     superseded: Vec<(String, String)>,
     /// The sagas of this program of which living workers have several definitions.
     contested: Vec<String>,
+    /// The topics and names of the sagas of this program that are paused.
+    paused: Vec<(String, String)>,
 }
 
 impl Definitions {
     /// Records the definitions of this program.
     pub(super) async fn publish(store: &Store, sagas: Sagas) -> sqlx::Result<Self> {
         let known = Mutex::new(Arc::new(Known::publish(store, Arc::new(sagas), ReplyTypes::new()).await?));
-        let (changing, started_at, view, recorded) = Default::default();
-        Ok(Self { known, changing, started_at, view, recorded })
+        let (changing, started_at, view, owes_acknowledgement, recorded) = Default::default();
+        Ok(Self { known, changing, started_at, view, owes_acknowledgement, recorded })
     }
 
     /// The sagas of this program, under all names that are known of them.
@@ -109,6 +117,17 @@ impl Definitions {
         view.superseded.iter().any(|(on, name)| on == topic && name == saga)
     }
 
+    /// Whether a saga of this program is paused, for messages on this topic.
+    pub(super) fn is_paused(&self, topic: &str, saga: &str) -> bool {
+        let view = self.view();
+        view.paused.iter().any(|(on, name)| on == topic && name == saga)
+    }
+
+    /// Whether any saga of this program is paused.
+    pub(super) fn is_any_paused(&self) -> bool {
+        !self.view().paused.is_empty()
+    }
+
     /// Whether living workers have several definitions of a saga of this program.
     pub(super) fn is_contested(&self, saga: &str) -> bool {
         let view = self.view();
@@ -119,9 +138,13 @@ impl Definitions {
         lock(&self.view).clone()
     }
 
-    fn derive_view(&self, worker: Uuid, living: &[LivingWorker]) {
+    fn derive_view(&self, worker: Uuid, Topology { living, paused }: &Topology) {
         let mine = self.known();
-        let mut view = View::default();
+        let (topics, names) = mine.sagas.pairs();
+        let is_paused = |topic: &str, saga: &str| paused.iter().any(|paused| paused.covers(topic, saga));
+        let pairs = topics.iter().zip(names).filter(|(topic, saga)| is_paused(topic, saga));
+        let pairs = pairs.map(|(topic, saga)| (topic.clone(), saga.clone()));
+        let mut view = View { paused: pairs.collect(), ..View::default() };
         let Some(own) = living.iter().find(|living| living.id == worker) else {
             // This worker is presumed dead, and claims nothing until it has registered again.
             *lock(&self.view) = Arc::new(view);
@@ -141,18 +164,22 @@ impl Definitions {
             }
         }
         let mut lanes = Lanes { topology: own.topology, ..Lanes::default() };
-        let (topics, _) = mine.sagas.pairs();
         for ((topic, definition), number) in topics.iter().zip(mine.sagas.definitions()).zip(&mine.numbers) {
             let newest = newest.get(&(topic.as_str(), &*definition.saga));
             let (current, is_contested) = newest.map_or((*number, false), |newest| (newest.2, newest.3));
+            let is_claimed = !is_paused(topic, &definition.saga) || is_injected(Bug::ClaimPaused);
             if current == *number {
-                lanes.push(topic, definition, *number, 0);
+                if is_claimed {
+                    lanes.push(topic, definition, *number, 0);
+                }
             } else {
                 view.superseded.push((topic.clone(), definition.saga.to_string()));
             }
             if is_contested {
                 view.contested.push(definition.saga.to_string());
-                lanes.push(topic, definition, *number, *number);
+                if is_claimed {
+                    lanes.push(topic, definition, *number, *number);
+                }
             }
         }
         view.lanes = Arc::new(lanes);

@@ -1,11 +1,13 @@
 //! Keeps the knowledge of the definitions of this program and of other workers up to date.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Known;
 use crate::bug::{Bug, is_injected};
 use crate::engine::shared::Engine;
 use crate::saga::registry::{Renamed, RunnableSaga, Sagas};
+use crate::store::Topology;
 use crate::telemetry;
 use crate::util::sync::lock;
 
@@ -54,18 +56,36 @@ async fn add_names(engine: &Engine) -> sqlx::Result<()> {
 
 /// Lists what has changed of the sagas since this worker was registered, and derives which definitions are current.
 async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
-    let (known, mut living) = (engine.definitions.known(), engine.store.living_workers().await?);
-    let own = living.iter().find(|living| living.id == engine.worker);
+    let (known, mut topology) = (engine.definitions.known(), engine.store.read_topology().await?);
+    let own = topology.living.iter().find(|living| living.id == engine.worker);
     let changed = own.map_or_else(Vec::new, |own| known.unlisted(own));
     if !changed.is_empty() {
         let registered = engine.definitions.registered(&known, engine.worker);
         engine.store.enlist(registered, &changed).await?;
-        living = engine.store.living_workers().await?;
+        topology = engine.store.read_topology().await?;
     }
-    engine.definitions.derive_view(engine.worker, &living);
+    let paused = engine.definitions.view().paused.clone();
+    engine.definitions.derive_view(engine.worker, &topology);
+    if paused != engine.definitions.view().paused {
+        engine.signals.schedules.notify_one();
+    }
     if !engine.definitions.view().contested.is_empty() && !is_injected(Bug::ForgetOtherDefinitions) {
         // With outdated knowledge, this worker did not notify other workers of runs that only they may claim.
         engine.signals.others.notify_one();
+    }
+    acknowledge(engine, &topology).await
+}
+
+/// Records that this worker follows the pauses that there are. From then on no claim by former knowledge is under way, and
+/// runs in execution begin no further step of a paused handler. Without a pause nothing is recorded.
+async fn acknowledge(engine: &Engine, topology: &Topology) -> sqlx::Result<()> {
+    let own = topology.living.iter().find(|living| living.id == engine.worker);
+    let own = own.filter(|own| !topology.paused.is_empty() && own.acknowledged != own.topology);
+    // Until it succeeds, the timer has this done again.
+    engine.definitions.owes_acknowledgement.store(own.is_some(), Ordering::Relaxed);
+    if let Some(own) = own {
+        engine.store.acknowledge(engine.worker, own.topology).await?;
+        engine.definitions.owes_acknowledgement.store(false, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use super::row::{Lane, RowState};
 use super::state::{RecordedRow, RowKey, State, Worker};
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    DefinitionStorage, Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside,
+    DefinitionStorage, Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside, Topology,
 };
 
 impl Worker {
@@ -70,17 +70,18 @@ impl DefinitionStorage for MemoryStore {
         .await
     }
 
-    async fn living_workers(&self) -> sqlx::Result<Vec<LivingWorker>> {
+    async fn read_topology(&self) -> sqlx::Result<Topology> {
         self.run("living_workers", |state| {
             let living = state.workers.iter().map(|(id, worker)| LivingWorker {
                 id: *id,
                 topology: worker.topology,
+                acknowledged: worker.acknowledged,
                 started_at: worker.started_at,
                 topics: worker.topics.clone(),
                 handlers: worker.handlers.clone(),
                 definitions: worker.definitions.clone(),
             });
-            Ok(living.collect())
+            Ok(Topology { living: living.collect(), paused: state.paused().collect() })
         })
         .await
     }
@@ -142,12 +143,17 @@ impl State {
             .map(|(.., definition)| definition)
     }
 
-    /// Applies the start or end of a worker of these handlers. Claims with the former topology take nothing, and
-    /// reserved or stuck runs of these handlers have another chance.
-    pub(super) fn change_topology(&mut self, handlers: &[String]) {
+    /// Marks the topology as changed: claims with the former one take nothing.
+    pub(super) fn raise_topology(&mut self) {
         for worker in self.workers.values_mut() {
             worker.topology += 1;
         }
+    }
+
+    /// Applies the start or end of a worker of these handlers. Claims with the former topology take nothing, and
+    /// reserved or stuck runs of these handlers have another chance.
+    pub(super) fn change_topology(&mut self, handlers: &[String]) {
+        self.raise_topology();
         let reserved: Vec<RowKey> = self
             .reserved
             .iter()

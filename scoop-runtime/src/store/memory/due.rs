@@ -21,9 +21,12 @@ impl DueStorage for MemoryStore {
             });
             let suspect = state.suspect(lanes).filter(|_| suspects == SuspectClaim::Allowed);
             let overdue = state.overdue.first().map(|(at, _)| *at);
-            let first = ready.chain(suspect.iter().map(|suspect| suspect.ready_at)).chain(overdue).min();
+            let pause = state.pauses.values().filter_map(|pause| pause.until).min();
+            let of_runs = ready.chain(suspect.iter().map(|suspect| suspect.ready_at)).chain(overdue);
+            let first = of_runs.chain(pause).min();
             Ok(Due {
                 seconds: first.map(|at| (at - state.now()).as_seconds_f64()),
+                is_pause_over: pause.is_some_and(|until| until <= state.now()),
                 is_worker_dead: state.dead(worker).next().is_some(),
                 topology: state.workers.get(&worker).map(|worker| worker.topology),
                 suspect: suspect.filter(|suspect| suspect.ready_at <= state.now()),

@@ -141,6 +141,10 @@ impl State {
             is_suspect: row.is_suspect(),
             queue: (ahead_of_it, due.len()),
             workers: self.workers_for(row),
+            pauses: match self.wait_of(row) {
+                Some(WaitKind::Pause) => self.pauses_of(&row.topic, &row.handler),
+                _ => vec![],
+            },
             children,
             below,
             join,
@@ -195,6 +199,9 @@ impl State {
             (RowState::Stuck, _) => Some(WaitKind::Program),
             (RowState::Ready, RunPhase::AwaitingSignal) => Some(WaitKind::Signal),
             (RowState::Ready, _) if row.ready_at > self.now() => Some(WaitKind::Time),
+            (RowState::Ready, _) if !self.pauses_of(&row.topic, &row.handler).is_empty() => {
+                Some(WaitKind::Pause)
+            }
             (RowState::Ready, _) if self.is_abandoned(&row.lane()) => Some(WaitKind::Program),
             (RowState::Ready, _) => Some(WaitKind::Slot),
         }

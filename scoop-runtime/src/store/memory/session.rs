@@ -55,7 +55,7 @@ impl State {
         let topology = super::state::micros(self.now());
         let (handlers, definitions) = (registered.handlers.to_vec(), registered.definitions.to_vec());
         let topics = registered.topics.to_vec();
-        let worker = Worker { session, topics, handlers, definitions, started_at, topology };
+        let worker = Worker { session, topics, handlers, definitions, started_at, topology, acknowledged: 0 };
         self.workers.insert(registered.worker, worker);
         self.change_topology(registered.handlers);
         self.notify(registered.worker);

@@ -18,7 +18,7 @@ use super::row::{IndexKey, Lane, RowState, WorkingRow};
 use super::signal::{KeptSignal, SignalRow};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
-use crate::store::{ClaimKey, EntityId};
+use crate::store::{ClaimKey, EntityId, PauseTarget};
 
 /// A run: its hierarchy and its id.
 pub(super) type RowKey = (Uuid, Uuid);
@@ -88,6 +88,7 @@ pub(super) struct State {
     pub(super) definitions: Vec<RecordedRow>,
     pub(super) sessions: BTreeMap<u64, OpenSession>,
     pub(super) schedules: BTreeMap<(String, String), ScheduleRow>,
+    pub(super) pauses: BTreeMap<PauseTarget, PauseRow>,
     pub(super) ready: BTreeMap<Lane, BTreeSet<(OffsetDateTime, u64, RowKey)>>,
     /// The ready runs that are suspects.
     pub(super) suspects: BTreeSet<(OffsetDateTime, u64, RowKey)>,
@@ -444,6 +445,16 @@ pub(super) struct Worker {
     pub(super) definitions: Vec<i32>,
     pub(super) started_at: OffsetDateTime,
     pub(super) topology: i64,
+    pub(super) acknowledged: i64,
+}
+
+/// A row of `pause`.
+#[derive(Clone, Debug)]
+pub(super) struct PauseRow {
+    pub(super) reason: Option<String>,
+    pub(super) source: String,
+    pub(super) since: OffsetDateTime,
+    pub(super) until: Option<OffsetDateTime>,
 }
 
 /// A row of `schedule`.

@@ -12,7 +12,7 @@ use super::state::{Hierarchy, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage};
 use crate::tree::{DeeperRuns, Extent, RunHead, RunRow, Stands, TreeRows};
 use crate::util::shown::system_time;
-use crate::{RunEvent, RunState};
+use crate::{Pause, RunEvent, RunState};
 
 impl StatusStorage for MemoryStore {
     async fn status(&self, root: Uuid, message: Uuid) -> sqlx::Result<MessageStatus> {
@@ -52,6 +52,7 @@ impl StatusStorage for MemoryStore {
             let is_alive =
                 |topic: &str, handler: &str| workers.clone().any(|it| it.position(topic, handler).is_some());
             rows.iter_mut().for_each(|row| row.check_alive(is_alive));
+            rows.iter_mut().for_each(|row| row.add_pauses(|topic, handler| state.pauses_of(topic, handler)));
             rows.extend(state.unhandled_in(hierarchy).filter(|row| extent.reaches(row.lineage())));
             Ok(TreeRows::new(rows.into_iter().map(Ok).collect(), deeper, extent))
         })
@@ -174,6 +175,7 @@ fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> Ru
         is_abandoned: false,
         owner: row.owner,
         signal: row.signal.clone(),
+        pauses: vec![],
     };
     let head = RunHead {
         lineage: row.lineage.clone(),
@@ -211,6 +213,22 @@ impl RunRow {
             && matches!(run.state, RunState::Pending | RunState::Ready | RunState::Retrying { .. })
         {
             run.is_abandoned = !is_alive(&run.topic, &run.handler);
+        }
+    }
+
+    /// Adds the pauses to a ready run. `pauses_of` takes a topic and a handler.
+    fn add_pauses(&mut self, pauses_of: impl Fn(&str, &str) -> Vec<Pause>) {
+        if let Self::Run(run) = self
+            && matches!(
+                run.state,
+                RunState::Pending
+                    | RunState::Ready
+                    | RunState::Sleeping
+                    | RunState::AwaitingSignal
+                    | RunState::Retrying { .. }
+            )
+        {
+            run.pauses = pauses_of(&run.topic, &run.handler);
         }
     }
 }

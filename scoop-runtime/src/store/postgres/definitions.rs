@@ -11,7 +11,10 @@ use super::decode::time;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::store::types::UNKNOWN_MAX;
-use crate::store::{DefinitionStorage, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
+use crate::store::{
+    DefinitionStorage, LivingWorker, PauseTarget, PublishedDefinition, Refusing, Registered, SetAside,
+    Topology,
+};
 use crate::util::stored_time::StoredTime;
 
 impl LivingWorker {
@@ -19,6 +22,7 @@ impl LivingWorker {
         Ok(Self {
             id: row.try_get("id")?,
             topology: row.try_get("topology")?,
+            acknowledged: row.try_get("acknowledged")?,
             started_at: time(row, "started_at")?,
             topics: row.try_get("topics")?,
             handlers: row.try_get("handlers")?,
@@ -69,9 +73,16 @@ impl DefinitionStorage for PostgresStore {
         tx.commit().await
     }
 
-    async fn living_workers(&self) -> sqlx::Result<Vec<LivingWorker>> {
+    async fn read_topology(&self) -> sqlx::Result<Topology> {
         let rows = sqlx::query(self.sql.topology_read.clone()).all(&self.sessions).await?;
-        rows.iter().map(LivingWorker::from_row).collect()
+        let paused: Option<Json<Vec<(String, String)>>> = match rows.first() {
+            Some(row) => row.try_get("paused")?,
+            None => None,
+        };
+        let paused = paused.map(|Json(paused)| paused).unwrap_or_default();
+        let paused = paused.into_iter().filter_map(|(kind, name)| PauseTarget::stored(&kind, name));
+        let living = rows.iter().map(LivingWorker::from_row).collect::<sqlx::Result<_>>()?;
+        Ok(Topology { living, paused: paused.collect() })
     }
 
     async fn mark_stuck(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {

@@ -23,6 +23,7 @@ impl DueStorage for PostgresStore {
         let row = due.one(&self.sessions).await?;
         Ok(Due {
             seconds: row.try_get("seconds")?,
+            is_pause_over: row.try_get("is_pause_over")?,
             is_worker_dead: row.try_get("is_worker_dead")?,
             topology: row.try_get("topology")?,
             suspect: Suspect::from_row(&row)?,

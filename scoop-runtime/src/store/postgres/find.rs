@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::decode::{lineage, stored_time, time, time_if_any, unsigned};
+use super::pause::pauses;
 use super::query_ext::FetchExt;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
@@ -105,6 +106,7 @@ impl FindStorage for PostgresStore {
             is_suspect: row.try_get("is_suspect")?,
             queue: (count(&row, "ahead")?, count(&row, "queued")?),
             workers,
+            pauses: pauses(&row, "pauses")?,
             children: count(&row, "children")?,
             below,
             join,

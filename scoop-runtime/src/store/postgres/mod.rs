@@ -15,6 +15,7 @@ mod idle_cache;
 mod join;
 mod launch;
 mod migrate;
+mod pause;
 mod pool;
 mod preflight;
 mod query_ext;

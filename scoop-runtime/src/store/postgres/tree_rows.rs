@@ -12,6 +12,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::decode::{lineage, row_state, time_if_any, unsigned};
+use super::pause::pauses;
 use crate::store::{RowState, readable};
 use crate::tree::{RunHead, RunRow, Stands};
 use crate::util::shown;
@@ -83,6 +84,7 @@ impl Stands {
             is_abandoned: row.try_get("is_abandoned")?,
             owner: row.try_get("owner")?,
             signal: signal(row)?,
+            pauses: pauses(row, "pauses")?,
         })
     }
 }

@@ -234,8 +234,8 @@ impl Tested {
     /// The topology that the worker knows.
     async fn topology(&self, worker: Uuid) -> Result<i64, Error> {
         // Without faults, since an engine reads it at another time.
-        let living = self.outside.store().living_workers().await?;
-        Ok(living.iter().find(|living| living.id == worker).map_or(0, |living| living.topology))
+        let topology = self.outside.store().read_topology().await?;
+        Ok(topology.living.iter().find(|living| living.id == worker).map_or(0, |living| living.topology))
     }
 
     /// The messages that do not exist yet.

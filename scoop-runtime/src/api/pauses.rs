@@ -1,0 +1,261 @@
+//! Pauses of sagas, of topics, and of everything.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use tokio::time::{Instant, sleep};
+
+use crate::engine::IDENTIFIER_PREFIX;
+use crate::store::{NewPause, PauseProgress};
+use crate::util::detached::uninterrupted;
+use crate::util::patience::Vain;
+use crate::{Pause, PauseTarget, RuntimeError, Scoop, telemetry};
+
+/// The time for which a pause waits until all workers have acknowledged it.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
+
+/// The pauses between looks at the progress double from the first to the longest.
+const LOOK_MIN: Duration = Duration::from_millis(2);
+const LOOK_MAX: Duration = Duration::from_millis(100);
+
+/// The longest name of a saga or topic, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+/// The result of a [pause](Scoop::pause). Display it for one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Paused {
+    /// The pause, as it is stored.
+    pub pause: Pause,
+    /// Whether the pause was still in force when the call returned. Another program may have ended it.
+    pub in_force: bool,
+    /// Whether a handler was ever registered that it covers. Otherwise the name may be mistyped.
+    pub is_known: bool,
+    /// The identifiers of living workers that have not acknowledged it: they may still begin a step. Empty unless a worker
+    /// did not respond within ten seconds, or within the time of [`SetPause::drain`].
+    pub unacknowledged: Vec<String>,
+    /// The number of runs that it covers and that are in the middle of a step; 1,000 stands for that or more.
+    pub running: usize,
+}
+
+impl Paused {
+    /// Whether the pause is in force and no run that it covers is in the middle of a step: none of its steps begins before
+    /// the pause ends.
+    pub fn is_drained(&self) -> bool {
+        self.in_force && self.unacknowledged.is_empty() && self.running == 0
+    }
+
+    fn new(pause: Pause, progress: PauseProgress) -> Self {
+        let PauseProgress { stands, is_known, behind, running } = progress;
+        let unacknowledged =
+            behind.into_iter().map(|worker| format!("{IDENTIFIER_PREFIX}{worker}")).collect();
+        Self { pause, in_force: stands, is_known, unacknowledged, running }
+    }
+}
+
+impl fmt::Display for Paused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; runs in a step: {}", self.pause, self.running)?;
+        if !self.unacknowledged.is_empty() {
+            write!(f, "; not acknowledged by {}", self.unacknowledged.join(", "))?;
+        }
+        if !self.is_known {
+            f.write_str("; no handler was ever registered that it covers")?;
+        }
+        f.write_str(if self.in_force { "" } else { "; ended meanwhile" })
+    }
+}
+
+/// A pause about to be made. Await it.
+#[must_use = "nothing is paused before this is awaited"]
+pub struct SetPause {
+    scoop: Scoop,
+    asked: NewPause,
+    drain: Option<Duration>,
+}
+
+impl SetPause {
+    /// Gives the reason, which is shown with each waiting run.
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.asked.reason = Some(reason.into());
+        self
+    }
+
+    /// Names the source of the request; `scoop` by default.
+    pub fn source(mut self, source: impl Into<String>) -> Self {
+        self.asked.source = source.into();
+        self
+    }
+
+    /// Ends the pause by itself after this time, by the clock of the database. At most a hundred years.
+    pub fn for_at_most(mut self, time: Duration) -> Self {
+        self.asked.limit = Some(time);
+        self
+    }
+
+    /// Also waits until no run that is paused is in the middle of a step, for at most this time. [`Paused::is_drained`] is
+    /// the result.
+    pub fn drain(mut self, at_most: Duration) -> Self {
+        self.drain = Some(at_most);
+        self
+    }
+
+    async fn carry_out(mut self) -> Result<Paused, RuntimeError> {
+        check_name(&self.asked.target)?;
+        // The database cannot store a NUL.
+        self.asked.source = self.asked.source.replace('\0', "");
+        self.asked.reason = self.asked.reason.map(|reason| reason.replace('\0', ""));
+        let Self { scoop, asked, drain } = self;
+        let began = Instant::now();
+        let pausing = {
+            let scoop = scoop.clone();
+            uninterrupted(async move { Ok(scoop.patiently(|_| scoop.store().pause(&asked)).await) })
+        };
+        let pause = pausing.await.unwrap_or_else(|error| Err(error.into()));
+        let pause = pause.map_err(Vain::error("a pause was made"))?;
+        telemetry::pause_began(&pause);
+        scoop.on_pauses_changed();
+        let mut look = LOOK_MIN;
+        loop {
+            let progress = scoop.patiently(|_| scoop.store().pause_progress(&pause.target)).await;
+            let paused = Paused::new(pause.clone(), progress.map_err(Vain::error("a pause was made"))?);
+            let (is_done, limit) = match drain {
+                Some(limit) => (paused.is_drained(), limit),
+                None => (paused.unacknowledged.is_empty(), ACKNOWLEDGED_WITHIN),
+            };
+            if is_done || !paused.in_force || began.elapsed() >= limit {
+                return Ok(paused);
+            }
+            sleep(look.min(limit.saturating_sub(began.elapsed()))).await;
+            look = (look * 2).min(LOOK_MAX);
+        }
+    }
+}
+
+impl IntoFuture for SetPause {
+    type Output = Result<Paused, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.carry_out().boxed()
+    }
+}
+
+/// # Errors
+///
+/// If no saga or topic can have the name.
+fn check_name(target: &PauseTarget) -> Result<(), RuntimeError> {
+    let name = target.name();
+    let is_possible = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains('\0');
+    match target {
+        PauseTarget::Topic(_) | PauseTarget::Handler(_) if !is_possible => {
+            Err(RuntimeError::PauseTarget { target: target.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Scoop {
+    /// Pauses a saga, a topic, or everything, in all processes: no step of it begins, forward or in a rollback, and its runs
+    /// stay in their queues. Await it; [`SetPause`] has methods that give a reason, a requester and a limit.
+    ///
+    /// The call returns when all living workers have acknowledged the pause: from then on no step begins. Steps in progress
+    /// come to their ends and are recorded; [`SetPause::drain`] waits for these, too. Launches, cancellations, signals and the
+    /// other handlers go on. The guide has a page about [pauses](https://docs.rs/scoop-saga/latest/scoop/guide/pause/index.html).
+    ///
+    /// A pause of the same target is replaced, and is in force since its beginning. Pauses of different targets are
+    /// independent: a run goes on when all that cover it have ended.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::PauseTarget`] if no saga or topic can have the name; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, it may be paused even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use std::time::Duration;
+    ///
+    /// use scoop_runtime::PauseTarget;
+    ///
+    /// let paused = scoop
+    ///     .pause(PauseTarget::handler("courier"))
+    ///     .reason("the courier's service is away")
+    ///     .source("night shift")
+    ///     .for_at_most(Duration::from_secs(2 * 60 * 60))
+    ///     .await?;
+    /// println!("{paused}");
+    /// scoop.resume(&paused.pause.target).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pause(&self, target: PauseTarget) -> SetPause {
+        let asked = NewPause { target, reason: None, source: "scoop".into(), limit: None };
+        SetPause { scoop: self.clone(), asked, drain: None }
+    }
+
+    /// Ends the pause of exactly this target, in all processes. Returns the pause, or `None` if there was none.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails. [`RuntimeError::may_have_happened`] returns whether the pause may have ended despite the error.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the pause may have ended even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for pause in scoop.pauses().await? {
+    ///     println!("{pause}");
+    ///     scoop.resume(&pause.target).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn resume(
+        &self,
+        target: &PauseTarget,
+    ) -> impl Future<Output = Result<Option<Pause>, RuntimeError>> + Send + use<> {
+        let (scoop, target) = (self.clone(), target.clone());
+        async move {
+            check_name(&target)?;
+            let resuming = {
+                let scoop = scoop.clone();
+                // A retry would not return the pause that the first attempt ended.
+                let resume =
+                    async move { scoop.trial().once().endure(|_| scoop.store().resume(&target)).await };
+                uninterrupted(async move { Ok(resume.await) })
+            };
+            let ended = resuming.await.unwrap_or_else(|error| Err(error.into()));
+            let ended = ended.map_err(Vain::error("a pause was ended"))?;
+            if let Some(pause) = &ended {
+                telemetry::pause_ended(pause, "it was resumed");
+                scoop.on_pauses_changed();
+            }
+            Ok(ended)
+        }
+        .boxed()
+    }
+
+    /// The pauses in force, longest first.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    pub fn pauses(&self) -> impl Future<Output = Result<Vec<Pause>, RuntimeError>> + Send {
+        async move {
+            let pauses = self.patiently(|_| self.store().pauses()).await;
+            pauses.map_err(Vain::error("the pauses were listed"))
+        }
+        .boxed()
+    }
+}

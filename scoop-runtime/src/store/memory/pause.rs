@@ -1,0 +1,151 @@
+//! Pauses; see `pause_*.sql`.
+
+use std::collections::BTreeSet;
+
+use uuid::Uuid;
+
+use super::MemoryStore;
+use super::row::RowState;
+use super::state::{PauseRow, State};
+use crate::store::{NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseStorage, PauseTarget};
+use crate::util::shown::system_time;
+
+impl PauseStorage for MemoryStore {
+    async fn pause(&self, asked: &NewPause) -> sqlx::Result<Pause> {
+        self.run("pause", |state| {
+            let NewPause { target, reason, source, limit } = asked.clone();
+            let now = state.now();
+            let since = state.pauses.get(&target).map_or(now, |pause| pause.since);
+            let until = limit.map(|limit| now + limit.min(PAUSE_MAX));
+            let row = PauseRow { reason, source, since, until };
+            let pause = row.of(&target);
+            state.pauses.insert(target, row);
+            state.on_pauses_changed();
+            Ok(pause)
+        })
+        .await
+    }
+
+    async fn resume(&self, target: &PauseTarget) -> sqlx::Result<Option<Pause>> {
+        self.run("resume", |state| {
+            let Some(row) = state.pauses.remove(target) else {
+                return Ok(None);
+            };
+            state.on_pauses_changed();
+            Ok(Some(row.of(target)))
+        })
+        .await
+    }
+
+    async fn end_expired_pauses(&self) -> sqlx::Result<Vec<Pause>> {
+        self.run("end_expired_pauses", |state| {
+            let now = state.now();
+            let is_over = |row: &PauseRow| row.until.is_some_and(|until| until <= now);
+            let ended: Vec<_> = state
+                .pauses
+                .iter()
+                .filter(|(_, row)| is_over(row))
+                .map(|(target, row)| row.of(target))
+                .collect();
+            if !ended.is_empty() {
+                state.pauses.retain(|_, row| !is_over(row));
+                state.on_pauses_changed();
+            }
+            Ok(ended)
+        })
+        .await
+    }
+
+    async fn pauses(&self) -> sqlx::Result<Vec<Pause>> {
+        self.run("pauses", |state| {
+            let mut pauses: Vec<_> = state.pauses.iter().map(|(target, row)| row.of(target)).collect();
+            pauses.sort_by_key(|pause| pause.since);
+            Ok(pauses)
+        })
+        .await
+    }
+
+    async fn pause_progress(&self, target: &PauseTarget) -> sqlx::Result<PauseProgress> {
+        self.run("pause_progress", |state| {
+            let living =
+                state.workers.iter().filter(|(_, worker)| state.sessions.contains_key(&worker.session));
+            let behind = living.clone().filter(|(_, worker)| worker.acknowledged != worker.topology);
+            let names = state.names_covered(target);
+            let running = living.clone().flat_map(|(id, _)| state.owned_by(*id)).filter(|run| {
+                let row = state.row(*run).filter(|row| row.state == RowState::Running);
+                row.is_some_and(|row| names.iter().any(|name| name.covers(&row.topic, &row.handler)))
+            });
+            Ok(PauseProgress {
+                is_known: *target == PauseTarget::Everything
+                    || state
+                        .topology
+                        .iter()
+                        .any(|it| names.iter().any(|name| name.covers(&it.topic, &it.handler))),
+                stands: state.pauses.contains_key(target),
+                running: running.take(PAUSE_RUNNING_MAX).count(),
+                behind: behind.map(|(id, _)| *id).collect(),
+            })
+        })
+        .await
+    }
+
+    async fn acknowledge(&self, worker: Uuid, topology: i64) -> sqlx::Result<()> {
+        self.run("acknowledge", |state| {
+            if let Some(worker) = state.workers.get_mut(&worker).filter(|worker| worker.topology == topology)
+            {
+                worker.acknowledged = topology;
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl PauseRow {
+    fn of(&self, target: &PauseTarget) -> Pause {
+        Pause {
+            target: target.clone(),
+            reason: self.reason.clone(),
+            source: self.source.clone(),
+            since: system_time(self.since),
+            until: self.until.map(system_time),
+        }
+    }
+}
+
+impl State {
+    /// Has all workers read the pauses before their next claims.
+    fn on_pauses_changed(&mut self) {
+        self.raise_topology();
+        self.notify(Uuid::nil());
+    }
+
+    /// What is paused: handlers under all their names.
+    pub(super) fn paused(&self) -> impl Iterator<Item = PauseTarget> {
+        self.pauses.keys().flat_map(|target| self.names_covered(target))
+    }
+
+    /// The target, and the other names of its saga.
+    fn names_covered(&self, target: &PauseTarget) -> BTreeSet<PauseTarget> {
+        let mut covered = BTreeSet::from([target.clone()]);
+        if let PauseTarget::Handler(name) = target {
+            for listed in self.topology.iter().filter(|listed| !listed.was.is_empty()) {
+                let names = || listed.was.iter().map(|was| &**was).chain([&*listed.handler]);
+                if names().any(|other| other == name) {
+                    covered.extend(names().map(PauseTarget::handler));
+                }
+            }
+        }
+        covered
+    }
+
+    /// The pauses that cover the runs of a handler on a topic, longest first.
+    pub(super) fn pauses_of(&self, topic: &str, handler: &str) -> Vec<Pause> {
+        let covers =
+            |target: &PauseTarget| self.names_covered(target).iter().any(|name| name.covers(topic, handler));
+        let covering = self.pauses.iter().filter(|(target, _)| covers(target));
+        let mut pauses: Vec<_> = covering.map(|(target, row)| row.of(target)).collect();
+        pauses.sort_by_key(|pause| pause.since);
+        pauses
+    }
+}

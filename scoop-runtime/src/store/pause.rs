@@ -1,0 +1,163 @@
+//! Pauses of handlers, of topics, and of everything.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use scoop_core::Escaped;
+use uuid::Uuid;
+
+use crate::Saga;
+use crate::util::shown::{ahead, utc};
+
+/// What a [pause](crate::Scoop::pause) is about.
+///
+/// ```
+/// # extern crate scoop_runtime as scoop;
+/// use scoop::PauseTarget;
+///
+/// assert_eq!(PauseTarget::topic("orders.placed").to_string(), "topic `orders.placed`");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum PauseTarget {
+    /// All handlers.
+    Everything,
+    /// The handlers of a topic, in their runs for messages of that topic.
+    Topic(String),
+    /// A saga on all of its topics, by its name or a former one.
+    Handler(String),
+}
+
+impl PauseTarget {
+    /// The handlers of a topic.
+    pub fn topic(topic: impl Into<String>) -> Self {
+        Self::Topic(topic.into())
+    }
+
+    /// A saga of this name. The name may be a former one ([`#[saga(was = ..)]`](https://docs.rs/scoop-saga/latest/scoop/guide/changing/index.html)).
+    pub fn handler(name: impl Into<String>) -> Self {
+        Self::Handler(name.into())
+    }
+
+    /// A saga of this type.
+    ///
+    /// ```
+    /// # extern crate scoop_runtime as scoop;
+    /// # fn example<Courier: scoop::Saga>() {
+    /// let courier = scoop::PauseTarget::saga::<Courier>();
+    /// # }
+    /// ```
+    pub fn saga<S: Saga>() -> Self {
+        Self::Handler(S::DEFINITION.saga.into())
+    }
+
+    /// The kind, as it is stored.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Everything => "everything",
+            Self::Topic(_) => "topic",
+            Self::Handler(_) => "handler",
+        }
+    }
+
+    /// The name, as it is stored.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Everything => "",
+            Self::Topic(name) | Self::Handler(name) => name,
+        }
+    }
+
+    /// The target of this kind and name; `None` if there is no such kind.
+    pub(crate) fn stored(kind: &str, name: String) -> Option<Self> {
+        match kind {
+            "everything" => Some(Self::Everything),
+            "topic" => Some(Self::Topic(name)),
+            "handler" => Some(Self::Handler(name)),
+            _ => None,
+        }
+    }
+
+    /// Whether it is about the runs of this handler on this topic, by exactly this name.
+    pub(crate) fn covers(&self, topic: &str, handler: &str) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Topic(name) => name == topic,
+            Self::Handler(name) => name == handler,
+        }
+    }
+}
+
+impl fmt::Display for PauseTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everything => f.write_str("everything"),
+            Self::Topic(topic) => write!(f, "topic `{}`", Escaped(topic)),
+            Self::Handler(handler) => write!(f, "saga `{}`", Escaped(handler)),
+        }
+    }
+}
+
+/// A pause in force. Display it for one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pause {
+    /// What is paused.
+    pub target: PauseTarget,
+    /// The reason, if one was given.
+    pub reason: Option<String>,
+    /// The requester.
+    pub source: String,
+    /// The time since which it is paused.
+    pub since: SystemTime,
+    /// The time at which the pause ends by itself, if it has a limit.
+    pub until: Option<SystemTime>,
+}
+
+impl Pause {
+    /// The requester, the time and the reason, in a few words; `now` is the time of reading.
+    pub(crate) fn in_words(&self, now: Option<SystemTime>) -> String {
+        let until = self.until.map_or_else(String::new, |until| format!(", until {}", ahead(until, now)));
+        let reason = self.reason.as_ref().map_or_else(String::new, |why| format!(": {}", Escaped(why)));
+        format!(
+            "{} is paused by {} since {}{until}{reason}",
+            self.target,
+            Escaped(&self.source),
+            utc(self.since)
+        )
+    }
+}
+
+impl fmt::Display for Pause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.in_words(None))
+    }
+}
+
+/// A pause as it is requested.
+#[derive(Clone, Debug)]
+pub(crate) struct NewPause {
+    pub(crate) target: PauseTarget,
+    pub(crate) reason: Option<String>,
+    pub(crate) source: String,
+    pub(crate) limit: Option<Duration>,
+}
+
+/// How far a pause has taken effect.
+#[derive(Debug)]
+pub(crate) struct PauseProgress {
+    /// Whether it is in force.
+    pub(crate) stands: bool,
+    /// Whether a handler that it covers was ever registered.
+    pub(crate) is_known: bool,
+    /// The living workers that may not know of it yet.
+    pub(crate) behind: Vec<Uuid>,
+    /// The number of runs that it covers and that living workers execute.
+    pub(crate) running: usize,
+}
+
+/// The maximum value of [`PauseProgress::running`].
+pub(crate) const RUNNING_MAX: usize = 1_000;
+
+/// The longest limit of a pause.
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);

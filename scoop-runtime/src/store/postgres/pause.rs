@@ -1,0 +1,133 @@
+//! Pauses (`pause_*.sql`). A change of them is a change of the topology.
+
+use serde::Deserialize;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use sqlx::{Postgres, Row, Transaction};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::decode::{time, time_if_any};
+use super::pool::READ_COMMITTED;
+use super::query_ext::{ExecuteExt, FetchExt};
+use crate::store::{NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseStorage, PauseTarget};
+use crate::util::patience::note;
+use crate::util::shown::system_time;
+
+impl PauseStorage for PostgresStore {
+    async fn pause(&self, asked: &NewPause) -> sqlx::Result<Pause> {
+        let NewPause { target, reason, source, limit } = asked;
+        let mut tx = self.begin_topology_change().await?;
+        let row = sqlx::query(self.sql.pause_set.clone())
+            .bind(target.kind())
+            .bind(target.name())
+            .bind(reason)
+            .bind(source)
+            .bind(limit.map(|limit| limit.min(PAUSE_MAX).as_secs_f64()))
+            .one_on(&mut tx)
+            .await?;
+        self.commit_topology_change(tx).await?;
+        Pause::from_row(&row)
+    }
+
+    async fn resume(&self, target: &PauseTarget) -> sqlx::Result<Option<Pause>> {
+        let mut tx = self.begin_topology_change().await?;
+        let end = sqlx::query(self.sql.pause_end.clone()).bind(target.kind()).bind(target.name());
+        let Some(row) = end.first_on(&mut tx).await? else {
+            return Ok(None);
+        };
+        self.commit_topology_change(tx).await?;
+        Pause::from_row(&row).map(Some)
+    }
+
+    async fn end_expired_pauses(&self) -> sqlx::Result<Vec<Pause>> {
+        let mut tx = self.begin_topology_change().await?;
+        let rows = sqlx::query(self.sql.pause_end_expired.clone()).all_on(&mut tx).await?;
+        if rows.is_empty() {
+            // Another worker has ended them.
+            return Ok(vec![]);
+        }
+        self.commit_topology_change(tx).await?;
+        rows.iter().map(Pause::from_row).collect()
+    }
+
+    async fn pauses(&self) -> sqlx::Result<Vec<Pause>> {
+        let rows = sqlx::query(self.sql.pause_list.clone()).all(&self.sessions).await?;
+        rows.iter().map(Pause::from_row).collect()
+    }
+
+    async fn pause_progress(&self, target: &PauseTarget) -> sqlx::Result<PauseProgress> {
+        let row = sqlx::query(self.sql.pause_progress.clone())
+            .bind(target.kind())
+            .bind(target.name())
+            .bind(i64::try_from(PAUSE_RUNNING_MAX).unwrap_or(i64::MAX))
+            .one(&self.sessions)
+            .await?;
+        let running: i64 = row.try_get("running")?;
+        Ok(PauseProgress {
+            stands: row.try_get("stands")?,
+            is_known: row.try_get("is_known")?,
+            behind: row.try_get("behind")?,
+            running: usize::try_from(running).unwrap_or(0),
+        })
+    }
+
+    async fn acknowledge(&self, worker: Uuid, topology: i64) -> sqlx::Result<()> {
+        let acknowledge = sqlx::query(self.sql.worker_acknowledge.clone()).bind(worker).bind(topology);
+        acknowledge.done(&self.sessions).await?;
+        Ok(())
+    }
+}
+
+impl PostgresStore {
+    /// Begins a transaction that changes the pauses.
+    async fn begin_topology_change(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        self.lock_topology(&mut tx).await?;
+        Ok(tx)
+    }
+
+    /// Commits it, and notifies all processes, this one included.
+    async fn commit_topology_change(&self, mut tx: Transaction<'static, Postgres>) -> sqlx::Result<()> {
+        self.notification(Uuid::nil()).execute(&mut *tx).await?;
+        tx.commit().await.inspect_err(note)
+    }
+}
+
+impl Pause {
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let target = PauseTarget::stored(row.try_get("kind")?, row.try_get("name")?);
+        Ok(Self {
+            target: target.ok_or_else(|| sqlx::Error::Decode("the kind of a pause is unknown".into()))?,
+            reason: row.try_get("reason")?,
+            source: row.try_get("source")?,
+            since: system_time(time(row, "since")?),
+            until: time_if_any(row, "until")?.map(system_time),
+        })
+    }
+}
+
+/// An element of what `scoop.pauses_of` returns.
+#[derive(Deserialize)]
+struct PauseRow {
+    kind: String,
+    name: String,
+    reason: Option<String>,
+    source: String,
+    /// Since 1970, in microseconds.
+    since: i64,
+    until: Option<i64>,
+}
+
+/// The pauses in a column with the result of `scoop.pauses_of`.
+pub(super) fn pauses(row: &PgRow, column: &str) -> sqlx::Result<Vec<Pause>> {
+    let rows: Option<Json<Vec<PauseRow>>> = row.try_get(column)?;
+    let at = |micros| system_time(OffsetDateTime::UNIX_EPOCH + ::time::Duration::microseconds(micros));
+    let read = |row: PauseRow| {
+        let PauseRow { kind, name, reason, source, since, until } = row;
+        let target = PauseTarget::stored(&kind, name)?;
+        Some(Pause { target, reason, source, since: at(since), until: until.map(at) })
+    };
+    Ok(rows.into_iter().flat_map(|Json(rows)| rows).filter_map(read).collect())
+}
