@@ -48,15 +48,16 @@ pub use api::InMemory;
 pub use api::{
     Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
     EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, KeptHierarchies, Launch, LaunchAll,
-    ListItem, ListRequest, Migrate, Outcome, Prune, Pruned, ReadTree, RebuildEntities, RebuiltEntities,
-    Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop,
-    SendSignal, Status, migrate, migration_files,
+    LaunchUntyped, ListItem, ListRequest, Migrate, Outcome, Prune, Pruned, ReadTree, RebuildEntities,
+    RebuiltEntities, Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure,
+    RunPage, Scoop, SendSignal, Status, migrate, migration_files,
 };
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use find::{
     BadCursor, BadEventCursor, Delay, EventCursor, Explanation, FailureSummary, JoinWait, RecordedEvent,
-    RunCount, RunCounts, RunCursor, RunExplanation, RunPhase, RunSummary, WaitKind, WaitReason, WorkerInfo,
+    RegisteredWorker, RunCount, RunCounts, RunCursor, RunExplanation, RunPhase, RunSummary, WaitKind,
+    WaitReason, WorkerInfo, WorkerSaga,
 };
 pub use rebuild::{RebuildReport, SkippedHierarchy};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
