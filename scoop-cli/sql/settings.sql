@@ -11,6 +11,7 @@ SELECT current_setting('server_version') AS version,
        current_setting('fsync')::bool AS fsync,
        current_setting('full_page_writes')::bool AS full_page_writes,
        current_setting('synchronous_commit') AS synchronous_commit,
+       pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_all_sessions,
        pg_is_in_recovery() AS in_recovery,
        (SELECT age(d.datfrozenxid)::bigint FROM pg_database d WHERE d.datname = current_database()) AS xid_age,
        (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use scoop_runtime::Scoop;
-use sqlx::PgPool;
+use scoop_runtime::{RuntimeError, Scoop};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Connection as _, PgConnection, PgPool};
 
 use crate::fault::Fault;
 
@@ -73,6 +73,19 @@ impl Connection {
     pub(crate) async fn client(&self) -> Result<Scoop, Fault> {
         let builder = Scoop::builder().postgres(self.pool()?).schema(&self.schema).patience(PATIENCE);
         let builder = if self.behind_proxy { builder.behind_proxy() } else { builder };
-        Ok(builder.client().await?)
+        match builder.client().await {
+            Ok(scoop) => Ok(scoop),
+            Err(error @ RuntimeError::Unavailable { .. }) => {
+                Err(self.refusal().await.unwrap_or(error.into()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Why no connection can be opened: a pool only says that it took too long.
+    async fn refusal(&self) -> Option<Fault> {
+        let options = self.pool().ok()?.connect_options();
+        let opened = tokio::time::timeout(PATIENCE, PgConnection::connect_with(&options)).await.ok()?;
+        opened.err().map(Fault::sql("a connection was opened"))
     }
 }

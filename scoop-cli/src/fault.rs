@@ -96,6 +96,8 @@ impl Fault {
                     if setup.iter().any(is_old) { "\nhint: `scoop migrate` makes the tables" } else { "" };
                 mistakes.join("\nerror: ") + hint
             }
+            // Its text has that of the server.
+            Self::Runtime(error @ RuntimeError::Denied { .. }) => Escaped(&error.to_string()).to_string(),
             Self::Runtime(error) => chain(error),
             Self::Sql(doing, error) => format!("the database failed while {doing}: {}", chain(error)),
             Self::Output(error) => format!("the output cannot be written: {}", chain(error)),

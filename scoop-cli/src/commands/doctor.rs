@@ -3,13 +3,16 @@
 mod runs;
 mod server;
 
+use std::time::Duration;
+
 use scoop_core::Escaped;
-use scoop_runtime::Scoop;
+use scoop_runtime::{RuntimeError, Scoop, SetupError};
 use serde::Serialize;
 
 use crate::connection::Connection;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, Rows, Tone, counted, plain, toned};
+use crate::times;
 
 /// Check the server, the tables and the runs, and say what to do about each problem
 ///
@@ -19,6 +22,9 @@ pub(crate) struct DoctorArgs {
     /// Also write the checks that found nothing
     #[arg(long, short)]
     verbose: bool,
+    /// Report transactions that are open for longer than this
+    #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "5 minutes")]
+    open_for: Duration,
 }
 
 /// The result of a check.
@@ -59,17 +65,24 @@ impl Finding {
 /// Makes all checks.
 pub(crate) async fn check(connection: &Connection, output: Output, args: DoctorArgs) -> Result<Exit, Fault> {
     let pool = connection.pool()?;
-    let mut findings = server::check(&pool, connection.is_behind_proxy()).await?;
+    let mut findings = server::check(&pool, connection.is_behind_proxy(), args.open_for).await?;
     match connection.client().await {
         Ok(scoop) => {
             findings.push(Finding::good("tables", "the tables are those of this version"));
             findings.extend(server::tables(&pool, &connection.schema).await?);
             findings.extend(of_runs(&scoop).await?);
         }
-        Err(Fault::Runtime(scoop_runtime::RuntimeError::Setup(mistakes))) => {
+        Err(Fault::Runtime(RuntimeError::Setup(mistakes))) => {
             findings.extend(mistakes.iter().map(|mistake| {
-                let advice = "run `scoop migrate`, or use a version of this program that fits";
-                Finding::bad(Level::Problem, "tables", mistake.to_string(), advice)
+                let advice = match mistake {
+                    SetupError::NoTables { .. } | SetupError::SchemaTooOld { .. } => {
+                        Some("run `scoop migrate`")
+                    }
+                    SetupError::SchemaTooNew { .. } => Some("update this program"),
+                    _ => None,
+                };
+                let advice = advice.map(str::to_owned);
+                Finding { level: Level::Problem, check: "tables", text: mistake.to_string(), advice }
             }));
         }
         Err(fault) => return Err(fault),

@@ -95,12 +95,15 @@ async fn doctor_sees_open_transactions_dead_workers_and_stuck_runs() {
              UPDATE scoop.run SET state = 'stuck', reason = 'the step `pack` is gone' WHERE handler = 'payments'",
         )
         .await;
-    let doctor = shop.run(&["doctor", "--json"]).await;
+    let mut open = shop.db.pool().begin().await.unwrap();
+    sqlx::query("SELECT 1").execute(&mut *open).await.unwrap();
+    let doctor = shop.run(&["doctor", "--json", "--open-for", "0s"]).await;
     let texts = doctor.field("text").join("\n");
     for part in [
         "is stuck: the step `pack` is gone",
         "has died and is still registered",
         "no living program has saga",
+        "(idle in transaction) has a transaction open for",
     ] {
         assert!(texts.contains(part), "{part} is missing: {texts}");
     }

@@ -214,7 +214,8 @@ async fn missing_things_are_named_and_have_an_exit_code() {
 async fn database_that_is_away_is_an_error() {
     let ran = ran(program(&["runs", "--database-url", "postgres://127.0.0.1:1/none"]), &mut vec![]).await;
     assert_eq!(ran.code, 1);
-    assert!(ran.stderr.starts_with("error: the database failed"), "{}", ran.stderr);
+    let error = "error: the database failed while a connection was opened: ";
+    assert!(ran.stderr.starts_with(error) && ran.stderr.contains("refused"), "{}", ran.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]

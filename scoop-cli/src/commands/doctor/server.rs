@@ -18,9 +18,6 @@ const CLOCK_WARNING: Duration = Duration::from_secs(1);
 /// The difference that is a problem: followers of events may miss those of a program that is so far behind.
 const CLOCK_PROBLEM: Duration = Duration::from_secs(60);
 
-/// The age of a transaction from which on it holds back a vacuum noticeably.
-const TRANSACTION_MAX: Duration = Duration::from_secs(5 * 60);
-
 /// The number of removed rows from which on a table is looked at.
 const DEAD_MIN: i64 = 50_000;
 
@@ -35,7 +32,11 @@ struct Reader<'a> {
 }
 
 /// Checks the settings, the connections, the clock and the open transactions.
-pub(super) async fn check(pool: &PgPool, is_behind_proxy: bool) -> Result<Vec<Finding>, Fault> {
+pub(super) async fn check(
+    pool: &PgPool,
+    is_behind_proxy: bool,
+    open_for: Duration,
+) -> Result<Vec<Finding>, Fault> {
     let reader = Reader { pool, persistent: !is_behind_proxy };
     // The first query opens the connection, which would count as time on the way.
     pool.acquire().await.map_err(Fault::sql("the server was asked for its settings"))?;
@@ -45,7 +46,7 @@ pub(super) async fn check(pool: &PgPool, is_behind_proxy: bool) -> Result<Vec<Fi
     let mut findings = settings(&row).map_err(Fault::sql("the settings of the server were read"))?;
     let now: i64 = row.try_get("now_ms").map_err(Fault::sql("the clock of the server was read"))?;
     findings.push(clock(now, asked));
-    findings.extend(transactions(reader).await?);
+    findings.extend(transactions(reader, open_for).await?);
     Ok(findings)
 }
 
@@ -159,6 +160,16 @@ fn settings(row: &PgRow) -> sqlx::Result<Vec<Finding>> {
         ),
         format!("{used} of {max} connections are in use"),
     );
+    check(
+        !row.try_get::<bool, _>("sees_all_sessions")?,
+        Finding::bad(
+            Level::Note,
+            "sessions",
+            "the role of this connection sees the transactions of its own sessions only",
+            "GRANT pg_read_all_stats to it, to have those of others checked",
+        ),
+        "the role of this connection sees all sessions".into(),
+    );
     let age: i64 = row.try_get("xid_age")?;
     check(
         age > XID_AGE_MAX,
@@ -192,9 +203,9 @@ fn clock(server_ms: i64, (begun, asked): (Instant, SystemTime)) -> Finding {
 }
 
 /// Looks for what keeps a vacuum from removing rows.
-async fn transactions(reader: Reader<'_>) -> Result<Vec<Finding>, Fault> {
+async fn transactions(reader: Reader<'_>, open_for: Duration) -> Result<Vec<Finding>, Fault> {
     const DOING: &str = "open transactions were looked up";
-    let limit = i64::try_from(TRANSACTION_MAX.as_millis()).unwrap_or(i64::MAX);
+    let limit = i64::try_from(open_for.as_millis()).unwrap_or(i64::MAX);
     let query = sqlx::query(include_str!("../../../sql/transactions.sql")).persistent(reader.persistent);
     let rows = query.bind(limit).fetch_all(reader.pool).await.map_err(Fault::sql(DOING))?;
     let read = |row: &PgRow| -> sqlx::Result<Finding> {
