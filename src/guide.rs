@@ -48,6 +48,9 @@ pub mod operations {}
 #[doc = include_str!("../docs/finding.md")]
 pub mod finding {}
 
+#[doc = include_str!("../docs/command_line.md")]
+pub mod command_line {}
+
 #[doc = include_str!("../docs/retention.md")]
 pub mod retention {}
 

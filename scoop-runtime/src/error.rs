@@ -34,8 +34,8 @@ pub enum RuntimeError {
     #[error("`{message}` cannot be published on topic {topic:?}: 1 to {max} bytes without NUL are possible", max = scoop_core::TOPIC_BYTES_MAX)]
     Topic {
         /// The topic.
-        topic: &'static str,
-        /// The Rust type of the message.
+        topic: String,
+        /// The Rust type of the message, or `Scoop::launch_untyped`.
         message: &'static str,
     },
 
@@ -154,10 +154,10 @@ pub enum RuntimeError {
         wanted: Wanted,
     },
     /// A signal cannot be sent.
-    #[error("the signal `{signal}` cannot be sent: {why}")]
+    #[error("the signal `{}` cannot be sent: {why}", Escaped(signal))]
     Signal {
         /// The name of the signal.
-        signal: &'static str,
+        signal: String,
         /// The reason.
         why: String,
     },
@@ -276,7 +276,7 @@ pub enum RuntimeError {
     NoHandler {
         /// The topic.
         topic: String,
-        /// The requirer: the Rust type of the message, or `Scoop::redeliver`.
+        /// The requirer: the Rust type of the message, `Scoop::launch_untyped` or `Scoop::redeliver`.
         message: String,
         /// The topics that have handlers.
         subscribed: crate::Subscribed,

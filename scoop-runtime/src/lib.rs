@@ -48,7 +48,7 @@ pub use api::InMemory;
 pub use api::{
     Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
     EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, KeptHierarchies, Launch, LaunchAll,
-    ListItem, ListRequest, Migrate, Outcome, Paused, Prune, Pruned, ReadTree, RebuildEntities,
+    LaunchUntyped, ListItem, ListRequest, Migrate, Outcome, Paused, Prune, Pruned, ReadTree, RebuildEntities,
     RebuiltEntities, Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure,
     RunPage, Scoop, SendSignal, SetPause, Status, migrate, migration_files,
 };
@@ -56,7 +56,8 @@ pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use find::{
     BadCursor, BadEventCursor, Delay, EventCursor, Explanation, FailureSummary, JoinWait, RecordedEvent,
-    RunCount, RunCounts, RunCursor, RunExplanation, RunPhase, RunSummary, WaitKind, WaitReason, WorkerInfo,
+    RegisteredWorker, RunCount, RunCounts, RunCursor, RunExplanation, RunPhase, RunSummary, WaitKind,
+    WaitReason, WorkerInfo, WorkerSaga,
 };
 pub use rebuild::{RebuildReport, SkippedHierarchy};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};

@@ -134,11 +134,11 @@ pub(crate) fn insert_in<'a>(
     launched: NewMessage,
 ) -> BoxFuture<'a, Result<store::LaunchResult, RuntimeError>> {
     async move {
-        let topic = launched.topic;
+        let topic = launched.topic.clone();
         match store.launch(connection, &[launched]).await {
             Ok(launch) => {
                 if launch.launched > 0 {
-                    unhandled.launched([topic], &launch.handlers);
+                    unhandled.launched([&*topic], &launch.handlers);
                 }
                 Ok(launch)
             }

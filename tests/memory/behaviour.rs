@@ -69,6 +69,8 @@ mod trees;
 mod trees_parts;
 #[path = "../it/behaviour/types_changed.rs"]
 mod types_changed;
+#[path = "../it/behaviour/untyped.rs"]
+mod untyped;
 
 use scoop::prelude::*;
 use scoop::{CancelAnswer, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};

@@ -90,18 +90,9 @@ impl<M: Message, H: From<Handle>> Launch<M, H> {
     /// Prepares the message for the store: checks its size, and adds key and context.
     async fn prepare(self) -> Result<(Scoop, NewMessage), RuntimeError> {
         let Self { scoop, message, key, options, .. } = self;
-        let limits = scoop.limits();
-        let mut launched = store::prepare(&message, limits.payload_bytes_max)?;
-        if let Some(key) = key {
-            launched = launched.unique(&key);
-        }
-        if options.required {
-            launched.required = Some(std::any::type_name::<M>());
-        }
-        let limit = limits.context_bytes_max;
-        let context = Context::default();
-        let context = options.context(context, "client", scoop.store(), limits.patience, limit).await?;
-        Ok((scoop, launched.with(context)))
+        let launched = store::prepare(&message, scoop.limits().payload_bytes_max)?;
+        let required = options.required.then(std::any::type_name::<M>);
+        complete(scoop, launched, Extras { key, options, required }).await
     }
 }
 
@@ -120,6 +111,100 @@ impl<M: Message, H: From<Handle> + 'static> IntoFuture for Launch<M, H> {
         }
         .boxed()
     }
+}
+
+/// A message without a Rust type about to be launched. Await it for its [`Handle`].
+#[must_use = "nothing is launched without `.await`: write `.await?` after it"]
+pub struct LaunchUntyped {
+    scoop: Scoop,
+    topic: String,
+    payload: serde_json::Value,
+    key: Option<String>,
+    options: Options,
+}
+
+impl LaunchUntyped {
+    /// The launcher, as errors name it.
+    const LAUNCHER: &'static str = "Scoop::launch_untyped";
+
+    pub(crate) fn new(scoop: Scoop, topic: String, payload: serde_json::Value) -> Self {
+        Self { scoop, topic, payload, key: None, options: Options::default() }
+    }
+
+    launch_options!();
+
+    /// Launches the message only if none was launched on this topic with this key before, as [`Launch::unique`].
+    pub fn unique(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Launches the message in a transaction of the caller: it exists exactly if that commits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::launch_untyped`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the message may be part of the transaction. Roll that back.
+    pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<Handle, RuntimeError> {
+        let (scoop, launched) = self.prepare().await?;
+        let (root, id) = (launched.root, launched.id);
+        insert_in(scoop.store(), scoop.unhandled(), connection, launched).await?;
+        scoop.poll_for_foreign_commit();
+        Ok(Handle::new(scoop, root, id))
+    }
+
+    async fn prepare(self) -> Result<(Scoop, NewMessage), RuntimeError> {
+        let Self { scoop, topic, payload, key, options } = self;
+        let limits = scoop.limits();
+        let launched = store::prepare_untyped(topic, payload, limits.payload_bytes_max, Self::LAUNCHER)?;
+        let required = options.required.then_some(Self::LAUNCHER);
+        complete(scoop, launched, Extras { key, options, required }).await
+    }
+}
+
+impl IntoFuture for LaunchUntyped {
+    type Output = Result<Handle, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let (scoop, launched) = self.prepare().await?;
+            let (root, id, topic) = (launched.root, launched.id, launched.topic.clone());
+            let start = publish(&scoop, vec![launched], "a message was launched").await?;
+            let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(&topic));
+            let begun = runs_here.then(|| Begun { at: Instant::now(), start });
+            Ok(Handle::new(scoop, root, id).started_locally(begun))
+        }
+        .boxed()
+    }
+}
+
+/// What a launch adds to its message.
+struct Extras {
+    key: Option<String>,
+    options: Options,
+    /// What requires a handler, for the error.
+    required: Option<&'static str>,
+}
+
+/// Adds the key, the context and the requirement of a handler to a message.
+async fn complete(
+    scoop: Scoop,
+    mut launched: NewMessage,
+    extras: Extras,
+) -> Result<(Scoop, NewMessage), RuntimeError> {
+    let Extras { key, options, required } = extras;
+    if let Some(key) = key {
+        launched = launched.unique(&key);
+    }
+    launched.required = required.or(launched.required);
+    let limits = scoop.limits();
+    let (context, limit) = (Context::default(), limits.context_bytes_max);
+    let context = options.context(context, "client", scoop.store(), limits.patience, limit).await?;
+    Ok((scoop, launched.with(context)))
 }
 
 /// Many messages about to be launched in one transaction. Await it.

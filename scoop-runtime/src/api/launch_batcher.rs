@@ -172,7 +172,7 @@ impl LaunchBatcher {
     /// Notifies the workers of the handlers, and warns about messages without handlers.
     fn launched(self: &Arc<Self>, messages: &[NewMessage], launch: &LaunchResult) {
         if launch.launched > 0 {
-            self.unhandled.launched(messages.iter().map(|message| message.topic), &launch.handlers);
+            self.unhandled.launched(messages.iter().map(|message| &*message.topic), &launch.handlers);
         }
         self.notify_ready(&launch.handlers);
     }

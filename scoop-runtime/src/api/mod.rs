@@ -43,7 +43,7 @@ pub use follow::{EventStream, Events};
 pub use handle::{Handle, Outcome, RollbackFailure, Status};
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;
-pub use launch::{Launch, LaunchAll};
+pub use launch::{Launch, LaunchAll, LaunchUntyped};
 pub use migrate::{Migrate, migrate, migration_files};
 pub use operators::{ListItem, ListRequest};
 pub use pauses::{Paused, SetPause};

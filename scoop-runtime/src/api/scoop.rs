@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::launch::{Launch, LaunchAll};
+use super::launch::{Launch, LaunchAll, LaunchUntyped};
 use super::signal::SendSignal;
 use crate::api::handle::Handle;
 use crate::api::launch_batcher::LaunchBatcher;
@@ -190,6 +190,29 @@ impl Scoop {
         LaunchAll::new(self.clone(), prepared, std::any::type_name::<M>())
     }
 
+    /// Launches a message given by its topic and its JSON, as [`launch`](Self::launch) does with one of a type. Await it for
+    /// a [`Handle`]. For tools that do not have the types of the messages; nothing checks that the sagas can read the JSON.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::launch`]. [`RuntimeError::Topic`] if the topic is empty, has more than 63 bytes or a NUL character.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, it may be launched even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let order = serde_json::json!({ "order": 7 });
+    /// let order = scoop.launch_untyped("orders.placed", order).required().await?;
+    /// println!("{}", order.wait().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn launch_untyped(&self, topic: impl Into<String>, payload: serde_json::Value) -> LaunchUntyped {
+        LaunchUntyped::new(self.clone(), topic.into(), payload)
+    }
+
     /// Sends a signal to the runs that await it with this key. Returns the number of runs that it has reached.
     ///
     /// If no run awaits it, it is kept for as long as its type says, and goes to the first run that does. It is
@@ -223,6 +246,35 @@ impl Scoop {
     /// ```
     pub fn signal<S: Signal>(&self, signal: S, key: impl Into<String>) -> SendSignal {
         SendSignal::new(self.clone(), &signal, key.into())
+    }
+
+    /// Sends a signal given by its name and its JSON, as [`signal`](Self::signal) does with one of a type. For tools that
+    /// do not have the types of the signals; nothing checks that the runs can read the JSON. It is kept for a week if no
+    /// run awaits it, unless [`keep`](SendSignal::keep) says otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::signal`]; and if the name is empty, has more than 180 characters, or a NUL character.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the signal may be sent even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let paid = serde_json::json!({ "amount": 990 });
+    /// let reached = scoop.signal_named("payments.confirmed", paid, "order 7").await?;
+    /// println!("{reached} runs go on");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn signal_named(
+        &self,
+        name: impl Into<String>,
+        payload: serde_json::Value,
+        key: impl Into<String>,
+    ) -> SendSignal {
+        SendSignal::named(self.clone(), SignalKey { name: name.into(), key: key.into() }, payload)
     }
 
     /// Runs a saga with a schedule once, now. Its [`Tick`](crate::Tick) is due at this moment and counts as a run;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Json, Signal, SignalKey};
+use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -27,6 +28,21 @@ impl SendSignal {
     pub(crate) fn new<S: Signal>(scoop: Scoop, signal: &S, key: String) -> Self {
         let prepared = prepare(signal, key, scoop.limits().payload_bytes_max);
         Self { scoop, prepared }
+    }
+
+    /// A signal without a Rust type.
+    pub(crate) fn named(scoop: Scoop, to: SignalKey, payload: Value) -> Self {
+        let limit = scoop.limits().payload_bytes_max;
+        let prepared = prepare_value(to, KEEP_DEFAULT, limit, || Ok(payload));
+        Self { scoop, prepared }
+    }
+
+    /// Sets the time for which the signal is kept if no run awaits it, instead of that of its type.
+    pub fn keep(mut self, time: Duration) -> Self {
+        if let Ok(signal) = &mut self.prepared {
+            signal.keep = time.min(KEEP_MAX);
+        }
+        self
     }
 
     /// Sends the signal only if none with this id, name and key was sent before. So it can be sent again when the outcome is
@@ -103,14 +119,27 @@ impl IntoFuture for SendSignal {
 /// The longest time for which a signal is kept: beyond the times that the database can store.
 const KEEP_MAX: Duration = Duration::from_secs(100_000_000_000);
 
+/// The time for which a signal without a type is kept: that of a derived type without a setting.
+const KEEP_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 /// Checks a signal and its key.
 pub(crate) fn prepare<S: Signal>(signal: &S, key: String, limit: usize) -> Result<NewSignal, RuntimeError> {
     let to = SignalKey { name: S::NAME.to_owned(), key };
+    prepare_value(to, S::KEEP, limit, || serde_json::to_value(Json(signal)))
+}
+
+/// Checks the name, the key and the value of a signal. The value is made after the other checks.
+fn prepare_value(
+    to: SignalKey,
+    keep: Duration,
+    limit: usize,
+    value: impl FnOnce() -> serde_json::Result<Value>,
+) -> Result<NewSignal, RuntimeError> {
+    let refused = |why: String| RuntimeError::Signal { signal: to.name.clone(), why };
     if let Some(why) = to.refused() {
-        return Err(RuntimeError::Signal { signal: S::NAME, why });
+        return Err(refused(why));
     }
-    let unwritable = |why: serde_json::Error| RuntimeError::Signal { signal: S::NAME, why: why.to_string() };
-    let value = serde_json::to_value(Json(signal)).map_err(unwritable)?;
-    let payload = payload::storable(value, limit, || format!("the signal `{}`", S::NAME))?;
-    Ok(NewSignal { id: ids::now_v7(), to, payload, keep: S::KEEP.min(KEEP_MAX) })
+    let value = value().map_err(|why| refused(why.to_string()))?;
+    let payload = payload::storable(value, limit, || format!("the signal `{}`", to.name))?;
+    Ok(NewSignal { id: ids::now_v7(), to, payload, keep: keep.min(KEEP_MAX) })
 }

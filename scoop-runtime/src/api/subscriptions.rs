@@ -4,10 +4,10 @@ use std::future::IntoFuture;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use crate::store::PendingRuns;
+use crate::store::{PendingRuns, Store};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
-use crate::{RegisteredHandler, RuntimeError, Scoop};
+use crate::{RegisteredHandler, RegisteredWorker, RuntimeError, Scoop};
 
 /// The result of [retiring](Scoop::retire_handler) a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,64 @@ impl Scoop {
         async move {
             let listed = self.patiently(|_| self.store().listed_handlers()).await;
             listed.map_err(Vain::error("the handlers were listed"))
+        }
+        .boxed()
+    }
+
+    /// The registered workers, the oldest first: the programs that run sagas, and those that died and of which no other has
+    /// taken over the runs yet.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for worker in scoop.workers().await? {
+    ///     println!("{} with {} sagas", worker.identifier, worker.sagas.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn workers(&self) -> impl Future<Output = Result<Vec<RegisteredWorker>, RuntimeError>> + Send {
+        async move {
+            let listed = self.patiently(|_| self.store().listed_workers()).await;
+            listed.map_err(Vain::error("the workers were listed"))
+        }
+        .boxed()
+    }
+
+    /// The rights on tables and functions that a program with sagas needs, and the role of this program lacks, such as
+    /// `INSERT on scoop.message`. Empty in memory. A client needs fewer: see the page about security of the guide.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for right in scoop.lacking_rights().await? {
+    ///     println!("missing: {right}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lacking_rights(&self) -> impl Future<Output = Result<Vec<String>, RuntimeError>> + Send {
+        async move {
+            let lacking = match self.store() {
+                Store::Postgres(store) => self.patiently(|_| store.lacking_rights()).await,
+                #[cfg(feature = "in-memory")]
+                Store::Memory(_) => Ok(vec![]),
+            };
+            lacking.map_err(Vain::error("the rights of the role were checked"))
         }
         .boxed()
     }

@@ -79,11 +79,11 @@ fn reserve_local_starts(engine: &Arc<Engine>, messages: &mut [NewMessage]) -> Ve
     // A claim checks due times and deadlines.
     let at_once = messages.iter_mut().enumerate().filter(|(_, message)| !message.has_timer());
     for (at, message) in at_once {
-        let topic = message.topic;
-        let own = sagas.handlers_of(topic);
+        let topic = message.topic.clone();
+        let own = sagas.handlers_of(&topic);
         let definitions = &engine.definitions;
         let is_elsewhere = |handler: &str| {
-            definitions.is_superseded(topic, handler) || definitions.is_paused(topic, handler)
+            definitions.is_superseded(&topic, handler) || definitions.is_paused(&topic, handler)
         };
         for handler in own.filter(|handler| !is_elsewhere(handler)) {
             let common = engine.slots.clone().try_acquire_owned().ok().map(Slot::Shared);
@@ -143,7 +143,7 @@ async fn launch_and_start(
 fn notify_launch(engine: &Engine, messages: &[NewMessage], launch: &LaunchResult, begun: Vec<String>) {
     if launch.launched > 0 {
         let handlers = [begun, launch.handlers.clone()].concat();
-        engine.unhandled.launched(messages.iter().map(|message| message.topic), &handlers);
+        engine.unhandled.launched(messages.iter().map(|message| &*message.topic), &handlers);
     }
     engine.notify_ready(&launch.handlers);
     if messages.iter().any(NewMessage::has_timer) {

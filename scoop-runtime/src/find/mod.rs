@@ -15,7 +15,9 @@ pub use self::counts::{RunCount, RunCounts};
 pub use self::cursor::{BadCursor, RunCursor};
 pub(crate) use self::cursor::{EndedPlace, Place};
 pub(crate) use self::explanation::{BELOW_MAX, COUNT_MAX, RunFacts};
-pub use self::explanation::{Delay, Explanation, JoinWait, RunExplanation, WaitReason, WorkerInfo};
+pub use self::explanation::{
+    Delay, Explanation, JoinWait, RegisteredWorker, RunExplanation, WaitReason, WorkerInfo, WorkerSaga,
+};
 pub use self::following::{BadEventCursor, EventCursor, RecordedEvent};
 pub(crate) use self::following::{EventFilter, EventWindow, FollowedEvent, Following, Horizon};
 pub use self::run::{FailureSummary, RunPhase, RunSummary, WaitKind};

@@ -1,5 +1,6 @@
 //! Messages that a program launches.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use scoop_core::{Context, Direction, Lineage, Message, Run};
@@ -12,14 +13,14 @@ use super::types::{ClaimKey, ClaimedRun, HierarchyFlags, timestamps};
 use crate::RuntimeError;
 use crate::util::ids;
 use crate::util::patience::Attempt;
-use crate::util::payload::{measured, of_message};
+use crate::util::payload::{check_topic, measured, of_message};
 
 /// A message that starts a hierarchy of its own.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NewMessage {
     pub(crate) id: Uuid,
     pub(crate) root: Uuid,
-    pub(crate) topic: &'static str,
+    pub(crate) topic: Cow<'static, str>,
     pub(crate) payload: Value,
     pub(super) context: Context,
     #[serde(with = "time::serde::rfc3339::option")]
@@ -29,7 +30,7 @@ pub(crate) struct NewMessage {
     /// The runs for which the launching worker has slots, by handler.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) local_runs: BTreeMap<String, Uuid>,
-    /// The Rust type of the message if the launch is refused without a handler.
+    /// The Rust type of the message, or the method that launches it, if the launch is refused without a handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) required: Option<&'static str>,
     /// How large it is about, in bytes of JSON.
@@ -59,13 +60,13 @@ pub(crate) struct UniqueIds {
 
 impl NewMessage {
     /// A message with fresh ids.
-    pub(crate) fn new(topic: &'static str, payload: Value, bytes: usize) -> Self {
+    pub(crate) fn new(topic: impl Into<Cow<'static, str>>, payload: Value, bytes: usize) -> Self {
         let (id, root) = (ids::now_v7(), ids::now_v7());
         let (context, deadlines, here) = (Context::default(), vec![], BTreeMap::new());
         Self {
             id,
             root,
-            topic,
+            topic: topic.into(),
             payload,
             context,
             due: None,
@@ -79,7 +80,7 @@ impl NewMessage {
 
     /// The same message, whose ids follow from its topic and the key: it cannot be there twice.
     pub(crate) fn unique(mut self, key: &str) -> Self {
-        UniqueIds { id: self.id, root: self.root } = Self::unique_ids(self.topic, key);
+        UniqueIds { id: self.id, root: self.root } = Self::unique_ids(&self.topic, key);
         self.is_unique = true;
         self
     }
@@ -142,7 +143,7 @@ impl NewMessage {
         begun.context = self.context.clone();
         ClaimedRun {
             key,
-            topic: self.topic.to_owned(),
+            topic: self.topic.clone().into_owned(),
             handler,
             payload: self.payload.clone(),
             attempts: 0,
@@ -195,6 +196,18 @@ pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<NewMessag
     let mut launched = NewMessage::new(M::TOPIC, payload, bytes);
     launched.required = M::REQUIRES_HANDLER.then(std::any::type_name::<M>);
     Ok(launched)
+}
+
+/// As [`prepare`], for a message without a type. `launcher` is named by errors in place of the type.
+pub(crate) fn prepare_untyped(
+    topic: String,
+    payload: Value,
+    limit: usize,
+    launcher: &'static str,
+) -> Result<NewMessage, RuntimeError> {
+    check_topic(&topic, launcher)?;
+    let (payload, bytes) = measured(payload, limit, || format!("a message for topic `{topic}`"))?;
+    Ok(NewMessage::new(topic, payload, bytes))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(crate) use definitions::{
 pub(crate) use entity::EntityId;
 pub use join::WaitingMember;
 pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
-pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare};
+pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare, prepare_untyped};
 #[cfg(feature = "simulation")]
 pub use memory::FaultLink;
 #[cfg(feature = "in-memory")]
@@ -79,8 +79,8 @@ use self::entity::{
     StoredEntityEvent,
 };
 use crate::find::{
-    EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part, RunCount, RunFacts,
-    RunFilter,
+    EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part, RegisteredWorker, RunCount,
+    RunFacts, RunFilter,
 };
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
@@ -380,6 +380,9 @@ storage! {
 
         /// What is known of a run of this hierarchy, to explain what it waits for.
         async fn run_facts(&self, root: Uuid, run: Uuid) -> Option<RunFacts>;
+
+        /// The registered workers, the oldest first.
+        async fn listed_workers(&self) -> Vec<RegisteredWorker>;
 
         /// The unfinished runs, counted by handler and state.
         async fn unfinished_counts(&self) -> Vec<RunCount>;

@@ -61,10 +61,16 @@ impl Unstorable {
 
 /// Converts the message to JSON. The topic is checked for types without the derive, which checks it, too.
 pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError> {
-    if !(1..=TOPIC_BYTES_MAX).contains(&M::TOPIC.len()) || M::TOPIC.contains('\0') {
-        return Err(RuntimeError::Topic { topic: M::TOPIC, message: std::any::type_name::<M>() });
-    }
+    check_topic(M::TOPIC, std::any::type_name::<M>())?;
     serde_json::to_value(Json(message)).map_err(|source| RuntimeError::Payload { topic: M::TOPIC, source })
+}
+
+/// Checks that a message can have this topic. `message` is its type, or what launches it without one.
+pub(crate) fn check_topic(topic: &str, message: &'static str) -> Result<(), RuntimeError> {
+    if !(1..=TOPIC_BYTES_MAX).contains(&topic.len()) || topic.contains('\0') {
+        return Err(RuntimeError::Topic { topic: topic.to_owned(), message });
+    }
+    Ok(())
 }
 
 /// Checks that PostgreSQL can store the value, that it is not too large, and that it can be read back. `what` names

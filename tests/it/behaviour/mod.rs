@@ -107,6 +107,7 @@ mod trees_parts;
 mod trees_unreadable;
 mod types_changed;
 mod uniqueness;
+mod untyped;
 
 use scoop::prelude::*;
 use scoop::{CancelAnswer, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};

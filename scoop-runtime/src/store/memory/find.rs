@@ -14,8 +14,8 @@ use super::state::{Hierarchy, State};
 use crate::WaitKind;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, COUNT_MAX, Depth, EndedPlace, FailureSummary, PageSize, Part, RunCount, RunFacts, RunFilter,
-    RunPhase, RunSummary, WorkerInfo,
+    BELOW_MAX, COUNT_MAX, Depth, EndedPlace, FailureSummary, PageSize, Part, RegisteredWorker, RunCount,
+    RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga,
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{FindStorage, RowState};
@@ -71,6 +71,10 @@ impl FindStorage for MemoryStore {
 
     async fn run_facts(&self, root: Uuid, run: Uuid) -> sqlx::Result<Option<RunFacts>> {
         self.run("run_facts", |state| Ok(state.run_facts(root, run))).await
+    }
+
+    async fn listed_workers(&self) -> sqlx::Result<Vec<RegisteredWorker>> {
+        self.run("listed_workers", |state| Ok(state.registered_workers())).await
     }
 
     async fn unfinished_counts(&self) -> sqlx::Result<Vec<RunCount>> {
@@ -150,6 +154,27 @@ impl State {
             join,
             ..RunFacts::ended(self.unfinished(row), read_at)
         })
+    }
+
+    /// The registered workers, the oldest first.
+    fn registered_workers(&self) -> Vec<RegisteredWorker> {
+        let listed = self.workers.iter().map(|(id, worker)| RegisteredWorker {
+            identifier: format!("{IDENTIFIER_PREFIX}{id}"),
+            started_at: system_time(worker.started_at),
+            is_alive: self.sessions.contains_key(&worker.session),
+            application: None,
+            address: None,
+            sagas: WorkerSaga::of_lists(
+                worker.topics.clone(),
+                worker.handlers.clone(),
+                worker.definitions.clone(),
+            ),
+        });
+        let mut listed: Vec<_> = listed.collect();
+        listed.sort_by(|one, other| {
+            (one.started_at, &one.identifier).cmp(&(other.started_at, &other.identifier))
+        });
+        listed
     }
 
     /// The owner of a run, or else the workers that have its saga.

@@ -32,7 +32,7 @@ impl<'a> From<&'a NewMessage> for RootMessage<'a> {
         Self {
             id: launched.id,
             root: launched.root,
-            topic: launched.topic,
+            topic: &launched.topic,
             payload: launched.payload.clone(),
             context: &launched.context,
             due: launched.due,
@@ -105,10 +105,10 @@ impl State {
     fn refuses_launch(&self, messages: &[NewMessage]) -> Option<sqlx::Error> {
         let mut required = messages.iter().filter_map(|message| Some((message, message.required?)));
         let refused = required.find(|(message, _)| {
-            !self.hierarchy_by_id.contains_key(&message.id) && self.listening(message.topic).is_empty()
+            !self.hierarchy_by_id.contains_key(&message.id) && self.listening(&message.topic).is_empty()
         });
         let (NewMessage { topic, .. }, message) = refused?;
-        Some(Unhandled { topic: (*topic).to_owned(), message: message.to_owned(), at: None }.into())
+        Some(Unhandled { topic: topic.clone().into_owned(), message: message.to_owned(), at: None }.into())
     }
 
     fn deliver(

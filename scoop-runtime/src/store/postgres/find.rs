@@ -14,8 +14,8 @@ use super::pause::pauses;
 use super::query_ext::FetchExt;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, COUNT_MAX, Depth, EndedPlace, FailureSummary, JoinWait, PageSize, Part, RunCount, RunFacts,
-    RunFilter, RunPhase, RunSummary, WorkerInfo,
+    BELOW_MAX, COUNT_MAX, Depth, EndedPlace, FailureSummary, JoinWait, PageSize, Part, RegisteredWorker,
+    RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga,
 };
 use crate::store::{DueStorage, FindStorage, RowState, readable};
 use crate::util::shown::system_time;
@@ -114,6 +114,11 @@ impl FindStorage for PostgresStore {
         }))
     }
 
+    async fn listed_workers(&self) -> sqlx::Result<Vec<RegisteredWorker>> {
+        let rows = sqlx::query(self.sql.worker_list.clone()).all(&self.sessions).await?;
+        rows.iter().map(read_registered).collect()
+    }
+
     async fn unfinished_counts(&self) -> sqlx::Result<Vec<RunCount>> {
         let rows = sqlx::query(self.sql.run_count_unfinished.clone()).all(&self.sessions).await?;
         let read = |row: &PgRow| -> sqlx::Result<RunCount> {
@@ -193,6 +198,21 @@ fn read_worker(row: &PgRow) -> sqlx::Result<WorkerInfo> {
         application: application.filter(|name| !name.is_empty()),
         address: row.try_get("address")?,
         definition: row.try_get("definition")?,
+    })
+}
+
+fn read_registered(row: &PgRow) -> sqlx::Result<RegisteredWorker> {
+    let id: Uuid = row.try_get("id")?;
+    let application: Option<String> = row.try_get("application")?;
+    let sagas =
+        WorkerSaga::of_lists(row.try_get("topics")?, row.try_get("handlers")?, row.try_get("definitions")?);
+    Ok(RegisteredWorker {
+        identifier: format!("{IDENTIFIER_PREFIX}{id}"),
+        started_at: system_time(time(row, "started_at")?),
+        is_alive: row.try_get("is_alive")?,
+        application: application.filter(|name| !name.is_empty()),
+        address: row.try_get("address")?,
+        sagas,
     })
 }
 

@@ -256,6 +256,7 @@ statements! {
     worker_change_definitions,
     worker_count_alive,
     worker_delete,
+    worker_list,
     worker_list_unregistered,
     worker_reap,
     worker_register,

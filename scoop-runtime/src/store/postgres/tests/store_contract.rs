@@ -280,7 +280,7 @@ fn conclusion(run: &Run, messages: Vec<NewMessage>) -> Conclusion {
     let Ok(Continuation::Call(step)) = Continuation::of(&SAGA, run) else { unreachable!("it has a step") };
     let emission = |message: NewMessage| Emission {
         message: message.id,
-        topic: message.topic.to_owned(),
+        topic: message.topic.clone().into_owned(),
         detached_root: Some(message.root),
         context: message.context.clone(),
         payload: message.payload,

@@ -1,0 +1,95 @@
+//! The command line: global options and the list of commands.
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::commands::{
+    counts, doctor, events, explain, launch, manual, migrate, prune, rebuild, requests, retire, runs, signal,
+    timeline, topology, tree,
+};
+use crate::connection::Connection;
+
+/// The exit codes, at the end of the help.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed: the database, the output, or what `launch --wait` waited for
+  2  the command line is wrong
+  3  nothing has this id or name, or the request was not accepted
+  4  `doctor` found a problem";
+
+/// Finds, explains and repairs sagas, on the database alone.
+///
+/// The tables tell all that this program needs: the programs with the sagas may run elsewhere, or not at all. Most
+/// commands only read; a role with the rights of a reader is enough for these.
+#[derive(Debug, Parser)]
+#[command(name = "scoop", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of all commands.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Global {
+    /// Write JSON for programs: one object for each line
+    #[arg(long, global = true, help_heading = "Output")]
+    pub(crate) json: bool,
+    /// When to use colors: `auto` means on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, help_heading = "Output", value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
+}
+
+/// When output has colors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    #[command(flatten)]
+    Client(ClientCommand),
+    Doctor(doctor::DoctorArgs),
+    Migrate(migrate::MigrateArgs),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
+}
+
+/// Commands that need the tables of this version.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClientCommand {
+    Runs(runs::RunsArgs),
+    Tree(tree::TreeArgs),
+    Explain(explain::ExplainArgs),
+    Counts(counts::CountsArgs),
+    Events(events::EventsArgs),
+    Launch(launch::LaunchArgs),
+    Signal(signal::SignalArgs),
+    Cancel(requests::CancelArgs),
+    Rollback(requests::RollbackArgs),
+    Retry(requests::RetryArgs),
+    Skip(requests::SkipArgs),
+    Resolve(requests::ResolveArgs),
+    Retire(retire::RetireArgs),
+    Topology(topology::TopologyArgs),
+    Timeline(timeline::TimelineArgs),
+    Prune(prune::PruneArgs),
+    Rebuild(rebuild::RebuildArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Args::command().debug_assert();
+    }
+}

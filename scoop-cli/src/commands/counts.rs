@@ -1,0 +1,66 @@
+//! `scoop counts`
+
+use std::time::SystemTime;
+
+use scoop_runtime::{RunCount, Scoop};
+use serde::Serialize;
+
+use crate::fault::{Exit, Fault};
+use crate::output::{Output, Rows, cell, phase, plain};
+use crate::times::{self, in_words, utc};
+
+/// Count runs by saga and state: all unfinished ones, and the ends of the last hour
+#[derive(Debug, clap::Args)]
+pub(crate) struct CountsArgs {
+    /// Count the ends since this time: a time, or a duration such as 2h for two hours ago; by default an hour ago
+    #[arg(long, value_name = "TIME", value_parser = times::time)]
+    since: Option<SystemTime>,
+}
+
+/// The number of runs of a saga in a state.
+#[derive(Serialize)]
+struct CountRecord<'a> {
+    handler: &'a str,
+    state: &'static str,
+    /// Whether runs in this state have ended, since the time that was asked for.
+    ended: bool,
+    count: usize,
+    /// Since when the longest one is in that state.
+    oldest: Option<String>,
+}
+
+impl<'a> From<&'a RunCount> for CountRecord<'a> {
+    fn from(count: &'a RunCount) -> Self {
+        Self {
+            handler: &count.handler,
+            state: count.phase.name(),
+            ended: count.phase.is_finished(),
+            count: count.count,
+            oldest: count.oldest.map(utc),
+        }
+    }
+}
+
+/// Shows the counts.
+pub(crate) async fn show(scoop: &Scoop, output: Output, args: CountsArgs) -> Result<Exit, Fault> {
+    let counts = scoop.counts();
+    let counts = args.since.map_or(counts.clone(), |since| counts.since(since)).await?;
+    let all = || counts.unfinished.iter().chain(&counts.finished);
+    if output.json {
+        all().try_for_each(|count| output.record(&CountRecord::from(count)))?;
+        return Ok(Exit::Done);
+    }
+    let mut rows = Rows::new(&["SAGA", "STATE", "RUNS", "OLDEST"]);
+    for count in all() {
+        let age = count.oldest.and_then(|oldest| counts.read_at.duration_since(oldest).ok());
+        let age = age.map(in_words).unwrap_or_default();
+        rows.add([cell(&count.handler), phase(count.phase), plain(count.count), plain(age)]);
+    }
+    if !rows.is_empty() {
+        output.table(rows)?;
+    }
+    let unfinished: usize = counts.unfinished.iter().map(|count| count.count).sum();
+    let ended: usize = counts.finished.iter().map(|count| count.count).sum();
+    output.remark(format_args!("{unfinished} unfinished; {ended} ended since {}", utc(counts.since)));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,132 @@
+//! `scoop doctor`
+
+mod runs;
+mod server;
+
+use std::time::Duration;
+
+use scoop_core::Escaped;
+use scoop_runtime::{RuntimeError, Scoop, SetupError};
+use serde::Serialize;
+
+use crate::connection::Connection;
+use crate::fault::{Exit, Fault};
+use crate::output::{Output, Rows, Tone, counted, plain, toned};
+use crate::times;
+
+/// Check the server, the tables and the runs, and say what to do about each problem
+///
+/// The exit code is 4 if there is a problem. Warnings and notes do not count.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// Also write the checks that found nothing
+    #[arg(long, short)]
+    verbose: bool,
+    /// Report transactions that are open for longer than this
+    #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "5 minutes")]
+    open_for: Duration,
+}
+
+/// The result of a check.
+#[derive(Debug, Serialize)]
+struct Finding {
+    level: Level,
+    /// The name of the check, which stays the same.
+    check: &'static str,
+    text: String,
+    /// What to do.
+    advice: Option<String>,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    /// The check found nothing.
+    Good,
+    /// It limits what this role can do, or is about to matter.
+    Note,
+    /// It costs time or space, or may become a problem.
+    Warning,
+    /// Runs cannot go on, or data is at risk.
+    Problem,
+}
+
+impl Finding {
+    fn good(check: &'static str, text: impl Into<String>) -> Self {
+        Self { level: Level::Good, check, text: text.into(), advice: None }
+    }
+
+    fn bad(level: Level, check: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { level, check, text: text.into(), advice: Some(advice.into()) }
+    }
+}
+
+/// Makes all checks.
+pub(crate) async fn check(connection: &Connection, output: Output, args: DoctorArgs) -> Result<Exit, Fault> {
+    let pool = connection.pool()?;
+    let mut findings = server::check(&pool, connection.is_behind_proxy(), args.open_for).await?;
+    match connection.client().await {
+        Ok(scoop) => {
+            findings.push(Finding::good("tables", "the tables are those of this version"));
+            findings.extend(server::tables(&pool, &connection.schema).await?);
+            findings.extend(of_runs(&scoop).await?);
+        }
+        Err(Fault::Runtime(RuntimeError::Setup(mistakes))) => {
+            findings.extend(mistakes.iter().map(|mistake| {
+                let advice = match mistake {
+                    SetupError::NoTables { .. } | SetupError::SchemaTooOld { .. } => {
+                        Some("run `scoop migrate`")
+                    }
+                    SetupError::SchemaTooNew { .. } => Some("update this program"),
+                    _ => None,
+                };
+                let advice = advice.map(str::to_owned);
+                Finding { level: Level::Problem, check: "tables", text: mistake.to_string(), advice }
+            }));
+        }
+        Err(fault) => return Err(fault),
+    }
+    write(output, findings, args.verbose)
+}
+
+async fn of_runs(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
+    let mut findings = runs::rights(scoop).await?;
+    findings.extend(runs::workers(scoop).await?);
+    findings.extend(runs::unfinished(scoop).await?);
+    Ok(findings)
+}
+
+/// Writes the findings, the worst ones first.
+fn write(output: Output, mut findings: Vec<Finding>, verbose: bool) -> Result<Exit, Fault> {
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    let (problems, warnings, good) = (count(Level::Problem), count(Level::Warning), count(Level::Good));
+    let shown = findings.iter().filter(|finding| verbose || finding.level != Level::Good);
+    if output.json {
+        shown.into_iter().try_for_each(|finding| output.record(finding))?;
+    } else {
+        let mut rows = Rows::new(&["LEVEL", "CHECK", "FINDING"]);
+        for Finding { level, check, text, advice } in shown {
+            let (word, tone) = match level {
+                Level::Good => ("good", Tone::Good),
+                Level::Note => ("note", Tone::Plain),
+                Level::Warning => ("warning", Tone::Idle),
+                Level::Problem => ("problem", Tone::Bad),
+            };
+            let advice =
+                advice.as_ref().map(|advice| format!("\n-> {}", Escaped(advice))).unwrap_or_default();
+            rows.add([toned(word, tone), plain(check), plain(format_args!("{}{advice}", Escaped(text)))]);
+        }
+        if !rows.is_empty() {
+            output.table(rows)?;
+        }
+        output.remark(format_args!(
+            "{}, {}, {} found nothing",
+            counted(problems, "problem", "problems"),
+            counted(warnings, "warning", "warnings"),
+            counted(good, "check", "checks")
+        ));
+    }
+    Ok(if problems > 0 { Exit::Problems } else { Exit::Done })
+}

@@ -1,0 +1,143 @@
+//! Checks of rights, workers and unfinished runs.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use scoop_runtime::{RepairStatus, RunPhase, Scoop};
+
+use super::{Finding, Level};
+use crate::fault::Fault;
+use crate::times::in_words;
+
+/// How many runs of a kind are listed by their ids.
+const LISTED: u32 = 10;
+
+/// How long a ready run may wait for a slot.
+const QUEUE_MAX: Duration = Duration::from_secs(60);
+
+/// What the role of the connection lacks to run sagas.
+pub(super) async fn rights(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
+    let lacking = scoop.lacking_rights().await?;
+    Ok(vec![if lacking.is_empty() {
+        Finding::good("rights", "the role of this connection may run sagas and change them")
+    } else {
+        Finding::bad(
+            Level::Note,
+            "rights",
+            format!("the role of this connection may not do everything; it lacks {}", lacking.join(", ")),
+            "nothing if it only reads or launches; the page about security of the guide has the rights of each role",
+        )
+    }])
+}
+
+/// Dead workers, and handlers without a living one.
+pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
+    let (workers, handlers) = (scoop.workers().await?, scoop.handlers().await?);
+    let mut findings = vec![];
+    let living = workers.iter().filter(|worker| worker.is_alive).count();
+    for dead in workers.iter().filter(|worker| !worker.is_alive) {
+        let (level, advice) = if living > 0 {
+            (Level::Warning, "nothing: a living worker takes its runs over within a minute")
+        } else {
+            (Level::Problem, "start a program with sagas: its runs wait for one that takes them over")
+        };
+        let since = crate::times::utc(dead.started_at);
+        let text = format!("worker {}, started {since}, has died and is still registered", dead.identifier);
+        findings.push(Finding::bad(level, "workers", text, advice));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::good("workers", format!("{living} workers live")));
+    }
+    let own = workers.iter().filter(|worker| worker.is_alive).flat_map(|worker| &worker.sagas);
+    let served: BTreeSet<_> = own.map(|saga| (&*saga.topic, &*saga.handler)).collect();
+    let orphans: Vec<_> =
+        handlers.iter().filter(|it| !served.contains(&(&*it.topic, &*it.handler))).collect();
+    for orphan in &orphans {
+        let (topic, handler) = (&orphan.topic, &orphan.handler);
+        findings.push(Finding::bad(
+            Level::Warning,
+            "handlers",
+            format!(
+                "no living program has saga `{handler}`, and the messages of topic `{topic}` wait for it"
+            ),
+            format!("start its program; if it will not come back: scoop retire {topic} {handler}"),
+        ));
+    }
+    if orphans.is_empty() {
+        findings.push(Finding::good(
+            "handlers",
+            format!("each of {} handlers has a living program", handlers.len()),
+        ));
+    }
+    Ok(findings)
+}
+
+/// Failed rollbacks, stuck runs, and runs that wait for long.
+pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
+    let mut findings = vec![];
+    let failed = scoop.failed_compensations().limit(LISTED).await?;
+    let awaiting = failed.iter().filter(|failed| failed.status == RepairStatus::AwaitingOperator);
+    findings.extend(awaiting.map(|failed| {
+        Finding::bad(
+            Level::Problem,
+            "failed rollbacks",
+            format!(
+                "the rollback of run {} of `{}` failed in {}: {}",
+                failed.id(),
+                failed.handler,
+                failed.step,
+                failed.failure.summary()
+            ),
+            format!(
+                "mend the reason, then: scoop retry {0}; or scoop skip {0}, scoop resolve {0}",
+                failed.id()
+            ),
+        )
+    }));
+    if failed.is_empty() {
+        findings.push(Finding::good("failed rollbacks", "no rollback awaits an operator"));
+    }
+    let stuck = scoop.stuck_runs().limit(LISTED).await?;
+    findings.extend(stuck.iter().map(|stuck| {
+        Finding::bad(
+            Level::Problem,
+            "stuck runs",
+            format!("run {} of `{}` is stuck: {}", stuck.id(), stuck.handler, stuck.reason),
+            format!(
+                "start a program that can continue it; it is retried then, or by: scoop retry {}",
+                stuck.id()
+            ),
+        )
+    }));
+    if stuck.is_empty() {
+        findings.push(Finding::good("stuck runs", "no run is stuck"));
+    }
+    let counts = scoop.counts().await?;
+    let unfinished: usize = counts.unfinished.iter().map(|count| count.count).sum();
+    let late = counts.unfinished.iter().filter_map(|count| {
+        let waits = counts.read_at.duration_since(count.oldest?).ok()?;
+        // Pending runs may have been launched for a later time, and ready ones of a retired program wait for that.
+        (count.phase == RunPhase::Ready && waits > QUEUE_MAX).then_some((count, waits))
+    });
+    let late: Vec<_> = late.collect();
+    findings.extend(late.iter().map(|(count, waits)| {
+        Finding::bad(
+            Level::Warning,
+            "queue",
+            format!(
+                "{} runs of `{}` are ready, the oldest for {}",
+                count.count,
+                count.handler,
+                in_words(*waits)
+            ),
+            "raise the concurrency of its programs or start more; `scoop explain` says what a run waits for",
+        )
+    }));
+    if late.is_empty() {
+        findings.push(Finding::good(
+            "queue",
+            format!("{unfinished} runs are unfinished, and none is ready for long"),
+        ));
+    }
+    Ok(findings)
+}

@@ -1,0 +1,126 @@
+//! `scoop explain`
+
+use scoop_runtime::{Delay, Explanation, RunExplanation, Scoop, WaitReason};
+use serde::Serialize;
+
+use super::records::{RunRecord, SignalRecord, WorkerRecord};
+use super::target::Target;
+use crate::fault::{Exit, Fault};
+use crate::output::Output;
+use crate::times::{utc, utc_if_limited};
+
+/// Explain what a run waits for, since when, and what would end that
+///
+/// A run that waits for its children is followed to the runs below it that really block it. Of a hierarchy or a message a
+/// few runs are explained.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// The explanation of one run.
+#[derive(Serialize)]
+struct ExplanationRecord<'a> {
+    #[serde(flatten)]
+    run: RunRecord<'a>,
+    waiting: WaitRecord<'a>,
+    giving_up: bool,
+    join: Option<JoinRecord<'a>>,
+    text: String,
+    ends_by: String,
+    read_at: String,
+}
+
+/// What a run waits for.
+#[derive(Serialize)]
+#[serde(tag = "for", rename_all = "lowercase")]
+enum WaitRecord<'a> {
+    Nothing,
+    Step { worker: Option<WorkerRecord<'a>> },
+    Children { unfinished: usize, blocking_count: usize, blocking: Vec<RunRecord<'a>> },
+    Signal { signal: SignalRecord<'a>, until: Option<String> },
+    Time { until: String, delay: &'static str },
+    Slot { ahead: usize, queued: usize, suspect: bool, workers: Vec<WorkerRecord<'a>> },
+    Program { definition: Option<i32>, why: Option<&'a str> },
+    Operator { why: &'a str },
+    Other,
+}
+
+/// The set that the message of a run waits for.
+#[derive(Serialize)]
+struct JoinRecord<'a> {
+    saga: &'a str,
+    key: &'a str,
+    since: String,
+    until: Option<String>,
+    present: &'a [String],
+}
+
+impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
+    fn from(reason: &'a WaitReason) -> Self {
+        match reason {
+            WaitReason::Ended => Self::Nothing,
+            WaitReason::Executing { worker } => Self::Step { worker: worker.as_ref().map(Into::into) },
+            WaitReason::Children { unfinished, blocking, blocking_count } => Self::Children {
+                unfinished: *unfinished,
+                blocking_count: *blocking_count,
+                blocking: blocking.iter().map(Into::into).collect(),
+            },
+            WaitReason::Signal { signal, until } => {
+                Self::Signal { signal: signal.into(), until: until.and_then(utc_if_limited) }
+            }
+            WaitReason::Time { until, delay } => Self::Time {
+                until: utc(*until),
+                delay: match delay {
+                    Delay::Start => "start",
+                    Delay::Sleep => "sleep",
+                    Delay::Backoff => "backoff",
+                    _ => "other",
+                },
+            },
+            WaitReason::Slot { ahead, queued, is_suspect, workers } => Self::Slot {
+                ahead: *ahead,
+                queued: *queued,
+                suspect: *is_suspect,
+                workers: workers.iter().map(Into::into).collect(),
+            },
+            WaitReason::Program { definition, why } => {
+                Self::Program { definition: *definition, why: why.as_deref() }
+            }
+            WaitReason::Operator { why } => Self::Operator { why },
+            _ => Self::Other,
+        }
+    }
+}
+
+impl<'a> From<&'a RunExplanation> for ExplanationRecord<'a> {
+    fn from(run: &'a RunExplanation) -> Self {
+        Self {
+            run: (&run.run).into(),
+            waiting: (&run.reason).into(),
+            giving_up: run.giving_up,
+            join: run.join.as_ref().map(|join| JoinRecord {
+                saga: &join.saga,
+                key: &join.key,
+                since: utc(join.since),
+                until: join.until.and_then(utc_if_limited),
+                present: &join.present,
+            }),
+            text: run.to_string(),
+            ends_by: run.ends_by(),
+            read_at: utc(run.read_at),
+        }
+    }
+}
+
+/// Explains the runs.
+pub(crate) async fn show(scoop: &Scoop, output: Output, args: ExplainArgs) -> Result<Exit, Fault> {
+    let explanation: Explanation = scoop.explain(args.target.id(scoop).await?).await?;
+    if output.json {
+        explanation.runs.iter().try_for_each(|run| output.record(&ExplanationRecord::from(run)))?;
+    } else {
+        output.line(explanation)?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,114 @@
+//! `scoop launch`
+
+use std::time::Duration;
+
+use scoop_core::Escaped;
+use scoop_runtime::{Outcome, Scoop};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::payload;
+use crate::consent::Consent;
+use crate::fault::{Exit, Fault};
+use crate::output::Output;
+use crate::times;
+
+/// Launch a message
+///
+/// Nothing checks that the sagas can read the payload. A topic without a handler is refused, since it is probably mistyped.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LaunchArgs {
+    /// The topic
+    topic: String,
+    /// The payload as JSON; `-` reads it from standard input
+    #[arg(value_name = "JSON")]
+    payload: String,
+    /// Launch it only if no message was launched on this topic with this key before
+    #[arg(long, value_name = "KEY")]
+    unique: Option<String>,
+    /// Begin no sooner than after this time, such as `2h`
+    #[arg(long, value_name = "TIME", value_parser = times::duration)]
+    delay: Option<Duration>,
+    /// Roll back unless all is done within this time
+    #[arg(long, value_name = "TIME", value_parser = times::duration)]
+    deadline: Option<Duration>,
+    /// Launch it although no handler is subscribed to the topic
+    #[arg(long)]
+    without_handler: bool,
+    /// Wait for the end; the exit code is 1 unless the hierarchy commits
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// What was launched.
+#[derive(Serialize)]
+struct LaunchRecord {
+    hierarchy: Uuid,
+    message: Uuid,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
+/// Launches the message.
+pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> Result<Exit, Fault> {
+    let LaunchArgs { topic, payload, unique, delay, deadline, without_handler, wait, consent } = args;
+    let payload = payload::read(&payload)?;
+    let listed = scoop.handlers().await?;
+    let handlers: Vec<_> = listed.iter().filter(|it| it.topic == topic).map(|it| &*it.handler).collect();
+    if handlers.is_empty() && !without_handler {
+        return Err(Fault::NotFound(format!(
+            "no handler is subscribed to topic `{topic}`; add --without-handler to launch the message all the same"
+        )));
+    }
+    let to = match &handlers[..] {
+        [] => "no handler".to_owned(),
+        handlers => handlers.join(", "),
+    };
+    let change = format!("launch a message on topic `{}` to {}", Escaped(&topic), Escaped(&to));
+    if !consent.to(output, &change)? {
+        return Ok(Exit::Done);
+    }
+    let mut launch = scoop.launch_untyped(topic, payload);
+    if let Some(key) = unique {
+        launch = launch.unique(key);
+    }
+    if let Some(delay) = delay {
+        launch = launch.delay(delay);
+    }
+    if let Some(deadline) = deadline {
+        launch = launch.deadline(deadline);
+    }
+    if !without_handler {
+        launch = launch.required();
+    }
+    let launched = launch.await?;
+    let (hierarchy, message) = (launched.id().uuid(), launched.message_id());
+    if !wait {
+        if output.json {
+            output.record(&LaunchRecord { hierarchy, message, outcome: None, text: None })?;
+        } else {
+            output.line(hierarchy)?;
+        }
+        return Ok(Exit::Done);
+    }
+    let outcome = launched.wait().await?;
+    let name = match &outcome {
+        Outcome::Committed => "committed",
+        Outcome::RolledBack(_) => "rolled back",
+        Outcome::RollbackFailed(_) => "rollback failed",
+        Outcome::NoHandlers => "no handlers",
+        _ => "unknown",
+    };
+    if output.json {
+        let text = Some(outcome.to_string());
+        output.record(&LaunchRecord { hierarchy, message, outcome: Some(name), text })?;
+    } else {
+        output.line(hierarchy)?;
+        output.line(Escaped(&outcome.to_string()))?;
+    }
+    Ok(if outcome == Outcome::Committed { Exit::Done } else { Exit::Failed })
+}

@@ -1,0 +1,58 @@
+//! The commands, one in a file.
+
+pub(crate) mod counts;
+pub(crate) mod doctor;
+pub(crate) mod events;
+pub(crate) mod explain;
+pub(crate) mod launch;
+pub(crate) mod manual;
+pub(crate) mod migrate;
+mod payload;
+pub(crate) mod prune;
+pub(crate) mod rebuild;
+mod records;
+pub(crate) mod requests;
+pub(crate) mod retire;
+pub(crate) mod runs;
+pub(crate) mod signal;
+mod target;
+pub(crate) mod timeline;
+pub(crate) mod topology;
+pub(crate) mod tree;
+
+use crate::args::{Args, ClientCommand, Command};
+use crate::fault::{Exit, Fault};
+use crate::output::Output;
+
+/// Executes the command.
+pub(crate) async fn run(args: Args) -> Result<Exit, Fault> {
+    let Args { connection, global, command } = args;
+    let output = Output::new(&global);
+    let command = match command {
+        Command::Doctor(args) => return doctor::check(&connection, output, args).await,
+        Command::Migrate(args) => return migrate::run(&connection, output, args).await,
+        Command::Completions(args) => return manual::completions(args),
+        Command::Man(args) => return manual::man(args),
+        Command::Client(command) => command,
+    };
+    let scoop = connection.client().await?;
+    match command {
+        ClientCommand::Runs(args) => runs::list(&scoop, output, args).await,
+        ClientCommand::Tree(args) => tree::show(&scoop, output, args).await,
+        ClientCommand::Explain(args) => explain::show(&scoop, output, args).await,
+        ClientCommand::Counts(args) => counts::show(&scoop, output, args).await,
+        ClientCommand::Events(args) => events::follow(&scoop, output, args).await,
+        ClientCommand::Launch(args) => launch::launch(&scoop, output, args).await,
+        ClientCommand::Signal(args) => signal::send(&scoop, output, args).await,
+        ClientCommand::Cancel(args) => requests::cancel(&scoop, output, args).await,
+        ClientCommand::Rollback(args) => requests::rollback(&scoop, output, args).await,
+        ClientCommand::Retry(args) => requests::retry(&scoop, output, args).await,
+        ClientCommand::Skip(args) => requests::skip(&scoop, output, args).await,
+        ClientCommand::Resolve(args) => requests::resolve(&scoop, output, args).await,
+        ClientCommand::Retire(args) => retire::retire(&scoop, output, args).await,
+        ClientCommand::Topology(args) => topology::show(&scoop, output, args).await,
+        ClientCommand::Timeline(args) => timeline::show(&scoop, output, args).await,
+        ClientCommand::Prune(args) => prune::prune(&scoop, output, args).await,
+        ClientCommand::Rebuild(args) => rebuild::rebuild(&scoop, output, args).await,
+    }
+}

@@ -1,0 +1,120 @@
+//! `scoop prune`
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use scoop_runtime::{Pruned, Scoop};
+use serde::Serialize;
+
+use crate::consent::Consent;
+use crate::fault::{Exit, Fault};
+use crate::output::{Output, counted};
+use crate::times::{self, in_words};
+
+/// Delete the records of hierarchies that finished long ago, and old signals
+///
+/// A hierarchy is deleted as a whole, if it is at rest and has no event in the given time. What is deleted cannot be found
+/// any more, and its unique key is free again.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PruneArgs {
+    /// Keep hierarchies with an event in this time: an hour at least
+    #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "30 days")]
+    older_than: Duration,
+    /// How many hierarchies at most
+    #[arg(long, value_name = "HIERARCHIES")]
+    limit: Option<u64>,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// What was deleted, or would be.
+#[derive(Serialize)]
+struct PruneRecord {
+    dry_run: bool,
+    hierarchies: u64,
+    messages: u64,
+    events: u64,
+    signals: u64,
+    kept: KeptRecord,
+    more: bool,
+}
+
+/// The hierarchies that are kept although they began before the given time, by reason.
+#[derive(Serialize)]
+struct KeptRecord {
+    recent: u64,
+    unfinished: u64,
+    failed: u64,
+    needed: u64,
+    busy: u64,
+}
+
+/// Deletes.
+pub(crate) async fn prune(scoop: &Scoop, output: Output, args: PruneArgs) -> Result<Exit, Fault> {
+    let PruneArgs { older_than, limit, consent } = args;
+    let dry_run = consent.is_dry_run();
+    let at_most = limit.map(|limit| format!("at most {limit} ")).unwrap_or_default();
+    let change = format!(
+        "delete {at_most}finished hierarchies without an event in the last {}, and signals as old",
+        in_words(older_than)
+    );
+    if !dry_run {
+        // A declined question is an error.
+        consent.to(output, &change)?;
+    }
+    let mut prune = scoop.prune().older_than(older_than);
+    if let Some(limit) = limit {
+        prune = prune.limit(limit);
+    }
+    if dry_run {
+        prune = prune.dry_run();
+    }
+    // The number of all is not known before the end, so this is a counter, not a bar.
+    let shows_progress = io::stderr().is_terminal();
+    if shows_progress {
+        prune = prune
+            .on_progress(|so_far| eprint!("\r{} hierarchies, {} events", so_far.hierarchies, so_far.events));
+    }
+    let pruned = prune.await;
+    if shows_progress {
+        eprintln!();
+    }
+    write(output, pruned?, dry_run)
+}
+
+fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<Exit, Fault> {
+    let Pruned { hierarchies, messages, events, signals, kept, more, .. } = pruned;
+    if output.json {
+        let kept = KeptRecord {
+            recent: kept.recent,
+            unfinished: kept.unfinished,
+            failed: kept.failed,
+            needed: kept.needed,
+            busy: kept.busy,
+        };
+        output.record(&PruneRecord { dry_run, hierarchies, messages, events, signals, kept, more })?;
+        return Ok(Exit::Done);
+    }
+    let verb = if dry_run { "would delete" } else { "deleted" };
+    output.line(format_args!(
+        "{verb} {} with {} and {}, and {}",
+        counted(hierarchies, "hierarchy", "hierarchies"),
+        counted(messages, "message", "messages"),
+        counted(events, "event", "events"),
+        counted(signals, "signal", "signals")
+    ))?;
+    let reasons = [
+        (kept.recent, "with a recent event"),
+        (kept.unfinished, "unfinished"),
+        (kept.failed, "awaiting an operator"),
+        (kept.needed, "still needed by others"),
+        (kept.busy, "locked by another transaction"),
+    ];
+    for (count, reason) in reasons.into_iter().filter(|(count, _)| *count > 0) {
+        output.line(format_args!("kept {count} {reason}"))?;
+    }
+    if more {
+        output.line("there may be more: the limit was reached")?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,226 @@
+//! `scoop cancel`, `rollback`, `retry`, `skip` and `resolve`: requests about a run or a hierarchy.
+
+use scoop_core::Escaped;
+use scoop_runtime::{CancelAnswer, Explanation, RepairAnswer, RollbackAnswer, RunId, Scoop};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::target::Target;
+use crate::consent::Consent;
+use crate::fault::{Exit, Fault};
+use crate::output::Output;
+
+/// Cancel a hierarchy or a part of it: its unfinished runs are rolled back
+///
+/// Running steps end first, and runs that have not begun never begin.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CancelArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// Roll back a finished hierarchy or a part of it
+///
+/// The compensations of its steps run, the newest step first, and before each step those of the messages that it launched.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RollbackArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// Retry a failed compensation, or a stuck run
+///
+/// If the compensation succeeds, the rollback goes on from there. A stuck run is retried with the programs that live now.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RetryArgs {
+    /// The id of the run
+    run: RunId,
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// Skip a failed compensation: its effects stay, and the rollback goes on after it
+#[derive(Debug, clap::Args)]
+pub(crate) struct SkipArgs {
+    /// The id of the run
+    run: RunId,
+    #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// Declare that a run was rolled back by hand: nothing more of it is executed
+#[derive(Debug, clap::Args)]
+pub(crate) struct ResolveArgs {
+    /// The id of the run
+    run: RunId,
+    #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// Why a request is made, for the record.
+#[derive(Debug, clap::Args)]
+struct Reason {
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// The requester, for the record.
+#[derive(Debug, clap::Args)]
+struct Source {
+    /// The requester, for the record; by default the name of the user
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "USER",
+        hide_env = true,
+        default_value = "scoop-cli",
+        hide_default_value = true
+    )]
+    source: String,
+}
+
+/// The response to a request.
+#[derive(Serialize)]
+struct AnswerRecord {
+    answer: &'static str,
+    text: &'static str,
+}
+
+/// An answer: its name, and what it means.
+type Answer = (&'static str, &'static str);
+
+/// The names of answers of several requests.
+const ACCEPTED: &str = "accepted";
+const STILL_RUNNING: &str = "still running";
+const UNKNOWN: Answer = ("unknown", "this program is older than the answer; update it");
+
+/// Cancels.
+pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> Result<Exit, Fault> {
+    let CancelArgs { target, reason: Reason { reason, source }, consent } = args;
+    let id = target.id(scoop).await?;
+    if !consent.to(output, &format!("cancel {}", described(scoop, id).await?))? {
+        return Ok(Exit::Done);
+    }
+    let answer = scoop.cancel(id, reason).source(source.source).await?;
+    answered(
+        output,
+        match answer {
+            CancelAnswer::Accepted => (ACCEPTED, "the unfinished runs give up"),
+            CancelAnswer::AlreadyRequested => ("already requested", "a cancellation was requested before"),
+            CancelAnswer::NothingToDo => ("nothing to do", "no run is left that could give up"),
+            _ => UNKNOWN,
+        },
+    )
+}
+
+/// Rolls back.
+pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) -> Result<Exit, Fault> {
+    let RollbackArgs { target, reason: Reason { reason, source }, consent } = args;
+    let id = target.id(scoop).await?;
+    if !consent.to(output, &format!("roll back {}", described(scoop, id).await?))? {
+        return Ok(Exit::Done);
+    }
+    let answer = scoop.rollback(id, reason).source(source.source).await?;
+    answered(
+        output,
+        match answer {
+            RollbackAnswer::Accepted => (ACCEPTED, "the rollback begins"),
+            RollbackAnswer::StillRunning => {
+                (STILL_RUNNING, "a run of it is unfinished: repeat the request later, or cancel the run")
+            }
+            RollbackAnswer::NoHandlers => {
+                ("no handlers", "the message had no handler, so nothing is to be rolled back")
+            }
+            RollbackAnswer::AlreadyRolledBack => ("already rolled back", "the runs are rolled back already"),
+            RollbackAnswer::FailedBefore => {
+                ("failed before", "an earlier rollback of it failed: retry, skip or resolve that first")
+            }
+            _ => UNKNOWN,
+        },
+    )
+}
+
+/// Retries.
+pub(crate) async fn retry(scoop: &Scoop, output: Output, args: RetryArgs) -> Result<Exit, Fault> {
+    let RetryArgs { run, source, consent } = args;
+    if !consent.to(output, &format!("retry {}", described(scoop, run.uuid()).await?))? {
+        return Ok(Exit::Done);
+    }
+    repaired(output, scoop.retry(run).source(source.source).await?)
+}
+
+/// Skips.
+pub(crate) async fn skip(scoop: &Scoop, output: Output, args: SkipArgs) -> Result<Exit, Fault> {
+    let SkipArgs { run, reason: Reason { reason, source }, consent } = args;
+    let change = format!("skip the failed compensation of {}", described(scoop, run.uuid()).await?);
+    if !consent.to(output, &change)? {
+        return Ok(Exit::Done);
+    }
+    repaired(output, scoop.skip(run, reason).source(source.source).await?)
+}
+
+/// Resolves.
+pub(crate) async fn resolve(scoop: &Scoop, output: Output, args: ResolveArgs) -> Result<Exit, Fault> {
+    let ResolveArgs { run, reason: Reason { reason, source }, consent } = args;
+    let change = format!("count as rolled back by hand: {}", described(scoop, run.uuid()).await?);
+    if !consent.to(output, &change)? {
+        return Ok(Exit::Done);
+    }
+    repaired(output, scoop.resolve(run, reason).source(source.source).await?)
+}
+
+/// The object of a request, for the question: what the id names, and the state of its runs.
+async fn described(scoop: &Scoop, id: Uuid) -> Result<String, Fault> {
+    let Explanation { named, runs, .. } = scoop.explain(id).await?;
+    let states: Vec<_> = runs.iter().map(|run| run.run.phase.name()).collect();
+    let states = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
+    Ok(format!("{id}, {}{states}", Escaped(&named.to_string())))
+}
+
+fn repaired(output: Output, answer: RepairAnswer) -> Result<Exit, Fault> {
+    answered(
+        output,
+        match answer {
+            RepairAnswer::Accepted => (ACCEPTED, "the decision is recorded, and the rollback goes on"),
+            RepairAnswer::NotFailed => {
+                ("not failed", "the run has no failed rollback, or it was settled before")
+            }
+            RepairAnswer::StillRunning => (
+                STILL_RUNNING,
+                "a repair is in progress, or its parent has not recorded the failure: repeat it later",
+            ),
+            RepairAnswer::FailedBelow => {
+                ("failed below", "its rollback failed because of runs below it: retry those, and it goes on")
+            }
+            RepairAnswer::Stuck => ("stuck", "the run has not failed, but is stuck: it can only be retried"),
+            _ => UNKNOWN,
+        },
+    )
+}
+
+/// Writes the response.
+fn answered(output: Output, (answer, text): Answer) -> Result<Exit, Fault> {
+    if output.json {
+        output.record(&AnswerRecord { answer, text })?;
+    } else {
+        output.line(format_args!("{answer}: {text}"))?;
+    }
+    Ok(if answer == ACCEPTED { Exit::Done } else { Exit::NotAccepted })
+}

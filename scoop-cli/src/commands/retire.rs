@@ -1,0 +1,65 @@
+//! `scoop retire`
+
+use scoop_core::Escaped;
+use scoop_runtime::Scoop;
+use serde::Serialize;
+
+use crate::consent::Consent;
+use crate::fault::{Exit, Fault};
+use crate::output::{Output, counted};
+
+/// Retire a handler whose programs are gone: later messages are not delivered to it
+///
+/// Its unfinished runs stay, and wait for a program with the saga. The next start of such a program registers it again.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RetireArgs {
+    /// The topic of the subscription
+    topic: String,
+    /// The saga
+    saga: String,
+    /// Also drop its runs that have not begun: they leave no record, and nothing waits for them any more
+    #[arg(long)]
+    drop_pending: bool,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// What was retired.
+#[derive(Serialize)]
+struct RetireRecord {
+    was_registered: bool,
+    pending: u64,
+    dropped: u64,
+}
+
+/// Retires the handler.
+pub(crate) async fn retire(scoop: &Scoop, output: Output, args: RetireArgs) -> Result<Exit, Fault> {
+    let RetireArgs { topic, saga, drop_pending, consent } = args;
+    let listed = scoop.handlers().await?;
+    // A handler that was retired before may still have pending runs to drop.
+    if !drop_pending && !listed.iter().any(|it| it.topic == topic && it.handler == saga) {
+        return Err(Fault::NotFound(format!("saga `{saga}` is not subscribed to topic `{topic}`")));
+    }
+    let drops = if drop_pending { ", and drop its runs that have not begun" } else { "" };
+    let change = format!("retire saga `{}` from topic `{}`{drops}", Escaped(&saga), Escaped(&topic));
+    if !consent.to(output, &change)? {
+        return Ok(Exit::Done);
+    }
+    let retire = scoop.retire_handler(topic, saga);
+    let retired = if drop_pending { retire.drop_pending().await? } else { retire.await? };
+    if output.json {
+        output.record(&RetireRecord {
+            was_registered: retired.was_registered,
+            pending: retired.pending,
+            dropped: retired.dropped,
+        })?;
+    } else {
+        let was = if retired.was_registered { "retired" } else { "was not registered" };
+        let pending = counted(retired.pending, "run has", "runs have");
+        output.line(format_args!(
+            "{was}; {pending} not begun, {} dropped",
+            counted(retired.dropped, "was", "were")
+        ))?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,66 @@
+//! `scoop signal`
+
+use std::time::Duration;
+
+use scoop_core::Escaped;
+use scoop_runtime::Scoop;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::payload;
+use crate::consent::Consent;
+use crate::fault::{Exit, Fault};
+use crate::output::Output;
+use crate::times;
+
+/// Send a signal to the runs that await it
+///
+/// If no run awaits it, it is kept, and goes to the first run that does. Nothing checks that the runs can read the payload.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SignalArgs {
+    /// The name of the signal
+    name: String,
+    /// The key: `explain` and `runs` show the one that a run awaits
+    key: String,
+    /// The payload as JSON; `-` reads it from standard input
+    #[arg(value_name = "JSON", default_value = "null")]
+    payload: String,
+    /// For how long it is kept if no run awaits it
+    #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "7 days")]
+    keep: Duration,
+    /// Send it only if no signal of this name and key was sent with this id before
+    #[arg(long, value_name = "UUID")]
+    id: Option<Uuid>,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// The effect of a signal.
+#[derive(Serialize)]
+struct SignalRecord {
+    reached: u64,
+}
+
+/// Sends the signal.
+pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Result<Exit, Fault> {
+    let SignalArgs { name, key, payload, keep, id, consent } = args;
+    let payload = payload::read(&payload)?;
+    let change = format!("send the signal `{}` with the key `{}`", Escaped(&name), Escaped(&key));
+    if !consent.to(output, &change)? {
+        return Ok(Exit::Done);
+    }
+    let mut signal = scoop.signal_named(name, payload, key).keep(keep);
+    if let Some(id) = id {
+        signal = signal.id(id);
+    }
+    let reached = signal.await?;
+    if output.json {
+        output.record(&SignalRecord { reached })?;
+    } else if reached == 0 {
+        let unless = if id.is_some() { ", unless it was sent before" } else { "" };
+        output.line(format_args!("no run awaits it; it is kept for {}{unless}", times::in_words(keep)))?;
+    } else {
+        output.line(format_args!("{reached} {} on", if reached == 1 { "run goes" } else { "runs go" }))?;
+    }
+    Ok(Exit::Done)
+}

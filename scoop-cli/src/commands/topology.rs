@@ -1,0 +1,120 @@
+//! `scoop topology`
+
+use std::collections::BTreeMap;
+
+use scoop_runtime::{RegisteredHandler, RegisteredWorker, Scoop};
+use serde::Serialize;
+
+use crate::fault::{Exit, Fault};
+use crate::output::{Output, Rows, Tone, cell, cell_if_any, plain, toned};
+use crate::times::utc;
+
+/// Show which sagas handle which topics, and the workers that have them
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopologyArgs {}
+
+/// A subscription, or a worker.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum TopologyRecord<'a> {
+    Handler {
+        topic: &'a str,
+        handler: &'a str,
+        since: String,
+        /// The living workers that have the saga.
+        workers: usize,
+        /// The definitions of the saga that these have.
+        definitions: Vec<i32>,
+    },
+    Worker {
+        worker: &'a str,
+        started_at: String,
+        alive: bool,
+        application: Option<&'a str>,
+        address: Option<&'a str>,
+        handlers: Vec<&'a str>,
+    },
+}
+
+/// Shows the topology.
+pub(crate) async fn show(scoop: &Scoop, output: Output, _: TopologyArgs) -> Result<Exit, Fault> {
+    let (handlers, workers) = (scoop.handlers().await?, scoop.workers().await?);
+    let served = served(&workers);
+    let of = |it: &RegisteredHandler| served.get(&(&*it.topic, &*it.handler)).cloned().unwrap_or_default();
+    if output.json {
+        for handler in &handlers {
+            let mut definitions = of(handler);
+            let workers = definitions.len();
+            definitions.sort_unstable();
+            definitions.dedup();
+            let RegisteredHandler { topic, handler, since, .. } = handler;
+            output.record(&TopologyRecord::Handler {
+                topic,
+                handler,
+                since: utc(*since),
+                workers,
+                definitions,
+            })?;
+        }
+        return workers
+            .iter()
+            .try_for_each(|worker| output.record(&record(worker)))
+            .map(|()| Exit::Done)
+            .map_err(Into::into);
+    }
+    let mut rows = Rows::new(&["TOPIC", "SAGA", "SINCE", "WORKERS"]);
+    for handler in &handlers {
+        let count = of(handler).len();
+        let tone = if count > 0 { Tone::Plain } else { Tone::Bad };
+        rows.add([
+            cell(&handler.topic),
+            cell(&handler.handler),
+            plain(utc(handler.since)),
+            toned(count, tone),
+        ]);
+    }
+    if rows.is_empty() {
+        output.remark("no saga is subscribed: no program with sagas has started on these tables");
+    } else {
+        output.table(rows)?;
+    }
+    let mut rows = Rows::new(&["WORKER", "STATE", "SINCE", "SAGAS", "PROGRAM", "ADDRESS"]);
+    for worker in &workers {
+        let (state, tone) = if worker.is_alive { ("alive", Tone::Good) } else { ("dead", Tone::Bad) };
+        rows.add([
+            cell(&worker.identifier),
+            toned(state, tone),
+            plain(utc(worker.started_at)),
+            plain(worker.sagas.len()),
+            cell_if_any(worker.application.as_deref()),
+            cell_if_any(worker.address.as_deref()),
+        ]);
+    }
+    if rows.is_empty() {
+        output.remark("no worker is registered");
+    } else {
+        output.line("")?;
+        output.table(rows.unwrapped(0))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The definitions that living workers have, by topic and saga: one for each worker.
+fn served(workers: &[RegisteredWorker]) -> BTreeMap<(&str, &str), Vec<i32>> {
+    let mut served: BTreeMap<_, Vec<i32>> = BTreeMap::new();
+    for saga in workers.iter().filter(|worker| worker.is_alive).flat_map(|worker| &worker.sagas) {
+        served.entry((&*saga.topic, &*saga.handler)).or_default().push(saga.definition);
+    }
+    served
+}
+
+fn record(worker: &RegisteredWorker) -> TopologyRecord<'_> {
+    TopologyRecord::Worker {
+        worker: &worker.identifier,
+        started_at: utc(worker.started_at),
+        alive: worker.is_alive,
+        application: worker.application.as_deref(),
+        address: worker.address.as_deref(),
+        handlers: worker.sagas.iter().map(|saga| &*saga.handler).collect(),
+    }
+}

@@ -1,0 +1,46 @@
+//! `scoop tree`
+
+use scoop_runtime::Scoop;
+
+use super::records::TreeRecord;
+use super::target::Target;
+use crate::fault::{Exit, Fault};
+use crate::output::Output;
+
+/// Show a hierarchy: its runs with their events, times, failures and repairs
+///
+/// The id may be that of the hierarchy, or of a run or a message in it. With --json, each run is a line, after its parent.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TreeArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Leave out runs below this level; runs of the message that started the hierarchy have level 1
+    #[arg(long, value_name = "LEVELS")]
+    depth: Option<usize>,
+    /// How many runs at most
+    #[arg(long, value_name = "RUNS")]
+    limit: Option<usize>,
+}
+
+/// Shows the hierarchy.
+pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Result<Exit, Fault> {
+    let hierarchy = args.target.hierarchy(scoop).await?;
+    let found = scoop.find(hierarchy).await?;
+    let mut tree = found.tree();
+    if let Some(depth) = args.depth {
+        tree = tree.depth(depth);
+    }
+    if let Some(limit) = args.limit {
+        tree = tree.limit(limit);
+    }
+    let tree = tree.await?;
+    if output.json {
+        tree.runs().into_iter().try_for_each(|run| output.record(&TreeRecord::from(run)))?;
+    } else {
+        output.line(tree.to_string().trim_end())?;
+        if !tree.is_complete() {
+            output.remark("runs were left out: raise --depth or --limit");
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,91 @@
+//! The connection to the database.
+
+use std::time::Duration;
+
+use scoop_runtime::{RuntimeError, Scoop};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Connection as _, PgConnection, PgPool};
+
+use crate::fault::Fault;
+
+/// How long operations are retried while the database is away.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The name of the connections, which the server shows.
+const APPLICATION: &str = "scoop-cli";
+
+/// Options of the connection.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Connection {
+    /// The database, as a URL: postgres://user@host/database
+    ///
+    /// A password belongs into DATABASE_URL, PGPASSWORD or the file ~/.pgpass: other users of the machine can see the
+    /// arguments of a program. Without an URL, the variables of PostgreSQL count, such as PGHOST and PGUSER.
+    #[arg(
+        long,
+        global = true,
+        env = "DATABASE_URL",
+        hide_env_values = true,
+        value_name = "URL",
+        help_heading = "Connection"
+    )]
+    database_url: Option<String>,
+    /// The schema of the tables
+    #[arg(
+        long,
+        global = true,
+        env = "SCOOP_SCHEMA",
+        hide_env_values = true,
+        value_name = "NAME",
+        default_value = "scoop",
+        help_heading = "Connection"
+    )]
+    pub(crate) schema: String,
+    /// The URL leads to a proxy that assigns connections per transaction, such as PgBouncer
+    #[arg(long, global = true, help_heading = "Connection")]
+    behind_proxy: bool,
+}
+
+impl Connection {
+    /// The pool of the connections. It connects when it is used.
+    pub(crate) fn pool(&self) -> Result<PgPool, Fault> {
+        let options = match &self.database_url {
+            // The URL is not repeated: it may have a password.
+            Some(url) => url.parse::<PgConnectOptions>().map_err(|error| {
+                Fault::Usage(format!("--database-url or DATABASE_URL is no URL of a database: {error}"))
+            })?,
+            None => PgConnectOptions::new(),
+        };
+        let mut options = options.application_name(APPLICATION);
+        if self.behind_proxy {
+            options = options.statement_cache_capacity(0);
+        }
+        let pool = PgPoolOptions::new().max_connections(2).acquire_timeout(PATIENCE);
+        Ok(pool.connect_lazy_with(options))
+    }
+
+    /// Whether the connections lead through a proxy that assigns them per transaction.
+    pub(crate) fn is_behind_proxy(&self) -> bool {
+        self.behind_proxy
+    }
+
+    /// A client of the tables.
+    pub(crate) async fn client(&self) -> Result<Scoop, Fault> {
+        let builder = Scoop::builder().postgres(self.pool()?).schema(&self.schema).patience(PATIENCE);
+        let builder = if self.behind_proxy { builder.behind_proxy() } else { builder };
+        match builder.client().await {
+            Ok(scoop) => Ok(scoop),
+            Err(error @ RuntimeError::Unavailable { .. }) => {
+                Err(self.refusal().await.unwrap_or(error.into()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Why no connection can be opened: a pool only says that it took too long.
+    async fn refusal(&self) -> Option<Fault> {
+        let options = self.pool().ok()?.connect_options();
+        let opened = tokio::time::timeout(PATIENCE, PgConnection::connect_with(&options)).await.ok()?;
+        opened.err().map(Fault::sql("a connection was opened"))
+    }
+}

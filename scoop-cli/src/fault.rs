@@ -1,0 +1,122 @@
+//! The ends of a command: exit codes, and errors with their texts.
+
+use std::error::Error;
+use std::io;
+
+use scoop_core::Escaped;
+use scoop_runtime::{RuntimeError, SetupError};
+
+/// The exit code of the program. `args::EXIT_CODES` describes them for users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// The command is done.
+    Done = 0,
+    /// The command failed.
+    Failed = 1,
+    /// The command line is wrong. The parser exits with the same code.
+    Usage = 2,
+    /// Nothing has the given id or name, or the request was not accepted.
+    NotAccepted = 3,
+    /// `doctor` found a problem.
+    Problems = 4,
+}
+
+/// An error of a command.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// An error of the library.
+    Runtime(RuntimeError),
+    /// A statement of this program failed, while something was done.
+    Sql(&'static str, sqlx::Error),
+    /// The output cannot be written.
+    Output(io::Error),
+    /// The command line, or a file that it names, is wrong.
+    Usage(String),
+    /// Nothing has the given name.
+    NotFound(String),
+    /// The request is not possible now.
+    Refused(String),
+    /// The user answered the question with no.
+    Declined,
+}
+
+impl From<RuntimeError> for Fault {
+    fn from(error: RuntimeError) -> Self {
+        Self::Runtime(error)
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+impl Fault {
+    /// The error of a statement of this program, for `map_err`.
+    pub(crate) fn sql(doing: &'static str) -> impl Fn(sqlx::Error) -> Self {
+        move |error| Self::Sql(doing, error)
+    }
+
+    /// The exit code for this error.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            // The reader of the output has ended, such as `head`.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            Self::Runtime(
+                RuntimeError::NoSuchRun { .. }
+                | RuntimeError::NoSuchMessage { .. }
+                | RuntimeError::WrongId { .. }
+                | RuntimeError::NoHandler { .. },
+            ) => Exit::NotAccepted,
+            Self::NotFound(_) | Self::Refused(_) | Self::Declined => Exit::NotAccepted,
+            Self::Runtime(_) | Self::Sql(..) | Self::Output(_) => Exit::Failed,
+            Self::Usage(_) => Exit::Usage,
+        }
+    }
+
+    /// Writes the error, with its causes, to standard error.
+    pub(crate) fn report(&self) {
+        match self {
+            Self::Declined => eprintln!("nothing was done"),
+            _ if self.exit() == Exit::Done => {}
+            _ => eprintln!("error: {}", self.text()),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Runtime(RuntimeError::Setup(setup)) => {
+                let mistakes: Vec<_> = setup.iter().map(|it| Escaped(&it.to_string()).to_string()).collect();
+                let is_old = |it: &SetupError| {
+                    matches!(it, SetupError::NoTables { .. } | SetupError::SchemaTooOld { .. })
+                };
+                let hint =
+                    if setup.iter().any(is_old) { "\nhint: `scoop migrate` makes the tables" } else { "" };
+                mistakes.join("\nerror: ") + hint
+            }
+            // Its text has that of the server.
+            Self::Runtime(error @ RuntimeError::Denied { .. }) => Escaped(&error.to_string()).to_string(),
+            Self::Runtime(error) => chain(error),
+            Self::Sql(doing, error) => format!("the database failed while {doing}: {}", chain(error)),
+            Self::Output(error) => format!("the output cannot be written: {}", chain(error)),
+            Self::Declined => String::new(),
+            Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) => Escaped(text).to_string(),
+        }
+    }
+}
+
+/// The error with its causes, each line escaped.
+fn chain(error: &dyn Error) -> String {
+    let mut text = Escaped(&error.to_string()).to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = Escaped(&error.to_string()).to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,214 @@
+//! What commands write: tables and texts for people, JSON for programs. All texts from the database are escaped.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use comfy_table::{Attribute, Cell, ColumnConstraint, ContentArrangement, Row, Table, presets};
+use scoop_core::Escaped;
+use scoop_runtime::RunPhase;
+use serde::Serialize;
+
+use crate::args::{Color, Global};
+
+/// The width of a table whose terminal does not have a width.
+const WIDTH_DEFAULT: u16 = 100;
+
+/// Where and how a command writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    /// JSON instead of tables and texts.
+    pub(crate) json: bool,
+    is_colored: bool,
+    is_terminal: bool,
+}
+
+/// The meaning of a word in a table, which gives it a color.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Good,
+    Busy,
+    Idle,
+    Bad,
+}
+
+impl Output {
+    pub(crate) fn new(global: &Global) -> Self {
+        let is_terminal = io::stdout().is_terminal();
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_colored = match global.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                is_terminal
+                    && !is_set("NO_COLOR")
+                    && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+            }
+        };
+        Self { json: global.json, is_colored, is_terminal }
+    }
+
+    /// Writes a value as one line of JSON.
+    pub(crate) fn record(self, value: &impl Serialize) -> io::Result<()> {
+        let json = serde_json::to_string(value)?;
+        self.line(escaped_json(&json))
+    }
+
+    /// Writes a line. Its parts from the database are escaped by the caller.
+    pub(crate) fn line(self, line: impl Display) -> io::Result<()> {
+        writeln!(io::stdout().lock(), "{line}")
+    }
+
+    /// Writes an additional remark for people, not for programs.
+    pub(crate) fn remark(self, line: impl Display) {
+        if !self.json {
+            eprintln!("{line}");
+        }
+    }
+
+    /// Writes a table.
+    pub(crate) fn table(self, rows: Rows) -> io::Result<()> {
+        let width = self.is_terminal.then(|| rows.table.width().unwrap_or(WIDTH_DEFAULT));
+        self.line(rows.text(width, self.is_colored))
+    }
+}
+
+/// Escapes the characters in JSON that a terminal interprets and JSON does not forbid. The meaning is the same.
+fn escaped_json(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for char in json.chars() {
+        if Escaped::escapes(char) {
+            let mut units = [0; 2];
+            char.encode_utf16(&mut units).iter().for_each(|unit| text += &format!("\\u{unit:04x}"));
+        } else {
+            text.push(char);
+        }
+    }
+    text
+}
+
+/// A table without lines. On a terminal, long texts are wrapped; otherwise each row is one line.
+pub(crate) struct Rows {
+    table: Table,
+}
+
+impl Rows {
+    pub(crate) fn new(header: &[&str]) -> Self {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(header.iter().map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
+        Self { table }
+    }
+
+    /// A column that is never wrapped, such as that of ids, which users copy.
+    pub(crate) fn unwrapped(mut self, column: usize) -> Self {
+        if let Some(column) = self.table.column_mut(column) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+        self
+    }
+
+    pub(crate) fn add(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.table.add_row(Row::from(cells.into_iter().collect::<Vec<_>>()));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    fn text(mut self, width: Option<u16>, is_colored: bool) -> String {
+        self.table.column_iter_mut().for_each(|column| {
+            column.set_padding((0, 2));
+        });
+        self.table.force_no_tty();
+        if let Some(width) = width {
+            self.table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
+        if is_colored {
+            self.table.enforce_styling();
+        }
+        self.table.trim_fmt()
+    }
+}
+
+/// A number with the noun for it.
+pub(crate) fn counted(count: impl TryInto<u64>, one: &str, many: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// A cell with a text that may be from the database.
+pub(crate) fn cell(text: impl AsRef<str>) -> Cell {
+    Cell::new(Escaped(text.as_ref()))
+}
+
+/// A cell with a text that may be from the database, or nothing.
+pub(crate) fn cell_if_any(text: Option<impl AsRef<str>>) -> Cell {
+    text.map_or_else(|| Cell::new(""), cell)
+}
+
+/// A cell with a value of ours: an id, a number, a time.
+pub(crate) fn plain(value: impl Display) -> Cell {
+    Cell::new(value)
+}
+
+/// A cell with a word in the color of its meaning.
+pub(crate) fn toned(word: impl Display, tone: Tone) -> Cell {
+    let cell = Cell::new(word);
+    match tone {
+        Tone::Plain => cell,
+        Tone::Good => cell.fg(comfy_table::Color::Green),
+        Tone::Busy => cell.fg(comfy_table::Color::Cyan),
+        Tone::Idle => cell.fg(comfy_table::Color::Yellow),
+        Tone::Bad => cell.fg(comfy_table::Color::Red),
+    }
+}
+
+/// A cell with the state of a run.
+pub(crate) fn phase(phase: RunPhase) -> Cell {
+    let tone = match phase {
+        RunPhase::Committed => Tone::Good,
+        RunPhase::Running | RunPhase::Ready => Tone::Busy,
+        RunPhase::Stuck | RunPhase::AwaitingOperator | RunPhase::RollbackFailed | RunPhase::RolledBack => {
+            Tone::Bad
+        }
+        RunPhase::Retrying | RunPhase::Waiting | RunPhase::Sleeping | RunPhase::AwaitingSignal => Tone::Idle,
+        _ => Tone::Plain,
+    };
+    toned(phase, tone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_on_a_terminal_wraps_long_texts_and_keeps_ids_whole() {
+        let id = "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a";
+        let mut rows = Rows::new(&["RUN", "WHY"]);
+        rows.add([plain(id), cell("the bank is closed, and opens again on Monday at nine")]);
+        let rows = rows.unwrapped(0);
+        let text = rows.text(Some(60), false);
+        assert!(text.lines().count() > 2 && text.contains(id), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    }
+
+    #[test]
+    fn colors_are_written_only_when_asked_for() {
+        let rows = || {
+            let mut rows = Rows::new(&["STATE"]);
+            rows.add([phase(RunPhase::Stuck)]);
+            rows
+        };
+        assert!(rows().text(None, true).contains("\u{1b}["));
+        assert!(!rows().text(None, false).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn json_has_no_character_that_a_terminal_interprets() {
+        let hostile = "a\u{1b}[2J\u{202e}\u{85}\"\n";
+        let json = escaped_json(&serde_json::to_string(hostile).unwrap());
+        assert_eq!(json, r#""a\u001b[2J\u202e\u0085\"\n""#);
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), hostile);
+    }
+}

@@ -1,0 +1,263 @@
+//! Commands that change something: launches, signals, requests and repairs.
+
+use std::time::Duration;
+
+use expect_test::expect;
+use scoop::{Outcome, RunState};
+
+use crate::support::{Plan, Shop};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_is_launched_by_topic_and_json() {
+    let mut shop = Shop::open().await;
+    let order = r#"{"number":1,"plan":"Commit"}"#;
+    shop.run(&["launch", "shop.orders", order, "--dry-run"]).await.shows(expect![[r#"
+        would launch a message on topic `shop.orders` to orders
+    "#]]);
+    shop.run(&["launch", "shop.orders", order, "--yes", "--wait", "--unique", "order 1"]).await.shows(
+        expect![[r#"
+        <id 1>
+        committed
+    "#]],
+    );
+    let fails = r#"{"number":2,"plan":{"Fail":"no chairs left"}}"#;
+    shop.run_with(&["launch", "shop.orders", "-", "--yes", "--wait", "--json"], fails).await.shows(expect![
+        [r#"
+        exit 1
+        {"hierarchy":"<id 2>","message":"<id 3>","outcome":"rolled back","text":"rolled back: no chairs left"}
+    "#]
+    ]);
+    shop.run(&["launch", "shop.order", order, "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: no handler is subscribed to topic `shop.order`; add --without-handler to launch the message all the same
+    "#]]);
+    shop.run(&["launch", "shop.order", "null", "--yes", "--wait", "--without-handler"]).await.shows(expect![
+        [r#"
+        exit 1
+        <id 4>
+        no handlers: no saga was subscribed
+    "#]
+    ]);
+    shop.run(&["launch", "shop.orders", "{", "--yes"]).await.shows(expect![[r#"
+        exit 2
+        2> error: the payload is no JSON: EOF while parsing an object at line 1 column 1
+    "#]]);
+    // The key finds the order that was launched with it.
+    let again = shop.run(&["launch", "shop.orders", order, "--yes", "--unique", "order 1", "--json"]).await;
+    let found = shop.scoop.find_topic_by_key("shop.orders", "order 1").await.unwrap();
+    assert_eq!(again.field("hierarchy"), [found.id().to_string()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_without_an_answer_is_refused() {
+    let mut shop = Shop::open().await;
+    let order = shop.unpaid_order(1).await;
+    let id = order.id().to_string();
+    shop.run(&["cancel", &id, "--reason", "the customer left"]).await.shows(expect![[r#"
+        exit 2
+        2> error: this changes something, and no terminal is there for a question: add --yes, or --dry-run to see what would be done
+    "#]]);
+    shop.run(&["cancel", &id, "--reason", "the customer left", "--dry-run"]).await.shows(expect![[r#"
+        would cancel <id 1>, the hierarchy that begins with run <id 2> of `orders` (waiting)
+    "#]]);
+    shop.run(&["cancel", &id, "--reason", "the customer left", "--dry-run", "--json"]).await.shows(expect![
+        [r#"
+        {"would":"cancel <id 1>, the hierarchy that begins with run <id 2> of `orders` (waiting)"}
+    "#]
+    ]);
+    assert!(order.tree().await.unwrap().cancellations().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signal_reaches_the_run_that_awaits_it() {
+    let mut shop = Shop::open().await;
+    let order = shop.unpaid_order(7).await;
+    shop.run(&["signal", "shop.paid", "order 8", r#"{"cents":990}"#, "--yes"]).await.shows(expect![[r#"
+        no run awaits it; it is kept for 7d
+    "#]]);
+    shop.run(&["signal", "shop.paid", "order 7", r#"{"cents":990}"#, "--yes"]).await.shows(expect![[r#"
+        1 run goes on
+    "#]]);
+    assert_eq!(order.wait().await.unwrap(), Outcome::Committed);
+    shop.run(&["signal", "", "order 7", "--yes"]).await.shows(expect![[r#"
+        exit 1
+        2> error: the signal `` cannot be sent: its name has 0 characters; 1 to 180 are possible
+    "#]]);
+    let id = "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a";
+    let keep =
+        ["signal", "shop.paid", "order 9", r#"{"cents":1}"#, "--yes", "--id", id, "--keep", "2h", "--json"];
+    shop.run(&keep).await.shows(expect![[r#"
+        {"reached":0}
+    "#]]);
+    shop.run(&keep).await.shows(expect![[r#"
+        {"reached":0}
+    "#]]);
+    let kept =
+        "SELECT count(*) FROM scoop.signal WHERE key = 'order 9' AND kept_until - sent_at < interval '3 h'";
+    assert_eq!(shop.db.number(kept).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unfinished_order_is_cancelled_and_finished_one_is_rolled_back() {
+    let mut shop = Shop::open().await;
+    let order = shop.unpaid_order(1).await;
+    let id = order.id().to_string();
+    let request = ["--reason", "the customer left", "--source", "support", "--yes"];
+    shop.run(&[&["rollback", &id], &request[..]].concat()).await.shows(expect![[r#"
+        exit 3
+        still running: a run of it is unfinished: repeat the request later, or cancel the run
+    "#]]);
+    shop.run(&[&["cancel", &id], &request[..]].concat()).await.shows(expect![[r#"
+        accepted: the unfinished runs give up
+    "#]]);
+    assert!(matches!(order.wait().await.unwrap(), Outcome::RolledBack(_)));
+    shop.run(&[&["cancel", &id], &request[..]].concat()).await.shows(expect![[r#"
+        exit 3
+        already requested: a cancellation was requested before
+    "#]]);
+    let asked = &order.tree().await.unwrap().cancellations()[0].clone();
+    assert_eq!((&*asked.reason, &*asked.source), ("the customer left", "support"));
+
+    let done = shop.order(2, Plan::Commit).await;
+    let by_key = ["rollback", "--topic", "shop.orders", "--key", "order 2"];
+    shop.run(&[&by_key[..], &request, &["--json"]].concat()).await.shows(expect![[r#"
+        {"answer":"accepted","text":"the rollback begins"}
+    "#]]);
+    assert!(matches!(done.wait().await.unwrap(), Outcome::RolledBack(_)));
+    shop.run(&[&by_key[..], &request].concat()).await.shows(expect![[r#"
+        exit 3
+        already rolled back: the runs are rolled back already
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_compensation_is_retried_skipped_or_resolved() {
+    let mut shop = Shop::open().await;
+    let mut runs = vec![];
+    for number in 1..=3 {
+        let order = shop.order(number, Plan::FailToUndo).await;
+        let run = order.tree().await.unwrap().runs()[0].id().to_string();
+        runs.push((order, run));
+    }
+    let reason = ["--reason", "paid back in cash", "--source", "support", "--yes"];
+    shop.run(&["retry", &runs[0].1, "--dry-run"]).await.shows(expect![[r#"
+        would retry <id 1>, a run of `orders` in hierarchy <id 2> (rollback failed)
+    "#]]);
+    shop.run(&["retry", &runs[0].1, "--yes"]).await.shows(expect![[r#"
+        accepted: the decision is recorded, and the rollback goes on
+    "#]]);
+    shop.run(&[&["skip", &runs[1].1], &reason[..]].concat()).await.shows(expect![[r#"
+        accepted: the decision is recorded, and the rollback goes on
+    "#]]);
+    shop.run(&[&["resolve", &runs[2].1, "--json"], &reason[..]].concat()).await.shows(expect![[r#"
+        {"answer":"accepted","text":"the decision is recorded, and the rollback goes on"}
+    "#]]);
+    shop.run(&[&["resolve", &runs[2].1], &reason[..]].concat()).await.shows(expect![[r#"
+        exit 3
+        not failed: the run has no failed rollback, or it was settled before
+    "#]]);
+    for (order, _) in &runs[1..] {
+        assert!(matches!(order.wait().await.unwrap(), Outcome::RolledBack(_)));
+        let done = &shop.scoop.interventions(order.id()).await.unwrap()[0];
+        assert_eq!((&*done.source, done.note.as_deref()), ("support", Some("paid back in cash")));
+    }
+    // The bank is still closed.
+    let first = &runs[0].0;
+    loop {
+        let tree = first.tree().await.unwrap();
+        if matches!(tree.runs()[0].state, RunState::Stuck { .. }) {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let order = first.id().to_string();
+    shop.run(&["retry", &order, "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: <id 2> is the hierarchy that begins with run <id 1> of `orders`; use <id 1>
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handler_without_a_program_is_retired() {
+    let mut shop = Shop::open().await;
+    shop.run(&["retire", "shop.orders", "order", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: saga `order` is not subscribed to topic `shop.orders`
+    "#]]);
+    shop.run(&["retire", "shop.payments", "payments", "--dry-run"]).await.shows(expect![[r#"
+        would retire saga `payments` from topic `shop.payments`
+    "#]]);
+    shop.scoop.shutdown().await.unwrap();
+    shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes", "--json"]).await.shows(expect![[r#"
+        {"hierarchy":"<id 1>","message":"<id 2>"}
+    "#]]);
+    shop.run(&["retire", "shop.payments", "payments", "--yes"]).await.shows(expect![[r#"
+        retired; 1 run has not begun, 0 were dropped
+    "#]]);
+    shop.run(&["retire", "shop.payments", "payments", "--yes", "--drop-pending", "--json"]).await.shows(
+        expect![[r#"
+        {"was_registered":false,"pending":0,"dropped":1}
+    "#]],
+    );
+    shop.run(&["launch", "shop.payments", r#"{"order":2}"#, "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: no handler is subscribed to topic `shop.payments`; add --without-handler to launch the message all the same
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_hierarchies_are_pruned() {
+    let mut shop = Shop::open().await;
+    shop.order(1, Plan::Commit).await;
+    shop.order(2, Plan::FailToUndo).await;
+    shop.unpaid_order(3).await;
+    shop.db.grow_older(Duration::from_secs(2 * 86_400)).await;
+    let recent = shop.order(4, Plan::Commit).await;
+    shop.run(&["prune", "--older-than", "1d", "--dry-run"]).await.shows(expect![[r#"
+        would delete 1 hierarchy with 1 message and 5 events, and 0 signals
+        kept 1 unfinished
+        kept 1 awaiting an operator
+    "#]]);
+    shop.run(&["prune", "--older-than", "1d", "--dry-run", "--json"]).await.shows(expect![[r#"
+        {"dry_run":true,"hierarchies":1,"messages":1,"events":5,"signals":0,"kept":{"recent":0,"unfinished":1,"failed":1,"needed":0,"busy":0},"more":false}
+    "#]]);
+    shop.run(&["prune", "--older-than", "1d"]).await.shows(expect![[r#"
+        exit 2
+        2> error: this changes something, and no terminal is there for a question: add --yes, or --dry-run to see what would be done
+    "#]]);
+    shop.run(&["prune", "--older-than", "1d", "--yes"]).await.shows(expect![[r#"
+        deleted 1 hierarchy with 1 message and 5 events, and 0 signals
+        kept 1 unfinished
+        kept 1 awaiting an operator
+    "#]]);
+    shop.run(&["prune", "--older-than", "1m", "--yes"]).await.shows(expect![[r#"
+        exit 1
+        2> error: nothing younger than <duration> can be pruned, and <duration> was asked for
+    "#]]);
+    shop.run(&["tree", "--topic", "shop.orders", "--key", "order 1"]).await.shows(expect![[r#"
+        exit 3
+        2> error: no message was launched on topic `shop.orders` with the key `order 1`, or its hierarchy was pruned
+    "#]]);
+    assert_eq!(recent.wait().await.unwrap(), Outcome::Committed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_working_set_is_rebuilt_without_living_programs() {
+    let mut shop = Shop::open().await;
+    shop.unpaid_order(1).await;
+    shop.run(&["rebuild", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: 1 worker lives: stop the programs with sagas first; `scoop topology` lists them
+    "#]]);
+    shop.scoop.shutdown().await.unwrap();
+    shop.db.execute("DELETE FROM scoop.run WHERE handler <> 'none'").await;
+    shop.run(&["rebuild", "--dry-run"]).await.shows(expect![[r#"
+        would replace 0 unfinished runs by those that follow from the events
+    "#]]);
+    shop.run(&["rebuild", "--yes"]).await.shows(expect![[r#"
+        0 runs were unfinished, 2 are
+    "#]]);
+    shop.run(&["rebuild", "--yes", "--json"]).await.shows(expect![[r#"
+        {"before":2,"after":2,"skipped":[]}
+    "#]]);
+}

@@ -1,0 +1,140 @@
+//! `doctor`, `topology` and `migrate`.
+
+use expect_test::expect;
+
+use crate::support::{Plan, Shop, program, ran};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topology_has_handlers_and_workers() {
+    let mut shop = Shop::open().await;
+    shop.run(&["topology"]).await.shows(expect![[r#"
+        TOPIC SAGA SINCE WORKERS
+        shop.orders orders <time> 1
+        shop.payments payments <time> 1
+
+        WORKER STATE SINCE SAGAS PROGRAM ADDRESS
+        scoop-rs:<id 1> alive <time> 2 <program>/scoop
+    "#]]);
+    shop.run(&["topology", "--json"]).await.shows(expect![[r#"
+        {"kind":"handler","topic":"shop.orders","handler":"orders","since":"<time>","workers":1,"definitions":[2]}
+        {"kind":"handler","topic":"shop.payments","handler":"payments","since":"<time>","workers":1,"definitions":[3]}
+        {"kind":"worker","worker":"scoop-rs:<id 1>","started_at":"<time>","alive":true,"application":"<program>/scoop","address":null,"handlers":["orders","payments"]}
+    "#]]);
+    shop.scoop.shutdown().await.unwrap();
+    shop.run(&["topology"]).await.shows(expect![[r#"
+        TOPIC SAGA SINCE WORKERS
+        shop.orders orders <time> 0
+        shop.payments payments <time> 0
+        2> no worker is registered
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_names_what_is_wrong_and_what_to_do() {
+    let mut shop = Shop::open().await;
+    shop.order(1, Plan::FailToUndo).await;
+    // The settings of the server under test are not those of the program.
+    let checks = |ran: &crate::support::Ran| {
+        let (checks, levels) = (ran.field("check"), ran.field("level"));
+        let bad =
+            checks.into_iter().zip(levels).filter(|(_, level)| level == "problem" || level == "warning");
+        bad.map(|(check, level)| format!("{check}: {level}")).collect::<Vec<_>>()
+    };
+    let sick = shop.run(&["doctor", "--json"]).await;
+    assert_eq!(sick.code, 4);
+    assert!(checks(&sick).contains(&"failed rollbacks: problem".to_owned()), "{sick:?}");
+    let people = shop.run(&["doctor"]).await;
+    let row: Vec<_> = people.stdout.lines().filter(|line| line.contains("failed rollbacks")).collect();
+    let [row] = row[..] else { panic!("{people:?}") };
+    assert!(row.contains("of `orders` failed in") && people.stdout.contains("-> mend the reason"), "{row}");
+
+    shop.scoop.shutdown().await.unwrap();
+    let gone = shop.run(&["doctor", "--json"]).await;
+    assert!(checks(&gone).contains(&"handlers: warning".to_owned()), "{gone:?}");
+    let advice = gone.field("advice").join("\n");
+    assert!(advice.contains("scoop retire shop.orders orders"), "{advice}");
+
+    let verbose = shop.run(&["doctor", "--verbose", "--json"]).await;
+    let mut all = verbose.field("check");
+    all.sort();
+    all.dedup();
+    expect![[r#"
+        autovacuum
+        bloat
+        client_connection_check_interval
+        clock
+        connections
+        durability
+        failed rollbacks
+        handlers
+        idle_in_transaction_session_timeout
+        queue
+        rights
+        standby
+        statement_timeout
+        stuck runs
+        synchronous_commit
+        tables
+        transactions
+        version
+        workers
+        wraparound"#]]
+    .assert_eq(&all.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_sees_open_transactions_dead_workers_and_stuck_runs() {
+    let mut shop = Shop::open().await;
+    shop.unpaid_order(1).await;
+    shop.scoop.shutdown().await.unwrap();
+    shop.db
+        .execute(
+            "INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
+             SELECT '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a', 7, 0, oid, '{shop.orders}', '{orders}', '{1}', now()
+             FROM pg_roles WHERE rolname = current_user;
+             UPDATE scoop.run SET state = 'stuck', reason = 'the step `pack` is gone' WHERE handler = 'payments'",
+        )
+        .await;
+    let mut open = shop.db.pool().begin().await.unwrap();
+    sqlx::query("SELECT 1").execute(&mut *open).await.unwrap();
+    let doctor = shop.run(&["doctor", "--json", "--open-for", "0s"]).await;
+    let texts = doctor.field("text").join("\n");
+    for part in [
+        "is stuck: the step `pack` is gone",
+        "has died and is still registered",
+        "no living program has saga",
+        "(idle in transaction) has a transaction open for",
+    ] {
+        assert!(texts.contains(part), "{part} is missing: {texts}");
+    }
+    assert_eq!(doctor.code, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_are_made_on_request() {
+    let mut shop = Shop::open().await;
+    shop.run(&["migrate", "--yes"]).await.shows(expect![[r#"
+        the tables are up to date
+    "#]]);
+    let other = ["--schema", "other"];
+    shop.run(&[&["migrate", "--dry-run"], &other[..]].concat()).await.shows(expect![[r#"
+        would make the tables in schema `other`
+    "#]]);
+    assert_eq!(shop.run(&[&["doctor", "--json"], &other[..]].concat()).await.code, 4);
+    shop.run(&[&["migrate"], &other[..]].concat()).await.shows(expect![[r#"
+        exit 2
+        2> error: this changes something, and no terminal is there for a question: add --yes, or --dry-run to see what would be done
+    "#]]);
+    shop.run(&[&["migrate", "--yes", "--json"], &other[..]].concat()).await.shows(expect![[r#"
+        {"changed":true}
+    "#]]);
+    shop.run(&[&["runs"], &other[..]].concat()).await.shows(expect![[r#"
+        2> no such runs
+    "#]]);
+    let sql = ran(program(&["migrate", "--sql", "--schema", "other"]), &mut vec![]).await;
+    assert!(
+        sql.stdout.starts_with("-- 0001_tables.sql\n") && sql.stdout.contains("\"other\".run"),
+        "{}",
+        sql.code
+    );
+}

@@ -1,0 +1,245 @@
+//! Commands that only read: lists, trees, explanations, counts, events.
+
+use expect_test::expect;
+
+use crate::support::{Plan, Shop, program, ran};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_are_listed_with_state_and_reason() {
+    let mut shop = Shop::open().await;
+    shop.order(1, Plan::Commit).await;
+    shop.order(2, Plan::Fail("no chairs left".into())).await;
+    shop.order(3, Plan::FailToUndo).await;
+    shop.unpaid_order(4).await;
+    shop.run(&["runs"]).await.shows(expect![[r#"
+        RUN SAGA STATE SINCE ABOUT
+        <id 1> payments awaiting signal <time> awaits `shop.paid` with key `order 4`
+        <id 2> orders waiting <time> waits for children
+        <id 3> orders rollback failed <time> waits for an operator; bank-closed: the bank is closed
+        <id 4> orders rolled back <time> sold-out: no chairs left
+        <id 5> orders committed <time>
+    "#]]);
+    shop.run(&["runs", "--state", "rolled-back", "--json"]).await.shows(expect![[r#"
+        {"run":"<id 4>","hierarchy":"<id 6>","parent":null,"handler":"orders","topic":"shop.orders","message":"<id 7>","state":"rolled back","since":"<time>","waits_for":null,"attempts":0,"reason":null,"failure":{"code":"sold-out","headline":"no chairs left","source":"orders[scoop-rs:<id 8>]"},"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":"scoop-rs:<id 8>","step":"Rollback of reserve[0,]"}
+    "#]]);
+    shop.run(&["runs", "--waiting-for", "operator"]).await.shows(expect![[r#"
+        RUN SAGA STATE SINCE ABOUT
+        <id 3> orders rollback failed <time> waits for an operator; bank-closed: the bank is closed
+    "#]]);
+    shop.run(&["runs", "--failed-with", "sold-out", "--roots", "--topic", "shop.orders", "--since", "1d"])
+        .await
+        .shows(expect![[r#"
+            RUN SAGA STATE SINCE ABOUT
+            <id 4> orders rolled back <time> sold-out: no chairs left
+        "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_that_is_cut_off_goes_on_from_its_end() {
+    let mut shop = Shop::open().await;
+    for number in 1..=3 {
+        shop.order(number, Plan::Commit).await;
+    }
+    let first = shop.run(&["runs", "--limit", "2", "--json"]).await;
+    let next = first.field("next");
+    let rest = shop.run(&["runs", "--limit", "2", "--json", "--after", &next[0]]).await;
+    assert_eq!((first.field("run").len(), rest.field("run").len(), rest.field("next").len()), (2, 1, 0));
+    assert!(!first.field("run").contains(&rest.field("run")[0]));
+    let people = shop.run(&["runs", "--limit", "2"]).await;
+    assert!(people.stderr.ends_with(&format!("--after {}\n", next[0])), "{}", people.stderr);
+    shop.run(&["runs", "--after", "somewhere"]).await.shows(expect![[r#"
+        exit 2
+        2> error: invalid value 'somewhere' for '--after <PLACE>': "somewhere" is no place in a list of runs; use the text of `RunPage::next`
+        2> 
+        2> For more information, try '--help'.
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hierarchy_is_shown_by_any_of_its_ids_and_by_its_key() {
+    let mut shop = Shop::open().await;
+    let order = shop.unpaid_order(7).await;
+    let by_key = shop.run(&["tree", "--topic", "shop.orders", "--key", "order 7"]).await;
+    by_key.shows(expect![[r#"
+        orders (on shop.orders): waiting for 1 of 1 children: payments
+        │ run <id 1>
+        │ <time> began, by scoop-rs:<id 2>
+        │ <time> + <duration> completed reserve
+        └─ payments (on shop.payments): awaiting signal shop.paid for order 7 since <time>
+        run <id 3>
+        <time> began, by scoop-rs:<id 2>
+        <time> + <duration> completed collect (waiting for signal)
+    "#]]);
+    let payment = order.tree().await.unwrap().runs()[1].id().to_string();
+    for id in [order.id().to_string(), order.message_id().to_string(), payment.clone()] {
+        assert_eq!(shop.run(&["tree", &id]).await.stdout.lines().count(), by_key.stdout.lines().count());
+    }
+    let runs = shop.run(&["tree", &payment, "--json"]).await;
+    assert_eq!(runs.field("handler"), ["orders", "payments"]);
+    assert_eq!(runs.field("parent")[1], runs.field("run")[0]);
+    let cut = shop.run(&["tree", &payment, "--depth", "1", "--json"]).await;
+    assert_eq!(cut.field("handler"), ["orders"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_line_has_a_bar_for_each_run_and_step() {
+    let mut shop = Shop::open().await;
+    let order = shop.order(1, Plan::Fail("no chairs left".into())).await.id().to_string();
+    let bars = shop.run(&["timeline", &order, "--json"]).await;
+    assert_eq!(bars.field("kind"), ["run", "step", "step", "compensation"]);
+    assert_eq!(bars.field("name"), ["orders", "reserve", "pack", "reserve"]);
+    assert!(bars.field("to").iter().all(|to| to.ends_with('Z')), "{bars:?}");
+    let drawn = shop.run(&["timeline", &order]).await.stdout;
+    let lines: Vec<_> = drawn.lines().collect();
+    assert!(lines[0].starts_with("from 2") && lines[1].starts_with("RUN, STEP"), "{drawn}");
+    let bar_of = |name: &str| lines.iter().find(|line| line.trim_start().starts_with(name)).unwrap_or(&"");
+    assert!(bar_of("orders (rolled back)").contains(&format!("|{}|", "=".repeat(40))), "{drawn}");
+    for (name, mark) in [("reserve", '#'), ("pack", '#'), ("undo reserve", '<')] {
+        assert!(bar_of(name).contains(mark), "{name}: {drawn}");
+    }
+    let unpaid = shop.unpaid_order(2).await.id().to_string();
+    let runs = shop.run(&["timeline", &unpaid, "--runs-only", "--json"]).await;
+    assert_eq!(
+        (runs.field("name"), runs.field("to")),
+        (vec!["orders".into(), "payments".into()], vec!["null".into(); 2])
+    );
+    assert!(shop.run(&["timeline", &unpaid]).await.stdout.contains("open"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wait_is_explained() {
+    let mut shop = Shop::open().await;
+    let order = shop.unpaid_order(7).await;
+    shop.run(&["explain", &order.id().to_string()]).await.shows(expect![[r#"
+        Run <id 1> of `orders` waits for 1 child, for <duration>. Below it, run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`. It goes on when all its children have ended.
+    "#]]);
+    let payment = order.tree().await.unwrap().runs()[1].id().to_string();
+    shop.run(&["explain", &payment, "--json"]).await.shows(expect![[r#"
+        {"run":"<id 2>","hierarchy":"<id 3>","parent":"<id 1>","handler":"payments","topic":"shop.payments","message":"<id 4>","state":"awaiting signal","since":"<time>","waits_for":"signal","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":{"name":"shop.paid","key":"order 7"},"worker":null,"step":"collect (waiting for signal)","waiting":{"for":"signal","signal":{"name":"shop.paid","key":"order 7"},"until":null},"giving_up":false,"join":null,"text":"Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>, until <time> (in 2912114 d 6 h) at the latest. It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","ends_by":"It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","read_at":"<time>"}
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_are_counted_by_saga_and_state() {
+    let mut shop = Shop::open().await;
+    shop.order(1, Plan::Commit).await;
+    shop.order(2, Plan::Commit).await;
+    shop.unpaid_order(3).await;
+    shop.run(&["counts"]).await.shows(expect![[r#"
+        SAGA STATE RUNS OLDEST
+        orders waiting 1 <duration>
+        payments awaiting signal 1 <duration>
+        orders committed 2
+        2> 2 unfinished; 2 ended since <time>
+    "#]]);
+    shop.run(&["counts", "--json", "--since", "2h"]).await.shows(expect![[r#"
+        {"handler":"orders","state":"waiting","ended":false,"count":1,"oldest":"<time>"}
+        {"handler":"payments","state":"awaiting signal","ended":false,"count":1,"oldest":"<time>"}
+        {"handler":"orders","state":"committed","ended":true,"count":2,"oldest":null}
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_followed_from_a_place() {
+    let mut shop = Shop::open().await;
+    // The place: of a first call, which ends with the first event that it sees.
+    let first = shop.command(&["events", "--follow", "--count", "1", "--json"]).spawn().unwrap();
+    let mut first = tokio::spawn(first.wait_with_output());
+    let mut number = 0;
+    let first = loop {
+        number += 1;
+        shop.order(number, Plan::Commit).await;
+        if first.is_finished() {
+            break (&mut first).await.unwrap().unwrap();
+        }
+    };
+    let last: serde_json::Value =
+        serde_json::from_str(String::from_utf8(first.stdout).unwrap().lines().last().unwrap()).unwrap();
+    let place = last["next"].as_str().unwrap();
+    let order = shop.order(1_000, Plan::Fail("none".into())).await.id().to_string();
+    let follow = ["events", "--after", place, "--hierarchy", &order, "--count", "6"];
+    shop.run(&follow).await.shows(expect![[r#"
+        <time> <id 1> EMITTED
+        <time> <id 1> SEEN orders (<id 2>)
+        <time> <id 1> SUSPENDED orders (<id 2>) reserve
+        <time> <id 1> ROLLING_BACK orders (<id 2>) pack: sold-out: none
+        <time> <id 1> SUSPENDED orders (<id 2>) Rollback of reserve[0,] (rolling back child scopes)
+        <time> <id 1> SUSPENDED orders (<id 2>) Rollback of reserve[0,]
+        2> to go on from here: --after <place>
+    "#]]);
+    let json = shop.run(&[&follow[..], &["--json"]].concat()).await;
+    assert_eq!(json.field("kind").len(), 6);
+    assert_eq!(json.field("next").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_things_are_named_and_have_an_exit_code() {
+    let mut shop = Shop::open().await;
+    let nothing = "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a";
+    shop.run(&["tree", nothing]).await.shows(expect![[r#"
+        exit 3
+        2> error: there is no message <id 1>; was the transaction that launched it committed, or was its hierarchy pruned?
+    "#]]);
+    shop.run(&["explain", nothing]).await.shows(expect![[r#"
+        exit 3
+        2> error: there is no hierarchy and no run <id 1>; was the transaction that launched it committed, or was it pruned?
+    "#]]);
+    shop.run(&["tree", "--topic", "shop.orders", "--key", "order 9"]).await.shows(expect![[r#"
+        exit 3
+        2> error: no message was launched on topic `shop.orders` with the key `order 9`, or its hierarchy was pruned
+    "#]]);
+    shop.run(&["tree", "7"]).await.shows(expect![[r#"
+        exit 2
+        2> error: invalid value '7' for '[ID]': invalid length: found 1
+        2> 
+        2> For more information, try '--help'.
+    "#]]);
+    shop.run(&["runs", "--state", "done"]).await.shows(expect![[r#"
+        exit 2
+        2> error: invalid value 'done' for '--state <STATE>': "done" is no state of a run; there are: pending, ready, retrying, running, waiting, sleeping, awaiting signal, stuck, awaiting operator, committed, rolled back, rollback failed
+        2> 
+        2> For more information, try '--help'.
+    "#]]);
+    shop.run(&["runs", "--handler", "nothing"]).await.shows(expect![[r#"
+        2> no such runs
+    "#]]);
+    shop.run(&["runs", "--schema", "elsewhere"]).await.shows(expect![[r#"
+        exit 1
+        2> error: schema `elsewhere` has no tables of scoop: the first program with sagas that starts on a schema (`Builder::start`) makes them there; start one, or call `scoop::migrate`, or name the schema of those that run (`.schema(..)`), or connect to their database
+        2> hint: `scoop migrate` makes the tables
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn database_that_is_away_is_an_error() {
+    let ran = ran(program(&["runs", "--database-url", "postgres://127.0.0.1:1/none"]), &mut vec![]).await;
+    assert_eq!(ran.code, 1);
+    let error = "error: the database failed while a connection was opened: ";
+    assert!(ran.stderr.starts_with(error) && ran.stderr.contains("refused"), "{}", ran.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_texts_are_escaped() {
+    let mut shop = Shop::open().await;
+    let hostile = "\u{1b}[2J\u{202e}evil\u{7}\r\nrolled back";
+    let order = shop.order(1, Plan::Fail(hostile.into())).await.id().to_string();
+    shop.db.execute("UPDATE scoop.message SET topic = E'\\x1b[31mred'").await;
+    for args in [&["runs"][..], &["tree", &order], &["explain", &order], &["counts"]] {
+        for json in [&[][..], &["--json"]] {
+            let args = [args, json].concat();
+            let ran = shop.run(&args).await;
+            assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
+            let hostile =
+                ran.stdout.chars().find(|char| *char != '\n' && scoop_core::Escaped::escapes(*char));
+            assert_eq!(hostile, None, "{args:?}: {}", ran.stdout);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn colors_are_used_when_asked_for() {
+    let mut shop = Shop::open().await;
+    shop.order(1, Plan::Commit).await;
+    assert!(!shop.run(&["runs"]).await.stdout.contains('\u{1b}'));
+    assert!(shop.run(&["runs", "--color", "always"]).await.stdout.contains('\u{1b}'));
+}

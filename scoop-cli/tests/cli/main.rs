@@ -1,0 +1,7 @@
+//! The program on a real PostgreSQL: each command with its output, its JSON and its exit code.
+
+mod changing;
+mod checking;
+mod finding;
+mod help;
+mod support;

@@ -1,0 +1,279 @@
+//! A shop with sagas, and the program under test on its database.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use expect_test::Expect;
+use scoop::prelude::*;
+use scoop_test_support::postgres::Database;
+use sqlx::ConnectOptions as _;
+use tokio::process::Command;
+use uuid::Uuid;
+
+/// What happens to an order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Plan {
+    #[default]
+    Commit,
+    /// It fails with this text, and is rolled back.
+    Fail(String),
+    /// It fails, and so does its compensation.
+    FailToUndo,
+    /// It launches a payment, which awaits a signal.
+    Pay,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "shop.orders")]
+pub(crate) struct Order {
+    pub(crate) number: u32,
+    pub(crate) plan: Plan,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "shop.payments")]
+pub(crate) struct Payment {
+    order: u32,
+}
+
+/// The customer has paid.
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "shop.paid", keep = "1 day")]
+pub(crate) struct Paid {
+    cents: u32,
+}
+
+#[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]
+#[error("{0}")]
+struct SoldOut(String);
+
+#[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]
+#[error("the bank is closed")]
+struct BankClosed;
+
+#[derive(Default)]
+pub(crate) struct Orders;
+
+#[saga(name = "orders")]
+#[subscribes(Order)]
+impl Orders {
+    #[step(rollback = release)]
+    async fn reserve(&self, scope: &mut Scope<'_>, order: &Order) -> Result<()> {
+        if order.plan == Plan::Pay {
+            scope.launch(Payment { order: order.number }).await?;
+        }
+        Ok(())
+    }
+
+    async fn release(&self, _: &mut Scope<'_>, order: &Order, _: &Failure) -> Result<()> {
+        if order.plan == Plan::FailToUndo { Err(BankClosed.into()) } else { Ok(()) }
+    }
+
+    #[step]
+    async fn pack(&self, _: &mut Scope<'_>, order: &Order) -> Result<()> {
+        match &order.plan {
+            Plan::Fail(why) => Err(SoldOut(why.clone()).into()),
+            Plan::FailToUndo => Err(SoldOut("none left".into()).into()),
+            Plan::Commit | Plan::Pay => Ok(()),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Payments;
+
+#[saga(name = "payments")]
+#[subscribes(Payment)]
+impl Payments {
+    #[step(awaits(Paid, by = key))]
+    async fn collect(&self, _: &mut Scope<'_>, _: &Payment, _: &Paid) -> Result<()> {
+        Ok(())
+    }
+
+    async fn key(&self, _: &mut Scope<'_>, payment: &Payment) -> Result<String> {
+        Ok(format!("order {}", payment.order))
+    }
+}
+
+/// A database with the program that has both sagas.
+pub(crate) struct Shop {
+    pub(crate) db: Database,
+    pub(crate) scoop: Scoop,
+    url: String,
+    /// The ids that were seen, in the order of their first appearance.
+    ids: Vec<String>,
+}
+
+/// The result of a call of the program.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// The exit code.
+    pub(crate) code: i32,
+    /// The output as it is.
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// The exit code if it is not 0, the output and the errors, with ids, times and durations replaced.
+    shown: String,
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn shows(&self, expected: Expect) {
+        expected.assert_eq(&self.shown);
+    }
+
+    /// The values of a field in the lines of JSON.
+    pub(crate) fn field(&self, name: &str) -> Vec<String> {
+        let lines = self.stdout.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let values = lines.filter_map(|line| line.get(name).cloned());
+        values.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect()
+    }
+}
+
+impl Shop {
+    pub(crate) async fn open() -> Self {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<Orders>().only::<Payments>().start().await.unwrap();
+        let url = db.pool().connect_options().to_url_lossy().to_string();
+        Self { db, scoop, url, ids: vec![] }
+    }
+
+    /// Launches an order and waits for its end.
+    pub(crate) async fn order(&self, number: u32, plan: Plan) -> scoop::Handle {
+        let order =
+            self.scoop.launch(Order { number, plan }).unique(format!("order {number}")).await.unwrap();
+        order.wait().await.unwrap();
+        order
+    }
+
+    /// Launches an order that waits for its payment, which awaits a signal.
+    pub(crate) async fn unpaid_order(&self, number: u32) -> scoop::Handle {
+        let order = self.scoop.launch(Order { number, plan: Plan::Pay }).unique(format!("order {number}"));
+        let order = order.await.unwrap();
+        loop {
+            let tree = order.tree().await.unwrap();
+            if tree.runs().iter().any(|run| run.state == scoop::RunState::AwaitingSignal) {
+                return order;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The program on this database, with these arguments.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = program(args);
+        command.env("DATABASE_URL", &self.url);
+        command
+    }
+
+    /// Runs the program to its end.
+    pub(crate) async fn run(&mut self, args: &[&str]) -> Ran {
+        let command = self.command(args);
+        ran(command, &mut self.ids).await
+    }
+
+    /// As [`run`](Self::run), with this on standard input.
+    pub(crate) async fn run_with(&mut self, args: &[&str], input: &str) -> Ran {
+        use tokio::io::AsyncWriteExt as _;
+        let mut command = self.command(args);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();
+        shown(child.wait_with_output().await.unwrap(), &mut self.ids)
+    }
+}
+
+/// The program with these arguments, without a database.
+pub(crate) fn program(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scoop"));
+    for name in ["DATABASE_URL", "SCOOP_SCHEMA", "NO_COLOR", "USER", "COLUMNS"] {
+        command.env_remove(name);
+    }
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) async fn ran(mut command: Command, ids: &mut Vec<String>) -> Ran {
+    shown(command.output().await.unwrap(), ids)
+}
+
+fn shown(output: std::process::Output, ids: &mut Vec<String>) -> Ran {
+    let text = |bytes| String::from_utf8(bytes).expect("the output is UTF-8");
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    let code = output.status.code().expect("the program ends by itself");
+    let mut shown = String::new();
+    if code != 0 {
+        shown += &format!("exit {code}\n");
+    }
+    shown += &normalized(&stdout, ids);
+    shown.extend(normalized(&stderr, ids).lines().map(|line| format!("2> {line}\n")));
+    Ran { code, stdout, stderr, shown }
+}
+
+/// Replaces ids by short names in the order of their first appearance, times, durations and places, which differ from one
+/// execution to the next; and joins spaces, whose number depends on these.
+fn normalized(text: &str, ids: &mut Vec<String>) -> String {
+    let mut normalized = String::new();
+    for line in text.lines() {
+        let mut words = String::new();
+        let mut rest = line;
+        let mut before = ' ';
+        while let Some(char) = rest.chars().next() {
+            let begins = !before.is_ascii_alphanumeric();
+            if let Some((replacement, length)) = begins.then(|| variable(rest, ids)).flatten() {
+                words += &replacement;
+                rest = &rest[length..];
+                before = 'x';
+                continue;
+            }
+            if !(char == ' ' && before == ' ') {
+                words.push(char);
+            }
+            before = char;
+            rest = &rest[char.len_utf8()..];
+        }
+        normalized += words.trim_end();
+        normalized.push('\n');
+    }
+    normalized
+}
+
+/// The replacement of what a text begins with, and the length of that.
+fn variable(text: &str, ids: &mut Vec<String>) -> Option<(String, usize)> {
+    const TIME: &str = "dddd-dd-ddTdd:dd:dd.dddZ";
+    let fits = |pattern: &str| {
+        text.len() >= pattern.len()
+            && text.bytes().zip(pattern.bytes()).all(|(byte, wanted)| match wanted {
+                b'd' => byte.is_ascii_digit(),
+                wanted => byte == wanted,
+            })
+    };
+    if fits(TIME) {
+        return Some(("<time>".into(), TIME.len()));
+    }
+    if let Some(id) = text.get(..36).filter(|id| Uuid::try_parse(id).is_ok()) {
+        let number = ids.iter().position(|known| known == id).unwrap_or_else(|| {
+            ids.push(id.to_owned());
+            ids.len() - 1
+        });
+        return Some((format!("<id {}>", number + 1), 36));
+    }
+    // The name of the program under test, in its connections.
+    if let Some(hash) = text.strip_prefix("cli-") {
+        let name = hash.split('/').next().unwrap_or_default();
+        return Some(("<program>".into(), "cli-".len() + name.len()));
+    }
+    let word = text.split(|char: char| !char.is_ascii_alphanumeric()).next().unwrap_or_default();
+    let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if matches!(word.len(), 33 | 49) && is_hex(&word[1..]) {
+        return Some(("<place>".into(), word.len()));
+    }
+    // A number with a unit, perhaps with a second one.
+    let digits =
+        text.find(|char: char| !(char.is_ascii_digit() || char == '.')).filter(|length| *length > 0)?;
+    let after = &text[digits..];
+    let unit = [" ms", " s", " min", "ms", "s", "m"].into_iter().find(|unit| {
+        after.starts_with(unit) && !after[unit.len()..].starts_with(|next: char| next.is_ascii_alphanumeric())
+    })?;
+    Some(("<duration>".into(), digits + unit.len()))
+}

@@ -1,0 +1,99 @@
+//! Launches and signals without Rust types, and lists of workers.
+
+use std::time::Duration;
+
+use super::*;
+use crate::support::{Database, Notes};
+
+/// Nothing is found by polling within a test.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "untyped.order")]
+struct Order {
+    number: i64,
+}
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "untyped.paid", keep = "1 day")]
+struct Paid {
+    amount: i64,
+}
+
+handler! {
+    Billing { notes: Notes }: "untyped-billing" on Order;
+
+    #[step(name = "collect", awaits(Paid, by = number))]
+    async fn collect(&self, _: &mut Scope<'_>, order: &Order, paid: &Paid) -> Result<()> {
+        self.notes.add(format!("{} for {}", paid.amount, order.number));
+        Ok(())
+    }
+
+    async fn number(&self, _: &mut Scope<'_>, order: &Order) -> Result<String> {
+        Ok(order.number.to_string())
+    }
+}
+
+async fn start(db: &Database, notes: &Notes) -> Result<Scoop> {
+    let scoop = db.scoop().only::<Billing>().poll_interval(NEVER);
+    Ok(scoop.provide(Billing { notes: notes.clone() }).start().await?)
+}
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect("it is JSON")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_and_signal_of_json_reach_the_saga_of_their_types() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = start(&db, &notes).await?;
+    let launch = || scoop.launch_untyped("untyped.order", json(r#"{"number":7}"#)).unique("order 7");
+    let order = launch().required().await?;
+    assert_eq!(launch().await?.id(), order.id(), "the key is that of the launch before");
+    assert_eq!(scoop.launch(Order { number: 7 }).unique("order 7").await?.id(), order.id());
+    scoop.signal_named("untyped.paid", json(r#"{"amount":990}"#), "7").await?;
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    assert_eq!(notes.all(), ["990 for 7"]);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn impossible_topic_name_or_key_is_refused_by_name() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = start(&db, &notes).await?;
+    for topic in ["", &"t".repeat(64), "a\0b"] {
+        let refused = scoop.launch_untyped(topic, json("1")).await.err();
+        let Some(RuntimeError::Topic { topic: named, .. }) = &refused else {
+            panic!("{topic:?}: {refused:?}")
+        };
+        assert_eq!(named, topic);
+    }
+    let refused = scoop.launch_untyped("untyped.orders", json("1")).required().await.err();
+    let Some(error @ RuntimeError::NoHandler { .. }) = &refused else { panic!("{refused:?}") };
+    assert!(error.to_string().contains("`Scoop::launch_untyped` requires one"), "{error}");
+    for (name, key) in [("", "7"), (&*"n".repeat(181), "7"), ("a\0b", "7"), ("untyped.paid", "")] {
+        let refused = scoop.signal_named(name, json("1"), key).await.err();
+        let Some(RuntimeError::Signal { signal, .. }) = &refused else { panic!("{name:?}: {refused:?}") };
+        assert_eq!(signal, name);
+    }
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_are_listed_with_their_sagas_until_they_end() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let (first, second) = (start(&db, &notes).await?, start(&db, &notes).await?);
+    let workers = first.workers().await?;
+    assert!(workers.iter().all(|worker| worker.is_alive) && workers.len() == 2, "{workers:?}");
+    let sagas: Vec<_> = workers.iter().flat_map(|worker| &worker.sagas).collect();
+    let names: Vec<_> = sagas.iter().map(|saga| (&*saga.topic, &*saga.handler)).collect();
+    assert_eq!(names, [("untyped.order", "untyped-billing"); 2]);
+    assert_eq!(sagas[0].definition, sagas[1].definition);
+    first.shutdown().await?;
+    assert_eq!(second.workers().await?.len(), 1);
+    assert!(second.lacking_rights().await?.is_empty());
+    second.shutdown().await?;
+    Ok(())
+}
