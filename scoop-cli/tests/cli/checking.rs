@@ -70,6 +70,7 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
         idle_in_transaction_session_timeout
         queue
         rights
+        sessions
         standby
         statement_timeout
         stuck runs

@@ -272,7 +272,7 @@ fn variable(text: &str, ids: &mut Vec<String>) -> Option<(String, usize)> {
     let digits =
         text.find(|char: char| !(char.is_ascii_digit() || char == '.')).filter(|length| *length > 0)?;
     let after = &text[digits..];
-    let unit = [" ms", " s", " min", "ms", "s", "m"].into_iter().find(|unit| {
+    let unit = [" ms", " s", " min", " h", " d", "ms", "s", "m"].into_iter().find(|unit| {
         after.starts_with(unit) && !after[unit.len()..].starts_with(|next: char| next.is_ascii_alphanumeric())
     })?;
     Some(("<duration>".into(), digits + unit.len()))
