@@ -15,6 +15,7 @@ WITH needed AS (
         ('scoop.entity', '{SELECT,INSERT,UPDATE}'),
         ('scoop.entity_event', '{SELECT,INSERT}'),
         ('scoop.handler', '{SELECT,INSERT,UPDATE}'),
+        ('scoop.keep_time', '{SELECT,INSERT,UPDATE}'),
         ('scoop.signal', '{SELECT,INSERT,UPDATE}'),
         ('scoop.schedule', '{SELECT,INSERT,UPDATE}'),
         ('scoop.join_member', '{SELECT,INSERT,UPDATE,DELETE}'),

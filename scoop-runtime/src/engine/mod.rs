@@ -17,6 +17,7 @@ mod local_start;
 mod notify;
 mod parents;
 mod reconcile;
+mod retention;
 mod schedule;
 mod timer;
 

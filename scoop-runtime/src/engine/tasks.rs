@@ -21,7 +21,9 @@ use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
-use super::{claim, decider, deliveries, joins, liveness, notify, parents, reconcile, schedule, timer};
+use super::{
+    claim, decider, deliveries, joins, liveness, notify, parents, reconcile, retention, schedule, timer,
+};
 use crate::completion::Completions;
 use crate::saga::registry::Registry;
 use crate::settings::Settings;
@@ -78,7 +80,7 @@ pub(crate) async fn start(
         unread: Mutex::default(),
     });
     // Before this worker is registered: workers with former names of these sagas then look for the new ones.
-    engine.store.register(&engine.subscriptions).await?;
+    engine.store.register(&engine.subscriptions, engine.settings.keep).await?;
     let session = liveness::WorkerSession::open(&engine).await?;
     if let Err(error) = publish(&engine).await {
         session.close().await;
@@ -127,6 +129,7 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
     spawn(liveness::reap(engine.clone()).boxed());
     spawn(schedule::serve(engine.clone()).boxed());
     spawn(joins::serve(engine.clone()).boxed());
+    spawn(retention::serve(engine.clone()).boxed());
     spawn(parents::serve(engine.clone(), parents, drained.clone()).boxed());
     spawn(deliveries::serve(engine.clone(), deliveries, drained.clone()).boxed());
     spawn(decider::serve(engine.clone(), undecided, drained.clone()).boxed());

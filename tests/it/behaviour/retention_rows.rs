@@ -203,7 +203,7 @@ async fn rollback_and_deletion_at_once_leave_a_whole_hierarchy_or_none() -> Resu
 async fn function_is_refused_in_a_transaction_with_an_old_snapshot() -> Result<()> {
     let db = Database::new().await;
     let mut tx = db.pool().begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await?;
-    let prune = "SELECT scoop.prune(gen_random_uuid(), '60 days', false)";
+    let prune = "SELECT scoop.prune(gen_random_uuid(), 1e7, 1e7, false, false)";
     let refused = sqlx::query(prune).execute(&mut *tx).await.unwrap_err();
     assert!(refused.to_string().contains("at READ COMMITTED only"), "{refused}");
     Ok(())
