@@ -94,7 +94,7 @@ impl Endless {
 
 /// What a run has shown.
 struct Shown {
-    /// Executions a second in the first hundredth after the begin, and in the last one.
+    /// Executions a second: the medians of the first ten hundredths, and of the last ten.
     first: f64,
     last: f64,
     /// More memory at the end than after the first hundredth, in bytes.
@@ -139,10 +139,13 @@ async fn run(scoop: &scoop::Scoop, marks: &Marks, executions: u64) -> Answer<Sho
     }
     // From the failure until the caller knows of the end.
     let (ended, noted) = (Instant::now(), marks.change(std::mem::take));
-    let [(begun, _), (first, memory_first), .., (before_last, _), (last, memory_last)] = noted.hundredths[..]
-    else {
+    let [_, (_, memory_first), .., (_, memory_last)] = noted.hundredths[..] else {
         return Err(format!("{executions} executions have no hundredths").into());
     };
+    let rate = |time: Duration| executions as f64 / 100.0 / time.as_secs_f64();
+    let rates: Vec<f64> =
+        noted.hundredths.windows(2).map(|of| rate(of[1].0.duration_since(of[0].0))).collect();
+    let tenth = rates.len() / 10;
     let rolled_back = ended - noted.failed_at.ok_or("the run has not failed")?;
     let mut trees = vec![];
     for _ in 0..TREES {
@@ -150,10 +153,9 @@ async fn run(scoop: &scoop::Scoop, marks: &Marks, executions: u64) -> Answer<Sho
         run.tree().await?;
         trees.push(asked.elapsed());
     }
-    let rate = |time: Duration| executions as f64 / 100.0 / time.as_secs_f64();
     Ok(Shown {
-        first: rate(first - begun),
-        last: rate(last - before_last),
+        first: crate::stats::median(&rates[..tenth]).ok_or("too few executions")?,
+        last: crate::stats::median(&rates[rates.len() - tenth..]).ok_or("too few executions")?,
         memory: memory_last as f64 - memory_first as f64,
         claim_ms: percentile_ms(&noted.claims, 50),
         rollback_ms: rolled_back.as_secs_f64() * 1000.0,

@@ -16,8 +16,12 @@ WITH asked AS MATERIALIZED (
            ) AS at
     FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::uuid[], $5::uuid[], $6::uuid[])
         AS a (id, due, give_up_at, copy, copy_root, copy_event)
-    JOIN scoop.message m ON m.id = a.id
-    JOIN scoop.message_event e ON e.type = 'EMITTED' AND e.message_id = a.id
+    CROSS JOIN LATERAL (SELECT m.topic, m.payload FROM scoop.message m WHERE m.id = a.id OFFSET 0) m
+    CROSS JOIN LATERAL (
+        SELECT e.context, e.cooperation_lineage, e.created_at, e.coroutine_name
+        FROM scoop.message_event e WHERE e.type = 'EMITTED' AND e.message_id = a.id
+        OFFSET 0
+    ) e
 ),
 waiting AS MATERIALIZED (
     SELECT r.message_id
@@ -28,7 +32,7 @@ waiting AS MATERIALIZED (
     UNION ALL
     SELECT r.message_id
     FROM asked
-    CROSS JOIN LATERAL (SELECT r.message_id FROM scoop.run r WHERE r.root = lineage[1] OFFSET 0) r
+    CROSS JOIN LATERAL (SELECT r.message_id FROM scoop.run r WHERE r.root = asked.lineage[1] OFFSET 0) r
     WHERE NOT is_copied
 ),
 -- counts, so that these are looked up, one by one
@@ -50,15 +54,22 @@ unhandled AS MATERIALIZED (
           (
               SELECT count(*)
               FROM unnest(a.lineage[2:]) AS above (run)
-              JOIN scoop.message_event b
-                ON scoop.run_id(b.cooperation_lineage) = above.run
-               AND b.type::text = 'ROLLING_BACK' AND b.created_at > a.emitted_at
+              CROSS JOIN LATERAL (
+                  SELECT FROM scoop.message_event b
+                  WHERE scoop.run_id(b.cooperation_lineage) = above.run
+                    AND b.type::text = 'ROLLING_BACK' AND b.created_at > a.emitted_at
+                  OFFSET 0
+              ) b
           ) = 0
           AND (
               SELECT count(*)
               FROM unnest(a.lineage[2:]) AS above (run)
-              JOIN scoop.run r ON r.root = a.lineage[1] AND r.id = above.run
-              WHERE r.giving_up OR r.rollback_since > a.emitted_at
+              CROSS JOIN LATERAL (
+                  SELECT FROM scoop.run r
+                  WHERE r.root = a.lineage[1] AND r.id = above.run
+                    AND (r.giving_up OR r.rollback_since > a.emitted_at)
+                  OFFSET 0
+              ) r
           ) = 0
       ELSE
           (

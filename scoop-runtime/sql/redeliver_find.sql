@@ -33,7 +33,7 @@ pending AS MATERIALIZED (
     UNION ALL
     SELECT r.message_id
     FROM not_seen
-    CROSS JOIN LATERAL (SELECT r.message_id FROM scoop.run r WHERE r.root = lineage[1] OFFSET 0) r
+    CROSS JOIN LATERAL (SELECT r.message_id FROM scoop.run r WHERE r.root = not_seen.lineage[1] OFFSET 0) r
     WHERE cardinality(lineage) = 1
 ),
 unhandled AS (

@@ -16,6 +16,8 @@ WITH needed AS (
         ('scoop.entity_event', '{SELECT,INSERT}'),
         ('scoop.handler', '{SELECT,INSERT,UPDATE}'),
         ('scoop.keep_time', '{SELECT,INSERT,UPDATE}'),
+        ('scoop.kept_hierarchy', '{SELECT}'),
+        ('scoop.retention', '{SELECT}'),
         ('scoop.signal', '{SELECT,INSERT,UPDATE}'),
         ('scoop.schedule', '{SELECT,INSERT,UPDATE}'),
         ('scoop.join_member', '{SELECT,INSERT,UPDATE,DELETE}'),

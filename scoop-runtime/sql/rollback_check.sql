@@ -19,23 +19,34 @@ below AS (
         ORDER BY x.number DESC
         LIMIT 1
     ) execution ON true
-    JOIN scoop.message_event emitted
-      ON scoop.run_id(emitted.cooperation_lineage) = scoop.run_id(below.lineage)
-     -- as a text: otherwise the planner may read the index of all such events
-     AND emitted.type::text = 'EMITTED' AND emitted.coroutine_name = below.handler
-     AND emitted.created_at > coalesce(execution.began_at, '-infinity')
-    JOIN scoop.message_event child ON child.type = 'SEEN' AND child.message_id = emitted.message_id
+    -- one run at a time: otherwise the planner may read the events of all runs if one has most of them
+    CROSS JOIN LATERAL (
+        SELECT e.message_id FROM scoop.message_event e
+        WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(below.lineage)
+          -- as a text: otherwise the planner may read the index of all such events
+          AND e.type::text = 'EMITTED' AND e.coroutine_name = below.handler
+          AND e.created_at > coalesce(execution.began_at, '-infinity')
+        OFFSET 0
+    ) emitted
+    CROSS JOIN LATERAL (
+        SELECT seen.cooperation_lineage, seen.message_id, seen.coroutine_name FROM scoop.message_event seen
+        WHERE seen.type = 'SEEN' AND seen.message_id = emitted.message_id
+        OFFSET 0
+    ) child
 ),
 failed AS (
     SELECT b.handled_it
     FROM below b
-    JOIN scoop.message_event e
-      ON e.type = 'ROLLBACK_FAILED' AND e.coroutine_name = b.handler AND e.message_id = b.message_id
-    WHERE NOT EXISTS (
-        SELECT FROM scoop.message_event mended
+    CROSS JOIN LATERAL (
+        SELECT FROM scoop.message_event e
+        WHERE e.type = 'ROLLBACK_FAILED' AND e.coroutine_name = b.handler AND e.message_id = b.message_id
+        OFFSET 0
+    ) e
+    WHERE (
+        SELECT mended.id FROM scoop.message_event mended
         WHERE mended.type = 'ROLLED_BACK' AND mended.coroutine_name = b.handler
           AND mended.message_id = b.message_id
-    )
+    ) IS NULL
 )
 SELECT (SELECT count(*) FROM handled) AS handled,
        (SELECT count(*) FROM handled h

@@ -84,10 +84,13 @@ unhandled AS (
     SELECT e.lineage, e.message_id, m.topic, e.created_at, d.root AS redelivered_as
     FROM emitted e
     CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id OFFSET 0) m
-    LEFT JOIN scoop.redelivery d ON d.message_id = e.message_id
-    WHERE NOT EXISTS (
-        SELECT FROM scoop.message_event seen WHERE seen.type = 'SEEN' AND seen.message_id = e.message_id
-    )
+    LEFT JOIN LATERAL (
+        SELECT d.root FROM scoop.redelivery d WHERE d.message_id = e.message_id OFFSET 0
+    ) d ON true
+    WHERE (
+        SELECT seen.id FROM scoop.message_event seen
+        WHERE seen.type = 'SEEN' AND seen.message_id = e.message_id LIMIT 1
+    ) IS NULL
       AND e.message_id NOT IN (SELECT message_id FROM waiting_to_begin)
       AND NOT EXISTS (
         SELECT FROM scoop.handler h
@@ -113,8 +116,11 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
        n.execution,
        CASE WHEN n.began_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN n.began_at END AS began_at
 FROM shown n
-JOIN scoop.message m ON m.id = n.message_id
-LEFT JOIN scoop.run r ON r.root = n.lineage[1] AND r.id = scoop.run_id(n.lineage)
+-- one row at a time: the planner takes a tree for large if one run has most of the events, and would read all messages
+CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = n.message_id OFFSET 0) m
+LEFT JOIN LATERAL (
+    SELECT r.* FROM scoop.run r WHERE r.root = n.lineage[1] AND r.id = scoop.run_id(n.lineage) OFFSET 0
+) r ON true
 LEFT JOIN LATERAL (
     SELECT jsonb_agg(
         jsonb_build_object(

@@ -8,9 +8,9 @@ use super::super::pool::SESSION;
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statements, migrate};
 use super::{database, done};
 
-/// The statements of each step, claim, launch, lookup or second, and of each cancelled run; and those that list and
-/// explain runs.
-const HOT: [&str; 49] = [
+/// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
+/// explain runs; and those of rollbacks and redeliveries.
+const HOT: [&str; 53] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -60,6 +60,10 @@ const HOT: [&str; 49] = [
     "run_explain_below",
     "run_explain_ended",
     "event_follow",
+    "run_tree",
+    "rollback_check",
+    "redeliver_find",
+    "redeliver",
 ];
 
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
@@ -229,6 +233,12 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "event_follow" => (
             "uuid, bigint, bigint, text, timestamptz, uuid, uuid[], text, uuid, bigint",
             "gen_random_uuid(), 0, 1, '1:1:', '-infinity', gen_random_uuid(), '{}', NULL, NULL, 1",
+        ),
+        "rollback_check" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
+        "redeliver_find" => ("text, timestamptz, uuid, bigint, bigint", "'', now(), gen_random_uuid(), 1, 1"),
+        "redeliver" => (
+            "uuid[], timestamptz[], timestamptz[], uuid[], uuid[], uuid[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}'",
         ),
         "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
@@ -675,16 +685,16 @@ async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
     done(pool).await;
 }
 
-/// A run of twenty thousand executions, each with a step that launches a message and returns a value, and one that goes on
-/// anew.
+/// A run of a hundred thousand executions, each with a step that launches a message and returns a value, and one that goes
+/// on anew. With fewer, the planner takes no tree for a large one.
 const ENDLESS: &str = "
     INSERT INTO scoop.message (id, topic, payload)
-    SELECT md5('message' || n)::uuid, 'feeds', '{}' FROM generate_series(0, 20000) n;
+    SELECT md5('message' || n)::uuid, 'feeds', '{}' FROM generate_series(0, 100000) n;
     INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at)
     SELECT md5('message' || CASE type WHEN 'EMITTED' THEN n ELSE 0 END)::uuid, type::scoop.message_event_type,
            'saga', step, ARRAY[md5('root')::uuid, md5('run')::uuid],
            '2020-01-01Z'::timestamptz + n * interval '1 second' + at * interval '1 microsecond'
-    FROM generate_series(0, 20000) n
+    FROM generate_series(0, 100000) n
     CROSS JOIN LATERAL (VALUES
         (1, CASE WHEN n = 0 THEN 'SEEN' END, NULL), (2, CASE WHEN n > 0 THEN 'EMITTED' END, 'fetch'),
         (3, 'SUSPENDED', 'fetch'), (4, 'SUSPENDED', 'turn')
@@ -692,11 +702,11 @@ const ENDLESS: &str = "
     WHERE type IS NOT NULL;
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
     SELECT ARRAY[md5('root')::uuid, md5('run')::uuid], 'saga', 'Output of fetch#' || lpad((2 * n)::text, 10, '0'), '1'
-    FROM generate_series(0, 20000) n;
+    FROM generate_series(0, 100000) n;
     INSERT INTO scoop.execution (root, run, number, message_id, suspensions, began_at)
     SELECT md5('root')::uuid, md5('run')::uuid, n, md5('message' || n)::uuid, 2 * n,
            '2020-01-01Z'::timestamptz + (n - 1) * interval '1 second' + 4 * interval '1 microsecond'
-    FROM generate_series(1, 20000) n";
+    FROM generate_series(1, 100000) n";
 
 #[tokio::test]
 async fn an_execution_costs_the_same_after_many_others() {
@@ -704,7 +714,7 @@ async fn an_execution_costs_the_same_after_many_others() {
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
     execute(ENDLESS).await;
-    let began_at = "'2020-01-01Z'::timestamptz + 19999 * interval '1 second'";
+    let began_at = "'2020-01-01Z'::timestamptz + 99999 * interval '1 second'";
     for looked_at in [false, true] {
         if looked_at {
             execute("VACUUM ANALYZE").await;
@@ -714,13 +724,14 @@ async fn an_execution_costs_the_same_after_many_others() {
             ("run_history", "md5('run')::uuid, 'saga', 'Rollback of ', 100, NULL"),
             ("run_children", &*children),
             ("run_tree", "md5('message0')::uuid, NULL, NULL"),
-            ("run_outputs", "md5('run')::uuid, 'saga', '{Output of fetch#0000040000}'"),
+            ("run_outputs", "md5('run')::uuid, 'saga', '{Output of fetch#0000200000}'"),
         ] {
             let plan = carried_out(&pool, statement, asked).await;
             let blocks = blocks_read(&plan);
             assert!(blocks < 120, "{statement}: {blocks} blocks, analyzed: {looked_at}, in {plan:#}");
         }
     }
+    all_look_up(&pool, "one run that has most of the events").await;
     done(pool).await;
 }
 
