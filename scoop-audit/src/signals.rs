@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use scoop_core::{EventKind, SignalKey};
-use time::{Duration, OffsetDateTime};
+use time::{Duration, OffsetDateTime, PrimitiveDateTime};
 
 use crate::history::{Findings, Hierarchy, Row, Run};
 use crate::timing::deadlines;
@@ -65,16 +65,18 @@ fn waits<'a>(
     waits
 }
 
-/// Gives a signal to the waits for it at this time.
+/// Gives a signal to the waits for it at this time, and checks that no other wait was open then.
 fn deliver(waits: &mut [SignalWait<'_>], signal: &LoggedSignal, at: OffsetDateTime, findings: &mut Findings) {
-    // Those that ended first may have no later signal.
     let reached = |wait: &&mut SignalWait<'_>| {
         let has_it = wait.output.is_some_and(|output| output.value == signal.payload);
         has_it && !wait.is_explained && wait.may_be_open(at)
     };
     let mut candidates: Vec<_> = waits.iter_mut().filter(reached).collect();
+    // Signals may have equal payloads. Those that were certainly open have to have this one, and those that ended first may
+    // have no later one.
     candidates.sort_by_key(|wait| {
-        wait.left.map_or(OffsetDateTime::new_utc(time::Date::MAX, time::Time::MIDNIGHT), |left| left.event.at)
+        let end = wait.left.map_or(PrimitiveDateTime::MAX.assume_utc(), |left| left.event.at);
+        (!wait.is_open(at), end)
     });
     let mut explained = 0;
     for wait in candidates.into_iter().take(usize::try_from(signal.reached).unwrap_or(usize::MAX)) {
@@ -95,7 +97,8 @@ fn deliver(waits: &mut [SignalWait<'_>], signal: &LoggedSignal, at: OffsetDateTi
     if at >= signal.kept_until {
         wrong(format!("signal {name} for {key} was delivered after it was no longer kept"));
     }
-    for wait in waits.iter().filter(|wait| wait.output.is_none() && wait.is_open(at)) {
+    // One that ended by an earlier signal is not open any more, and one that ends by a later signal should have had this one.
+    for wait in waits.iter().filter(|wait| !wait.is_explained && wait.is_open(at)) {
         let what = format!("{} awaited signal {id}, but did not get it", wait.since.describe());
         wait.find(findings, what);
     }
@@ -125,16 +128,18 @@ impl SignalWait<'_> {
             && self.left.is_none_or(|left| latest < left.event.at && !left.gave_up())
             && self.awaited.until.is_none_or(|until| latest < until)
             && !self.hierarchy.set_aside
-            && !self.gives_up()
+            && !self.may_give_up(at)
     }
 
-    /// Whether its run was cancelled, or has a deadline.
-    fn gives_up(&self) -> bool {
-        let lineage = self.run.seen.event.lineage.ids();
+    /// Whether its run may have been cancelled by this time, or may have missed a deadline.
+    fn may_give_up(&self, at: OffsetDateTime) -> bool {
+        let (lineage, latest) = (self.run.seen.event.lineage.ids(), at + self.tolerance());
         let cancelled = self.hierarchy.rows.iter().any(|row| {
-            row.kind() == EventKind::CancellationRequested && lineage.starts_with(row.event.lineage.ids())
+            row.kind() == EventKind::CancellationRequested
+                && row.event.at <= latest
+                && lineage.starts_with(row.event.lineage.ids())
         });
-        cancelled || deadlines(&self.since.event.context).next().is_some()
+        cancelled || deadlines(&self.since.event.context).any(|deadline| deadline <= latest)
     }
 
     /// It ends by a signal, by its limit, or since its run gives up or is repaired.

@@ -60,6 +60,23 @@ pub struct StepDefinition {
     pub kind: StepKind,
     /// How often its code runs.
     pub delivery: Delivery,
+    /// The name of the signal for which it waits.
+    pub awaits: Option<&'static str>,
+}
+
+/// The suffixes of the stored names of waits before a step, as the macros write them.
+const WAIT_SUFFIXES: [&str; 2] = [" (waiting for signal)", " (waiting for scheduled time)"];
+
+/// The step of the user for which a stored step waits; otherwise the name itself.
+///
+/// ```
+/// use scoop_core::visible_step;
+///
+/// assert_eq!(visible_step("ship (waiting for signal)"), "ship");
+/// assert_eq!(visible_step("ship"), "ship");
+/// ```
+pub fn visible_step(stored: &str) -> &str {
+    WAIT_SUFFIXES.iter().find_map(|suffix| stored.strip_suffix(suffix)).unwrap_or(stored)
 }
 
 /// How often the code of a step runs.
@@ -90,6 +107,9 @@ pub struct RecordedStep {
     /// Whether it has a child failure handler. Assumed if the record does not contain it.
     #[serde(default = "unknown")]
     pub handles_child_failure: bool,
+    /// The name of the signal for which it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaits: Option<String>,
 }
 
 /// The default for missing facts: unknown code is not skipped.
@@ -141,7 +161,15 @@ impl StepDefinition {
             handles_child_failure: false,
             kind: StepKind::Code,
             delivery: Delivery::AtLeastOnce,
+            awaits: None,
         }
+    }
+
+    /// Sets the name of the signal for which it waits.
+    #[must_use]
+    pub const fn awaiting(mut self, signal: &'static str) -> Self {
+        self.awaits = Some(signal);
+        self
     }
 
     /// Has its code run at most once.
@@ -286,6 +314,7 @@ impl Definition {
             kind: step.kind,
             compensated: step.compensated,
             handles_child_failure: step.handles_child_failure,
+            awaits: step.awaits.map(str::to_owned),
         };
         self.steps.iter().map(recorded).collect()
     }
@@ -297,9 +326,13 @@ impl Definition {
     pub fn fingerprint(&self, types: &[String]) -> Uuid {
         let mut text = String::new();
         for step in &*self.steps {
-            let StepDefinition { name, was, needs, compensated, handles_child_failure, kind, .. } = step;
+            let StepDefinition { name, was, needs, compensated, handles_child_failure, kind, awaits, .. } =
+                step;
             let _ =
                 writeln!(text, "{name:?} {was:?} {needs:?} {compensated} {handles_child_failure} {kind:?}");
+            if let Some(signal) = awaits {
+                let _ = writeln!(text, "awaits {signal:?}");
+            }
         }
         let _ = writeln!(text, "{types:?}");
         Uuid::new_v5(&FINGERPRINTS, text.as_bytes())

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
+use crate::saga::NAME_CHARS_MAX;
 use crate::timestamp;
 
 /// What a run waits for after a step, besides its children.
@@ -74,7 +75,11 @@ impl Wait {
 impl SignalKey {
     /// Why it cannot be stored, if it cannot.
     pub fn refused(&self) -> Option<String> {
-        refused_key(&self.key)
+        let chars = self.name.chars().count();
+        if !(1..=NAME_CHARS_MAX).contains(&chars) {
+            return Some(format!("its name has {chars} characters; 1 to {NAME_CHARS_MAX} are possible"));
+        }
+        refused_key(&self.key).map(|why| format!("its key {why}"))
     }
 }
 
@@ -117,6 +122,15 @@ mod tests {
         assert_eq!(key(&"x".repeat(255)).refused(), None);
         for (bad, why) in [("", "has 0 bytes"), (&*"x".repeat(256), "has 256 bytes"), ("a\0b", "NUL")] {
             assert!(key(bad).refused().unwrap().contains(why));
+        }
+    }
+
+    #[test]
+    fn names_are_short() {
+        let named = |chars| SignalKey { name: "ü".repeat(chars), key: "7".into() };
+        assert_eq!(named(180).refused(), None);
+        for bad in [0, 181] {
+            assert!(named(bad).refused().unwrap().contains(&format!("its name has {bad} characters")));
         }
     }
 }

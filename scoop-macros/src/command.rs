@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::parse::{ParseStream, Parser};
+use syn::spanned::Spanned;
 use syn::{Ident, LitStr, Meta, ReceiverKind, ReturnType, Safety, Signature, Type, parse_quote};
 
 use crate::duration;
@@ -26,10 +27,18 @@ const EXAMPLE: &str = "#[command(entity = YourEntity)]";
 
 /// The functions of a command that have a meaning.
 struct Functions {
+    /// The place of what `key` returns.
+    key: Span,
     authorizes: bool,
     fetch: Option<Fetch>,
     decide: Option<Decide>,
-    undo: Option<Type>,
+    undo: Option<Undo>,
+}
+
+/// The function that undoes an accepted command.
+struct Undo {
+    name: Ident,
+    undone: Type,
 }
 
 /// The step before the decision.
@@ -41,6 +50,7 @@ struct Fetch {
 
 /// The function that decides.
 struct Decide {
+    name: Ident,
     accepted: Type,
     rejected: Type,
     takes_fetched: bool,
@@ -116,9 +126,9 @@ fn implementation(
     decide: &Decide,
 ) -> TokenStream {
     let Names { name, was } = names;
-    let Functions { authorizes, fetch, undo, .. } = functions;
-    let Decide { accepted, rejected, takes_fetched } = decide;
-    let undone = undo.as_ref().unwrap_or(accepted);
+    let Functions { key: key_place, authorizes, fetch, undo, .. } = functions;
+    let Decide { name: decide, accepted, rejected, takes_fetched } = decide;
+    let undone = undo.as_ref().map_or(accepted, |undo| &undo.undone);
     let fetches = fetch.is_some();
     let unit: Type = parse_quote!(());
     let fetched = fetch.as_ref().map_or(&unit, |fetch| &fetch.returns);
@@ -165,14 +175,18 @@ fn implementation(
         }
     });
     let takes = takes_fetched.then(|| quote!(, fetched));
-    let undo = undo.as_ref().map(|_| {
+    let undo = undo.as_ref().map(|Undo { name, .. }| {
+        let call = quote_spanned!(name.span()=> Self::#name(self, entity, event));
         quote! {
             fn undo(&self, entity: &#entity, event: &#accepted) -> ::core::option::Option<#undone> {
-                Self::undo(self, entity, event)
+                #call
             }
         }
     });
-    let key = quote_spanned!(proc_macro2::Span::call_site()=> <#entity as ::scoop::Entity>::Key);
+    // The compiler reports types that do not fit at these functions of the user.
+    let decided = quote_spanned!(decide.span()=> Self::#decide(self, entity #takes));
+    let key_of = quote_spanned!(*key_place=> Self::key(self));
+    let key = quote_spanned!(Span::call_site()=> <#entity as ::scoop::Entity>::Key);
     quote! {
         impl ::scoop::Command for #ty {
             type Entity = #entity;
@@ -198,7 +212,7 @@ fn implementation(
             #former_names
 
             fn key(&self) -> #key {
-                Self::key(self)
+                #key_of
             }
 
             #authorize
@@ -211,7 +225,7 @@ fn implementation(
                 entity: &#entity,
                 fetched: &#fetched,
             ) -> ::scoop::Decision<#accepted, #rejected> {
-                Self::decide(self, entity #takes)
+                #decided
             }
 
             #undo
@@ -234,10 +248,13 @@ fn functions(block: &Block, errors: &mut Errors) -> Functions {
             errors.at(step, "a command has one step of its own, `fetch`; remove this");
         }
     }
-    match find("key") {
+    let key = match find("key") {
         Some(function) => key(&function.sig, errors),
-        None => missing(block, "key", "fn key(&self) -> YourKey", errors),
-    }
+        None => {
+            missing(block, "key", "fn key(&self) -> YourKey", errors);
+            Span::call_site()
+        }
+    };
     let authorizes = match find("authorize") {
         Some(function) => {
             authorize(&function.sig, errors);
@@ -260,7 +277,7 @@ fn functions(block: &Block, errors: &mut Errors) -> Functions {
         }
     };
     let undo = find("undo").and_then(|function| undo(&function.sig, errors));
-    Functions { authorizes, fetch, decide, undo }
+    Functions { key, authorizes, fetch, decide, undo }
 }
 
 fn missing(block: &Block, name: &str, write: &str, errors: &mut Errors) {
@@ -326,12 +343,17 @@ fn parameters(sig: &Signature, counts: &[usize], write: &str, errors: &mut Error
     parameters.len()
 }
 
-fn key(sig: &Signature, errors: &mut Errors) {
+/// Returns the place of what it returns.
+fn key(sig: &Signature, errors: &mut Errors) -> Span {
     let write = "fn key(&self) -> YourKey";
     pure(sig, write, errors);
     parameters(sig, &[0], write, errors);
-    if matches!(sig.output, ReturnType::Default) {
-        errors.at(&sig.ident, format!("`key` returns the key of the entity; write `{write}`"));
+    match &sig.output {
+        ReturnType::Type(_, ty) => ty.span(),
+        ReturnType::Default => {
+            errors.at(&sig.ident, format!("`key` returns the key of the entity; write `{write}`"));
+            sig.ident.span()
+        }
     }
 }
 
@@ -419,11 +441,10 @@ fn decide(sig: &Signature, fetches: bool, errors: &mut Errors) -> Option<Decide>
         return None;
     };
     let rejected = types.next().cloned().unwrap_or_else(|| parse_quote!(()));
-    Some(Decide { accepted, rejected, takes_fetched: given == 2 })
+    Some(Decide { name: sig.ident.clone(), accepted, rejected, takes_fetched: given == 2 })
 }
 
-/// The type of the event that undoes an accepted command.
-fn undo(sig: &Signature, errors: &mut Errors) -> Option<Type> {
+fn undo(sig: &Signature, errors: &mut Errors) -> Option<Undo> {
     let write = "fn undo(&self, entity: &YourEntity, event: &YourEvent) -> Option<OtherEvent>";
     pure(sig, write, errors);
     parameters(sig, &[2], write, errors);
@@ -437,5 +458,5 @@ fn undo(sig: &Signature, errors: &mut Errors) -> Option<Type> {
             format!("`undo` returns the event that undoes another, if one is needed; write `{write}`"),
         );
     }
-    returned.cloned()
+    Some(Undo { name: sig.ident.clone(), undone: returned?.clone() })
 }

@@ -175,10 +175,16 @@ CREATE TABLE scoop.signal (
     kept_until   timestamptz NOT NULL,
     delivered_at timestamptz,
     reached      int NOT NULL DEFAULT 0,  -- the number of runs
+    expired      boolean NOT NULL DEFAULT false,  -- the sweep has found its time to be over
     sent_in      xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
-CREATE INDEX signal_kept ON scoop.signal (name, key, sent_at, id) WHERE delivered_at IS NULL;
-CREATE INDEX signal_sent_in ON scoop.signal (sent_in) WHERE delivered_at IS NULL;
+-- By the end of their time, so that a lookup begins behind all those whose time is over.
+CREATE INDEX signal_kept ON scoop.signal (name, key, kept_until, sent_at, id) WHERE delivered_at IS NULL AND NOT expired;
+-- For sweeps. The last condition always holds, and follows from those of the sweeps only: on a table that was empty when it
+-- was analysed, the planner would use these indexes in place of the first.
+CREATE INDEX signal_sent_in ON scoop.signal (sent_in)
+    WHERE delivered_at IS NULL AND NOT expired AND sent_in IS NOT NULL;
+CREATE INDEX signal_expiring ON scoop.signal (kept_until) WHERE delivered_at IS NULL AND NOT expired AND reached >= 0;
 -- Since when a signal reaches no run any more.
 CREATE INDEX signal_over ON scoop.signal ((coalesce(delivered_at, kept_until)));
 

@@ -2,6 +2,17 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- The views and functions. From the first release on a later version of a function takes another name, since programs
 -- of both versions may run.
+--
+-- Views      runs: unfinished runs, for people
+--            abandoned_queue: queues that no living worker claims; listed_handler: states and handlers of unfinished runs;
+--            unfinished_run: unfinished runs, as programs list and explain them
+-- Workers    is_gone: whether the session of a worker has ended
+-- Runs       tried: failed attempts; has_to_give_up, wakes_at: parts of statements
+--            settle: what follows from a move of a run; failed_children: failures for a parent
+-- Failed     is_readable, send_failed, stuck_failure: messages about failures
+-- Launches   launch: messages with the runs of their handlers; send_signal: signals
+-- Retention  prune: hierarchies at rest; prune_signals: signals that reach no run any more
+-- Version    schema_version
 
 -- The unfinished runs, for people: in words, and without the ballast of the table. No program reads this view, which a
 -- later version may change.

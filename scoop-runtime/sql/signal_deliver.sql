@@ -1,9 +1,11 @@
--- Hands the oldest kept signal of each name and key to all runs that await it, as the output of their step, and makes
+-- Hands the first kept signal of each name and key to all runs that await it, as the output of their step, and makes
 -- these runs ready. Returns their handlers. It runs after each commit of a signal and after each commit of a run that
 -- awaits one: of two at the same time, the later one sees both. A run that has to give up, or whose time is over, gets
 -- none.
 -- Locks: the signals, in the order of their keys; then the rows of run.
--- $1 names and $2 keys (pairs), $3 null, or a transaction: those of the kept signals that this and later ones have sent
+-- A signal that no program can read arrives as an object with `scoop:unreadable`, which no step reads either.
+-- $1 names and $2 keys (pairs), $3 null, or a transaction: those of the kept signals that this and later ones have sent,
+-- $4 runs, $5 whether only these get a signal; or all others
 WITH asked AS MATERIALIZED (
     SELECT name, key FROM unnest($1::text[], $2::text[]) AS a (name, key)
     UNION
@@ -13,17 +15,21 @@ WITH asked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT FROM scoop.run r WHERE r.state = 'ready' AND r.signal = s.name AND r.signal_key = s.key LIMIT 1
     ) awaited
-    WHERE s.sent_in >= $3::text::xid8 AND s.delivered_at IS NULL AND s.kept_until > (SELECT clock_timestamp())
+    WHERE s.sent_in >= $3::text::xid8 AND s.delivered_at IS NULL AND NOT s.expired
+      AND s.kept_until > (SELECT clock_timestamp())
     ORDER BY name, key
 ),
 oldest AS MATERIALIZED (
-    SELECT s.id, s.name, s.key, s.payload
+    SELECT s.id, s.name, s.key,
+           CASE WHEN scoop.is_readable(s.payload, 16777216) THEN s.payload
+                ELSE jsonb_build_object('scoop:unreadable', 'it is larger than 16 MiB, has a number beyond 1.7e308, or is '
+                    'nested deeper than 100') END AS payload
     FROM asked
     CROSS JOIN LATERAL (
         SELECT s.id, s.name, s.key, s.payload FROM scoop.signal s
-        WHERE s.name = asked.name AND s.key = asked.key AND s.delivered_at IS NULL
+        WHERE s.name = asked.name AND s.key = asked.key AND s.delivered_at IS NULL AND NOT s.expired
           AND s.kept_until > (SELECT clock_timestamp())
-        ORDER BY s.sent_at, s.id
+        ORDER BY s.kept_until, s.sent_at, s.id
         LIMIT 1
         FOR UPDATE
     ) s
@@ -41,7 +47,7 @@ reached AS (
     SET ready_at = clock_timestamp(), signal = NULL, signal_key = NULL,
         outputs = coalesce(r.outputs, '{}') || jsonb_build_object(r.step, w.payload)
     FROM waiting w
-    WHERE r.root = w.root AND r.id = w.id
+    WHERE r.root = w.root AND r.id = w.id AND (w.id = ANY ($4::uuid[])) = $5
     RETURNING r.handler, r.lineage, r.step, r.suspensions, w.signal, w.payload
 ),
 stored AS (
@@ -54,6 +60,7 @@ delivered AS (
     UPDATE scoop.signal s
     SET delivered_at = clock_timestamp(), reached = counted.runs
     FROM (SELECT signal, count(*) AS runs FROM reached GROUP BY signal) counted
-    WHERE s.id = counted.signal
+    -- as an array, so that the planner looks them up
+    WHERE s.id = counted.signal AND s.id = ANY (ARRAY(SELECT signal FROM reached))
 )
 SELECT DISTINCT handler::text FROM reached

@@ -1,22 +1,25 @@
 -- Records a signal, unless there is one with its id, and hands it to all runs that await its name and key, as
--- signal_deliver.sql does. If an older one is kept, that one comes first: then no run is reached here. Claims as many of the
+-- signal_deliver.sql does. If another one is kept, that one comes first: then no run is reached here. Claims as many of the
 -- runs as this worker has slots for, of its program and lane, as run_wake.sql does; the others become ready. All have
 -- begun, so claiming them writes no event. A run that begins to await the signal at the same time may not be seen:
 -- signal_deliver.sql has to follow the commit if no run is reached.
 -- Locks: the row of this worker if it has slots, as a claim does, and before any other row. A worker without a row claims
 -- nothing. Then the rows of run, in their order; then the new row: waits for another transaction that inserts a signal
--- with the same id.
+-- with the same id. It waits for any of these for 20 ms at most, and then does nothing and fails: a waiting statement
+-- has a connection.
 -- $1 id, $2 name, $3 key, $4 payload, $5 for how many seconds it is kept, $6 worker, $7 topics and $8 handlers (pairs) of
 -- its program, $9 for each pair the definition that its runs are reserved for, 0 for those that are not, $10 for how many
 -- runs it has slots, $11 the topology that the pairs follow from, as in run_claim.sql
 WITH own_worker AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $6 AND topology = $11 AND $10 > 0 FOR KEY SHARE
 ),
--- whether this signal may be delivered here; a count, so that it is one by its only row
+limited AS MATERIALIZED (SELECT set_config('lock_timeout', '20ms', true)),
+-- whether this signal may be delivered here; counts, so that it is one by its only row
 first AS MATERIALIZED (
-    SELECT (SELECT count(*) FROM (
+    SELECT (SELECT count(*) FROM limited) = 1  -- before anything else
+           AND (SELECT count(*) FROM (
                 SELECT FROM scoop.signal s
-                WHERE s.name = $2::text AND s.key = $3::text AND s.delivered_at IS NULL
+                WHERE s.name = $2::text AND s.key = $3::text AND s.delivered_at IS NULL AND NOT s.expired
                   AND s.kept_until > (SELECT clock_timestamp())
                 LIMIT 1
             ) kept) = 0

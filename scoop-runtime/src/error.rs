@@ -388,7 +388,10 @@ pub enum NoResult {
     Refused(Box<Failure>),
 
     /// No saga was subscribed when the message was launched.
-    #[error("no saga was subscribed when it was launched; start a program that handles it first")]
+    #[error(
+        "no saga was subscribed when it was launched; start a program that handles it, then launch it again, or have it \
+         redelivered by `Scoop::redeliver`"
+    )]
     NoHandlers,
 
     /// The handlers of the message committed without a reply.
@@ -453,7 +456,7 @@ pub enum SetupError {
     DuplicateEntityName {
         /// The name.
         name: String,
-        /// The Rust types.
+        /// The Rust types, and those of their keys.
         types: String,
     },
 

@@ -21,7 +21,7 @@ use tracing::field::display as shown;
 use uuid::Uuid;
 
 use crate::Subscribed;
-use crate::store::RefusedMember;
+use crate::store::{ExpiredSignals, RefusedDelivery, RefusedMember};
 use text::{Scrubbed, Told};
 pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
 
@@ -229,6 +229,11 @@ events! {
           reason = shown(Scrubbed(&member.why)), remedy = DELETE_THE_ROW }
         ("a message that no set can hold was set aside")
 
+    /// Signals were kept in vain: no run awaited them in time.
+    WARN "signals_expired" = signals_expired(worker: Uuid, expired: &ExpiredSignals)
+        { signal = shown(Escaped(&expired.to.name)), key = shown(Escaped(&expired.to.key)), signals = expired.signals }
+        ("signals `{}` kept in vain, no run awaited them in time: {}", Escaped(&expired.to.name), expired.signals)
+
     /// The database or its connection failed in an operation that other workers will do.
     WARN "operation_abandoned" = operation_abandoned(worker: Uuid, operation: &str, error: &sqlx::Error)
         { operation = operation, error = shown(Scrubbed(error)) }
@@ -295,6 +300,24 @@ events! {
 }
 
 events! {
+    OF_SIGNALS: "scoop::signal", shared {};
+
+    /// A signal was sent that no saga of a living program awaits, for the first time in this process.
+    WARN "unawaited" = unawaited(signal: &str, near: &[String])
+        { signal = shown(Escaped(signal)), near = shown(Escaped(&near.join(", "))) }
+        ("signal sent that no living program awaits: `{}`", Escaped(signal))
+
+    /// The database refuses to deliver a signal to a run.
+    ERROR "delivery_refused" = delivery_refused(refused: &RefusedDelivery)
+        { signal = shown(Escaped(&refused.to.name)), key = shown(Escaped(&refused.to.key)),
+          saga = shown(Escaped(refused.run.as_ref().map_or("", |run| &run.handler))),
+          step = shown(Escaped(refused.run.as_ref().map_or("", |run| &run.step))),
+          run = refused.run.as_ref().map(|run| shown(run.id)), error = shown(Scrubbed(&refused.error)),
+          remedy = CANCEL_OR_MEND }
+        ("the database refuses to deliver signal `{}`", Escaped(&refused.to.name))
+}
+
+events! {
     OF_RETENTION: "scoop::retention", shared {};
 
     /// Finished hierarchies and old signals were deleted.
@@ -349,6 +372,9 @@ const START_ONE_THAT_HAS_IT: &str =
 const RESTART_AND_REPORT: &str = "restart the process, and report the panic as an issue";
 
 const FIND_THE_ROW: &str = "as the owner of the tables, remove the row that contradicts it, such as an event in `message_event`, then `Scoop::retry`";
+
+const CANCEL_OR_MEND: &str =
+    "as the owner of the tables, mend the row of the run in `run`, or cancel the run by `Scoop::cancel`";
 
 const DELETE_THE_ROW: &str = "see `Scoop::waiting_members`; as the owner of the tables, mend the message and set `refused` of its row in \
     `join_member` to null, or delete the row";

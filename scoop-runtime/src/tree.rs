@@ -6,7 +6,7 @@ mod row;
 
 use std::time::{Duration, SystemTime};
 
-use scoop_core::{EventKind, Failure, Lineage, SignalKey, Undoes};
+use scoop_core::{EventKind, Failure, Lineage, SignalKey, Undoes, Wait, visible_step};
 use uuid::Uuid;
 
 pub(crate) use self::assembly::{DeeperRuns, Extent, TreeRows};
@@ -149,6 +149,8 @@ pub struct RunEvent {
     sleeps_until: Option<SystemTime>,
     /// Whether the wait ended with that sleep.
     slept: bool,
+    /// The wait for a signal that begins with the event.
+    awaits: Option<Wait>,
     /// The identifier of the worker that wrote it.
     pub worker: Option<String>,
     /// The failure that it records, if it records one.
@@ -237,13 +239,14 @@ impl RunEvent {
     /// An event as recorded.
     pub(crate) fn new(kind: EventKind, step: Option<String>, at: Option<SystemTime>) -> Self {
         let (took, waited, worker, failure, unreadable) = (None, None, None, None, None);
-        let (sleeps_until, slept, role) = (None, false, Role::Plain);
-        Self { kind, step, at, took, waited, sleeps_until, slept, worker, failure, unreadable, role }
+        let (sleeps_until, slept, awaits, role) = (None, false, None, Role::Plain);
+        Self { kind, step, at, took, waited, sleeps_until, slept, awaits, worker, failure, unreadable, role }
     }
 
     /// A short description of the event, such as `completed` or `rolled back`.
     pub fn word(&self) -> &'static str {
         match (self.role, self.kind) {
+            (Role::Plain | Role::Completed, _) if self.awaits.is_some() => "began to await a signal",
             (Role::Completed, _) => "completed",
             (Role::WentOnAnew, _) => "went on anew",
             (Role::HandledFailures, _) => "handled child failures",
@@ -263,9 +266,13 @@ impl RunEvent {
         }
     }
 
-    /// The step of the event, also where the recorded name is that of a part of a rollback. `None` for the end of a
-    /// run.
+    /// The step of the event, also where the recorded name is that of a part of a rollback, or of the wait before a step.
+    /// `None` for the end of a run.
     pub fn subject(&self) -> Option<&str> {
+        self.recorded_subject().map(visible_step)
+    }
+
+    fn recorded_subject(&self) -> Option<&str> {
         if matches!(self.kind, EventKind::Committed | EventKind::RolledBack) {
             return None;
         }

@@ -1,4 +1,5 @@
-//! Messages without a handler: the error where one is required, and otherwise a warning.
+//! Messages without a handler: the error where one is required, and otherwise a warning. Also a warning for signals that
+//! no program awaits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,6 +7,7 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt};
 use sqlx::PgConnection;
 
+use crate::error::is_denied;
 use crate::store::{self, NewMessage, Store, Unhandled};
 use crate::telemetry;
 use crate::util::sync::{Mutex, lock};
@@ -22,7 +24,8 @@ impl Unhandled {
     }
 }
 
-/// Logs a warning for each topic on which a message was launched without a handler, once.
+/// Logs a warning for each topic on which a message was launched without a handler, and for each signal that no program
+/// awaits, once.
 pub(crate) struct UnhandledWarnings {
     store: Store,
     known: Mutex<Known>,
@@ -33,6 +36,8 @@ struct Known {
     warned: BTreeSet<String>,
     /// The handlers of each topic, as of the latest look-up.
     handlers: BTreeMap<String, BTreeSet<String>>,
+    /// The names of signals that were looked up.
+    signals: BTreeSet<String>,
 }
 
 impl UnhandledWarnings {
@@ -59,6 +64,27 @@ impl UnhandledWarnings {
         drop(known);
         if !unknown.is_empty() {
             tokio::spawn(self.clone().warn_of_unhandled(unknown, handlers.to_vec()));
+        }
+    }
+
+    /// Records that a signal of this name was sent, and has perhaps reached no run. The sagas that await it are looked up
+    /// once for each name.
+    pub(crate) fn signalled(self: &Arc<Self>, name: &str) {
+        if lock(&self.known).signals.insert(name.to_owned()) {
+            tokio::spawn(self.clone().warn_of_unawaited(name.to_owned()));
+        }
+    }
+
+    async fn warn_of_unawaited(self: Arc<Self>, name: String) {
+        match self.store.awaited_names().await {
+            Ok(awaited) if awaited.contains(&name) => {}
+            Ok(awaited) => {
+                let near = Subscribed::near(&name, awaited.iter().map(String::as_str)).near;
+                telemetry::unawaited(&name, &near);
+            }
+            // A role may lack the right. After another failure the next such signal retries the look-up.
+            Err(error) if is_denied(&error) => {}
+            Err(_) => _ = lock(&self.known).signals.remove(&name),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::client::{Book, has_receipt};
 use crate::ledger::{self, What};
 use crate::plan::{self, Fate};
 use crate::record::{self, End, Hierarchy, RunRecord};
-use crate::sagas::{Carrier, Clockwork, Job, Node, Witness};
+use crate::sagas::{Carrier, Clockwork, Gambler, Job, Lap, Node, Runner, Usher, Visitor, Witness};
 
 /// The step names of a node.
 const NODE_STEPS: [&str; 3] = ["first", "second", "third"];
@@ -25,8 +25,16 @@ const FROM_OTHER_TIMES: &str = "
     ) > 4000";
 
 /// All sagas that the workers have.
-const DEFINITIONS: [Definition; 4] =
-    [Node::DEFINITION, Carrier::DEFINITION, Witness::DEFINITION, Clockwork::DEFINITION];
+const DEFINITIONS: [Definition; 8] = [
+    Node::DEFINITION,
+    Carrier::DEFINITION,
+    Witness::DEFINITION,
+    Visitor::DEFINITION,
+    Usher::DEFINITION,
+    Gambler::DEFINITION,
+    Runner::DEFINITION,
+    Clockwork::DEFINITION,
+];
 
 /// Findings, and the amounts that were checked.
 #[derive(Debug, Default)]
@@ -41,6 +49,11 @@ pub(crate) struct Findings {
     pub(crate) outside: usize,
     /// Attempts outside that were made again under the same key.
     pub(crate) repeated: usize,
+    pub(crate) signals: usize,
+    /// Steps that run at most once and have begun.
+    pub(crate) begun: usize,
+    /// Executions after the first one of their run.
+    pub(crate) executions: usize,
     /// Messages with an id of another time than the server had, because a clock was moved.
     pub(crate) from_other_times: i64,
     /// Missing effects and hierarchies.
@@ -59,6 +72,10 @@ struct Ledgers {
     in_database: HashMap<Uuid, Vec<Entry>>,
     /// The keys of each effect outside.
     outside: HashMap<Uuid, BTreeMap<Instance, BTreeSet<Uuid>>>,
+    /// The effects outside of which there were several attempts.
+    repeated: BTreeSet<(Uuid, Instance)>,
+    /// The laps of each run, in ascending order: how many are left after each.
+    laps: HashMap<Uuid, Vec<i64>>,
 }
 
 /// One instance of a step, or of its compensation.
@@ -71,8 +88,12 @@ pub(crate) async fn audit(pool: &PgPool, seed: u64, book: &Book, ledger: &Path) 
     let mut roots: BTreeMap<i64, Vec<Uuid>> = BTreeMap::new();
     let subscriptions = record::subscriptions(pool).await?;
     let knows_commits = record::knows_commits(pool).await?;
+    let mut beside = record::Beside::read(pool).await?;
+    findings.signals = beside.signals();
+    findings.begun = beside.begun_steps();
+    findings.executions = beside.executions();
     for part in record::hierarchies(pool).await? {
-        for hierarchy in record::read(pool, &part, &subscriptions).await? {
+        for hierarchy in record::read(pool, &part, &subscriptions, &mut beside).await? {
             findings.events += hierarchy.log.events.len();
             let mut wrong = scoop_audit::audit(&hierarchy.log, &DEFINITIONS, Quiescence::Yes);
             // Effects before the commit of a cancellation cannot be distinguished from those after it.
@@ -92,7 +113,8 @@ pub(crate) async fn audit(pool: &PgPool, seed: u64, book: &Book, ledger: &Path) 
             }
         }
     }
-    for run in ledgers.in_database.keys().chain(ledgers.outside.keys()) {
+    let unknown = ledgers.in_database.keys().chain(ledgers.outside.keys()).chain(ledgers.laps.keys());
+    for run in unknown {
         findings.doubles.push(format!("run {run} left entries and is not recorded"));
     }
     findings.check_numbers(book, &roots);
@@ -115,17 +137,27 @@ impl Ledgers {
         findings.outside = lines.len();
         let mut outside: HashMap<Uuid, BTreeMap<Instance, BTreeSet<Uuid>>> = HashMap::new();
         let mut keys: HashMap<Uuid, (Uuid, Instance)> = HashMap::new();
+        let mut repeated = BTreeSet::new();
         for line in lines {
             let instance = (line.what, line.step, i64::from(line.iteration));
             let of = (line.run, instance.clone());
             match keys.insert(line.key, of.clone()) {
                 None => {}
-                Some(known) if known == of => findings.repeated += 1,
+                Some(known) if known == of => {
+                    findings.repeated += 1;
+                    repeated.insert(of);
+                }
                 Some(known) => findings.doubles.push(format!("{known:?} and {of:?} have one key")),
             }
             outside.entry(line.run).or_default().entry(instance).or_default().insert(line.key);
         }
-        Ok(Self { in_database, outside })
+        let rows: Vec<(Uuid, i64)> =
+            sqlx::query_as("SELECT run, left_after FROM lap ORDER BY left_after").fetch_all(pool).await?;
+        let mut laps: HashMap<Uuid, Vec<i64>> = HashMap::new();
+        for (run, left_after) in rows {
+            laps.entry(run).or_default().push(left_after);
+        }
+        Ok(Self { in_database, outside, repeated, laps })
     }
 }
 
@@ -141,6 +173,8 @@ impl Findings {
             *entered.entry((what, step, iteration)).or_default() += 1;
         }
         self.check_tidied_up(run, &mut entered);
+        self.check_wager(run, ledgers);
+        self.check_laps(run, ledgers)?;
         for instance in &expected.in_database {
             match entered.remove(instance) {
                 Some(1) => {}
@@ -179,6 +213,31 @@ impl Findings {
             0 | 1 => {}
             times => self.doubles.push(format!("{run:?} has tidied up {times} times")),
         }
+    }
+
+    /// Checks that a step that runs at most once was not called again.
+    fn check_wager(&mut self, run: &RunRecord, ledgers: &Ledgers) {
+        let stake = (run.id, (What::Done, "stake".to_owned(), 0));
+        if run.handler == Gambler::DEFINITION.saga && ledgers.repeated.contains(&stake) {
+            self.doubles.push(format!("{run:?} has called its step again, which runs at most once"));
+        }
+    }
+
+    /// Checks that each recorded lap has its entry: those from the first one down to the last one, each once.
+    fn check_laps(&mut self, run: &RunRecord, ledgers: &mut Ledgers) -> Result<()> {
+        let entered = ledgers.laps.remove(&run.id).unwrap_or_default();
+        if run.handler != Runner::DEFINITION.saga {
+            return Ok(());
+        }
+        let planned = i64::from(Lap::deserialize(&run.payload)?.left) + 1;
+        let recorded = i64::try_from(run.done.iter().filter(|step| *step == "run_lap").count())?;
+        let expected: Vec<_> = (planned - recorded..planned).collect();
+        if entered.len() > expected.len() {
+            self.doubles.push(format!("{run:?} has {entered:?} laps instead of {expected:?}"));
+        } else if entered != expected || run.end == End::Committed && recorded != planned {
+            self.losses.push(format!("{run:?} has {entered:?} laps instead of {expected:?}"));
+        }
+        Ok(())
     }
 
     /// Checks that a hierarchy ended as planned.
@@ -320,6 +379,8 @@ fn effects_of(run: &RunRecord, step: &str, what: What) -> Result<(bool, bool)> {
     Ok(match step {
         "carry" => (handler == Carrier::DEFINITION.saga, false),
         "watch" => (false, handler == Witness::DEFINITION.saga),
+        "arrive" | "go_in" => (handler == Visitor::DEFINITION.saga, false),
+        "stake" => (false, handler == Gambler::DEFINITION.saga),
         "strike" => (handler == Clockwork::DEFINITION.saga && what == What::Done, false),
         _ => (false, false),
     })

@@ -9,12 +9,13 @@ use scoop::prelude::*;
 use uuid::Uuid;
 
 /// Deliberately without any constraint that would hide a second entry. `wanted` has the launches for workers,
-/// `receipt` the entries that the client makes in the transaction of a launch.
+/// `lap` the laps of each run, and `receipt` the entries that the client makes in the transaction of a launch.
 pub(crate) const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS ledger (
         seq bigint GENERATED ALWAYS AS IDENTITY, number bigint NOT NULL, run uuid NOT NULL, handler text NOT NULL,
         what text NOT NULL, step text NOT NULL, iteration bigint NOT NULL, attempt bigint NOT NULL, key uuid NOT NULL
     );
+    CREATE TABLE IF NOT EXISTS lap (run uuid NOT NULL, left_after bigint NOT NULL);
     CREATE TABLE IF NOT EXISTS wanted (number bigint PRIMARY KEY, launched boolean NOT NULL DEFAULT false);
     CREATE TABLE IF NOT EXISTS receipt (number bigint PRIMARY KEY, root uuid NOT NULL);";
 
@@ -64,6 +65,14 @@ pub(crate) async fn enter(scope: &mut Scope<'_>, number: i64, what: What) -> Res
         row.bind(number).bind(scope.lineage().id()).bind(scope.handler().to_owned()).bind(what.as_str());
     let row = row.bind(scope.step().to_owned()).bind(i64::from(scope.iteration()));
     let row = row.bind(i64::from(scope.attempt())).bind(scope.idempotency_key());
+    row.execute(scope.tx().await?).await.map_err(LedgerError::from)?;
+    Ok(())
+}
+
+/// Enters a lap, in the transaction of the step that runs it.
+pub(crate) async fn enter_lap(scope: &mut Scope<'_>, left_after: u32) -> Result<()> {
+    let row = sqlx::query("INSERT INTO lap (run, left_after) VALUES ($1, $2)");
+    let row = row.bind(scope.lineage().id()).bind(i64::from(left_after));
     row.execute(scope.tx().await?).await.map_err(LedgerError::from)?;
     Ok(())
 }

@@ -53,6 +53,12 @@ pub(crate) enum Child {
     Node(Box<Plan>),
     /// Two runs, of two sagas.
     Errand { fails: bool },
+    /// Two runs, one of which sends the other one a signal.
+    Visit,
+    /// A run with a step that runs at most once.
+    Wager,
+    /// A run of so many executions and one more.
+    Laps(u32),
 }
 
 /// The reaction to the failure of a child.
@@ -153,9 +159,12 @@ impl StepPlan {
 
 impl Child {
     fn draw(dice: &mut Dice, levels: u32) -> Self {
-        match dice.percent(60) {
-            true => Child::Node(Box::new(Plan::draw(dice, levels))),
-            false => Child::Errand { fails: dice.percent(10) },
+        match dice.below(20) {
+            0..10 => Child::Node(Box::new(Plan::draw(dice, levels))),
+            10..14 => Child::Errand { fails: dice.percent(10) },
+            14..16 => Child::Visit,
+            16..18 => Child::Wager,
+            _ => Child::Laps(dice.small(4)),
         }
     }
 
@@ -163,6 +172,8 @@ impl Child {
         match self {
             Child::Node(plan) => plan.commits(),
             Child::Errand { fails } => !fails,
+            // The step that launches a wager accepts an interrupted one.
+            Child::Visit | Child::Wager | Child::Laps(_) => true,
         }
     }
 }

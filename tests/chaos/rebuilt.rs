@@ -25,7 +25,9 @@ const WORKING_SET: &str = "
       || CASE WHEN r.state = 'ended' OR r.rollback_failed_before THEN '{}' ELSE jsonb_build_object(
         'step', r.step, 'jump', r.jump, 'definition', r.definition, 'iteration', r.iteration, 'suspensions', r.suspensions,
         'completions', r.completions,
-        'handler_iteration', r.handler_iteration, 'outputs', r.outputs) END)::text
+        'handler_iteration', r.handler_iteration, 'outputs', r.outputs, 'execution', r.execution,
+        'signal', CASE WHEN (r.giving_up OR r.give_up_at <= $1) IS NOT TRUE THEN r.signal END,
+        'signal_key', CASE WHEN (r.giving_up OR r.give_up_at <= $1) IS NOT TRUE THEN r.signal_key END) END)::text
     FROM scoop.run r
     WHERE r.handler <> 'none' AND NOT (r.epoch = r.unclaimed_epoch AND EXISTS (
         SELECT FROM scoop.run p WHERE p.root = r.root AND p.id = r.parent AND (p.giving_up OR p.give_up_at <= $1)))

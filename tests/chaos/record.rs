@@ -1,10 +1,14 @@
 //! The recorded events, hierarchy by hierarchy, as read in the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use scoop::{Context, Error, EventKind, Failure, Lineage, Result};
-use scoop_audit::{Log, LoggedEvent, LoggedMessage, Subscription};
+use scoop::{Context, Error, EventKind, Failure, Lineage, Result, SignalKey};
+use scoop_audit::{
+    AwaitedSignal, BegunStep, Log, LoggedEvent, LoggedExecution, LoggedMessage, LoggedOutput, LoggedSignal,
+    Subscription, Tables,
+};
+use scoop_test_support::postgres::tables;
 use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::{Json, time::OffsetDateTime};
@@ -23,6 +27,8 @@ const EVENTS: &str = "
            e.coroutine_identifier AS identifier, e.step, e.next_step, e.child_failure_handler_iteration AS handling,
            e.exception, e.context, e.created_at, CASE WHEN e.wait -> 'signal' IS NULL THEN (e.wait ->> 'until')::timestamptz END AS waits_until,
            e.type = 'SUSPENDED' AND EXISTS (SELECT FROM scoop.execution x WHERE x.run = scoop.run_id(e.cooperation_lineage) AND x.began_at = e.created_at) AS anew,
+           e.wait #>> '{signal,name}' AS signal_name, e.wait #>> '{signal,key}' AS signal_key,
+           (e.wait ->> 'until')::timestamptz AS awaits_until,
            m.topic, CASE WHEN e.type = 'SEEN' THEN m.payload END AS payload
     FROM scoop.message_event e LEFT JOIN scoop.message m ON m.id = e.message_id
     WHERE e.cooperation_lineage[1] = ANY($1)
@@ -78,12 +84,72 @@ pub(crate) async fn read(
     pool: &PgPool,
     roots: &[Uuid],
     subscriptions: &[Subscription],
+    beside: &mut Beside,
 ) -> Result<Vec<Hierarchy>> {
     let events = EVENTS.replace("{committed}", if knows_commits(pool).await? { COMMITTED } else { "" });
     let rows = sqlx::query(AssertSqlSafe(events)).bind(roots).fetch_all(pool).await?;
     let events = rows.iter().map(Recorded::read).collect::<Result<Vec<_>>>()?;
     let by_root = events.chunk_by(|one, next| one.event.lineage.root_id() == next.event.lineage.root_id());
-    Ok(by_root.map(|events| Hierarchy::of(events, subscriptions)).collect())
+    Ok(by_root.map(|events| Hierarchy::of(events, subscriptions, beside)).collect())
+}
+
+/// The rows of the tables beside the events that no hierarchy has been given yet.
+#[derive(Default)]
+pub(crate) struct Beside {
+    /// Those of each hierarchy, whose id is their key.
+    signals: HashMap<String, Vec<LoggedSignal>>,
+    /// Those of each run.
+    outputs: HashMap<Uuid, Vec<LoggedOutput>>,
+    begun_steps: HashMap<Uuid, Vec<BegunStep>>,
+    executions: HashMap<Uuid, Vec<LoggedExecution>>,
+}
+
+impl Beside {
+    /// Reads all of them.
+    pub(crate) async fn read(pool: &PgPool) -> Result<Self> {
+        let Tables { signals, outputs, begun_steps, executions } =
+            tables(&mut *pool.acquire().await?, "scoop").await?;
+        let mut beside = Self::default();
+        for signal in signals {
+            beside.signals.entry(signal.to.key.clone()).or_default().push(signal);
+        }
+        for output in outputs {
+            beside.outputs.entry(output.run).or_default().push(output);
+        }
+        for begun in begun_steps {
+            beside.begun_steps.entry(begun.run).or_default().push(begun);
+        }
+        for execution in executions {
+            beside.executions.entry(execution.run).or_default().push(execution);
+        }
+        Ok(beside)
+    }
+
+    pub(crate) fn signals(&self) -> usize {
+        self.signals.values().map(Vec::len).sum()
+    }
+
+    pub(crate) fn begun_steps(&self) -> usize {
+        self.begun_steps.values().map(Vec::len).sum()
+    }
+
+    pub(crate) fn executions(&self) -> usize {
+        self.executions.values().map(Vec::len).sum()
+    }
+
+    /// Takes those of a hierarchy with these runs.
+    fn take(&mut self, root: Uuid, runs: &[RunRecord]) -> Tables {
+        let mut tables = Tables {
+            signals: self.signals.remove(&root.to_string()).unwrap_or_default(),
+            ..Tables::default()
+        };
+        for run in runs {
+            tables.outputs.extend(self.outputs.remove(&run.id).unwrap_or_default());
+            tables.begun_steps.extend(self.begun_steps.remove(&run.id).unwrap_or_default());
+            tables.executions.extend(self.executions.remove(&run.id).unwrap_or_default());
+        }
+        tables
+    }
 }
 
 impl Recorded {
@@ -92,6 +158,9 @@ impl Recorded {
         let exception: Option<Json<Failure>> = row.try_get("exception")?;
         let context: Option<Json<Context>> = row.try_get("context")?;
         let number = |column| -> Result<Option<i32>> { Ok(row.try_get(column)?) };
+        let (signal_name, signal_key): (Option<String>, Option<String>) =
+            (row.try_get("signal_name")?, row.try_get("signal_key")?);
+        let awaits_until: Option<OffsetDateTime> = row.try_get("awaits_until")?;
         let event = LoggedEvent {
             message: row.try_get("message_id")?,
             kind: EventKind::from_name(&kind)
@@ -107,7 +176,9 @@ impl Recorded {
             context: context.map(|Json(context)| context).unwrap_or_default(),
             goes_on_anew: row.try_get("anew")?,
             waits_until: row.try_get("waits_until")?,
-            awaits: None,
+            awaits: signal_name
+                .zip(signal_key)
+                .map(|(name, key)| AwaitedSignal { to: SignalKey { name, key }, until: awaits_until }),
         };
         let payload: Option<Json<Value>> = row.try_get("payload")?;
         Ok(Self { event, topic: row.try_get("topic")?, payload: payload.map(|Json(payload)| payload) })
@@ -115,7 +186,8 @@ impl Recorded {
 }
 
 impl Hierarchy {
-    fn of(events: &[Recorded], subscriptions: &[Subscription]) -> Self {
+    fn of(events: &[Recorded], subscriptions: &[Subscription], beside: &mut Beside) -> Self {
+        let (root, runs) = (events[0].event.lineage.root_id(), runs(events));
         let topics: BTreeMap<Uuid, &str> =
             events.iter().filter_map(|row| Some((row.event.message, row.topic.as_deref()?))).collect();
         let message = |(id, topic): (Uuid, &str)| LoggedMessage { id, topic: topic.to_owned() };
@@ -124,9 +196,10 @@ impl Hierarchy {
             events: events.iter().map(|row| row.event.clone()).collect(),
             subscriptions: subscriptions.to_vec(),
             tolerance: TOLERANCE.try_into().unwrap_or_default(),
+            tables: Some(beside.take(root, &runs)),
             ..Log::default()
         };
-        Self { root: events[0].event.lineage.root_id(), runs: runs(events), log }
+        Self { root, runs, log }
     }
 }
 

@@ -61,6 +61,11 @@ impl fmt::Display for Report {
             calls.count(),
             calls.longest.as_secs_f64(),
         )?;
+        writeln!(
+            f,
+            "  {} signals, {} steps that run at most once, {} executions after the first one",
+            findings.signals, findings.begun, findings.executions,
+        )?;
         writeln!(f, "  {} faults:", self.faults.values().sum::<usize>())?;
         for (fault, times) in &self.faults {
             writeln!(f, "  {times:>6} {}", fault.name())?;

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use scoop::prelude::*;
+use std::time::Duration;
 
-use crate::ledger::{Outside, What, enter};
+use scoop::prelude::*;
+use scoop::{FailureCode, Interrupted};
+
+use crate::ledger::{Outside, What, enter, enter_lap};
 use crate::plan::{Child, End, Judgement, Plan, StepPlan};
 
 /// The text of a planned panic.
 pub(crate) const PLANNED_PANIC: &str = "a panic as planned";
 
 /// The number of handlers that a worker registers.
-pub(crate) const HANDLERS: i64 = 4;
+pub(crate) const HANDLERS: i64 = 8;
 
 /// A hierarchy of that number, or a part of it.
 #[derive(Clone, Debug, Message, Serialize, Deserialize)]
@@ -27,6 +30,32 @@ pub(crate) struct Job {
 pub(crate) struct Run {
     pub(crate) number: i64,
     pub(crate) fails: bool,
+}
+
+/// A visit: one saga waits to be admitted, and another one admits it.
+#[derive(Clone, Debug, Message, Serialize, Deserialize)]
+#[message(topic = "chaos.visit")]
+pub(crate) struct Visit {
+    pub(crate) number: i64,
+}
+
+/// The signal for visitors, under the id of their hierarchy.
+#[derive(Clone, Debug, Signal, Serialize, Deserialize)]
+#[signal(name = "chaos.admission", keep = "7 days")]
+pub(crate) struct Admission {
+    pub(crate) number: i64,
+}
+
+/// The order for an effect outside that takes place once or not at all.
+#[derive(Clone, Debug, Message, Serialize, Deserialize)]
+#[message(topic = "chaos.wager")]
+pub(crate) struct Wager;
+
+/// A lap, and the number of laps after it.
+#[derive(Clone, Debug, Message, Serialize, Deserialize)]
+#[message(topic = "chaos.lap")]
+pub(crate) struct Lap {
+    pub(crate) left: u32,
 }
 
 /// An error that disappears in a later attempt.
@@ -93,6 +122,10 @@ impl Node {
     }
 
     async fn judge(&self, scope: &mut Scope<'_>, job: &Job, step: usize, why: &Failure) -> Result<()> {
+        // Whether a wager is interrupted is not planned.
+        if why.root_causes().iter().all(|cause| cause.kind == Interrupted::CODE) {
+            return Ok(());
+        }
         match job.plan.steps[step].judgement {
             Judgement::Replace if scope.handler_iteration() == 0 => {
                 scope.launch(Job { number: job.number, plan: Plan::default() }).await?;
@@ -109,10 +142,13 @@ async fn launch(scope: &mut Scope<'_>, number: i64, plan: &StepPlan) -> Result<(
         match child.clone() {
             Child::Node(plan) => scope.launch(Job { number, plan: *plan }).await?,
             Child::Errand { fails } => scope.launch(Run { number, fails }).await?,
+            Child::Visit => scope.launch(Visit { number }).await?,
+            Child::Wager => scope.launch(Wager).await?,
+            Child::Laps(left) => scope.launch(Lap { left }).await?,
         };
     }
     if plan.sleep_ms > 0 {
-        scope.sleep(std::time::Duration::from_millis(plan.sleep_ms)).await?;
+        scope.sleep(Duration::from_millis(plan.sleep_ms)).await?;
     }
     Ok(())
 }
@@ -210,6 +246,92 @@ impl Witness {
 
     async fn forget(&self, scope: &mut Scope<'_>, _: &Run, _: &Failure) -> Result<()> {
         self.outside.enter(scope, What::Undone)
+    }
+}
+
+/// Waits for a signal, in vain if another visitor of its hierarchy has used it up.
+#[derive(Default)]
+pub(crate) struct Visitor;
+
+#[saga]
+#[subscribes(Visit)]
+impl Visitor {
+    #[step(rollback = leave)]
+    async fn arrive(&self, scope: &mut Scope<'_>, visit: &Visit) -> Result<()> {
+        enter(scope, visit.number, What::Done).await
+    }
+
+    #[step(awaits(Admission, by = hierarchy, within = "3s"), rollback = go_out)]
+    async fn go_in(&self, scope: &mut Scope<'_>, visit: &Visit, admission: Option<&Admission>) -> Result<()> {
+        if admission.is_some_and(|admission| admission.number != visit.number) {
+            return Err(Error::msg("the admission is that of another hierarchy"));
+        }
+        enter(scope, visit.number, What::Done).await
+    }
+
+    async fn hierarchy(&self, scope: &mut Scope<'_>, _: &Visit) -> Result<String> {
+        Ok(scope.lineage().root_id().to_string())
+    }
+
+    async fn leave(&self, scope: &mut Scope<'_>, visit: &Visit, _: &Failure) -> Result<()> {
+        enter(scope, visit.number, What::Undone).await
+    }
+
+    async fn go_out(&self, scope: &mut Scope<'_>, visit: &Visit, _: &Failure) -> Result<()> {
+        enter(scope, visit.number, What::Undone).await
+    }
+}
+
+/// Handles the same message, and sends the signal.
+#[derive(Default)]
+pub(crate) struct Usher;
+
+#[saga]
+#[subscribes(Visit)]
+impl Usher {
+    #[step]
+    async fn admit(&self, scope: &mut Scope<'_>, visit: &Visit) -> Result<()> {
+        let hierarchy = scope.lineage().root_id().to_string();
+        scope.signal(Admission { number: visit.number }, hierarchy)
+    }
+}
+
+/// Has an effect outside at most once.
+pub(crate) struct Gambler {
+    pub(crate) outside: Arc<Outside>,
+}
+
+#[saga]
+#[subscribes(Wager)]
+impl Gambler {
+    #[step(delivery = "at_most_once", rollback = take_back)]
+    async fn stake(&self, scope: &mut Scope<'_>, _: &Wager) -> Result<()> {
+        self.outside.enter(scope, What::Done)
+    }
+
+    async fn take_back(&self, scope: &mut Scope<'_>, _: &Wager, _: &Failure) -> Result<()> {
+        self.outside.enter(scope, What::Undone)
+    }
+}
+
+/// Goes on anew for each lap. Its executions but the newest one are not rolled back.
+#[derive(Default)]
+pub(crate) struct Runner;
+
+#[saga]
+#[subscribes(Lap)]
+impl Runner {
+    #[step]
+    async fn run_lap(&self, scope: &mut Scope<'_>, lap: &Lap) -> Result<()> {
+        enter_lap(scope, lap.left).await
+    }
+
+    #[step]
+    async fn turn(&self, _: &mut Scope<'_>, lap: &Lap) -> Result<Anew<RunnerStep, Lap>> {
+        match lap.left {
+            0 => Ok(Next::Continue.into()),
+            left => Ok(Next::anew(Lap { left: left - 1 })),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::ledger::Outside;
 use crate::plan;
-use crate::sagas::{Job, Node, PLANNED_PANIC, Witness};
+use crate::sagas::{Carrier, Clockwork, Gambler, Job, Node, PLANNED_PANIC, Runner, Usher, Visitor, Witness};
 
 /// Set for a worker: its name, which identifies its sessions.
 pub(crate) const NAME: &str = "SCOOP_CHAOS_WORKER";
@@ -63,8 +63,12 @@ pub(crate) async fn work() -> Result<()> {
 async fn start(pool: &PgPool, outside: &Arc<Outside>) -> Result<Scoop> {
     loop {
         let outside = || Arc::clone(outside);
+        // The crate with the helpers of the tests has a saga of its own.
         let builder = Scoop::builder().postgres(pool.clone()).concurrency(16);
+        let builder = builder.only::<Node>().only::<Carrier>().only::<Witness>().only::<Clockwork>();
+        let builder = builder.only::<Visitor>().only::<Usher>().only::<Gambler>().only::<Runner>();
         let builder = builder.provide(Node { outside: outside() }).provide(Witness { outside: outside() });
+        let builder = builder.provide(Gambler { outside: outside() });
         match builder.start().await {
             Err(error) if error.is_transient() => tokio::time::sleep(PAUSE).await,
             started => return Ok(started?),

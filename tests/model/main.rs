@@ -5,7 +5,7 @@
 //! other moves happen. Each model also has faults in the protocol. Every fault has to be detected by the
 //! property that it breaks.
 //!
-//! * [`command`]: commands, their emitters, and the processes that decide them in batches (`engine/decider.rs`,
+//! * [`command`]: commands, their emitters, and the processes that decide them in batches (`engine/decisions.rs`,
 //!   `entity_lock.sql`, `entity_insert.sql`, `entity_write.sql`, the fence of `scoop.settle`).
 //! * [`fence`]: a run whose owner dies, is presumed dead, or loses answers (`run_claim.sql`, `run_free.sql`,
 //!   `worker_wait_for_claims.sql`, `worker_reap.sql`, the epochs of `scoop.settle`).

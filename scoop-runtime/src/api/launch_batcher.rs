@@ -131,7 +131,7 @@ impl LaunchBatcher {
             let all = std::mem::take(&mut messages).into_iter().zip(std::mem::take(&mut waiting));
             for (message, (mut own, answer)) in all {
                 own.after(&trial);
-                if transient && !own.is_over() {
+                if transient && !own.has_expired() {
                     messages.push(message);
                     waiting.push((own, answer));
                 } else {

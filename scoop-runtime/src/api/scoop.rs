@@ -50,6 +50,8 @@ struct Inner {
     /// Limits the concurrent launches with a key. Each may have to wait for a transaction of another client, and one
     /// connection must remain for other statements.
     unique_launches: Semaphore,
+    /// Limits the attempts to send a signal whose id a transaction of another client may hold.
+    repeated_signals: Semaphore,
     server: Mutex<Option<PrivateServer>>,
     limits: Limits,
     /// Cancelled by a shutdown: the streams of events end.
@@ -125,6 +127,7 @@ impl Scoop {
                 batcher,
                 unhandled,
                 unique_launches: keyed,
+                repeated_signals: Semaphore::new(1),
                 server,
                 limits,
                 stopped: CancellationToken::new(),
@@ -487,6 +490,11 @@ impl Scoop {
         if let Some(engine) = &self.inner.engine {
             engine.poll_for_foreign_commit();
         }
+    }
+
+    /// The turns of repeated attempts to send a signal.
+    pub(crate) fn repeated_signals(&self) -> &Semaphore {
+        &self.inner.repeated_signals
     }
 
     /// Has the engine deliver a signal that a transaction of the caller may soon commit.

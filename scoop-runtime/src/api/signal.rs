@@ -13,7 +13,7 @@ use crate::RuntimeError;
 use crate::engine;
 use crate::store::NewSignal;
 use crate::util::detached::uninterrupted;
-use crate::util::patience::Vain;
+use crate::util::patience::{Attempt, Vain};
 use crate::util::{ids, payload};
 
 /// A signal about to be sent. Await it.
@@ -55,6 +55,7 @@ impl SendSignal {
         let signal = self.prepared?;
         let sent = self.scoop.store().insert_signal(connection, &signal).await;
         let is_new = sent.map_err(RuntimeError::database("a signal was sent"))?;
+        self.scoop.unhandled().signalled(&signal.to.name);
         self.scoop.deliver_after_foreign_commit(signal.to);
         Ok(is_new)
     }
@@ -71,14 +72,26 @@ impl IntoFuture for SendSignal {
             let signal = prepared?;
             // The workers of the runs that it reaches are notified even if the caller stops waiting.
             let sending = uninterrupted(async move {
-                if let Some(engine) = scoop.engine() {
-                    return Ok(scoop.patiently(|_| engine::send_signal(engine, &signal)).await);
+                let send = async |attempt| {
+                    // The first attempt may have waited for a transaction that holds the id. Of those that go on
+                    // waiting, one at a time takes a connection.
+                    let _turn = match attempt {
+                        Attempt::First => None,
+                        Attempt::Repeat => Some(scoop.repeated_signals().acquire().await),
+                    };
+                    match scoop.engine() {
+                        Some(engine) => engine::send_signal(engine, &signal).await,
+                        None => scoop.store().send_signal(&signal, None).await.map(|sent| {
+                            scoop.notify_ready(&sent.handlers);
+                            sent.reached
+                        }),
+                    }
+                };
+                let sent = scoop.patiently(send).await;
+                if matches!(sent, Ok(0)) {
+                    scoop.unhandled().signalled(&signal.to.name);
                 }
-                let sent = scoop.patiently(|_| scoop.store().send_signal(&signal, None)).await;
-                Ok(sent.map(|sent| {
-                    scoop.notify_ready(&sent.handlers);
-                    sent.reached
-                }))
+                Ok(sent)
             });
             let sent = sending.await.unwrap_or_else(|error| Err(error.into()));
             sent.map_err(Vain::error("a signal was sent"))
@@ -94,7 +107,7 @@ const KEEP_MAX: Duration = Duration::from_secs(100_000_000_000);
 pub(crate) fn prepare<S: Signal>(signal: &S, key: String, limit: usize) -> Result<NewSignal, RuntimeError> {
     let to = SignalKey { name: S::NAME.to_owned(), key };
     if let Some(why) = to.refused() {
-        return Err(RuntimeError::Signal { signal: S::NAME, why: format!("its key {why}") });
+        return Err(RuntimeError::Signal { signal: S::NAME, why });
     }
     let unwritable = |why: serde_json::Error| RuntimeError::Signal { signal: S::NAME, why: why.to_string() };
     let value = serde_json::to_value(Json(signal)).map_err(unwritable)?;

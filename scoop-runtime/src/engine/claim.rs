@@ -17,9 +17,9 @@ use super::execute;
 use super::execution::InFlightGuard;
 use super::reconcile::reconcile;
 use super::refusal::{IfRefused, hand_to_another};
-use super::shared::Engine;
-use super::signals::Delivery;
+use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::slots::{Slot, SlotLease};
+use super::wakeups::Delivery;
 use crate::store::{ClaimedRun, QueueCursors, SetAside, Unclaimed};
 use crate::telemetry;
 
@@ -33,9 +33,6 @@ const BATCH_SLOTS_WAIT: Duration = Duration::from_millis(10);
 
 /// A program with more handlers than this first asks which of them have ready runs.
 const FILTER_HANDLERS_ABOVE: usize = 20;
-
-/// The pause of the claimer after the database failed.
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// The time of the second reconciliation after a lost answer. The server may execute a statement after the connection
 /// broke, and after the first reconciliation.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use scoop_core::{Conclusion, Continuation, Failure, Run, Tried};
 
-use super::decider::{decide, is_decision};
+use super::decisions::{decide, is_decision};
 use super::definitions::recorded::{by_index, recorded};
 use super::definitions::refresh::add_reply_type;
 use super::execution::{Execution, Exit, InFlightGuard, Why, next, reasons_to_give_up};

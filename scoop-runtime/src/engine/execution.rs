@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use scoop_core::{Context, Continuation, Definition, Failure, Run, Tried};
+use scoop_core::{Context, Continuation, Definition, Failure, Run, Tried, visible_step};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -72,7 +72,7 @@ impl Execution {
     pub(super) fn at<'a>(&'a self, step: &'a str) -> At<'a> {
         At {
             saga: &self.saga.definition.saga,
-            step,
+            step: visible_step(step),
             run: self.key.id,
             // The first id is that of the hierarchy.
             root: self.run.lineage.ids().get(1).copied().unwrap_or(self.key.id),

@@ -5,10 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::shared::Engine;
+use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use crate::telemetry;
-
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// Launches overdue sets until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {

@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::shared::Engine;
-use super::signals::Delivery;
+use super::shared::{Engine, PAUSE_AFTER_FAILURE};
+use super::wakeups::Delivery;
 #[cfg(feature = "in-memory")]
 use crate::store::MemorySession;
 use crate::store::{PostgresSession, Reaped, SIGNAL_SENT, Store};
@@ -30,8 +30,6 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// The shortest interval between two registrations of a worker whose row was deleted: two workers that take each other
 /// for dead must not do so without a pause.
 const REGISTER_INTERVAL: Duration = Duration::from_secs(1);
-
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// The session that shows that this process lives, and receives notifications.
 pub(super) enum WorkerSession {

@@ -15,10 +15,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::claim;
 use super::execution::InFlightGuard;
 use super::shared::Engine;
-use super::signals::{Delivery, ParentCheck};
 use super::slots::{CountGuard, Slot, SlotLease};
+use super::wakeups::{Delivery, ParentCheck};
 use crate::completion::{RunEnd, StartedAs};
-use crate::error::is_transient;
+use crate::error::{is_contended, is_transient};
 use crate::store::Unhandled;
 use crate::store::{
     ClaimKey, CommittedParent, LaunchResult, NewMessage, NewSignal, ParentRef, SignalClaimer, SignalSent,
@@ -165,8 +165,9 @@ pub(crate) async fn send_signal(engine: &Arc<Engine>, signal: &NewSignal) -> sql
     });
     let is_claiming = claimer.is_some();
     let sent = engine.store.send_signal(signal, claimer).await;
-    let SignalSent { reached, handlers, claimed } = sent.inspect_err(|_| {
-        if is_claiming {
+    let SignalSent { reached, handlers, claimed } = sent.inspect_err(|error| {
+        // A statement that waited too long for a lock has done nothing.
+        if is_claiming && !is_contended(error) {
             engine.mark_in_doubt();
         }
     })?;

@@ -10,7 +10,6 @@ mod tasks;
 // Selection of the runs that execute here: claims, launches and wake-ups of this process, due times, dead workers.
 mod claim;
 mod deadlines;
-mod deliveries;
 mod joins;
 mod liveness;
 mod local_start;
@@ -19,6 +18,7 @@ mod parents;
 mod reconcile;
 mod retention;
 mod schedule;
+mod signal_delivery;
 mod timer;
 
 // Execution of one run, step by step.
@@ -33,13 +33,13 @@ mod user_code;
 mod settle;
 
 // Shared state.
-mod decider;
+mod decisions;
 mod definitions;
 mod shared;
-mod signals;
 mod slots;
 mod step_stop_signals;
 mod suspects;
+mod wakeups;
 
 pub(crate) use local_start::{launch, send_signal};
 pub(crate) use shared::{Engine, IDENTIFIER_PREFIX};

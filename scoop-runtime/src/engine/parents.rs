@@ -15,13 +15,11 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::local_start;
-use super::shared::Engine;
-use super::signals::{ParentCheck, ParentChecks};
+use super::shared::{Engine, PAUSE_AFTER_FAILURE};
+use super::wakeups::{ParentCheck, ParentChecks};
 use crate::store::ParentRef;
 use crate::telemetry;
 use crate::util::patience::Attempt;
-
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 /// The number of parents that one statement checks.
 const BATCH_MAX: usize = 1_000;

@@ -6,7 +6,7 @@
 
 use super::execution::Execution;
 use super::shared::Engine;
-use super::signals::Delivery;
+use super::wakeups::Delivery;
 use crate::store::Reconciled;
 use crate::telemetry;
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::shared::Engine;
+use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use crate::saga::registry::Scheduled;
 use crate::saga::timetable::TimetableError;
 use crate::store::{Awaited, DueSchedule, FireResult, ScheduleRegistration};
@@ -20,8 +20,6 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The pause before another look at a schedule that another process has locked and will advance soon, or that was
 /// registered again.
 const PAUSE_WHILE_TAKEN: Duration = Duration::from_millis(20);
-
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// Registers the schedules of this program. A new one is due after one period, or at the next time of its expression.
 pub(super) async fn publish(engine: &Engine) -> sqlx::Result<()> {

@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::decider::DeciderQueue;
+use super::decisions::DecisionQueue;
 use super::definitions::Definitions;
 use super::settle::queue::Settler;
-use super::signals::Signals;
 use super::slots::{ReservedSlots, RunningCounts};
 use super::step_stop_signals::{StopSignal, StopSignals};
 use super::suspects::Suspects;
 use super::user_code::running::Running;
+use super::wakeups::Signals;
 use crate::RuntimeError;
 use crate::completion::Completions;
 use crate::saga::registry::{Sagas, Scheduled, SubscribedSaga};
@@ -32,6 +32,9 @@ use crate::util::sync::{Mutex, MutexGuard, lock};
 /// Prefix of the identifier of a worker in the events that it writes. It distinguishes them from events of other
 /// participants.
 pub(crate) const IDENTIFIER_PREFIX: &str = "scoop-rs:";
+
+/// The pause of a task of the engine after the database failed.
+pub(super) const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// The state that the tasks of the engine share.
 pub(crate) struct Engine {
@@ -61,7 +64,7 @@ pub(crate) struct Engine {
     /// None for a database in memory.
     pub(crate) step_transactions: Option<StepTransactions>,
     pub(super) settler: Settler,
-    pub(super) decider: DeciderQueue,
+    pub(super) decisions: DecisionQueue,
     pub(super) signals: Signals,
     pub(super) stop_signals: StopSignals,
     pub(crate) completions: Completions,

@@ -10,19 +10,20 @@ use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::decider::DeciderQueue;
+use super::decisions::DecisionQueue;
 use super::definitions::{Definitions, refresh};
 use super::settle::batched;
 use super::settle::queue::{Queue, Settler};
 use super::shared::{Engine, IDENTIFIER_PREFIX};
-use super::signals::{Deliveries, Delivery, ParentChecks, Signals};
 use super::slots::{ReservedSlots, RunningCounts};
 use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
+use super::wakeups::{Deliveries, Delivery, ParentChecks, Signals};
 use super::{
-    claim, decider, deliveries, joins, liveness, notify, parents, reconcile, retention, schedule, timer,
+    claim, decisions, joins, liveness, notify, parents, reconcile, retention, schedule, signal_delivery,
+    timer,
 };
 use crate::completion::Completions;
 use crate::saga::registry::Registry;
@@ -45,7 +46,7 @@ pub(crate) async fn start(
     let Registry { sagas, subscriptions, schedules, joins } = registry;
     let definitions = Definitions::publish(&store, sagas).await?;
     let (settler, settlements) = Settler::new();
-    let (decider, undecided, of_tables) = DeciderQueue::new();
+    let (decisions, undecided, of_tables) = DecisionQueue::new();
     let (signals, parents, deliveries) = Signals::new();
     let (reserved, slots) = ReservedSlots::of(settings.concurrency);
     let engine = Arc::new(Engine {
@@ -68,7 +69,7 @@ pub(crate) async fn start(
         in_doubt: AtomicBool::new(false),
         reconcile_due: AtomicBool::new(false),
         settler,
-        decider,
+        decisions,
         signals,
         stop_signals: StopSignals::default(),
         completions: Completions::default(),
@@ -108,8 +109,8 @@ async fn publish(engine: &Engine) -> sqlx::Result<()> {
 /// The receivers of what other tasks hand over.
 struct Queues {
     settlements: Queue,
-    undecided: decider::Queue,
-    of_tables: decider::Queue,
+    undecided: decisions::Queue,
+    of_tables: decisions::Queue,
     parents: ParentChecks,
     deliveries: Deliveries,
 }
@@ -131,9 +132,9 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
     spawn(joins::serve(engine.clone()).boxed());
     spawn(retention::serve(engine.clone()).boxed());
     spawn(parents::serve(engine.clone(), parents, drained.clone()).boxed());
-    spawn(deliveries::serve(engine.clone(), deliveries, drained.clone()).boxed());
-    spawn(decider::serve(engine.clone(), undecided, drained.clone()).boxed());
-    spawn(decider::table::serve(engine.clone(), of_tables, drained.clone()).boxed());
+    spawn(signal_delivery::serve(engine.clone(), deliveries, drained.clone()).boxed());
+    spawn(decisions::serve(engine.clone(), undecided, drained.clone()).boxed());
+    spawn(decisions::table::serve(engine.clone(), of_tables, drained.clone()).boxed());
     spawn(timer::serve_timer(engine.clone(), drained.clone()).boxed());
     spawn(timer::serve_stop_signals(engine.clone(), drained.clone()).boxed());
     spawn(notify::serve(engine.clone(), drained.clone()).boxed());

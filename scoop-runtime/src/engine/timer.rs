@@ -12,15 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::deadlines;
 use super::definitions::refresh;
-use super::shared::Engine;
+use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use crate::bug::{Bug, is_injected};
 use crate::store::ClaimKey;
 use crate::telemetry;
 
 /// The interval at which watched runs are checked without a signal.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// The pause before another look after something was due. It may still be there, since another transaction has locked
 /// it or claims miss it for the moment; so the pause doubles each time, up to the longest.

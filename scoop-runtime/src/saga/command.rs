@@ -172,12 +172,12 @@ impl<C: Command> Saga for Decider<C> {
         scope: &'a mut Scope<'_>,
         message: &'a C,
     ) -> BoxFuture<'a, Result<StepEnd>> {
-        // The other step has no code of its own: the decider of the engine calls `decide`.
+        // The other step has no code of its own: the engine calls `decide` (`engine/decisions.rs`).
         Command::fetch(message, scope)
     }
 
-    fn decisions() -> Option<Decisions> {
-        Some(Decisions::of::<C>())
+    fn decisions() -> Option<CommandFunctions> {
+        Some(CommandFunctions::of::<C>())
     }
 }
 
@@ -190,22 +190,22 @@ pub(crate) type Authorize = fn(&dyn Any, &Caller) -> Result<()>;
 /// The functions of a command, with its types erased.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
-pub struct Decisions {
+pub struct CommandFunctions {
     pub(crate) entity: EntityType,
     pub(crate) key: fn(&dyn Any) -> String,
     /// The functions of the entity if its states are in a table, and its key with the type erased.
     pub(crate) table: Option<(Table, KeyInTable)>,
     /// [`Command::authorize`], if the command has it.
     pub(crate) authorize: Option<Authorize>,
-    pub(crate) decide: fn(&dyn Any, &dyn Any, Option<&Value>) -> Outcome<Decided>,
-    pub(crate) undo: fn(&dyn Any, &dyn Any, &Value) -> Outcome<Option<Decided>>,
+    pub(crate) decide: fn(&dyn Any, &dyn Any, Option<&Value>) -> Outcome<ErasedDecision>,
+    pub(crate) undo: fn(&dyn Any, &dyn Any, &Value) -> Outcome<Option<ErasedDecision>>,
 }
 
 /// The result of the code of a command that did not panic.
 pub(crate) type Outcome<T> = std::result::Result<T, Undecidable>;
 
 /// A decision with its types erased.
-pub(crate) struct Decided {
+pub(crate) struct ErasedDecision {
     /// The event or rejection to launch.
     pub(crate) message: Option<DecidedMessage>,
     /// The decision as the reply of the command. None for one that undoes another.
@@ -225,7 +225,7 @@ pub(crate) enum Undecidable {
     Unreadable(serde_json::Error),
 }
 
-impl Decisions {
+impl CommandFunctions {
     fn of<C: Command>() -> Self {
         fn command<C: Command>(message: &dyn Any) -> &C {
             message.downcast_ref().expect("the message was decoded by the handler of the command")
@@ -254,7 +254,7 @@ impl Decisions {
                 let event = Command::undo(command::<C>(message), entity::<C>(state), &event);
                 let decided = event.map(|event| {
                     let message = DecidedMessage::of(&event).map_err(Undecidable::Unwritable)?;
-                    Ok(Decided {
+                    Ok(ErasedDecision {
                         message: Some(message),
                         reply: None,
                         apply: Some(application::<C::Entity, _>(event)),
@@ -266,14 +266,16 @@ impl Decisions {
     }
 }
 
-fn decided<C: Command>(decision: C::Reply) -> serde_json::Result<Decided> {
+fn decided<C: Command>(decision: C::Reply) -> serde_json::Result<ErasedDecision> {
     let reply = Some(serde_json::to_value(Json(&decision))?);
     Ok(match decision {
         Decision::Accepted(event) => {
             let message = Some(DecidedMessage::of(&event)?);
-            Decided { message, reply, apply: Some(application::<C::Entity, _>(event)) }
+            ErasedDecision { message, reply, apply: Some(application::<C::Entity, _>(event)) }
         }
-        Decision::Rejected(rejection) => Decided { message: rejection.to_message()?, reply, apply: None },
+        Decision::Rejected(rejection) => {
+            ErasedDecision { message: rejection.to_message()?, reply, apply: None }
+        }
     })
 }
 

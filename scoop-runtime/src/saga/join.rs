@@ -13,7 +13,7 @@ use scoop_core::{Definition, Error, Failure, Message, Next, Result, StepDefiniti
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::command::Decisions;
+use super::command::CommandFunctions;
 use super::{DecodeError, HandledMessage, Handler, MessageType, RetryTarget, StepEnd, private, shape};
 use crate::store::JoinSpec;
 use crate::util::payload::{has_number_beyond, storable};
@@ -241,7 +241,7 @@ impl Handler for Collector {
         None
     }
 
-    fn decisions(&self) -> Option<Decisions> {
+    fn decisions(&self) -> Option<CommandFunctions> {
         None
     }
 

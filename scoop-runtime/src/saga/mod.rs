@@ -78,7 +78,7 @@ pub trait Saga: Send + Sync + Sized + 'static {
 
     /// The decisions of a command.
     #[doc(hidden)]
-    fn decisions() -> Option<command::Decisions> {
+    fn decisions() -> Option<command::CommandFunctions> {
         None
     }
 
@@ -281,7 +281,7 @@ pub trait Handler: Send + Sync + 'static {
     fn sleep(&self, step: usize) -> Option<Duration>;
 
     /// See [`Saga::decisions`].
-    fn decisions(&self) -> Option<command::Decisions>;
+    fn decisions(&self) -> Option<command::CommandFunctions>;
 
     /// See [`Saga::invoke`].
     fn invoke<'a>(
@@ -362,7 +362,7 @@ impl<S: Saga> Handler for S {
         S::sleep(S::Step::ALL[step])
     }
 
-    fn decisions(&self) -> Option<command::Decisions> {
+    fn decisions(&self) -> Option<command::CommandFunctions> {
         S::decisions()
     }
 
@@ -507,7 +507,8 @@ impl Registration {
 /// One entity of the linked program: what `#[entity]` submits to `inventory`.
 pub struct EntityRegistration {
     pub(crate) name: &'static str,
-    pub(crate) entity_type: fn() -> (TypeId, &'static str),
+    /// The Rust type, and that of its keys.
+    pub(crate) types: fn() -> [&'static str; 2],
     pub(crate) applications: fn() -> Vec<scoop_core::Application>,
 }
 
@@ -516,7 +517,7 @@ inventory::collect!(EntityRegistration);
 impl EntityRegistration {
     /// The registration of `E`.
     pub const fn new<E: Entity>() -> Self {
-        let entity_type = || (TypeId::of::<E>(), std::any::type_name::<E>());
-        Self { name: E::NAME, entity_type, applications: E::applications }
+        let types = || [std::any::type_name::<E>(), std::any::type_name::<E::Key>()];
+        Self { name: E::NAME, types, applications: E::applications }
     }
 }

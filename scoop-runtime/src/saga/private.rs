@@ -218,6 +218,11 @@ pub fn awaited<'a, S: Signal, K: Into<String>>(
     })
 }
 
+/// The name of a signal.
+pub const fn name_of_signal<S: Signal>() -> &'static str {
+    S::NAME
+}
+
 /// The signal of a step that awaits none.
 pub fn awaits_nothing<'a>() -> Boxed<'a, Option<Awaited>> {
     Box::pin(ready(Ok(None)))

@@ -306,10 +306,11 @@ fn check_codes() -> Vec<SetupError> {
 
 /// Finds names of several entities, and topics of several events of one entity.
 fn check_entities<'a>(linked: impl IntoIterator<Item = &'a EntityRegistration>) -> Vec<SetupError> {
-    let mut types: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
+    let mut types: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
     let mut errors = vec![];
     for entity in linked {
-        types.entry(entity.name).or_default().push((entity.entity_type)().1);
+        let [entity_type, key_type] = (entity.types)();
+        types.entry(entity.name).or_default().push(format!("`{entity_type}` (keys: `{key_type}`)"));
         let mut events: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
         for application in (entity.applications)() {
             events.entry(application.topic()).or_default().push(application.event());
@@ -324,7 +325,7 @@ fn check_entities<'a>(linked: impl IntoIterator<Item = &'a EntityRegistration>) 
     let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
     errors.extend(repeated.map(|(name, mut types)| {
         types.sort_unstable();
-        SetupError::DuplicateEntityName { name: name.to_owned(), types: quoted(&types) }
+        SetupError::DuplicateEntityName { name: name.to_owned(), types: types.join(", ") }
     }));
     errors
 }
@@ -439,6 +440,9 @@ mod tests {
         assert!(topic.contains("several events with the topic `added`"), "{topic}");
         assert!(topic.contains("Added`") && topic.contains("AddedToo`"), "{topic}");
         assert!(name.starts_with("two entities are named `stock`"), "{name}");
-        assert!(name.contains("::Stock`") && name.contains("::Store`"), "{name}");
+        assert!(
+            name.contains("::Stock` (keys: `u8`)") && name.contains("::Store` (keys: `alloc::"),
+            "{name}"
+        );
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{
     Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Required, Result, Run,
-    SentSignal, Signal, SignalKey, StepDefinition, StepKind, Wait,
+    SentSignal, Signal, SignalKey, StepKind, Wait,
 };
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -380,7 +380,7 @@ impl<'a> Scope<'a> {
         let Awaited { name, key } = awaited;
         let signal = SignalKey { name: name.to_owned(), key };
         if let Some(why) = signal.refused() {
-            return Err(Error::msg(format!("the key of the signal `{name}` {why}")).into_permanent());
+            return Err(Error::msg(format!("the signal `{name}` cannot be awaited: {why}")).into_permanent());
         }
         let limit = match within {
             Some(within) => Some(launch_options::wake_up_time(within.into(), self.engine.store()).await?),
@@ -533,13 +533,25 @@ impl<'a> Scope<'a> {
         let Some(value) = self.returned_by(step) else {
             return Ok(None);
         };
-        read(value).map(Some).map_err(|error| {
+        let wait = self.place.definition.steps.iter().find(|it| it.name == step && it.kind == StepKind::Wait);
+        let signal = wait.and_then(|wait| wait.awaits);
+        let unfit = |why: String| {
             let expected = std::any::type_name::<T>();
-            let what = format!("what step `{step}` returned is not a `{expected}` any more");
-            let is_signal = |it: &&StepDefinition| it.name == step && it.kind == StepKind::Wait;
-            let of_signal = self.place.definition.steps.iter().find(is_signal).is_some();
-            Error::from(UnfitValue { what, why: error.to_string(), reply_type: None, of_signal })
-        })
+            let what = match signal {
+                Some(signal) => format!("the signal `{signal}` is not a `{expected}`"),
+                None => format!("what step `{step}` returned is not a `{expected}` any more"),
+            };
+            let signal = wait.zip(signal).map(|(wait, name)| UnfitSignal {
+                name: name.to_owned(),
+                steps: wait.all_names().map(str::to_owned).collect(),
+                expected: expected.to_owned(),
+            });
+            Error::from(UnfitValue { what, why, reply_type: None, signal })
+        };
+        match value.get(UNREADABLE).and_then(Value::as_str).filter(|_| signal.is_some()) {
+            Some(why) => Err(unfit(why.to_owned())),
+            None => read(value).map(Some).map_err(|error| unfit(error.to_string())),
+        }
     }
 }
 
@@ -552,9 +564,22 @@ pub(crate) struct UnfitValue {
     pub(crate) why: String,
     /// The message and the type of the reply, if it is one.
     pub(crate) reply_type: Option<String>,
-    /// Whether it is a signal.
-    pub(crate) of_signal: bool,
+    /// The signal, if it is one.
+    pub(crate) signal: Option<UnfitSignal>,
 }
+
+/// A signal that the type of a step cannot read.
+#[derive(Clone, Debug)]
+pub(crate) struct UnfitSignal {
+    pub(crate) name: String,
+    /// The names of the step of the wait.
+    pub(crate) steps: Vec<String>,
+    /// The type.
+    pub(crate) expected: String,
+}
+
+/// The only field of a signal that no program can read: see `signal_deliver.sql`.
+const UNREADABLE: &str = "scoop:unreadable";
 
 impl UnfitValue {
     /// Finds it in the chain of sources of an error.

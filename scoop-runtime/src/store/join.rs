@@ -100,7 +100,7 @@ pub(crate) struct ExpiredJoin {
 
 /// Whether a set is launched although members are missing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Launch {
+pub(crate) enum SetPolicy {
     IfComplete,
     AsItIs,
 }
@@ -110,11 +110,11 @@ pub(crate) fn complete(
     spec: &JoinSpec,
     key: &str,
     oldest: &[OldestMember],
-    launch: Launch,
+    policy: SetPolicy,
 ) -> Option<NewMessage> {
     let is_there = |topic: &&&str| oldest.iter().any(|member| member.topic == ***topic);
     let missing: Vec<_> = spec.topics.iter().filter(|topic| !is_there(topic)).collect();
-    if oldest.is_empty() || launch == Launch::IfComplete && !missing.is_empty() {
+    if oldest.is_empty() || policy == SetPolicy::IfComplete && !missing.is_empty() {
         return None;
     }
     let members: Map<_, _> =
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn set_is_launched_once_it_is_complete() {
-        let launched = |members: &[OldestMember]| complete(&spec(), "7", members, Launch::IfComplete);
+        let launched = |members: &[OldestMember]| complete(&spec(), "7", members, SetPolicy::IfComplete);
         assert!(launched(&[]).is_none());
         assert!(launched(&[member("paid")]).is_none());
         let message = launched(&[member("paid"), member("picked")]).unwrap();
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn overdue_set_names_what_is_missing() {
-        let launched = |members: &[OldestMember]| complete(&spec(), "7", members, Launch::AsItIs);
+        let launched = |members: &[OldestMember]| complete(&spec(), "7", members, SetPolicy::AsItIs);
         assert!(launched(&[]).is_none(), "all were withdrawn");
         let message = launched(&[member("picked")]).unwrap();
         assert_eq!(message.payload["missing"], json!(["paid"]));

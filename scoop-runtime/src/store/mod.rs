@@ -49,7 +49,10 @@ pub(crate) use retention::{
 };
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
-pub(crate) use signal::{Deliver, NewSignal, SIGNAL_SENT, SignalClaimer, SignalSent, Transaction};
+pub(crate) use signal::{
+    AwaitingRun, Deliver, Delivered, ExpiredSignals, NewSignal, RefusedDelivery, SIGNAL_SENT, SignalClaimer,
+    SignalSent, Transaction,
+};
 pub use types::RowState;
 pub(crate) use types::{
     ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FailedRollbackPart,
@@ -218,8 +221,17 @@ storage! {
         /// Records a signal, unless there is one with its id, and delivers it. The claimer gets runs that it reaches.
         async fn send_signal(&self, signal: &NewSignal, claimer: Option<SignalClaimer<'_>>) -> SignalSent;
 
-        /// Delivers kept signals, and returns the handlers of the runs that are ready now.
-        async fn deliver_signals(&self, signals: &Deliver) -> Vec<String>;
+        /// Delivers kept signals. A row that cannot be changed holds up no others.
+        async fn deliver_signals(&self, signals: &Deliver) -> Delivered;
+
+        /// Marks up to `limit` kept signals whose time is over, so that later looks do not read them. Returns these.
+        async fn expire_signals(&self, limit: u32) -> Vec<ExpiredSignals>;
+
+        /// The key of the signal for which a run has waited last in the step of these names.
+        async fn awaited_key(&self, run: Uuid, steps: &[String]) -> Option<String>;
+
+        /// The names of the signals that sagas of living programs await.
+        async fn awaited_names(&self) -> Vec<String>;
 
         /// The oldest transaction that may still commit a signal.
         async fn signal_horizon(&self) -> Transaction;

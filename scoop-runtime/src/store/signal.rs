@@ -15,6 +15,41 @@ pub(crate) enum Deliver {
     SentSince(Transaction),
 }
 
+/// What became of a delivery.
+#[derive(Debug, Default)]
+pub(crate) struct Delivered {
+    /// The handlers of runs that are ready now.
+    pub(crate) handlers: Vec<String>,
+    /// What the database refused, and is logged.
+    pub(crate) refused: Vec<RefusedDelivery>,
+}
+
+/// A delivery that the database refuses. Others are not affected.
+#[derive(Debug)]
+pub(crate) struct RefusedDelivery {
+    pub(crate) to: SignalKey,
+    /// The run that cannot get the signal; `None` if it is not known.
+    pub(crate) run: Option<AwaitingRun>,
+    pub(crate) error: sqlx::Error,
+}
+
+/// A run that awaits a signal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AwaitingRun {
+    pub(crate) id: Uuid,
+    pub(crate) handler: String,
+    /// The step of the wait.
+    pub(crate) step: String,
+}
+
+/// Signals of one name that were kept in vain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExpiredSignals {
+    /// Their name, and the key of one of them.
+    pub(crate) to: SignalKey,
+    pub(crate) signals: u64,
+}
+
 /// A transaction of the database, by its number. The default is before all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transaction(pub(super) String);

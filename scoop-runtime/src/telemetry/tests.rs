@@ -6,7 +6,7 @@ use super::page::{Row, rows};
 use super::*;
 
 fn declared() -> BTreeSet<Row> {
-    let all = [OF_RUNS, OF_ROWS, OF_WORKERS, OF_PROGRAMS, OF_LAUNCHES, OF_RETENTION].concat();
+    let all = [OF_RUNS, OF_ROWS, OF_WORKERS, OF_PROGRAMS, OF_LAUNCHES, OF_SIGNALS, OF_RETENTION].concat();
     let rows = all.iter().map(|event| {
         let fields = event.fields.iter().filter(|field| !["event", "message"].contains(field));
         (event.target.into(), event.name.into(), event.level.into(), fields.map(|&it| it.into()).collect())

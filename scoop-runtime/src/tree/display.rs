@@ -8,7 +8,7 @@ use scoop_core::{Escaped, EventKind, SignalKey};
 
 use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 use crate::repair::no_program;
-use crate::util::shown::{ahead, humane, utc, utc_if_known};
+use crate::util::shown::{ahead, humane, system_time, utc, utc_if_known};
 
 /// The maximum number of named sagas that a run waits for.
 const NAMED_MAX: usize = 4;
@@ -255,10 +255,17 @@ impl RunEvent {
                 (Role::ChildrenUndone, _) => " of",
                 (Role::WentOnAnew, _) => " after",
                 (Role::HandledFailures, _) => " in",
+                _ if self.awaits.is_some() => " for",
                 (_, EventKind::Emitted | EventKind::RollingBack | EventKind::RollbackFailed) => " in",
                 _ => "",
             };
             write!(f, "{link} {}", Escaped(subject))?;
+        }
+        if let Some(wait) = &self.awaits
+            && let Some(SignalKey { name, key }) = wait.signal()
+        {
+            write!(f, ": {} with key {}", Escaped(name), Escaped(key))?;
+            wait.limit().map_or(Ok(()), |limit| write!(f, ", until {}", utc(system_time(limit))))?;
         }
         if let (EventKind::RollingBack, Some(failure)) = (self.kind, &self.failure) {
             write!(f, ": {}", failure.summary())?;

@@ -138,7 +138,8 @@ impl RunEvent {
     /// Sets the wait of the run after it.
     pub(crate) fn before(self, wait: Option<&Wait>) -> Self {
         let sleep = wait.filter(|wait| wait.signal().is_none());
-        Self { sleeps_until: sleep.map(|wait| system_time(wait.time())), ..self }
+        let awaits = wait.filter(|wait| wait.signal().is_some()).cloned();
+        Self { sleeps_until: sleep.map(|wait| system_time(wait.time())), awaits, ..self }
     }
 
     /// Marks the event before a new execution.

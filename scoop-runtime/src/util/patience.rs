@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::error::{is_denied, is_transient, is_without_tables, loses_answer, refusal};
+use crate::error::{is_contended, is_denied, is_transient, is_without_tables, loses_answer, refusal};
 use crate::{RuntimeError, SetupError};
 
 /// The default of [`Builder::patience`](crate::Builder::patience).
@@ -116,7 +116,7 @@ impl Trial {
     }
 
     /// Whether its patience is over.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn has_expired(&self) -> bool {
         self.until() <= Instant::now()
     }
 
@@ -164,12 +164,12 @@ impl Trial {
             Err(error) => error,
         };
         self.in_doubt |= current.in_doubt.load(Relaxed);
-        let refused = !is_transient(&error) || (self.ends_in_doubt && self.in_doubt);
+        let refused = !may_succeed_later(&error) || (self.ends_in_doubt && self.in_doubt);
         // If the pool has no connection, the previous error is the reason.
         if !matches!(error, sqlx::Error::PoolTimedOut) || self.error.is_none() {
             self.error = Some(error);
         }
-        if refused || self.is_over() {
+        if refused || self.has_expired() {
             let error = self.error.take().unwrap_or(sqlx::Error::PoolTimedOut);
             return Some(Err(self.vain(error)));
         }
@@ -198,12 +198,17 @@ impl Vain {
             if is_denied(&source) {
                 return RuntimeError::Denied { doing, refusal: refusal(&source), source };
             }
-            if !may_have_happened && !is_transient(&source) {
+            if !may_have_happened && !may_succeed_later(&source) {
                 return RuntimeError::Database { doing, source };
             }
             RuntimeError::Unavailable { doing, attempts, waited, patience, may_have_happened, source }
         }
     }
+}
+
+/// Whether another attempt may succeed: the database failed, or a statement waited too long for a lock.
+fn may_succeed_later(error: &sqlx::Error) -> bool {
+    is_transient(error) || is_contended(error)
 }
 
 impl From<sqlx::Error> for Vain {

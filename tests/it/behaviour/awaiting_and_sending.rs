@@ -123,3 +123,73 @@ async fn wait_for_a_signal_follows_from_the_record() -> Result<()> {
     scoop.shutdown().await?;
     Ok(())
 }
+
+/// A signal of another client, in a form that no program can read.
+#[tokio::test(flavor = "multi_thread")]
+async fn signal_that_no_program_can_read_fails_its_run_and_holds_up_no_later_one() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Shipping>().poll_interval(NEVER).start().await?;
+    let orders = [scoop.launch(Order { number: 7 }).await?, scoop.launch(Order { number: 8 }).await?];
+    for order in &orders {
+        order.comes_to(awaits).await?;
+    }
+    db.execute(
+        "INSERT INTO scoop.signal (id, name, key, payload, kept_until)
+         SELECT gen_random_uuid(), 'paid', key, payload::jsonb, now() + interval '1 hour'
+         FROM (VALUES ('7', '1e400'), ('8', repeat('[', 6000) || repeat(']', 6000))) AS bad (key, payload)",
+    )
+    .await;
+    for (order, key) in orders.iter().zip(["7", "8"]) {
+        scoop.signal(Paid, key).await?;
+        let Outcome::RolledBack(failure) = order.ends().await? else { panic!("it could read the signal") };
+        assert_eq!(failure.kind, "SignalMismatch", "{}", failure.report());
+        assert!(failure.message.contains("1.7e308"), "{}", failure.message);
+    }
+    let next = scoop.launch(Order { number: 7 }).await?;
+    assert_eq!(next.ends().await?, Outcome::Committed, "the good signal was kept for it");
+    // The audit compares what was sent with what has arrived, and cannot read it either.
+    db.execute(
+        "UPDATE scoop.signal s SET payload = v.value FROM scoop.return_value v
+         WHERE v.value ? 'scoop:unreadable' AND NOT scoop.is_readable(s.payload, 1000000)",
+    )
+    .await;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+/// Calls that wait for a transaction with the same id leave connections to other work.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_wait_for_an_id_hold_no_connection() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Shipping>().start().await?;
+    let id = uuid::Uuid::now_v7();
+    let mut tx = db.pool().begin().await?;
+    assert!(scoop.signal(Paid, "7").id(id).in_transaction(&mut tx).await?);
+    let calls: Vec<_> = (0..8).map(|_| tokio::spawn(scoop.signal(Paid, "7").id(id).into_future())).collect();
+    // Other work goes on, for more than a second.
+    let mut number = 100;
+    while db
+        .number("SELECT count(*) FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND state = 'idle in transaction'
+                 AND datname = current_database() AND xact_start < clock_timestamp() - interval '1.5 s'")
+        .await
+        == 0
+    {
+        let innocent = scoop.launch(Order { number }).await?;
+        scoop.signal(Paid, number.to_string()).await?;
+        assert_eq!(innocent.ends().await?, Outcome::Committed);
+        number += 1;
+        let waits = "SELECT count(*) FROM pg_stat_activity
+                     WHERE wait_event_type = 'Lock' AND datname = current_database()
+                       AND query_start < clock_timestamp() - interval '0.5 s'";
+        assert_eq!(db.number(waits).await, 0, "a statement waits for the id");
+    }
+    tx.commit().await?;
+    let order = scoop.launch(Order { number: 7 }).await?;
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    for call in calls {
+        assert!(call.await.expect("it does not panic")? <= 1);
+    }
+    assert_eq!(db.number("SELECT count(*) FROM scoop.signal WHERE key = '7'").await, 1);
+    scoop.shutdown().await?;
+    Ok(())
+}

@@ -219,7 +219,14 @@ async fn panic_of_a_decision_fails_its_command_with_its_place_and_changes_nothin
     let Err(RuntimeError::NoResult { why: NoResult::RolledBack(failure), .. }) = sent.decision().await else {
         panic!("it has no decision");
     };
-    assert_eq!(failure.message, "panic in `decide` of saga `deliver`: nothing is delivered");
+    let run = sent.tree().await?.runs()[0].lineage.id();
+    assert_eq!(
+        failure.message,
+        format!(
+            "panic in `decide` of saga `deliver` about the entity `shelf` (key `1`) in run {run}: nothing is delivered; \
+             nothing has changed: correct the code, then send the command again"
+        )
+    );
     let place = failure.stack_trace.first().expect("it has a place");
     assert!(place.file_name.ends_with("commands.rs"), "{place:?}");
     assert_eq!(scoop.command_state(sent.id()).await?, None);
@@ -237,8 +244,16 @@ async fn panic_of_an_application_spares_the_other_commands_of_the_entity() -> Re
     for (units, sent) in units.into_iter().zip(&sent) {
         match (sent.ends().await?, units) {
             (Outcome::RolledBack(failure), POISON) => {
-                let text = "panic in the application of an event of saga `reserve` to the entity `shelf`";
-                assert!(failure.message.starts_with(text), "{failure}");
+                let run = sent.tree().await?.runs()[0].lineage.id();
+                let text = format!(
+                    "panic in the application of an event of saga `reserve` to the entity `shelf` (key `1`) in run {run}: "
+                );
+                assert!(failure.message.starts_with(&text), "{failure}");
+                assert!(failure.message.contains("this shelf cannot take so many"), "{failure}");
+                assert!(
+                    failure.message.ends_with("correct the code, then send the command again"),
+                    "{failure}"
+                );
             }
             (outcome, _) => assert_eq!(outcome, Outcome::Committed),
         }
@@ -311,9 +326,17 @@ async fn command_that_no_program_has_handled_has_no_decision() -> Result<()> {
     let sent = scoop.send(Reserve { shelf: 1, units: 1 }).await?;
     let error = sent.decision().await.expect_err("no program has this command");
     assert!(matches!(error, RuntimeError::NoResult { why: NoResult::NoHandlers, .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("on topic `reserve` has no result: no saga was subscribed"), "{text}");
+    assert!(text.contains("then launch it again, or have it redelivered by `Scoop::redeliver`"), "{text}");
     assert_eq!(scoop.command_state(sent.id()).await?, None);
     let required = scoop.send(Reserve { shelf: 1, units: 1 }).required().await;
     assert!(matches!(required.err(), Some(RuntimeError::NoHandler { .. })));
+    scoop.shutdown().await?;
+    let scoop = start(&db, &Notes::default()).await?;
+    assert_eq!(scoop.redeliver::<Reserve>().await?.hierarchies.len(), 1);
+    let sent = scoop.find(sent.id()).await?;
+    assert!(sent.decision::<Reserve>().await?.rejected().is_some(), "the shelf is empty");
     Ok(())
 }
 

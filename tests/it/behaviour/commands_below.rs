@@ -169,7 +169,11 @@ async fn panic_of_undo_is_the_failure_of_the_rollback() -> Result<()> {
     let outcome = scoop.launch(Cart { units: 9, fails: true }).await?.ends().await?;
     let Outcome::RollbackFailed(failed) = outcome else { panic!("it cannot be undone: {outcome:?}") };
     let report = failed.report();
-    assert!(report.contains("panic in `undo` of saga `pay`: "), "{report}");
+    let text = "panic in `undo` of saga `pay` about the entity `till` (key `front`) in run ";
+    assert!(
+        report.contains(text) && report.contains("correct the code, then retry the rollback"),
+        "{report}"
+    );
     let till = scoop.entity::<Till>("front".into()).await?;
     assert_eq!((till.version, till.state.cents), (1, 900), "nothing has changed");
     Ok(())

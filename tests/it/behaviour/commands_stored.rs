@@ -1,6 +1,7 @@
 //! Commands about entities whose stored rows are damaged.
 
-use scoop::Decider;
+use scoop::__private::Application;
+use scoop::{Applies, Decider, Entity};
 
 use super::*;
 use crate::support::Database;
@@ -115,5 +116,60 @@ async fn rebuild_names_the_events_that_it_cannot_apply_and_spares_the_others() -
     assert_eq!(scoop.entity::<Counter>(4).await?.state.count, 1, "its state is mended");
     let key = scoop.rebuild_entities::<Counter>().key(2).await.expect_err("it is damaged").to_string();
     assert!(key.contains("key `2`, version 2"), "{key}");
+    Ok(())
+}
+
+/// `Counter` in a program that has other keys.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct CounterOfTexts {
+    count: u64,
+}
+
+// Not by the attribute, which would make it a second entity of this name in the program of the tests.
+impl Entity for CounterOfTexts {
+    const NAME: &'static str = Counter::NAME;
+    type Key = String;
+
+    fn applications() -> Vec<Application> {
+        vec![Application::of::<Self, Counted>()]
+    }
+}
+
+impl Applies<Counted> for CounterOfTexts {
+    fn apply(&mut self, _: &Counted) {
+        self.count += 1;
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct CountByText(String);
+
+#[command(entity = CounterOfTexts)]
+impl CountByText {
+    fn key(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decide(&self, _: &CounterOfTexts) -> Decision<Counted> {
+        Decision::Accepted(Counted)
+    }
+}
+
+/// Keys are texts. So a program may change their type, and keep its entities as long as the texts stay the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_with_different_types_of_keys_decide_about_one_entity_if_the_texts_are_equal() -> Result<()>
+{
+    let db = Database::new().await;
+    let one = db.scoop().only::<Decider<Count>>().start().await?;
+    let other = db.scoop().only::<Decider<CountByText>>().start().await?;
+    for _ in 0..3 {
+        assert!(one.send(Count(1)).await?.decision().await?.is_accepted());
+        assert!(other.send(CountByText("1".into())).await?.decision().await?.is_accepted());
+    }
+    assert!(other.send(CountByText("one".into())).await?.decision().await?.is_accepted());
+    let counter = one.entity::<Counter>(1).await?;
+    assert_eq!((counter.version, counter.state.count), (6, 6));
+    assert_eq!(other.entity::<CounterOfTexts>("1".into()).await?.version, 6);
+    assert_eq!(other.entity::<CounterOfTexts>("one".into()).await?.version, 1);
     Ok(())
 }

@@ -227,6 +227,43 @@ async fn command_whose_row_another_transaction_locks_for_long_is_decided_after_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rollback_of_a_command_undoes_it_in_the_table() -> Result<()> {
+    let db = Database::new().await;
+    sqlx::raw_sql(TABLE).execute(db.pool()).await?;
+    let scoop = start(&db).await?;
+    let sent = scoop.send(moved(1, -60)).await?;
+    assert_eq!(sent.ends().await?, Outcome::Committed);
+    assert!(scoop.send(moved(1, -30)).await?.decision().await?.is_accepted());
+    assert_eq!(scoop.rollback(sent.id(), "it was a mistake").await?, RollbackAnswer::Accepted);
+    assert!(matches!(sent.ends().await?, Outcome::RolledBack(_)));
+    assert_eq!(cents(&db, 1).await?, 70, "only that command is undone");
+    let events = scoop.entity_events::<Ledger>(1).await?;
+    let cents: Vec<_> = events.iter().map(|event| event.message::<Moved>()).collect::<Result<_, _>>()?;
+    let cents: Vec<_> = cents.into_iter().flatten().map(|event| event.cents).collect();
+    assert_eq!(cents, [-60, -30, 60]);
+    assert_eq!(scoop.entity::<Ledger>(1).await?.version, 3);
+    assert_eq!(scoop.command_state(sent.id()).await?, Some(CommandState::Accepted), "the decision stays");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn undo_that_the_table_refuses_is_the_failure_of_the_rollback() -> Result<()> {
+    let db = Database::new().await;
+    sqlx::raw_sql(TABLE).execute(db.pool()).await?;
+    let scoop = start(&db).await?;
+    let sent = scoop.send(moved(1, 100)).await?;
+    assert_eq!(sent.ends().await?, Outcome::Committed);
+    // 13 cents after that violate a constraint of the table.
+    db.execute("UPDATE ledger SET cents = 113 WHERE id = 1").await;
+    assert_eq!(scoop.rollback(sent.id(), "it was a mistake").await?, RollbackAnswer::Accepted);
+    let Outcome::RollbackFailed(failed) = sent.ends().await? else { panic!("it cannot be undone") };
+    let report = failed.report();
+    assert!(report.contains("`store` of the entity `ledger` (key `1`)"), "{report}");
+    assert_eq!(cents(&db, 1).await?, 113, "nothing has changed");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn table_without_a_database_is_a_mistake_of_the_program() -> Result<()> {
     let error = Scoop::builder().in_memory().only::<Decider<Move>>().start().await;
     let Err(RuntimeError::Setup(mistakes)) = error else { panic!("there is no table in memory") };

@@ -64,10 +64,14 @@ async fn until_the_end(events: &mut EventStream) -> Result<Vec<RecordedEvent>> {
     }
 }
 
-/// Has the stream begin here.
-async fn begun(mut events: EventStream) -> EventStream {
-    let first = events.next();
-    assert!(tokio::time::timeout(Duration::from_millis(300), first).await.is_err(), "nothing is there");
+/// Has the stream begin here. No event may be there before it knows its place.
+pub(super) async fn begun(mut events: EventStream) -> EventStream {
+    let mut time = Duration::from_millis(10);
+    while events.cursor().is_none() {
+        let first = tokio::time::timeout(time, events.next()).await;
+        assert!(first.is_err(), "nothing is there");
+        time *= 2;
+    }
     events
 }
 

@@ -6,6 +6,7 @@ use scoop::SetupError;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 
+use super::followed::begun;
 use super::*;
 use crate::support::{Database, eventually};
 
@@ -485,9 +486,7 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     assert!(!reader.runs().await?.runs.is_empty() && !reader.runs().handler("orders").await?.runs.is_empty());
     assert_eq!(reader.explain(order.id()).await?.runs.len(), 1);
     assert!(!reader.counts().await?.finished.is_empty());
-    let mut events = reader.events().follow();
-    let begins = tokio::time::timeout(Duration::from_millis(300), events.next()).await;
-    assert!(begins.is_err(), "nothing happens");
+    let mut events = begun(reader.events().follow()).await;
     scoop.launch(Order { fails: false }).await?.ends().await?;
     assert!(events.next().await.is_some_and(|event| event.is_ok()));
     let Err(error) = reader.launch(Order { fails: false }).await.map(drop) else { panic!("it was launched") };

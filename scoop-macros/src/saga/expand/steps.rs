@@ -112,7 +112,10 @@ pub(super) fn definition(step: &Step) -> TokenStream {
         }
     };
     let wait = step.at.as_ref().map(|_| beside(names::WAITING, quote!(Wait)));
-    let awaiting = step.awaits.as_ref().map(|_| beside(names::AWAITING, quote!(Wait)));
+    let awaiting = step.awaits.as_ref().map(|awaits| {
+        let (step, ty) = (beside(names::AWAITING, quote!(Wait)), &awaits.ty);
+        quote!(#step.awaiting(::scoop::__private::name_of_signal::<#ty>()))
+    });
     let finally = step.finally.as_ref().map(|_| beside(names::FINALLY, quote!(Finally)));
     let formerly = formerly("");
     let once = (*delivery == Delivery::AtMostOnce).then(|| quote!(.at_most_once()));

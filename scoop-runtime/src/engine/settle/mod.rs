@@ -16,8 +16,8 @@ use super::execution::{Execution, Exit, reasons_to_give_up};
 use super::outcome::Decision;
 use super::rollback_history::load_rollback_plan;
 use super::shared::Engine;
-use super::signals::Delivery;
 use super::slots::SlotLease;
+use super::wakeups::Delivery;
 use crate::completion::RunEnd;
 use crate::saga::registry::RunnableSaga;
 use crate::store::Unhandled;
@@ -283,7 +283,10 @@ fn apply(
     if sets_a_time {
         engine.reschedule_timer();
     }
-    after.signals.into_iter().for_each(|signal| engine.signals.deliver(Delivery::To(signal)));
+    for signal in after.signals {
+        engine.unhandled.signalled(&signal.name);
+        engine.signals.deliver(Delivery::To(signal));
+    }
     if settled.state == RowState::Ended {
         match execution.run.lineage.parent() {
             Some(parent) if execution.flags.has_parent => {

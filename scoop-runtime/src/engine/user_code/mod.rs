@@ -1,5 +1,6 @@
 //! Calls the user code of one move of a run, and derives the conclusion from its result.
 
+mod at_most_once;
 pub(super) mod authorize;
 pub(crate) mod boundary;
 pub(super) mod running;
@@ -9,8 +10,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use scoop_core::{
-    Action, Call, Conclusion, Context, Delivery, Error, Failure, Fate, Interrupted, NextExecution, Returned,
-    SentSignal, StepKind,
+    Action, Call, Conclusion, Context, Error, Failure, Fate, NextExecution, Returned, SentSignal, StepKind,
 };
 use tracing::Instrument as _;
 
@@ -23,13 +23,12 @@ use crate::RuntimeError;
 use crate::bug::{Bug, is_injected};
 use crate::error::is_of_infrastructure;
 use crate::saga::registry::RunnableSaga;
-use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitValue};
+use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitSignal, UnfitValue};
 use crate::saga::{DecodeError, Handler, RetryTarget, StepEnd};
-use crate::store::{NewSignal, RolledBack, SetAside, StepBeginning, StepTransaction, roll_back};
+use crate::store::{NewSignal, RolledBack, SetAside, StepTransaction, roll_back};
 use crate::telemetry::{self, Code};
 use crate::util::ids;
 use crate::util::payload::{self, StepName, Unstorable};
-use crate::util::shown::system_time;
 use crate::util::sync::lock;
 
 /// Calls the user code. After a success its transaction is still open, if it opened one.
@@ -45,7 +44,7 @@ pub(super) async fn call_and_conclude(
     if let Some(failure) = authorize::refusal(execution, &call, message) {
         return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
     }
-    if let Some(failure) = begin_once(engine, execution, &call).await? {
+    if let Some(failure) = at_most_once::begin(engine, execution, &call).await? {
         return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
     }
     if is_injected(Bug::CompensateTwice) && matches!(call.action(), Action::Compensate { .. }) {
@@ -70,12 +69,12 @@ pub(super) async fn call_and_conclude(
     };
     // The transaction of a failed step is rolled back before anything else happens.
     let undone = roll_back(opened).await;
-    let mut of_signal = false;
+    let mut of_signal = None;
     let failure = judge(execution, &format!("step `{}`", call.step()), error, undone, |error| {
         if let Some(unfit) = UnfitValue::of(error) {
             let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
             let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
-            of_signal = unfit.of_signal;
+            of_signal = unfit.signal.clone().map(|signal| (signal, unfit.why.clone()));
             return Ok(Some(match &unfit.reply_type {
                 Some(reply_type) => Exit::UnfitReply { why, reply_type: reply_type.clone() },
                 None => Exit::Stuck(why),
@@ -86,7 +85,7 @@ pub(super) async fn call_and_conclude(
     });
     let failure = match failure {
         // This is a mistake of the sender, unless another program can read the signal.
-        Err(Exit::Stuck(why)) if of_signal => {
+        Err(Exit::Stuck(why)) if let Some((signal, reason)) = &of_signal => {
             let saga = &execution.saga.definition.saga;
             if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await
                 == SetAside::HandedOver
@@ -94,11 +93,33 @@ pub(super) async fn call_and_conclude(
                 telemetry::handed_over(execution.at(call.step()), why.logged());
                 return Err(Exit::Settled);
             }
-            Failure::new("SignalMismatch", why.recorded, &execution.run.source)
+            let text = mismatch(engine, execution, call.step(), signal, reason).await;
+            Failure::new("SignalMismatch", text, &execution.run.source)
         }
         other => other?,
     };
     conclude_failed(engine, execution, call, context, failure).await
+}
+
+/// The text of the failure of a step that cannot read its signal.
+async fn mismatch(
+    engine: &Engine,
+    execution: &Execution,
+    step: &str,
+    signal: &UnfitSignal,
+    reason: &str,
+) -> String {
+    let UnfitSignal { name, steps, expected } = signal;
+    let run = execution.key.id;
+    // If it cannot be looked up, the rest is still correct.
+    let key = engine.store.awaited_key(run, steps).await.ok().flatten();
+    let key = key.map(|key| format!(" with key `{key}`")).unwrap_or_default();
+    let saga = &execution.saga.definition.saga;
+    format!(
+        "the signal `{name}`{key} is not a `{expected}`, which step `{step}` of saga `{saga}` awaits in run {run}: \
+         {reason}. It is used up. Have the sender send what `{expected}` reads, or change that type so that it reads what \
+         was sent; then launch the message of the run again"
+    )
 }
 
 /// The message of the run for this step; or the failure of the step, if no living program can decode the message.
@@ -121,34 +142,6 @@ pub(super) async fn message_of<'a>(
         return Err(Exit::Settled);
     }
     Ok(Err(Failure::new("PayloadMismatch", why.recorded, &execution.run.source)))
-}
-
-/// Records that a step begins if it runs at most once. Returns its failure if it began under an earlier claim.
-async fn begin_once(
-    engine: &Engine,
-    execution: &Execution,
-    call: &Call<'_>,
-) -> Result<Option<Failure>, Exit> {
-    let Action::Invoke { step, .. } = call.action() else { return Ok(None) };
-    let definition = &execution.saga.definition;
-    let step = &definition.steps[*step];
-    if step.delivery == Delivery::AtLeastOnce {
-        return Ok(None);
-    }
-    let names: Vec<_> = step.all_names().map(str::to_owned).collect();
-    let instance = i32::try_from(execution.run.suspensions).unwrap_or(i32::MAX);
-    match engine.store.begin_step(execution.key, instance, &names).await {
-        Ok(Some(StepBeginning::Now)) => Ok(None),
-        Ok(Some(StepBeginning::Before(began_at))) => {
-            let interrupted = Interrupted::new(&*definition.saga, &*step.name, system_time(began_at));
-            Ok(Some(interrupted.to_failure(&execution.run.source)))
-        }
-        Ok(None) => Err(Exit::TakenOver),
-        Err(error) => {
-            let why = format!("the beginning of step `{}` could not be recorded: {error}", step.name);
-            Err(Exit::Infrastructure(why.into()))
-        }
-    }
 }
 
 /// Turns an error of user code into the failure of the step, or a reason to run it again, and drops the error. A panic
@@ -528,6 +521,6 @@ async fn execute(
             handler.finally(step, scope, message).await?;
             Ok(StepEnd::CONTINUE)
         }
-        StepKind::Decide => unreachable!("the decider makes decisions"),
+        StepKind::Decide => unreachable!("`decisions::decide` makes decisions"),
     }
 }

@@ -243,7 +243,7 @@ fn typed<M: Message>(children: Vec<Child>) -> Result<Vec<Reply<M::Reply>>> {
                 Escaped(stored)
             );
             let reply = Some(format!("{}\n{}", M::TOPIC, shape::of::<M::Reply>()));
-            Error::from(UnfitValue { what, why, reply_type: reply, of_signal: false })
+            Error::from(UnfitValue { what, why, reply_type: reply, signal: None })
         }
         _ => error.into(),
     })

@@ -11,7 +11,7 @@ use super::MemoryStore;
 use super::launch::RootMessage;
 use super::state::State;
 use crate::bug::{Bug, is_injected};
-use crate::store::join::{Launch, LaunchedSet, OldestMember, complete};
+use crate::store::join::{LaunchedSet, OldestMember, SetPolicy, complete};
 use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, Withdrawal};
 use crate::util::shown::system_time;
 use crate::{JoinWait, WaitingMember};
@@ -84,7 +84,7 @@ impl JoinStorage for MemoryStore {
                 };
                 state.join_members.waiting.push(row);
             }
-            let handlers = state.launch_set(spec, key, Launch::IfComplete);
+            let handlers = state.launch_set(spec, key, SetPolicy::IfComplete);
             Ok(JoinResult::Recorded(LaunchedSet { handlers, refused: vec![] }))
         })
         .await
@@ -114,7 +114,7 @@ impl JoinStorage for MemoryStore {
             if seconds > 0.0 {
                 return Ok(ExpiredJoin { launched: LaunchedSet::default(), seconds: Some(seconds) });
             }
-            let handlers = state.launch_set(spec, &key, Launch::AsItIs);
+            let handlers = state.launch_set(spec, &key, SetPolicy::AsItIs);
             let launched = LaunchedSet { handlers, refused: vec![] };
             Ok(ExpiredJoin { launched, seconds: Some(0.0) })
         })
@@ -167,7 +167,7 @@ impl JoinMembers {
 
 impl State {
     /// Launches the hierarchy of the oldest messages of a key, if it is to be. Returns its handlers.
-    fn launch_set(&mut self, spec: &JoinSpec, key: &str, launch: Launch) -> Vec<String> {
+    fn launch_set(&mut self, spec: &JoinSpec, key: &str, policy: SetPolicy) -> Vec<String> {
         let waiting = &mut self.join_members.waiting;
         let oldest = spec.topics.iter().filter_map(|topic| {
             waiting.iter().find(|it| it.saga == spec.saga && it.key == key && it.topic == *topic)
@@ -175,7 +175,7 @@ impl State {
         let oldest: Vec<_> = oldest
             .map(|it| OldestMember { run: it.run, topic: it.topic.clone(), payload: it.payload.clone() })
             .collect();
-        let Some(message) = complete(spec, key, &oldest, launch) else { return vec![] };
+        let Some(message) = complete(spec, key, &oldest, policy) else { return vec![] };
         if !is_injected(Bug::JoinTwice) {
             let is_member = |row: &mut MemberRow| oldest.iter().any(|member| member.run == row.run);
             let joined = waiting

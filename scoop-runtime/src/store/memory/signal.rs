@@ -1,19 +1,25 @@
 //! Signals, and their delivery to the runs that await them; see `signal_*.sql`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use scoop_core::{SignalKey, output_name};
 use serde_json::Value;
-use time::OffsetDateTime;
+use time::{Date, OffsetDateTime, Time};
 use uuid::Uuid;
 
 use super::MemoryStore;
 use super::definitions::lanes_of;
+use super::event_log::Event;
 use super::state::{RowKey, State};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
-    ClaimedRun, Claimer, Deliver, NewSignal, SignalClaimer, SignalSent, SignalStorage, Transaction,
+    ClaimedRun, Claimer, Deliver, Delivered, ExpiredSignals, NewSignal, SignalClaimer, SignalSent,
+    SignalStorage, Transaction,
 };
+
+/// A signal that is not delivered: until when it is kept, when it was sent, and its id. The first one goes first.
+pub(super) type KeptSignal = (OffsetDateTime, OffsetDateTime, Uuid);
 
 /// A row of `signal`.
 #[derive(Clone, Debug)]
@@ -48,7 +54,7 @@ impl SignalStorage for MemoryStore {
         .await
     }
 
-    async fn deliver_signals(&self, signals: &Deliver) -> sqlx::Result<Vec<String>> {
+    async fn deliver_signals(&self, signals: &Deliver) -> sqlx::Result<Delivered> {
         self.run("deliver", |state| {
             let keys = match signals {
                 Deliver::To(keys) => keys.clone(),
@@ -57,7 +63,32 @@ impl SignalStorage for MemoryStore {
             let runs: Vec<_> = keys.iter().flat_map(|to| state.deliver_signal(to)).collect();
             let rows = runs.into_iter().filter_map(|run| state.row(run));
             let handlers: BTreeSet<_> = rows.map(|row| row.handler.to_string()).collect();
-            Ok(handlers.into_iter().collect())
+            Ok(Delivered { handlers: handlers.into_iter().collect(), refused: vec![] })
+        })
+        .await
+    }
+
+    async fn expire_signals(&self, limit: u32) -> sqlx::Result<Vec<ExpiredSignals>> {
+        self.run("expire", |state| Ok(state.expire_signals(limit.try_into().unwrap_or(usize::MAX)))).await
+    }
+
+    async fn awaited_key(&self, run: Uuid, steps: &[String]) -> sqlx::Result<Option<String>> {
+        self.run("awaited_key", |state| {
+            let is_named = |event: &&Event| event.step.as_ref().is_some_and(|step| steps.contains(step));
+            let events = state.hierarchy_of(run).into_iter().flat_map(|of| of.record.of_run(run).rev());
+            let mut waits = events.filter(is_named).filter_map(|event| event.wait.as_ref());
+            Ok(waits.find_map(|wait| wait.signal().map(|to| to.key.clone())))
+        })
+        .await
+    }
+
+    async fn awaited_names(&self) -> sqlx::Result<Vec<String>> {
+        self.run("awaited_names", |state| {
+            let numbers = state.workers.values().flat_map(|worker| &worker.definitions);
+            let at = numbers.filter_map(|number| usize::try_from(number - 1).ok());
+            let steps = at.filter_map(|at| state.definitions.get(at)).flat_map(|it| &it.steps);
+            let names: BTreeSet<_> = steps.filter_map(|step| step.awaits.clone()).collect();
+            Ok(names.into_iter().collect())
         })
         .await
     }
@@ -98,7 +129,7 @@ impl State {
             delivered_at: None,
             reached: 0,
         };
-        self.kept.entry(row.to.clone()).or_default().insert((row.sent_at, signal.id));
+        self.kept.entry(row.to.clone()).or_default().insert((kept_until, now, signal.id));
         self.signals.insert(signal.id, row);
     }
 
@@ -111,13 +142,36 @@ impl State {
     }
 
     pub(super) fn delete_signal(&mut self, id: Uuid) {
-        let Some(row) = self.signals.remove(&id) else { return };
-        if let Some(kept) = self.kept.get_mut(&row.to) {
-            kept.remove(&(row.sent_at, id));
-            if kept.is_empty() {
-                self.kept.remove(&row.to);
+        if let Some(row) = self.signals.remove(&id) {
+            self.forget_kept(&row.to, (row.kept_until, row.sent_at, id));
+        }
+    }
+
+    /// Takes a signal out of the kept ones: it was delivered, or its time is over.
+    fn forget_kept(&mut self, to: &SignalKey, kept: KeptSignal) {
+        if let Some(all) = self.kept.get_mut(to) {
+            all.remove(&kept);
+            if all.is_empty() {
+                self.kept.remove(to);
             }
         }
+    }
+
+    /// Takes up to `limit` signals whose time is over out of the kept ones.
+    fn expire_signals(&mut self, limit: usize) -> Vec<ExpiredSignals> {
+        let now = self.now();
+        let is_over = |(kept_until, ..): &&KeptSignal| *kept_until <= now;
+        let of_key = |(to, all): (&SignalKey, &BTreeSet<KeptSignal>)| {
+            all.iter().take_while(is_over).map(|kept| (to.clone(), *kept)).collect::<Vec<_>>()
+        };
+        let over: Vec<_> = self.kept.iter().flat_map(of_key).take(limit).collect();
+        let mut names = BTreeMap::<String, ExpiredSignals>::new();
+        for (to, kept) in over {
+            self.forget_kept(&to, kept);
+            let of_name = names.entry(to.name.clone()).or_insert_with(|| ExpiredSignals { to, signals: 0 });
+            of_name.signals += 1;
+        }
+        names.into_values().collect()
     }
 
     /// Claims a run that a signal has reached, if the claimer has a slot after those that are taken.
@@ -137,14 +191,14 @@ impl State {
         self.take(run, worker, &identifier.into())
     }
 
-    /// Hands the oldest kept signal of this name and key to all runs that await it. Returns these.
+    /// Hands the first kept signal of this name and key to all runs that await it. Returns these.
     fn deliver_signal(&mut self, to: &SignalKey) -> Vec<RowKey> {
         let now = self.now();
-        let fresh = |(_, id): &&(OffsetDateTime, Uuid)| {
-            self.signals.get(id).is_some_and(|row| row.delivered_at.is_none() && row.kept_until > now)
-        };
-        let oldest = self.kept.get(to).and_then(|kept| kept.iter().find(fresh)).copied();
-        let Some((sent_at, id)) = oldest else {
+        let is_kept =
+            |(_, _, id): &&KeptSignal| self.signals.get(id).is_some_and(|row| row.delivered_at.is_none());
+        let over = Bound::Excluded((now, OffsetDateTime::new_utc(Date::MAX, Time::MIDNIGHT), Uuid::max()));
+        let first = self.kept.get(to).and_then(|kept| kept.range((over, Bound::Unbounded)).find(is_kept));
+        let Some(first @ (.., id)) = first.copied() else {
             return vec![];
         };
         let payload = self.signals.get(&id).map(|row| row.payload.clone()).unwrap_or_default();
@@ -173,12 +227,7 @@ impl State {
             if let Some(row) = self.signals.get_mut(&id) {
                 (row.delivered_at, row.reached) = (Some(now), waiting.len() as u64);
             }
-            if let Some(kept) = self.kept.get_mut(to) {
-                kept.remove(&(sent_at, id));
-                if kept.is_empty() {
-                    self.kept.remove(to);
-                }
-            }
+            self.forget_kept(to, first);
         }
         waiting
     }

@@ -16,7 +16,7 @@ use super::event_log::{Event, EventLog};
 use super::join::JoinMembers;
 use super::retention::Retention;
 use super::row::{IndexKey, Lane, RowState, WorkingRow};
-use super::signal::SignalRow;
+use super::signal::{KeptSignal, SignalRow};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
 use crate::store::{ClaimKey, EntityId};
@@ -100,7 +100,7 @@ pub(super) struct State {
     /// The messages that are their events.
     pub(super) entity_event_ids: BTreeSet<Uuid>,
     /// The signals that are not delivered, in their order.
-    pub(super) kept: BTreeMap<SignalKey, BTreeSet<(OffsetDateTime, Uuid)>>,
+    pub(super) kept: BTreeMap<SignalKey, BTreeSet<KeptSignal>>,
     pub(super) join_members: JoinMembers,
     pub(super) retention: Retention,
     owned: BTreeMap<Uuid, BTreeSet<RowKey>>,

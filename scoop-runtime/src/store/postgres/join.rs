@@ -15,7 +15,7 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::WaitingMember;
 use crate::error::{is_of_contents, refusal};
-use crate::store::join::{Launch, LaunchedSet, OldestMember, complete};
+use crate::store::join::{LaunchedSet, OldestMember, SetPolicy, complete};
 use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, RefusedMember, Withdrawal};
 use crate::util::patience::note;
 use crate::util::shown::system_time;
@@ -69,7 +69,7 @@ impl JoinStorage for PostgresStore {
                 bytes: usize::try_from(bytes.unwrap_or_default()).unwrap_or_default(),
             });
         }
-        let launched = self.launch_set(&mut locked.tx, spec, key, Launch::IfComplete).await?;
+        let launched = self.launch_set(&mut locked.tx, spec, key, SetPolicy::IfComplete).await?;
         locked.tx.commit().await.inspect_err(note)?;
         Ok(JoinResult::Recorded(launched))
     }
@@ -169,7 +169,7 @@ impl PostgresStore {
             locked.tx.rollback().await?;
             return Ok(Some(LaunchedSet::default()));
         }
-        let launched = match self.launch_set(&mut locked.tx, spec, key, Launch::AsItIs).await {
+        let launched = match self.launch_set(&mut locked.tx, spec, key, SetPolicy::AsItIs).await {
             Err(error) if is_of_contents(&error) => {
                 drop(locked);
                 let Some(again) = self.lock_join(spec, key).await? else { return Ok(None) };
@@ -188,7 +188,7 @@ impl PostgresStore {
         tx: &mut PgConnection,
         spec: &JoinSpec,
         key: &str,
-        launch: Launch,
+        policy: SetPolicy,
     ) -> sqlx::Result<LaunchedSet> {
         let mut refused = vec![];
         let oldest = loop {
@@ -209,7 +209,7 @@ impl PostgresStore {
             );
             refused.extend(self.refuse(tx, spec, key, (&unfit, &why)).await?);
         };
-        let Some(message) = complete(spec, key, &oldest, launch) else {
+        let Some(message) = complete(spec, key, &oldest, policy) else {
             return Ok(LaunchedSet { handlers: vec![], refused });
         };
         let runs: Vec<_> = oldest.iter().map(|member| member.run).collect();

@@ -11,9 +11,13 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::query_ext::{ExecuteExt, FetchExt};
+use crate::error::{is_contended, is_denied, is_transient, is_without_tables};
 use crate::store::{
-    ClaimedRun, Deliver, Lanes, NewSignal, SIGNAL_SENT, SignalClaimer, SignalSent, SignalStorage, Transaction,
+    AwaitingRun, ClaimedRun, Deliver, Delivered, ExpiredSignals, Lanes, NewSignal, RefusedDelivery,
+    SIGNAL_SENT, SignalClaimer, SignalSent, SignalStorage, Transaction,
 };
+use crate::telemetry;
+use crate::util::patience;
 
 impl SignalStorage for PostgresStore {
     async fn send_signal(
@@ -24,24 +28,68 @@ impl SignalStorage for PostgresStore {
         if !self.may_write().await? {
             return self.send_without_rights(signal).await;
         }
-        let sent = self.send_and_claim(signal, claimer).await?;
-        if sent.reached > 0 {
-            return Ok(sent);
+        match self.send_and_claim(signal, claimer).await {
+            Ok(sent) if sent.reached > 0 => return Ok(sent),
+            // It is kept, another one came first, or it was sent before. And a run may have begun to await it that the
+            // statement did not see.
+            Ok(_) => {}
+            // A run that awaits it may be what the database refuses, and not the signal.
+            Err(error) if is_refused(&error) => {
+                self.insert_briefly(signal).await?;
+            }
+            Err(error) => return Err(error),
         }
-        // It is kept, an older one came first, or it was sent before. And a run may have begun to await it that the
-        // statement did not see.
-        let handlers = self.deliver_signals(&Deliver::To(vec![signal.to.clone()])).await?;
+        let Delivered { handlers, .. } = self.deliver_signals(&Deliver::To(vec![signal.to.clone()])).await?;
         let SignalState { reached, .. } = self.state_of(signal).one(&self.sessions).await?.try_into()?;
         Ok(SignalSent { reached, handlers, claimed: vec![] })
     }
 
-    async fn deliver_signals(&self, signals: &Deliver) -> sqlx::Result<Vec<String>> {
-        self.delivery(signals).all(&self.sessions).await
+    async fn deliver_signals(&self, signals: &Deliver) -> sqlx::Result<Delivered> {
+        match self.delivery(signals, Reaching::AllBut(&[])).all(&self.sessions).await {
+            Ok(handlers) => Ok(Delivered { handlers, refused: vec![] }),
+            Err(error) if is_refused(&error) => self.deliver_key_by_key(signals).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn expire_signals(&self, limit: u32) -> sqlx::Result<Vec<ExpiredSignals>> {
+        let rows =
+            sqlx::query(self.sql.signal_expire.clone()).bind(i64::from(limit)).all(&self.sessions).await?;
+        let expired = |row: PgRow| {
+            let (to, signals) = (
+                SignalKey { name: row.try_get("name")?, key: row.try_get("key")? },
+                row.try_get::<i64, _>("signals")?,
+            );
+            Ok(ExpiredSignals { to, signals: signals.unsigned_abs() })
+        };
+        rows.into_iter().map(expired).collect()
+    }
+
+    async fn awaited_key(&self, run: Uuid, steps: &[String]) -> sqlx::Result<Option<String>> {
+        let key = sqlx::query_scalar(self.sql.signal_awaited_key.clone()).bind(run).bind(steps.to_vec());
+        Ok(key.first(&self.sessions).await?.flatten())
+    }
+
+    async fn awaited_names(&self) -> sqlx::Result<Vec<String>> {
+        sqlx::query_scalar(self.sql.signal_names.clone()).all(&self.sessions).await
     }
 
     async fn signal_horizon(&self) -> sqlx::Result<Transaction> {
         sqlx::query_scalar(self.sql.signal_horizon.clone()).one(&self.sessions).await.map(Transaction)
     }
+}
+
+/// Whether the database refuses a delivery because of what is stored.
+fn is_refused(error: &sqlx::Error) -> bool {
+    let is_ours = is_transient(error) || is_contended(error) || is_denied(error);
+    error.as_database_error().is_some() && !is_ours && is_without_tables(error).is_none()
+}
+
+/// Which of the runs that await a signal get it.
+#[derive(Clone, Copy)]
+enum Reaching<'a> {
+    Only(&'a [Uuid]),
+    AllBut(&'a [Uuid]),
 }
 
 /// How far a signal is.
@@ -62,10 +110,13 @@ impl TryFrom<PgRow> for SignalState {
 /// A role that may not deliver looks for the delivery of a program with sagas after each of these pauses, in ms.
 const LOOKS_AFTER: [u64; 8] = [2, 5, 10, 20, 50, 100, 200, 500];
 
+/// Begins a transaction that waits for no lock longer than `signal_send.sql`.
+const BEGIN_BRIEFLY: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '20ms'";
+
 impl PostgresStore {
     /// Records a signal for a role that may not write, and leaves the delivery to the programs with sagas.
     async fn send_without_rights(&self, signal: &NewSignal) -> sqlx::Result<SignalSent> {
-        self.sessions.run(async |session| self.insert_signal(session, signal).await).await?;
+        self.insert_briefly(signal).await?;
         self.notification(SIGNAL_SENT).done(&self.sessions).await?;
         let mut pauses = LOOKS_AFTER.into_iter();
         loop {
@@ -76,6 +127,13 @@ impl PostgresStore {
             };
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
+    }
+
+    /// Records a signal. Fails soon if another transaction holds its id.
+    async fn insert_briefly(&self, signal: &NewSignal) -> sqlx::Result<()> {
+        let mut transaction = self.sessions.begin_with(BEGIN_BRIEFLY).await?;
+        self.insert_signal(&mut *transaction, signal).await?;
+        transaction.commit().await.inspect_err(patience::note)
     }
 
     fn state_of(&self, signal: &NewSignal) -> Query<'_, Postgres, PgArguments> {
@@ -134,12 +192,87 @@ impl PostgresStore {
         Ok(inserted.rows_affected() > 0)
     }
 
-    fn delivery(&self, signals: &Deliver) -> QueryScalar<'_, Postgres, String, PgArguments> {
+    /// Delivers the signals of each key by themselves, since the database refused all together.
+    async fn deliver_key_by_key(&self, signals: &Deliver) -> sqlx::Result<Delivered> {
+        let keys = match signals {
+            Deliver::To(keys) => keys.clone(),
+            Deliver::SentSince(Transaction(since)) => {
+                let awaited = sqlx::query_as(self.sql.signal_awaited.clone()).bind(since.clone());
+                let awaited: Vec<(String, String)> = awaited.all(&self.sessions).await?;
+                awaited.into_iter().map(|(name, key)| SignalKey { name, key }).collect()
+            }
+        };
+        let mut delivered = Delivered::default();
+        for to in keys {
+            let one = Deliver::To(vec![to]);
+            match self.delivery(&one, Reaching::AllBut(&[])).all(&self.sessions).await {
+                Ok(handlers) => delivered.handlers.extend(handlers),
+                Err(error) if is_refused(&error) => {
+                    self.deliver_run_by_run(&one, error, &mut delivered).await?
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(delivered)
+    }
+
+    /// Delivers the signal of a key to the runs that can get it, since the database refused a delivery to all. Each is
+    /// tried in a transaction that is rolled back: the signal goes to all of them at once.
+    async fn deliver_run_by_run(
+        &self,
+        one: &Deliver,
+        error: sqlx::Error,
+        delivered: &mut Delivered,
+    ) -> sqlx::Result<()> {
+        let Deliver::To(keys) = one else { return Err(error) };
+        let (mut damaged, mut refused) = (vec![], vec![]);
+        for to in keys {
+            let waiting =
+                sqlx::query_as(self.sql.signal_waiting.clone()).bind(to.name.clone()).bind(to.key.clone());
+            let waiting: Vec<(Uuid, String, Option<String>)> = waiting.all(&self.sessions).await?;
+            for (id, handler, step) in waiting {
+                let mut trial = self.sessions.begin().await?;
+                let tried = self.delivery(one, Reaching::Only(&[id])).all_on(&mut trial).await;
+                trial.rollback().await?;
+                match tried {
+                    Ok(_) => {}
+                    Err(error) if is_refused(&error) => {
+                        damaged.push(id);
+                        let run = Some(AwaitingRun { id, handler, step: step.unwrap_or_default() });
+                        refused.push(RefusedDelivery { to: to.clone(), run, error });
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        match self.delivery(one, Reaching::AllBut(&damaged)).all(&self.sessions).await {
+            Ok(handlers) => delivered.handlers.extend(handlers),
+            Err(error) if is_refused(&error) => {
+                let to = keys.first().cloned();
+                refused.extend(to.map(|to| RefusedDelivery { to, run: None, error }));
+            }
+            Err(error) => return Err(error),
+        }
+        refused.iter().for_each(telemetry::delivery_refused);
+        delivered.refused.extend(refused);
+        Ok(())
+    }
+
+    fn delivery(
+        &self,
+        signals: &Deliver,
+        to: Reaching<'_>,
+    ) -> QueryScalar<'_, Postgres, String, PgArguments> {
         let ((names, keys), since) = match signals {
             Deliver::To(keys) => (keys.iter().map(|to| (to.name.clone(), to.key.clone())).unzip(), None),
             Deliver::SentSince(Transaction(since)) => ((vec![], vec![]), Some(since.clone())),
         };
         let deliver = sqlx::query_scalar(self.sql.signal_deliver.clone());
-        deliver.bind::<Vec<String>>(names).bind::<Vec<String>>(keys).bind(since)
+        let (runs, only) = match to {
+            Reaching::Only(runs) => (runs, true),
+            Reaching::AllBut(runs) => (runs, false),
+        };
+        let deliver = deliver.bind::<Vec<String>>(names).bind::<Vec<String>>(keys).bind(since);
+        deliver.bind(runs.to_vec()).bind(only)
     }
 }

@@ -39,7 +39,7 @@ impl WakeStorage for PostgresStore {
             return Ok(woken.handlers);
         }
         let reached = self.deliver_signals(&Deliver::To(woken.awaited)).await?;
-        Ok([woken.handlers, reached].concat())
+        Ok([woken.handlers, reached.handlers].concat())
     }
 
     async fn wake_and_claim(

@@ -93,8 +93,12 @@ async fn read(tx: &mut PgConnection, schema: &str) -> sqlx::Result<(Log, Quiesce
     Ok((log, if unfinished { Quiescence::No } else { Quiescence::Yes }))
 }
 
-/// The rows of the tables beside the event log.
-async fn tables(tx: &mut PgConnection, schema: &str) -> sqlx::Result<Tables> {
+/// The rows of the tables beside the event log, as the reference model reads them.
+///
+/// # Errors
+///
+/// If they cannot be read.
+pub async fn tables(tx: &mut PgConnection, schema: &str) -> sqlx::Result<Tables> {
     let sql = |text: &str| AssertSqlSafe(text.replace("{schema}", schema));
     let signal = |row: PgRow| {
         let (Json(payload), reached) = (row.try_get(3)?, row.try_get::<i32, _>(7)?);

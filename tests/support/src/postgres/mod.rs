@@ -5,5 +5,6 @@ mod database;
 mod process;
 mod server;
 
+pub use audited::tables;
 pub use database::Database;
 pub use process::in_a_process_that_dies;

@@ -1,16 +1,18 @@
 //! The plans of frequent statements, independent of the tables' contents and the server's statistics: each finds its
 //! rows by an index, and reads no more than these.
 
+use scoop_core::SignalKey;
 use sqlx::{AssertSqlSafe, PgPool};
 use uuid::Uuid;
 
 use super::super::pool::SESSION;
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statements, migrate};
 use super::{database, done};
+use crate::store::{ExpiredSignals, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 53] = [
+const HOT: [&str; 58] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -35,7 +37,9 @@ const HOT: [&str; 53] = [
     "message_insert_one",
     "message_insert_one_claiming",
     "message_status",
+    "signal_awaited",
     "signal_deliver",
+    "signal_expire",
     "signal_send",
     "join_oldest",
     "join_next_due",
@@ -49,6 +53,9 @@ const HOT: [&str; 53] = [
     "entity_keys",
     "entity_lock",
     "entity_write",
+    "entity_lock_in_step",
+    "entity_insert_in_step",
+    "entity_write_in_step",
     "command_decision",
     "prune_page",
     "prune_page_kept",
@@ -86,6 +93,7 @@ const TABLES: [&str; 9] = [
     "on message_event",
     "on return_value",
     "on join_member",
+    "on signal",
     "on execution",
     "on entity",
     "on entity_event",
@@ -93,8 +101,15 @@ const TABLES: [&str; 9] = [
 ];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
-const AMONG_THE_USERS: [&str; 4] =
-    ["settle_advance_one", "settle_end_one", "settle_launch_one", "message_insert_one"];
+const AMONG_THE_USERS: [&str; 7] = [
+    "settle_advance_one",
+    "settle_end_one",
+    "settle_launch_one",
+    "message_insert_one",
+    "entity_lock_in_step",
+    "entity_insert_in_step",
+    "entity_write_in_step",
+];
 
 /// The `PREPARE` of a statement, and values for it.
 fn prepared(statement: &str) -> (String, &'static str) {
@@ -195,11 +210,16 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "join_mark" => ("uuid[], uuid", "'{}', NULL"),
         "join_explain" => ("uuid", "NULL"),
         "join_refuse" => ("uuid[], text", "'{}', ''"),
-        "signal_deliver" => ("text[], text[], text", "'{}', '{}', NULL"),
+        "signal_deliver" => ("text[], text[], text, uuid[], boolean", "'{}', '{}', NULL, '{}', false"),
+        "signal_awaited" => ("text", "'0'"),
+        "signal_expire" => ("bigint", "1"),
         "entity_lock_free" => ("text[], text[]", "'{}', '{}'"),
         "entity_events" => ("text, text, bigint, bigint", "'', '', 0, 1"),
         "entity_keys" => ("text, text, bigint", "'', '', 1"),
-        "entity_lock" => ("text, text", "'', ''"),
+        "entity_lock" | "entity_lock_in_step" | "entity_insert_in_step" => ("text, text", "'', ''"),
+        "entity_write_in_step" => {
+            ("text, text, bigint, bigint[], uuid[], uuid[]", "'', '', 0, '{}', '{}', '{}'")
+        }
         "signal_send" => (
             "uuid, text, text, jsonb, float8, uuid, text[], text[], int[], bigint, bigint",
             "gen_random_uuid(), '', '', '0', 1, gen_random_uuid(), '{}', '{}', '{}', 1, 0",
@@ -913,4 +933,41 @@ fn bad_plan_is_distinguished_from_a_good_one() {
     assert!(objection("settle_end_one", &bad).is_some_and(|text| text.contains("whole index")));
     let worse = plan("  ->  Seq Scan on handler  (cost)");
     assert!(objection("settle_end_one", &worse).is_some_and(|text| text.contains("whole table")));
+}
+
+/// Signals of one key that were kept in vain, and one that is kept still.
+const EXPIRED_SIGNALS: &str = "
+    INSERT INTO scoop.signal (id, name, key, payload, sent_at, kept_until)
+    SELECT gen_random_uuid(), 'paid', '7', '1', now() - interval '2 hours', now() - interval '1 hour' - n * interval '1 ms'
+    FROM generate_series(1, 30000) n;
+    INSERT INTO scoop.signal (id, name, key, payload, kept_until)
+    VALUES (gen_random_uuid(), 'paid', '7', '2', now() + interval '1 hour')";
+
+#[tokio::test]
+async fn signals_whose_time_is_over_are_not_read_again() {
+    const BLOCKS_MAX: i64 = 60;
+    let pool = database("expired_signals").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute("ALTER TABLE scoop.signal SET (autovacuum_enabled = false)").await;
+    execute(EXPIRED_SIGNALS).await;
+    execute("VACUUM ANALYZE scoop.signal").await;
+    let deliver = "'{paid}', '{7}', NULL, '{}', false";
+    let send = "gen_random_uuid(), 'paid', '7', '3', 3600, gen_random_uuid(), '{}', '{}', '{}', 1, 0";
+    for (statement, values) in [("signal_deliver", deliver), ("signal_send", send)] {
+        let blocks = blocks_of(&pool, statement, values).await;
+        assert!(blocks < BLOCKS_MAX, "{statement} read {blocks} blocks");
+    }
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    let expired = store.expire_signals(40_000).await.unwrap();
+    let paid = SignalKey { name: "paid".into(), key: "7".into() };
+    assert_eq!(expired, [ExpiredSignals { to: paid, signals: 30_000 }]);
+    assert!(store.expire_signals(40_000).await.unwrap().is_empty());
+    execute("VACUUM scoop.signal").await;
+    let blocks = blocks_of(&pool, "signal_deliver", "'{}', '{}', '0', '{}', false").await;
+    assert!(blocks < BLOCKS_MAX, "a look at all kept signals read {blocks} blocks");
+    done(pool).await;
 }

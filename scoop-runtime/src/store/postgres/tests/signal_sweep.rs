@@ -17,13 +17,18 @@ fn signal(key: &str) -> NewSignal {
 
 /// Makes a run that awaits the signal with this key.
 async fn await_signal(pool: &PgPool, key: &str) {
+    await_signal_in(pool, key, "wait").await;
+}
+
+/// Makes a run that awaits the signal with this key in this step.
+async fn await_signal_in(pool: &PgPool, key: &str, step: &str) {
     let insert = sqlx::query(
         "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, step, suspensions, signal, \
              signal_key, last_event_at) \
-         SELECT id, id, ARRAY[id, id], id, 'a', 'saga', 'infinity', 'wait', 1, 'paid', $1, now() \
+         SELECT id, id, ARRAY[id, id], id, 'a', 'saga', 'infinity', $2, 1, 'paid', $1, now() \
          FROM gen_random_uuid() id",
     );
-    insert.bind(key).execute(pool).await.unwrap();
+    insert.bind(key).bind(step).execute(pool).await.unwrap();
 }
 
 #[tokio::test]
@@ -36,10 +41,10 @@ async fn transaction_that_ends_after_a_sweep_is_found_by_the_next() {
     // Others begin and end meanwhile.
     store.insert_signal(&pool, &signal("8")).await.unwrap();
     let first = store.signal_horizon().await.unwrap();
-    assert!(store.deliver_signals(&Deliver::SentSince(first.clone())).await.unwrap().is_empty());
+    assert!(store.deliver_signals(&Deliver::SentSince(first.clone())).await.unwrap().handlers.is_empty());
     store.insert_signal(&pool, &signal("9")).await.unwrap();
     late.commit().await.unwrap();
-    assert_eq!(store.deliver_signals(&Deliver::SentSince(first)).await.unwrap(), ["saga"]);
+    assert_eq!(store.deliver_signals(&Deliver::SentSince(first)).await.unwrap().handlers, ["saga"]);
     done(pool).await;
 }
 
@@ -51,7 +56,90 @@ async fn signals_of_earlier_transactions_are_not_looked_at() {
     await_signal(&pool, "7").await;
     let later: String =
         sqlx::query_scalar("SELECT pg_current_xact_id()::text").fetch_one(&pool).await.unwrap();
-    assert!(store.deliver_signals(&Deliver::SentSince(Transaction(later))).await.unwrap().is_empty());
-    assert_eq!(store.deliver_signals(&Deliver::SentSince(Transaction::default())).await.unwrap(), ["saga"]);
+    let delivered = store.deliver_signals(&Deliver::SentSince(Transaction(later))).await.unwrap();
+    assert!(delivered.handlers.is_empty());
+    let delivered = store.deliver_signals(&Deliver::SentSince(Transaction::default())).await.unwrap();
+    assert_eq!(delivered.handlers, ["saga"]);
+    done(pool).await;
+}
+
+/// The name of the output of this step is too long.
+fn endless() -> String {
+    "s".repeat(255)
+}
+
+#[tokio::test]
+async fn damaged_run_holds_up_no_signal_of_others() {
+    let pool = database("damaged_wait").await;
+    let (store, ..) = launching(&pool).await;
+    await_signal_in(&pool, "7", &endless()).await;
+    await_signal(&pool, "7").await;
+    await_signal(&pool, "8").await;
+    await_signal_in(&pool, "9", &endless()).await;
+    for key in ["7", "8", "9"] {
+        store.insert_signal(&pool, &signal(key)).await.unwrap();
+    }
+    let delivered = store.deliver_signals(&Deliver::SentSince(Transaction::default())).await.unwrap();
+    assert_eq!(delivered.handlers, ["saga", "saga"]);
+    let refused: Vec<_> = delivered.refused.iter().map(|it| (&*it.to.key, it.run.as_ref())).collect();
+    let [("7", Some(seventh)), ("9", Some(ninth))] = refused[..] else { panic!("{refused:?}") };
+    assert_eq!((&*seventh.step, &*ninth.handler), (&*endless(), "saga"));
+    let reached = "SELECT key, reached, delivered_at IS NOT NULL FROM scoop.signal ORDER BY key";
+    let reached: Vec<(String, i32, bool)> = sqlx::query_as(reached).fetch_all(&pool).await.unwrap();
+    let expected = [("7", 1, true), ("8", 1, true), ("9", 0, false)];
+    assert_eq!(reached, expected.map(|(key, runs, delivered)| (key.to_owned(), runs, delivered)));
+    done(pool).await;
+}
+
+#[tokio::test]
+async fn signal_to_a_damaged_run_is_recorded_and_reaches_the_others() {
+    let pool = database("damaged_receiver").await;
+    let (store, ..) = launching(&pool).await;
+    await_signal_in(&pool, "7", &endless()).await;
+    await_signal(&pool, "7").await;
+    let sent = store.send_signal(&signal("7"), None).await.unwrap();
+    assert_eq!((sent.reached, &*sent.handlers), (1, &["saga".to_owned()][..]));
+    done(pool).await;
+}
+
+#[tokio::test]
+async fn signal_that_no_program_can_read_arrives_as_that() {
+    let pool = database("unreadable_signal").await;
+    let (store, ..) = launching(&pool).await;
+    let deep = format!("{}{}", "[".repeat(6_000), "]".repeat(6_000));
+    for (key, payload) in [("7", "1e400"), ("8", &*deep), ("9", "7")] {
+        await_signal(&pool, key).await;
+        let insert = "INSERT INTO scoop.signal (id, name, key, payload, kept_until) \
+                      VALUES (gen_random_uuid(), 'paid', $1, $2::jsonb, now() + interval '1 hour')";
+        sqlx::query(insert).bind(key).bind(payload).execute(&pool).await.unwrap();
+    }
+    let delivered = store.deliver_signals(&Deliver::SentSince(Transaction::default())).await.unwrap();
+    assert!(delivered.refused.is_empty());
+    let outputs = "SELECT (outputs -> 'wait') ? 'scoop:unreadable' FROM scoop.run WHERE outputs IS NOT NULL";
+    let mut outputs: Vec<bool> = sqlx::query_scalar(outputs).fetch_all(&pool).await.unwrap();
+    outputs.sort_unstable();
+    assert_eq!(outputs, [false, true, true]);
+    done(pool).await;
+}
+
+#[tokio::test]
+async fn awaited_names_are_those_of_living_programs() {
+    let pool = database("awaited_names").await;
+    let (store, ..) = launching(&pool).await;
+    assert!(store.awaited_names().await.unwrap().is_empty());
+    sqlx::raw_sql(
+        "WITH known AS (
+             INSERT INTO scoop.definition (handler, fingerprint, steps)
+             SELECT 'saga', gen_random_uuid(), jsonb_build_array('{\"name\": \"a\"}'::jsonb, jsonb_build_object('awaits', name))
+             FROM unnest('{paid,packed}'::text[]) AS name RETURNING id, steps
+         )
+         INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
+         SELECT gen_random_uuid(), 1, 1, 1, '{topic}', '{saga}', ARRAY[id], now() FROM known
+         WHERE steps @> '[{\"awaits\": \"paid\"}]'",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    assert_eq!(store.awaited_names().await.unwrap(), ["paid"]);
     done(pool).await;
 }

@@ -15,7 +15,7 @@ use crate::engine::execution::Why;
 use crate::engine::settle::{AfterCommit, coalesce_recorded};
 use crate::engine::shared::Engine;
 use crate::engine::user_code::boundary::{self, Held};
-use crate::saga::command::{Application, Decided, Undecidable, decision_name};
+use crate::saga::command::{Application, ErasedDecision, Undecidable, decision_name};
 use crate::store::entity::{Decisions, EntityAtHand, NewEntityEvent, StoredEntity};
 use crate::store::{EntityId, Settlement};
 use crate::testing::CommitToken;
@@ -23,10 +23,10 @@ use crate::util::ids;
 use crate::util::payload::storable;
 
 /// What becomes of a decision, if its transaction commits.
-pub(super) enum Verdict {
+pub(super) enum OutcomeIfCommitted {
     /// It is made.
     Settles(Box<Settles>),
-    /// See [`super::Decided`].
+    /// See [`super::DecisionOutcome`].
     Failed(Failure),
     Unfit(Why),
     Unread(Why),
@@ -44,7 +44,7 @@ pub(super) struct Settles {
     pub(super) sets_a_time: bool,
 }
 
-impl Verdict {
+impl OutcomeIfCommitted {
     /// The run and epoch of its settlement, if it has one.
     pub(super) fn settlement(&self) -> Option<(Uuid, i64)> {
         match self {
@@ -74,7 +74,7 @@ pub(super) fn decide_all(
     batch: &[Pending],
     entities: &[EntityId],
     at_hand: Vec<EntityAtHand>,
-) -> (Decisions, Vec<Verdict>) {
+) -> (Decisions, Vec<OutcomeIfCommitted>) {
     let decide = |write| decide_with(engine, batch, entities, &at_hand, write);
     let decided = decide(Write::AtLast).or_else(|NeedsEach| decide(Write::AfterEach));
     decided.unwrap_or_else(|NeedsEach| unreachable!("the states are written after each event"))
@@ -86,14 +86,14 @@ fn decide_with(
     entities: &[EntityId],
     at_hand: &[EntityAtHand],
     write: Write,
-) -> Result<(Decisions, Vec<Verdict>), NeedsEach> {
+) -> Result<(Decisions, Vec<OutcomeIfCommitted>), NeedsEach> {
     let mut working: Vec<_> = at_hand.iter().cloned().map(Working::of).collect();
-    let (mut decisions, mut verdicts) = (Decisions::default(), Vec::with_capacity(batch.len()));
+    let (mut decisions, mut outcomes) = (Decisions::default(), Vec::with_capacity(batch.len()));
     for Pending { undecided, .. } in batch {
         let at = entities.binary_search(&undecided.entity).expect("each has its entity");
         let one = One { engine, undecided, write };
-        verdicts.push(match one.decide(&mut working[at], &mut decisions)? {
-            Ok(verdict) | Err(verdict) => verdict,
+        outcomes.push(match one.decide(&mut working[at], &mut decisions)? {
+            Ok(outcome) | Err(outcome) => outcome,
         });
     }
     for (id, mut working) in entities.iter().zip(working).filter(|(_, working)| working.has_changed) {
@@ -102,7 +102,7 @@ fn decide_with(
         }
         decisions.changes.push((id.clone(), working.stored));
     }
-    Ok((decisions, verdicts))
+    Ok((decisions, outcomes))
 }
 
 /// Decides about one entity, whose state is in a table of the user; without `state` it has none. Returns the state
@@ -113,21 +113,21 @@ pub(super) fn decide_loaded(
     id: &EntityId,
     stored: StoredEntity,
     state: Option<Held>,
-) -> Option<(Decisions, Vec<Verdict>, Option<Held>)> {
+) -> Option<(Decisions, Vec<OutcomeIfCommitted>, Option<Held>)> {
     let write = Write::ByTable { alone: batch.len() == 1 };
     let entity = batch.first()?.undecided.decisions.entity;
     let mut working = Working { state: state.map(|state| (entity, state)), ..Working::new(stored) };
-    let (mut decisions, mut verdicts) = (Decisions::default(), Vec::with_capacity(batch.len()));
+    let (mut decisions, mut outcomes) = (Decisions::default(), Vec::with_capacity(batch.len()));
     for Pending { undecided, .. } in batch {
         let one = One { engine, undecided, write };
-        verdicts.push(match one.decide(&mut working, &mut decisions).ok()? {
-            Ok(verdict) | Err(verdict) => verdict,
+        outcomes.push(match one.decide(&mut working, &mut decisions).ok()? {
+            Ok(outcome) | Err(outcome) => outcome,
         });
     }
     if working.has_changed {
         decisions.changes.push((id.clone(), working.stored));
     }
-    Some((decisions, verdicts, working.state.map(|(_, state)| state)))
+    Some((decisions, outcomes, working.state.map(|(_, state)| state)))
 }
 
 /// An entity while decisions about it are made.
@@ -205,10 +205,10 @@ impl One<'_> {
         &self,
         entity: &mut Working,
         decisions: &mut Decisions,
-    ) -> Result<Result<Verdict, Verdict>, NeedsEach> {
+    ) -> Result<Result<OutcomeIfCommitted, OutcomeIfCommitted>, NeedsEach> {
         let Made { apply, event, settles, settlement } = match self.made(entity) {
             Ok(made) => made,
-            Err(verdict) => return Ok(Err(verdict)),
+            Err(outcome) => return Ok(Err(outcome)),
         };
         if let Some(apply) = apply {
             match self.apply(entity, apply) {
@@ -219,7 +219,7 @@ impl One<'_> {
                 Err(failure) => {
                     // The state may have changed in part.
                     entity.state = entity.state.take().filter(|_| is_injected(Bug::KeepAfterPanic));
-                    return Ok(Err(Verdict::Failed(failure)));
+                    return Ok(Err(OutcomeIfCommitted::Failed(failure)));
                 }
             }
             entity.stored.version += 1;
@@ -233,15 +233,15 @@ impl One<'_> {
             }));
         }
         decisions.settlements.push(settlement);
-        Ok(Ok(Verdict::Settles(settles)))
+        Ok(Ok(OutcomeIfCommitted::Settles(settles)))
     }
 
     /// What the command decides. Nothing has changed yet.
-    fn made(&self, entity: &mut Working) -> Result<Made, Verdict> {
+    fn made(&self, entity: &mut Working) -> Result<Made, OutcomeIfCommitted> {
         let Undecided { run, saga, decisions, .. } = self.undecided;
         match &entity.hindrance {
             None => {}
-            Some(Hindrance::Busy) => return Err(Verdict::Busy),
+            Some(Hindrance::Busy) => return Err(OutcomeIfCommitted::Busy),
             Some(Hindrance::Unreadable(why)) => return Err(self.unfit(why)),
         }
         if entity.stored.version == i64::MAX {
@@ -278,10 +278,9 @@ impl One<'_> {
     fn apply(&self, entity: &mut Working, apply: Held<Application>) -> Result<(), Failure> {
         let Undecided { run, saga, entity: id, .. } = self.undecided;
         let (_, state) = entity.state.as_mut().expect("the decision was made by it");
-        boundary::run(&run.source, || apply.take()(state.get_mut())).map_err(boundary::named(format!(
-            "the application of an event of saga `{}` to the entity `{}`",
-            saga.definition.saga, id.name
-        )))?;
+        let applied = boundary::run(&run.source, || apply.take()(state.get_mut()));
+        let code = || format!("the application of an event of saga `{}`", saga.definition.saga);
+        applied.map_err(|panic| self.panicked(&code(), "to", panic))?;
         if self.write == Write::AfterEach {
             entity.stored.state = Some(entity.written(self.engine, id)?);
         }
@@ -289,7 +288,7 @@ impl One<'_> {
     }
 
     /// Calls the code of the command. None if there is nothing to undo.
-    fn call(&self, state: &dyn Any) -> Result<Option<Decided>, Verdict> {
+    fn call(&self, state: &dyn Any) -> Result<Option<ErasedDecision>, OutcomeIfCommitted> {
         let Undecided { decisions, message, task, run, saga, .. } = self.undecided;
         let (message, saga): (&dyn Any, _) = (message.get(), &saga.definition.saga);
         let (code, decided) = match task {
@@ -301,23 +300,40 @@ impl One<'_> {
                 ("undo", boundary::run(&run.source, || (decisions.undo)(message, state, decision)))
             }
         };
-        let decided = decided
-            .map_err(boundary::named(format!("`{code}` of saga `{saga}`")))
-            .map_err(Verdict::Failed)?;
+        let decided = decided.map_err(|panic| {
+            OutcomeIfCommitted::Failed(self.panicked(&format!("`{code}` of saga `{saga}`"), "about", panic))
+        })?;
         decided.map_err(|why| match why {
             Undecidable::Unwritable(error) => {
-                let text = format!("what `{code}` of saga `{saga}` returned cannot be stored: {error}");
-                Verdict::Failed(Failure::new("DecisionNotStored", text, &run.source))
+                let about = self.undecided.named_entity();
+                let text = format!(
+                    "what `{code}` of saga `{saga}` returned about {about} cannot be stored: {error}"
+                );
+                OutcomeIfCommitted::Failed(Failure::new("DecisionNotStored", text, &run.source))
             }
             Undecidable::Unreadable(error) => {
                 let text = format!("a recorded value of saga `{saga}` does not fit its type any more");
-                Verdict::Unread(Why { recorded: format!("{text}: {error}"), logged: Some(text) })
+                OutcomeIfCommitted::Unread(Why { recorded: format!("{text}: {error}"), logged: Some(text) })
             }
         })
     }
 
+    /// The failure for a panic in this code, which concerns the entity.
+    fn panicked(&self, code: &str, concerns: &str, panic: Failure) -> Failure {
+        let Undecided { task, run, .. } = self.undecided;
+        let remedy = match task {
+            Task::Decide { .. } => "send the command again",
+            Task::Undo { .. } => "retry the rollback",
+        };
+        let (entity, run) = (self.undecided.named_entity(), run.lineage.id());
+        let code = format!("{code} {concerns} {entity} in run {run}");
+        let named = boundary::named(code)(panic);
+        let message = format!("{}; nothing has changed: correct the code, then {remedy}", named.message);
+        Failure { message, ..named }
+    }
+
     /// The launch of the event or rejection.
-    fn emission(&self, message: DecidedMessage) -> Result<Emission, Verdict> {
+    fn emission(&self, message: DecidedMessage) -> Result<Emission, OutcomeIfCommitted> {
         let (settings, run) = (&self.engine.settings, &self.undecided.run);
         let DecidedMessage { topic, payload, required } = message;
         let what = || format!("a message for topic `{topic}`");
@@ -336,7 +352,7 @@ impl One<'_> {
     }
 
     /// The settlement of the run, and what is needed after its commit.
-    fn settlement(&self, returned: Returned) -> Result<(Box<Settles>, Settlement), Verdict> {
+    fn settlement(&self, returned: Returned) -> Result<(Box<Settles>, Settlement), OutcomeIfCommitted> {
         let Self { engine, undecided, .. } = *self;
         let Undecided { saga, key, flags, run, stored_context, at_hand, recorded, .. } = undecided;
         let conclusion = self.with_call(|call| call.conclude(run.context.clone(), Ok(returned)))?;
@@ -344,7 +360,7 @@ impl One<'_> {
             None => None,
             Some(rehearsal) => {
                 let token = rehearsal.before_commit(&saga.definition.saga, key.id, &conclusion);
-                Some(token.ok_or(Verdict::Crashed)?)
+                Some(token.ok_or(OutcomeIfCommitted::Crashed)?)
             }
         };
         let conclusion = coalesce_recorded(saga, conclusion);
@@ -357,21 +373,25 @@ impl One<'_> {
     }
 
     /// The move of the run.
-    fn with_call<T>(&self, conclude: impl FnOnce(Call<'_>) -> T) -> Result<T, Verdict> {
+    fn with_call<T>(&self, conclude: impl FnOnce(Call<'_>) -> T) -> Result<T, OutcomeIfCommitted> {
         match Continuation::of(&self.undecided.saga.definition, &self.undecided.run) {
             Ok(Continuation::Call(call)) => Ok(conclude(call)),
             Ok(Continuation::Record(_)) => unreachable!("the next move of the run is a decision"),
-            Err(stuck) => Err(Verdict::Unread(stuck.to_string().into())),
+            Err(stuck) => Err(OutcomeIfCommitted::Unread(stuck.to_string().into())),
         }
     }
 
-    fn failed(&self, error: RuntimeError) -> Verdict {
-        Verdict::Failed(Error::from(error).to_failure(&self.undecided.run.source))
+    fn failed(&self, error: RuntimeError) -> OutcomeIfCommitted {
+        OutcomeIfCommitted::Failed(Error::from(error).to_failure(&self.undecided.run.source))
     }
 
-    fn unfit(&self, why: &str) -> Verdict {
+    fn unfit(&self, why: &str) -> OutcomeIfCommitted {
         let EntityId { name, key } = &self.undecided.entity;
         let text = format!("the stored state of the entity `{name}` does not fit its type");
-        Verdict::Unfit(Why { recorded: format!("{text} (key `{key}`): {why}"), logged: Some(text) })
+        let remedy = "have the type read it, or restore it with `Scoop::rebuild_entities`";
+        OutcomeIfCommitted::Unfit(Why {
+            recorded: format!("{text} (key `{key}`): {why}; {remedy}"),
+            logged: Some(text),
+        })
     }
 }

@@ -25,6 +25,8 @@ pub(super) enum Delivery {
     Recent,
     /// All that a run awaits.
     All,
+    /// None: there may be more whose time is over.
+    Expired,
 }
 
 /// The signals between the tasks of the engine.

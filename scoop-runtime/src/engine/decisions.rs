@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use self::batch::{Settles, Verdict, decide_all};
+use self::batch::{OutcomeIfCommitted, Settles, decide_all};
 use self::busy::Busy;
 use super::execution::{Execution, Exit, Why, next, unread};
 use super::refusal::{IfRefused, hand_to_another};
@@ -32,7 +32,7 @@ use super::user_code::boundary::{self, Held};
 use super::user_code::{injected_failure, message_of};
 use crate::completion::RunEnd;
 use crate::error::is_transient;
-use crate::saga::command::{Decisions, FETCH, decision_name};
+use crate::saga::command::{CommandFunctions, FETCH, decision_name};
 use crate::saga::registry::RunnableSaga;
 use crate::store::entity::DecisionsSettled;
 use crate::store::{ClaimKey, EntityId, HierarchyFlags, Unhandled};
@@ -51,7 +51,7 @@ const QUEUE_MAX: usize = 1_000;
 /// A decision to be made.
 struct Undecided {
     entity: EntityId,
-    decisions: Decisions,
+    decisions: CommandFunctions,
     message: Held,
     /// The key of an entity whose state is in a table of the user.
     table_key: Option<Held>,
@@ -81,11 +81,11 @@ enum Task {
 /// A decision to be made, and the sender of its outcome.
 pub(super) struct Pending {
     undecided: Undecided,
-    answer: oneshot::Sender<Decided>,
+    answer: oneshot::Sender<DecisionOutcome>,
 }
 
 /// The outcome of a decision.
-enum Decided {
+enum DecisionOutcome {
     /// It was made, and this became of its settlement.
     Settled(Box<Settles>, Answer),
     /// The code of the command failed. Nothing has changed.
@@ -105,29 +105,35 @@ enum Decided {
 }
 
 impl Undecided {
+    /// The entity, for messages.
+    fn named_entity(&self) -> String {
+        let EntityId { name, key } = &self.entity;
+        format!("the entity `{name}` (key `{key}`)")
+    }
+
     fn table_key(&self) -> &(dyn Any + Send + Sync) {
         self.table_key.as_ref().expect("the entity has a table").get()
     }
 }
 
 impl Pending {
-    fn send(self, decided: Decided) {
+    fn send(self, decided: DecisionOutcome) {
         // The receiver may be gone; then no component needs the answer.
         let _ = self.answer.send(decided);
     }
 
-    /// Answers with this verdict. `answer` is that of its settlement, if it has one.
-    fn answer(self, verdict: Verdict, answer: impl FnOnce((Uuid, i64)) -> Answer) {
-        let decided = match verdict {
-            Verdict::Settles(settles) => {
+    /// Answers with this outcome. `answer` is that of its settlement, if it has one.
+    fn answer(self, outcome: OutcomeIfCommitted, answer: impl FnOnce((Uuid, i64)) -> Answer) {
+        let decided = match outcome {
+            OutcomeIfCommitted::Settles(settles) => {
                 let answer = answer(settles.id);
-                Decided::Settled(settles, answer)
+                DecisionOutcome::Settled(settles, answer)
             }
-            Verdict::Failed(failure) => Decided::Failed(failure),
-            Verdict::Unfit(why) => Decided::Unfit(why),
-            Verdict::Unread(why) => Decided::Unread(why),
-            Verdict::Crashed => Decided::Crashed,
-            Verdict::Busy => Decided::Stopped,
+            OutcomeIfCommitted::Failed(failure) => DecisionOutcome::Failed(failure),
+            OutcomeIfCommitted::Unfit(why) => DecisionOutcome::Unfit(why),
+            OutcomeIfCommitted::Unread(why) => DecisionOutcome::Unread(why),
+            OutcomeIfCommitted::Crashed => DecisionOutcome::Crashed,
+            OutcomeIfCommitted::Busy => DecisionOutcome::Stopped,
         };
         self.send(decided);
     }
@@ -137,13 +143,13 @@ impl Pending {
 pub(super) type Queue = mpsc::Receiver<Pending>;
 
 /// Accepts decisions to be made.
-pub(super) struct DeciderQueue {
+pub(super) struct DecisionQueue {
     own: mpsc::Sender<Pending>,
     /// For entities whose states are in tables of the user.
     tables: mpsc::Sender<Pending>,
 }
 
-impl DeciderQueue {
+impl DecisionQueue {
     /// The queue, and the receivers of decisions about entities of the engine, and about those in tables of the user.
     pub(super) fn new() -> (Self, Queue, Queue) {
         let (own, decisions) = mpsc::channel(QUEUE_MAX);
@@ -151,12 +157,12 @@ impl DeciderQueue {
         (Self { own, tables }, decisions, of_tables)
     }
 
-    async fn decide(&self, undecided: Undecided) -> Decided {
+    async fn decide(&self, undecided: Undecided) -> DecisionOutcome {
         let (answer, answered) = oneshot::channel();
         let queue = if undecided.decisions.table.is_some() { &self.tables } else { &self.own };
         match queue.send(Pending { undecided, answer }).await {
-            Ok(()) => answered.await.unwrap_or(Decided::Stopped),
-            Err(_) => Decided::Stopped,
+            Ok(()) => answered.await.unwrap_or(DecisionOutcome::Stopped),
+            Err(_) => DecisionOutcome::Stopped,
         }
     }
 }
@@ -179,8 +185,8 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
     };
     let code = if execution.run.is_backward() { Code::Compensation } else { Code::Step };
     let span = telemetry::step_span(execution.at(&step), code);
-    match engine.decider.decide(undecided).instrument(span).await {
-        Decided::Settled(settles, answer) => {
+    match engine.decisions.decide(undecided).instrument(span).await {
+        DecisionOutcome::Settled(settles, answer) => {
             let Settles { after, commit_token, sets_a_time, .. } = *settles;
             execution.commit_token = commit_token;
             if answer.is_ok() {
@@ -189,8 +195,8 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
             }
             settled(engine, execution, answer, after, sets_a_time).await
         }
-        Decided::Failed(failure) => Ok(Err(failed(execution, failure))),
-        Decided::Unfit(why) => {
+        DecisionOutcome::Failed(failure) => Ok(Err(failed(execution, failure))),
+        DecisionOutcome::Unfit(why) => {
             let saga = &execution.saga.definition.saga;
             let set = hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await;
             if set == crate::store::SetAside::HandedOver {
@@ -200,11 +206,13 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
             let failure = Failure::new("EntityMismatch", why.recorded, &execution.run.source);
             Ok(Err(failed(execution, failure)))
         }
-        Decided::Unread(why) => Err(Exit::Stuck(why)),
-        Decided::Again(why) => Err(Exit::Infrastructure(why)),
-        Decided::InDoubt(why) => Err(Exit::InDoubt(why)),
-        Decided::Crashed => Err(Exit::InDoubt("the process crashes before the commit, as it was to".into())),
-        Decided::Stopped => Err(Exit::InDoubt("the engine stopped".into())),
+        DecisionOutcome::Unread(why) => Err(Exit::Stuck(why)),
+        DecisionOutcome::Again(why) => Err(Exit::Infrastructure(why)),
+        DecisionOutcome::InDoubt(why) => Err(Exit::InDoubt(why)),
+        DecisionOutcome::Crashed => {
+            Err(Exit::InDoubt("the process crashes before the commit, as it was to".into()))
+        }
+        DecisionOutcome::Stopped => Err(Exit::InDoubt("the engine stopped".into())),
     }
 }
 
@@ -297,7 +305,7 @@ pub(super) async fn serve(engine: Arc<Engine>, mut queue: Queue, drained: Cancel
         let left_out = decide_batch(&engine, batch).await;
         busy.put_back(left_out);
         if engine.stopping.is_cancelled() {
-            busy.drain().for_each(|pending| pending.send(Decided::Stopped));
+            busy.drain().for_each(|pending| pending.send(DecisionOutcome::Stopped));
         }
     }
 }
@@ -311,30 +319,30 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) -> Vec<Pending> 
         let mut entities: Vec<_> = batch.iter().map(|pending| pending.undecided.entity.clone()).collect();
         entities.sort_unstable();
         entities.dedup();
-        let (mut verdicts, mut took) = (vec![], Duration::ZERO);
+        let (mut outcomes, mut took) = (vec![], Duration::ZERO);
         let result = engine.store.decide(&engine.identifier, &entities, |at_hand| {
             let began = Instant::now();
             let (decisions, decided) = decide_all(engine, &batch, &entities, at_hand);
-            (verdicts, took) = (decided, began.elapsed());
+            (outcomes, took) = (decided, began.elapsed());
             decisions
         });
         let error = match result.await {
             Ok(DecisionsSettled::All(mut results)) => {
                 let mut left_out = vec![];
-                for (pending, verdict) in batch.into_iter().zip(verdicts) {
-                    match verdict {
-                        Verdict::Busy => left_out.push(pending),
-                        _ => pending.answer(verdict, |id| results.remove(&id).ok_or(SettleError::TakenOver)),
+                for (pending, outcome) in batch.into_iter().zip(outcomes) {
+                    match outcome {
+                        OutcomeIfCommitted::Busy => left_out.push(pending),
+                        _ => pending.answer(outcome, |id| results.remove(&id).ok_or(SettleError::TakenOver)),
                     }
                 }
                 return left_out;
             }
             Ok(DecisionsSettled::Void(void)) => {
                 let mut left = vec![];
-                for (pending, verdict) in batch.into_iter().zip(verdicts) {
-                    match verdict.settlement() {
+                for (pending, outcome) in batch.into_iter().zip(outcomes) {
+                    match outcome.settlement() {
                         Some(id) if void.contains(&id) => {
-                            pending.answer(verdict, |_| Err(SettleError::TakenOver))
+                            pending.answer(outcome, |_| Err(SettleError::TakenOver))
                         }
                         // A failure may follow from a state that never was: one with the void decisions.
                         Some(_) | None => left.push(pending),
@@ -354,7 +362,7 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) -> Vec<Pending> 
         let split = several && (!is_transient(&error) || is_repeated || is_slow);
         if is_transient(&error) && stopping {
             telemetry::operation_abandoned(engine.worker, "decision", &error);
-            batch.into_iter().for_each(|pending| pending.send(Decided::Stopped));
+            batch.into_iter().for_each(|pending| pending.send(DecisionOutcome::Stopped));
             return vec![];
         } else if split {
             let mut left_out = vec![];
@@ -365,23 +373,24 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) -> Vec<Pending> 
         } else if is_slow {
             for pending in batch {
                 let failure = too_slow(&pending.undecided, took);
-                pending.answer(Verdict::Failed(failure), |_| Err(SettleError::Stopped));
+                pending.answer(OutcomeIfCommitted::Failed(failure), |_| Err(SettleError::Stopped));
             }
             return vec![];
         } else if !is_transient(&error) {
             for pending in batch {
                 if contradicts_events(&error) {
                     let failure = not_after_its_events(&pending.undecided);
-                    pending.answer(Verdict::Failed(failure), |_| Err(SettleError::Stopped));
+                    pending.answer(OutcomeIfCommitted::Failed(failure), |_| Err(SettleError::Stopped));
                     continue;
                 }
                 let why = match Unhandled::of(&error) {
                     Some(unhandled) => SettleError::Unhandled(unhandled.clone()),
                     None => SettleError::Refused(error.to_string()),
                 };
-                // Without a verdict the entities could not be read.
-                let verdict = verdicts.pop().unwrap_or_else(|| Verdict::Unread(error.to_string().into()));
-                pending.answer(verdict, |_| Err(why));
+                // Without an outcome the entities could not be read.
+                let outcome =
+                    outcomes.pop().unwrap_or_else(|| OutcomeIfCommitted::Unread(error.to_string().into()));
+                pending.answer(outcome, |_| Err(why));
             }
             return vec![];
         }
@@ -409,11 +418,12 @@ fn not_after_its_events(undecided: &Undecided) -> Failure {
 
 /// The failure of a command whose code kept its entity locked until the server ended the session.
 fn too_slow(undecided: &Undecided, took: Duration) -> Failure {
-    let Undecided { saga, entity, run, .. } = undecided;
+    let Undecided { saga, run, .. } = undecided;
     let text = format!(
-        "the decision of saga `{}` about the entity `{}` took {took:.1?}, while that was locked; get what is slow in \
-         `fetch`, before the decision",
-        saga.definition.saga, entity.name,
+        "the decision of saga `{}` about {} took {took:.1?}, while that was locked; get what is slow in `fetch`, before the \
+         decision",
+        saga.definition.saga,
+        undecided.named_entity(),
     );
     Failure::new("DecisionTooSlow", text, &run.source)
 }

@@ -13,8 +13,8 @@ use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::batch::{Verdict, decide_loaded};
-use super::{BATCH_MAX, Decided, Pending, Queue, Undecided};
+use super::batch::{OutcomeIfCommitted, decide_loaded};
+use super::{BATCH_MAX, DecisionOutcome, Pending, Queue, Undecided};
 use crate::engine::execution::Why;
 use crate::engine::settle::queue::SettleError;
 use crate::engine::shared::Engine;
@@ -105,10 +105,10 @@ fn next_batch(waiting: &mut Vec<Pending>) -> Vec<Pending> {
 
 async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
     while !batch.is_empty() {
-        let (verdicts, refused) = match decide_in_transaction(engine, &batch).await {
-            Ok((verdicts, mut answers)) => {
-                for (pending, verdict) in batch.into_iter().zip(verdicts) {
-                    pending.answer(verdict, |id| answers.remove(&id).ok_or(SettleError::TakenOver));
+        let (outcomes, refused) = match decide_in_transaction(engine, &batch).await {
+            Ok((outcomes, mut answers)) => {
+                for (pending, outcome) in batch.into_iter().zip(outcomes) {
+                    pending.answer(outcome, |id| answers.remove(&id).ok_or(SettleError::TakenOver));
                 }
                 return;
             }
@@ -116,11 +116,11 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
         };
         match refused {
             Refused::Void(void) => {
-                let is_void = |verdict: &Verdict| verdict.settlement() == Some(void);
+                let is_void = |outcome: &OutcomeIfCommitted| outcome.settlement() == Some(void);
                 let mut left = vec![];
-                for (pending, verdict) in batch.into_iter().zip(verdicts) {
-                    match is_void(&verdict) {
-                        true => pending.answer(verdict, |_| Err(SettleError::TakenOver)),
+                for (pending, outcome) in batch.into_iter().zip(outcomes) {
+                    match is_void(&outcome) {
+                        true => pending.answer(outcome, |_| Err(SettleError::TakenOver)),
                         false => left.push(pending),
                     }
                 }
@@ -128,11 +128,11 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
             }
             // Each of them by itself the next time.
             Refused::Again(why) => {
-                return batch.into_iter().for_each(|it| it.send(Decided::Again(why.clone())));
+                return batch.into_iter().for_each(|it| it.send(DecisionOutcome::Again(why.clone())));
             }
-            Refused::Stopped => return batch.into_iter().for_each(|it| it.send(Decided::Stopped)),
+            Refused::Stopped => return batch.into_iter().for_each(|it| it.send(DecisionOutcome::Stopped)),
             Refused::InDoubt(why) => {
-                return batch.into_iter().for_each(|it| it.send(Decided::InDoubt(why.clone())));
+                return batch.into_iter().for_each(|it| it.send(DecisionOutcome::InDoubt(why.clone())));
             }
             refused if batch.len() > 1 => {
                 drop(refused);
@@ -142,24 +142,24 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
                 return;
             }
             refused => {
-                let (Some(pending), verdict) = (batch.pop(), verdicts.into_iter().next()) else { return };
-                match (refused, verdict) {
-                    (Refused::Failed(failure), _) => pending.send(Decided::Failed(failure)),
-                    (Refused::Unhandled(unhandled), Some(verdict)) => {
-                        pending.answer(verdict, |_| Err(SettleError::Unhandled(unhandled)));
+                let (Some(pending), outcome) = (batch.pop(), outcomes.into_iter().next()) else { return };
+                match (refused, outcome) {
+                    (Refused::Failed(failure), _) => pending.send(DecisionOutcome::Failed(failure)),
+                    (Refused::Unhandled(unhandled), Some(outcome)) => {
+                        pending.answer(outcome, |_| Err(SettleError::Unhandled(unhandled)));
                     }
-                    _ => pending.send(Decided::Stopped),
+                    _ => pending.send(DecisionOutcome::Stopped),
                 }
             }
         }
     }
 }
 
-/// Decides all of them in one transaction. An error comes with the verdicts, if there are any.
+/// Decides all of them in one transaction. An error comes with the outcomes, if there are any.
 async fn decide_in_transaction(
     engine: &Engine,
     batch: &[Pending],
-) -> Result<(Vec<Verdict>, Answers), (Vec<Verdict>, Refused)> {
+) -> Result<(Vec<OutcomeIfCommitted>, Answers), (Vec<OutcomeIfCommitted>, Refused)> {
     let first = &batch[0].undecided;
     let one = Deciding { engine, undecided: first, several: batch.len() > 1 };
     let Some((table, transactions)) = first.decisions.table.zip(engine.step_transactions.as_ref()) else {
@@ -171,16 +171,16 @@ async fn decide_in_transaction(
         opened.map_err(|error| (vec![], one.again(&format!("no transaction could begin: {error}"))))?;
     let mut opened = Some(opened);
     let decided = one.decide(&mut opened, table.0, batch).await;
-    let (verdicts, result) = decided;
+    let (outcomes, result) = decided;
     let error = match result {
         Ok((answers, settled)) => {
             let opened = opened.take().expect("it is open until here");
             if !settled {
                 roll_back(Some(opened)).await;
-                return Ok((verdicts, answers));
+                return Ok((outcomes, answers));
             }
             match transactions.commit(opened, None).await {
-                Ok(()) => return Ok((verdicts, answers)),
+                Ok(()) => return Ok((outcomes, answers)),
                 Err(error) if is_rolled_back(&error) => one.again(&error.to_string()),
                 Err(error) if is_transient_in_step(&error) || is_cancelled(&error) => {
                     Refused::InDoubt(error.to_string())
@@ -193,7 +193,7 @@ async fn decide_in_transaction(
             one.classify(error, undone)
         }
     };
-    Err((verdicts, error))
+    Err((outcomes, error))
 }
 
 /// Why a decision in a transaction cannot go on, before that is rolled back.
@@ -227,7 +227,7 @@ impl Deciding<'_> {
         opened: &mut Option<StepTransaction>,
         table: Table,
         batch: &[Pending],
-    ) -> (Vec<Verdict>, Result<(Answers, bool), Broken>) {
+    ) -> (Vec<OutcomeIfCommitted>, Result<(Answers, bool), Broken>) {
         let Self { engine, undecided, .. } = self;
         let opened = opened.as_mut().expect("it was just opened");
         let (id, key) = (&undecided.entity, undecided.table_key());
@@ -237,11 +237,11 @@ impl Deciding<'_> {
             Err(error) => return (vec![], Err(error)),
         };
         let entity = StoredEntity { version, state: None };
-        let Some((decisions, verdicts, state)) = decide_loaded(engine, batch, id, entity, state) else {
+        let Some((decisions, outcomes, state)) = decide_loaded(engine, batch, id, entity, state) else {
             return (vec![], Err(Broken::Refused(Refused::Split)));
         };
         let written = self.write(opened, table, decisions, state.as_ref().map(Held::get)).await;
-        (verdicts, written)
+        (outcomes, written)
     }
 
     async fn load(

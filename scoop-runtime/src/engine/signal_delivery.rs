@@ -12,16 +12,17 @@ use scoop_core::SignalKey;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::shared::Engine;
-use super::signals::{Deliveries, Delivery};
+use super::shared::{Engine, PAUSE_AFTER_FAILURE};
+use super::wakeups::{Deliveries, Delivery};
 use crate::error::is_transient;
-use crate::store::{Deliver, Store, Transaction};
+use crate::store::{Deliver, Delivered, Store, Transaction};
 use crate::telemetry;
-
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 /// The number of requests that one statement answers.
 const BATCH_MAX: usize = 1_000;
+
+/// The number of signals that one statement takes out of the kept ones.
+const EXPIRED_MAX: u32 = 1_000;
 
 /// How long after a signal in a transaction of a user the commit of that is looked for: after each of these pauses.
 const PAUSES_MILLIS: [u64; 12] = [2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
@@ -47,12 +48,13 @@ pub(super) async fn serve(engine: Arc<Engine>, mut queue: Deliveries, drained: C
             _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
             () = drained.cancelled() => return,
         }
-        let (mut keys, mut swept) = (BTreeSet::<SignalKey>::new(), false);
+        let (mut keys, mut swept, mut expires) = (BTreeSet::<SignalKey>::new(), false, false);
         for delivery in batch.drain(..) {
             match delivery {
                 Delivery::To(to) => _ = keys.insert(to),
-                Delivery::Recent => swept = true,
-                Delivery::All => (swept, sweeps.since) = (true, Transaction::default()),
+                Delivery::Recent => (swept, expires) = (true, true),
+                Delivery::All => (swept, expires, sweeps.since) = (true, true, Transaction::default()),
+                Delivery::Expired => expires = true,
             }
         }
         if !keys.is_empty() {
@@ -63,28 +65,52 @@ pub(super) async fn serve(engine: Arc<Engine>, mut queue: Deliveries, drained: C
             let delivery = sweeps.sweep(&engine.store).await;
             swept = !is_over(&engine, delivery, &mut sweeps).await;
         }
+        if expires {
+            expire(&engine).await;
+        }
     }
 }
 
 impl Sweeps {
     /// Delivers the signals sent since the last sweep.
-    async fn sweep(&mut self, store: &Store) -> sqlx::Result<Vec<String>> {
+    async fn sweep(&mut self, store: &Store) -> sqlx::Result<Delivered> {
         if self.all_at <= Instant::now() {
             (self.since, self.all_at) = (Transaction::default(), Instant::now() + SWEEP_ALL_AFTER);
         }
         // Before the delivery: a signal that commits in between belongs to the next sweep.
         let horizon = store.signal_horizon().await?;
-        let handlers = store.deliver_signals(&Deliver::SentSince(self.since.clone())).await?;
+        let delivered = store.deliver_signals(&Deliver::SentSince(self.since.clone())).await?;
         self.since = horizon;
-        Ok(handlers)
+        Ok(delivered)
+    }
+}
+
+/// Takes signals whose time is over out of the kept ones. If there are more than one statement marks, the rest has to
+/// wait for deliveries.
+async fn expire(engine: &Engine) {
+    match engine.store.expire_signals(EXPIRED_MAX).await {
+        Ok(expired) => {
+            expired.iter().for_each(|of_name| telemetry::signals_expired(engine.worker, of_name));
+            if expired.iter().map(|of_name| of_name.signals).sum::<u64>() >= EXPIRED_MAX.into() {
+                engine.signals.deliver(Delivery::Expired);
+            }
+        }
+        // The next sweep does it.
+        Err(error) => telemetry::operation_failed(engine.worker, "expiry of signals", &error),
     }
 }
 
 /// Notifies the workers of the handlers that have runs to continue. Returns whether the delivery is over: it is to be
 /// tried again, after a pause here, while the database does not answer.
-async fn is_over(engine: &Engine, delivery: sqlx::Result<Vec<String>>, sweeps: &mut Sweeps) -> bool {
+async fn is_over(engine: &Engine, delivery: sqlx::Result<Delivered>, sweeps: &mut Sweeps) -> bool {
     match delivery {
-        Ok(handlers) => engine.notify_ready(&handlers),
+        Ok(Delivered { handlers, refused }) => {
+            engine.notify_ready(&handlers);
+            if !refused.is_empty() {
+                // The row may be mended: the next sweep looks at all of them.
+                sweeps.since = Transaction::default();
+            }
+        }
         Err(error) if engine.stopping.is_cancelled() => {
             telemetry::operation_abandoned(engine.worker, "delivery of signals", &error);
         }
@@ -94,7 +120,7 @@ async fn is_over(engine: &Engine, delivery: sqlx::Result<Vec<String>>, sweeps: &
                 tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
                 return false;
             }
-            // One damaged row must not hold up other signals for ever: the next sweep looks at all of them.
+            // The next sweep looks at all of them.
             sweeps.since = Transaction::default();
         }
     }

@@ -1,0 +1,10 @@
+-- Returns the names and keys of kept signals that a run awaits, as signal_deliver.sql finds them.
+-- Locks: nothing.
+-- $1 a transaction: signals that this and later ones have sent
+SELECT DISTINCT s.name::text, s.key::text
+FROM scoop.signal s
+CROSS JOIN LATERAL (
+    SELECT FROM scoop.run r WHERE r.state = 'ready' AND r.signal = s.name AND r.signal_key = s.key LIMIT 1
+) awaited
+WHERE s.sent_in >= $1::text::xid8 AND s.delivered_at IS NULL AND NOT s.expired
+  AND s.kept_until > (SELECT clock_timestamp())

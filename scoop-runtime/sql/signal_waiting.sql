@@ -1,0 +1,6 @@
+-- Returns the runs that await a signal, in the order in which a delivery locks them.
+-- Locks: nothing.
+-- $1 name, $2 key
+SELECT r.id, r.handler::text, r.step::text FROM scoop.run r
+WHERE r.state = 'ready' AND r.signal = $1::text AND r.signal_key = $2::text
+ORDER BY r.root, r.id
