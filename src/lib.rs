@@ -22,7 +22,7 @@ pub use scoop_runtime::{
     BadCursor, BadEventCursor, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Command,
     CommandHandle, CommandState, CountRuns, Decider, Delay, Emit, EntityEvent, EntityEvents,
     EntityNotRebuilt, EntityState, EventCursor, EventStream, Events, Explanation, Failed, FailedCompensation,
-    FailedOutcome, FailedStep, FailureSummary, FindRuns, Handle, HierarchyId, Intervention, JoinWait,
+    FailedOutcome, FailedStep, FailureSummary, FindRuns, Handle, HierarchyId, Intervention, JoinWait, Keep,
     KeptHierarchies, Launch, LaunchAll, LaunchUntyped, ListRequest, Migrate, Named, NoResult, Outcome, Pause,
     PauseTarget, Paused, Prune, Pruned, ReadTree, RebuildEntities, RebuildReport, RebuiltEntities,
     RecordedEvent, Redeliver, Redelivered, RegisteredHandler, RegisteredWorker, RepairAnswer, RepairStatus,

@@ -1,5 +1,7 @@
 //! Messages: a payload on a topic.
 
+use std::time::Duration;
+
 use crate::Stored;
 
 /// The maximum length of a topic in bytes. A topic is also the name of a notification channel, which PostgreSQL limits.
@@ -45,6 +47,10 @@ pub trait Message: Stored + Send + Sync + 'static {
 
     /// Whether one handler may reply several times: `#[message(replies = ..)]` in place of `reply`.
     const MANY_REPLIES: bool = false;
+
+    /// For how long the finished hierarchies that start with such a message are kept, in place of the times of the
+    /// program: `#[message(keep = "90 days")]`. [`Duration::MAX`] means for ever.
+    const KEEP: Option<Duration> = None;
 }
 
 /// A message whose handlers reply.

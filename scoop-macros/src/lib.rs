@@ -40,6 +40,9 @@ use proc_macro::TokenStream;
 /// With `#[message(handlers = "required")]` each launch fails if no handler is subscribed to the topic at that
 /// moment. Without it such a message is stored, and a warning is logged.
 ///
+/// With `#[message(keep = "90 days")]` the finished hierarchies that start with such a message are kept for that time, an
+/// hour at least, and with `keep = "forever"` for ever, in place of the times of the program.
+///
 /// ```
 /// use scoop::prelude::*;
 ///
@@ -70,12 +73,13 @@ use proc_macro::TokenStream;
 /// }
 ///
 /// #[derive(Message, Serialize, Deserialize)]
-/// #[message(handlers = "required")]
+/// #[message(handlers = "required", keep = "90 days")]
 /// struct ChargeCard {
 ///     cents: u64,
 /// }
 ///
 /// assert!(ChargeCard::REQUIRES_HANDLER && !OrderPlaced::REQUIRES_HANDLER);
+/// assert_eq!(ChargeCard::KEEP.map(|time| time.as_secs()), Some(90 * 24 * 60 * 60));
 /// assert_eq!(OrderPlaced::TOPIC, "orders.placed");
 /// assert_eq!(OrderCancelled::TOPIC, "order-cancelled");
 /// let _: <QuotesWanted as Message>::Reply = vec![Quote { cents: 990 }];

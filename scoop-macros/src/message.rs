@@ -1,18 +1,24 @@
 //! `#[derive(Message)]`: a type, its topic, and its replies.
 
+use std::time::Duration;
+
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{DeriveInput, LitStr};
 
 use crate::derive::{self, Attribute};
+use crate::duration;
 use crate::errors::Errors;
 use crate::names::{self, Kind, did_you_mean, kebab_case};
 
 const MESSAGE: Attribute = Attribute {
     name: "message",
-    keys: &["topic", "reply", "replies", "handlers"],
+    keys: &["topic", "reply", "replies", "handlers", "keep"],
     example: "#[message(topic = \"..\")]",
 };
+
+/// The least time for which finished hierarchies are kept, as in the runtime.
+const KEEP_MIN: Duration = Duration::from_secs(60 * 60);
 
 /// The implementation of `Message`. Its supertraits require serde's traits, so that the compiler reports a
 /// missing one at the user's type.
@@ -47,6 +53,9 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         )
     });
 
+    let keep = settings.text("keep", &mut errors);
+    let keep = keep.and_then(|text| errors.keep(time_kept(&text)));
+
     let generic = "its topic names one type; derive `Message` on a type without parameters";
     if !derive::is_one_type(&input, "a message", generic, &mut errors) {
         return quote!(#errors);
@@ -58,9 +67,30 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
             type Reply = #reply;
             #many_replies
             #requires_handler
+            #keep
         }
         #has_reply
     }
+}
+
+/// The constant for a time of at least an hour, or for `forever`.
+fn time_kept(literal: &LitStr) -> syn::Result<TokenStream> {
+    let time = if literal.value() == "forever" {
+        quote!(::core::time::Duration::MAX)
+    } else {
+        let time = duration::parse(literal)
+            .map_err(|error| syn::Error::new(literal.span(), format!("{error}; or `\"forever\"`")))?;
+        if time < KEEP_MIN {
+            let message =
+                "hierarchies are kept for an hour at least; write `\"1h\"` or more, or `\"forever\"`";
+            return Err(syn::Error::new(literal.span(), message));
+        }
+        let seconds = time.as_secs();
+        quote!(::core::time::Duration::from_secs(#seconds))
+    };
+    Ok(quote! {
+        const KEEP: ::core::option::Option<::core::time::Duration> = ::core::option::Option::Some(#time);
+    })
 }
 
 /// The only value of `handlers`.

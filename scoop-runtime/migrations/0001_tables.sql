@@ -207,6 +207,36 @@ CREATE INDEX join_due ON scoop.join_member (saga, expires_at)
     WHERE joined IS NULL AND refused IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX join_joined ON scoop.join_member (joined) WHERE joined IS NOT NULL;
 
+-- For how long finished hierarchies are kept, in seconds, by the topic of the message that started them. Programs write it for
+-- their handlers; of several handlers of a topic, the longest time counts.
+CREATE TABLE scoop.keep_time (
+    topic       varchar(63) NOT NULL,
+    handler     varchar(255) NOT NULL,
+    committed   float8 NOT NULL CHECK (committed >= 0),  -- infinity: for ever
+    rolled_back float8 NOT NULL CHECK (rolled_back >= 0),
+    PRIMARY KEY (topic, handler)
+);
+
+-- The place of the deletion of finished hierarchies: one row. It reads all events once, in the order of their ids.
+CREATE TABLE scoop.retention (
+    is_only     boolean PRIMARY KEY DEFAULT true CHECK (is_only),
+    after_event uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
+    taken_by    uuid,        -- the worker that deletes now,
+    taken_until timestamptz  -- unless it is dead
+);
+INSERT INTO scoop.retention DEFAULT VALUES;
+
+-- The hierarchies that the place has passed, and that are kept.
+CREATE TABLE scoop.kept_hierarchy (
+    root  uuid PRIMARY KEY,
+    -- The topic of its first message, and committed or rolled_back, with the time of its last event. Otherwise an empty
+    -- topic and later, with the time at which to look at it again.
+    topic varchar(63) NOT NULL,
+    kind  varchar(11) NOT NULL CHECK (kind IN ('committed', 'rolled_back', 'later')),
+    since timestamptz NOT NULL
+);
+CREATE INDEX kept_hierarchy_due ON scoop.kept_hierarchy (topic, kind, since);
+
 -- Entities: the states that follow from their events. One without an event may have a row, with no state.
 CREATE TABLE scoop.entity (
     name    varchar(255) COLLATE "C" NOT NULL,

@@ -723,8 +723,26 @@ BEGIN
 END $$;
 REVOKE EXECUTE ON FUNCTION scoop.send_signal (uuid, text, text, jsonb, float8) FROM PUBLIC;
 
--- Deletes a hierarchy at rest of which no event is younger than `older_than`, which counts as an hour at least. The
--- verdict is `deleted`, or why the hierarchy is kept; the counts are of the deleted rows.
+-- For how many seconds finished hierarchies of this topic are kept: as the longest of its handlers says; if all of these are
+-- retired, as they said.
+CREATE FUNCTION scoop.keep_of(of_topic text, is_rolled_back boolean, by_default float8) RETURNS float8 LANGUAGE sql STABLE
+RETURN (
+    SELECT coalesce(max(k.seconds) FILTER (WHERE h.handler IS NOT NULL), max(k.seconds), by_default)
+    FROM (
+        SELECT t.topic, t.handler, CASE WHEN is_rolled_back THEN t.rolled_back ELSE t.committed END AS seconds
+        FROM scoop.keep_time t WHERE t.topic = of_topic
+    ) k
+    LEFT JOIN scoop.handler h ON h.topic = k.topic AND h.handler = k.handler AND h.retired_at IS NULL
+);
+
+-- Before which time an event is older than this many seconds: an hour at least, and at most a thousand years.
+CREATE FUNCTION scoop.kept_since(seconds float8) RETURNS timestamptz LANGUAGE sql VOLATILE
+RETURN clock_timestamp() - least(greatest(seconds, 3600), 3.2e10) * interval '1 second';
+
+-- Deletes a hierarchy at rest of which no event is younger than the given time, which counts as an hour at least. Those that
+-- committed, and those with a run that was rolled back or without any run, have times of their own; by topic, these are the
+-- times for topics of which no handler says another one. The verdict is `deleted`, or why the hierarchy is kept; the counts
+-- are of the deleted rows. The last three values are a row of kept_hierarchy.
 --
 -- At rest is what a rebuild would leave without a run, by the record alone, so that a lost working set deletes nothing.
 -- Also kept is a hierarchy with a failed rollback, one that a join may still read or have rolled back, and a `Failed` that
@@ -734,16 +752,20 @@ REVOKE EXECUTE ON FUNCTION scoop.send_signal (uuid, text, text, jsonb, float8) F
 -- Locks: the advisory lock of the hierarchy, as hierarchy_lock.sql, and the rows of its messages, as redeliver_lock.sql;
 -- does not wait for them: the verdict is `busy` then. A launch with the id of one of these messages waits.
 CREATE FUNCTION scoop.prune(
-    hierarchy uuid, older_than interval, is_dry_run boolean,
-    OUT verdict text, OUT message_count bigint, OUT event_count bigint)
+    hierarchy uuid, keep_committed float8, keep_rolled_back float8, is_by_topic boolean, is_dry_run boolean,
+    OUT verdict text, OUT message_count bigint, OUT event_count bigint,
+    OUT kept_topic text, OUT kept_kind text, OUT kept_from timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    before CONSTANT timestamptz := clock_timestamp() - greatest(older_than, interval '1 hour');
     prefix CONSTANT text := 'scoop' || '.failed';  -- in two parts: programs put the name of the schema before each dot
     root_messages uuid[];
+    root_topic text;
+    launched_at timestamptz;
+    last_at timestamptz;
+    is_rolled_back boolean;
     parts uuid[];  -- the hierarchy and its runs: the last ids of all lineages
     messages uuid[];
     is_recent boolean;
@@ -759,15 +781,19 @@ BEGIN
         RAISE EXCEPTION 'hierarchies can be pruned in a transaction at READ COMMITTED only'
             USING ERRCODE = 'invalid_transaction_state';
     END IF;
-    IF EXISTS (SELECT FROM scoop.run r WHERE r.root = hierarchy) THEN
-        verdict := 'unfinished';
-        RETURN;
-    END IF;
-    SELECT array_agg(e.message_id) INTO root_messages
+    SELECT array_agg(e.message_id), min(e.created_at) INTO root_messages, launched_at
     FROM scoop.message_event e
     WHERE scoop.run_id(e.cooperation_lineage) = hierarchy AND e.type::text = 'EMITTED';
     IF root_messages IS NULL THEN
         verdict := 'absent';
+        RETURN;
+    END IF;
+    -- The longer it is kept, the more rarely it is looked at.
+    kept_topic := '';
+    kept_kind := 'later';
+    kept_from := clock_timestamp() + greatest(interval '1 hour', (clock_timestamp() - launched_at) / 8);
+    IF EXISTS (SELECT FROM scoop.run r WHERE r.root = hierarchy) THEN
+        verdict := 'unfinished';
         RETURN;
     END IF;
     IF NOT is_dry_run THEN
@@ -778,6 +804,7 @@ BEGIN
                ) < cardinality(root_messages)
         THEN
             verdict := 'busy';
+            kept_from := clock_timestamp() + interval '1 minute';
             RETURN;
         END IF;
         IF EXISTS (SELECT FROM scoop.run r WHERE r.root = hierarchy) THEN
@@ -823,7 +850,8 @@ BEGIN
         WHERE r.type IN ('SEEN', 'COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
         GROUP BY r.part, r.message_id, r.coroutine_name
     )
-    SELECT count(*), max(r.created_at) >= before, bool_and(r.root = hierarchy),
+    SELECT count(*), max(r.created_at), bool_and(r.root = hierarchy),
+           EXISTS (SELECT FROM ran WHERE ran.rolled_back) OR NOT EXISTS (SELECT FROM ran WHERE ran.begun),
            EXISTS (SELECT FROM ran WHERE ran.rollback_failed AND NOT ran.rolled_back),
            -- as in rebuild_events.sql
            NOT EXISTS (
@@ -851,7 +879,7 @@ BEGIN
                    LIMIT 1
                ) h
                WHERE e.type = 'EMITTED' AND e.part = hierarchy)
-    INTO event_count, is_recent, is_whole, has_failed, is_at_rest
+    INTO event_count, last_at, is_whole, is_rolled_back, has_failed, is_at_rest
     FROM record r;
 
     SELECT array_agg(DISTINCT own.message_id) INTO messages
@@ -875,6 +903,14 @@ BEGIN
       AND m.payload ->> 'hierarchy' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
     LIMIT 1;
 
+    SELECT m.topic INTO root_topic FROM scoop.message m WHERE m.id = root_messages[1];
+    is_recent := last_at >= scoop.kept_since(CASE
+        WHEN is_by_topic AND is_rolled_back THEN scoop.keep_of(root_topic, true, keep_rolled_back)
+        WHEN is_by_topic THEN scoop.keep_of(root_topic, false, keep_committed)
+        WHEN is_rolled_back THEN keep_rolled_back
+        ELSE keep_committed
+    END);
+
     verdict := CASE
         WHEN is_recent IS NOT FALSE THEN 'recent'
         WHEN has_failed THEN 'failed'
@@ -893,6 +929,15 @@ BEGIN
             ) < cardinality(messages) THEN 'busy'
         ELSE 'deleted'
     END;
+    CASE verdict
+        WHEN 'recent' THEN
+            kept_topic := coalesce(root_topic, '');
+            kept_kind := CASE WHEN is_rolled_back THEN 'rolled_back' ELSE 'committed' END;
+            kept_from := last_at;
+        WHEN 'busy' THEN
+            kept_from := clock_timestamp() + interval '1 minute';
+        ELSE
+    END CASE;
     IF verdict <> 'deleted' THEN
         event_count := 0;
         RETURN;
@@ -913,12 +958,152 @@ BEGIN
     DELETE FROM scoop.repeated_failure f WHERE f.root = hierarchy;
     DELETE FROM scoop.join_member j WHERE j.run = ANY (parts);
     DELETE FROM scoop.redelivery d WHERE d.message_id = ANY (messages);
+    DELETE FROM scoop.kept_hierarchy k WHERE k.root = hierarchy;
     DELETE FROM scoop.message m
     WHERE m.id = ANY (messages)
       AND (SELECT count(*) FROM scoop.entity_event v WHERE v.message_id = m.id) = 0;
     GET DIAGNOSTICS message_count = ROW_COUNT;
 END $$;
-REVOKE EXECUTE ON FUNCTION scoop.prune (uuid, interval, boolean) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION scoop.prune (uuid, float8, float8, boolean, boolean) FROM PUBLIC;
+
+-- The next hierarchies that may be due, for this worker: first those that were kept and are due now, then those whose launch
+-- comes next in the order of the ids of events. Returns no list if another worker deletes. `next_event` is the place after
+-- them; `is_more`, whether there may be more; `behind`, for how many seconds the launches at the place have been due.
+--
+-- Launches are passed when the shortest of all times is over. A hierarchy that is kept for longer is remembered. So each
+-- event is read once, and each hierarchy looked at a few times, regardless of how many are kept.
+-- Locks: the row of retention.
+CREATE FUNCTION scoop.retention_next(
+    worker uuid, keep_committed float8, keep_rolled_back float8, max_count bigint,
+    OUT roots uuid[], OUT next_event uuid, OUT is_more boolean, OUT behind float8)
+LANGUAGE plpgsql SECURITY DEFINER
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    page_size CONSTANT int := 1000;
+    before timestamptz;
+    event record;
+    event_count int := 0;
+BEGIN
+    is_more := false;
+    behind := 0;
+    -- A worker that died keeps others waiting for so long.
+    UPDATE scoop.retention r SET taken_by = worker, taken_until = clock_timestamp() + interval '5 minutes'
+    WHERE r.is_only AND (r.taken_until IS NULL OR r.taken_until < clock_timestamp() OR r.taken_by = worker)
+    RETURNING r.after_event INTO next_event;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+
+    WITH RECURSIVE lane (topic, kind) AS (
+        (SELECT k.topic, k.kind FROM scoop.kept_hierarchy k ORDER BY k.topic, k.kind LIMIT 1)
+      UNION ALL
+        SELECT following.topic, following.kind
+        FROM lane
+        CROSS JOIN LATERAL (
+            SELECT k.topic, k.kind FROM scoop.kept_hierarchy k
+            WHERE (k.topic, k.kind) > (lane.topic, lane.kind)
+            ORDER BY k.topic, k.kind LIMIT 1
+        ) following
+    )
+    SELECT coalesce(array_agg(due.root), '{}') INTO roots
+    FROM (
+        SELECT k.root
+        FROM lane
+        CROSS JOIN LATERAL (
+            SELECT CASE lane.kind
+                WHEN 'committed' THEN scoop.kept_since(scoop.keep_of(lane.topic, false, keep_committed))
+                WHEN 'rolled_back' THEN scoop.kept_since(scoop.keep_of(lane.topic, true, keep_rolled_back))
+                ELSE clock_timestamp() END AS before
+            OFFSET 0
+        ) times
+        CROSS JOIN LATERAL (
+            SELECT k.root FROM scoop.kept_hierarchy k
+            WHERE k.topic = lane.topic AND k.kind = lane.kind AND k.since < times.before
+            ORDER BY k.since LIMIT max_count
+        ) k
+        LIMIT max_count
+    ) due;
+
+    SELECT scoop.kept_since(least(keep_committed, keep_rolled_back, min(t.committed), min(t.rolled_back))) INTO before
+    FROM scoop.keep_time t;
+    IF cardinality(roots) < max_count THEN
+        FOR event IN
+            SELECT e.id, e.created_at,
+                   CASE WHEN e.type = 'EMITTED' AND cardinality(e.cooperation_lineage) = 1
+                        THEN e.cooperation_lineage[1] END AS root
+            FROM scoop.message_event e
+            WHERE e.id > next_event
+            ORDER BY e.id
+            LIMIT page_size
+        LOOP
+            -- a time in the future, by a wrong clock, is not waited for
+            EXIT WHEN event.created_at BETWEEN before AND clock_timestamp() + interval '1 day';
+            IF event_count = 0 THEN
+                behind := greatest(extract(epoch FROM before - event.created_at), 0);
+            END IF;
+            event_count := event_count + 1;
+            next_event := event.id;
+            IF event.root IS NOT NULL THEN
+                roots := roots || event.root;
+                EXIT WHEN cardinality(roots) >= max_count;
+            END IF;
+        END LOOP;
+    END IF;
+    is_more := cardinality(roots) >= max_count OR event_count = page_size;
+    IF NOT is_more AND cardinality(roots) = 0 THEN
+        UPDATE scoop.retention r SET taken_until = NULL, after_event = greatest(r.after_event, next_event) WHERE r.is_only;
+    END IF;
+END $$;
+REVOKE EXECUTE ON FUNCTION scoop.retention_next (uuid, float8, float8, bigint) FROM PUBLIC;
+
+-- Deletes those of these hierarchies that are due, remembers the others, and moves the place. Deletes only hierarchies that
+-- are also in `archived`; one that is due and not in it is looked at again after `retry_after` seconds. The verdict
+-- of such a one is `unarchived`.
+-- Locks: those of scoop.prune, of each hierarchy; then the row of retention.
+CREATE FUNCTION scoop.retention_settle(
+    worker uuid, keep_committed float8, keep_rolled_back float8, roots uuid[], archived uuid[], next_event uuid,
+    is_last boolean, retry_after float8)
+RETURNS TABLE (verdict text, message_count bigint, event_count bigint)
+LANGUAGE plpgsql SECURITY DEFINER
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    asked record;
+    pruned record;
+BEGIN
+    FOR asked IN
+        SELECT u.root, u.root = ANY (archived) AS is_archived FROM unnest(roots) u (root) GROUP BY u.root ORDER BY u.root
+    LOOP
+        SELECT * INTO pruned FROM scoop.prune(asked.root, keep_committed, keep_rolled_back, true, NOT asked.is_archived);
+        IF pruned.verdict = 'deleted' AND NOT asked.is_archived THEN
+            pruned.verdict := 'unarchived';
+            pruned.message_count := 0;
+            pruned.event_count := 0;
+            pruned.kept_from := clock_timestamp() + retry_after * interval '1 second';
+        END IF;
+        IF pruned.verdict = 'absent' THEN
+            DELETE FROM scoop.kept_hierarchy k WHERE k.root = asked.root;
+        ELSIF pruned.verdict <> 'deleted' THEN
+            INSERT INTO scoop.kept_hierarchy AS kept (root, topic, kind, since)
+            VALUES (asked.root, pruned.kept_topic, pruned.kept_kind, pruned.kept_from)
+            ON CONFLICT ON CONSTRAINT kept_hierarchy_pkey DO UPDATE SET
+                topic = excluded.topic, kind = excluded.kind, since = excluded.since;
+        END IF;
+        verdict := pruned.verdict;
+        message_count := pruned.message_count;
+        event_count := pruned.event_count;
+        RETURN NEXT;
+    END LOOP;
+    UPDATE scoop.retention r SET
+        after_event = greatest(r.after_event, next_event),
+        taken_until = CASE WHEN r.taken_by = worker AND is_last THEN NULL ELSE r.taken_until END
+    WHERE r.is_only;
+END $$;
+REVOKE EXECUTE ON FUNCTION
+    scoop.retention_settle (uuid, float8, float8, uuid[], uuid[], uuid, boolean, float8) FROM PUBLIC;
 
 -- Deletes signals that reach no run any more since `older_than`, which counts as an hour at least: delivered ones, and
 -- those that no run awaited in time. Returns how many.

@@ -3,4 +3,4 @@
 -- $1 the roots, $2 for how many seconds they have no event, $3 whether to count only
 SELECT p.verdict, p.message_count, p.event_count
 FROM unnest($1::uuid[]) AS asked (root)
-CROSS JOIN LATERAL scoop.prune(asked.root, $2::float8 * interval '1 second', $3) p
+CROSS JOIN LATERAL scoop.prune(asked.root, $2, $2, false, $3) p

@@ -47,10 +47,10 @@ mod util;
 pub use api::InMemory;
 pub use api::{
     Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
-    EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, KeptHierarchies, Launch, LaunchAll,
-    LaunchUntyped, ListItem, ListRequest, Migrate, Outcome, Paused, Prune, Pruned, ReadTree, RebuildEntities,
-    RebuiltEntities, Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure,
-    RunPage, Scoop, SendSignal, SetPause, Status, migrate, migration_files,
+    EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Keep, KeptHierarchies, Launch,
+    LaunchAll, LaunchUntyped, ListItem, ListRequest, Migrate, Outcome, Paused, Prune, Pruned, ReadTree,
+    RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer,
+    RollbackFailure, RunPage, Scoop, SendSignal, SetPause, Status, migrate, migration_files,
 };
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};

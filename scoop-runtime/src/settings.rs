@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use scoop_core::FAILURE_TEXT_BYTES_MAX;
 
+use crate::api::Keep;
 use crate::testing::Rehearsal;
 use crate::util::patience::PATIENCE;
 use crate::util::payload;
@@ -51,6 +52,8 @@ pub(crate) struct Settings {
     pub(crate) backoff: Backoff,
     /// The number of suspensions and launches that a rollback reads, and has in memory, at a time.
     pub(crate) history_entries: usize,
+    /// For how long finished hierarchies are kept.
+    pub(crate) keep: Keep,
     /// The faults that a test injects.
     pub(crate) rehearsal: Option<Rehearsal>,
 }
@@ -74,6 +77,7 @@ impl Default for Settings {
             poll_interval: Duration::from_secs(1),
             backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
             history_entries: HISTORY_ENTRIES,
+            keep: Keep::default(),
             rehearsal: None,
         }
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::pending;
 use scoop::prelude::*;
-use scoop::{CommandHandle, CommandState, Decider, Handle, InMemory, Outcome};
+use scoop::{CommandHandle, CommandState, Decider, Handle, InMemory, Keep, Outcome};
 use scoop_runtime::simulation::{self, Bug, EntityEvent, Process, inject_bug};
 
 use crate::act::PLANNED;
@@ -240,7 +240,11 @@ impl World {
         let (buyer, lives) = (Buyer(self.told.clone()), self.dice.between(10, 300));
         let is_cut = self.dice.percent(50);
         tokio::spawn(async move {
-            let builder = Scoop::builder().simulated_process(&process).only::<Buyer>().only::<Shipping>();
+            let builder = Scoop::builder()
+                .simulated_process(&process)
+                .keep(Keep::forever())
+                .only::<Buyer>()
+                .only::<Shipping>();
             let builder = builder.only::<Decider<Put>>().only::<Decider<Take>>();
             let running = tokio::spawn(builder.provide(buyer).poll_interval(Duration::from_secs(1)).start());
             tokio::time::sleep(Duration::from_millis(lives.into())).await;
@@ -294,7 +298,11 @@ impl World {
 
     async fn play(mut self) -> Result<(Vec<String>, Tally)> {
         // Subscribed before the first launch, so that each message has its handlers.
-        let builder = Scoop::builder().in_memory_database(&self.database).only::<Buyer>().only::<Shipping>();
+        let builder = Scoop::builder()
+            .in_memory_database(&self.database)
+            .keep(Keep::forever())
+            .only::<Buyer>()
+            .only::<Shipping>();
         let builder = builder.only::<Decider<Put>>().only::<Decider<Take>>();
         builder.provide(Buyer(self.told.clone())).start().await?.shutdown().await?;
         self.start(false);

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, pending};
-use scoop::{Builder, InMemory, RuntimeError, Scoop};
+use scoop::{Builder, InMemory, Keep, RuntimeError, Scoop};
 use scoop_runtime::simulation::{self, Bug, FaultLink, Process, inject_bug};
 
 use crate::dice::Dice;
@@ -47,7 +47,7 @@ impl Crew {
         let process = process.reading([2, 5, 100][self.dice.below(3) as usize]);
         let lives = Duration::from_millis(self.dice.between(30, 400).into());
         tokio::spawn(async move {
-            let builder = program(Scoop::builder().simulated_process(&process));
+            let builder = program(Scoop::builder().simulated_process(&process).keep(Keep::forever()));
             let running = tokio::spawn(builder.poll_interval(Duration::from_secs(1)).start());
             match fate {
                 Fate::Lives => {}
@@ -82,7 +82,7 @@ impl Crew {
         &self,
         program: impl FnOnce(Builder) -> Builder,
     ) -> Result<(), RuntimeError> {
-        let builder = Scoop::builder().in_memory_database(&self.database);
+        let builder = Scoop::builder().in_memory_database(&self.database).keep(Keep::forever());
         program(builder).start().await?.shutdown().await
     }
 

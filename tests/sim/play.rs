@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use scoop::{FailedCompensation, InMemory, LoggedEvent, RepairStatus, RowState, Scoop, WorkingRun};
+use scoop::{FailedCompensation, InMemory, Keep, LoggedEvent, RepairStatus, RowState, Scoop, WorkingRun};
 use scoop_runtime::simulation::{self, Process, Subscription};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -389,7 +389,7 @@ async fn live(database: InMemory, world: Arc<World>, lives: Vec<Life>, seed: u64
 
 /// A program with these sagas.
 fn builder(alive: &Alive, handlers: u8, versions: Versions) -> scoop::Builder {
-    let mut builder = Scoop::builder();
+    let mut builder = Scoop::builder().keep(Keep::forever());
     let has = |nth: u8| handlers & (1 << nth) != 0;
     if has(0) {
         builder = provide_alpha(builder, alive, versions[0]);

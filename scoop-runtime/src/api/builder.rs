@@ -361,6 +361,7 @@ impl Builder {
             let (max, required) = (pool.options().get_max_connections(), Scoop::required_connections());
             errors.extend((max < required).then_some(SetupError::PoolTooSmall { max, required }));
         }
+        errors.extend(self.settings.keep.mistake());
         let schema = Schema::new(&self.schema).map_err(|error| errors.push(error));
         let registry = Registry::collect(&self.provided, self.only.as_deref())
             .map_err(|mistakes| errors.extend(mistakes));

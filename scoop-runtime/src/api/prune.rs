@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::{BoxFuture, FutureExt};
 use uuid::Uuid;
 
-use crate::store::{PRUNE_AGE_MIN, PruneMode, PrunePage, PruneResult, PruneVerdict};
+use super::KEEP_MIN;
+use crate::store::{PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneVerdict};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
 use crate::{RuntimeError, Scoop, telemetry};
@@ -14,15 +15,8 @@ use crate::{RuntimeError, Scoop, telemetry};
 /// The default age.
 const AGE_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The number of hierarchies that the first transaction deletes, and the most that any does.
-const BATCH_FIRST: usize = 16;
-const BATCH_MAX: usize = 256;
-
-/// The time that a transaction should take.
-const BATCH_TIME: Duration = Duration::from_millis(50);
-
 /// The maximum number of signals deleted in one transaction.
-const SIGNALS_MAX: u32 = 1_000;
+pub(crate) const SIGNALS_MAX: u32 = 1_000;
 
 /// The result of a [prune](Scoop::prune), or its progress. In a [dry run](Prune::dry_run) nothing is deleted, and the
 /// counts are of what would be.
@@ -61,14 +55,14 @@ pub struct KeptHierarchies {
 }
 
 impl Pruned {
-    fn add(&mut self, result: PruneResult) {
+    pub(crate) fn add(&mut self, result: PruneResult) {
         let count = match result.verdict {
             PruneVerdict::Deleted => &mut self.hierarchies,
             PruneVerdict::Recent => &mut self.kept.recent,
             PruneVerdict::Unfinished => &mut self.kept.unfinished,
             PruneVerdict::Failed => &mut self.kept.failed,
             PruneVerdict::Needed => &mut self.kept.needed,
-            PruneVerdict::Busy => &mut self.kept.busy,
+            PruneVerdict::Busy | PruneVerdict::Unarchived => &mut self.kept.busy,
             // Another call has deleted it.
             PruneVerdict::Absent => return,
         };
@@ -118,8 +112,8 @@ impl Prune {
     }
 
     async fn carry_out(mut self) -> Result<Pruned, RuntimeError> {
-        if self.age < PRUNE_AGE_MIN {
-            return Err(RuntimeError::PruneAge { age: self.age, least: PRUNE_AGE_MIN });
+        if self.age < KEEP_MIN {
+            return Err(RuntimeError::PruneAge { age: self.age, least: KEEP_MIN });
         }
         let mut pruned = Pruned::default();
         let result = match self.prune_hierarchies(&mut pruned).await {
@@ -133,8 +127,8 @@ impl Prune {
     }
 
     async fn prune_hierarchies(&mut self, pruned: &mut Pruned) -> Result<(), RuntimeError> {
-        let mut after = None;
-        let mut batch = BATCH_FIRST;
+        let mut after = PrunePlace::FIRST;
+        let mut batch = PruneBatch::default();
         loop {
             let page = self.scoop.patiently(|_| self.scoop.store().prune_page(after, self.age)).await;
             let PrunePage { roots, next } = page.map_err(Vain::error("old hierarchies were looked up"))?;
@@ -145,20 +139,14 @@ impl Prune {
                     pruned.more = true;
                     return Ok(());
                 }
-                let size = batch.min(usize::try_from(room).unwrap_or(usize::MAX)).min(left.len());
+                let size = batch.size().min(usize::try_from(room).unwrap_or(usize::MAX)).min(left.len());
                 let (now, later) = left.split_at(size);
                 left = later;
                 let begun = Instant::now();
                 self.prune_batch(now.to_vec(), pruned).await?;
-                batch = match begun.elapsed() {
-                    took if took > BATCH_TIME => (size / 2).max(1),
-                    took if took < BATCH_TIME / 2 => (batch * 2).min(BATCH_MAX),
-                    _ => batch,
-                };
+                batch.took(begun.elapsed(), size);
             }
-            if next.is_none() {
-                return Ok(());
-            }
+            let Some(next) = next else { return Ok(()) };
             after = next;
         }
     }
@@ -224,8 +212,9 @@ impl Scoop {
     /// launch with its [unique](crate::Launch::unique) key starts a new one. The messages that are events of an entity
     /// stay.
     ///
-    /// The call reads one event of each message in the record, a thousand in one query, and deletes as many hierarchies
-    /// in one transaction as take about 50 ms.
+    /// The call reads the events that are old enough and that the [automatic deletion](crate::Builder::keep) has not passed,
+    /// a thousand in one query, and the list of the hierarchies that this has passed and kept. It deletes as many
+    /// hierarchies in one transaction as take about 50 ms.
     ///
     /// # Errors
     ///

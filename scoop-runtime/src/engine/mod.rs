@@ -16,6 +16,7 @@ mod local_start;
 mod notify;
 mod parents;
 mod reconcile;
+mod retention;
 mod schedule;
 mod signal_delivery;
 mod timer;

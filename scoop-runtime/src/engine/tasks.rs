@@ -22,7 +22,8 @@ use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
 use super::wakeups::{Deliveries, Delivery, ParentChecks, Signals};
 use super::{
-    claim, decisions, joins, liveness, notify, parents, reconcile, schedule, signal_delivery, timer,
+    claim, decisions, joins, liveness, notify, parents, reconcile, retention, schedule, signal_delivery,
+    timer,
 };
 use crate::completion::Completions;
 use crate::saga::registry::Registry;
@@ -80,7 +81,7 @@ pub(crate) async fn start(
         unread: Mutex::default(),
     });
     // Before this worker is registered: workers with former names of these sagas then look for the new ones.
-    engine.store.register(&engine.subscriptions).await?;
+    engine.store.register(&engine.subscriptions, engine.settings.keep).await?;
     let session = liveness::WorkerSession::open(&engine).await?;
     if let Err(error) = publish(&engine).await {
         session.close().await;
@@ -129,6 +130,7 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
     spawn(liveness::reap(engine.clone()).boxed());
     spawn(schedule::serve(engine.clone()).boxed());
     spawn(joins::serve(engine.clone()).boxed());
+    spawn(retention::serve(engine.clone()).boxed());
     spawn(parents::serve(engine.clone(), parents, drained.clone()).boxed());
     spawn(signal_delivery::serve(engine.clone(), deliveries, drained.clone()).boxed());
     spawn(decisions::serve(engine.clone(), undecided, drained.clone()).boxed());

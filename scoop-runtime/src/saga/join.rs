@@ -47,6 +47,8 @@ pub struct JoinMember {
     key: fn(&Value) -> serde_json::Result<String>,
     shape: fn() -> String,
     pub(super) message_type: fn() -> MessageType,
+    /// [`Message::KEEP`].
+    keep: Option<Duration>,
 }
 
 impl JoinMember {
@@ -57,6 +59,7 @@ impl JoinMember {
             key: |payload| M::read_stored(payload).map(|message| T::key(&message)),
             shape: || format!("{}\n{}", M::TOPIC, shape::of::<M>()),
             message_type: || (TypeId::of::<M>(), std::any::type_name::<M>()),
+            keep: M::KEEP,
         }
     }
 }
@@ -111,8 +114,24 @@ impl<T: Joined> HandledMessage<T> {
             },
             shapes: || T::MEMBERS.iter().map(|member| (member.shape)()).collect(),
             message_type: || (TypeId::of::<T>(), std::any::type_name::<T>()),
+            keep: longest(T::MEMBERS),
         }
     }
+}
+
+/// The longest time for which one of these types has hierarchies kept.
+const fn longest(members: &[JoinMember]) -> Option<Duration> {
+    let mut longest: Option<Duration> = None;
+    let mut at = 0;
+    while at < members.len() {
+        longest = match (longest, members[at].keep) {
+            (Some(long), Some(keep)) if long.as_nanos() >= keep.as_nanos() => Some(long),
+            (long, None) => long,
+            (_, keep) => keep,
+        };
+        at += 1;
+    }
+    longest
 }
 
 /// Whether no member before the one at `index` has its topic.
@@ -163,6 +182,11 @@ impl Collector {
 
     pub(super) fn spec(&self) -> Arc<JoinSpec> {
         self.spec.clone()
+    }
+
+    /// [`Message::KEEP`] of its messages, in the order of [`collectors`].
+    pub(super) fn keep(&self) -> impl Iterator<Item = Option<Duration>> + use<> {
+        self.members.iter().map(|member| member.keep)
     }
 }
 

@@ -187,6 +187,8 @@ pub struct HandledMessage<T> {
     /// The shapes of the stored message and of its stored replies.
     shapes: fn() -> Vec<String>,
     message_type: fn() -> MessageType,
+    /// [`Message::KEEP`].
+    keep: Option<Duration>,
 }
 
 /// The reason for which a payload is not a message of a saga.
@@ -214,6 +216,7 @@ impl<T> HandledMessage<T> {
                 vec![format!("{}\n{}", M::TOPIC, shape::of::<M>()), replies]
             },
             message_type: || (TypeId::of::<M>(), std::any::type_name::<M>()),
+            keep: M::KEEP,
         }
     }
 }
@@ -440,6 +443,8 @@ pub struct Registration {
     pub(crate) saga_type: fn() -> (TypeId, &'static str),
     /// The types of its messages, each with its topic.
     messages: fn() -> Vec<(&'static str, MessageType)>,
+    /// [`Message::KEEP`] of its messages, in the same order.
+    keep: fn() -> Vec<Option<Duration>>,
     join: fn() -> Option<private::Join>,
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
 }
@@ -477,6 +482,11 @@ impl Registration {
         }
     }
 
+    /// [`Message::KEEP`] of its messages, in the order of [`Self::topics`].
+    pub(crate) fn keep(&self) -> Vec<Option<Duration>> {
+        (self.keep)()
+    }
+
     /// The registration of `S`; `default` returns an instance if `S` implements `Default`.
     pub const fn new<S: Saga>(default: fn() -> Option<Arc<dyn Handler>>) -> Self {
         Self {
@@ -487,6 +497,7 @@ impl Registration {
             messages: || {
                 S::Message::MESSAGES.iter().map(|message| (message.topic, (message.message_type)())).collect()
             },
+            keep: || S::Message::MESSAGES.iter().map(|message| message.keep).collect(),
             join: || S::JOIN,
             default,
         }

@@ -4,9 +4,11 @@
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use scoop_core::{CodedError, Definition, Schedule};
 
+use crate::api::Keep;
 use crate::saga::join::collector_name;
 use crate::saga::timetable::Timetable;
 use crate::saga::{EntityRegistration, Handler, MessageType, Registration, Saga};
@@ -73,6 +75,8 @@ pub(crate) struct SubscribedSaga {
     pub(crate) handler: String,
     /// Former names of the saga. No messages are delivered to them any more.
     pub(crate) was: Vec<String>,
+    /// For how long the type of the messages has the finished hierarchies kept that start with one.
+    pub(crate) keep: Option<Duration>,
 }
 
 /// A saga that can be run.
@@ -107,22 +111,24 @@ impl Registry {
                 continue;
             };
             let was: Vec<_> = (registration.former_names)().iter().map(|was| (*was).to_owned()).collect();
-            let mut add = |definition: Definition, was: Vec<String>, handler: &Arc<dyn Handler>| {
+            let mut add = |definition: Definition, was: Vec<String>, keep, handler: &Arc<dyn Handler>| {
                 let former = was.iter().map(|was| under_name(&definition, was));
                 for definition in former.chain([definition.clone()]) {
                     let runnable = RunnableSaga { definition, handler: handler.clone() };
                     sagas.insert(runnable.key(), Arc::new(runnable));
                 }
-                subscriptions.push(SubscribedSaga::new(&definition, was));
+                subscriptions.push(SubscribedSaga::new(&definition, was, keep));
             };
-            for (definition, _) in registration.topics() {
-                add(definition, was.clone(), &handler);
+            for ((definition, _), keep) in registration.topics().into_iter().zip(registration.keep()) {
+                add(definition, was.clone(), keep, &handler);
             }
             if let Some(collector) = registration.collector() {
                 joins.push(collector.spec());
+                let keep = collector.keep();
                 let collector: Arc<dyn Handler> = Arc::new(collector);
-                for (definition, _) in registration.collectors(&registration.definition().saga) {
-                    add(definition, was.iter().map(|was| collector_name(was)).collect(), &collector);
+                let collectors = registration.collectors(&registration.definition().saga);
+                for ((definition, _), keep) in collectors.into_iter().zip(keep) {
+                    add(definition, was.iter().map(|was| collector_name(was)).collect(), keep, &collector);
                 }
             }
         }
@@ -215,14 +221,20 @@ impl SubscribedSaga {
         let pairs = topics.iter().zip(handlers);
         let subscription = |(topic, handler): (&String, &String)| {
             let (topic, handler) = (topic.clone(), handler.clone());
-            Self { topic, handler, was: vec![] }
+            Self { topic, handler, was: vec![], keep: None }
         };
         pairs.map(subscription).collect()
     }
 
-    fn new(definition: &Definition, was: Vec<String>) -> Self {
+    /// The times for which finished hierarchies are kept that start with one of its messages, in a program with these
+    /// times.
+    pub(crate) fn kept(&self, by_default: Keep) -> Keep {
+        self.keep.map_or(by_default, Keep::always)
+    }
+
+    fn new(definition: &Definition, was: Vec<String>, keep: Option<Duration>) -> Self {
         let (topic, handler) = (definition.topic.to_string(), definition.saga.to_string());
-        Self { topic, handler, was }
+        Self { topic, handler, was, keep }
     }
 }
 

@@ -48,7 +48,10 @@ pub(crate) use requests::{
     CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Page, PendingRuns, Redelivery,
     RepairRequest, RepairResult, RequestKey, RequestTarget, RetiredHandler, RollbackStart,
 };
-pub(crate) use retention::{AGE_MIN as PRUNE_AGE_MIN, PruneMode, PrunePage, PruneResult, PruneVerdict};
+pub(crate) use retention::{
+    DueHierarchies, DueSettlement, PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneVerdict,
+    Rest,
+};
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{
@@ -78,6 +81,7 @@ use self::entity::{
     Decisions, DecisionsSettled, EntityAtHand, FoldedState, NewEntityEvent, Refolded, StoredEntity,
     StoredEntityEvent,
 };
+use crate::api::Keep;
 use crate::find::{
     EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part, RegisteredWorker, RunCount,
     RunFacts, RunFilter,
@@ -448,10 +452,17 @@ storage! {
     /// Deletion of finished hierarchies, and of signals that reach no run any more.
     trait RetentionStorage {
         /// A page of the hierarchies that began before this age, without a look at their state.
-        async fn prune_page(&self, after: Option<Uuid>, age: Duration) -> PrunePage;
+        async fn prune_page(&self, after: PrunePlace, age: Duration) -> PrunePage;
 
         /// Deletes those of these hierarchies that are at rest and have no younger event. One transaction.
         async fn prune(&self, roots: &[Uuid], age: Duration, mode: PruneMode) -> Vec<PruneResult>;
+
+        /// Takes up to `limit` hierarchies that may be due, for this worker. `keep` is for topics of which no handler says
+        /// another time. `None` if another worker deletes.
+        async fn take_due(&self, worker: Uuid, keep: Keep, limit: usize) -> Option<DueHierarchies>;
+
+        /// Deletes those of these hierarchies that are due and archived, and remembers the others. One transaction.
+        async fn settle_due(&self, worker: Uuid, keep: Keep, settlement: &DueSettlement) -> Vec<PruneResult>;
 
         /// Deletes signals that have reached no run since this age.
         async fn prune_signals(&self, age: Duration, limit: u32, mode: PruneMode) -> u64;
@@ -460,7 +471,7 @@ storage! {
     /// Subscriptions of handlers.
     trait SubscriptionStorage {
         /// Registers the sagas that messages are delivered to, in place of their former names.
-        async fn register(&self, subscriptions: &[SubscribedSaga]) -> ();
+        async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> ();
 
         /// The names that newer programs have given these sagas, and that this program does not have.
         async fn renamed_sagas(&self, subscriptions: &[SubscribedSaga]) -> Vec<Renamed>;

@@ -4,15 +4,85 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-/// The least age at which anything is deleted. Younger rows may still decide whether a repeated request is a repetition.
-pub(crate) const AGE_MIN: Duration = Duration::from_secs(60 * 60);
+/// The number of hierarchies that the first transaction deletes, and the most that any does.
+const BATCH_FIRST: usize = 16;
+const BATCH_MAX: usize = 256;
+
+/// The time that a transaction should take.
+const BATCH_TIME: Duration = Duration::from_millis(50);
+
+/// How many hierarchies the next transaction deletes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PruneBatch(usize);
+
+impl PruneBatch {
+    pub(crate) fn size(self) -> usize {
+        self.0
+    }
+
+    /// Learns that a transaction with this many hierarchies took so long.
+    pub(crate) fn took(&mut self, time: Duration, size: usize) {
+        self.0 = match time {
+            time if time > BATCH_TIME => (size / 2).max(1),
+            time if time < BATCH_TIME / 2 => (self.0 * 2).min(BATCH_MAX),
+            _ => self.0,
+        };
+    }
+}
+
+impl Default for PruneBatch {
+    fn default() -> Self {
+        Self(BATCH_FIRST)
+    }
+}
+
+/// A position among the hierarchies that a [prune](crate::Scoop::prune) looks at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PrunePlace {
+    /// After this hierarchy, among those that the automatic deletion has passed and that are kept.
+    Kept(Uuid),
+    /// After this event, in the order of their ids; `None` is where the automatic deletion is.
+    Events(Option<Uuid>),
+}
+
+impl PrunePlace {
+    pub(crate) const FIRST: Self = Self::Kept(Uuid::nil());
+}
 
 /// Hierarchies that may be old enough to be deleted.
 #[derive(Debug, Default)]
 pub(crate) struct PrunePage {
     pub(crate) roots: Vec<Uuid>,
     /// Where the next page begins; `None` at the end.
-    pub(crate) next: Option<Uuid>,
+    pub(crate) next: Option<PrunePlace>,
+}
+
+/// Hierarchies that may be due, for the automatic deletion.
+#[derive(Clone, Debug)]
+pub(crate) struct DueHierarchies {
+    pub(crate) roots: Vec<Uuid>,
+    /// The place after them.
+    pub(crate) next: Uuid,
+    pub(crate) rest: Rest,
+    /// For how long the oldest launch after the place has been due.
+    pub(crate) behind: Duration,
+}
+
+/// Whether there may be more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    More,
+    Nothing,
+}
+
+/// The decision about due hierarchies.
+#[derive(Clone, Debug)]
+pub(crate) struct DueSettlement {
+    pub(crate) due: DueHierarchies,
+    /// Those that may be deleted.
+    pub(crate) archived: Vec<Uuid>,
+    /// When to look again at one that could not be archived.
+    pub(crate) retry_after: Duration,
 }
 
 /// Whether hierarchies are deleted, or only counted.
@@ -36,6 +106,8 @@ pub(crate) enum PruneVerdict {
     Needed,
     /// Another transaction holds a lock.
     Busy,
+    /// It could not be archived.
+    Unarchived,
     /// It has no record (any more).
     Absent,
 }

@@ -203,7 +203,7 @@ async fn rollback_and_deletion_at_once_leave_a_whole_hierarchy_or_none() -> Resu
 async fn function_is_refused_in_a_transaction_with_an_old_snapshot() -> Result<()> {
     let db = Database::new().await;
     let mut tx = db.pool().begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await?;
-    let prune = "SELECT scoop.prune(gen_random_uuid(), '60 days', false)";
+    let prune = "SELECT scoop.prune(gen_random_uuid(), 1e7, 1e7, false, false)";
     let refused = sqlx::query(prune).execute(&mut *tx).await.unwrap_err();
     assert!(refused.to_string().contains("at READ COMMITTED only"), "{refused}");
     Ok(())
@@ -246,6 +246,78 @@ async fn redelivered_message_is_kept_while_its_new_run_is_unfinished() -> Result
     db.grow_older(60 * DAY).await;
     assert_eq!(scoop.prune().await?.hierarchies, 1);
     assert_eq!(rows(&db, "redelivery").await, 0);
+    Ok(())
+}
+
+/// What has become due, by a look of this worker; none if another one deletes.
+async fn taken_by(db: &Database, worker: u8) -> Option<Vec<uuid::Uuid>> {
+    let take = "SELECT roots FROM scoop.retention_next(md5($1::text)::uuid, 604800, 604800, 2)";
+    sqlx::query_scalar(take).bind(i32::from(worker)).fetch_one(db.pool()).await.unwrap()
+}
+
+async fn settle(db: &Database, worker: u8, last: bool) -> i64 {
+    db.number(&format!(
+        "SELECT count(*) FILTER (WHERE s.verdict = 'deleted')
+         FROM scoop.retention_next(md5('{worker}')::uuid, 604800, 604800, 2) n
+         CROSS JOIN LATERAL scoop.retention_settle(
+             md5('{worker}')::uuid, 604800, 604800, n.roots, n.roots, n.next_event, {last}, 60) s"
+    ))
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_worker_at_a_time_deletes_and_another_continues_after_its_death() -> Result<()> {
+    let (db, feeds) = (Database::new().await, open());
+    let scoop = start(&db, &feeds).await?;
+    for _ in 0..5 {
+        assert_eq!(scoop.launch(Feed { cursor: 0, fails: false }).await?.ends().await?, Outcome::Committed);
+    }
+    scoop.shutdown().await?;
+    assert_eq!(taken_by(&db, 1).await, Some(vec![]), "nothing is due");
+    db.execute("UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800").await;
+    db.grow_older(8 * DAY).await;
+    assert_eq!(taken_by(&db, 1).await.map(|roots| roots.len()), Some(2));
+    assert_eq!(taken_by(&db, 2).await, None, "the other one deletes");
+    assert_eq!(settle(&db, 1, false).await, 2);
+    assert_eq!(taken_by(&db, 2).await, None);
+
+    db.execute("UPDATE scoop.retention SET taken_until = taken_until - interval '5 minutes'").await;
+    assert_eq!(settle(&db, 2, false).await, 2);
+    assert_eq!(taken_by(&db, 1).await, None);
+    assert_eq!(settle(&db, 2, true).await, 1);
+    assert_eq!(taken_by(&db, 1).await, Some(vec![]));
+    for table in RECORD.iter().chain(&["kept_hierarchy"]) {
+        assert_eq!(rows(&db, table).await, 0, "{table}");
+    }
+    Ok(())
+}
+
+/// A place that went on would never come back.
+#[tokio::test(flavor = "multi_thread")]
+async fn kept_hierarchies_are_remembered_in_the_transaction_that_passes_them() -> Result<()> {
+    let (db, feeds) = (Database::new().await, Feeds::default());
+    let scoop = start(&db, &feeds).await?;
+    scoop.launch(Feed { cursor: 0, fails: false }).await?;
+    feeds.gate.arrivals(1).await;
+    db.execute("UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800").await;
+    db.grow_older(8 * DAY).await;
+    let mut tx = db.pool().begin().await?;
+    let sweep = "SELECT s.verdict FROM scoop.retention_next(gen_random_uuid(), 604800, 604800, 9) n
+        CROSS JOIN LATERAL scoop.retention_settle(
+            gen_random_uuid(), 604800, 604800, n.roots, n.roots, n.next_event, true, 60) s";
+    let verdicts: Vec<String> = sqlx::query_scalar(sweep).fetch_all(&mut *tx).await?;
+    assert_eq!(verdicts, ["unfinished"]);
+    let at_start =
+        "SELECT count(*) FROM scoop.retention WHERE after_event = '00000000-0000-0000-0000-000000000000'";
+    assert_eq!(
+        (db.number(at_start).await, rows(&db, "kept_hierarchy").await),
+        (1, 0),
+        "not before the commit"
+    );
+    tx.commit().await?;
+    assert_eq!((db.number(at_start).await, rows(&db, "kept_hierarchy").await), (0, 1));
+    feeds.gate.open(10);
+    scoop.shutdown().await?;
     Ok(())
 }
 

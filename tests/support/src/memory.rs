@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::{Builder, InMemory, Scoop};
+use scoop::{Builder, InMemory, Keep, Scoop};
 
 use crate::{History, Store};
 
@@ -17,7 +17,7 @@ impl Database {
 
     /// The builder of a program on this database.
     pub fn scoop(&self) -> Builder {
-        Scoop::builder().in_memory_database(&self.0)
+        Scoop::builder().in_memory_database(&self.0).keep(Keep::forever())
     }
 
     /// A client that launches and looks up.

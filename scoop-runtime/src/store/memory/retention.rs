@@ -1,6 +1,8 @@
-//! Deletion of finished hierarchies and signals; see `prune_*.sql`.
+//! Deletion of finished hierarchies and signals; see `prune_*.sql` and `retention_*.sql`.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
 use scoop_core::EventKind;
@@ -9,34 +11,92 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::state::{Hierarchy, State};
-use crate::store::{PRUNE_AGE_MIN, PruneMode, PrunePage, PruneResult, PruneVerdict, RetentionStorage};
+use crate::api::{KEEP_MIN, Keep};
+use crate::saga::registry::SubscribedSaga;
+use crate::store::{
+    DueHierarchies, DueSettlement, PruneMode, PrunePage, PrunePlace, PruneResult, PruneVerdict, Rest,
+    RetentionStorage,
+};
 use crate::util::ids;
 
 /// The topics of messages about failed runs begin with this.
 const FAILED_TOPICS: &str = "scoop.failed";
 
-/// The number of hierarchies on a page.
+/// The number of events or hierarchies on a page.
 const PAGE_MAX: usize = 1_000;
 
+/// A worker that stopped without a word keeps others waiting for so long.
+const TAKEN_FOR: time::Duration = time::Duration::minutes(5);
+
+/// The rows of `keep_time`, `retention` and `kept_hierarchy`.
+#[derive(Debug, Default)]
+pub(super) struct Retention {
+    times: BTreeMap<(String, String), Keep>,
+    /// The place of the newest event that was read.
+    after: u64,
+    taken: Option<(Uuid, OffsetDateTime)>,
+    kept: BTreeMap<Uuid, KeptRow>,
+}
+
+/// A row of `kept_hierarchy`.
+#[derive(Clone, Debug)]
+struct KeptRow {
+    topic: Arc<str>,
+    kind: Kind,
+    since: OffsetDateTime,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Committed,
+    RolledBack,
+    Later,
+}
+
+/// Which times count for a hierarchy.
+#[derive(Clone, Copy)]
+enum Times {
+    Age(Duration),
+    /// Those of its topic; these if it has none.
+    ByTopic(Keep),
+}
+
+/// Whether a hierarchy is to be deleted, and how it is remembered otherwise.
+struct Judgement {
+    verdict: PruneVerdict,
+    kept: KeptRow,
+}
+
 impl RetentionStorage for MemoryStore {
-    async fn prune_page(&self, after: Option<Uuid>, age: Duration) -> sqlx::Result<PrunePage> {
+    async fn prune_page(&self, after: PrunePlace, age: Duration) -> sqlx::Result<PrunePage> {
         self.run("prune_page", |state| {
-            let begin = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-            let page = state.hierarchies.range(begin).take(PAGE_MAX);
             let before = state.before(age);
-            let mut found = PrunePage::default();
-            for (root, hierarchy) in page {
-                found.next = Some(*root);
-                let began = hierarchy.record.of_run(*root).find(|event| event.kind == EventKind::Emitted);
-                found.roots.extend(began.filter(|event| event.at < before).map(|_| *root));
-            }
-            Ok(found)
+            Ok(match after {
+                PrunePlace::Kept(after) => state.kept_page(after, before),
+                PrunePlace::Events(after) => state.event_page(after, before),
+            })
         })
         .await
     }
 
     async fn prune(&self, roots: &[Uuid], age: Duration, mode: PruneMode) -> sqlx::Result<Vec<PruneResult>> {
-        self.run("prune", |state| Ok(roots.iter().map(|root| state.prune(*root, age, mode)).collect())).await
+        self.run("prune", |state| {
+            Ok(roots.iter().map(|root| state.prune(*root, Times::Age(age), mode).0).collect())
+        })
+        .await
+    }
+
+    async fn take_due(&self, worker: Uuid, keep: Keep, limit: usize) -> sqlx::Result<Option<DueHierarchies>> {
+        self.run("take_due", |state| Ok(state.take_due(worker, keep, limit))).await
+    }
+
+    async fn settle_due(
+        &self,
+        worker: Uuid,
+        keep: Keep,
+        settlement: &DueSettlement,
+    ) -> sqlx::Result<Vec<PruneResult>> {
+        self.run("settle_due", |state| Ok(state.settle_due(worker, keep, settlement))).await
     }
 
     async fn prune_signals(&self, age: Duration, limit: u32, mode: PruneMode) -> sqlx::Result<u64> {
@@ -53,63 +113,189 @@ impl RetentionStorage for MemoryStore {
     }
 }
 
+impl Retention {
+    /// Records for how long the hierarchies of a handler's messages are kept.
+    pub(super) fn publish(&mut self, saga: &SubscribedSaga, keep: Keep) {
+        self.times.insert((saga.topic.clone(), saga.handler.clone()), saga.kept(keep));
+    }
+}
+
 impl State {
     /// What is older than this is old enough.
     fn before(&self, age: Duration) -> OffsetDateTime {
-        let age = age.max(PRUNE_AGE_MIN).try_into().unwrap_or(time::Duration::MAX);
+        let age = age.max(KEEP_MIN).try_into().unwrap_or(time::Duration::MAX);
         self.now().saturating_sub(age)
     }
 
-    fn prune(&mut self, root: Uuid, age: Duration, mode: PruneMode) -> PruneResult {
-        if let Some(kept) = self.needs_to_keep(root, self.before(age)) {
-            return PruneResult::kept(kept);
+    /// Hierarchies that are remembered.
+    fn kept_page(&self, after: Uuid, before: OffsetDateTime) -> PrunePage {
+        let page = self.retention.kept.range((Bound::Excluded(after), Bound::Unbounded)).take(PAGE_MAX);
+        let mut found = PrunePage { roots: vec![], next: Some(PrunePlace::Events(None)) };
+        for (root, row) in page {
+            found.next = Some(PrunePlace::Kept(*root));
+            found.roots.extend((row.kind == Kind::Later || row.since < before).then_some(*root));
         }
-        let Some(Hierarchy { record, .. }) = self.hierarchy(root) else {
-            return PruneResult::kept(PruneVerdict::Absent);
-        };
-        let messages = record.messages.keys().filter(|id| !self.is_entity_event(**id));
-        let pruned = PruneResult {
-            verdict: PruneVerdict::Deleted,
-            messages: messages.count() as u64,
-            events: record.events.len() as u64,
-        };
-        if mode == PruneMode::Count {
-            return pruned;
-        }
-        self.join_members.forget(|run| self.hierarchy_by_id.get(&run) == Some(&root));
-        self.take_record(root);
-        pruned
+        found
     }
 
-    /// Why a hierarchy is not deleted.
-    fn needs_to_keep(&self, root: Uuid, before: OffsetDateTime) -> Option<PruneVerdict> {
-        let Some(Hierarchy { rows, record, .. }) = self.hierarchy(root) else {
-            return Some(PruneVerdict::Absent);
-        };
-        if !rows.is_empty() {
-            return Some(PruneVerdict::Unfinished);
+    /// Hierarchies that began after the event at this place.
+    fn event_page(&self, after: Option<Uuid>, before: OffsetDateTime) -> PrunePage {
+        let after = after.map_or(self.retention.after, place_of);
+        let (roots, next, count) = self.launches(after, before, PAGE_MAX);
+        PrunePage { roots, next: (count > 0).then_some(PrunePlace::Events(Some(id_of(next)))) }
+    }
+
+    /// Launches of hierarchies before this time; the place after them, and the number of events that were read.
+    fn launches(&self, after: u64, before: OffsetDateTime, limit: usize) -> (Vec<Uuid>, u64, usize) {
+        let (mut roots, mut next, mut count) = (vec![], after, 0);
+        for event in self.events_from(after + 1).take(PAGE_MAX).take_while(|event| event.at < before) {
+            if roots.len() >= limit {
+                break;
+            }
+            next = event.place;
+            count += 1;
+            let is_root = event.kind == EventKind::Emitted && event.lineage.id() == event.lineage.root_id();
+            roots.extend(is_root.then(|| event.lineage.root_id()));
         }
-        let emitted = record.of_run(root).find(|event| event.kind == EventKind::Emitted);
-        let message = emitted.and_then(|event| record.messages.get(&event.message));
-        let Some(message) = message else {
-            return Some(PruneVerdict::Absent);
+        (roots, next, count)
+    }
+
+    /// For how long hierarchies of this topic are kept.
+    fn keep_of(&self, topic: &str, kind: Kind, by_default: Keep) -> Duration {
+        let time = |keep: &Keep| if kind == Kind::RolledBack { keep.rolled_back } else { keep.committed };
+        let all = || self.retention.times.iter().filter(|((of, _), _)| of == topic);
+        let listening = self.listening(topic);
+        let active = all().filter(|((_, handler), _)| listening.iter().any(|(name, _)| **name == **handler));
+        let longest = active.map(|(_, keep)| time(keep)).max();
+        longest.or_else(|| all().map(|(_, keep)| time(keep)).max()).unwrap_or_else(|| time(&by_default))
+    }
+
+    fn take_due(&mut self, worker: Uuid, keep: Keep, limit: usize) -> Option<DueHierarchies> {
+        let now = self.now();
+        if self.retention.taken.is_some_and(|(by, until)| by != worker && until >= now) {
+            return None;
+        }
+        self.retention.taken = Some((worker, now + TAKEN_FOR));
+        let is_due = |row: &KeptRow| match row.kind {
+            Kind::Later => row.since < now,
+            kind => row.since < self.before(self.keep_of(&row.topic, kind, keep)),
         };
-        if record.events.iter().any(|event| event.at >= before) {
-            return Some(PruneVerdict::Recent);
+        let due = self.retention.kept.iter().filter(|(_, row)| is_due(row));
+        let mut roots: Vec<_> = due.map(|(root, _)| *root).take(limit).collect();
+        let times = self.retention.times.values().chain([&keep]);
+        let shortest = times.map(|keep| keep.shortest()).min().unwrap_or(Duration::MAX);
+        let before = self.before(shortest);
+        let mut behind = Duration::ZERO;
+        let (mut next, mut count) = (self.retention.after, 0);
+        if roots.len() < limit {
+            let first = self.events_from(next + 1).next();
+            behind = first.and_then(|event| (before - event.at).try_into().ok()).unwrap_or_default();
+            let launches;
+            (launches, next, count) = self.launches(next, before, limit - roots.len());
+            roots.extend(launches);
+        }
+        let rest = if roots.len() >= limit || count == PAGE_MAX { Rest::More } else { Rest::Nothing };
+        if rest == Rest::Nothing && roots.is_empty() {
+            self.retention.taken = None;
+            self.retention.after = next;
+        }
+        Some(DueHierarchies { roots, next: id_of(next), rest, behind })
+    }
+
+    fn settle_due(&mut self, worker: Uuid, keep: Keep, settlement: &DueSettlement) -> Vec<PruneResult> {
+        let DueSettlement { due, archived, retry_after } = settlement;
+        let mut results = vec![];
+        for root in &due.roots {
+            let mode = if archived.contains(root) { PruneMode::Delete } else { PruneMode::Count };
+            let (mut result, mut kept) = self.prune(*root, Times::ByTopic(keep), mode);
+            if result.verdict == PruneVerdict::Deleted && mode == PruneMode::Count {
+                result = PruneResult::kept(PruneVerdict::Unarchived);
+                kept.since =
+                    self.now().saturating_add((*retry_after).try_into().unwrap_or(time::Duration::MAX));
+            }
+            match result.verdict {
+                PruneVerdict::Deleted | PruneVerdict::Absent => drop(self.retention.kept.remove(root)),
+                _ => drop(self.retention.kept.insert(*root, kept)),
+            }
+            results.push(result);
+        }
+        self.retention.after = self.retention.after.max(place_of(due.next));
+        if due.rest == Rest::Nothing && self.retention.taken.is_some_and(|(by, _)| by == worker) {
+            self.retention.taken = None;
+        }
+        results
+    }
+
+    fn prune(&mut self, root: Uuid, times: Times, mode: PruneMode) -> (PruneResult, KeptRow) {
+        let Judgement { verdict, kept } = self.judge(root, times);
+        if verdict != PruneVerdict::Deleted {
+            return (PruneResult::kept(verdict), kept);
+        }
+        let Some(Hierarchy { record, .. }) = self.hierarchy(root) else {
+            return (PruneResult::kept(PruneVerdict::Absent), kept);
+        };
+        let messages = record.messages.keys().filter(|id| !self.is_entity_event(**id));
+        let (messages, events) = (messages.count() as u64, record.events.len() as u64);
+        if mode == PruneMode::Delete {
+            self.join_members.forget(|run| self.hierarchy_by_id.get(&run) == Some(&root));
+            self.take_record(root);
+            self.retention.kept.remove(&root);
+        }
+        (PruneResult { verdict, messages, events }, kept)
+    }
+
+    fn judge(&self, root: Uuid, times: Times) -> Judgement {
+        let now = self.now();
+        let mut kept = KeptRow { topic: "".into(), kind: Kind::Later, since: now };
+        let Some(Hierarchy { rows, record, .. }) = self.hierarchy(root) else {
+            return Judgement { verdict: PruneVerdict::Absent, kept };
+        };
+        let emitted = record.of_run(root).find(|event| event.kind == EventKind::Emitted);
+        let Some(emitted) = emitted else {
+            return Judgement { verdict: PruneVerdict::Absent, kept };
+        };
+        let Some(message) = record.messages.get(&emitted.message) else {
+            return Judgement { verdict: PruneVerdict::Absent, kept };
+        };
+        kept.since = now + time::Duration::HOUR.max((now - emitted.at) / 8);
+        if !rows.is_empty() {
+            return Judgement { verdict: PruneVerdict::Unfinished, kept };
+        }
+        let any = |kind| record.events.iter().any(|event| event.kind == kind);
+        let is_rolled_back = any(EventKind::RolledBack) || !any(EventKind::Seen);
+        let kind = if is_rolled_back { Kind::RolledBack } else { Kind::Committed };
+        let before = self.before(match times {
+            Times::Age(age) => age,
+            Times::ByTopic(keep) => self.keep_of(&message.topic, kind, keep),
+        });
+        let last = record.events.iter().map(|event| event.at).max();
+        if let Some(last) = last.filter(|last| *last >= before) {
+            kept = KeptRow { topic: message.topic.clone(), kind, since: last };
+            return Judgement { verdict: PruneVerdict::Recent, kept };
         }
         let mut failed = record.events.iter().filter(|event| event.kind == EventKind::RollbackFailed);
         let is_settled =
             |message, handler| record.of_handler(message, EventKind::RolledBack, handler).is_some();
         if failed.any(|event| !is_settled(event.message, event.handler.as_deref().unwrap_or_default())) {
-            return Some(PruneVerdict::Failed);
+            return Judgement { verdict: PruneVerdict::Failed, kept };
         }
         if !ids::without_consuming_ids(|| self.rebuilt(root, self.now(), 1)).is_empty() {
-            return Some(PruneVerdict::Unfinished);
+            return Judgement { verdict: PruneVerdict::Unfinished, kept };
         }
         let about = message.payload.get("hierarchy").filter(|_| message.topic.starts_with(FAILED_TOPICS));
         let about = about.and_then(|about| Uuid::try_parse(about.as_str()?).ok());
         let is_needed = self.join_members.needs(root, |run| self.hierarchy_by_id.get(&run) == Some(&root))
             || about.and_then(|about| self.hierarchy(about)).is_some_and(|about| !about.rows.is_empty());
-        is_needed.then_some(PruneVerdict::Needed)
+        let verdict = if is_needed { PruneVerdict::Needed } else { PruneVerdict::Deleted };
+        Judgement { verdict, kept }
     }
+}
+
+/// A place in the order of all events, as the id that stands for it.
+fn id_of(place: u64) -> Uuid {
+    Uuid::from_u128(place.into())
+}
+
+fn place_of(id: Uuid) -> u64 {
+    id.as_u64_pair().1
 }

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::entity::EntityRow;
 use super::event_log::{Event, EventLog};
 use super::join::JoinMembers;
+use super::retention::Retention;
 use super::row::{IndexKey, Lane, RowState, WorkingRow};
 use super::signal::{KeptSignal, SignalRow};
 use crate::bug::{Bug, is_injected};
@@ -102,6 +103,7 @@ pub(super) struct State {
     /// The signals that are not delivered, in their order.
     pub(super) kept: BTreeMap<SignalKey, BTreeSet<KeptSignal>>,
     pub(super) join_members: JoinMembers,
+    pub(super) retention: Retention,
     owned: BTreeMap<Uuid, BTreeSet<RowKey>>,
     waiting: BTreeSet<RowKey>,
     /// The ids of the requests that were carried out.

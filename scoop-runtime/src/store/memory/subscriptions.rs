@@ -6,14 +6,16 @@ use super::MemoryStore;
 use super::row::{Lane, RowState, WorkingRow};
 use super::state::{Pair, Registration, RowKey, State};
 use crate::RegisteredHandler;
+use crate::api::Keep;
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
 use crate::util::shown::system_time;
 
 impl SubscriptionStorage for MemoryStore {
-    async fn register(&self, subscriptions: &[SubscribedSaga]) -> sqlx::Result<()> {
+    async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
         self.run("publish", |state| {
+            subscriptions.iter().for_each(|saga| state.retention.publish(saga, keep));
             let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
             let now = state.now();
             for listed in state.topology.iter_mut().filter(|listed| listed.until.is_none()) {

@@ -8,30 +8,27 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::query_ext::FetchExt;
-use crate::store::{PruneMode, PrunePage, PruneResult, PruneVerdict, RetentionStorage};
+use crate::api::Keep;
+use crate::store::{
+    DueHierarchies, DueSettlement, PruneMode, PrunePage, PrunePlace, PruneResult, PruneVerdict, Rest,
+    RetentionStorage,
+};
 
-/// The number of launches read by one statement.
-const LAUNCHES_MAX: i64 = 1_000;
+/// The number of rows read by one statement.
+const ROWS_MAX: i64 = 1_000;
 
 /// The longest age that the server can calculate with, in seconds: about 1,000 years.
 const SECONDS_MAX: f64 = 3.2e10;
 
+/// Ids of version 7 are below this one until the year 2100. Almost all others are above.
+const OTHER_IDS: Uuid = Uuid::from_u128(0x03bb_2cc3_d800_0000_0000_0000_0000_0000);
+
 impl RetentionStorage for PostgresStore {
-    async fn prune_page(&self, after: Option<Uuid>, age: Duration) -> sqlx::Result<PrunePage> {
-        let rows = sqlx::query(self.sql.prune_page.clone())
-            .bind(after.unwrap_or_default())
-            .bind(seconds(age))
-            .bind(LAUNCHES_MAX)
-            .all(&self.sessions)
-            .await?;
-        let mut page = PrunePage::default();
-        for row in &rows {
-            page.roots.extend(row.try_get::<Option<Uuid>, _>("root")?);
+    async fn prune_page(&self, after: PrunePlace, age: Duration) -> sqlx::Result<PrunePage> {
+        match after {
+            PrunePlace::Kept(after) => self.prune_page_kept(after, age).await,
+            PrunePlace::Events(after) => self.prune_page_events(after, age).await,
         }
-        if let Some(last) = rows.last() {
-            page.next = Some(last.try_get("message_id")?);
-        }
-        Ok(page)
     }
 
     async fn prune(&self, roots: &[Uuid], age: Duration, mode: PruneMode) -> sqlx::Result<Vec<PruneResult>> {
@@ -42,6 +39,41 @@ impl RetentionStorage for PostgresStore {
             .all(&self.sessions)
             .await?;
         pruned.iter().map(PruneResult::from_row).collect()
+    }
+
+    async fn take_due(&self, worker: Uuid, keep: Keep, limit: usize) -> sqlx::Result<Option<DueHierarchies>> {
+        let row = sqlx::query(self.sql.retention_next.clone())
+            .bind(worker)
+            .bind(seconds_kept(keep.committed))
+            .bind(seconds_kept(keep.rolled_back))
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .one(&self.sessions)
+            .await?;
+        let Some(roots) = row.try_get("roots")? else { return Ok(None) };
+        let rest = if row.try_get("is_more")? { Rest::More } else { Rest::Nothing };
+        let behind = Duration::try_from_secs_f64(row.try_get("behind")?).unwrap_or_default();
+        Ok(Some(DueHierarchies { roots, next: row.try_get("next_event")?, rest, behind }))
+    }
+
+    async fn settle_due(
+        &self,
+        worker: Uuid,
+        keep: Keep,
+        settlement: &DueSettlement,
+    ) -> sqlx::Result<Vec<PruneResult>> {
+        let DueSettlement { due, archived, retry_after } = settlement;
+        let settled = sqlx::query(self.sql.retention_settle.clone())
+            .bind(worker)
+            .bind(seconds_kept(keep.committed))
+            .bind(seconds_kept(keep.rolled_back))
+            .bind(due.roots.clone())
+            .bind(archived.clone())
+            .bind(due.next)
+            .bind(due.rest == Rest::Nothing)
+            .bind(seconds(*retry_after))
+            .all(&self.sessions)
+            .await?;
+        settled.iter().map(PruneResult::from_row).collect()
     }
 
     async fn prune_signals(&self, age: Duration, limit: u32, mode: PruneMode) -> sqlx::Result<u64> {
@@ -55,6 +87,45 @@ impl RetentionStorage for PostgresStore {
     }
 }
 
+impl PostgresStore {
+    async fn prune_page_kept(&self, after: Uuid, age: Duration) -> sqlx::Result<PrunePage> {
+        let rows = sqlx::query(self.sql.prune_page_kept.clone())
+            .bind(after)
+            .bind(seconds(age))
+            .bind(ROWS_MAX)
+            .all(&self.sessions)
+            .await?;
+        let mut page = PrunePage { roots: vec![], next: Some(PrunePlace::Events(None)) };
+        for row in &rows {
+            let root = row.try_get("root")?;
+            if row.try_get("may_be_old")? {
+                page.roots.push(root);
+            }
+            page.next = Some(PrunePlace::Kept(root));
+        }
+        Ok(page)
+    }
+
+    async fn prune_page_events(&self, after: Option<Uuid>, age: Duration) -> sqlx::Result<PrunePage> {
+        let rows = sqlx::query(self.sql.prune_page.clone())
+            .bind(after)
+            .bind(seconds(age))
+            .bind(ROWS_MAX)
+            .all(&self.sessions)
+            .await?;
+        let mut page = PrunePage::default();
+        for row in &rows {
+            page.roots.extend(row.try_get::<Option<Uuid>, _>("root")?);
+        }
+        page.next = match rows.last() {
+            Some(last) => Some(last.try_get("id")?),
+            None => Some(OTHER_IDS).filter(|other| after.is_none_or(|after| after < *other)),
+        }
+        .map(|after| PrunePlace::Events(Some(after)));
+        Ok(page)
+    }
+}
+
 impl PruneResult {
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let verdict = match row.try_get("verdict")? {
@@ -63,6 +134,7 @@ impl PruneResult {
             "failed" => PruneVerdict::Failed,
             "needed" => PruneVerdict::Needed,
             "busy" => PruneVerdict::Busy,
+            "unarchived" => PruneVerdict::Unarchived,
             "absent" => PruneVerdict::Absent,
             _ => PruneVerdict::Unfinished,
         };
@@ -73,4 +145,9 @@ impl PruneResult {
 
 fn seconds(age: Duration) -> f64 {
     age.as_secs_f64().min(SECONDS_MAX)
+}
+
+/// For ever is infinity.
+pub(super) fn seconds_kept(time: Duration) -> f64 {
+    if time == Duration::MAX { f64::INFINITY } else { time.as_secs_f64() }
 }

@@ -1,5 +1,7 @@
 //! The subscriptions of handlers, for operators.
 
+use std::time::Duration;
+
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -8,15 +10,27 @@ use super::PostgresStore;
 use super::decode::time;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
+use super::retention::seconds_kept;
 use crate::RegisteredHandler;
+use crate::api::Keep;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
 use crate::util::patience::note;
 use crate::util::shown::system_time;
 
 impl SubscriptionStorage for PostgresStore {
-    async fn register(&self, subscriptions: &[SubscribedSaga]) -> sqlx::Result<()> {
+    async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
         let each = || subscriptions.iter();
+        let times = |time: fn(Keep) -> Duration| -> Vec<_> {
+            each().map(|it| seconds_kept(time(it.kept(keep)))).collect()
+        };
+        sqlx::query(self.sql.keep_time_publish.clone())
+            .bind(each().map(|it| &*it.topic).collect::<Vec<_>>())
+            .bind(each().map(|it| &*it.handler).collect::<Vec<_>>())
+            .bind(times(|keep| keep.committed))
+            .bind(times(|keep| keep.rolled_back))
+            .done(&self.sessions)
+            .await?;
         let former = || each().flat_map(|it| it.was.iter().map(|was| (&*it.handler, &**was)));
         sqlx::query(self.sql.handler_register.clone())
             .bind(each().map(|it| &*it.topic).collect::<Vec<_>>())

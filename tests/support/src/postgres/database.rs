@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use scoop::Keep;
 use scoop::prelude::*;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
@@ -31,7 +32,7 @@ impl Database {
     /// The builder of a program on this database. `.only::<..>()` chooses its sagas, since those of
     /// all tests are linked.
     pub fn scoop(&self) -> scoop::Builder {
-        Scoop::builder().postgres(self.pool.clone())
+        Scoop::builder().postgres(self.pool.clone()).keep(Keep::forever())
     }
 
     /// The pool that [`Database::scoop`] uses.
@@ -83,7 +84,7 @@ impl Database {
 
     /// Makes everything older, as if time had passed without events.
     pub async fn grow_older(&self, by: Duration) {
-        const TIMES: [(&str, &[&str]); 12] = [
+        const TIMES: [(&str, &[&str]); 13] = [
             ("message", &["created_at"]),
             ("message_event", &["created_at"]),
             ("return_value", &["created_at"]),
@@ -95,6 +96,7 @@ impl Database {
             ("signal", &["sent_at", "kept_until", "delivered_at"]),
             ("join_member", &["since", "expires_at"]),
             ("handler", &["since", "retired_at", "dropped_at"]),
+            ("kept_hierarchy", &["since"]),
             ("run", &["last_event_at", "rollback_since", "rollback_started_at", "execution_since"]),
         ];
         let mut sql = String::from("BEGIN;");

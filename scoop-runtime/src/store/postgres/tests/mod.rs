@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::pool::READ_COMMITTED;
 use super::*;
+use crate::api::Keep;
 use crate::embedded::Embedded;
 use crate::saga::registry::SubscribedSaga;
 use crate::settings::Backoff;
@@ -101,7 +102,7 @@ async fn launching(pool: &PgPool) -> (PostgresStore, Uuid, NewMessage) {
     let sessions = Sessions::new(pool, 2, &ConnectionSettings::default());
     let (store, worker) = (PostgresStore::new(sessions, &schema), Uuid::now_v7());
     store.register_alone(pool, worker, 1).await;
-    store.register(&SubscribedSaga::pairs(&["a".into()], &["saga".into()])).await.unwrap();
+    store.register(&SubscribedSaga::pairs(&["a".into()], &["saga".into()]), Keep::default()).await.unwrap();
     let payload = serde_json::json!({ "order": 7, "rates": [0.5, 1e30, null], "of": { "b": "\u{1F6D2}" } });
     let mut context = scoop_core::Context::default();
     context.set(scoop_core::SleepUntil::new(time::OffsetDateTime::UNIX_EPOCH)).unwrap();
@@ -214,7 +215,10 @@ async fn launch_claims_only_the_runs_that_have_a_slot() {
     let mut left = vec![];
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
-        store.register(&SubscribedSaga::pairs(&["a".into()], &["second".into()])).await.unwrap();
+        store
+            .register(&SubscribedSaga::pairs(&["a".into()], &["second".into()]), Keep::default())
+            .await
+            .unwrap();
         let key = launched.reserve_local_run("saga");
         // An unregistered handler gets no run.
         launched.reserve_local_run("absent");
@@ -238,7 +242,10 @@ async fn a_launch_leaves_the_same_whichever_way_it_goes() {
     let pool = database("ways_to_launch").await;
     let due = async || {
         let (store, _, launched) = launching(&pool).await;
-        store.register(&SubscribedSaga::pairs(&["a".into()], &["second".into()])).await.unwrap();
+        store
+            .register(&SubscribedSaga::pairs(&["a".into()], &["second".into()]), Keep::default())
+            .await
+            .unwrap();
         (store, launched)
     };
     let late = async || {
@@ -627,8 +634,8 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
     let names = |names: &str| names.split(' ').map(str::to_owned).collect::<Vec<_>>();
     // `b` handles two topics; `x` is of another program.
     let (topics, handlers) = (names("t t u t t t"), names("a b b c d e"));
-    store.register(&SubscribedSaga::pairs(&topics, &handlers)).await.unwrap();
-    store.register(&SubscribedSaga::pairs(&names("t"), &names("x"))).await.unwrap();
+    store.register(&SubscribedSaga::pairs(&topics, &handlers), Keep::default()).await.unwrap();
+    store.register(&SubscribedSaga::pairs(&names("t"), &names("x")), Keep::default()).await.unwrap();
     let ready = async |topic: &str, handler: &str, seconds: f64| {
         let insert = "
             INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at)

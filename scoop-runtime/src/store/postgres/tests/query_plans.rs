@@ -12,7 +12,7 @@ use crate::store::{ExpiredSignals, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 56] = [
+const HOT: [&str; 58] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -58,6 +58,8 @@ const HOT: [&str; 56] = [
     "entity_write_in_step",
     "command_decision",
     "prune_page",
+    "prune_page_kept",
+    "keep_time_publish",
     "run_page_unfinished",
     "run_page_finished",
     "run_count_finished",
@@ -85,7 +87,7 @@ const WALKS: [&str; 8] = [
 ];
 
 /// The tables that grow.
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 10] = [
     "on run",
     "on message",
     "on message_event",
@@ -95,6 +97,7 @@ const TABLES: [&str; 9] = [
     "on execution",
     "on entity",
     "on entity_event",
+    "on kept_hierarchy",
 ];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
@@ -226,7 +229,13 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
         ),
         "command_decision" => ("uuid, text, uuid", "gen_random_uuid(), '', NULL"),
-        "prune_page" => ("uuid, float8, bigint", "gen_random_uuid(), 1, 1000"),
+        "prune_page" | "prune_page_kept" => ("uuid, float8, bigint", "gen_random_uuid(), 1, 1000"),
+        "keep_time_publish" => ("text[], text[], float8[], float8[]", "'{}', '{}', '{}', '{}'"),
+        "retention_next" => ("uuid, float8, float8, bigint", "gen_random_uuid(), 1, 1, 100"),
+        "retention_settle" => (
+            "uuid, float8, float8, uuid[], uuid[], uuid, boolean, float8",
+            "gen_random_uuid(), 1, 1, '{}', '{}', gen_random_uuid(), true, 1",
+        ),
         "prune_hierarchies" => ("uuid[], float8, boolean", "'{}', 1, true"),
         "run_page_unfinished" => (
             "text, text, text[], text[], timestamptz, timestamptz, text, text[], int, uuid, bigint, bigint",
@@ -551,6 +560,35 @@ async fn a_deletion_reads_blocks_in_proportion_to_the_hierarchies() {
     let left: i64 = sqlx::query_scalar(left).fetch_one(&pool).await.unwrap();
     assert_eq!(left, (10_000 - 200) * 6);
     assert!(blocks[1] < 2 * blocks[0], "{blocks:?} blocks with 200 and 10,000 hierarchies");
+    done(pool).await;
+}
+
+/// Also when the planner takes the tables for small ones. What is kept costs nothing.
+#[tokio::test]
+async fn a_look_for_due_hierarchies_reads_the_same_blocks_among_many_kept_ones() {
+    const KEPT: &str = "
+        INSERT INTO scoop.kept_hierarchy (root, topic, kind, since)
+        SELECT md5('hierarchy' || n)::uuid, 'topic' || n % 3, kind, now()
+        FROM generate_series({from}, {to}) n
+        CROSS JOIN LATERAL (SELECT (ARRAY['committed', 'rolled_back'])[n % 2 + 1] AS kind) kinds;
+        UPDATE scoop.retention SET taken_until = NULL,
+            after_event = (SELECT e.id FROM scoop.message_event e ORDER BY e.id DESC LIMIT 1)";
+    let pool = database("due").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    let numbered = |sql: &str, from: i32, to: i32| {
+        sql.replace("{from}", &from.to_string()).replace("{to}", &to.to_string())
+    };
+    let mut blocks = vec![];
+    for (from, to) in [(1, 200), (201, 10_000)] {
+        execute(numbered(FINISHED, from, to)).await;
+        execute(numbered(KEPT, from, to)).await;
+        execute(numbered(FINISHED, from + 1_000_000, from + 1_000_100)).await;
+        blocks.push(blocks_of(&pool, "retention_next", "gen_random_uuid(), 7200, 7200, 100").await);
+        execute("VACUUM ANALYZE".into()).await;
+    }
+    assert!(blocks[1] < 2 * blocks[0], "{blocks:?} blocks with 200 and 10,000 kept hierarchies");
     done(pool).await;
 }
 

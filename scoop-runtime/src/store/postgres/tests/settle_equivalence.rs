@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{Sum, claim, database, done};
+use crate::api::Keep;
 use crate::saga::registry::SubscribedSaga;
 use crate::store::{
     ClaimedRun, HierarchyFlags, NewMessage, QueueCursors, RowState, SettlePath, SettleResult,
@@ -27,7 +28,7 @@ async fn listening(pool: &PgPool) -> (PostgresStore, Uuid) {
     let pairs = [("a", "saga"), ("two", "first"), ("two", "second")];
     let (topics, handlers): (Vec<_>, Vec<_>) =
         pairs.map(|(t, h)| (t.to_owned(), h.to_owned())).into_iter().unzip();
-    store.register(&SubscribedSaga::pairs(&topics, &handlers)).await.unwrap();
+    store.register(&SubscribedSaga::pairs(&topics, &handlers), Keep::default()).await.unwrap();
     (store, worker)
 }
 

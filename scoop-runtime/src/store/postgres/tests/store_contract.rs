@@ -37,6 +37,7 @@ use uuid::Uuid;
 use self::world::{Outside, Server, Session};
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{database, done};
+use crate::api::Keep;
 use crate::saga::registry::SubscribedSaga;
 use crate::settings::Backoff;
 use crate::store::{
@@ -390,7 +391,10 @@ fn tested(outside: Outside) -> Handle {
 
 /// Registers the handler of items.
 async fn list(store: &Store) {
-    store.register(&SubscribedSaga::pairs(&[ITEMS.to_owned()], &[SAGA.saga.to_string()])).await.unwrap();
+    store
+        .register(&SubscribedSaga::pairs(&[ITEMS.to_owned()], &[SAGA.saga.to_string()]), Keep::default())
+        .await
+        .unwrap();
 }
 
 /// A claim with a lost answer is released when its worker reconciles, not only when the worker is dead.

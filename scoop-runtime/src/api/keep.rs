@@ -1,0 +1,115 @@
+//! For how long finished hierarchies are kept.
+
+use std::time::Duration;
+
+use crate::{Builder, SetupError};
+
+/// The times for which finished hierarchies are kept, before programs with sagas delete them: see [`Builder::keep`].
+///
+/// By default those that committed are kept for 7 days, and those with a run that was rolled back, or that no handler took,
+/// for 30 days. Those that are unfinished, or that an operator has to settle, are always kept. The time begins with the last
+/// event of a hierarchy.
+///
+/// ```
+/// # extern crate scoop_runtime as scoop;
+/// use std::time::Duration;
+/// use scoop::Keep;
+///
+/// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// let keep = Keep::default().committed(30 * DAY).rolled_back(90 * DAY);
+/// assert_ne!(keep, Keep::forever());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    pub(crate) committed: Duration,
+    pub(crate) rolled_back: Duration,
+    /// The time between two looks for what is due.
+    pub(crate) interval: Duration,
+}
+
+/// The least time for which anything is kept: younger rows may still decide whether a repeated request is a repetition.
+pub(crate) const KEEP_MIN: Duration = Duration::from_secs(60 * 60);
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Keep {
+    /// Keeps everything for ever.
+    pub fn forever() -> Self {
+        Self::always(Duration::MAX)
+    }
+
+    /// The time for hierarchies that committed, an hour at least; [`Duration::MAX`] is for ever.
+    pub fn committed(mut self, time: Duration) -> Self {
+        self.committed = time;
+        self
+    }
+
+    /// The time for hierarchies with a run that was rolled back, and for those without a handler, an hour at least;
+    /// [`Duration::MAX`] is for ever.
+    pub fn rolled_back(mut self, time: Duration) -> Self {
+        self.rolled_back = time;
+        self
+    }
+
+    /// The interval at which a program looks for what is due, by default ten minutes. The first look comes one interval
+    /// after the start.
+    pub fn every(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// The same time for all of them.
+    pub(crate) fn always(time: Duration) -> Self {
+        Self { committed: time, rolled_back: time, ..Self::default() }
+    }
+
+    pub(crate) fn is_forever(self) -> bool {
+        self.shortest() == Duration::MAX
+    }
+
+    pub(crate) fn shortest(self) -> Duration {
+        self.committed.min(self.rolled_back)
+    }
+
+    /// The mistake in these times, if there is one.
+    pub(crate) fn mistake(self) -> Option<SetupError> {
+        let size = |time: u64| usize::try_from(time).unwrap_or(usize::MAX);
+        let (min, value) = (size(KEEP_MIN.as_secs()), size(self.shortest().as_secs()));
+        if value < min {
+            return Some(SetupError::TooSmall { setting: "keep in seconds", min, value });
+        }
+        let setting = "the interval of keep in ms";
+        self.interval.is_zero().then_some(SetupError::TooSmall { setting, min: 1, value: 0 })
+    }
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Self { committed: 7 * DAY, rolled_back: 30 * DAY, interval: Duration::from_secs(10 * 60) }
+    }
+}
+
+impl Builder {
+    /// The times for which finished hierarchies are kept: by default 7 days if they committed, and 30 days otherwise. A type
+    /// of messages can have a time of its own: `#[message(keep = "90 days")]`, or `keep = "forever"`. Then programs with
+    /// sagas delete the whole record of a hierarchy, in small transactions beside their work, one process at a time.
+    ///
+    /// The times count for hierarchies that begin with a message to a saga of this program. If sagas of several programs
+    /// handle it, the longest time counts. For messages without a handler the times of the program that deletes count. The
+    /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
+    ///
+    /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
+    /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use scoop::{Keep, Scoop};
+    ///
+    /// let scoop = Scoop::builder().postgres(pool).keep(Keep::forever()).start().await?;
+    /// # scoop.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep(mut self, times: Keep) -> Self {
+        self.settings.keep = times;
+        self
+    }
+}

@@ -1,0 +1,248 @@
+//! Deletion of finished hierarchies by the programs themselves, when their time is over.
+
+use std::time::Duration;
+
+use scoop::{Handle, Keep, RepairAnswer};
+
+use super::*;
+use crate::support::{Database, Gate, eventually};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[derive(Clone, Copy, Message, Serialize, Deserialize)]
+#[message(topic = "kept.order")]
+enum Order {
+    Commits,
+    Fails,
+    FailsToRollBack,
+    Waits,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "kept.contract", keep = "90 days")]
+struct Contract;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "kept.deed", keep = "forever")]
+struct Deed;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "kept.unsubscribed")]
+struct Unsubscribed;
+
+#[derive(Clone, Default)]
+struct Orders {
+    gate: Gate,
+}
+
+#[saga(name = "kept-orders")]
+#[subscribes(Order)]
+impl Orders {
+    #[step(rollback = unpack)]
+    async fn pack(&self, _: &mut Scope<'_>, _: &Order) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn send(&self, _: &mut Scope<'_>, order: &Order) -> Result<()> {
+        match order {
+            Order::Commits => Ok(()),
+            Order::Fails | Order::FailsToRollBack => Err(SIMULATED.into()),
+            Order::Waits => {
+                self.gate.pass().await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn unpack(&self, _: &mut Scope<'_>, order: &Order, _: &Failure) -> Result<()> {
+        match order {
+            Order::FailsToRollBack => Err(SIMULATED.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+handler! {
+    Contracts: "kept-contracts" on Contract;
+    step "sign" sign => done().silently();
+}
+
+handler! {
+    Deeds: "kept-deeds" on Deed;
+    step "sign" sign => done().silently();
+}
+
+handler! {
+    Books: "kept-books" on Order;
+    step "note" note => done().silently();
+}
+
+/// The default times, with frequent looks.
+fn keep() -> Keep {
+    Keep::default().every(Duration::from_millis(20))
+}
+
+async fn start(db: &Database, gate: &Gate, keep: Keep) -> Result<Scoop> {
+    let builder = db.scoop().keep(keep).only::<Orders>().provide(Orders { gate: gate.clone() });
+    Ok(builder.only::<Contracts>().only::<Deeds>().start().await?)
+}
+
+async fn ended(scoop: &Scoop, message: impl Message) -> Result<Handle> {
+    let handle = scoop.launch(message).await?;
+    handle.ends().await?;
+    Ok(handle)
+}
+
+async fn is_kept(scoop: &Scoop, handle: &Handle) -> bool {
+    scoop.find(handle.id()).await.is_ok()
+}
+
+async fn is_deleted(scoop: &Scoop, handle: &Handle) {
+    eventually("it is deleted", async || !is_kept(scoop, handle).await).await;
+}
+
+/// Waits until the programs have looked at all that was launched before.
+async fn all_is_looked_at(db: &Database, scoop: &Scoop) -> Result<()> {
+    let last = ended(scoop, Order::Commits).await?;
+    db.grow_older(8 * DAY).await;
+    is_deleted(scoop, &last).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn committed_hierarchies_are_deleted_after_a_week_and_others_after_a_month() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db, &Gate::default(), keep()).await?;
+    let (committed, rolled_back) = (ended(&scoop, Order::Commits).await?, ended(&scoop, Order::Fails).await?);
+    let unhandled = scoop.launch(Unsubscribed).await?;
+    all_is_looked_at(&db, &scoop).await?;
+    assert!(!is_kept(&scoop, &committed).await);
+    assert!(is_kept(&scoop, &rolled_back).await && is_kept(&scoop, &unhandled).await);
+    let younger = ended(&scoop, Order::Commits).await?;
+    db.grow_older(6 * DAY).await;
+    assert!(is_kept(&scoop, &younger).await);
+    db.grow_older(17 * DAY).await;
+    for handle in [&rolled_back, &unhandled, &younger] {
+        is_deleted(&scoop, handle).await;
+    }
+    scoop.shutdown().await?;
+    assert_eq!(db.history().await.rows().len(), 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unfinished_hierarchies_are_deleted_a_week_after_their_end() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate, keep()).await?;
+    let order = scoop.launch(Order::Waits).await?;
+    gate.arrivals(1).await;
+    db.grow_older(60 * DAY).await;
+    all_is_looked_at(&db, &scoop).await?;
+    assert!(is_kept(&scoop, &order).await);
+    gate.open(1);
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    all_is_looked_at(&db, &scoop).await?;
+    db.grow_older(10 * DAY).await;
+    is_deleted(&scoop, &order).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hierarchy_that_awaits_an_operator_is_kept_until_it_is_settled() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db, &Gate::default(), keep()).await?;
+    let order = ended(&scoop, Order::FailsToRollBack).await?;
+    db.grow_older(400 * DAY).await;
+    all_is_looked_at(&db, &scoop).await?;
+    let failed = scoop.failed_compensations().await?.remove(0);
+    assert_eq!(failed.lineage.root_id(), order.id().uuid());
+    assert_eq!(scoop.skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
+    eventually("it is rolled back", async || db.unfinished().await == 0).await;
+    all_is_looked_at(&db, &scoop).await?;
+    assert!(is_kept(&scoop, &order).await);
+    db.grow_older(100 * DAY).await;
+    is_deleted(&scoop, &order).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_types_have_times_of_their_own() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db, &Gate::default(), keep()).await?;
+    let (contract, deed) = (ended(&scoop, Contract).await?, ended(&scoop, Deed).await?);
+    db.grow_older(60 * DAY).await;
+    all_is_looked_at(&db, &scoop).await?;
+    assert!(is_kept(&scoop, &contract).await);
+    db.grow_older(40 * DAY).await;
+    is_deleted(&scoop, &contract).await;
+    db.grow_older(4_000 * DAY).await;
+    all_is_looked_at(&db, &scoop).await?;
+    assert!(is_kept(&scoop, &deed).await);
+
+    let by_hand = scoop.prune().older_than(100 * DAY);
+    assert_eq!(by_hand.dry_run().await?.hierarchies, 1);
+    assert_eq!(scoop.prune().older_than(100 * DAY).await?.hierarchies, 1);
+    assert!(!is_kept(&scoop, &deed).await);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn longest_time_of_the_handlers_of_a_message_counts() -> Result<()> {
+    let db = Database::new().await;
+    let books = db.scoop().keep(Keep::forever()).only::<Books>().start().await?;
+    let scoop = start(&db, &Gate::default(), keep()).await?;
+    let (order, contract) = (ended(&scoop, Order::Commits).await?, ended(&scoop, Contract).await?);
+    books.shutdown().await?;
+    db.grow_older(100 * DAY).await;
+    is_deleted(&scoop, &contract).await;
+    assert!(is_kept(&scoop, &order).await);
+
+    scoop.retire_handler("kept.order", "kept-books").await?;
+    is_deleted(&scoop, &order).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shorter_time_counts_for_what_was_kept_before() -> Result<()> {
+    let db = Database::new().await;
+    let year = keep().committed(365 * DAY).rolled_back(365 * DAY);
+    let scoop = start(&db, &Gate::default(), year).await?;
+    let (order, contract) = (ended(&scoop, Order::Commits).await?, ended(&scoop, Contract).await?);
+    db.grow_older(100 * DAY).await;
+    is_deleted(&scoop, &contract).await;
+    assert!(is_kept(&scoop, &order).await);
+    scoop.shutdown().await?;
+    let scoop = start(&db, &Gate::default(), keep()).await?;
+    is_deleted(&scoop, &order).await;
+    Ok(())
+}
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "kept.alarm", keep = "10 days")]
+struct Alarm;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signals_are_deleted_a_week_after_their_time() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db, &Gate::default(), keep()).await?;
+    scoop.signal(Alarm, "7").await?;
+    db.grow_older(16 * DAY).await;
+    all_is_looked_at(&db, &scoop).await?;
+    let rest = async || Ok::<_, RuntimeError>(scoop.prune().older_than(DAY).dry_run().await?.signals);
+    eventually("the signal is deleted", async || rest().await.is_ok_and(|signals| signals == 0)).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_below_an_hour_are_refused() -> Result<()> {
+    let db = Database::new().await;
+    for (keep, mistake) in [
+        (keep().committed(Duration::from_secs(3_599)), "keep in seconds"),
+        (keep().every(Duration::ZERO), "the interval of keep in ms"),
+    ] {
+        let refused = db.scoop().keep(keep).only::<Contracts>().start().await.err().expect("it is refused");
+        assert!(refused.to_string().contains(mistake), "{refused}");
+    }
+    Ok(())
+}
