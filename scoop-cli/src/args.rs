@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    counts, doctor, events, explain, launch, manual, migrate, prune, rebuild, requests, retire, runs, signal,
-    timeline, topology, tree,
+    counts, doctor, events, explain, launch, manual, migrate, pause, prune, rebuild, requests, retire, runs,
+    signal, timeline, topology, tree,
 };
 use crate::connection::Connection;
 
@@ -76,6 +76,9 @@ pub(crate) enum ClientCommand {
     Retry(requests::RetryArgs),
     Skip(requests::SkipArgs),
     Resolve(requests::ResolveArgs),
+    Pause(pause::PauseArgs),
+    Resume(pause::ResumeArgs),
+    Pauses(pause::PausesArgs),
     Retire(retire::RetireArgs),
     Topology(topology::TopologyArgs),
     Timeline(timeline::TimelineArgs),

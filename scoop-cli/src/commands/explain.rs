@@ -3,6 +3,7 @@
 use scoop_runtime::{Delay, Explanation, RunExplanation, Scoop, WaitReason};
 use serde::Serialize;
 
+use super::pause::PauseRecord;
 use super::records::{RunRecord, SignalRecord, WorkerRecord};
 use super::target::Target;
 use crate::fault::{Exit, Fault};
@@ -44,6 +45,7 @@ enum WaitRecord<'a> {
     Slot { ahead: usize, queued: usize, suspect: bool, workers: Vec<WorkerRecord<'a>> },
     Program { definition: Option<i32>, why: Option<&'a str> },
     Operator { why: &'a str },
+    Pause { pauses: Vec<PauseRecord> },
     Other,
 }
 
@@ -89,6 +91,9 @@ impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
                 Self::Program { definition: *definition, why: why.as_deref() }
             }
             WaitReason::Operator { why } => Self::Operator { why },
+            WaitReason::Pause { pauses } => {
+                Self::Pause { pauses: pauses.iter().cloned().map(Into::into).collect() }
+            }
             _ => Self::Other,
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod explain;
 pub(crate) mod launch;
 pub(crate) mod manual;
 pub(crate) mod migrate;
+pub(crate) mod pause;
 mod payload;
 pub(crate) mod prune;
 pub(crate) mod rebuild;
@@ -49,6 +50,9 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Fault> {
         ClientCommand::Retry(args) => requests::retry(&scoop, output, args).await,
         ClientCommand::Skip(args) => requests::skip(&scoop, output, args).await,
         ClientCommand::Resolve(args) => requests::resolve(&scoop, output, args).await,
+        ClientCommand::Pause(args) => pause::pause(&scoop, output, args).await,
+        ClientCommand::Resume(args) => pause::resume(&scoop, output, args).await,
+        ClientCommand::Pauses(pause::PausesArgs {}) => pause::list(&scoop, output).await,
         ClientCommand::Retire(args) => retire::retire(&scoop, output, args).await,
         ClientCommand::Topology(args) => topology::show(&scoop, output, args).await,
         ClientCommand::Timeline(args) => timeline::show(&scoop, output, args).await,

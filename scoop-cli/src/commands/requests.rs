@@ -83,7 +83,7 @@ struct Reason {
 
 /// The requester, for the record.
 #[derive(Debug, clap::Args)]
-struct Source {
+pub(super) struct Source {
     /// The requester, for the record; by default the name of the user
     #[arg(
         long,
@@ -93,7 +93,7 @@ struct Source {
         default_value = "scoop-cli",
         hide_default_value = true
     )]
-    source: String,
+    pub(super) source: String,
 }
 
 /// The response to a request.

@@ -178,6 +178,67 @@ async fn failed_compensation_is_retried_skipped_or_resolved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn saga_is_paused_and_resumed() {
+    let mut shop = Shop::open().await;
+    shop.run(&["pauses"]).await.shows(expect![[r#"
+        nothing is paused
+    "#]]);
+    shop.run(&["pause", "--saga", "payments", "--reason", "the bank is away", "--dry-run"])
+        .await
+        .shows(expect![[r#"
+            would pause saga `payments`
+        "#]]);
+    shop.run(&[
+        "pause",
+        "--saga",
+        "payments",
+        "--reason",
+        "the bank is away",
+        "--source",
+        "ann",
+        "--drain",
+        "30s",
+        "--yes",
+    ])
+    .await
+    .shows(expect![[r#"
+        saga `payments` is paused by ann since <time>: the bank is away; runs in a step: 0
+    "#]]);
+    let launched = shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes", "--json"]).await;
+    let hierarchy = launched.field("hierarchy").remove(0);
+    shop.run(&["explain", &hierarchy]).await.shows(expect![[r#"
+        Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.
+    "#]]);
+    shop.run(&["explain", &hierarchy, "--json"]).await.shows(expect![[r#"
+        {"run":"<id 3>","hierarchy":"<id 1>","parent":null,"handler":"payments","topic":"shop.payments","message":"<id 2>","state":"pending","since":"<time>","waits_for":"pause","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null,"waiting":{"for":"pause","pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}]},"giving_up":false,"join":null,"text":"Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.","ends_by":"It goes on when `resume` ends the pause of saga `payments`.","read_at":"<time>"}
+    "#]]);
+    shop.run(&["pauses", "--json"]).await.shows(expect![[r#"
+        {"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}
+    "#]]);
+    shop.run(&["resume", "--saga", "payments", "--yes"]).await.shows(expect![[r#"
+        ended: saga `payments` is paused by ann since <time>: the bank is away
+    "#]]);
+    shop.run(&["resume", "--saga", "payments", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: saga `payments` is not paused
+    "#]]);
+    shop.run(&["pause", "--everything", "--reason", "maintenance", "--for-at-most", "2h", "--yes", "--json"])
+        .await
+        .shows(expect![[r#"
+            {"saga":null,"topic":null,"reason":"maintenance","source":"scoop-cli","since":"<time>","until":"<time>","in_force":true,"is_known":true,"unacknowledged":[],"running":0}
+        "#]]);
+    shop.run(&["pause", "--reason", "what?", "--yes"]).await.shows(expect![[r#"
+        exit 2
+        2> error: the following required arguments were not provided:
+        2> <--saga <NAME>|--topic <NAME>|--everything>
+        2> 
+        2> Usage: scoop pause --reason <TEXT> --yes --database-url <URL> <--saga <NAME>|--topic <NAME>|--everything>
+        2> 
+        2> For more information, try '--help'.
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn handler_without_a_program_is_retired() {
     let mut shop = Shop::open().await;
     shop.run(&["retire", "shop.orders", "order", "--yes"]).await.shows(expect![[r#"

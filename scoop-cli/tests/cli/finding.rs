@@ -68,7 +68,7 @@ async fn hierarchy_is_shown_by_any_of_its_ids_and_by_its_key() {
         └─ payments (on shop.payments): awaiting signal shop.paid for order 7 since <time>
         run <id 3>
         <time> began, by scoop-rs:<id 2>
-        <time> + <duration> completed collect (waiting for signal)
+        <time> + <duration> began to await a signal for collect: shop.paid with key order 7
     "#]]);
     let payment = order.tree().await.unwrap().runs()[1].id().to_string();
     for id in [order.id().to_string(), order.message_id().to_string(), payment.clone()] {

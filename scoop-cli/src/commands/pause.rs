@@ -1,0 +1,177 @@
+//! `scoop pause`, `resume` and `pauses`
+
+use std::fmt;
+use std::time::Duration;
+
+use scoop_runtime::{Pause, PauseTarget, Scoop};
+use serde::Serialize;
+
+use super::requests::Source;
+use crate::consent::Consent;
+use crate::fault::{Exit, Fault};
+use crate::output::Output;
+use crate::times::{duration, utc};
+
+/// Pause a saga, a topic, or everything, in all processes
+///
+/// None of its steps begins, forward or in a rollback. Steps in progress end first. Launches and other sagas go on.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Why, shown with each run that waits
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    #[command(flatten)]
+    source: Source,
+    /// End the pause by itself after this time, such as `2h`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    for_at_most: Option<Duration>,
+    /// Wait until the steps in progress have ended, for at most this time
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    drain: Option<Duration>,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// End a pause
+#[derive(Debug, clap::Args)]
+pub(crate) struct ResumeArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// List the pauses in force
+#[derive(Debug, clap::Args)]
+pub(crate) struct PausesArgs {}
+
+/// What is paused or resumed.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Target {
+    /// All runs of this saga
+    #[arg(long, value_name = "NAME")]
+    saga: Option<String>,
+    /// All runs of messages on this topic
+    #[arg(long, value_name = "NAME")]
+    topic: Option<String>,
+    /// All runs
+    #[arg(long)]
+    everything: bool,
+}
+
+impl From<Target> for PauseTarget {
+    fn from(Target { saga, topic, .. }: Target) -> Self {
+        match (saga, topic) {
+            (Some(saga), _) => PauseTarget::Handler(saga),
+            (None, Some(topic)) => PauseTarget::Topic(topic),
+            (None, None) => PauseTarget::Everything,
+        }
+    }
+}
+
+/// A pause.
+#[derive(Serialize)]
+pub(super) struct PauseRecord {
+    saga: Option<String>,
+    topic: Option<String>,
+    reason: Option<String>,
+    source: String,
+    since: String,
+    until: Option<String>,
+}
+
+impl From<Pause> for PauseRecord {
+    fn from(pause: Pause) -> Self {
+        let (saga, topic) = match pause.target {
+            PauseTarget::Handler(saga) => (Some(saga), None),
+            PauseTarget::Topic(topic) => (None, Some(topic)),
+            _ => (None, None),
+        };
+        let (since, until) = (utc(pause.since), pause.until.map(utc));
+        Self { saga, topic, reason: pause.reason, source: pause.source, since, until }
+    }
+}
+
+/// A pause that was made, and how far it is in force.
+#[derive(Serialize)]
+struct PausedRecord {
+    #[serde(flatten)]
+    pause: PauseRecord,
+    in_force: bool,
+    is_known: bool,
+    unacknowledged: Vec<String>,
+    running: usize,
+}
+
+/// Pauses.
+pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Result<Exit, Fault> {
+    let PauseArgs { target, reason, source, for_at_most, drain, consent } = args;
+    let target = PauseTarget::from(target);
+    if !consent.to(output, &format!("pause {target}"))? {
+        return Ok(Exit::Done);
+    }
+    let mut pause = scoop.pause(target).reason(reason).source(source.source);
+    if let Some(limit) = for_at_most {
+        pause = pause.for_at_most(limit);
+    }
+    if let Some(at_most) = drain {
+        pause = pause.drain(at_most);
+    }
+    let paused = pause.await?;
+    let is_done = if drain.is_some() { paused.is_drained() } else { paused.unacknowledged.is_empty() };
+    if output.json {
+        output.record(&PausedRecord {
+            in_force: paused.in_force,
+            is_known: paused.is_known,
+            unacknowledged: paused.unacknowledged,
+            running: paused.running,
+            pause: paused.pause.into(),
+        })?;
+    } else {
+        output.line(&paused)?;
+    }
+    Ok(if is_done { Exit::Done } else { Exit::Failed })
+}
+
+/// Resumes.
+pub(crate) async fn resume(scoop: &Scoop, output: Output, args: ResumeArgs) -> Result<Exit, Fault> {
+    let target = PauseTarget::from(args.target);
+    let in_force = scoop.pauses().await?.into_iter().any(|pause| pause.target == target);
+    if !in_force {
+        return Err(Fault::NotFound(format!("{target} is not paused")));
+    }
+    if !args.consent.to(output, &format!("resume {target}"))? {
+        return Ok(Exit::Done);
+    }
+    match scoop.resume(&target).await? {
+        Some(pause) => shown(output, pause, "ended: ")?,
+        // Its time was over, or another program has ended it.
+        None => output.line(format_args!("the pause of {target} has ended already"))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// Lists.
+pub(crate) async fn list(scoop: &Scoop, output: Output) -> Result<Exit, Fault> {
+    let pauses = scoop.pauses().await?;
+    if pauses.is_empty() && !output.json {
+        output.line("nothing is paused")?;
+    }
+    for pause in pauses {
+        shown(output, pause, "")?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Writes a pause.
+fn shown(output: Output, pause: Pause, before: impl fmt::Display) -> Result<(), Fault> {
+    if output.json {
+        output.record(&PauseRecord::from(pause))?;
+    } else {
+        output.line(format_args!("{before}{pause}"))?;
+    }
+    Ok(())
+}
