@@ -70,7 +70,7 @@ const WAIT_SUFFIXES: [&str; 2] = [" (waiting for signal)", " (waiting for schedu
 /// The step of the user for which a stored step waits; otherwise the name itself.
 ///
 /// ```
-/// use scoop_core::visible_step;
+/// # use scoop_core::visible_step;
 ///
 /// assert_eq!(visible_step("ship (waiting for signal)"), "ship");
 /// assert_eq!(visible_step("ship"), "ship");

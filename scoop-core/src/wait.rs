@@ -75,6 +75,9 @@ impl Wait {
 impl SignalKey {
     /// Why it cannot be stored, if it cannot.
     pub fn refused(&self) -> Option<String> {
+        if self.name.contains('\0') {
+            return Some("its name contains a NUL character, which PostgreSQL does not store".into());
+        }
         let chars = self.name.chars().count();
         if !(1..=NAME_CHARS_MAX).contains(&chars) {
             return Some(format!("its name has {chars} characters; 1 to {NAME_CHARS_MAX} are possible"));

@@ -183,11 +183,11 @@ async fn saga_is_paused_and_resumed() {
     shop.run(&["pauses"]).await.shows(expect![[r#"
         nothing is paused
     "#]]);
-    shop.run(&["pause", "--saga", "payments", "--reason", "the bank is away", "--dry-run"])
-        .await
-        .shows(expect![[r#"
+    shop.run(&["pause", "--saga", "payments", "--reason", "the bank is away", "--dry-run"]).await.shows(
+        expect![[r#"
             would pause saga `payments`
-        "#]]);
+        "#]],
+    );
     shop.run(&[
         "pause",
         "--saga",

@@ -125,7 +125,9 @@ mod of_a_request {
         .await;
         gate.open(1);
         let elsewhere = Scoop::client(admin);
-        assert_eq!(elsewhere.find(root.id()).await?.ends().await?, Outcome::Committed);
+        let outcome = elsewhere.find(root.id()).await?.ends().await?;
+        // A request goes on without its caller, perhaps until after the commit.
+        assert!(matches!(outcome, Outcome::Committed | Outcome::RolledBack(_)), "{outcome:?}");
         Ok(())
     }
 }
