@@ -1,6 +1,7 @@
 -- How far has a pause taken effect? Whether there is one, whether a handler was ever
 -- registered that it covers, which living workers may still claim by an earlier topology, and
--- how many runs that it covers are executed by living workers. The count ends at $3.
+-- how many runs that it covers are in the middle of a step: also those of dead workers, since a process that has lost its
+-- session may still execute them until they are freed. The count ends at $3.
 -- Locks: the advisory locks of the dead, for the moment.
 -- $1 kind and $2 name of the pause, $3 the maximum of the count
 WITH living AS MATERIALIZED (
@@ -17,7 +18,6 @@ SELECT EXISTS (SELECT FROM scoop.pause p WHERE p.kind = $1::text AND p.name::tex
        (SELECT count(*) FROM (
            SELECT FROM scoop.run r
            WHERE r.state = 'running' AND r.id >= '00000000-0000-0000-0000-000000000000'
-             AND r.owner IN (SELECT id FROM living)
              AND CASE WHEN $1::text = 'everything' THEN true
                       WHEN $1::text = 'topic' THEN r.topic::text = $2::text
                       ELSE r.handler::text

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use scoop::prelude::*;
-use scoop::{Builder, Handle, InMemory, RunState, Tree};
+use scoop::{Builder, Handle, InMemory, PauseTarget, RunState, Tree};
 
 use crate::support::events::{Events, Fields, Seen};
 use crate::support::{Ends, eventually};
@@ -351,8 +351,12 @@ async fn value_of_a_failure_that_its_type_does_not_read_is_one_warning() -> Resu
     Ok(())
 }
 
+/// No saga awaits it.
+#[derive(Signal, Serialize, Deserialize)]
+struct Unheard;
+
 /// Events that need a database, or a faulty program.
-const NOT_PROVOKED: [&str; 16] = [
+const NOT_PROVOKED: [&str; 17] = [
     "scoop::embedded folder_left",
     "scoop::embedded stop_failed",
     "scoop::embedded sweep_failed",
@@ -360,6 +364,7 @@ const NOT_PROVOKED: [&str; 16] = [
     "scoop::run handed_over",
     "scoop::run refused",
     "scoop::run unreadable",
+    "scoop::signal delivery_refused",
     "scoop::worker engine_failed",
     "scoop::worker join_refused",
     "scoop::worker missed_skipped",
@@ -409,6 +414,9 @@ async fn outcomes() -> Result<()> {
     cancelled.ends().await?;
     saga.broken.store(true, Ordering::Relaxed);
     launch(Order { fails: true, ..Order::default() }).await?.ends().await?;
+    shop.scoop.pause(PauseTarget::Everything).await?;
+    shop.scoop.resume(&PauseTarget::Everything).await?;
+    shop.scoop.signal(Unheard, "7").await?;
     let (before, order) = asleep(&database, "").await?;
     before.scoop.shutdown().await?;
     shop.scoop.shutdown().await?;

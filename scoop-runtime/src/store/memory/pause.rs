@@ -69,9 +69,10 @@ impl PauseStorage for MemoryStore {
         self.run("pause_progress", |state| {
             let living =
                 state.workers.iter().filter(|(_, worker)| state.sessions.contains_key(&worker.session));
-            let behind = living.clone().filter(|(_, worker)| worker.acknowledged != worker.topology);
+            let behind = living.filter(|(_, worker)| worker.acknowledged != worker.topology);
             let names = state.names_covered(target);
-            let running = living.clone().flat_map(|(id, _)| state.owned_by(*id)).filter(|run| {
+            // Also those of the dead: a process that has lost its session may still be in a step until the run is freed.
+            let running = state.owned().filter(|run| {
                 let row = state.row(*run).filter(|row| row.state == RowState::Running);
                 row.is_some_and(|row| names.iter().any(|name| name.covers(&row.topic, &row.handler)))
             });

@@ -289,6 +289,11 @@ impl State {
         self.owned.get(&worker).into_iter().flatten().copied().collect()
     }
 
+    /// The runs that workers own, living or not.
+    pub(super) fn owned(&self) -> impl Iterator<Item = RowKey> {
+        self.owned.values().flatten().copied()
+    }
+
     /// The runs that wait for others.
     pub(super) fn waiting(&self) -> impl Iterator<Item = RowKey> {
         self.waiting.iter().copied()
