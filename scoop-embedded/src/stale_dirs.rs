@@ -4,6 +4,7 @@
 //! runs root's servers, are touched, and servers are stopped only as that user.
 
 use std::fs::{self, Metadata, OpenOptions};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,7 +46,10 @@ fn remove_one(folder: &Path, account: &Account, binaries: &Binaries) -> Result<(
     let Ok(lock) = account.open(OpenOptions::new().read(true), &folder.join(OWNER)) else {
         return if is_old(&found) { remove(folder) } else { Ok(()) };
     };
-    if lock.try_lock().is_err() {
+    // The owner locks the file first and then writes its id: until then another start must not take the lock.
+    let mut owner = String::new();
+    let is_named = (&lock).read_to_string(&mut owner).is_ok() && !owner.is_empty();
+    if !is_named && !is_old(&found) || lock.try_lock().is_err() {
         return Ok(());
     }
     stop_unwatched(&data_in(folder), &account.clone().or_owner_of(&found), binaries)?;
