@@ -180,7 +180,7 @@ impl Scoop {
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// use std::time::Duration;
     ///
-    /// use scoop_runtime::PauseTarget;
+    /// # use scoop_runtime::PauseTarget;
     ///
     /// let paused = scoop
     ///     .pause(PauseTarget::handler("courier"))
