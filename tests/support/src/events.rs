@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Metadata, Subscriber};
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 /// The fields of an event or of a span, as texts.
 pub type Fields = BTreeMap<&'static str, String>;
@@ -34,9 +34,14 @@ struct Log {
     entered: Vec<u64>,
 }
 
+/// A second subscriber. With a single one, `tracing` asks that of the thread which reaches an event first: if another test
+/// without a subscriber does, the event is off for all threads.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
+
 impl Events {
     /// Keeps the events of this thread until the guard is dropped.
     pub fn listen() -> (Self, DefaultGuard) {
+        LazyLock::force(&SECOND);
         let events = Self::default();
         let guard = tracing::subscriber::set_default(events.clone());
         (events, guard)
