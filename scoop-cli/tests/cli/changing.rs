@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use expect_test::expect;
 use scoop::{Outcome, RunState};
+use scoop_test_support::Ends as _;
 
 use crate::support::{Plan, Shop};
 
@@ -163,13 +164,7 @@ async fn failed_compensation_is_retried_skipped_or_resolved() {
     }
     // The bank is still closed.
     let first = &runs[0].0;
-    loop {
-        let tree = first.tree().await.unwrap();
-        if matches!(tree.runs()[0].state, RunState::Stuck { .. }) {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
+    first.comes_to(|tree| matches!(tree.runs()[0].state, RunState::Stuck { .. })).await.unwrap();
     let order = first.id().to_string();
     shop.run(&["retry", &order, "--yes"]).await.shows(expect![[r#"
         exit 3

@@ -1,10 +1,11 @@
 //! A shop with sagas, and the program under test on its database.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use expect_test::Expect;
 use scoop::prelude::*;
+use scoop::{RunState, Tree};
+use scoop_test_support::Ends as _;
 use scoop_test_support::postgres::Database;
 use sqlx::ConnectOptions as _;
 use tokio::process::Command;
@@ -150,13 +151,9 @@ impl Shop {
     pub(crate) async fn unpaid_order(&self, number: u32) -> scoop::Handle {
         let order = self.scoop.launch(Order { number, plan: Plan::Pay }).unique(format!("order {number}"));
         let order = order.await.unwrap();
-        loop {
-            let tree = order.tree().await.unwrap();
-            if tree.runs().iter().any(|run| run.state == scoop::RunState::AwaitingSignal) {
-                return order;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let awaits = |tree: &Tree| tree.runs().iter().any(|run| run.state == RunState::AwaitingSignal);
+        order.comes_to(awaits).await.unwrap();
+        order
     }
 
     /// The program on this database, with these arguments.
