@@ -229,10 +229,10 @@ events! {
           reason = shown(Scrubbed(&member.why)), remedy = DELETE_THE_ROW }
         ("a message that no set can hold was set aside")
 
-    /// Signals were kept in vain: no run awaited them in time.
+    /// Signals expired: no run awaited them in time.
     WARN "signals_expired" = signals_expired(worker: Uuid, expired: &ExpiredSignals)
         { signal = shown(Escaped(&expired.to.name)), key = shown(Escaped(&expired.to.key)), signals = expired.signals }
-        ("signals `{}` kept in vain, no run awaited them in time: {}", Escaped(&expired.to.name), expired.signals)
+        ("signals `{}` expired, no run awaited them in time: {}", Escaped(&expired.to.name), expired.signals)
 
     /// The database or its connection failed in an operation that other workers will do.
     WARN "operation_abandoned" = operation_abandoned(worker: Uuid, operation: &str, error: &sqlx::Error)

@@ -249,7 +249,7 @@ impl Witness {
     }
 }
 
-/// Waits for a signal, in vain if another visitor of its hierarchy has used it up.
+/// Waits for a signal, which does not come if another visitor of its hierarchy has taken it.
 #[derive(Default)]
 pub(crate) struct Visitor;
 

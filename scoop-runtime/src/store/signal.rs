@@ -42,7 +42,7 @@ pub(crate) struct AwaitingRun {
     pub(crate) step: String,
 }
 
-/// Signals of one name that were kept in vain.
+/// Expired signals of one name: no run awaited them in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExpiredSignals {
     /// Their name, and the key of one of them.

@@ -14,7 +14,7 @@ const TABLE: &str = "CREATE TABLE bin (units bigint NOT NULL, version bigint NOT
 /// How a step decides about the units in the table `bin`.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
 enum Way {
-    /// By what it has read, whatever has happened since.
+    /// By the row that it has read, which may have changed since.
     Plain,
     /// While it has locked the row.
     Locked,

@@ -935,7 +935,7 @@ fn bad_plan_is_distinguished_from_a_good_one() {
     assert!(objection("settle_end_one", &worse).is_some_and(|text| text.contains("whole table")));
 }
 
-/// Signals of one key that were kept in vain, and one that is kept still.
+/// Expired signals of one key, and one that is still kept.
 const EXPIRED_SIGNALS: &str = "
     INSERT INTO scoop.signal (id, name, key, payload, sent_at, kept_until)
     SELECT gen_random_uuid(), 'paid', '7', '1', now() - interval '2 hours', now() - interval '1 hour' - n * interval '1 ms'
