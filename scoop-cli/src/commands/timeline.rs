@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop_core::{Escaped, EventKind};
+use scoop_core::{Escaped, EventKind, Failure};
 use scoop_runtime::{RunEvent, RunInfo, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
@@ -21,7 +21,8 @@ const INDENTED_MAX: usize = 16;
 
 /// Show a hierarchy on a scale of time: a bar for each run and step, with waits and compensations
 ///
-/// Bars: `=` a run, `#` a step, `.` a wait, `<` a compensation.
+/// Bars: `=` a run, `#` a step, `.` a wait, `<` a compensation. The time at which a signal came is not recorded: the wait for
+/// it is drawn until the end of the step that gets it, and the step as a point.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TimelineArgs {
     #[command(flatten)]
@@ -59,6 +60,8 @@ impl Kind {
 struct Bar<'a> {
     run: &'a RunInfo,
     kind: Kind,
+    /// What the table says before the name.
+    words: &'static str,
     name: &'a str,
     from: SystemTime,
     /// `None` if it is not over.
@@ -86,7 +89,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TimelineArgs) -> R
     bars.retain(|bar| !args.runs_only || bar.kind == Kind::Run);
     if output.json {
         for bar in &bars {
-            let Bar { run, kind, name, from, to } = bar;
+            let Bar { run, kind, name, from, to, .. } = bar;
             let state = state_name(&run.state);
             let (from, to) = (utc(*from), to.map(utc));
             output.record(&BarRecord {
@@ -117,30 +120,43 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TimelineArgs) -> R
 fn bars(run: &RunInfo) -> Vec<Bar<'_>> {
     let Some(from) = run.began_at() else { return vec![] };
     let end = run.events.last().and_then(|event| event.at).filter(|_| run.has_ended());
-    let mut bars = vec![Bar { run, kind: Kind::Run, name: &run.handler, from, to: end }];
-    let mut rolls_back = false;
-    for event in &run.events {
+    let mut bars = vec![Bar { run, kind: Kind::Run, words: "", name: &run.handler, from, to: end }];
+    let (mut rolls_back, mut awaited) = (false, false);
+    for (nth, event) in run.events.iter().enumerate() {
         rolls_back |= event.kind == EventKind::RollingBack;
-        let Some(at) = event.at else { continue };
-        let kind =
-            if rolls_back && event.kind != EventKind::RollingBack { Kind::Compensation } else { Kind::Step };
-        if let (Some(step), Some(took)) = (event.subject(), event.took)
-            && is_work(event)
-        {
-            bars.push(Bar { run, kind, name: step, from: at.checked_sub(took).unwrap_or(at), to: Some(at) });
+        let (Some(at), name) = (event.at, event.subject().unwrap_or_default()) else { continue };
+        let before = event.took.and_then(|took| at.checked_sub(took)).unwrap_or(at);
+        let (after_signal, begins_to_await) = (awaited, event.word() == AWAITS);
+        awaited = begins_to_await;
+        if begins_to_await {
+            let to = run.events[nth + 1..].iter().find_map(|next| next.at);
+            bars.push(Bar { run, kind: Kind::Wait, words: "wait for the signal of ", name, from: at, to });
+        } else if event.subject().is_some() && event.took.is_some() && is_work(event) {
+            let gave_up = event.kind == EventKind::RollingBack
+                && event.failure.as_ref().is_some_and(Failure::is_giving_up);
+            let (kind, words) = match (rolls_back, gave_up) {
+                (_, true) => (Kind::Wait, "gave up in "),
+                (true, false) if event.kind != EventKind::RollingBack => (Kind::Compensation, "undo "),
+                _ => (Kind::Step, ""),
+            };
+            let from = if after_signal { at } else { before };
+            bars.push(Bar { run, kind, words, name, from, to: Some(at) });
         }
         if let Some(waited) = event.waited {
-            let name = event.subject().unwrap_or_default();
-            bars.push(Bar { run, kind: Kind::Wait, name, from: at, to: at.checked_add(waited) });
+            let to = at.checked_add(waited);
+            bars.push(Bar { run, kind: Kind::Wait, words: "wait after ", name, from: at, to });
         }
     }
     bars
 }
 
+/// The word of the event with which the wait for a signal begins.
+const AWAITS: &str = "began to await a signal";
+
 /// Whether the time before the event was spent with code of its step.
 fn is_work(event: &RunEvent) -> bool {
     // The first part of the rollback of a step only asks its children to roll back.
-    let is_code = !matches!(event.word(), "undoing children" | "nothing to undo");
+    let is_code = !matches!(event.word(), "undoing children" | "nothing to undo" | "began to wait");
     is_code && matches!(event.kind, EventKind::Suspended | EventKind::RollingBack | EventKind::RollbackFailed)
 }
 
@@ -154,9 +170,7 @@ fn draw(output: Output, bars: &[Bar<'_>], (begin, end): (SystemTime, SystemTime)
         let level = bar.run.lineage.ids().len().saturating_sub(2).min(INDENTED_MAX);
         let name = match bar.kind {
             Kind::Run => format!("{} ({})", Escaped(bar.name), state_name(&bar.run.state)),
-            Kind::Step => format!("  {}", Escaped(bar.name)),
-            Kind::Wait => format!("  wait after {}", Escaped(bar.name)),
-            Kind::Compensation => format!("  undo {}", Escaped(bar.name)),
+            _ => format!("  {}{}", bar.words, Escaped(bar.name)),
         };
         rows.add([
             plain(format_args!("{}{name}", "  ".repeat(level))),
