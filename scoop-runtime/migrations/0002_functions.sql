@@ -56,7 +56,7 @@ SELECT r.root AS hierarchy,
             ELSE 'ready'
        END AS state,
        r.rolling_back,
-       r.step AS last_step,
+       regexp_replace(r.step, '^(.*) \(waiting for (signal|scheduled time)\)$', 'wait before \1') AS last_step,
        CASE WHEN r.state IN ('ready', 'stuck') AND r.signal IS NULL THEN r.ready_at ELSE r.last_event_at END AS since,  -- or due at
        r.attempts::bigint + r.retries AS failed_attempts,
        r.reason,

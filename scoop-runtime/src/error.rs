@@ -214,6 +214,20 @@ pub enum RuntimeError {
         id: Uuid,
     },
 
+    /// No message with this unique key was launched on this topic.
+    #[error(
+        "no message was launched on topic `{}` with the key `{}`; was the transaction that launched it committed, or was \
+         its hierarchy pruned?",
+        Escaped(topic),
+        Escaped(key)
+    )]
+    NoSuchKey {
+        /// The topic.
+        topic: String,
+        /// The [key](crate::Launch::unique).
+        key: String,
+    },
+
     /// A reply does not have the type that the message declares: handler and reader are of different versions.
     #[error(
         "the reply of saga `{}` to message {message} is no `{expected}`: it is stored as {}, and the \
