@@ -19,8 +19,8 @@ pub use scoop_runtime::simulation;
 #[cfg(feature = "testing")]
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
-    BadCursor, BadEventCursor, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Command,
-    CommandHandle, CommandState, CountRuns, Decider, Delay, Emit, EntityEvent, EntityEvents,
+    ArchiveBatch, BadCursor, BadEventCursor, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome,
+    Command, CommandHandle, CommandState, CountRuns, Decider, Delay, Emit, EntityEvent, EntityEvents,
     EntityNotRebuilt, EntityState, EventCursor, EventStream, Events, Explanation, Failed, FailedCompensation,
     FailedOutcome, FailedStep, FailureSummary, FindRuns, Handle, HierarchyId, Intervention, JoinWait, Keep,
     KeptHierarchies, Launch, LaunchAll, LaunchUntyped, ListRequest, Migrate, Named, NoResult, Outcome, Pause,
