@@ -43,6 +43,12 @@ mod testing;
 
 mod util;
 
+/// Times and durations as texts, for the command line and the web page.
+#[doc(hidden)]
+pub mod shown {
+    pub use crate::util::shown::{humane, utc};
+}
+
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
@@ -76,7 +82,7 @@ pub use scoop_embedded as embedded;
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};
 pub use store::{Pause, PauseTarget, RegisteredHandler, RowState, WaitingMember};
-pub use tree::{CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
+pub use tree::{Bar, BarKind, CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 pub use util::name::{HierarchyId, Named, RunId, Wanted};
 pub use util::subscribed::Subscribed;
 pub use util::when::When;

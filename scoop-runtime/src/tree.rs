@@ -3,6 +3,7 @@
 mod assembly;
 mod display;
 mod row;
+mod timeline;
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +12,8 @@ use uuid::Uuid;
 
 pub(crate) use self::assembly::{DeeperRuns, Extent, TreeRows};
 pub(crate) use self::row::{RunHead, RunRow, Stands};
-use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId};
+pub use self::timeline::{Bar, BarKind};
+use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId, RunPhase};
 
 /// The runs of a hierarchy. Display it to see the runs with their events, times and workers. The text indents 32
 /// levels; below them, a run begins with its level.
@@ -195,6 +197,26 @@ enum Role {
     NothingToUndo,
     /// Another event of a rollback that names a part of it.
     OfPart,
+}
+
+impl RunState {
+    /// The state as lists of runs have it, without its details. A stuck run that awaits an operator is
+    /// [`RunPhase::Stuck`] here.
+    pub fn phase(&self) -> RunPhase {
+        match self {
+            Self::Pending => RunPhase::Pending,
+            Self::Ready => RunPhase::Ready,
+            Self::Sleeping => RunPhase::Sleeping,
+            Self::AwaitingSignal => RunPhase::AwaitingSignal,
+            Self::Retrying { .. } => RunPhase::Retrying,
+            Self::Running => RunPhase::Running,
+            Self::Waiting => RunPhase::Waiting,
+            Self::Stuck { .. } => RunPhase::Stuck,
+            Self::Committed => RunPhase::Committed,
+            Self::RolledBack(_) => RunPhase::RolledBack,
+            Self::RollbackFailed(_) => RunPhase::RollbackFailed,
+        }
+    }
 }
 
 impl RunInfo {

@@ -1,7 +1,7 @@
 //! `scoop cancel`, `rollback`, `retry`, `skip` and `resolve`: requests about a run or a hierarchy.
 
 use scoop_core::Escaped;
-use scoop_runtime::{CancelAnswer, Explanation, RepairAnswer, RollbackAnswer, RunId, Scoop};
+use scoop_runtime::{CancelAnswer, Explanation, RepairAnswer, RunId, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -98,18 +98,10 @@ pub(super) struct Source {
 
 /// The response to a request.
 #[derive(Serialize)]
-struct AnswerRecord {
+struct AnswerRecord<'a> {
     answer: &'static str,
-    text: &'static str,
+    text: &'a str,
 }
-
-/// An answer: its name, and what it means.
-type Answer = (&'static str, &'static str);
-
-/// The names of answers of several requests.
-const ACCEPTED: &str = "accepted";
-const STILL_RUNNING: &str = "still running";
-const UNKNOWN: Answer = ("unknown", "this program is older than the answer; update it");
 
 /// Cancels.
 pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> Result<Exit, Fault> {
@@ -119,15 +111,7 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
         return Ok(Exit::Done);
     }
     let answer = scoop.cancel(id, reason).source(source.source).await?;
-    answered(
-        output,
-        match answer {
-            CancelAnswer::Accepted => (ACCEPTED, "the unfinished runs give up"),
-            CancelAnswer::AlreadyRequested => ("already requested", "a cancellation was requested before"),
-            CancelAnswer::NothingToDo => ("nothing to do", "no run is left that could give up"),
-            _ => UNKNOWN,
-        },
-    )
+    answered(output, answer.name(), &answer.to_string())
 }
 
 /// Rolls back.
@@ -138,23 +122,7 @@ pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) 
         return Ok(Exit::Done);
     }
     let answer = scoop.rollback(id, reason).source(source.source).await?;
-    answered(
-        output,
-        match answer {
-            RollbackAnswer::Accepted => (ACCEPTED, "the rollback begins"),
-            RollbackAnswer::StillRunning => {
-                (STILL_RUNNING, "a run of it is unfinished: repeat the request later, or cancel the run")
-            }
-            RollbackAnswer::NoHandlers => {
-                ("no handlers", "the message had no handler, so nothing is to be rolled back")
-            }
-            RollbackAnswer::AlreadyRolledBack => ("already rolled back", "the runs are rolled back already"),
-            RollbackAnswer::FailedBefore => {
-                ("failed before", "an earlier rollback of it failed: retry, skip or resolve that first")
-            }
-            _ => UNKNOWN,
-        },
-    )
+    answered(output, answer.name(), &answer.to_string())
 }
 
 /// Retries.
@@ -195,32 +163,17 @@ async fn described(scoop: &Scoop, id: Uuid) -> Result<String, Fault> {
 }
 
 fn repaired(output: Output, answer: RepairAnswer) -> Result<Exit, Fault> {
-    answered(
-        output,
-        match answer {
-            RepairAnswer::Accepted => (ACCEPTED, "the decision is recorded, and the rollback goes on"),
-            RepairAnswer::NotFailed => {
-                ("not failed", "the run has no failed rollback, or it was settled before")
-            }
-            RepairAnswer::StillRunning => (
-                STILL_RUNNING,
-                "a repair is in progress, or its parent has not recorded the failure: repeat it later",
-            ),
-            RepairAnswer::FailedBelow => {
-                ("failed below", "its rollback failed because of runs below it: retry those, and it goes on")
-            }
-            RepairAnswer::Stuck => ("stuck", "the run has not failed, but is stuck: it can only be retried"),
-            _ => UNKNOWN,
-        },
-    )
+    answered(output, answer.name(), &answer.to_string())
 }
 
 /// Writes the response.
-fn answered(output: Output, (answer, text): Answer) -> Result<Exit, Fault> {
+fn answered(output: Output, answer: &'static str, text: &str) -> Result<Exit, Fault> {
     if output.json {
         output.record(&AnswerRecord { answer, text })?;
     } else {
         output.line(format_args!("{answer}: {text}"))?;
     }
-    Ok(if answer == ACCEPTED { Exit::Done } else { Exit::NotAccepted })
+    // All three kinds of answers have this name for it.
+    let is_accepted = answer == CancelAnswer::Accepted.name();
+    Ok(if is_accepted { Exit::Done } else { Exit::NotAccepted })
 }

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use scoop_runtime::{FindRuns, RunCursor, RunPhase, RunSummary, Scoop, WaitKind};
+use scoop_runtime::{FindRuns, RunCursor, RunPhase, Scoop, WaitKind};
 use serde::Serialize;
 
 use super::records::RunRecord;
@@ -99,7 +99,7 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
             if output.json {
                 output.record(&RunRecord::from(run))?;
             } else {
-                let about = about(run);
+                let about = cell(run.about());
                 rows.add([
                     plain(run.run),
                     cell(&run.handler),
@@ -128,36 +128,4 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
         output.remark(format_args!("there may be more: repeat the command with --after {next}"));
     }
     Ok(Exit::Done)
-}
-
-/// What a list says about a run, beside its state: what it waits for, and why.
-fn about(run: &RunSummary) -> comfy_table::Cell {
-    let mut parts = vec![];
-    if run.rolling_back {
-        parts.push("rolling back".to_owned());
-    }
-    match (&run.awaits, run.wakes_at, run.waits_for) {
-        (Some(signal), ..) => parts.push(format!("awaits `{}` with key `{}`", signal.name, signal.key)),
-        (None, Some(at), _) => parts.push(format!("until {}", times::utc(at))),
-        (None, None, Some(wait)) => parts.push(format!("waits for {}", article(wait))),
-        (None, None, None) => {}
-    }
-    if run.attempts > 0 {
-        parts.push(format!("failed attempts: {}", run.attempts));
-    }
-    match (&run.failure, &run.reason) {
-        (Some(failure), _) => parts.push(format!("{}: {}", failure.code, failure.headline)),
-        (None, Some(reason)) => parts.push(reason.clone()),
-        (None, None) => {}
-    }
-    cell(parts.join("; "))
-}
-
-/// The kind of a wait as the object of a sentence.
-fn article(wait: WaitKind) -> String {
-    match wait {
-        WaitKind::Children => wait.to_string(),
-        WaitKind::Operator => format!("an {wait}"),
-        _ => format!("a {wait}"),
-    }
 }
