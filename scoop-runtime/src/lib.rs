@@ -52,7 +52,7 @@ pub mod shown {
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
+    ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
     EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Keep, KeptHierarchies, Launch,
     LaunchAll, LaunchUntyped, ListItem, ListRequest, Migrate, Outcome, Paused, Prune, Pruned, ReadTree,
     RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer,

@@ -324,6 +324,11 @@ events! {
     INFO "pruned" = pruned(pruned: &crate::Pruned)
         { hierarchies = pruned.hierarchies, messages = pruned.messages, events = pruned.events, signals = pruned.signals }
         ("{} finished hierarchies and {} signals deleted", pruned.hierarchies, pruned.signals)
+
+    /// The archive failed; its hierarchies are kept until another attempt.
+    WARN "unarchived" = unarchived(hierarchies: usize, first: Uuid, error: &(dyn std::error::Error + 'static))
+        { hierarchies = hierarchies, first = shown(first), error = shown(Scrubbed(&error)) }
+        ("{} hierarchies are not archived, and so not deleted", hierarchies)
 }
 
 events! {

@@ -21,6 +21,7 @@ mod requests;
 mod signal;
 
 // Operators.
+mod archive;
 mod count_runs;
 mod explain;
 mod find_runs;
@@ -35,6 +36,8 @@ mod rebuild_entities;
 mod redelivery;
 mod subscriptions;
 
+pub(crate) use archive::Archive;
+pub use archive::ArchiveBatch;
 pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
 pub use count_runs::CountRuns;

@@ -49,8 +49,8 @@ pub(crate) use requests::{
     RepairRequest, RepairResult, RequestKey, RequestTarget, RetiredHandler, RollbackStart,
 };
 pub(crate) use retention::{
-    DueHierarchies, DueSettlement, PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneVerdict,
-    Rest,
+    DueHierarchies, DueSettlement, PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes,
+    PruneVerdict, Rest,
 };
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
@@ -456,6 +456,15 @@ storage! {
 
         /// Deletes those of these hierarchies that are at rest and have no younger event. One transaction.
         async fn prune(&self, roots: &[Uuid], age: Duration, mode: PruneMode) -> Vec<PruneResult>;
+
+        /// Those of these hierarchies that would be deleted.
+        async fn deletable(&self, roots: &[Uuid], times: PruneTimes) -> Vec<Uuid>;
+
+        /// The parts of a hierarchy: itself and its runs.
+        async fn archive_parts(&self, root: Uuid) -> Vec<Uuid>;
+
+        /// The rows of these parts of a hierarchy, each as a JSON object.
+        async fn archive_rows(&self, root: Uuid, parts: &[Uuid]) -> Vec<String>;
 
         /// Takes up to `limit` hierarchies that may be due, for this worker. `keep` is for topics of which no handler says
         /// another time. `None` if another worker deletes.
