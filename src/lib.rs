@@ -20,11 +20,11 @@ pub use scoop_runtime::simulation;
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
     BadCursor, BadEventCursor, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Command,
-    CommandHandle, CommandState, CountRuns, Decider, Delay, Emit, EntityEvent, EntityEvents,
+    CommandHandle, CommandState, CountRuns, Decider, Delay, Emit, EngineState, EntityEvent, EntityEvents,
     EntityNotRebuilt, EntityState, EventCursor, EventStream, Events, Explanation, Failed, FailedCompensation,
-    FailedOutcome, FailedStep, FailureSummary, FindRuns, Handle, HierarchyId, Intervention, JoinWait, Keep,
-    KeptHierarchies, Launch, LaunchAll, LaunchUntyped, ListRequest, Migrate, Named, NoResult, Outcome, Pause,
-    PauseTarget, Paused, Prune, Pruned, ReadTree, RebuildEntities, RebuildReport, RebuiltEntities,
+    FailedOutcome, FailedStep, FailureSummary, FindRuns, Handle, Health, HierarchyId, Intervention, JoinWait,
+    Keep, KeptHierarchies, Launch, LaunchAll, LaunchUntyped, ListRequest, Migrate, Named, NoResult, Outcome,
+    Pause, PauseTarget, Paused, Prune, Pruned, ReadTree, RebuildEntities, RebuildReport, RebuiltEntities,
     RecordedEvent, Redeliver, Redelivered, RegisteredHandler, RegisteredWorker, RepairAnswer, RepairStatus,
     Reply, Request, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunCount,
     RunCounts, RunCursor, RunEvent, RunExplanation, RunId, RunInfo, RunPage, RunPhase, RunState, RunSummary,
