@@ -14,8 +14,6 @@ use shop::{
     Slow, Visit, shop,
 };
 
-mod health;
-mod metrics;
 #[path = "../../../scoop-runtime/src/telemetry/page.rs"]
 mod page;
 mod shop;
