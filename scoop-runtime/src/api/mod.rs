@@ -13,6 +13,7 @@ mod scoop;
 mod command;
 mod entity_events;
 mod handle;
+mod health;
 mod launch;
 mod launch_batcher;
 pub(crate) mod launch_options;
@@ -45,6 +46,7 @@ pub use entity_events::{EntityEvent, EntityEvents};
 pub use find_runs::{FindRuns, RunPage};
 pub use follow::{EventStream, Events};
 pub use handle::{Handle, Outcome, RollbackFailure, Status};
+pub use health::Health;
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;
 pub(crate) use keep::KEEP_MIN;

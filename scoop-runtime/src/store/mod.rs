@@ -18,6 +18,7 @@ mod retention;
 mod schedule;
 mod settlement;
 mod signal;
+mod sizes;
 mod types;
 mod unhandled;
 
@@ -58,6 +59,7 @@ pub(crate) use signal::{
     AwaitingRun, Deliver, Delivered, ExpiredSignals, NewSignal, RefusedDelivery, SIGNAL_SENT, SignalClaimer,
     SignalSent, Transaction,
 };
+pub(crate) use sizes::StoreSizes;
 pub use types::RowState;
 pub(crate) use types::{
     ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FailedRollbackPart,
@@ -477,6 +479,12 @@ storage! {
         async fn prune_signals(&self, age: Duration, limit: u32, mode: PruneMode) -> u64;
     }
 
+    /// Sizes, for metrics.
+    trait SizeStorage {
+        /// The sizes of the working set and of the record.
+        async fn sizes(&self) -> StoreSizes;
+    }
+
     /// Subscriptions of handlers.
     trait SubscriptionStorage {
         /// Registers the sagas that messages are delivered to, in place of their former names.
@@ -596,6 +604,15 @@ impl Store {
             Self::Postgres(tables) => Ok(tables),
             #[cfg(feature = "in-memory")]
             Self::Memory(_) => Err(sqlx::Error::Configuration(IN_MEMORY.into())),
+        }
+    }
+
+    /// Its pools of connections: the name, and how many connections are open and idle.
+    pub(crate) fn connections(&self) -> Vec<(&'static str, usize, usize)> {
+        match self {
+            Self::Postgres(tables) => vec![tables.sessions().open_connections()],
+            #[cfg(feature = "in-memory")]
+            Self::Memory(_) => vec![],
         }
     }
 

@@ -256,6 +256,7 @@ statements! {
     signal_waiting,
     step_begin,
     step_unhandled,
+    store_sizes,
     topology_change,
     topology_read,
     worker_acknowledge,

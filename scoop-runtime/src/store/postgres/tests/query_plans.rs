@@ -12,7 +12,7 @@ use crate::store::{ExpiredSignals, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 58] = [
+const HOT: [&str; 59] = [
     "run_claim",
     "settle_advance_one",
     "settle_end_one",
@@ -23,6 +23,7 @@ const HOT: [&str; 58] = [
     "settle_general",
     "run_wake",
     "run_next_due",
+    "store_sizes",
     "handler_list_ready",
     "run_mark_overdue",
     "run_give_up_reasons",
