@@ -14,6 +14,8 @@ use shop::{
     Slow, Visit, shop,
 };
 
+mod health;
+mod metrics;
 #[path = "../../../scoop-runtime/src/telemetry/page.rs"]
 mod page;
 mod shop;
