@@ -1,11 +1,16 @@
 //! The pages, one in a file, and what they have in common. Their HTML is in `templates`.
 
 pub(crate) mod action;
+pub(crate) mod failures;
 pub(crate) mod hierarchy;
+pub(crate) mod inbox;
 pub(crate) mod overview;
+pub(crate) mod pause;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod search;
+mod signing;
+pub(crate) mod topology;
 
 use std::convert::Infallible;
 
@@ -94,8 +99,14 @@ impl Frame {
     }
 
     /// The entries of the menu: paths and names.
-    fn menu(&self) -> [(&'static str, &'static str); 2] {
-        [("/", "Overview"), ("/runs", "Runs")]
+    fn menu(&self) -> [(&'static str, &'static str); 5] {
+        [
+            ("/", "Overview"),
+            ("/runs", "Runs"),
+            ("/failures", "Failures"),
+            ("/inbox", "Inbox"),
+            ("/topology", "Topology"),
+        ]
     }
 
     /// Whether this is the page of a menu entry.
