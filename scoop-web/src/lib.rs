@@ -77,7 +77,6 @@ fn routes(web: SharedWeb) -> Router {
         .route("/login", get(access::login).post(access::log_in))
         .route("/assets/{name}", get(assets::serve))
         .fallback(pages::not_found)
-        .method_not_allowed_fallback(pages::not_found)
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
         .layer(from_fn_with_state(web.clone(), access::guard))
         .with_state(web)

@@ -16,8 +16,8 @@ use std::convert::Infallible;
 
 use askama::Template;
 use axum::extract::{FromRequestParts, State};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
 use axum::response::{Html, IntoResponse as _, Response};
 use scoop_runtime::RunSummary;
 use uuid::Uuid;
@@ -166,7 +166,10 @@ fn id_of(text: &str) -> Result<Uuid, Fault> {
     text.parse().map_err(|_| Fault::NotFound(format!("`{}` is no id of a run or a hierarchy", line(text))))
 }
 
-/// The page for an address that has none.
-pub(crate) async fn not_found(State(_): State<SharedWeb>, base: Base) -> Response {
+/// The page for an address that has none. A mounted router gets the `/` at the end of its own path here.
+pub(crate) async fn not_found(web: State<SharedWeb>, base: Base, uri: Uri) -> Response {
+    if uri.path() == "/" {
+        return overview::show(web, base).await;
+    }
     Fault::NotFound("There is no such page.".into()).page(&base.0)
 }

@@ -77,7 +77,7 @@ async fn failed_compensation_is_found_and_repaired_by_clicks() {
     browser.shows("h1", "Overview").await;
     browser.image("web_overview").await;
     browser.click("a[href*='rollback+failed'][aria-label]").await;
-    browser.shows("td", "sold-out: none left").await;
+    browser.shows("td", "bank-closed: the bank is closed").await;
     browser.click("td a.id").await;
     browser.shows("pre", "the bank is closed").await;
     browser.image("web_run").await;
