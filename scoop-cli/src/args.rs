@@ -71,8 +71,14 @@ pub(crate) enum ClientCommand {
     Events(events::EventsArgs),
     Launch(launch::LaunchArgs),
     Signal(signal::SignalArgs),
-    Cancel(requests::CancelArgs),
-    Rollback(requests::RollbackArgs),
+    /// Cancel a hierarchy or a part of it: its unfinished runs are rolled back
+    ///
+    /// Running steps end first, and runs that have not begun never begin.
+    Cancel(requests::RequestArgs),
+    /// Roll back a finished hierarchy or a part of it
+    ///
+    /// The compensations of its steps run, the newest step first, and before each step those of the messages that it launched.
+    Rollback(requests::RequestArgs),
     Retry(requests::RetryArgs),
     Skip(requests::SkipArgs),
     Resolve(requests::ResolveArgs),

@@ -185,6 +185,8 @@ enum Role {
     Plain,
     /// A step completed.
     Completed,
+    /// The wait before a step began.
+    BeganToWait,
     /// A step completed, and a new execution began.
     WentOnAnew,
     /// The child failure handler of a step completed.
@@ -193,7 +195,7 @@ enum Role {
     ChildrenUndone,
     /// A step was rolled back.
     Undone,
-    /// It names a part of the rollback of a step that never completed: the rollback has no other part.
+    /// It names a part of the rollback of a step that never completed, or of a wait: that has nothing to undo.
     NothingToUndo,
     /// Another event of a rollback that names a part of it.
     OfPart,
@@ -270,7 +272,10 @@ impl RunEvent {
     /// A short description of the event, such as `completed` or `rolled back`.
     pub fn word(&self) -> &'static str {
         match (self.role, self.kind) {
-            (Role::Plain | Role::Completed, _) if self.awaits.is_some() => "began to await a signal",
+            (Role::Plain | Role::Completed | Role::BeganToWait, _) if self.awaits.is_some() => {
+                "began to await a signal"
+            }
+            (Role::BeganToWait, _) => "began to wait",
             (Role::Completed, _) => "completed",
             (Role::WentOnAnew, _) => "went on anew",
             (Role::HandledFailures, _) => "handled child failures",
@@ -306,7 +311,9 @@ impl RunEvent {
             Role::ChildrenUndone | Role::Undone | Role::OfPart => {
                 step.map(|step| Undoes::of(step).map_or(step, |part| part.step))
             }
-            Role::Plain | Role::Completed | Role::WentOnAnew | Role::HandledFailures => step,
+            Role::Plain | Role::Completed | Role::BeganToWait | Role::WentOnAnew | Role::HandledFailures => {
+                step
+            }
         }
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod explain;
 pub(crate) mod launch;
 pub(crate) mod manual;
 pub(crate) mod migrate;
+mod names;
 pub(crate) mod pause;
 mod payload;
 pub(crate) mod prune;

@@ -5,29 +5,14 @@ use scoop_runtime::{CancelAnswer, Explanation, RepairAnswer, RunId, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::target::Target;
+use super::target::{Target, id};
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
 
-/// Cancel a hierarchy or a part of it: its unfinished runs are rolled back
-///
-/// Running steps end first, and runs that have not begun never begin.
+// The help of `cancel` and `rollback` is beside their names, in `args.rs`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct CancelArgs {
-    #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
-    reason: Reason,
-    #[command(flatten)]
-    consent: Consent,
-}
-
-/// Roll back a finished hierarchy or a part of it
-///
-/// The compensations of its steps run, the newest step first, and before each step those of the messages that it launched.
-#[derive(Debug, clap::Args)]
-pub(crate) struct RollbackArgs {
+pub(crate) struct RequestArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -42,6 +27,7 @@ pub(crate) struct RollbackArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct RetryArgs {
     /// The id of the run
+    #[arg(value_parser = id::<RunId>)]
     run: RunId,
     #[command(flatten)]
     source: Source,
@@ -53,6 +39,7 @@ pub(crate) struct RetryArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct SkipArgs {
     /// The id of the run
+    #[arg(value_parser = id::<RunId>)]
     run: RunId,
     #[command(flatten)]
     reason: Reason,
@@ -64,6 +51,7 @@ pub(crate) struct SkipArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResolveArgs {
     /// The id of the run
+    #[arg(value_parser = id::<RunId>)]
     run: RunId,
     #[command(flatten)]
     reason: Reason,
@@ -104,8 +92,8 @@ struct AnswerRecord<'a> {
 }
 
 /// Cancels.
-pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> Result<Exit, Fault> {
-    let CancelArgs { target, reason: Reason { reason, source }, consent } = args;
+pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: RequestArgs) -> Result<Exit, Fault> {
+    let RequestArgs { target, reason: Reason { reason, source }, consent } = args;
     let id = target.id(scoop).await?;
     if !consent.to(output, &format!("cancel {}", described(scoop, id).await?))? {
         return Ok(Exit::Done);
@@ -115,8 +103,8 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
 }
 
 /// Rolls back.
-pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) -> Result<Exit, Fault> {
-    let RollbackArgs { target, reason: Reason { reason, source }, consent } = args;
+pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RequestArgs) -> Result<Exit, Fault> {
+    let RequestArgs { target, reason: Reason { reason, source }, consent } = args;
     let id = target.id(scoop).await?;
     if !consent.to(output, &format!("roll back {}", described(scoop, id).await?))? {
         return Ok(Exit::Done);

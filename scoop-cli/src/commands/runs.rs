@@ -2,9 +2,10 @@
 
 use std::time::SystemTime;
 
-use scoop_runtime::{FindRuns, RunCursor, RunPhase, Scoop, WaitKind};
+use scoop_runtime::{FindRuns, PauseTarget, RunCursor, RunPhase, Scoop, WaitKind};
 use serde::Serialize;
 
+use super::names;
 use super::records::RunRecord;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, Rows, cell, phase, plain};
@@ -90,11 +91,14 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
     let query = args.query(scoop);
     let mut left = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let (mut place, mut empty_pages) = (args.after, 0);
+    let (handler, topic) = (args.handler, args.topic);
+    let mut is_empty = true;
     let mut rows = Rows::new(&["RUN", "SAGA", "STATE", "SINCE", "ABOUT"]);
     loop {
         let page = query.clone().page(left.min(PAGE_MAX)).after(place).await?;
         left = left.saturating_sub(page.runs.len());
         empty_pages = if page.runs.is_empty() { empty_pages + 1 } else { 0 };
+        is_empty &= page.runs.is_empty();
         for run in &page.runs {
             if output.json {
                 output.record(&RunRecord::from(run))?;
@@ -115,6 +119,9 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
         }
     }
     let next = place.map(|place| place.to_string());
+    if is_empty && next.is_none() {
+        check_names(scoop, handler, topic).await?;
+    }
     if output.json {
         next.map_or(Ok(()), |next| output.record(&NextRecord { next }))?;
         return Ok(Exit::Done);
@@ -128,4 +135,13 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
         output.remark(format_args!("there may be more: repeat the command with --after {next}"));
     }
     Ok(Exit::Done)
+}
+
+/// Checks the names of an empty list: one may be mistyped.
+async fn check_names(scoop: &Scoop, handler: Option<String>, topic: Option<String>) -> Result<(), Fault> {
+    let named = [handler.map(PauseTarget::handler), topic.map(PauseTarget::topic)];
+    for target in named.into_iter().flatten() {
+        names::check(scoop, &target).await?;
+    }
+    Ok(())
 }

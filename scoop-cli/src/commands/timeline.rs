@@ -20,7 +20,8 @@ const INDENTED_MAX: usize = 16;
 
 /// Show a hierarchy on a scale of time: a bar for each run and step, with waits and compensations
 ///
-/// Bars: `=` a run, `#` a step, `.` a wait, `<` a compensation.
+/// Bars: `=` a run, `#` a step, `.` a wait, `<` a compensation. The time at which a signal came is not recorded: the wait for
+/// it is drawn until the end of the step that gets it, and the step as a point.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TimelineArgs {
     #[command(flatten)]
@@ -99,10 +100,9 @@ fn draw(output: Output, bars: &[Bar<'_>], (begin, end): (SystemTime, SystemTime)
         let took = bar.to.map(|to| to.duration_since(bar.from).unwrap_or_default());
         let level = bar.run.lineage.ids().len().saturating_sub(2).min(INDENTED_MAX);
         let name = match bar.kind {
-            BarKind::Step => format!("  {}", Escaped(bar.name)),
-            BarKind::Wait => format!("  wait after {}", Escaped(bar.name)),
-            BarKind::Compensation => format!("  undo {}", Escaped(bar.name)),
-            _ => format!("{} ({})", Escaped(bar.name), bar.run.state.phase()),
+            BarKind::Run => format!("{} ({})", Escaped(bar.name), bar.run.state.phase()),
+            _ if bar.words.is_empty() => format!("  {}", Escaped(bar.name)),
+            _ => format!("  {} {}", bar.words, Escaped(bar.name)),
         };
         rows.add([
             plain(format_args!("{}{name}", "  ".repeat(level))),

@@ -224,11 +224,10 @@ fn bars(tree: &Tree, now: SystemTime) -> (Vec<BarRow>, Option<String>) {
             run: bar.run.id().uuid(),
             kind: bar.kind.name(),
             level: level(bar.run),
-            name: match bar.kind.name() {
-                "wait" if name.is_empty() => "wait".into(),
-                "wait" => format!("wait after {name}"),
-                "compensation" => format!("undo {name}"),
-                _ => name,
+            name: match bar.words {
+                "" => name,
+                _ if name.is_empty() => bar.kind.name().into(),
+                words => format!("{words} {name}"),
             },
             from: format!("+{}", humane(bar.from.duration_since(begin).unwrap_or_default())),
             took: humane(end.duration_since(bar.from).unwrap_or_default()),

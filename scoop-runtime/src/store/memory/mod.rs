@@ -31,6 +31,7 @@ mod schedule;
 mod session;
 mod settle;
 mod signal;
+mod sizes;
 mod state;
 mod status;
 mod subscriptions;
