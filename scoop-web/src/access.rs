@@ -137,7 +137,9 @@ pub(crate) fn set_cookie(
 ) -> HeaderValue {
     let is_https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
     let secure = if is_https { "; Secure" } else { "" };
-    let text = format!("{name}={value}; Path={base}/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+    // The router itself may be addressed with or without a `/` at the end.
+    let path = if base.is_empty() { "/" } else { base };
+    let text = format!("{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     // A path that no header can have is not possible in a URI.
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("scoop="))
 }

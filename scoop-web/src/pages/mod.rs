@@ -1,18 +1,23 @@
 //! The pages, one in a file, and what they have in common. Their HTML is in `templates`.
 
 pub(crate) mod action;
+pub(crate) mod failures;
 pub(crate) mod hierarchy;
+pub(crate) mod inbox;
 pub(crate) mod overview;
+pub(crate) mod pause;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod search;
+mod signing;
+pub(crate) mod topology;
 
 use std::convert::Infallible;
 
 use askama::Template;
 use axum::extract::{FromRequestParts, State};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
 use axum::response::{Html, IntoResponse as _, Response};
 use scoop_runtime::RunSummary;
 use uuid::Uuid;
@@ -94,8 +99,14 @@ impl Frame {
     }
 
     /// The entries of the menu: paths and names.
-    fn menu(&self) -> [(&'static str, &'static str); 2] {
-        [("/", "Overview"), ("/runs", "Runs")]
+    fn menu(&self) -> [(&'static str, &'static str); 5] {
+        [
+            ("/", "Overview"),
+            ("/runs", "Runs"),
+            ("/failures", "Failures"),
+            ("/inbox", "Inbox"),
+            ("/topology", "Topology"),
+        ]
     }
 
     /// Whether this is the page of a menu entry.
@@ -155,7 +166,10 @@ fn id_of(text: &str) -> Result<Uuid, Fault> {
     text.parse().map_err(|_| Fault::NotFound(format!("`{}` is no id of a run or a hierarchy", line(text))))
 }
 
-/// The page for an address that has none.
-pub(crate) async fn not_found(State(_): State<SharedWeb>, base: Base) -> Response {
+/// The page for an address that has none. A mounted router gets the `/` at the end of its own path here.
+pub(crate) async fn not_found(web: State<SharedWeb>, base: Base, uri: Uri) -> Response {
+    if uri.path() == "/" {
+        return overview::show(web, base).await;
+    }
     Fault::NotFound("There is no such page.".into()).page(&base.0)
 }
