@@ -11,6 +11,7 @@ mod tasks;
 mod claim;
 mod deadlines;
 mod joins;
+mod limits;
 mod liveness;
 mod local_start;
 mod notify;
