@@ -12,8 +12,10 @@ use crate::store::{ExpiredSignals, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 59] = [
+const HOT: [&str; 61] = [
     "run_claim",
+    "limit_lock",
+    "limit_count",
     "settle_advance_one",
     "settle_end_one",
     "settle_launch_many",
