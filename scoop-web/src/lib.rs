@@ -10,7 +10,7 @@
 //! ```no_run
 //! # async fn example(scoop: scoop_runtime::Scoop) -> std::io::Result<()> {
 //! let options = scoop_web::Options::new();
-//! println!("http://localhost:8080/sagas/?token={}", options.token().unwrap_or_default());
+//! println!("http://localhost:8080/sagas?token={}", options.token().unwrap_or_default());
 //! let service = axum::Router::new().nest("/sagas", scoop_web::router(scoop, options));
 //! axum::serve(tokio::net::TcpListener::bind("127.0.0.1:8080").await?, service).await
 //! # }

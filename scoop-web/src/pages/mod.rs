@@ -15,16 +15,16 @@ pub(crate) mod topology;
 use std::convert::Infallible;
 
 use askama::Template;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{StatusCode, Uri};
 use axum::response::{Html, IntoResponse as _, Response};
 use scoop_runtime::RunSummary;
 use uuid::Uuid;
 
 use crate::fault::Fault;
 use crate::shown::{Moment, Phase, line};
-use crate::{SharedWeb, Web, assets};
+use crate::{Web, assets};
 
 /// The path at which the router is mounted, without a `/` at its end.
 #[derive(Clone, Debug)]
@@ -98,6 +98,11 @@ impl Frame {
         }
     }
 
+    /// The address of the overview.
+    fn home(&self) -> String {
+        address(&self.base, "/")
+    }
+
     /// The entries of the menu: paths and names.
     fn menu(&self) -> [(&'static str, &'static str); 5] {
         [
@@ -140,6 +145,16 @@ impl RunRow {
     }
 }
 
+/// The address of a path of this page. A mounted router has no `/` at the end of its own path.
+pub(crate) fn address(base: &str, path: &str) -> String {
+    match path.strip_prefix('/') {
+        Some(rest) if !base.is_empty() && (rest.is_empty() || rest.starts_with('?')) => {
+            format!("{base}{rest}")
+        }
+        _ => format!("{base}{path}"),
+    }
+}
+
 /// Renders a page.
 pub(crate) fn page(template: &impl Template) -> Response {
     match template.render() {
@@ -166,10 +181,7 @@ fn id_of(text: &str) -> Result<Uuid, Fault> {
     text.parse().map_err(|_| Fault::NotFound(format!("`{}` is no id of a run or a hierarchy", line(text))))
 }
 
-/// The page for an address that has none. A mounted router gets the `/` at the end of its own path here.
-pub(crate) async fn not_found(web: State<SharedWeb>, base: Base, uri: Uri) -> Response {
-    if uri.path() == "/" {
-        return overview::show(web, base).await;
-    }
+/// The page for an address that has none.
+pub(crate) async fn not_found(base: Base) -> Response {
     Fault::NotFound("There is no such page.".into()).page(&base.0)
 }
