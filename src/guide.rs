@@ -51,6 +51,9 @@ pub mod finding {}
 #[doc = include_str!("../docs/command_line.md")]
 pub mod command_line {}
 
+#[doc = include_str!("../docs/web.md")]
+pub mod web {}
+
 #[doc = include_str!("../docs/retention.md")]
 pub mod retention {}
 

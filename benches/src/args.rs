@@ -8,6 +8,7 @@ use crate::outcome::Outcome;
 pub(crate) const USAGE: &str = "\
 usage: scoop-bench [options]               measure
        scoop-bench compare BEFORE AFTER    two result files: what moved beyond the noise
+       scoop-bench charts RESULTS.. FOLDER charts of result files, as SVG
 
   --quick            a look of about a minute: one short round, small numbers
   --only B1,B6       these measures only
@@ -18,8 +19,8 @@ usage: scoop-bench [options]               measure
   --concurrency N    how many runs an engine works on at once (1000)
   --finished N       B8, B22: finished runs in the history (1000000)
   --backlog N        B9, fairness: ready runs (200000, 100000)
-   --sleeping N       B10, B18, B22: sleeping and waiting runs (1000000)
-   --executions N     B20: executions of one run (1000000)
+  --sleeping N        B10, B18, B22: sleeping and waiting runs (1000000)
+  --executions N      B20: executions of one run (1000000)
   --long             B13, too: 30 minutes, or
   --minutes N        as many as this
   --builds           B16, too: builds from nothing
@@ -32,6 +33,10 @@ pub(crate) enum Command {
     Compare {
         before: PathBuf,
         after: PathBuf,
+    },
+    Charts {
+        results: Vec<PathBuf>,
+        folder: PathBuf,
     },
     /// Hidden: a process with an engine, for the measures that need several.
     Work {
@@ -108,6 +113,13 @@ pub(crate) fn parse(words: impl IntoIterator<Item = String>) -> Outcome<Command>
         Some("compare") => match &words[1..] {
             [before, after] => Ok(Command::Compare { before: before.into(), after: after.into() }),
             _ => Err("compare takes two result files".into()),
+        },
+        Some("charts") => match &words[1..] {
+            [results @ .., folder] if !results.is_empty() => Ok(Command::Charts {
+                results: results.iter().map(PathBuf::from).collect(),
+                folder: folder.into(),
+            }),
+            _ => Err("charts takes result files and a folder".into()),
         },
         Some("work") => match &words[1..] {
             [kind, url, options @ ..] => {

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod builds;
 mod ceilings;
+mod charts;
 mod compare;
 mod decisions;
 mod drain;
@@ -64,6 +65,11 @@ async fn main() -> ExitCode {
         Ok(Command::Compare { before, after }) => {
             let reports = Report::read(&before).and_then(|before| Ok((before, Report::read(&after)?)));
             reports.map(|(before, after)| print!("{}", compare::markdown(&before, &after)))
+        }
+        Ok(Command::Charts { results, folder }) => {
+            let reports = results.iter().map(|path| Report::read(path)).collect::<Outcome<Vec<_>>>();
+            let drawn = reports.and_then(|reports| charts::draw(&reports, &folder));
+            drawn.map(|files| files.iter().for_each(|file| println!("{}", folder.join(file).display())))
         }
         Ok(Command::Work { kind, url, settings }) => worker::work(&kind, &url, &settings).await,
         Ok(Command::Measure(settings)) => run(settings).await,

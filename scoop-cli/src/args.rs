@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     counts, doctor, events, explain, launch, manual, migrate, pause, prune, rebuild, requests, retire, runs,
-    signal, timeline, topology, tree,
+    serve, signal, timeline, topology, tree,
 };
 use crate::connection::Connection;
 
@@ -71,8 +71,14 @@ pub(crate) enum ClientCommand {
     Events(events::EventsArgs),
     Launch(launch::LaunchArgs),
     Signal(signal::SignalArgs),
-    Cancel(requests::CancelArgs),
-    Rollback(requests::RollbackArgs),
+    /// Cancel a hierarchy or a part of it: its unfinished runs are rolled back
+    ///
+    /// Running steps end first, and runs that have not begun never begin.
+    Cancel(requests::RequestArgs),
+    /// Roll back a finished hierarchy or a part of it
+    ///
+    /// The compensations of its steps run, the newest step first, and before each step those of the messages that it launched.
+    Rollback(requests::RequestArgs),
     Retry(requests::RetryArgs),
     Skip(requests::SkipArgs),
     Resolve(requests::ResolveArgs),
@@ -84,6 +90,7 @@ pub(crate) enum ClientCommand {
     Timeline(timeline::TimelineArgs),
     Prune(prune::PruneArgs),
     Rebuild(rebuild::RebuildArgs),
+    Serve(serve::ServeArgs),
 }
 
 #[cfg(test)]

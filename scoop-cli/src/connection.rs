@@ -50,6 +50,13 @@ impl Connection {
     /// The pool of the connections. It connects when it is used.
     pub(crate) fn pool(&self) -> Result<PgPool, Fault> {
         let options = match &self.database_url {
+            Some(url) if url.trim().is_empty() => {
+                return Err(Fault::Usage(
+                    "--database-url or DATABASE_URL is empty: name the database, as in postgres://user@host/database, or \
+                     unset DATABASE_URL to use the variables of PostgreSQL, such as PGHOST"
+                        .into(),
+                ));
+            }
             // The URL is not repeated: it may have a password.
             Some(url) => url.parse::<PgConnectOptions>().map_err(|error| {
                 Fault::Usage(format!("--database-url or DATABASE_URL is no URL of a database: {error}"))

@@ -67,6 +67,7 @@ impl Fault {
             Self::Runtime(
                 RuntimeError::NoSuchRun { .. }
                 | RuntimeError::NoSuchMessage { .. }
+                | RuntimeError::NoSuchKey { .. }
                 | RuntimeError::WrongId { .. }
                 | RuntimeError::NoHandler { .. },
             ) => Exit::NotAccepted,

@@ -240,6 +240,11 @@ impl Failure {
         Self::new(GAVE_UP, message, source).wrap(reasons)
     }
 
+    /// Whether it is that of a run that gave up: it was cancelled, or had missed a deadline.
+    pub fn is_giving_up(&self) -> bool {
+        self.simple_kind() == GAVE_UP
+    }
+
     /// The cause of a requested rollback: the parent run, with this source, rolls back because of `cause`.
     pub(crate) fn parent_said_so(source: &str, cause: Failure) -> Self {
         let message = format!("{}: {}", parent_rolls_back(source), cause.summary());

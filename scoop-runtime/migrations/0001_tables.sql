@@ -214,6 +214,8 @@ CREATE TABLE scoop.keep_time (
     handler     varchar(255) NOT NULL,
     committed   float8 NOT NULL CHECK (committed >= 0),  -- infinity: for ever
     rolled_back float8 NOT NULL CHECK (rolled_back >= 0),
+    -- They are deleted only by programs with an archive.
+    is_archived boolean NOT NULL DEFAULT false,
     PRIMARY KEY (topic, handler)
 );
 

@@ -56,7 +56,7 @@ SELECT r.root AS hierarchy,
             ELSE 'ready'
        END AS state,
        r.rolling_back,
-       r.step AS last_step,
+       regexp_replace(r.step, '^(.*) \(waiting for (signal|scheduled time)\)$', 'wait before \1') AS last_step,
        CASE WHEN r.state IN ('ready', 'stuck') AND r.signal IS NULL THEN r.ready_at ELSE r.last_event_at END AS since,  -- or due at
        r.attempts::bigint + r.retries AS failed_attempts,
        r.reason,
@@ -749,9 +749,29 @@ RETURN (
     LEFT JOIN scoop.handler h ON h.topic = k.topic AND h.handler = k.handler AND h.retired_at IS NULL
 );
 
+-- Whether only programs with an archive delete finished hierarchies of this topic: as any of its handlers says; if all of
+-- these are retired, as any of them said.
+CREATE FUNCTION scoop.needs_archive(of_topic text) RETURNS boolean LANGUAGE sql STABLE
+RETURN (
+    SELECT coalesce(bool_or(t.is_archived) FILTER (WHERE h.handler IS NOT NULL), bool_or(t.is_archived), false)
+    FROM scoop.keep_time t
+    LEFT JOIN scoop.handler h ON h.topic = t.topic AND h.handler = t.handler AND h.retired_at IS NULL
+    WHERE t.topic = of_topic
+);
+
 -- Before which time an event is older than this many seconds: an hour at least, and at most a thousand years.
 CREATE FUNCTION scoop.kept_since(seconds float8) RETURNS timestamptz LANGUAGE sql VOLATILE
 RETURN clock_timestamp() - least(greatest(seconds, 3600), 3.2e10) * interval '1 second';
+
+-- The topic of the message that started a hierarchy.
+CREATE FUNCTION scoop.root_topic(hierarchy uuid) RETURNS text LANGUAGE sql STABLE
+RETURN (
+    SELECT m.topic
+    FROM scoop.message_event e
+    JOIN scoop.message m ON m.id = e.message_id
+    WHERE scoop.run_id(e.cooperation_lineage) = hierarchy AND e.type::text = 'EMITTED'
+    LIMIT 1
+);
 
 -- Deletes a hierarchy at rest of which no event is younger than the given time, which counts as an hour at least. Those that
 -- committed, and those with a run that was rolled back or without any run, have times of their own; by topic, these are the
@@ -944,7 +964,7 @@ BEGIN
         ELSE 'deleted'
     END;
     CASE verdict
-        WHEN 'recent' THEN
+        WHEN 'recent', 'deleted' THEN
             kept_topic := coalesce(root_topic, '');
             kept_kind := CASE WHEN is_rolled_back THEN 'rolled_back' ELSE 'committed' END;
             kept_from := last_at;
@@ -985,10 +1005,11 @@ REVOKE EXECUTE ON FUNCTION scoop.prune (uuid, float8, float8, boolean, boolean) 
 -- them; `is_more`, whether there may be more; `behind`, for how many seconds the launches at the place have been due.
 --
 -- Launches are passed when the shortest of all times is over. A hierarchy that is kept for longer is remembered. So each
--- event is read once, and each hierarchy looked at a few times, regardless of how many are kept.
+-- event is read once, and each hierarchy looked at a few times, regardless of how many are kept. A worker without an archive
+-- leaves remembered ones alone whose topic needs one.
 -- Locks: the row of retention.
 CREATE FUNCTION scoop.retention_next(
-    worker uuid, keep_committed float8, keep_rolled_back float8, max_count bigint,
+    worker uuid, keep_committed float8, keep_rolled_back float8, max_count bigint, has_archive boolean,
     OUT roots uuid[], OUT next_event uuid, OUT is_more boolean, OUT behind float8)
 LANGUAGE plpgsql SECURITY DEFINER
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
@@ -1037,6 +1058,7 @@ BEGIN
             WHERE k.topic = lane.topic AND k.kind = lane.kind AND k.since < times.before
             ORDER BY k.since LIMIT max_count
         ) k
+        WHERE has_archive OR lane.kind = 'later' OR NOT scoop.needs_archive(lane.topic)
         LIMIT max_count
     ) due;
 
@@ -1070,11 +1092,11 @@ BEGIN
         UPDATE scoop.retention r SET taken_until = NULL, after_event = greatest(r.after_event, next_event) WHERE r.is_only;
     END IF;
 END $$;
-REVOKE EXECUTE ON FUNCTION scoop.retention_next (uuid, float8, float8, bigint) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION scoop.retention_next (uuid, float8, float8, bigint, boolean) FROM PUBLIC;
 
 -- Deletes those of these hierarchies that are due, remembers the others, and moves the place. Deletes only hierarchies that
--- are also in `archived`; one that is due and not in it is looked at again after `retry_after` seconds. The verdict
--- of such a one is `unarchived`.
+-- are also in `archived`; one that is due and not in it is looked at again after `retry_after` seconds. Without such a list,
+-- of a worker without an archive, only those are deleted whose topic needs none. The verdict of the others is `unarchived`.
 -- Locks: those of scoop.prune, of each hierarchy; then the row of retention.
 CREATE FUNCTION scoop.retention_settle(
     worker uuid, keep_committed float8, keep_rolled_back float8, roots uuid[], archived uuid[], next_event uuid,
@@ -1089,14 +1111,21 @@ DECLARE
     pruned record;
 BEGIN
     FOR asked IN
-        SELECT u.root, u.root = ANY (archived) AS is_archived FROM unnest(roots) u (root) GROUP BY u.root ORDER BY u.root
+        SELECT u.root,
+               CASE WHEN archived IS NOT NULL THEN u.root = ANY (archived)
+                    ELSE NOT scoop.needs_archive(scoop.root_topic(u.root)) END AS is_archived
+        FROM unnest(roots) u (root) GROUP BY u.root ORDER BY u.root
     LOOP
         SELECT * INTO pruned FROM scoop.prune(asked.root, keep_committed, keep_rolled_back, true, NOT asked.is_archived);
         IF pruned.verdict = 'deleted' AND NOT asked.is_archived THEN
             pruned.verdict := 'unarchived';
             pruned.message_count := 0;
             pruned.event_count := 0;
-            pruned.kept_from := clock_timestamp() + retry_after * interval '1 second';
+            IF archived IS NOT NULL THEN
+                pruned.kept_topic := '';
+                pruned.kept_kind := 'later';
+                pruned.kept_from := clock_timestamp() + retry_after * interval '1 second';
+            END IF;
         END IF;
         IF pruned.verdict = 'absent' THEN
             DELETE FROM scoop.kept_hierarchy k WHERE k.root = asked.root;

@@ -1,7 +1,8 @@
 -- Deletes those of these hierarchies that are due, remembers the others, and returns what became of each: see
 -- `0002_functions.sql`.
 -- Locks: of each hierarchy its advisory lock and the rows of its messages, without waiting for them; the row of retention.
--- $1 my worker, $2 for how many seconds committed hierarchies are kept, $3 others, $4 the roots, $5 those that are archived,
+-- $1 my worker, $2 for how many seconds committed hierarchies are kept, $3 others, $4 the roots, $5 those that are archived;
+-- null if my worker has no archive,
 -- $6 the place after them, $7 whether they are the last ones, $8 after how many seconds to look again at one that is
 -- not archived
 SELECT s.verdict, s.message_count, s.event_count FROM scoop.retention_settle($1, $2, $3, $4, $5, $6, $7, $8) s

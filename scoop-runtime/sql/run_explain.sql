@@ -1,4 +1,4 @@
--- What is known of an unfinished run, its place in its queue, and the number of its unfinished children? Counts end at $3.
+-- What is known of an unfinished run, its place in its queue, the pauses that cover it, and the number of its unfinished children? Counts end at $3.
 -- Locks: nothing.
 -- $1 root, $2 id, $3 the maximum of a count
 SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.since, u.waits_for, u.ready_at,
@@ -19,7 +19,7 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
                  AND q.reserved_for = u.reserved_for AND q.ready_at <= clock_timestamp()
                LIMIT $3) q
        ) ELSE 0 END AS queued,
-       CASE WHEN u.waits_for = 'pause' THEN scoop.pauses_of(u.handler, u.topic) END AS pauses,
+       scoop.pauses_of(u.handler, u.topic) AS pauses,
        CASE WHEN u.waits_for = 'limit' THEN (
            SELECT l.concurrency FROM scoop.run_limit l WHERE l.saga >= '' AND u.handler::text = ANY (l.handlers)
        ) END AS concurrency,

@@ -23,12 +23,16 @@ first AS MATERIALIZED (
                   AND s.kept_until > (SELECT clock_timestamp())
                 LIMIT 1
             ) kept) = 0
-           AND (SELECT count(*) FROM scoop.signal known WHERE known.id = $1::uuid) = 0
-           AND (SELECT count(*) FROM own_worker) >= 0 AS is_first
+           AND (SELECT count(*) FROM own_worker) >= 0 AS is_first  -- the worker before the runs
 ),
 waiting AS MATERIALIZED (
-    SELECT r.root, r.id, r.topic, r.handler, r.reserved_for,
-           r.epoch > r.unclaimed_epoch AND NOT scoop.is_suspect(r.doubts, r.attempts, r.retries) AS may_be_claimed
+    SELECT r.root, r.id,
+           r.epoch > r.unclaimed_epoch AND NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
+           AND (r.topic, r.handler, r.reserved_for) IN (
+               SELECT own.topic, own.handler, own.lane
+               FROM unnest($7::text[], $8::text[], $9::int[]) AS own (topic, handler, lane)
+               WHERE EXISTS (SELECT FROM own_worker)
+           ) AS may_be_claimed
     FROM scoop.run r
     WHERE r.state = 'ready' AND r.signal = $2::text AND r.signal_key = $3::text
       AND r.step IS NOT NULL AND NOT r.giving_up AND r.ready_at > (SELECT clock_timestamp())
@@ -45,16 +49,6 @@ inserted AS (
     ON CONFLICT (id) DO NOTHING
     RETURNING payload
 ),
--- the first ones of those that this worker may claim
-mine AS MATERIALIZED (
-    SELECT w.root, w.id
-    FROM waiting w
-    JOIN unnest($7::text[], $8::text[], $9::int[]) AS own (topic, handler, lane)
-        ON own.topic = w.topic AND own.handler = w.handler AND own.lane = w.reserved_for
-    WHERE w.may_be_claimed AND EXISTS (SELECT FROM own_worker)
-    ORDER BY w.root, w.id
-    LIMIT $10
-),
 reached AS (
     UPDATE scoop.run r
     SET state = CASE WHEN w.is_claimed THEN 'running' ELSE 'ready' END::scoop.run_state,
@@ -65,13 +59,18 @@ reached AS (
         ready_at = clock_timestamp(), signal = NULL, signal_key = NULL,
         outputs = coalesce(r.outputs, '{}') || jsonb_build_object(r.step, w.payload)
     FROM (
-        SELECT w.root, w.id, i.payload, mine.id IS NOT NULL AS is_claimed
+        SELECT w.root, w.id, i.payload,
+               w.may_be_claimed
+               AND row_number() OVER (PARTITION BY w.may_be_claimed ORDER BY w.root, w.id) <= $10 AS is_claimed
         FROM inserted i
         CROSS JOIN waiting w
-        LEFT JOIN mine ON mine.root = w.root AND mine.id = w.id
     ) w
     WHERE r.root = w.root AND r.id = w.id
-    RETURNING r.*, w.payload AS output
+    RETURNING r.root, r.id, r.lineage, r.message_id, r.topic, r.handler, r.state, r.epoch, r.rolling_back,
+        r.rollback_requested, r.step, r.jump, r.definition, r.reserved_for, r.iteration, r.handler_iteration,
+        r.suspensions, r.completions, r.outputs, r.failure, r.attempts, r.retries, r.tried_under, r.context, r.replied,
+        r.rollback_failed_before, r.parent, r.execution, r.execution_since, r.payload_of, r.rollback_since, r.giving_up,
+        r.give_up_at, w.payload AS output
 ),
 stored AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)

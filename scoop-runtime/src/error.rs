@@ -106,6 +106,15 @@ pub enum RuntimeError {
         least: Duration,
     },
 
+    /// The [archive](crate::Builder::before_delete) failed, so that its hierarchies are not deleted.
+    #[error("{count} hierarchies are not archived, and so not pruned")]
+    Archive {
+        /// Their number.
+        count: usize,
+        /// The error of the archive.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
     /// No saga or topic can have this name, so that nothing can be paused under it.
     #[error("{target} cannot be paused: a name has 1 to 255 bytes without NUL")]
     PauseTarget {
@@ -212,6 +221,20 @@ pub enum RuntimeError {
     NoSuchMessage {
         /// The message.
         id: Uuid,
+    },
+
+    /// No message with this unique key was launched on this topic.
+    #[error(
+        "no message was launched on topic `{}` with the key `{}`; was the transaction that launched it committed, or was \
+         its hierarchy pruned?",
+        Escaped(topic),
+        Escaped(key)
+    )]
+    NoSuchKey {
+        /// The topic.
+        topic: String,
+        /// The [key](crate::Launch::unique).
+        key: String,
     },
 
     /// A reply does not have the type that the message declares: handler and reader are of different versions.

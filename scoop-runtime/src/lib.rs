@@ -1,7 +1,8 @@
 //! The engine of Scoop: runs sagas on PostgreSQL, or in memory.
 //!
 //! Features, all off by default: `embedded` (a private PostgreSQL), `download` (its programs, where none are installed),
-//! `in-memory` (no server), `cron` (schedules by cron expressions), `testing` (rehearsals), `simulation` (faults and bugs
+//! `in-memory` (no server), `cron` (schedules by cron expressions), `metrics` (through the facade
+//! `metrics`), `testing` (rehearsals), `simulation` (faults and bugs
 //! of a simulated database in memory; includes `in-memory`).
 //!
 //! Users depend on `scoop-saga`, which re-exports what they need and explains it.
@@ -43,16 +44,22 @@ mod testing;
 
 mod util;
 
+/// Times and durations as texts, for the command line and the web page.
+#[doc(hidden)]
+pub mod shown {
+    pub use crate::util::shown::{humane, utc};
+}
+
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
-    EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Keep, KeptHierarchies, Launch,
-    LaunchAll, LaunchUntyped, ListItem, ListRequest, Migrate, Outcome, Paused, Prune, Pruned, ReadTree,
-    RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer,
-    RollbackFailure, RunPage, Scoop, SendSignal, SetPause, Status, migrate, migration_files,
+    ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
+    EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Health, Keep, KeptHierarchies,
+    Launch, LaunchAll, LaunchUntyped, ListItem, ListRequest, Migrate, Outcome, Paused, Prune, Pruned,
+    ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Retire, Retired,
+    RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal, SetPause, Status, migrate, migration_files,
 };
-pub use engine::{RunningStep, StopSignal};
+pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use find::{
     BadCursor, BadEventCursor, Delay, EventCursor, Explanation, FailureSummary, JoinWait, RecordedEvent,
@@ -76,7 +83,7 @@ pub use scoop_embedded as embedded;
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};
 pub use store::{Pause, PauseTarget, RegisteredHandler, RowState, WaitingMember};
-pub use tree::{CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
+pub use tree::{Bar, BarKind, CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 pub use util::name::{HierarchyId, Named, RunId, Wanted};
 pub use util::subscribed::Subscribed;
 pub use util::when::When;

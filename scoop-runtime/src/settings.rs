@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use scoop_core::FAILURE_TEXT_BYTES_MAX;
 
-use crate::api::Keep;
+use crate::api::{Archive, Keep};
 use crate::testing::Rehearsal;
 use crate::util::patience::PATIENCE;
 use crate::util::payload;
@@ -54,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) history_entries: usize,
     /// For how long finished hierarchies are kept.
     pub(crate) keep: Keep,
+    /// What gets them before they are deleted.
+    pub(crate) archive: Option<Archive>,
     /// The faults that a test injects.
     pub(crate) rehearsal: Option<Rehearsal>,
 }
@@ -78,6 +80,7 @@ impl Default for Settings {
             backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
             history_entries: HISTORY_ENTRIES,
             keep: Keep::default(),
+            archive: None,
             rehearsal: None,
         }
     }

@@ -9,6 +9,7 @@
 //! Texts go through [`text`], which removes what must not be in a log: payloads and passwords. Texts are made only for
 //! an interested subscriber.
 
+pub(crate) mod metrics;
 #[cfg(test)]
 mod page;
 mod text;
@@ -55,19 +56,20 @@ struct Declared {
     fields: &'static [&'static str],
 }
 
-/// Declares the events of a target: a function for each, and a list of all. `shared` are fields that each of them has.
+/// Declares the events of a target: a function for each, and a list of all. `shared` are fields that each of them has,
+/// and `counts` is a metric that the event counts in.
 macro_rules! events {
     (
         $list:ident: $target:literal, shared $shared:tt;
         $(
             $(#[doc = $doc:literal])+
             $level:ident $name:literal = $function:ident($($argument:ident: $type:ty),* $(,)?)
-                { $($field:ident = $value:expr),* $(,)? } $message:tt
+                { $($field:ident = $value:expr),* $(,)? } $message:tt $(counts $count:expr;)?
         )*
     ) => {
         $(
             events!(@function $target, $shared, $(#[doc = $doc])+
-                $level $name = $function($($argument: $type),*) { $($field = $value),* } $message);
+                $level $name = $function($($argument: $type),*) { $($field = $value),* } $message { $($count)? });
         )*
         #[cfg(test)]
         const $list: &[Declared] = &[$(events!(@declared $target, $shared, $level $name { $($field),* })),*];
@@ -75,7 +77,7 @@ macro_rules! events {
     (
         @function $target:literal, { $($shared:ident = $shared_value:expr),* }, $(#[doc = $doc:literal])+
         $level:ident $name:literal = $function:ident($($argument:ident: $type:ty),*)
-            { $($field:ident = $value:expr),* } ($($message:tt)+)
+            { $($field:ident = $value:expr),* } ($($message:tt)+) { $($count:expr)? }
     ) => {
         $(#[doc = $doc])+
         pub(crate) fn $function($($argument: $type),*) {
@@ -83,6 +85,10 @@ macro_rules! events {
                 name: $name, target: $target, tracing::Level::$level,
                 event = $name, $($shared = $shared_value,)* $($field = $value,)* $($message)+
             );
+            if tracing::Level::$level <= tracing::Level::INFO {
+                metrics::events($target, $name, stringify!($level), 1);
+            }
+            $($count;)?
         }
     };
     (
@@ -106,11 +112,11 @@ events! {
 
     /// A root run failed, by a step or a child; the rollback of the hierarchy begins.
     WARN "failed" = failed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
-        ("run failed in step `{}`, rolling back", Escaped(at.step))
+        ("run failed in step `{}`, rolling back", Escaped(at.step)) counts metrics::failures(at.saga, text::code_of(failure), 1);
 
     /// The same for a child run, whose parent may handle the failure.
     INFO "failed" = failed_below(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
-        ("run failed in step `{}`, rolling back", Escaped(at.step))
+        ("run failed in step `{}`, rolling back", Escaped(at.step)) counts metrics::failures(at.saga, text::code_of(failure), 1);
 
     /// A cancellation took effect.
     INFO "cancelled" = cancelled(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
@@ -119,19 +125,22 @@ events! {
     /// A root run missed a deadline.
     WARN "deadline_missed" = deadline_missed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
         ("deadline missed")
+        counts metrics::failures(at.saga, text::code_of(failure), 1);
 
     /// The same for a child run, whose parent may handle the failure.
     INFO "deadline_missed" = deadline_missed_below(at: At<'_>, failure: &Failure)
         { failure = shown(Told(failure)) } ("deadline missed")
+        counts metrics::failures(at.saga, text::code_of(failure), 1);
 
     /// A rollback is complete. `rollback_requested` is whether the parent or a client requested it.
     INFO "rolled_back" = rolled_back(at: At<'_>, failure: &Failure, rollback_requested: bool)
         { failure = shown(Told(failure)), rollback_requested = rollback_requested } ("run rolled back")
+        counts metrics::rollbacks(at.saga, "complete", 1);
 
     /// A rollback failed. `again` is whether it had failed before.
     ERROR "rollback_failed" = rollback_failed(at: At<'_>, failure: &Failure, again: bool)
         { failure = shown(Told(failure)), again = again, remedy = remedy_of_rollback(failure) }
-        ("rollback failed in `{}`", Escaped(at.step))
+        ("rollback failed in `{}`", Escaped(at.step)) counts metrics::rollbacks(at.saga, "failed", 1);
 
     /// No living program can continue the run.
     ERROR "stuck" = stuck(at: At<'_>, reason: &str)
@@ -146,11 +155,13 @@ events! {
     INFO "retried" = retried(at: At<'_>, reason: &str, pause: f64, infrastructure: bool)
         { reason = shown(Scrubbed(reason)), pause_seconds = pause, infrastructure = infrastructure }
         ("attempt failed, retrying in {pause:.3} s")
+        counts metrics::retries(at.saga, cause_of_retry(infrastructure), 1);
 
     /// The step is retried, not for the first time.
     DEBUG "retried" = retried_again(at: At<'_>, reason: &str, pause: f64, infrastructure: bool)
         { reason = shown(Scrubbed(reason)), pause_seconds = pause, infrastructure = infrastructure }
         ("attempt failed again, retrying in {pause:.3} s")
+        counts metrics::retries(at.saga, cause_of_retry(infrastructure), 1);
 
     /// Another process has the run, or the step is recorded already: the result of this process is discarded.
     INFO "discarded" = discarded(at: At<'_>) {}
@@ -324,6 +335,11 @@ events! {
     INFO "pruned" = pruned(pruned: &crate::Pruned)
         { hierarchies = pruned.hierarchies, messages = pruned.messages, events = pruned.events, signals = pruned.signals }
         ("{} finished hierarchies and {} signals deleted", pruned.hierarchies, pruned.signals)
+
+    /// The archive failed; its hierarchies are kept until another attempt.
+    WARN "unarchived" = unarchived(hierarchies: usize, first: Uuid, error: &(dyn std::error::Error + 'static))
+        { hierarchies = hierarchies, first = shown(first), error = shown(Scrubbed(&error)) }
+        ("{} hierarchies are not archived, and so not deleted", hierarchies)
 }
 
 events! {
@@ -402,6 +418,11 @@ pub(crate) fn unknown_too_often(stuck: &[(Uuid, Uuid)]) {
     for (hierarchy, run) in stuck {
         in_doubt_too_often(*hierarchy, *run);
     }
+}
+
+/// The label `cause` of a retry.
+const fn cause_of_retry(infrastructure: bool) -> &'static str {
+    if infrastructure { "infrastructure" } else { "step" }
 }
 
 /// The remedy for a rollback with this failure.

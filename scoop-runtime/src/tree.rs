@@ -3,6 +3,7 @@
 mod assembly;
 mod display;
 mod row;
+mod timeline;
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +12,8 @@ use uuid::Uuid;
 
 pub(crate) use self::assembly::{DeeperRuns, Extent, TreeRows};
 pub(crate) use self::row::{RunHead, RunRow, Stands};
-use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId};
+pub use self::timeline::{Bar, BarKind};
+use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId, RunPhase};
 
 /// The runs of a hierarchy. Display it to see the runs with their events, times and workers. The text indents 32
 /// levels; below them, a run begins with its level.
@@ -183,6 +185,8 @@ enum Role {
     Plain,
     /// A step completed.
     Completed,
+    /// The wait before a step began.
+    BeganToWait,
     /// A step completed, and a new execution began.
     WentOnAnew,
     /// The child failure handler of a step completed.
@@ -191,10 +195,30 @@ enum Role {
     ChildrenUndone,
     /// A step was rolled back.
     Undone,
-    /// It names a part of the rollback of a step that never completed: the rollback has no other part.
+    /// It names a part of the rollback of a step that never completed, or of a wait: that has nothing to undo.
     NothingToUndo,
     /// Another event of a rollback that names a part of it.
     OfPart,
+}
+
+impl RunState {
+    /// The state as lists of runs have it, without its details. A stuck run that awaits an operator is
+    /// [`RunPhase::Stuck`] here.
+    pub fn phase(&self) -> RunPhase {
+        match self {
+            Self::Pending => RunPhase::Pending,
+            Self::Ready => RunPhase::Ready,
+            Self::Sleeping => RunPhase::Sleeping,
+            Self::AwaitingSignal => RunPhase::AwaitingSignal,
+            Self::Retrying { .. } => RunPhase::Retrying,
+            Self::Running => RunPhase::Running,
+            Self::Waiting => RunPhase::Waiting,
+            Self::Stuck { .. } => RunPhase::Stuck,
+            Self::Committed => RunPhase::Committed,
+            Self::RolledBack(_) => RunPhase::RolledBack,
+            Self::RollbackFailed(_) => RunPhase::RollbackFailed,
+        }
+    }
 }
 
 impl RunInfo {
@@ -248,7 +272,10 @@ impl RunEvent {
     /// A short description of the event, such as `completed` or `rolled back`.
     pub fn word(&self) -> &'static str {
         match (self.role, self.kind) {
-            (Role::Plain | Role::Completed, _) if self.awaits.is_some() => "began to await a signal",
+            (Role::Plain | Role::Completed | Role::BeganToWait, _) if self.awaits.is_some() => {
+                "began to await a signal"
+            }
+            (Role::BeganToWait, _) => "began to wait",
             (Role::Completed, _) => "completed",
             (Role::WentOnAnew, _) => "went on anew",
             (Role::HandledFailures, _) => "handled child failures",
@@ -284,7 +311,9 @@ impl RunEvent {
             Role::ChildrenUndone | Role::Undone | Role::OfPart => {
                 step.map(|step| Undoes::of(step).map_or(step, |part| part.step))
             }
-            Role::Plain | Role::Completed | Role::WentOnAnew | Role::HandledFailures => step,
+            Role::Plain | Role::Completed | Role::BeganToWait | Role::WentOnAnew | Role::HandledFailures => {
+                step
+            }
         }
     }
 

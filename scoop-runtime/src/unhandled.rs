@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 
 use crate::error::is_denied;
 use crate::store::{self, NewMessage, Store, Unhandled};
-use crate::telemetry;
+use crate::telemetry::{self, metrics};
 use crate::util::sync::{Mutex, lock};
 use crate::{RegisteredHandler, RuntimeError, Subscribed};
 
@@ -45,7 +45,7 @@ impl UnhandledWarnings {
         Arc::new(Self { store, known: Mutex::default() })
     }
 
-    /// Records that messages were launched together on these topics, and that runs were created for these handlers.
+    /// Records that messages were launched together on these topics, one for each mention, and that runs were created for these handlers.
     ///
     /// The handlers of a topic matter only if there are several topics. They are looked up once for each topic and
     /// cached.
@@ -54,7 +54,8 @@ impl UnhandledWarnings {
         topics: impl IntoIterator<Item = &'a str>,
         handlers: &[String],
     ) {
-        let topics: BTreeSet<_> = topics.into_iter().collect();
+        let topics = topics.into_iter().inspect(|topic| metrics::launches(topic, 1));
+        let topics: BTreeSet<_> = topics.collect();
         if topics.len() <= 1 && !handlers.is_empty() {
             return;
         }

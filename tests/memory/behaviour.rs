@@ -57,6 +57,8 @@ mod replies_to_clients;
 mod replies_windows;
 #[path = "../it/behaviour/retention.rs"]
 mod retention;
+#[path = "../it/behaviour/retention_archive.rs"]
+mod retention_archive;
 #[path = "../it/behaviour/retention_by_itself.rs"]
 mod retention_by_itself;
 #[path = "../it/behaviour/rollback_requests.rs"]

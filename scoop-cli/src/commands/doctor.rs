@@ -93,6 +93,7 @@ pub(crate) async fn check(connection: &Connection, output: Output, args: DoctorA
 async fn of_runs(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let mut findings = runs::rights(scoop).await?;
     findings.extend(runs::workers(scoop).await?);
+    findings.extend(runs::paused(scoop).await?);
     findings.extend(runs::unfinished(scoop).await?);
     Ok(findings)
 }

@@ -6,6 +6,7 @@ use scoop_runtime::{EventCursor, EventStream, HierarchyId, RecordedEvent, Runtim
 use serde::Serialize;
 
 use super::records::EventRecord;
+use super::target::id;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
 
@@ -22,7 +23,7 @@ pub(crate) struct EventsArgs {
     #[arg(long, value_name = "SAGA")]
     handler: Option<String>,
     /// Only events of the hierarchy with this id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = id::<HierarchyId>)]
     hierarchy: Option<HierarchyId>,
     /// End after so many events
     #[arg(long, value_name = "EVENTS")]

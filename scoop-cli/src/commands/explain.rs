@@ -27,6 +27,7 @@ struct ExplanationRecord<'a> {
     run: RunRecord<'a>,
     waiting: WaitRecord<'a>,
     giving_up: bool,
+    pauses: Vec<PauseRecord>,
     join: Option<JoinRecord<'a>>,
     text: String,
     ends_by: String,
@@ -109,6 +110,7 @@ impl<'a> From<&'a RunExplanation> for ExplanationRecord<'a> {
             run: (&run.run).into(),
             waiting: (&run.reason).into(),
             giving_up: run.giving_up,
+            pauses: run.pauses.iter().cloned().map(Into::into).collect(),
             join: run.join.as_ref().map(|join| JoinRecord {
                 saga: &join.saga,
                 key: &join.key,

@@ -7,7 +7,7 @@ use scoop_runtime::{Outcome, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::payload;
+use super::{names, payload};
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
@@ -61,7 +61,8 @@ pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> R
     let handlers: Vec<_> = listed.iter().filter(|it| it.topic == topic).map(|it| &*it.handler).collect();
     if handlers.is_empty() && !without_handler {
         return Err(Fault::NotFound(format!(
-            "no handler is subscribed to topic `{topic}`; add --without-handler to launch the message all the same"
+            "no handler is subscribed to topic `{topic}` (add --without-handler to launch the message all the same){}",
+            names::of_topics(&topic, &listed)
         )));
     }
     let to = match &handlers[..] {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use scoop_runtime::{Pause, PauseTarget, Scoop};
 use serde::Serialize;
 
+use super::names;
 use super::requests::Source;
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
@@ -62,6 +63,15 @@ struct Target {
     everything: bool,
 }
 
+/// The options of `pause` and `resume` that name a target.
+pub(super) fn options(target: &PauseTarget) -> String {
+    match target {
+        PauseTarget::Handler(saga) => format!("--saga {saga}"),
+        PauseTarget::Topic(topic) => format!("--topic {topic}"),
+        _ => "--everything".to_owned(),
+    }
+}
+
 impl From<Target> for PauseTarget {
     fn from(Target { saga, topic, .. }: Target) -> Self {
         match (saga, topic) {
@@ -110,6 +120,7 @@ struct PausedRecord {
 pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Result<Exit, Fault> {
     let PauseArgs { target, reason, source, for_at_most, drain, consent } = args;
     let target = PauseTarget::from(target);
+    names::check(scoop, &target).await?;
     if !consent.to(output, &format!("pause {target}"))? {
         return Ok(Exit::Done);
     }

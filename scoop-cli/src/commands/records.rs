@@ -195,24 +195,6 @@ impl<'a> From<&'a RunSummary> for RunRecord<'a> {
     }
 }
 
-/// The name of the state of a run, as lists have it.
-pub(crate) fn state_name(state: &RunState) -> &'static str {
-    match state {
-        RunState::Pending => "pending",
-        RunState::Ready => "ready",
-        RunState::Sleeping => "sleeping",
-        RunState::AwaitingSignal => "awaiting signal",
-        RunState::Retrying { .. } => "retrying",
-        RunState::Running => "running",
-        RunState::Waiting => "waiting",
-        RunState::Stuck { .. } => "stuck",
-        RunState::Committed => "committed",
-        RunState::RolledBack(_) => "rolled back",
-        RunState::RollbackFailed(_) => "rollback failed",
-        _ => "unknown",
-    }
-}
-
 impl<'a> From<&'a RunInfo> for TreeRecord<'a> {
     fn from(run: &'a RunInfo) -> Self {
         let (reason, failure) = match &run.state {
@@ -229,7 +211,7 @@ impl<'a> From<&'a RunInfo> for TreeRecord<'a> {
             handler: &run.handler,
             topic: &run.topic,
             message: run.message_id,
-            state: state_name(&run.state),
+            state: run.state.phase().name(),
             reason,
             failure,
             rolling_back: run.rolling_back,

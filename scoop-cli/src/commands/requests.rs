@@ -1,33 +1,18 @@
 //! `scoop cancel`, `rollback`, `retry`, `skip` and `resolve`: requests about a run or a hierarchy.
 
 use scoop_core::Escaped;
-use scoop_runtime::{CancelAnswer, Explanation, RepairAnswer, RollbackAnswer, RunId, Scoop};
+use scoop_runtime::{CancelAnswer, Explanation, RepairAnswer, RunId, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::target::Target;
+use super::target::{Target, id};
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
 
-/// Cancel a hierarchy or a part of it: its unfinished runs are rolled back
-///
-/// Running steps end first, and runs that have not begun never begin.
+// The help of `cancel` and `rollback` is beside their names, in `args.rs`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct CancelArgs {
-    #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
-    reason: Reason,
-    #[command(flatten)]
-    consent: Consent,
-}
-
-/// Roll back a finished hierarchy or a part of it
-///
-/// The compensations of its steps run, the newest step first, and before each step those of the messages that it launched.
-#[derive(Debug, clap::Args)]
-pub(crate) struct RollbackArgs {
+pub(crate) struct RequestArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -42,6 +27,7 @@ pub(crate) struct RollbackArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct RetryArgs {
     /// The id of the run
+    #[arg(value_parser = id::<RunId>)]
     run: RunId,
     #[command(flatten)]
     source: Source,
@@ -53,6 +39,7 @@ pub(crate) struct RetryArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct SkipArgs {
     /// The id of the run
+    #[arg(value_parser = id::<RunId>)]
     run: RunId,
     #[command(flatten)]
     reason: Reason,
@@ -64,6 +51,7 @@ pub(crate) struct SkipArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResolveArgs {
     /// The id of the run
+    #[arg(value_parser = id::<RunId>)]
     run: RunId,
     #[command(flatten)]
     reason: Reason,
@@ -98,63 +86,31 @@ pub(super) struct Source {
 
 /// The response to a request.
 #[derive(Serialize)]
-struct AnswerRecord {
+struct AnswerRecord<'a> {
     answer: &'static str,
-    text: &'static str,
+    text: &'a str,
 }
 
-/// An answer: its name, and what it means.
-type Answer = (&'static str, &'static str);
-
-/// The names of answers of several requests.
-const ACCEPTED: &str = "accepted";
-const STILL_RUNNING: &str = "still running";
-const UNKNOWN: Answer = ("unknown", "this program is older than the answer; update it");
-
 /// Cancels.
-pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> Result<Exit, Fault> {
-    let CancelArgs { target, reason: Reason { reason, source }, consent } = args;
+pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: RequestArgs) -> Result<Exit, Fault> {
+    let RequestArgs { target, reason: Reason { reason, source }, consent } = args;
     let id = target.id(scoop).await?;
     if !consent.to(output, &format!("cancel {}", described(scoop, id).await?))? {
         return Ok(Exit::Done);
     }
     let answer = scoop.cancel(id, reason).source(source.source).await?;
-    answered(
-        output,
-        match answer {
-            CancelAnswer::Accepted => (ACCEPTED, "the unfinished runs give up"),
-            CancelAnswer::AlreadyRequested => ("already requested", "a cancellation was requested before"),
-            CancelAnswer::NothingToDo => ("nothing to do", "no run is left that could give up"),
-            _ => UNKNOWN,
-        },
-    )
+    answered(output, answer.name(), &answer.to_string())
 }
 
 /// Rolls back.
-pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) -> Result<Exit, Fault> {
-    let RollbackArgs { target, reason: Reason { reason, source }, consent } = args;
+pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RequestArgs) -> Result<Exit, Fault> {
+    let RequestArgs { target, reason: Reason { reason, source }, consent } = args;
     let id = target.id(scoop).await?;
     if !consent.to(output, &format!("roll back {}", described(scoop, id).await?))? {
         return Ok(Exit::Done);
     }
     let answer = scoop.rollback(id, reason).source(source.source).await?;
-    answered(
-        output,
-        match answer {
-            RollbackAnswer::Accepted => (ACCEPTED, "the rollback begins"),
-            RollbackAnswer::StillRunning => {
-                (STILL_RUNNING, "a run of it is unfinished: repeat the request later, or cancel the run")
-            }
-            RollbackAnswer::NoHandlers => {
-                ("no handlers", "the message had no handler, so nothing is to be rolled back")
-            }
-            RollbackAnswer::AlreadyRolledBack => ("already rolled back", "the runs are rolled back already"),
-            RollbackAnswer::FailedBefore => {
-                ("failed before", "an earlier rollback of it failed: retry, skip or resolve that first")
-            }
-            _ => UNKNOWN,
-        },
-    )
+    answered(output, answer.name(), &answer.to_string())
 }
 
 /// Retries.
@@ -195,32 +151,17 @@ async fn described(scoop: &Scoop, id: Uuid) -> Result<String, Fault> {
 }
 
 fn repaired(output: Output, answer: RepairAnswer) -> Result<Exit, Fault> {
-    answered(
-        output,
-        match answer {
-            RepairAnswer::Accepted => (ACCEPTED, "the decision is recorded, and the rollback goes on"),
-            RepairAnswer::NotFailed => {
-                ("not failed", "the run has no failed rollback, or it was settled before")
-            }
-            RepairAnswer::StillRunning => (
-                STILL_RUNNING,
-                "a repair is in progress, or its parent has not recorded the failure: repeat it later",
-            ),
-            RepairAnswer::FailedBelow => {
-                ("failed below", "its rollback failed because of runs below it: retry those, and it goes on")
-            }
-            RepairAnswer::Stuck => ("stuck", "the run has not failed, but is stuck: it can only be retried"),
-            _ => UNKNOWN,
-        },
-    )
+    answered(output, answer.name(), &answer.to_string())
 }
 
 /// Writes the response.
-fn answered(output: Output, (answer, text): Answer) -> Result<Exit, Fault> {
+fn answered(output: Output, answer: &'static str, text: &str) -> Result<Exit, Fault> {
     if output.json {
         output.record(&AnswerRecord { answer, text })?;
     } else {
         output.line(format_args!("{answer}: {text}"))?;
     }
-    Ok(if answer == ACCEPTED { Exit::Done } else { Exit::NotAccepted })
+    // All three kinds of answers have this name for it.
+    let is_accepted = answer == CancelAnswer::Accepted.name();
+    Ok(if is_accepted { Exit::Done } else { Exit::NotAccepted })
 }

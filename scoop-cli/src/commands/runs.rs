@@ -2,9 +2,10 @@
 
 use std::time::SystemTime;
 
-use scoop_runtime::{FindRuns, RunCursor, RunPhase, RunSummary, Scoop, WaitKind};
+use scoop_runtime::{FindRuns, PauseTarget, RunCursor, RunPhase, Scoop, WaitKind};
 use serde::Serialize;
 
+use super::names;
 use super::records::RunRecord;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, Rows, cell, phase, plain};
@@ -90,16 +91,19 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
     let query = args.query(scoop);
     let mut left = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let (mut place, mut empty_pages) = (args.after, 0);
+    let (handler, topic) = (args.handler, args.topic);
+    let mut is_empty = true;
     let mut rows = Rows::new(&["RUN", "SAGA", "STATE", "SINCE", "ABOUT"]);
     loop {
         let page = query.clone().page(left.min(PAGE_MAX)).after(place).await?;
         left = left.saturating_sub(page.runs.len());
         empty_pages = if page.runs.is_empty() { empty_pages + 1 } else { 0 };
+        is_empty &= page.runs.is_empty();
         for run in &page.runs {
             if output.json {
                 output.record(&RunRecord::from(run))?;
             } else {
-                let about = about(run);
+                let about = cell(run.about());
                 rows.add([
                     plain(run.run),
                     cell(&run.handler),
@@ -115,6 +119,9 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
         }
     }
     let next = place.map(|place| place.to_string());
+    if is_empty && next.is_none() {
+        check_names(scoop, handler, topic).await?;
+    }
     if output.json {
         next.map_or(Ok(()), |next| output.record(&NextRecord { next }))?;
         return Ok(Exit::Done);
@@ -130,34 +137,11 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
     Ok(Exit::Done)
 }
 
-/// What a list says about a run, beside its state: what it waits for, and why.
-fn about(run: &RunSummary) -> comfy_table::Cell {
-    let mut parts = vec![];
-    if run.rolling_back {
-        parts.push("rolling back".to_owned());
+/// Checks the names of an empty list: one may be mistyped.
+async fn check_names(scoop: &Scoop, handler: Option<String>, topic: Option<String>) -> Result<(), Fault> {
+    let named = [handler.map(PauseTarget::handler), topic.map(PauseTarget::topic)];
+    for target in named.into_iter().flatten() {
+        names::check(scoop, &target).await?;
     }
-    match (&run.awaits, run.wakes_at, run.waits_for) {
-        (Some(signal), ..) => parts.push(format!("awaits `{}` with key `{}`", signal.name, signal.key)),
-        (None, Some(at), _) => parts.push(format!("until {}", times::utc(at))),
-        (None, None, Some(wait)) => parts.push(format!("waits for {}", article(wait))),
-        (None, None, None) => {}
-    }
-    if run.attempts > 0 {
-        parts.push(format!("failed attempts: {}", run.attempts));
-    }
-    match (&run.failure, &run.reason) {
-        (Some(failure), _) => parts.push(format!("{}: {}", failure.code, failure.headline)),
-        (None, Some(reason)) => parts.push(reason.clone()),
-        (None, None) => {}
-    }
-    cell(parts.join("; "))
-}
-
-/// The kind of a wait as the object of a sentence.
-fn article(wait: WaitKind) -> String {
-    match wait {
-        WaitKind::Children => wait.to_string(),
-        WaitKind::Operator => format!("an {wait}"),
-        _ => format!("a {wait}"),
-    }
+    Ok(())
 }

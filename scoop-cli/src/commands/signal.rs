@@ -7,10 +7,11 @@ use scoop_runtime::Scoop;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::pause::PauseRecord;
 use super::payload;
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
-use crate::output::Output;
+use crate::output::{Output, counted};
 use crate::times;
 
 /// Send a signal to the runs that await it
@@ -39,6 +40,9 @@ pub(crate) struct SignalArgs {
 #[derive(Serialize)]
 struct SignalRecord {
     reached: u64,
+    /// The pauses in force, if a run was reached: it may be paused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pauses: Vec<PauseRecord>,
 }
 
 /// Sends the signal.
@@ -54,13 +58,18 @@ pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Res
         signal = signal.id(id);
     }
     let reached = signal.await?;
+    let pauses = if reached > 0 { scoop.pauses().await? } else { vec![] };
     if output.json {
-        output.record(&SignalRecord { reached })?;
+        let pauses = pauses.into_iter().map(Into::into).collect();
+        output.record(&SignalRecord { reached, pauses })?;
     } else if reached == 0 {
         let unless = if id.is_some() { ", unless it was sent before" } else { "" };
         output.line(format_args!("no run awaits it; it is kept for {}{unless}", times::in_words(keep)))?;
     } else {
-        output.line(format_args!("{reached} {} on", if reached == 1 { "run goes" } else { "runs go" }))?;
+        output.line(format_args!("the signal has reached {}", counted(reached, "run", "runs")))?;
+        for pause in pauses {
+            output.line(format_args!("a run that is paused goes on after the pause: {pause}"))?;
+        }
     }
     Ok(Exit::Done)
 }

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Target {
     /// The id of a run or a hierarchy; for a command that only reads, also that of a message
-    #[arg(value_name = "ID", required_unless_present = "key", conflicts_with = "key")]
+    #[arg(value_name = "ID", value_parser = id::<Uuid>, required_unless_present = "key", conflicts_with = "key")]
     id: Option<Uuid>,
     /// The unique key with which the message was launched, instead of an id
     #[arg(long, requires = "topic")]
@@ -19,19 +19,20 @@ pub(crate) struct Target {
     topic: Option<String>,
 }
 
+/// Reads an id.
+pub(super) fn id<T: From<Uuid>>(text: &str) -> Result<T, String> {
+    let read = Uuid::try_parse(text);
+    read.map(T::from).map_err(|_| {
+        "this is no id; an id looks like 0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a, and `scoop runs` lists those of runs".into()
+    })
+}
+
 impl Target {
     /// The id; that of the hierarchy if a key was given.
     pub(crate) async fn id(&self, scoop: &Scoop) -> Result<Uuid, Fault> {
         match (self.id, &self.topic, &self.key) {
             (Some(id), ..) => Ok(id),
-            (None, Some(topic), Some(key)) => match scoop.find_topic_by_key(topic, key).await {
-                Ok(found) => Ok(found.id().uuid()),
-                // The id follows from the key, so it says nothing to the user.
-                Err(RuntimeError::NoSuchMessage { .. }) => Err(Fault::NotFound(format!(
-                    "no message was launched on topic `{topic}` with the key `{key}`, or its hierarchy was pruned"
-                ))),
-                Err(error) => Err(error.into()),
-            },
+            (None, Some(topic), Some(key)) => Ok(scoop.find_topic_by_key(topic, key).await?.id().uuid()),
             (None, ..) => Err(Fault::Usage("an id is missing, or --topic and --key".into())),
         }
     }

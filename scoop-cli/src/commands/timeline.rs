@@ -2,12 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop_core::{Escaped, EventKind};
-use scoop_runtime::{RunEvent, RunInfo, Scoop};
+use scoop_core::Escaped;
+use scoop_runtime::{Bar, BarKind, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::records::state_name;
 use super::target::Target;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, Rows, plain};
@@ -21,7 +20,8 @@ const INDENTED_MAX: usize = 16;
 
 /// Show a hierarchy on a scale of time: a bar for each run and step, with waits and compensations
 ///
-/// Bars: `=` a run, `#` a step, `.` a wait, `<` a compensation.
+/// Bars: `=` a run, `#` a step, `.` a wait, `<` a compensation. The time at which a signal came is not recorded: the wait for
+/// it is drawn until the end of the step that gets it, and the step as a point.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TimelineArgs {
     #[command(flatten)]
@@ -34,35 +34,14 @@ pub(crate) struct TimelineArgs {
     runs_only: bool,
 }
 
-/// What a span of time was spent with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
-    Run,
-    Step,
-    Wait,
-    Compensation,
-}
-
-impl Kind {
-    const fn mark(self) -> char {
-        match self {
-            Self::Run => '=',
-            Self::Step => '#',
-            Self::Wait => '.',
-            Self::Compensation => '<',
-        }
+/// The character of which a bar is drawn.
+const fn mark(kind: BarKind) -> char {
+    match kind {
+        BarKind::Step => '#',
+        BarKind::Wait => '.',
+        BarKind::Compensation => '<',
+        _ => '=',
     }
-}
-
-/// A span of time of a run.
-struct Bar<'a> {
-    run: &'a RunInfo,
-    kind: Kind,
-    name: &'a str,
-    from: SystemTime,
-    /// `None` if it is not over.
-    to: Option<SystemTime>,
 }
 
 /// A span of time of a run.
@@ -70,7 +49,7 @@ struct Bar<'a> {
 struct BarRecord<'a> {
     run: Uuid,
     handler: &'a str,
-    kind: Kind,
+    kind: BarKind,
     name: &'a str,
     from: String,
     to: Option<String>,
@@ -81,13 +60,12 @@ struct BarRecord<'a> {
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: TimelineArgs) -> Result<Exit, Fault> {
     let hierarchy = args.target.hierarchy(scoop).await?;
     let tree = scoop.find(hierarchy).await?.tree().limit(args.limit).await?;
-    let runs = tree.runs();
-    let mut bars: Vec<_> = runs.iter().flat_map(|run| bars(run)).collect();
-    bars.retain(|bar| !args.runs_only || bar.kind == Kind::Run);
+    let mut bars = tree.timeline();
+    bars.retain(|bar| !args.runs_only || bar.kind == BarKind::Run);
     if output.json {
         for bar in &bars {
-            let Bar { run, kind, name, from, to } = bar;
-            let state = state_name(&run.state);
+            let Bar { run, kind, name, from, to, .. } = bar;
+            let state = run.state.phase().name();
             let (from, to) = (utc(*from), to.map(utc));
             output.record(&BarRecord {
                 run: run.id().uuid(),
@@ -113,37 +91,6 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TimelineArgs) -> R
     Ok(Exit::Done)
 }
 
-/// The bars of a run: its own, and those of its steps, waits and compensations, in their order.
-fn bars(run: &RunInfo) -> Vec<Bar<'_>> {
-    let Some(from) = run.began_at() else { return vec![] };
-    let end = run.events.last().and_then(|event| event.at).filter(|_| run.has_ended());
-    let mut bars = vec![Bar { run, kind: Kind::Run, name: &run.handler, from, to: end }];
-    let mut rolls_back = false;
-    for event in &run.events {
-        rolls_back |= event.kind == EventKind::RollingBack;
-        let Some(at) = event.at else { continue };
-        let kind =
-            if rolls_back && event.kind != EventKind::RollingBack { Kind::Compensation } else { Kind::Step };
-        if let (Some(step), Some(took)) = (event.subject(), event.took)
-            && is_work(event)
-        {
-            bars.push(Bar { run, kind, name: step, from: at.checked_sub(took).unwrap_or(at), to: Some(at) });
-        }
-        if let Some(waited) = event.waited {
-            let name = event.subject().unwrap_or_default();
-            bars.push(Bar { run, kind: Kind::Wait, name, from: at, to: at.checked_add(waited) });
-        }
-    }
-    bars
-}
-
-/// Whether the time before the event was spent with code of its step.
-fn is_work(event: &RunEvent) -> bool {
-    // The first part of the rollback of a step only asks its children to roll back.
-    let is_code = !matches!(event.word(), "undoing children" | "nothing to undo");
-    is_code && matches!(event.kind, EventKind::Suspended | EventKind::RollingBack | EventKind::RollbackFailed)
-}
-
 /// Writes the bars as a table.
 fn draw(output: Output, bars: &[Bar<'_>], (begin, end): (SystemTime, SystemTime)) -> Result<(), Fault> {
     let total = end.duration_since(begin).unwrap_or_default();
@@ -153,10 +100,9 @@ fn draw(output: Output, bars: &[Bar<'_>], (begin, end): (SystemTime, SystemTime)
         let took = bar.to.map(|to| to.duration_since(bar.from).unwrap_or_default());
         let level = bar.run.lineage.ids().len().saturating_sub(2).min(INDENTED_MAX);
         let name = match bar.kind {
-            Kind::Run => format!("{} ({})", Escaped(bar.name), state_name(&bar.run.state)),
-            Kind::Step => format!("  {}", Escaped(bar.name)),
-            Kind::Wait => format!("  wait after {}", Escaped(bar.name)),
-            Kind::Compensation => format!("  undo {}", Escaped(bar.name)),
+            BarKind::Run => format!("{} ({})", Escaped(bar.name), bar.run.state.phase()),
+            _ if bar.words.is_empty() => format!("  {}", Escaped(bar.name)),
+            _ => format!("  {} {}", bar.words, Escaped(bar.name)),
         };
         rows.add([
             plain(format_args!("{}{name}", "  ".repeat(level))),
@@ -171,7 +117,7 @@ fn draw(output: Output, bars: &[Bar<'_>], (begin, end): (SystemTime, SystemTime)
 }
 
 /// A bar as text.
-fn drawn(kind: Kind, (since, took): (Duration, Duration), total: Duration) -> String {
+fn drawn(kind: BarKind, (since, took): (Duration, Duration), total: Duration) -> String {
     let place = |time: Duration| {
         let share = time.as_micros() * u128::from(BAR_CHARS) / total.as_micros().max(1);
         usize::try_from(share).unwrap_or(0).min(BAR_CHARS as usize)
@@ -182,7 +128,7 @@ fn drawn(kind: Kind, (since, took): (Duration, Duration), total: Duration) -> St
     format!(
         "|{}{}{}|",
         " ".repeat(from),
-        kind.mark().to_string().repeat(to - from),
+        mark(kind).to_string().repeat(to - from),
         " ".repeat(BAR_CHARS as usize - to)
     )
 }
@@ -194,7 +140,7 @@ mod tests {
     #[test]
     fn bar_has_its_place_and_at_least_one_mark() {
         let second = Duration::from_secs(1);
-        let drawn = |since, took| drawn(Kind::Step, (since, took), 4 * second);
+        let drawn = |since, took| drawn(BarKind::Step, (since, took), 4 * second);
         assert_eq!(drawn(Duration::ZERO, 4 * second), format!("|{}|", "#".repeat(40)));
         assert_eq!(
             drawn(second, second),
@@ -202,7 +148,9 @@ mod tests {
         );
         assert_eq!(drawn(4 * second, Duration::ZERO), format!("|{}#|", " ".repeat(39)));
         assert_eq!(
-            super::drawn(Kind::Wait, (Duration::ZERO, Duration::ZERO), Duration::ZERO).matches('.').count(),
+            super::drawn(BarKind::Wait, (Duration::ZERO, Duration::ZERO), Duration::ZERO)
+                .matches('.')
+                .count(),
             1
         );
     }

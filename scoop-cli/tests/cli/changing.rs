@@ -30,7 +30,7 @@ async fn message_is_launched_by_topic_and_json() {
     ]);
     shop.run(&["launch", "shop.order", order, "--yes"]).await.shows(expect![[r#"
         exit 3
-        2> error: no handler is subscribed to topic `shop.order`; add --without-handler to launch the message all the same
+        2> error: no handler is subscribed to topic `shop.order` (add --without-handler to launch the message all the same); did you mean `shop.orders`?
     "#]]);
     shop.run(&["launch", "shop.order", "null", "--yes", "--wait", "--without-handler"]).await.shows(expect![
         [r#"
@@ -77,7 +77,7 @@ async fn signal_reaches_the_run_that_awaits_it() {
         no run awaits it; it is kept for 7d
     "#]]);
     shop.run(&["signal", "shop.paid", "order 7", r#"{"cents":990}"#, "--yes"]).await.shows(expect![[r#"
-        1 run goes on
+        the signal has reached 1 run
     "#]]);
     assert_eq!(order.wait().await.unwrap(), Outcome::Committed);
     shop.run(&["signal", "", "order 7", "--yes"]).await.shows(expect![[r#"
@@ -183,6 +183,13 @@ async fn saga_is_paused_and_resumed() {
             would pause saga `payments`
         "#]],
     );
+    for options in [&["--dry-run"][..], &["--yes"]] {
+        let mistyped = ["pause", "--saga", "payment", "--reason", "the bank is away"];
+        shop.run(&[&mistyped[..], options].concat()).await.shows(expect![[r#"
+            exit 3
+            2> error: no handler was ever registered for saga `payment`; did you mean `payments`?
+        "#]]);
+    }
     shop.run(&[
         "pause",
         "--saga",
@@ -205,7 +212,7 @@ async fn saga_is_paused_and_resumed() {
         Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.
     "#]]);
     shop.run(&["explain", &hierarchy, "--json"]).await.shows(expect![[r#"
-        {"run":"<id 3>","hierarchy":"<id 1>","parent":null,"handler":"payments","topic":"shop.payments","message":"<id 2>","state":"pending","since":"<time>","waits_for":"pause","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null,"waiting":{"for":"pause","pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}]},"giving_up":false,"join":null,"text":"Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.","ends_by":"It goes on when `resume` ends the pause of saga `payments`.","read_at":"<time>"}
+        {"run":"<id 3>","hierarchy":"<id 1>","parent":null,"handler":"payments","topic":"shop.payments","message":"<id 2>","state":"pending","since":"<time>","waits_for":"pause","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null,"waiting":{"for":"pause","pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}]},"giving_up":false,"pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}],"join":null,"text":"Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.","ends_by":"It goes on when `resume` ends the pause of saga `payments`.","read_at":"<time>"}
     "#]]);
     shop.run(&["pauses", "--json"]).await.shows(expect![[r#"
         {"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}
@@ -234,6 +241,36 @@ async fn saga_is_paused_and_resumed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn paused_order_is_explained_and_reached_by_its_signal() {
+    let mut shop = Shop::open().await;
+    let order = shop.unpaid_order(7).await;
+    let payment = order.tree().await.unwrap().runs()[1].id().to_string();
+    let pause = ["pause", "--everything", "--reason", "maintenance", "--source", "ann", "--yes"];
+    assert_eq!(shop.run(&pause).await.code, 0);
+    shop.run(&["explain", &order.id().to_string()]).await.shows(expect![[r#"
+        Run <id 1> of `orders` waits for 1 child, for <duration>. Below it, run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`. No step of it begins now: everything is paused by ann since <time>: maintenance. It goes on when all its children have ended. Also, `resume` has to end the pause of everything.
+    "#]]);
+    shop.run(&["explain", &payment]).await.shows(expect![[r#"
+        Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>, until <time> (in <duration> <duration>) at the latest. No step of it begins now: everything is paused by ann since <time>: maintenance. It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time. Also, `resume` has to end the pause of everything.
+    "#]]);
+    let doctor = shop.run(&["doctor", "--json"]).await;
+    let found = doctor.field("check").iter().position(|check| check == "pauses").unwrap();
+    let of_pauses = |field| doctor.field(field)[found].clone();
+    assert_eq!(of_pauses("level"), "warning");
+    assert!(of_pauses("text").starts_with("everything is paused by ann since 2"), "{doctor:?}");
+    assert_eq!(of_pauses("advice"), "when the reason is gone: scoop resume --everything");
+    shop.run(&["signal", "shop.paid", "order 7", r#"{"cents":990}"#, "--yes"]).await.shows(expect![[r#"
+        the signal has reached 1 run
+        a run that is paused goes on after the pause: everything is paused by ann since <time>: maintenance
+    "#]]);
+    shop.run(&["explain", &payment]).await.shows(expect![[r#"
+        Run <id 2> of `payments` waits for the end of a pause, for <duration>: everything is paused by ann since <time>: maintenance. It goes on when `resume` ends the pause of everything.
+    "#]]);
+    assert_eq!(shop.run(&["resume", "--everything", "--yes"]).await.code, 0);
+    assert_eq!(order.wait().await.unwrap(), Outcome::Committed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn handler_without_a_program_is_retired() {
     let mut shop = Shop::open().await;
     shop.run(&["retire", "shop.orders", "order", "--yes"]).await.shows(expect![[r#"
@@ -257,7 +294,7 @@ async fn handler_without_a_program_is_retired() {
     );
     shop.run(&["launch", "shop.payments", r#"{"order":2}"#, "--yes"]).await.shows(expect![[r#"
         exit 3
-        2> error: no handler is subscribed to topic `shop.payments`; add --without-handler to launch the message all the same
+        2> error: no handler is subscribed to topic `shop.payments` (add --without-handler to launch the message all the same); there are `shop.orders`
     "#]]);
 }
 
@@ -292,7 +329,7 @@ async fn old_hierarchies_are_pruned() {
     "#]]);
     shop.run(&["tree", "--topic", "shop.orders", "--key", "order 1"]).await.shows(expect![[r#"
         exit 3
-        2> error: no message was launched on topic `shop.orders` with the key `order 1`, or its hierarchy was pruned
+        2> error: no message was launched on topic `shop.orders` with the key `order 1`; was the transaction that launched it committed, or was its hierarchy pruned?
     "#]]);
     assert_eq!(recent.wait().await.unwrap(), Outcome::Committed);
 }

@@ -68,6 +68,7 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
         failed rollbacks
         handlers
         idle_in_transaction_session_timeout
+        pauses
         queue
         rights
         sessions

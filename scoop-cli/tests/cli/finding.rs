@@ -104,6 +104,31 @@ async fn time_line_has_a_bar_for_each_run_and_step() {
         (vec!["orders".into(), "payments".into()], vec!["null".into(); 2])
     );
     assert!(shop.run(&["timeline", &unpaid]).await.stdout.contains("open"));
+    let bars = shop.run(&["timeline", &unpaid, "--json"]).await;
+    assert_eq!(bars.field("kind"), ["run", "step", "run", "wait"]);
+    assert_eq!(bars.field("name"), ["orders", "reserve", "payments", "collect"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wait_that_was_cancelled_is_drawn_as_a_wait() {
+    let mut shop = Shop::open().await;
+    let order = shop.unpaid_order(2).await;
+    let id = order.id().to_string();
+    shop.scoop.cancel(order.id(), "the customer left").await.unwrap();
+    order.wait().await.unwrap();
+    let bars = shop.run(&["timeline", &id, "--json"]).await;
+    let payment: Vec<_> = bars.field("handler").iter().map(|handler| handler == "payments").collect();
+    let of_payment = |field| {
+        let bars = bars.field(field).into_iter().zip(&payment);
+        bars.filter_map(|(value, is_payment)| is_payment.then_some(value)).collect::<Vec<_>>()
+    };
+    assert_eq!(of_payment("kind"), ["run", "wait", "wait"], "{bars:?}");
+    let drawn = shop.run(&["timeline", &id]).await.stdout;
+    assert!(
+        drawn.contains("wait for the signal of collect") && drawn.contains("gave up in collect"),
+        "{drawn}"
+    );
+    assert!(!drawn.contains("undo collect"), "{drawn}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,7 +140,7 @@ async fn wait_is_explained() {
     "#]]);
     let payment = order.tree().await.unwrap().runs()[1].id().to_string();
     shop.run(&["explain", &payment, "--json"]).await.shows(expect![[r#"
-        {"run":"<id 2>","hierarchy":"<id 3>","parent":"<id 1>","handler":"payments","topic":"shop.payments","message":"<id 4>","state":"awaiting signal","since":"<time>","waits_for":"signal","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":{"name":"shop.paid","key":"order 7"},"worker":null,"step":"collect (waiting for signal)","waiting":{"for":"signal","signal":{"name":"shop.paid","key":"order 7"},"until":null},"giving_up":false,"join":null,"text":"Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>, until <time> (in <duration> <duration>) at the latest. It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","ends_by":"It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","read_at":"<time>"}
+        {"run":"<id 2>","hierarchy":"<id 3>","parent":"<id 1>","handler":"payments","topic":"shop.payments","message":"<id 4>","state":"awaiting signal","since":"<time>","waits_for":"signal","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":{"name":"shop.paid","key":"order 7"},"worker":null,"step":"collect (waiting for signal)","waiting":{"for":"signal","signal":{"name":"shop.paid","key":"order 7"},"until":null},"giving_up":false,"pauses":[],"join":null,"text":"Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>, until <time> (in <duration> <duration>) at the latest. It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","ends_by":"It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","read_at":"<time>"}
     "#]]);
 }
 
@@ -186,11 +211,11 @@ async fn missing_things_are_named_and_have_an_exit_code() {
     "#]]);
     shop.run(&["tree", "--topic", "shop.orders", "--key", "order 9"]).await.shows(expect![[r#"
         exit 3
-        2> error: no message was launched on topic `shop.orders` with the key `order 9`, or its hierarchy was pruned
+        2> error: no message was launched on topic `shop.orders` with the key `order 9`; was the transaction that launched it committed, or was its hierarchy pruned?
     "#]]);
     shop.run(&["tree", "7"]).await.shows(expect![[r#"
         exit 2
-        2> error: invalid value '7' for '[ID]': invalid length: found 1
+        2> error: invalid value '7' for '[ID]': this is no id; an id looks like <id 1>, and `scoop runs` lists those of runs
         2> 
         2> For more information, try '--help'.
     "#]]);
@@ -200,8 +225,16 @@ async fn missing_things_are_named_and_have_an_exit_code() {
         2> 
         2> For more information, try '--help'.
     "#]]);
-    shop.run(&["runs", "--handler", "nothing"]).await.shows(expect![[r#"
+    shop.run(&["runs", "--handler", "order"]).await.shows(expect![[r#"
+        exit 3
+        2> error: no handler was ever registered for saga `order`; did you mean `orders`?
+    "#]]);
+    shop.run(&["runs", "--handler", "orders"]).await.shows(expect![[r#"
         2> no such runs
+    "#]]);
+    shop.run(&["runs", "--topic", "mails", "--json"]).await.shows(expect![[r#"
+        exit 3
+        2> error: no handler was ever registered for topic `mails`; there are `shop.orders`, `shop.payments`
     "#]]);
     shop.run(&["runs", "--schema", "elsewhere"]).await.shows(expect![[r#"
         exit 1
@@ -216,6 +249,18 @@ async fn database_that_is_away_is_an_error() {
     assert_eq!(ran.code, 1);
     let error = "error: the database failed while a connection was opened: ";
     assert!(ran.stderr.starts_with(error) && ran.stderr.contains("refused"), "{}", ran.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn empty_url_is_named_as_such() {
+    let mut command = program(&["runs"]);
+    command.env("DATABASE_URL", "");
+    let ran = ran(command, &mut vec![]).await;
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.stderr.starts_with("error: --database-url or DATABASE_URL is empty: name the database"),
+        "{ran:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

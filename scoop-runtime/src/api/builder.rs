@@ -328,7 +328,8 @@ impl Builder {
             let limits = self.settings.limits();
             #[cfg(feature = "in-memory")]
             if let Some(Database::Memory(memory)) = self.database {
-                return Ok(Scoop::new(None, Store::Memory(memory), None, None, limits));
+                let client = Scoop::new(None, Store::Memory(memory), None, None, limits);
+                return Ok(client.with_archive(self.settings.archive));
             }
             let (pool, server) = connect(self.database).await?;
             let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &self.access);
@@ -339,7 +340,7 @@ impl Builder {
                 check_tables(&sessions, &schema, limits.patience).await?;
             }
             let store = Store::from(PostgresStore::new(sessions, &schema));
-            Ok(Scoop::new(Some(pool), store, None, server, limits))
+            Ok(Scoop::new(Some(pool), store, None, server, limits).with_archive(self.settings.archive))
         }
         .boxed()
     }

@@ -234,7 +234,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchMessage`] if none was launched with it; or if the database fails.
+    /// [`RuntimeError::NoSuchKey`] if none was launched with it; or if the database fails.
     ///
     /// # Cancel safety
     ///
@@ -270,6 +270,15 @@ impl Scoop {
         topic: &str,
         key: &str,
     ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
-        self.find(NewMessage::unique_ids(topic, key).root)
+        let found = self.find(NewMessage::unique_ids(topic, key).root);
+        let (topic, key) = (topic.to_owned(), key.to_owned());
+        async move {
+            match found.await {
+                // The id follows from the key, so it says nothing to the caller.
+                Err(RuntimeError::NoSuchMessage { .. }) => Err(RuntimeError::NoSuchKey { topic, key }),
+                found => found,
+            }
+        }
+        .boxed()
     }
 }

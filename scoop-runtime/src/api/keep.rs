@@ -25,6 +25,8 @@ pub struct Keep {
     pub(crate) rolled_back: Duration,
     /// The time between two looks for what is due.
     pub(crate) interval: Duration,
+    /// Whether the program has an archive, which gets them before.
+    pub(crate) is_archived: bool,
 }
 
 /// The least time for which anything is kept: younger rows may still decide whether a repeated request is a repetition.
@@ -85,7 +87,12 @@ impl Keep {
 
 impl Default for Keep {
     fn default() -> Self {
-        Self { committed: 7 * DAY, rolled_back: 30 * DAY, interval: Duration::from_secs(10 * 60) }
+        Self {
+            committed: 7 * DAY,
+            rolled_back: 30 * DAY,
+            interval: Duration::from_secs(10 * 60),
+            is_archived: false,
+        }
     }
 }
 
@@ -109,7 +116,7 @@ impl Builder {
     /// # }
     /// ```
     pub fn keep(mut self, times: Keep) -> Self {
-        self.settings.keep = times;
+        self.settings.keep = Keep { is_archived: self.settings.keep.is_archived, ..times };
         self
     }
 }

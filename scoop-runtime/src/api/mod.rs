@@ -13,6 +13,7 @@ mod scoop;
 mod command;
 mod entity_events;
 mod handle;
+mod health;
 mod launch;
 mod launch_batcher;
 pub(crate) mod launch_options;
@@ -21,6 +22,7 @@ mod requests;
 mod signal;
 
 // Operators.
+mod archive;
 mod count_runs;
 mod explain;
 mod find_runs;
@@ -35,6 +37,8 @@ mod rebuild_entities;
 mod redelivery;
 mod subscriptions;
 
+pub(crate) use archive::Archive;
+pub use archive::ArchiveBatch;
 pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
 pub use count_runs::CountRuns;
@@ -42,6 +46,7 @@ pub use entity_events::{EntityEvent, EntityEvents};
 pub use find_runs::{FindRuns, RunPage};
 pub use follow::{EventStream, Events};
 pub use handle::{Handle, Outcome, RollbackFailure, Status};
+pub use health::Health;
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;
 pub(crate) use keep::KEEP_MIN;

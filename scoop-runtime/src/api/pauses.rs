@@ -242,6 +242,37 @@ impl Scoop {
         .boxed()
     }
 
+    /// Whether a handler was ever registered that a target covers. Otherwise its name may be mistyped.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # use scoop_runtime::PauseTarget;
+    /// if !scoop.is_registered(&PauseTarget::handler("courir")).await? {
+    ///     println!("no program ever had that saga");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_registered(
+        &self,
+        target: &PauseTarget,
+    ) -> impl Future<Output = Result<bool, RuntimeError>> + Send + use<> {
+        let (scoop, target) = (self.clone(), target.clone());
+        async move {
+            let progress = scoop.patiently(|_| scoop.store().pause_progress(&target)).await;
+            progress.map(|progress| progress.is_known).map_err(Vain::error("a name was looked up"))
+        }
+        .boxed()
+    }
+
     /// The pauses in force, longest first.
     ///
     /// # Errors

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::{BoxFuture, FutureExt};
 use uuid::Uuid;
 
-use super::KEEP_MIN;
-use crate::store::{PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneVerdict};
+use super::{Archive, KEEP_MIN};
+use crate::store::{PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes, PruneVerdict};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
 use crate::{RuntimeError, Scoop, telemetry};
@@ -151,17 +151,53 @@ impl Prune {
         }
     }
 
-    /// Deletes hierarchies in one transaction.
-    async fn prune_batch(&mut self, roots: Vec<Uuid>, pruned: &mut Pruned) -> Result<(), RuntimeError> {
-        let (scoop, age, mode) = (self.scoop.clone(), self.age, self.mode);
+    /// Archives hierarchies if the program has an archive, and deletes them in one transaction.
+    async fn prune_batch(&mut self, mut roots: Vec<Uuid>, pruned: &mut Pruned) -> Result<(), RuntimeError> {
+        if self.mode == PruneMode::Delete
+            && let Some(archive) = self.scoop.archive().cloned()
+        {
+            let due = self.archived(&archive, &roots).await?;
+            roots.retain(|root| !due.contains(root));
+            self.prune_some(roots, PruneMode::Count, pruned).await?;
+            roots = due;
+        }
+        self.prune_some(roots, self.mode, pruned).await?;
+        self.report(pruned);
+        Ok(())
+    }
+
+    /// Archives those of these hierarchies that would be deleted, and returns them.
+    async fn archived(&mut self, archive: &Archive, roots: &[Uuid]) -> Result<Vec<Uuid>, RuntimeError> {
+        let (scoop, times) = (self.scoop.clone(), PruneTimes::Age(self.age));
+        let store = scoop.store();
+        let due = scoop.patiently(|_| store.deletable(roots, times)).await;
+        let due = due.map_err(Vain::error("hierarchies were looked up"))?;
+        if !due.is_empty() {
+            let archived = archive.take(store, scoop.limits().patience, &due).await;
+            archived.map_err(RuntimeError::unarchived(due.len()))?;
+        }
+        Ok(due)
+    }
+
+    /// Deletes or counts hierarchies in one transaction.
+    async fn prune_some(
+        &mut self,
+        roots: Vec<Uuid>,
+        mode: PruneMode,
+        pruned: &mut Pruned,
+    ) -> Result<(), RuntimeError> {
+        let (scoop, age) = (self.scoop.clone(), self.age);
         // After a lost answer, another attempt could not return the counts.
         let results = self.scoop.trial().once().endure(|_| {
             let (scoop, roots) = (scoop.clone(), roots.clone());
             uninterrupted(async move { scoop.store().prune(&roots, age, mode).await })
         });
         let results = results.await.map_err(Vain::error("hierarchies were pruned"))?;
-        results.into_iter().for_each(|result| pruned.add(result));
-        self.report(pruned);
+        for result in results {
+            // One that has become due after it was not archived.
+            let is_late = self.mode != mode && result.verdict == PruneVerdict::Deleted;
+            pruned.add(if is_late { PruneResult::kept(PruneVerdict::Recent) } else { result });
+        }
         Ok(())
     }
 
@@ -219,7 +255,8 @@ impl Scoop {
     /// # Errors
     ///
     /// [`RuntimeError::PruneAge`] if the age is below an hour: younger rows may still decide whether a repeated request
-    /// is a repetition. Or if the database fails; what was deleted until then stays deleted.
+    /// is a repetition. [`RuntimeError::Archive`] if the [archive](crate::Builder::before_delete) fails. Or if the database
+    /// fails. What was deleted until then stays deleted.
     ///
     /// # Cancel safety
     ///

@@ -1,5 +1,6 @@
 //! Requests about a hierarchy or a part of it: cancellation, rollback, repair.
 
+use std::fmt;
 use std::future::IntoFuture;
 use std::panic::Location;
 
@@ -41,6 +42,52 @@ pub enum RollbackAnswer {
     /// An earlier rollback of the runs or of their descendants failed. Nothing happens before an operator has
     /// repaired that.
     FailedBefore,
+}
+
+impl CancelAnswer {
+    /// Its name, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::AlreadyRequested => "already requested",
+            Self::NothingToDo => "nothing to do",
+        }
+    }
+}
+
+impl fmt::Display for CancelAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Accepted => "the unfinished runs give up",
+            Self::AlreadyRequested => "a cancellation was requested before",
+            Self::NothingToDo => "no run is left that could give up",
+        })
+    }
+}
+
+impl RollbackAnswer {
+    /// Its name, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::StillRunning => "still running",
+            Self::NoHandlers => "no handlers",
+            Self::AlreadyRolledBack => "already rolled back",
+            Self::FailedBefore => "failed before",
+        }
+    }
+}
+
+impl fmt::Display for RollbackAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Accepted => "the rollback begins",
+            Self::StillRunning => "a run of it is unfinished: repeat the request later, or cancel the run",
+            Self::NoHandlers => "the message had no handler, so nothing is to be rolled back",
+            Self::AlreadyRolledBack => "the runs are rolled back already",
+            Self::FailedBefore => "an earlier rollback of it failed: retry, skip or resolve that first",
+        })
+    }
 }
 
 /// A request about to be made. Await it.

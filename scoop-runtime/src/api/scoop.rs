@@ -1,6 +1,6 @@
 //! The handle of a running program: launches messages, looks up hierarchies, shuts down.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -10,6 +10,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::Archive;
 use super::launch::{Launch, LaunchAll, LaunchUntyped};
 use super::signal::SendSignal;
 use crate::api::handle::Handle;
@@ -54,6 +55,8 @@ struct Inner {
     repeated_signals: Semaphore,
     server: Mutex<Option<PrivateServer>>,
     limits: Limits,
+    /// That of a client.
+    archive: OnceLock<Archive>,
     /// Cancelled by a shutdown: the streams of events end.
     stopped: CancellationToken,
 }
@@ -130,6 +133,7 @@ impl Scoop {
                 repeated_signals: Semaphore::new(1),
                 server,
                 limits,
+                archive: OnceLock::new(),
                 stopped: CancellationToken::new(),
             }),
         }
@@ -473,6 +477,23 @@ impl Scoop {
 
     pub(crate) fn engine(&self) -> Option<&Arc<Engine>> {
         self.inner.engine.as_ref()
+    }
+
+    /// What gets hierarchies before they are deleted.
+    pub(crate) fn archive(&self) -> Option<&Archive> {
+        match self.engine() {
+            Some(engine) => engine.settings().archive.as_ref(),
+            None => self.inner.archive.get(),
+        }
+    }
+
+    /// Gives a client an archive.
+    pub(super) fn with_archive(self, archive: Option<Archive>) -> Self {
+        if let Some(archive) = archive {
+            // It is new, and has none.
+            let _ = self.inner.archive.set(archive);
+        }
+        self
     }
 
     pub(crate) fn unhandled(&self) -> &Arc<UnhandledWarnings> {

@@ -21,7 +21,7 @@ use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::slots::{LimitGuard, Slot, SlotLease};
 use super::wakeups::Delivery;
 use crate::store::{ClaimedRun, QueueCursors, SetAside, Unclaimed};
-use crate::telemetry;
+use crate::telemetry::{self, metrics};
 
 /// The number of runs claimed at once. More brings nothing, as measured.
 const BATCH_MAX: usize = 100;
@@ -197,7 +197,10 @@ async fn reconcile_and_claim(engine: &Arc<Engine>, state: &mut ClaimerState) -> 
     if limit == 0 {
         return Ok(ClaimOutcome::Full);
     }
+    let began = Instant::now();
     let claimed = claim_ready(engine, limit, state.cursors()).await?;
+    metrics::claim_seconds(began.elapsed().as_secs_f64());
+    metrics::claimed_runs(claimed.len());
     let claims = if claimed.len() == limit { ClaimOutcome::Full } else { ClaimOutcome::Partial };
     start_claimed(engine, claimed, &mut slots).await;
     Ok(claims)

@@ -36,6 +36,7 @@ use crate::saga::command::{CommandFunctions, FETCH, decision_name};
 use crate::saga::registry::RunnableSaga;
 use crate::store::entity::DecisionsSettled;
 use crate::store::{ClaimKey, EntityId, HierarchyFlags, Unhandled};
+use crate::telemetry::metrics::{CodeEnd, StepTimer};
 use crate::telemetry::{self, Code};
 
 /// The number of decisions in one transaction.
@@ -185,7 +186,14 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
     };
     let code = if execution.run.is_backward() { Code::Compensation } else { Code::Step };
     let span = telemetry::step_span(execution.at(&step), code);
-    match engine.decisions.decide(undecided).instrument(span).await {
+    let timer = StepTimer::begin(&execution.saga.definition.saga, scoop_core::visible_step(&step), code);
+    let outcome = engine.decisions.decide(undecided).instrument(span).await;
+    timer.end(match &outcome {
+        DecisionOutcome::Settled(_, Ok(_)) => CodeEnd::Succeeded,
+        DecisionOutcome::Failed(_) => CodeEnd::Failed,
+        _ => CodeEnd::Stopped,
+    });
+    match outcome {
         DecisionOutcome::Settled(settles, answer) => {
             let Settles { after, commit_token, sets_a_time, .. } = *settles;
             execution.commit_token = commit_token;

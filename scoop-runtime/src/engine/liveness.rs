@@ -121,6 +121,7 @@ pub(super) async fn serve_session(
             Notification::Others => engine.wake_tasks(),
             Notification::SignalSent => engine.signals.deliver(Delivery::Recent),
             Notification::End | Notification::Unlisted => {
+                engine.note_session(false);
                 let mut from = Instant::now();
                 if matches!(heard, Notification::Unlisted) {
                     from = registered_at + REGISTER_INTERVAL;
@@ -157,6 +158,7 @@ async fn reopen(engine: &Engine, from: Instant) -> WorkerSession {
     loop {
         match WorkerSession::open(engine).await {
             Ok(session) => {
+                engine.note_session(true);
                 telemetry::session_renewed(engine.worker);
                 return session;
             }

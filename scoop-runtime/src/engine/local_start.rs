@@ -24,7 +24,7 @@ use crate::store::{
     ClaimKey, CommittedParent, LaunchResult, NewMessage, NewSignal, ParentRef, SignalClaimer, SignalSent,
     WakeOptions, is_bulky, known_before,
 };
-use crate::telemetry;
+use crate::telemetry::{self, metrics};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Attempt;
 
@@ -251,7 +251,10 @@ fn split_committed(
     for CommittedParent { root, parent } in committed {
         match parent {
             Some(parent) => checks.push((parent, slots.as_mut().and_then(|slots| slots.split(1)))),
-            None => engine.completions.notify(root, RunEnd::Committed),
+            None => {
+                metrics::root_runs("committed", 1);
+                engine.completions.notify(root, RunEnd::Committed);
+            }
         }
     }
     checks

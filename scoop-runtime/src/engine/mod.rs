@@ -10,6 +10,7 @@ mod tasks;
 // Selection of the runs that execute here: claims, launches and wake-ups of this process, due times, dead workers.
 mod claim;
 mod deadlines;
+mod gauges;
 mod joins;
 mod limits;
 mod liveness;
@@ -40,6 +41,7 @@ mod shared;
 mod slots;
 mod step_stop_signals;
 mod suspects;
+mod vitals;
 mod wakeups;
 
 pub(crate) use local_start::{launch, send_signal};
@@ -48,3 +50,4 @@ pub use step_stop_signals::StopSignal;
 pub(crate) use tasks::start;
 pub(crate) use user_code::boundary;
 pub use user_code::running::RunningStep;
+pub use vitals::EngineState;

@@ -4,6 +4,8 @@
 //! does not know ([`report_recorded`]), and runs may be assigned to this worker that it does
 //! not execute ([`reconcile`]).
 
+use tokio::time::Instant;
+
 use super::execution::Execution;
 use super::shared::Engine;
 use super::wakeups::Delivery;
@@ -17,8 +19,10 @@ use crate::telemetry;
 pub(super) async fn reconcile(engine: &Engine, signals: Delivery) -> sqlx::Result<()> {
     let _no_claims = engine.signal_claims.write().await;
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
+    let began = Instant::now();
     let disowned = engine.store.reconcile(engine.worker, in_flight, engine.settings.backoff).await;
     let Reconciled { freed, woken } = disowned.inspect_err(|_| engine.mark_in_doubt())?;
+    telemetry::metrics::sweep_seconds(began.elapsed().as_secs_f64());
     engine.notify_ready(&woken);
     // A run that is woken here may await any of them.
     engine.signals.deliver(if woken.is_empty() { signals } else { Delivery::All });

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::shared::Engine;
+use uuid::Uuid;
+
 use crate::api::{Pruned, SIGNALS_MAX};
-use crate::store::{DueSettlement, PruneBatch, PruneMode, Rest};
+use crate::store::{DueSettlement, PruneBatch, PruneMode, PruneTimes, Rest};
 use crate::telemetry;
 
 /// After a transaction, this many times its duration passes before the next one.
@@ -20,12 +22,19 @@ const PAUSE_FACTOR_BEHIND: u32 = 1;
 /// A process that is behind by more than this is far behind.
 const BEHIND_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// After this many failures of the archive in succession, the next attempt is at the next look.
+const FAILURES_MAX: u32 = 3;
+
+/// A hierarchy that cannot be archived is tried again after this many intervals.
+const RETRY_FACTOR: u32 = 6;
+
 /// Deletes what is due until the engine stops. A program that keeps everything for ever leaves that to others.
 pub(super) async fn serve(engine: Arc<Engine>) {
     let keep = engine.settings.keep;
     let is_idle = keep.is_forever() && engine.subscriptions.iter().all(|saga| saga.kept(keep).is_forever());
+    let mut batch = PruneBatch::default();
     while !is_idle && sleeps(&engine, keep.interval).await {
-        if let Err(error) = delete_due(&engine).await {
+        if let Err(error) = delete_due(&engine, &mut batch).await {
             telemetry::operation_failed(engine.worker, "retention", &error);
         }
     }
@@ -33,9 +42,9 @@ pub(super) async fn serve(engine: Arc<Engine>) {
 }
 
 /// Deletes all that is due now, if no other process does.
-async fn delete_due(engine: &Engine) -> sqlx::Result<()> {
+async fn delete_due(engine: &Engine, batch: &mut PruneBatch) -> sqlx::Result<()> {
     let mut pruned = Pruned::default();
-    let result = match delete_hierarchies(engine, &mut pruned).await {
+    let result = match delete_hierarchies(engine, batch, &mut pruned).await {
         Ok(()) => delete_signals(engine, &mut pruned).await,
         Err(error) => Err(error),
     };
@@ -45,27 +54,79 @@ async fn delete_due(engine: &Engine) -> sqlx::Result<()> {
     result
 }
 
-async fn delete_hierarchies(engine: &Engine, pruned: &mut Pruned) -> sqlx::Result<()> {
+async fn delete_hierarchies(
+    engine: &Engine,
+    batch: &mut PruneBatch,
+    pruned: &mut Pruned,
+) -> sqlx::Result<()> {
     let (worker, keep) = (engine.worker, engine.settings.keep);
-    let mut batch = PruneBatch::default();
+    let mut failures = 0;
     loop {
-        let begun = Instant::now();
-        let Some(due) = engine.store.take_due(worker, keep, batch.size()).await? else {
+        let Some(mut due) = engine.store.take_due(worker, keep, batch.size()).await? else {
             return Ok(());
         };
-        let (size, rest, behind) = (due.roots.len(), due.rest, due.behind);
-        if size == 0 && rest == Rest::Nothing {
+        let size = due.roots.len();
+        if size == 0 && due.rest == Rest::Nothing {
             return Ok(());
         }
-        let archived = due.roots.clone();
-        let settlement = DueSettlement { due, archived, retry_after: keep.interval };
+        let (archived, retry_after) = match archive(engine, &due.roots).await? {
+            Archived::Needless => (None, keep.interval),
+            Archived::Done(roots) => {
+                failures = 0;
+                (Some(roots), keep.interval)
+            }
+            Archived::Failed(count) => {
+                failures += 1;
+                batch.failed();
+                due.rest = if failures < FAILURES_MAX { Rest::More } else { Rest::Nothing };
+                (
+                    Some(vec![]),
+                    if count > 1 { Duration::ZERO } else { keep.interval.saturating_mul(RETRY_FACTOR) },
+                )
+            }
+            Archived::Stopped => return Ok(()),
+        };
+        let (begun, has_archived) =
+            (Instant::now(), archived.as_ref().is_none_or(|archived| !archived.is_empty()));
+        let (rest, behind) = (due.rest, due.behind);
+        let settlement = DueSettlement { due, archived, retry_after };
         let results = engine.store.settle_due(worker, keep, &settlement).await?;
         results.into_iter().for_each(|result| pruned.add(result));
         let took = begun.elapsed();
-        batch.took(took, size);
+        if has_archived {
+            batch.took(took, size);
+        }
         let factor = if behind > BEHIND_MAX { PAUSE_FACTOR_BEHIND } else { PAUSE_FACTOR };
         if rest == Rest::Nothing || !sleeps(engine, took * factor).await {
             return Ok(());
+        }
+    }
+}
+
+/// What became of hierarchies that the archive of the program gets.
+enum Archived {
+    /// It has none.
+    Needless,
+    /// These are archived; the others are not to be deleted.
+    Done(Vec<Uuid>),
+    /// This number is not archived.
+    Failed(usize),
+    /// The engine stops.
+    Stopped,
+}
+
+/// Archives those of these hierarchies that would be deleted. After it, each change of one adds a young event.
+async fn archive(engine: &Engine, roots: &[Uuid]) -> sqlx::Result<Archived> {
+    let Some(archive) = &engine.settings.archive else { return Ok(Archived::Needless) };
+    let due = engine.store.deletable(roots, PruneTimes::ByTopic(engine.settings.keep)).await?;
+    let Some(first) = due.first() else { return Ok(Archived::Done(due)) };
+    let archived = archive.take(&engine.store, engine.settings.patience, &due);
+    match engine.stopping.run_until_cancelled(archived).await {
+        None => Ok(Archived::Stopped),
+        Some(Ok(())) => Ok(Archived::Done(due)),
+        Some(Err(error)) => {
+            telemetry::unarchived(due.len(), *first, &*error);
+            Ok(Archived::Failed(due.len()))
         }
     }
 }

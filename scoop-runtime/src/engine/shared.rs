@@ -18,6 +18,7 @@ use super::slots::{ReservedSlots, RunningCounts};
 use super::step_stop_signals::{StopSignal, StopSignals};
 use super::suspects::Suspects;
 use super::user_code::running::Running;
+use super::vitals::Vitals;
 use super::wakeups::Signals;
 use crate::RuntimeError;
 use crate::completion::Completions;
@@ -78,6 +79,7 @@ pub(crate) struct Engine {
     pub(super) gone: CancellationToken,
     pub(super) runs: TaskTracker,
     pub(super) running: Running,
+    pub(super) vitals: Vitals,
     /// The codes of failures with values that their types did not read.
     pub(super) unread: Mutex<BTreeSet<&'static str>>,
 }

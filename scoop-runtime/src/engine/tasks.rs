@@ -20,9 +20,10 @@ use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
+use super::vitals::Vitals;
 use super::wakeups::{Deliveries, Delivery, ParentChecks, Signals};
 use super::{
-    claim, decisions, joins, limits, liveness, notify, parents, reconcile, retention, schedule,
+    claim, decisions, gauges, joins, limits, liveness, notify, parents, reconcile, retention, schedule,
     signal_delivery, timer,
 };
 use crate::completion::Completions;
@@ -79,15 +80,18 @@ pub(crate) async fn start(
         gone: CancellationToken::new(),
         runs: TaskTracker::new(),
         running: Running::default(),
+        vitals: Vitals::default(),
         unread: Mutex::default(),
     });
     // Before this worker is registered: workers with former names of these sagas then look for the new ones.
     engine.store.register(&engine.subscriptions, engine.settings.keep).await?;
     let session = liveness::WorkerSession::open(&engine).await?;
+    engine.note_session(true);
     if let Err(error) = publish(&engine).await {
         session.close().await;
         return Err(error);
     }
+    telemetry::metrics::describe();
     telemetry::started(worker, engine.subscriptions.len(), engine.settings.concurrency);
     tokio::spawn(serve(
         engine.clone(),
@@ -134,6 +138,9 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
     spawn(joins::serve(engine.clone()).boxed());
     spawn(limits::serve(engine.clone()).boxed());
     spawn(retention::serve(engine.clone()).boxed());
+    if cfg!(feature = "metrics") {
+        spawn(gauges::serve(engine.clone()).boxed());
+    }
     spawn(parents::serve(engine.clone(), parents, drained.clone()).boxed());
     spawn(signal_delivery::serve(engine.clone(), deliveries, drained.clone()).boxed());
     spawn(decisions::serve(engine.clone(), undecided, drained.clone()).boxed());
@@ -164,6 +171,7 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
 /// Runs a helper task. If it panics, the engine stops and the session ends, so that other workers take the runs over.
 async fn helped_by(engine: Arc<Engine>, task: BoxFuture<'static, ()>, drained: CancellationToken) {
     if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+        engine.note_failed();
         telemetry::engine_failed(engine.worker);
         engine.stop();
         drained.cancel();

@@ -62,6 +62,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     }
     let lanes = engine.definitions.lanes();
     let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim()).await?;
+    engine.note_due(due.seconds);
     if due.is_pause_over {
         end_pauses(engine).await?;
     }

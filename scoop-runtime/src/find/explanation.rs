@@ -46,6 +46,8 @@ pub struct RunExplanation {
     pub reason: WaitReason,
     /// Whether it will give up as soon as it can: it was cancelled, or has missed a deadline.
     pub giving_up: bool,
+    /// The pauses that cover it, longest first; also while it waits for something else. Empty if it has ended.
+    pub pauses: Vec<Pause>,
     /// The message of this run waits for others of its set, if a saga joins it.
     pub join: Option<JoinWait>,
     /// The time at which this was read, by the clock of the database.
@@ -222,7 +224,7 @@ pub(crate) struct RunFacts {
     pub(crate) queue: (usize, usize),
     /// Its owner, or else the workers that have its saga.
     pub(crate) workers: Vec<WorkerInfo>,
-    /// The pauses that it waits for.
+    /// The pauses that cover it.
     pub(crate) pauses: Vec<Pause>,
     /// The limit of its saga, if it waits for that.
     pub(crate) concurrency: Option<u32>,
@@ -292,7 +294,7 @@ impl RunFacts {
                     _ => Delay::Sleep,
                 },
             },
-            (_, Some(WaitKind::Pause)) => WaitReason::Pause { pauses },
+            (_, Some(WaitKind::Pause)) => WaitReason::Pause { pauses: pauses.clone() },
             (RunPhase::Stuck, _) => WaitReason::Program { definition, why: run.reason.clone() },
             _ if !workers.iter().any(can_execute) => WaitReason::Program { definition, why: None },
             (_, Some(WaitKind::Limit)) => WaitReason::Limit {
@@ -307,7 +309,7 @@ impl RunFacts {
                 workers: workers.into_iter().filter(can_execute).collect(),
             },
         };
-        RunExplanation { run, reason, giving_up, join, read_at }
+        RunExplanation { run, reason, giving_up, pauses, join, read_at }
     }
 }
 
@@ -343,8 +345,30 @@ impl WaitReason {
 }
 
 impl RunExplanation {
-    /// What would end the wait, in a sentence.
+    /// What would end the wait, in a sentence or two.
     pub fn ends_by(&self) -> String {
+        match self.other_pauses() {
+            [] => self.reason_ends_by(),
+            [Pause { target, until: None, .. }] => {
+                format!("{} Also, `resume` has to end the pause of {target}.", self.reason_ends_by())
+            }
+            [Pause { target, until: Some(_), .. }] => format!(
+                "{} Also, `resume` has to end the pause of {target}, unless its time is over before.",
+                self.reason_ends_by()
+            ),
+            _ => format!("{} Also, all of these pauses have to end.", self.reason_ends_by()),
+        }
+    }
+
+    /// The pauses that cover it while it waits for something else.
+    fn other_pauses(&self) -> &[Pause] {
+        match self.reason {
+            WaitReason::Pause { .. } | WaitReason::Ended => &[],
+            _ => &self.pauses,
+        }
+    }
+
+    fn reason_ends_by(&self) -> String {
         let RunSummary { run, handler, .. } = &self.run;
         let handler = Escaped(handler);
         match &self.reason {
@@ -551,6 +575,9 @@ impl fmt::Display for RunExplanation {
             f.write_str(" It gives up as soon as it can: it was cancelled, or has missed its deadline.")?;
         } else if let Some(deadline) = deadline {
             write!(f, " Its deadline is {}.", ahead(*deadline, Some(self.read_at)))?;
+        }
+        for pause in self.other_pauses() {
+            write!(f, " No step of it begins now: {}.", pause.in_words(Some(self.read_at)))?;
         }
         if let Some(join) = &self.join {
             let (saga, key) = (Escaped(&join.saga), Escaped(&join.key));

@@ -164,6 +164,15 @@ impl RunPhase {
 }
 
 impl WaitKind {
+    /// Its name as the object of a sentence.
+    fn with_article(self) -> String {
+        match self {
+            Self::Children => self.to_string(),
+            Self::Operator => format!("an {self}"),
+            _ => format!("a {self}"),
+        }
+    }
+
     /// The states of the rows that can wait for it.
     pub(crate) fn row_states(self) -> impl Iterator<Item = RowState> {
         let states: &[RowState] = match self {
@@ -250,6 +259,33 @@ pub struct RunSummary {
     pub worker: Option<String>,
     /// The latest completed step, if there is one; of a finished run, the step of its last event.
     pub step: Option<String>,
+}
+
+impl RunSummary {
+    /// What there is to say beside its state: what it waits for, and why. Empty if that is nothing.
+    ///
+    /// Texts of users in it are not escaped.
+    pub fn about(&self) -> String {
+        let mut parts = vec![];
+        if self.rolling_back {
+            parts.push("rolling back".to_owned());
+        }
+        match (&self.awaits, self.wakes_at, self.waits_for) {
+            (Some(signal), ..) => parts.push(format!("awaits `{}` with key `{}`", signal.name, signal.key)),
+            (None, Some(at), _) => parts.push(format!("until {}", utc(at))),
+            (None, None, Some(wait)) => parts.push(format!("waits for {}", wait.with_article())),
+            (None, None, None) => {}
+        }
+        if self.attempts > 0 {
+            parts.push(format!("failed attempts: {}", self.attempts));
+        }
+        match (&self.failure, &self.reason) {
+            (Some(failure), _) => parts.push(format!("{}: {}", failure.code, failure.headline)),
+            (None, Some(reason)) => parts.push(reason.clone()),
+            (None, None) => {}
+        }
+        parts.join("; ")
+    }
 }
 
 impl fmt::Display for RunSummary {

@@ -39,6 +39,33 @@ pub enum RepairAnswer {
     Stuck,
 }
 
+impl RepairAnswer {
+    /// Its name, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::NotFailed => "not failed",
+            Self::StillRunning => "still running",
+            Self::FailedBelow => "failed below",
+            Self::Stuck => "stuck",
+        }
+    }
+}
+
+impl fmt::Display for RepairAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Accepted => "the decision is recorded, and the rollback goes on",
+            Self::NotFailed => "the run has no failed rollback, or it was settled before",
+            Self::StillRunning => {
+                "a repair is in progress, or its parent has not recorded the failure: repeat it later"
+            }
+            Self::FailedBelow => "its rollback failed because of runs below it: retry those, and it goes on",
+            Self::Stuck => "the run has not failed, but is stuck: it can only be retried",
+        })
+    }
+}
+
 impl From<Refusal> for RepairAnswer {
     fn from(refusal: Refusal) -> Self {
         match refusal {

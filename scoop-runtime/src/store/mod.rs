@@ -19,6 +19,7 @@ mod retention;
 mod schedule;
 mod settlement;
 mod signal;
+mod sizes;
 mod types;
 mod unhandled;
 
@@ -51,8 +52,8 @@ pub(crate) use requests::{
     RepairRequest, RepairResult, RequestKey, RequestTarget, RetiredHandler, RollbackStart,
 };
 pub(crate) use retention::{
-    DueHierarchies, DueSettlement, PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneVerdict,
-    Rest,
+    DueHierarchies, DueSettlement, PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes,
+    PruneVerdict, Rest,
 };
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
@@ -60,6 +61,7 @@ pub(crate) use signal::{
     AwaitingRun, Deliver, Delivered, ExpiredSignals, NewSignal, RefusedDelivery, SIGNAL_SENT, SignalClaimer,
     SignalSent, Transaction,
 };
+pub(crate) use sizes::StoreSizes;
 pub use types::RowState;
 pub(crate) use types::{
     ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FailedRollbackPart,
@@ -459,6 +461,15 @@ storage! {
         /// Deletes those of these hierarchies that are at rest and have no younger event. One transaction.
         async fn prune(&self, roots: &[Uuid], age: Duration, mode: PruneMode) -> Vec<PruneResult>;
 
+        /// Those of these hierarchies that would be deleted.
+        async fn deletable(&self, roots: &[Uuid], times: PruneTimes) -> Vec<Uuid>;
+
+        /// The parts of a hierarchy: itself and its runs.
+        async fn archive_parts(&self, root: Uuid) -> Vec<Uuid>;
+
+        /// The rows of these parts of a hierarchy, each as a JSON object.
+        async fn archive_rows(&self, root: Uuid, parts: &[Uuid]) -> Vec<String>;
+
         /// Takes up to `limit` hierarchies that may be due, for this worker. `keep` is for topics of which no handler says
         /// another time. `None` if another worker deletes.
         async fn take_due(&self, worker: Uuid, keep: Keep, limit: usize) -> Option<DueHierarchies>;
@@ -468,6 +479,12 @@ storage! {
 
         /// Deletes signals that have reached no run since this age.
         async fn prune_signals(&self, age: Duration, limit: u32, mode: PruneMode) -> u64;
+    }
+
+    /// Sizes, for metrics.
+    trait SizeStorage {
+        /// The sizes of the working set and of the record.
+        async fn sizes(&self) -> StoreSizes;
     }
 
     /// Subscriptions of handlers.
@@ -601,6 +618,15 @@ impl Store {
             Self::Postgres(tables) => Ok(tables),
             #[cfg(feature = "in-memory")]
             Self::Memory(_) => Err(sqlx::Error::Configuration(IN_MEMORY.into())),
+        }
+    }
+
+    /// Its pools of connections: the name, and how many connections are open and idle.
+    pub(crate) fn connections(&self) -> Vec<(&'static str, usize, usize)> {
+        match self {
+            Self::Postgres(tables) => vec![tables.sessions().open_connections()],
+            #[cfg(feature = "in-memory")]
+            Self::Memory(_) => vec![],
         }
     }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::api::Keep;
+
 /// The number of hierarchies that the first transaction deletes, and the most that any does.
 const BATCH_FIRST: usize = 16;
 const BATCH_MAX: usize = 256;
@@ -27,6 +29,13 @@ impl PruneBatch {
             time if time < BATCH_TIME / 2 => (self.0 * 2).min(BATCH_MAX),
             _ => self.0,
         };
+    }
+}
+
+impl PruneBatch {
+    /// Learns that one of the hierarchies could not be archived: the next ones are tried one by one.
+    pub(crate) fn failed(&mut self) {
+        self.0 = 1;
     }
 }
 
@@ -79,10 +88,18 @@ pub(crate) enum Rest {
 #[derive(Clone, Debug)]
 pub(crate) struct DueSettlement {
     pub(crate) due: DueHierarchies,
-    /// Those that may be deleted.
-    pub(crate) archived: Vec<Uuid>,
+    /// Those that may be deleted; `None` if the program has no archive.
+    pub(crate) archived: Option<Vec<Uuid>>,
     /// When to look again at one that could not be archived.
     pub(crate) retry_after: Duration,
+}
+
+/// Which times count for a hierarchy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PruneTimes {
+    Age(Duration),
+    /// Those of its topic; these if it has none.
+    ByTopic(Keep),
 }
 
 /// Whether hierarchies are deleted, or only counted.
@@ -122,7 +139,6 @@ pub(crate) struct PruneResult {
 
 impl PruneResult {
     /// Nothing was deleted.
-    #[cfg(feature = "in-memory")]
     pub(crate) fn kept(verdict: PruneVerdict) -> Self {
         Self { verdict, messages: 0, events: 0 }
     }

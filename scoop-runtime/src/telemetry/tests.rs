@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::page::{Row, rows};
+use super::metrics::ALL;
+use super::page::{MetricRow, Row, metric_rows, rows};
 use super::*;
 
 fn declared() -> BTreeSet<Row> {
@@ -27,4 +28,41 @@ fn page_of_the_guide_lists_exactly_the_declared_events() {
         missing.is_empty() && unknown.is_empty(),
         "not on the page: {missing:#?}\nonly there: {unknown:#?}"
     );
+}
+
+#[test]
+fn page_of_the_guide_lists_exactly_the_declared_metrics() {
+    let declared = ALL.iter().map(|metric| {
+        let labels = metric.labels.iter().map(|&label| label.to_owned()).collect();
+        (metric.name.to_owned(), metric.kind.to_owned(), metric.unit.to_owned(), labels)
+    });
+    let declared: BTreeSet<MetricRow> = declared.collect();
+    let described = metric_rows();
+    let missing: Vec<_> = declared.difference(&described).collect();
+    let unknown: Vec<_> = described.difference(&declared).collect();
+    assert!(
+        missing.is_empty() && unknown.is_empty(),
+        "not on the page: {missing:#?}\nonly there: {unknown:#?}"
+    );
+}
+
+/// The names in a file that look like those of metrics, without the suffixes that Prometheus adds to a histogram.
+fn metrics_in(text: &str) -> BTreeSet<&str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names = text.split(|c| !is_name(c)).filter(|name| name.starts_with("scoop_"));
+    let suffixes = ["_bucket", "_count", "_sum"];
+    names.map(|name| suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)).collect()
+}
+
+#[test]
+fn dashboard_and_alerts_name_declared_metrics() {
+    let names: BTreeSet<_> = ALL.iter().map(|metric| metric.name).collect();
+    let dashboard = include_str!("../../../docs/telemetry/grafana.json");
+    serde_json::from_str::<serde_json::Value>(dashboard).expect("the dashboard is JSON");
+    let on_dashboard = metrics_in(dashboard);
+    assert_eq!(on_dashboard, names, "the dashboard shows every metric, and no other");
+    let in_alerts = metrics_in(include_str!("../../../docs/telemetry/alerts.yaml"));
+    assert!(!in_alerts.is_empty());
+    let unknown: Vec<_> = in_alerts.difference(&names).collect();
+    assert!(unknown.is_empty(), "no metrics: {unknown:?}");
 }

@@ -256,6 +256,7 @@ impl RunEvent {
                 (Role::ChildrenUndone, _) => " of",
                 (Role::WentOnAnew, _) => " after",
                 (Role::HandledFailures, _) => " in",
+                (Role::BeganToWait, _) => " for",
                 _ if self.awaits.is_some() => " for",
                 (_, EventKind::Emitted | EventKind::RollingBack | EventKind::RollbackFailed) => " in",
                 _ => "",

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-use scoop_core::{EventKind, Failure, Lineage, SignalKey, Undoes, Wait};
+use scoop_core::{EventKind, Failure, Lineage, SignalKey, Undoes, Wait, visible_step};
 use uuid::Uuid;
 
 use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, UnhandledMessage};
@@ -173,11 +173,16 @@ fn tell_apart(events: &mut [RunEvent]) {
         let step = event.step.as_deref().unwrap_or_default();
         let part = Undoes::of(step).filter(|_| turned_back);
         event.role = match (event.kind, part) {
+            // The parts before it have undone steps.
+            (EventKind::RolledBack, Some(part)) if is_wait(part.step) && !completed.is_empty() => {
+                Role::OfPart
+            }
             (_, Some(part)) if !completed.contains(part.step) => Role::NothingToUndo,
             (EventKind::Suspended, Some(part)) if !part.of_children => Role::Undone,
             (EventKind::Suspended, Some(_)) => Role::ChildrenUndone,
             (EventKind::Suspended, None) if event.role == Role::HandledFailures => Role::HandledFailures,
             (EventKind::Suspended, None) if event.role == Role::WentOnAnew => Role::WentOnAnew,
+            (EventKind::Suspended, None) if is_wait(step) => Role::BeganToWait,
             (EventKind::Suspended, None) => Role::Completed,
             (_, Some(_)) => Role::OfPart,
             (_, None) => Role::Plain,
@@ -188,6 +193,11 @@ fn tell_apart(events: &mut [RunEvent]) {
         event.took = before.zip(event.at).and_then(|(before, at)| at.duration_since(before).ok());
         before = event.at.or(before);
     }
+}
+
+/// Whether the stored step is the wait before a step of the user.
+fn is_wait(step: &str) -> bool {
+    visible_step(step) != step
 }
 
 /// The state in the working set while the run is in it; otherwise the state after its last event.

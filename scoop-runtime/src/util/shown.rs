@@ -9,7 +9,7 @@ pub(crate) fn system_time(time: OffsetDateTime) -> SystemTime {
 }
 
 /// Formats the time in UTC, to the millisecond, in ISO 8601.
-pub(crate) fn utc(time: SystemTime) -> String {
+pub fn utc(time: SystemTime) -> String {
     let Some(time) = offset_date_time(time) else {
         return "(time out of range)".into();
     };
@@ -35,7 +35,7 @@ fn offset_date_time(time: SystemTime) -> Option<OffsetDateTime> {
 }
 
 /// Formats the duration in its two largest units.
-pub(crate) fn humane(duration: Duration) -> String {
+pub fn humane(duration: Duration) -> String {
     let (millis, seconds) = (duration.as_millis(), duration.as_secs());
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {

@@ -244,7 +244,9 @@ async fn hierarchy_is_found_by_its_unique_key() -> Result<()> {
     assert_eq!(scoop.find_topic_by_key("finding.order", "order 7").await?.id(), order.id());
     for (topic, key) in [("finding.order", "order 8"), ("finding.item", "order 7")] {
         let Err(error) = scoop.find_topic_by_key(topic, key).await else { panic!("it was found") };
-        assert!(matches!(error, RuntimeError::NoSuchMessage { .. }), "{error:?}");
+        assert!(matches!(error, RuntimeError::NoSuchKey { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains(&format!("topic `{topic}` with the key `{key}`")), "{text}");
     }
     assert_eq!(order.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;

@@ -85,6 +85,7 @@ mod replies_last_step;
 mod replies_to_clients;
 mod replies_windows;
 mod retention;
+mod retention_archive;
 mod retention_by_itself;
 mod retention_rows;
 mod retries;

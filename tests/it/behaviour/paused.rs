@@ -234,8 +234,16 @@ async fn signal_reaches_a_paused_run_which_goes_on_after_the_resume() -> Result<
     let bill = scoop.launch(Bill).await?;
     bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)).await?;
     scoop.pause(PauseTarget::Everything).await?;
+    let [awaiting] = &scoop.explain(bill.id()).await?.runs[..] else { panic!("there is one run") };
+    assert!(matches!(awaiting.reason, WaitReason::Signal { .. }), "{awaiting}");
+    assert_eq!(awaiting.pauses, scoop.pauses().await?);
+    let text = awaiting.to_string();
+    assert!(text.contains("No step of it begins now: everything is paused by scoop since 2"), "{text}");
+    assert!(text.ends_with(" Also, `resume` has to end the pause of everything."), "{text}");
     assert_eq!(scoop.signal(Paid, "bill").await?, 1);
     bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::Ready)).await?;
+    let [reached] = &scoop.explain(bill.id()).await?.runs[..] else { panic!("there is one run") };
+    assert!(matches!(reached.reason, WaitReason::Pause { .. }), "{reached}");
     assert_eq!(notes.all(), [""; 0]);
     scoop.resume(&PauseTarget::Everything).await?;
     assert_eq!(bill.ends().await?, Outcome::Committed);
@@ -313,6 +321,9 @@ async fn impossible_name_is_refused_and_unknown_one_is_reported() -> Result<()> 
         };
         assert!(matches!(error, RuntimeError::PauseTarget { .. }), "{error}");
     }
+    assert!(scoop.is_registered(&parcels()).await?);
+    assert!(scoop.is_registered(&PauseTarget::topic("paused.order")).await?);
+    assert!(!scoop.is_registered(&PauseTarget::topic("paused.orders")).await?);
     let paused = scoop.pause(PauseTarget::handler("pausable-parcel")).await?;
     assert!(!paused.is_known, "{paused}");
     assert!(paused.to_string().contains("no handler was ever registered that it covers"), "{paused}");

@@ -251,14 +251,14 @@ async fn redelivered_message_is_kept_while_its_new_run_is_unfinished() -> Result
 
 /// What has become due, by a look of this worker; none if another one deletes.
 async fn taken_by(db: &Database, worker: u8) -> Option<Vec<uuid::Uuid>> {
-    let take = "SELECT roots FROM scoop.retention_next(md5($1::text)::uuid, 604800, 604800, 2)";
+    let take = "SELECT roots FROM scoop.retention_next(md5($1::text)::uuid, 604800, 604800, 2, true)";
     sqlx::query_scalar(take).bind(i32::from(worker)).fetch_one(db.pool()).await.unwrap()
 }
 
 async fn settle(db: &Database, worker: u8, last: bool) -> i64 {
     db.number(&format!(
         "SELECT count(*) FILTER (WHERE s.verdict = 'deleted')
-         FROM scoop.retention_next(md5('{worker}')::uuid, 604800, 604800, 2) n
+         FROM scoop.retention_next(md5('{worker}')::uuid, 604800, 604800, 2, true) n
          CROSS JOIN LATERAL scoop.retention_settle(
              md5('{worker}')::uuid, 604800, 604800, n.roots, n.roots, n.next_event, {last}, 60) s"
     ))
@@ -302,7 +302,7 @@ async fn kept_hierarchies_are_remembered_in_the_transaction_that_passes_them() -
     db.execute("UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800").await;
     db.grow_older(8 * DAY).await;
     let mut tx = db.pool().begin().await?;
-    let sweep = "SELECT s.verdict FROM scoop.retention_next(gen_random_uuid(), 604800, 604800, 9) n
+    let sweep = "SELECT s.verdict FROM scoop.retention_next(gen_random_uuid(), 604800, 604800, 9, true) n
         CROSS JOIN LATERAL scoop.retention_settle(
             gen_random_uuid(), 604800, 604800, n.roots, n.roots, n.next_event, true, 60) s";
     let verdicts: Vec<String> = sqlx::query_scalar(sweep).fetch_all(&mut *tx).await?;

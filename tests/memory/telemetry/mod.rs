@@ -14,6 +14,8 @@ use shop::{
     Slow, Visit, shop,
 };
 
+mod health;
+mod metrics;
 #[path = "../../../scoop-runtime/src/telemetry/page.rs"]
 mod page;
 mod shop;
@@ -429,6 +431,13 @@ async fn outcomes() -> Result<()> {
     post.scoop.launch(Letter).await?.ends().await?;
     letters.advance(Duration::from_secs(40 * 24 * 3_600));
     assert_eq!(post.scoop.prune().await?.hierarchies, 1);
+    post.scoop.shutdown().await?;
+    let refused =
+        |it: scoop::Builder| it.only::<LetterSaga>().before_delete(|_| async { Err::<(), _>("no room") });
+    let post = Program::start(&letters, refused).await?;
+    post.scoop.launch(Letter).await?.ends().await?;
+    letters.advance(Duration::from_secs(40 * 24 * 3_600));
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
     post.scoop.shutdown().await?;
     let slow = Program::start(&InMemory::new(), |it| it.only::<Slow>()).await?;
     tokio::time::sleep(Duration::from_secs(10)).await;

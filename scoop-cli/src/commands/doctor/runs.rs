@@ -6,6 +6,7 @@ use std::time::Duration;
 use scoop_runtime::{RepairStatus, RunPhase, Scoop};
 
 use super::{Finding, Level};
+use crate::commands::pause::options;
 use crate::fault::Fault;
 use crate::times::in_words;
 
@@ -70,6 +71,24 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         ));
     }
     Ok(findings)
+}
+
+/// What is paused: nothing resumes a pause without a limit by itself.
+pub(super) async fn paused(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
+    let pauses = scoop.pauses().await?;
+    if pauses.is_empty() {
+        return Ok(vec![Finding::good("pauses", "nothing is paused")]);
+    }
+    let findings = pauses.iter().map(|pause| {
+        let resume = format!("scoop resume {}", options(&pause.target));
+        let (level, advice) = if pause.until.is_some() {
+            (Level::Note, format!("nothing: it ends by itself; to end it now: {resume}"))
+        } else {
+            (Level::Warning, format!("when the reason is gone: {resume}"))
+        };
+        Finding::bad(level, "pauses", pause.to_string(), advice)
+    });
+    Ok(findings.collect())
 }
 
 /// Failed rollbacks, stuck runs, and runs that wait for long.

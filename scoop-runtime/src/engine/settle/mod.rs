@@ -5,8 +5,6 @@ pub(super) mod batched;
 mod in_step;
 pub(super) mod queue;
 
-use std::collections::BTreeSet;
-
 use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Run, SignalKey, Tried};
 use serde_json::Value;
 
@@ -24,7 +22,7 @@ use crate::store::Unhandled;
 use crate::store::{
     FailedRollbackPart, ParentRef, RowState, SettleResult, Settlement, StepTransaction, roll_back,
 };
-use crate::telemetry;
+use crate::telemetry::{self, metrics};
 
 /// The number of events that are coalesced at most.
 const COALESCED_EVENTS_MAX: usize = 100;
@@ -216,7 +214,7 @@ pub(super) struct AfterCommit {
     definition: Option<i32>,
     /// The outcome to report.
     outcome: Option<Box<Decision>>,
-    /// The topics of the messages that were launched.
+    /// The topic of each message that was launched.
     topics: Vec<String>,
     /// The signals to deliver.
     signals: Vec<SignalKey>,
@@ -228,8 +226,7 @@ impl AfterCommit {
     pub(super) fn of(before: &Run, conclusion: &Conclusion) -> Self {
         let context = conclusion.context().cloned().unwrap_or_default();
         let outcome = Decision::of(before, conclusion);
-        let topics: BTreeSet<_> = conclusion.emissions.iter().map(|emission| &*emission.topic).collect();
-        let topics = topics.into_iter().map(str::to_owned).collect();
+        let topics = conclusion.emissions.iter().map(|emission| emission.topic.to_string()).collect();
         let (run, rolling_back) = match &conclusion.fate {
             Fate::GoesOn(run) => (Some(run.clone()), run.is_backward()),
             Fate::Committed => (None, false),
@@ -273,6 +270,7 @@ fn apply(
     {
         return Err(Exit::InDoubt("the process crashes after the commit, as it was to".into()));
     }
+    let ending = after.outcome.as_ref().map(|outcome| outcome.name());
     if let Some(outcome) = after.outcome {
         outcome.report(execution);
     }
@@ -296,6 +294,7 @@ fn apply(
             }
             _ => {
                 let committed = after.run.is_none() && !after.rolling_back;
+                metrics::root_runs(ending.unwrap_or(if committed { "committed" } else { "rolled_back" }), 1);
                 engine
                     .completions
                     .notify(execution.key.root, if committed { RunEnd::Committed } else { RunEnd::Unknown });

@@ -9,6 +9,7 @@ use std::any::Any;
 use std::fmt::Display;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use scoop_core::{
     Action, Call, Conclusion, Context, Error, Failure, Fate, NextExecution, Returned, SentSignal, StepKind,
 };
@@ -26,6 +27,7 @@ use crate::saga::registry::RunnableSaga;
 use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitSignal, UnfitValue};
 use crate::saga::{DecodeError, Handler, RetryTarget, StepEnd};
 use crate::store::{NewSignal, RolledBack, SetAside, StepTransaction, roll_back};
+use crate::telemetry::metrics::StepTimer;
 use crate::telemetry::{self, Code};
 use crate::util::ids;
 use crate::util::payload::{self, StepName, Unstorable};
@@ -256,7 +258,9 @@ async fn run_finally(
         scope.cleans_up_after(name, execution.run.iteration_of(definition, step));
         let _entry = engine.running.enter(&definition.saga, execution.key.id, name);
         let code = async { execution.saga.handler.finally(step, &mut scope, message).await };
+        let timer = StepTimer::begin(&definition.saga, name, Code::Finally);
         let code = code.instrument(telemetry::step_span(execution.at(name), Code::Finally));
+        let code = code.map(|result| timer.result(result));
         outcome = boundary::call(&execution.run.source, engine.running.stop(None), code).await;
         if !matches!(outcome, Ok(Ok(()))) {
             break;
@@ -456,6 +460,8 @@ async fn invoke(
 ) -> Result<Returned, Error> {
     let handler = &execution.saga.handler;
     let span = |code| telemetry::step_span(execution.at(call.step()), code);
+    let definition = &execution.saga.definition;
+    let timer = |step: &usize, code| StepTimer::begin(&definition.saga, &definition.steps[*step].name, code);
     // The handler is called in the `async` blocks, so that the spans contain all of the user code.
     match call.action() {
         Action::Invoke { step, .. } => {
@@ -464,7 +470,9 @@ async fn invoke(
                 StepKind::Finally => Code::Finally,
                 StepKind::Code | StepKind::Wait | StepKind::Decide => Code::Step,
             };
-            let end = execute(&**handler, kind, *step, scope, message).instrument(span(code)).await?;
+            let timer = timer(step, code);
+            let end = execute(&**handler, kind, *step, scope, message).instrument(span(code));
+            let end = end.map(|result| timer.result(result)).await?;
             let of = StepName { saga: &execution.saga.definition.saga, step: call.step() };
             let output = end.output.transpose().map_err(|why| Unstorable::output(of, why))?;
             let anew = end.anew.transpose().map_err(|why| Unstorable::anew(of, why))?;
@@ -474,18 +482,22 @@ async fn invoke(
         Action::Compensate { step, cause, finally, .. } => {
             if execution.saga.definition.steps[*step].compensated {
                 let undoing = async { handler.compensate(*step, scope, message, cause).await };
-                undoing.instrument(span(Code::Compensation)).await?;
+                let timer = timer(step, Code::Compensation);
+                undoing.instrument(span(Code::Compensation)).map(|result| timer.result(result)).await?;
             }
             if *finally {
                 scope.cleans_up();
                 let cleanup = async { handler.finally(*step, scope, message).await };
-                cleanup.instrument(span(Code::Finally)).await?;
+                let timer = timer(step, Code::Finally);
+                cleanup.instrument(span(Code::Finally)).map(|result| timer.result(result)).await?;
             }
             Ok(Returned::nothing())
         }
         Action::HandleChildFailure { step, failure, .. } => {
             let handling = async { handler.on_child_failure(*step, scope, message, failure).await };
-            let next = handling.instrument(span(Code::ChildFailure)).await?;
+            let timer = timer(step, Code::ChildFailure);
+            let next =
+                handling.instrument(span(Code::ChildFailure)).map(|result| timer.result(result)).await?;
             Ok(Returned { next, ..Returned::nothing() })
         }
     }

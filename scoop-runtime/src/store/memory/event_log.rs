@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use scoop_core::{Context, EventKind, Failure, Lineage, Wait};
-use serde_json::Value;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
 use crate::rebuild::RecordedExecution;
@@ -126,6 +127,35 @@ impl EventLog {
             | EventKind::RolledBack
             | EventKind::RollbackFailed => !same.any(|other| other.handler == event.handler),
         }
+    }
+
+    /// The hierarchy and its runs: the last ids of all lineages.
+    pub(super) fn parts(&self) -> Vec<Uuid> {
+        self.by_run.keys().copied().collect()
+    }
+
+    /// The messages that a part launched, its events and values, each as a JSON object with the columns of its table.
+    pub(super) fn lines_of(&self, part: Uuid) -> Vec<String> {
+        let launched = self.of_run(part).filter(|event| event.kind == EventKind::Emitted);
+        let messages = launched.filter_map(|event| {
+            let message = self.messages.get(&event.message)?;
+            Some(json!({ "table": "message", "id": event.message, "topic": &*message.topic, "payload": message.payload }))
+        });
+        let events = self.of_run(part).map(|event| {
+            json!({
+                "table": "message_event", "id": event.id, "message_id": event.message, "type": event.kind.as_str(),
+                "coroutine_name": event.handler.as_deref(), "coroutine_identifier": event.identifier.as_deref(),
+                "step": event.step, "cooperation_lineage": event.lineage.ids(),
+                "created_at": event.at.format(&Rfc3339).unwrap_or_default(), "exception": event.exception,
+                "context": event.context, "next_step": event.next_step, "jump": event.jump,
+                "definition": event.definition, "wait": event.wait,
+                "child_failure_handler_iteration": event.handling,
+            })
+        });
+        let values = self.values.get(&part).into_iter().flatten().map(
+            |(name, value)| json!({ "table": "return_value", "run": part, "variable_name": name, "value": value }),
+        );
+        messages.chain(events).chain(values).map(|line| line.to_string()).collect()
     }
 
     /// Adds an event that is [admitted](Self::admits).

@@ -145,10 +145,7 @@ impl State {
             is_suspect: row.is_suspect(),
             queue: (ahead_of_it, due.len()),
             workers: self.workers_for(row),
-            pauses: match self.wait_of(row) {
-                Some(WaitKind::Pause) => self.pauses_of(&row.topic, &row.handler),
-                _ => vec![],
-            },
+            pauses: self.pauses_of(&row.topic, &row.handler),
             concurrency: self.reached_limit(&row.handler),
             children,
             below,

@@ -32,6 +32,7 @@ mod schedule;
 mod session;
 mod settle;
 mod signal;
+mod sizes;
 mod state;
 mod status;
 mod subscriptions;

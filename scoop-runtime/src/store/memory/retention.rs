@@ -10,12 +10,13 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
+use super::event_log::EventLog;
 use super::state::{Hierarchy, State};
 use crate::api::{KEEP_MIN, Keep};
 use crate::saga::registry::SubscribedSaga;
 use crate::store::{
-    DueHierarchies, DueSettlement, PruneMode, PrunePage, PrunePlace, PruneResult, PruneVerdict, Rest,
-    RetentionStorage,
+    DueHierarchies, DueSettlement, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes, PruneVerdict,
+    Rest, RetentionStorage,
 };
 use crate::util::ids;
 
@@ -53,14 +54,6 @@ enum Kind {
     Later,
 }
 
-/// Which times count for a hierarchy.
-#[derive(Clone, Copy)]
-enum Times {
-    Age(Duration),
-    /// Those of its topic; these if it has none.
-    ByTopic(Keep),
-}
-
 /// Whether a hierarchy is to be deleted, and how it is remembered otherwise.
 struct Judgement {
     verdict: PruneVerdict,
@@ -81,7 +74,34 @@ impl RetentionStorage for MemoryStore {
 
     async fn prune(&self, roots: &[Uuid], age: Duration, mode: PruneMode) -> sqlx::Result<Vec<PruneResult>> {
         self.run("prune", |state| {
-            Ok(roots.iter().map(|root| state.prune(*root, Times::Age(age), mode).0).collect())
+            Ok(roots.iter().map(|root| state.prune(*root, PruneTimes::Age(age), mode).0).collect())
+        })
+        .await
+    }
+
+    async fn deletable(&self, roots: &[Uuid], times: PruneTimes) -> sqlx::Result<Vec<Uuid>> {
+        self.run("deletable", |state| {
+            let is_over = |root: &&Uuid| state.judge(**root, times).verdict == PruneVerdict::Deleted;
+            Ok(roots.iter().filter(is_over).copied().collect())
+        })
+        .await
+    }
+
+    async fn archive_parts(&self, root: Uuid) -> sqlx::Result<Vec<Uuid>> {
+        self.run("archive_parts", |state| {
+            let record = state.hierarchy(root).map(|hierarchy| &hierarchy.record);
+            Ok(record.into_iter().flat_map(EventLog::parts).collect())
+        })
+        .await
+    }
+
+    async fn archive_rows(&self, root: Uuid, parts: &[Uuid]) -> sqlx::Result<Vec<String>> {
+        self.run("archive_rows", |state| {
+            let record = state.hierarchy(root).map(|hierarchy| &hierarchy.record);
+            Ok(record
+                .into_iter()
+                .flat_map(|record| parts.iter().flat_map(|part| record.lines_of(*part)))
+                .collect())
         })
         .await
     }
@@ -160,6 +180,26 @@ impl State {
         (roots, next, count)
     }
 
+    /// Whether only programs with an archive delete hierarchies of this topic.
+    fn needs_archive(&self, topic: &str) -> bool {
+        let all = || self.retention.times.iter().filter(|((of, _), _)| of == topic);
+        let listening = self.listening(topic);
+        let mut active = all()
+            .filter(|((_, handler), _)| listening.iter().any(|(name, _)| **name == **handler))
+            .peekable();
+        match active.peek() {
+            Some(_) => active.any(|(_, keep)| keep.is_archived),
+            None => all().any(|(_, keep)| keep.is_archived),
+        }
+    }
+
+    /// The topic of the message that started a hierarchy.
+    fn root_topic(&self, root: Uuid) -> Option<&str> {
+        let Hierarchy { record, .. } = self.hierarchy(root)?;
+        let emitted = record.of_run(root).find(|event| event.kind == EventKind::Emitted)?;
+        record.messages.get(&emitted.message).map(|message| &*message.topic)
+    }
+
     /// For how long hierarchies of this topic are kept.
     fn keep_of(&self, topic: &str, kind: Kind, by_default: Keep) -> Duration {
         let time = |keep: &Keep| if kind == Kind::RolledBack { keep.rolled_back } else { keep.committed };
@@ -180,7 +220,9 @@ impl State {
             Kind::Later => row.since < now,
             kind => row.since < self.before(self.keep_of(&row.topic, kind, keep)),
         };
-        let due = self.retention.kept.iter().filter(|(_, row)| is_due(row));
+        let is_mine =
+            |row: &KeptRow| row.kind == Kind::Later || keep.is_archived || !self.needs_archive(&row.topic);
+        let due = self.retention.kept.iter().filter(|(_, row)| is_due(row) && is_mine(row));
         let mut roots: Vec<_> = due.map(|(root, _)| *root).take(limit).collect();
         let times = self.retention.times.values().chain([&keep]);
         let shortest = times.map(|keep| keep.shortest()).min().unwrap_or(Duration::MAX);
@@ -206,12 +248,19 @@ impl State {
         let DueSettlement { due, archived, retry_after } = settlement;
         let mut results = vec![];
         for root in &due.roots {
-            let mode = if archived.contains(root) { PruneMode::Delete } else { PruneMode::Count };
-            let (mut result, mut kept) = self.prune(*root, Times::ByTopic(keep), mode);
+            let is_archived = match archived {
+                Some(archived) => archived.contains(root),
+                None => !self.root_topic(*root).is_some_and(|topic| self.needs_archive(topic)),
+            };
+            let mode = if is_archived { PruneMode::Delete } else { PruneMode::Count };
+            let (mut result, mut kept) = self.prune(*root, PruneTimes::ByTopic(keep), mode);
             if result.verdict == PruneVerdict::Deleted && mode == PruneMode::Count {
                 result = PruneResult::kept(PruneVerdict::Unarchived);
-                kept.since =
-                    self.now().saturating_add((*retry_after).try_into().unwrap_or(time::Duration::MAX));
+                if archived.is_some() {
+                    let retry_after = (*retry_after).try_into().unwrap_or(time::Duration::MAX);
+                    kept =
+                        KeptRow { kind: Kind::Later, since: self.now().saturating_add(retry_after), ..kept };
+                }
             }
             match result.verdict {
                 PruneVerdict::Deleted | PruneVerdict::Absent => drop(self.retention.kept.remove(root)),
@@ -226,7 +275,7 @@ impl State {
         results
     }
 
-    fn prune(&mut self, root: Uuid, times: Times, mode: PruneMode) -> (PruneResult, KeptRow) {
+    fn prune(&mut self, root: Uuid, times: PruneTimes, mode: PruneMode) -> (PruneResult, KeptRow) {
         let Judgement { verdict, kept } = self.judge(root, times);
         if verdict != PruneVerdict::Deleted {
             return (PruneResult::kept(verdict), kept);
@@ -244,7 +293,7 @@ impl State {
         (PruneResult { verdict, messages, events }, kept)
     }
 
-    fn judge(&self, root: Uuid, times: Times) -> Judgement {
+    fn judge(&self, root: Uuid, times: PruneTimes) -> Judgement {
         let now = self.now();
         let mut kept = KeptRow { topic: "".into(), kind: Kind::Later, since: now };
         let Some(Hierarchy { rows, record, .. }) = self.hierarchy(root) else {
@@ -265,13 +314,13 @@ impl State {
         let is_rolled_back = any(EventKind::RolledBack) || !any(EventKind::Seen);
         let kind = if is_rolled_back { Kind::RolledBack } else { Kind::Committed };
         let before = self.before(match times {
-            Times::Age(age) => age,
-            Times::ByTopic(keep) => self.keep_of(&message.topic, kind, keep),
+            PruneTimes::Age(age) => age,
+            PruneTimes::ByTopic(keep) => self.keep_of(&message.topic, kind, keep),
         });
         let last = record.events.iter().map(|event| event.at).max();
-        if let Some(last) = last.filter(|last| *last >= before) {
-            kept = KeptRow { topic: message.topic.clone(), kind, since: last };
-            return Judgement { verdict: PruneVerdict::Recent, kept };
+        let over = KeptRow { topic: message.topic.clone(), kind, since: last.unwrap_or(now) };
+        if last.is_some_and(|last| last >= before) {
+            return Judgement { verdict: PruneVerdict::Recent, kept: over };
         }
         let mut failed = record.events.iter().filter(|event| event.kind == EventKind::RollbackFailed);
         let is_settled =
@@ -286,8 +335,10 @@ impl State {
         let about = about.and_then(|about| Uuid::try_parse(about.as_str()?).ok());
         let is_needed = self.join_members.needs(root, |run| self.hierarchy_by_id.get(&run) == Some(&root))
             || about.and_then(|about| self.hierarchy(about)).is_some_and(|about| !about.rows.is_empty());
-        let verdict = if is_needed { PruneVerdict::Needed } else { PruneVerdict::Deleted };
-        Judgement { verdict, kept }
+        if is_needed {
+            return Judgement { verdict: PruneVerdict::Needed, kept };
+        }
+        Judgement { verdict: PruneVerdict::Deleted, kept: over }
     }
 }
 

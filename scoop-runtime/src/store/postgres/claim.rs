@@ -16,6 +16,7 @@ use super::decode::time;
 use super::query_ext::FetchExt;
 use crate::error::is_of_contents;
 use crate::store::{ClaimStorage, ClaimedRun, Claimer, Lanes, QueueCursors, Suspect, Unclaimed};
+use crate::telemetry::metrics;
 use crate::util::ids;
 
 /// How many runs of each handler a worker executes.
@@ -106,7 +107,12 @@ impl PostgresStore {
         let rows = self.claim_query(claim, limit, progress, only).all(&self.sessions).await?;
         for row in &rows {
             let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
-            progress.take(lane, time(row, "ready_at")?);
+            let ready_at = time(row, "ready_at")?;
+            progress.take(lane, ready_at);
+            if cfg!(feature = "metrics") {
+                let waited = (OffsetDateTime::now_utc() - ready_at).as_seconds_f64();
+                metrics::queue_seconds(row.try_get("handler")?, waited.max(0.0));
+            }
         }
         rows.iter().map(|row| ClaimedRun::from_row(row, identifier)).collect()
     }

@@ -31,6 +31,11 @@ struct Entries<T> {
 }
 
 impl<T: Send + 'static> IdleCache<T> {
+    /// The number of items.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).kept.len()
+    }
+
     /// Takes the most recently used item.
     pub(crate) fn take(&self) -> Option<T> {
         lock(&self.0).kept.pop_back().map(|(_, thing)| thing)

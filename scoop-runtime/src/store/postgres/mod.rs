@@ -33,6 +33,7 @@ mod session;
 mod settle;
 mod settle_parts;
 mod signal;
+mod sizes;
 mod statements;
 mod status;
 mod step_transactions;

@@ -237,6 +237,12 @@ impl Sessions {
         self.pool.options().get_max_connections()
     }
 
+    /// The name of the pool for statements, and how many of its connections are open and idle.
+    pub(crate) fn open_connections(&self) -> (&'static str, usize, usize) {
+        let open = usize::try_from(self.pool.size()).unwrap_or(usize::MAX);
+        ("engine", open, self.pool.num_idle() + self.idle.len())
+    }
+
     /// The connection options of statements.
     pub(crate) fn connect_options(&self) -> Arc<PgConnectOptions> {
         self.pool.connect_options()

@@ -10,8 +10,8 @@ use super::PostgresStore;
 use super::query_ext::FetchExt;
 use crate::api::Keep;
 use crate::store::{
-    DueHierarchies, DueSettlement, PruneMode, PrunePage, PrunePlace, PruneResult, PruneVerdict, Rest,
-    RetentionStorage,
+    DueHierarchies, DueSettlement, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes, PruneVerdict,
+    Rest, RetentionStorage,
 };
 
 /// The number of rows read by one statement.
@@ -41,12 +41,35 @@ impl RetentionStorage for PostgresStore {
         pruned.iter().map(PruneResult::from_row).collect()
     }
 
+    async fn deletable(&self, roots: &[Uuid], times: PruneTimes) -> sqlx::Result<Vec<Uuid>> {
+        let (committed, rolled_back, is_by_topic) = match times {
+            PruneTimes::Age(age) => (seconds(age), seconds(age), false),
+            PruneTimes::ByTopic(keep) => (seconds_kept(keep.committed), seconds_kept(keep.rolled_back), true),
+        };
+        sqlx::query_scalar(self.sql.prune_deletable.clone())
+            .bind(roots.to_vec())
+            .bind(committed)
+            .bind(rolled_back)
+            .bind(is_by_topic)
+            .all(&self.sessions)
+            .await
+    }
+
+    async fn archive_parts(&self, root: Uuid) -> sqlx::Result<Vec<Uuid>> {
+        sqlx::query_scalar(self.sql.archive_parts.clone()).bind(root).all(&self.sessions).await
+    }
+
+    async fn archive_rows(&self, _: Uuid, parts: &[Uuid]) -> sqlx::Result<Vec<String>> {
+        sqlx::query_scalar(self.sql.archive_rows.clone()).bind(parts.to_vec()).all(&self.sessions).await
+    }
+
     async fn take_due(&self, worker: Uuid, keep: Keep, limit: usize) -> sqlx::Result<Option<DueHierarchies>> {
         let row = sqlx::query(self.sql.retention_next.clone())
             .bind(worker)
             .bind(seconds_kept(keep.committed))
             .bind(seconds_kept(keep.rolled_back))
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .bind(keep.is_archived)
             .one(&self.sessions)
             .await?;
         let Some(roots) = row.try_get("roots")? else { return Ok(None) };

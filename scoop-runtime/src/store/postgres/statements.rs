@@ -108,6 +108,8 @@ macro_rules! statements {
 }
 
 statements! {
+    archive_parts,
+    archive_rows,
     command_decision,
     definition_ids,
     definition_register,
@@ -170,6 +172,7 @@ statements! {
     pause_list,
     pause_progress,
     pause_set,
+    prune_deletable,
     prune_hierarchies,
     prune_page,
     prune_page_kept,
@@ -259,6 +262,7 @@ statements! {
     signal_waiting,
     step_begin,
     step_unhandled,
+    store_sizes,
     topology_change,
     topology_read,
     worker_acknowledge,

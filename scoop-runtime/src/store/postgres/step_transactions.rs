@@ -111,6 +111,12 @@ enum Grant {
 }
 
 impl StepTransactions {
+    /// The name of the pool of steps, and how many of its connections are open and idle.
+    pub(crate) fn open_connections(&self) -> (&'static str, usize, usize) {
+        let open = usize::try_from(self.pool.size()).unwrap_or(usize::MAX);
+        ("steps", open, self.pool.num_idle())
+    }
+
     /// At most so many connections at a time, from this pool.
     pub(crate) fn new(pool: PgPool, limit: usize, preamble: &'static str) -> Self {
         let queue = Queue { free: limit, waiting_sagas: VecDeque::new(), waiting: HashMap::new() };

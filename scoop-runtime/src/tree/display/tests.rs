@@ -197,6 +197,41 @@ fn rollback_of_a_step_that_never_completed_is_not_shown() {
 }
 
 #[test]
+fn wait_before_a_step_is_neither_completed_nor_undone() {
+    use EventKind::{RolledBack, RollingBack, Seen, Suspended};
+    let why = Failure::gave_up("checkout[w]", vec![]);
+    let wait = "ship (waiting for scheduled time)";
+    let back = |of: &str, number: u32| format!("Rollback of {of}[{number},]");
+    let of_pack = vec![
+        event(Seen, None, 0),
+        event(Suspended, Some("pack"), 5),
+        event(Suspended, Some(wait), 10).before(Some(&Wait::until(at(80_000).into()))),
+        failed(RollingBack, Some("ship"), 20, &why),
+        event(Suspended, Some(&back(wait, 1)), 21),
+        event(RolledBack, Some(&back("pack", 0)), 22),
+    ];
+    let first = vec![
+        event(Seen, None, 0),
+        event(Suspended, Some(wait), 5),
+        event(Suspended, Some("ship"), 10),
+        failed(RollingBack, Some("bill"), 20, &why),
+        event(Suspended, Some(&back("ship", 1)), 21),
+        event(RolledBack, Some(&back(wait, 0)), 22),
+    ];
+    let words = |events: Vec<RunEvent>| {
+        let rows = vec![Ok(row(&[0, 1], ("checkout", "orders.placed"), None, events))];
+        let tree = Tree::of(TreeRows::all(rows), vec![], vec![]);
+        let words: Vec<_> = tree.roots()[0].events.iter().map(RunEvent::word).collect();
+        words.join(", ")
+    };
+    let before = "began, completed, began to wait, began to roll back, nothing to undo, rolled back";
+    assert_eq!(words(of_pack.clone()), before);
+    assert_eq!(words(first), "began, began to wait, completed, began to roll back, undone, rolled back");
+    let text = shown(vec![row(&[0, 1], ("checkout", "orders.placed"), None, of_pack)]);
+    assert!(text.contains("began to wait for ship") && !text.contains("undone"), "{text}");
+}
+
+#[test]
 fn sleeping_run_shows_the_end_of_its_sleep() {
     let slept = Stands { ready_at: Some(at(80_000)), ..stands(RowState::Ready) };
     let suspended =

@@ -12,7 +12,7 @@ use crate::store::{ExpiredSignals, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 60] = [
+const HOT: [&str; 61] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -25,6 +25,7 @@ const HOT: [&str; 60] = [
     "settle_general",
     "run_wake",
     "run_next_due",
+    "store_sizes",
     "handler_list_ready",
     "run_mark_overdue",
     "run_give_up_reasons",
@@ -234,12 +235,17 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "command_decision" => ("uuid, text, uuid", "gen_random_uuid(), '', NULL"),
         "prune_page" | "prune_page_kept" => ("uuid, float8, bigint", "gen_random_uuid(), 1, 1000"),
-        "keep_time_publish" => ("text[], text[], float8[], float8[]", "'{}', '{}', '{}', '{}'"),
-        "retention_next" => ("uuid, float8, float8, bigint", "gen_random_uuid(), 1, 1, 100"),
+        "keep_time_publish" => {
+            ("text[], text[], float8[], float8[], boolean", "'{}', '{}', '{}', '{}', true")
+        }
+        "retention_next" => ("uuid, float8, float8, bigint, boolean", "gen_random_uuid(), 1, 1, 100, true"),
         "retention_settle" => (
             "uuid, float8, float8, uuid[], uuid[], uuid, boolean, float8",
             "gen_random_uuid(), 1, 1, '{}', '{}', gen_random_uuid(), true, 1",
         ),
+        "prune_deletable" => ("uuid[], float8, float8, boolean", "'{}', 1, 1, true"),
+        "archive_parts" => ("uuid", "gen_random_uuid()"),
+        "archive_rows" => ("uuid[]", "ARRAY[gen_random_uuid()]"),
         "prune_hierarchies" => ("uuid[], float8, boolean", "'{}', 1, true"),
         "run_page_unfinished" => (
             "text, text, text[], text[], timestamptz, timestamptz, text, text[], int, uuid, bigint, bigint",
@@ -589,7 +595,7 @@ async fn a_look_for_due_hierarchies_reads_the_same_blocks_among_many_kept_ones()
         execute(numbered(FINISHED, from, to)).await;
         execute(numbered(KEPT, from, to)).await;
         execute(numbered(FINISHED, from + 1_000_000, from + 1_000_100)).await;
-        blocks.push(blocks_of(&pool, "retention_next", "gen_random_uuid(), 7200, 7200, 100").await);
+        blocks.push(blocks_of(&pool, "retention_next", "gen_random_uuid(), 7200, 7200, 100, true").await);
         execute("VACUUM ANALYZE".into()).await;
     }
     assert!(blocks[1] < 2 * blocks[0], "{blocks:?} blocks with 200 and 10,000 kept hierarchies");

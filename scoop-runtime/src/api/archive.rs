@@ -1,0 +1,201 @@
+//! The archive of finished hierarchies, which gets them before they are deleted.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::fs::OpenOptions;
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt};
+use uuid::Uuid;
+
+use crate::store::Store;
+use crate::util::patience::{Trial, Vain};
+use crate::{Builder, HierarchyId, RuntimeError};
+
+/// The number of parts of a hierarchy whose rows are in memory at the same time.
+const PARTS_MAX: usize = 200;
+
+/// The longest time that an archive may take for one batch. A worker that is silent for a minute longer loses its turn.
+const TIME_MAX: Duration = Duration::from_secs(4 * 60);
+
+/// Why hierarchies are not archived.
+pub(crate) type ArchiveError = Box<dyn Error + Send + Sync>;
+
+/// The function of the user.
+#[derive(Clone)]
+pub(crate) struct Archive(
+    Arc<dyn Fn(ArchiveBatch) -> BoxFuture<'static, Result<(), ArchiveError>> + Send + Sync>,
+);
+
+/// Finished hierarchies that are about to be deleted: see [`Builder::before_delete`].
+#[derive(Clone)]
+pub struct ArchiveBatch {
+    store: Store,
+    patience: Duration,
+    hierarchies: Vec<HierarchyId>,
+}
+
+impl ArchiveBatch {
+    /// The hierarchies.
+    pub fn hierarchies(&self) -> &[HierarchyId] {
+        &self.hierarchies
+    }
+
+    /// Writes all rows of these hierarchies, each as a line of JSON, and flushes. Returns the number of lines.
+    ///
+    /// A line is an object with the name of a table in `table`, and the columns of a row: of `message`, `message_event`,
+    /// `return_value`, and of the tables about repairs, executions and joins. The lines of a hierarchy are together, and
+    /// those of a run, the launches before its other events. The rows of 200 runs are in memory at the same time.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer; and if the database fails, an error with the [`RuntimeError`] in it.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, some of the lines may have been written.
+    pub async fn write_ndjson(&self, to: &mut (impl AsyncWrite + Unpin + Send)) -> io::Result<u64> {
+        let mut count = 0;
+        for hierarchy in &self.hierarchies {
+            let parts = self.read(|store| async move { store.archive_parts(hierarchy.uuid()).await }).await?;
+            for some in parts.chunks(PARTS_MAX) {
+                let lines =
+                    self.read(|store| async move { store.archive_rows(hierarchy.uuid(), some).await });
+                for line in lines.await? {
+                    to.write_all(line.as_bytes()).await?;
+                    to.write_all(b"\n").await?;
+                    count += 1;
+                }
+            }
+        }
+        to.flush().await?;
+        Ok(count)
+    }
+
+    /// Appends all rows of these hierarchies to a file, as [`write_ndjson`](Self::write_ndjson) does, and waits until they are
+    /// on the disk. Returns the number of lines. The file is created if it is missing.
+    ///
+    /// If that fails, the file gets its former size. A line that the end of a process has cut off stays, and the next one
+    /// begins after it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file; and if the database fails, an error with the [`RuntimeError`] in it.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, some of the lines may have been written.
+    pub async fn append_to(&self, path: impl AsRef<Path> + Send) -> io::Result<u64> {
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).await?;
+        let size = file.metadata().await?.len();
+        if size > 0 {
+            file.seek(io::SeekFrom::End(-1)).await?;
+            if file.read_u8().await? != b'\n' {
+                file.write_all(b"\n").await?;
+            }
+        }
+        let mut writer = tokio::io::BufWriter::new(file);
+        let written = self.write_ndjson(&mut writer).await;
+        let file = writer.into_inner();
+        match written {
+            Ok(count) => file.sync_all().await.map(|()| count),
+            Err(error) => {
+                file.set_len(size).await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn read<'a, T: Send, F>(&'a self, mut read: impl FnMut(&'a Store) -> F) -> io::Result<T>
+    where
+        F: Future<Output = sqlx::Result<T>> + Send,
+    {
+        let read = Trial::new(self.patience).endure(|_| read(&self.store)).await;
+        read.map_err(Vain::error("hierarchies were archived")).map_err(io::Error::other)
+    }
+}
+
+impl fmt::Debug for ArchiveBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArchiveBatch").field("hierarchies", &self.hierarchies).finish_non_exhaustive()
+    }
+}
+
+impl Archive {
+    /// Archives hierarchies. A panic is an error, as is a very long time.
+    pub(crate) async fn take(
+        &self,
+        store: &Store,
+        patience: Duration,
+        roots: &[Uuid],
+    ) -> Result<(), ArchiveError> {
+        let hierarchies = roots.iter().copied().map(HierarchyId::from).collect();
+        let batch = ArchiveBatch { store: store.clone(), patience, hierarchies };
+        let archived = AssertUnwindSafe(async { (self.0)(batch).await }).catch_unwind();
+        match tokio::time::timeout(TIME_MAX, archived).await {
+            Ok(Ok(archived)) => archived,
+            Ok(Err(_)) => Err("the archive panicked".into()),
+            Err(_) => Err(format!("the archive took longer than {TIME_MAX:?}").into()),
+        }
+    }
+}
+
+impl fmt::Debug for Archive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Archive")
+    }
+}
+
+impl Builder {
+    /// Calls a function with finished hierarchies before they are deleted: an archive. They are deleted only after it has
+    /// succeeded.
+    ///
+    /// It gets each hierarchy at least once: again if the process ends, or the database fails, between its success and the
+    /// deletion. If it fails, panics, or takes longer than four minutes, its hierarchies stay, a warning is reported, and
+    /// others go on. Hierarchies of a failed batch are tried one by one. One that fails alone is tried again after six of
+    /// the [intervals](crate::Keep::every). After three failures in succession the next attempt is at the next look.
+    ///
+    /// From the start of this program on, only programs with an archive delete by themselves what begins with a message to
+    /// one of its sagas, until a program with that saga starts without one. Give all programs on a database the same archive.
+    /// [`Scoop::prune`](crate::Scoop::prune) of this program or client calls it, too, and returns its error; that of
+    /// another one deletes without.
+    ///
+    /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
+    /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use scoop::Scoop;
+    ///
+    /// let archive = |batch: scoop::ArchiveBatch| async move {
+    ///     batch.append_to("/var/lib/shop/archive.ndjson").await.map(drop)
+    /// };
+    /// let scoop = Scoop::builder().postgres(pool).before_delete(archive).start().await?;
+    /// # scoop.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn before_delete<F, E>(mut self, archive: impl Fn(ArchiveBatch) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + 'static,
+    {
+        let archive = move |batch| {
+            let archived = archive(batch);
+            async move { archived.await.map_err(Into::into) }.boxed()
+        };
+        self.settings.archive = Some(Archive(Arc::new(archive)));
+        self.settings.keep.is_archived = true;
+        self
+    }
+}
+
+impl RuntimeError {
+    pub(crate) fn unarchived(count: usize) -> impl FnOnce(ArchiveError) -> Self {
+        move |source| Self::Archive { count, source }
+    }
+}

@@ -1,0 +1,77 @@
+//! The health of a process, for probes of an orchestrator.
+
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use tokio::time::Instant;
+
+use super::scoop::Scoop;
+use crate::engine::EngineState;
+
+/// The time for which a probe waits for the database.
+const DATABASE_MAX: Duration = Duration::from_secs(2);
+
+/// The health of a process: the result of [`Scoop::health`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// The time in which the database answered a short statement; `None` if it failed, or took longer than 2 s.
+    pub database: Option<Duration>,
+    /// The state of the engine.
+    pub engine: EngineState,
+    /// Whether the connection is open that shows to other workers that this process lives. False for a client.
+    pub has_session: bool,
+    /// For how long the first ready run or deadline of the sagas of this process has been due. Zero for a client.
+    pub lag: Duration,
+}
+
+impl Health {
+    /// Whether the process can recover without a restart. An outage of the database is no reason to restart.
+    pub fn is_live(&self) -> bool {
+        self.engine != EngineState::Failed
+    }
+
+    /// Whether the process can take requests: the database answers, and the engine, if there is one, runs with its session.
+    pub fn is_ready(&self) -> bool {
+        let engine_works = match self.engine {
+            EngineState::Absent => true,
+            EngineState::Running => self.has_session,
+            EngineState::Stopping | EngineState::Failed => false,
+        };
+        self.database.is_some() && engine_works
+    }
+}
+
+impl Scoop {
+    /// Reads the health of this process. Takes one short statement, and no more than 2 s.
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) {
+    /// let health = scoop.health().await;
+    /// println!("live: {}, ready: {}, lag: {:?}", health.is_live(), health.is_ready(), health.lag);
+    /// # }
+    /// ```
+    pub fn health(&self) -> BoxFuture<'_, Health> {
+        async move {
+            let began = Instant::now();
+            let answer = tokio::time::timeout(DATABASE_MAX, self.store().pauses()).await;
+            let database = matches!(answer, Ok(Ok(_))).then(|| began.elapsed());
+            match self.engine() {
+                Some(engine) => Health {
+                    database,
+                    engine: engine.state(),
+                    has_session: engine.has_session(),
+                    lag: engine.lag(),
+                },
+                None => {
+                    Health { database, engine: EngineState::Absent, has_session: false, lag: Duration::ZERO }
+                }
+            }
+        }
+        .boxed()
+    }
+}

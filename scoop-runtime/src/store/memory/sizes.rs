@@ -1,0 +1,23 @@
+//! The sizes of the working set; those in bytes are 0.
+
+use super::MemoryStore;
+use super::row::WorkingRow;
+use crate::store::{SizeStorage, StoreSizes};
+
+impl SizeStorage for MemoryStore {
+    async fn sizes(&self) -> sqlx::Result<StoreSizes> {
+        // No operation with faults: otherwise those of a simulation would depend on the metrics.
+        Ok(self.at_once(|state| {
+            let rows = state.hierarchies.values().map(|hierarchy| hierarchy.rows.len()).sum::<usize>();
+            let stuck = || state.stuck.iter().filter_map(|(_, id, root)| state.row((*root, *id)));
+            let awaiting = stuck().filter(|row: &&WorkingRow| row.awaits_operator).count();
+            let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+            StoreSizes {
+                unfinished_runs: number(rows),
+                stuck_runs: number(stuck().count() - awaiting),
+                awaiting_operator: number(awaiting),
+                ..StoreSizes::default()
+            }
+        }))
+    }
+}

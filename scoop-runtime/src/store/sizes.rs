@@ -1,0 +1,13 @@
+//! The sizes of the working set and of the record.
+
+/// The sizes of the working set and of the record; estimated, so that reading them costs the same at any size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoreSizes {
+    pub(crate) unfinished_runs: i64,
+    /// No more than 1,000 are counted.
+    pub(crate) stuck_runs: i64,
+    /// No more than 1,000 are counted.
+    pub(crate) awaiting_operator: i64,
+    pub(crate) working_set_bytes: i64,
+    pub(crate) record_bytes: i64,
+}

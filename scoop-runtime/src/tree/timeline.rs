@@ -1,0 +1,144 @@
+//! A hierarchy on a scale of time: a bar for each run, step, wait and compensation.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use scoop_core::{EventKind, Failure};
+use serde::Serialize;
+
+use super::{RunEvent, RunInfo, RunState, Tree};
+
+/// The word of the event with which the wait for a signal begins.
+const AWAITS: &str = "began to await a signal";
+
+/// The words of any other wait.
+const WAIT_AFTER: &str = "wait after";
+
+/// What a run spends a span of time with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum BarKind {
+    /// The whole run.
+    Run,
+    /// The code of a step.
+    Step,
+    /// A wait after a step: for children, a signal, or a time.
+    Wait,
+    /// The code of a compensation.
+    Compensation,
+}
+
+impl BarKind {
+    /// Its name: `run`, `step`, `wait` or `compensation`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Step => "step",
+            Self::Wait => "wait",
+            Self::Compensation => "compensation",
+        }
+    }
+}
+
+impl fmt::Display for BarKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A span of time of a run.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Bar<'a> {
+    /// The run.
+    pub run: &'a RunInfo,
+    /// What the time is spent with.
+    pub kind: BarKind,
+    /// Words before the name, such as `wait after`; empty if the name says all.
+    pub words: &'static str,
+    /// The saga if it is a run; otherwise the step, which is empty if the wait follows no step.
+    pub name: &'a str,
+    /// The beginning.
+    pub from: SystemTime,
+    /// The end; `None` if it is not over.
+    pub to: Option<SystemTime>,
+}
+
+impl Tree {
+    /// The bars of all runs: each run before its steps, waits and compensations, then its children.
+    ///
+    /// A run that has not begun has no bar. A wait that is not over has no end. The time at which a signal came is not
+    /// recorded: the wait for it ends with the step that gets it, and that step is a point.
+    ///
+    /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
+    /// # async fn example(order: scoop::Handle) -> Result<(), scoop::RuntimeError> {
+    /// for bar in order.tree().await?.timeline() {
+    ///     println!("{} {} of {}: {:?} to {:?}", bar.kind, bar.name, bar.run.handler, bar.from, bar.to);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn timeline(&self) -> Vec<Bar<'_>> {
+        self.runs().into_iter().flat_map(RunInfo::timeline).collect()
+    }
+}
+
+impl RunInfo {
+    /// The bars of this run, without those of its children: its own, then those of its steps, waits and compensations.
+    pub fn timeline(&self) -> Vec<Bar<'_>> {
+        let Some(from) = self.began_at() else { return vec![] };
+        let end = self.events.last().and_then(|event| event.at).filter(|_| self.has_ended());
+        let bar = |kind, words, name, from, to| Bar { run: self, kind, words, name, from, to };
+        let mut bars = vec![bar(BarKind::Run, "", &*self.handler, from, end)];
+        let (mut rolls_back, mut was_awaiting) = (false, false);
+        for (nth, event) in self.events.iter().enumerate() {
+            rolls_back |= event.kind == EventKind::RollingBack;
+            let (Some(at), name) = (event.at, event.subject().unwrap_or_default()) else { continue };
+            let before = event.took.and_then(|took| at.checked_sub(took)).unwrap_or(at);
+            let (after_signal, begins_to_await) = (was_awaiting, event.word() == AWAITS);
+            was_awaiting = begins_to_await;
+            if begins_to_await {
+                let to = self.events[nth + 1..].iter().find_map(|next| next.at);
+                bars.push(bar(BarKind::Wait, "wait for the signal of", name, at, to));
+            } else if event.subject().is_some() && event.took.is_some() && event.is_work() {
+                let gave_up = event.kind == EventKind::RollingBack
+                    && event.failure.as_ref().is_some_and(Failure::is_giving_up);
+                let (kind, words) = match (rolls_back, gave_up) {
+                    (_, true) => (BarKind::Wait, "gave up in"),
+                    (true, false) if event.kind != EventKind::RollingBack => (BarKind::Compensation, "undo"),
+                    _ => (BarKind::Step, ""),
+                };
+                bars.push(bar(kind, words, name, if after_signal { at } else { before }, Some(at)));
+            }
+            if let Some(waited) = event.waited {
+                bars.push(bar(BarKind::Wait, WAIT_AFTER, name, at, at.checked_add(waited)));
+            }
+        }
+        if let Some(last) = self.events.last()
+            && self.waits()
+            && last.waited.is_none()
+            && !was_awaiting
+            && let Some(at) = last.at
+        {
+            bars.push(bar(BarKind::Wait, WAIT_AFTER, last.subject().unwrap_or_default(), at, None));
+        }
+        bars
+    }
+
+    /// Whether it waits between two steps.
+    fn waits(&self) -> bool {
+        matches!(self.state, RunState::Waiting | RunState::Sleeping | RunState::AwaitingSignal)
+    }
+}
+
+impl RunEvent {
+    /// Whether the time before the event was spent with code of its step.
+    fn is_work(&self) -> bool {
+        // The first part of the rollback of a step only asks its children to roll back.
+        let is_code = !matches!(self.word(), "undoing children" | "nothing to undo" | "began to wait");
+        is_code
+            && matches!(self.kind, EventKind::Suspended | EventKind::RollingBack | EventKind::RollbackFailed)
+    }
+}

@@ -1,0 +1,65 @@
+// Keeps the part of the page with the id `live` up to date: when the server tells that something has changed, the page is
+// read again, and that part replaced. Without this script everything works after a reload.
+"use strict";
+(() => {
+  const region = document.getElementById("live");
+  const state = document.getElementById("live-state");
+  if (!region || !region.dataset.live || !window.EventSource) return;
+
+  const INTERVAL = 10_000;
+  let busy = false;
+  let again = false;
+  let paused = false;
+
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = "Pause updates";
+  state.after(button);
+  button.addEventListener("click", () => {
+    paused = !paused;
+    button.textContent = paused ? "Go on with updates" : "Pause updates";
+    button.setAttribute("aria-pressed", String(paused));
+    if (!paused) refresh();
+  });
+
+  const tell = (text) => {
+    if (state.textContent !== text) state.textContent = text;
+    state.hidden = !text;
+  };
+
+  // The link or button that has the focus is found again by its address.
+  const focused = () => {
+    const element = document.activeElement;
+    return element && region.contains(element) ? element.getAttribute("href") : null;
+  };
+
+  const replace = (html) => {
+    const next = new DOMParser().parseFromString(html, "text/html").getElementById("live");
+    if (!next) return;
+    const href = focused();
+    region.replaceChildren(...next.childNodes);
+    if (href === null) return;
+    for (const link of region.querySelectorAll("a[href]")) {
+      if (link.getAttribute("href") === href) { link.focus({ preventScroll: true }); break; }
+    }
+  };
+
+  const refresh = async () => {
+    if (paused || document.hidden) return;
+    if (busy) { again = true; return; }
+    busy = true;
+    try {
+      const response = await fetch(location.href, { cache: "no-store" });
+      if (response.ok) { replace(await response.text()); tell("live"); } else tell("not up to date");
+    } catch { tell("not up to date"); }
+    busy = false;
+    if (again) { again = false; setTimeout(refresh, 500); }
+  };
+
+  const source = new EventSource(region.dataset.live);
+  source.addEventListener("open", () => tell("live"));
+  source.addEventListener("changed", refresh);
+  source.addEventListener("error", () => { if (source.readyState === EventSource.CLOSED) tell("not live"); });
+  document.addEventListener("visibilitychange", refresh);
+  setInterval(refresh, INTERVAL);
+})();

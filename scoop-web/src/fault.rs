@@ -1,0 +1,89 @@
+//! The errors of a page, as pages.
+
+use std::error::Error;
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use scoop_runtime::RuntimeError;
+
+use crate::assets;
+use crate::pages::page;
+use crate::shown::block;
+
+/// An error of a request.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// An error of the library.
+    Runtime(RuntimeError),
+    /// Nothing has this address.
+    NotFound(String),
+    /// The request is not allowed.
+    Forbidden(String),
+    /// The request is wrong.
+    BadRequest(String),
+}
+
+impl From<RuntimeError> for Fault {
+    fn from(error: RuntimeError) -> Self {
+        Self::Runtime(error)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "fault.html")]
+struct FaultPage {
+    base: String,
+    style: String,
+    title: &'static str,
+    text: String,
+}
+
+impl Fault {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Forbidden(_) | Self::Runtime(RuntimeError::Denied { .. }) => StatusCode::FORBIDDEN,
+            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
+            Self::Runtime(
+                RuntimeError::NoSuchRun { .. }
+                | RuntimeError::NoSuchMessage { .. }
+                | RuntimeError::WrongId { .. },
+            ) => StatusCode::NOT_FOUND,
+            Self::Runtime(RuntimeError::Unavailable { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Runtime(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::NotFound(text) | Self::Forbidden(text) | Self::BadRequest(text) => text.clone(),
+            Self::Runtime(error) => {
+                let mut text = error.to_string();
+                let mut cause = error.source();
+                while let Some(error) = cause {
+                    let next = error.to_string();
+                    if !text.contains(&next) {
+                        text = format!("{text}: {next}");
+                    }
+                    cause = error.source();
+                }
+                text
+            }
+        }
+    }
+
+    /// The page for it.
+    pub(crate) fn page(&self, base: &str) -> Response {
+        let status = self.status();
+        let title = match status {
+            StatusCode::NOT_FOUND => "Not found",
+            StatusCode::FORBIDDEN => "Not allowed",
+            StatusCode::BAD_REQUEST => "Wrong request",
+            StatusCode::SERVICE_UNAVAILABLE => "The database does not answer",
+            _ => "Failed",
+        };
+        let shown = FaultPage { base: base.into(), style: assets::style(), title, text: block(&self.text()) };
+        (status, page(&shown)).into_response()
+    }
+}

@@ -1,0 +1,246 @@
+//! The requests of an operator: each is confirmed on a page of its own, with a reason and a recorded name.
+
+use std::fmt;
+
+use askama::Template;
+use axum::extract::{Form, Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use scoop_runtime::{CancelAnswer, Named, RepairAnswer, RollbackAnswer, Scoop};
+use uuid::Uuid;
+
+use super::signing::{Entered, Mistake, Name, Signed};
+use super::{Base, Fields, Frame, id_of, page};
+use crate::access::redirect;
+use crate::fault::Fault;
+use crate::shown::{block, line, query};
+use crate::{SharedWeb, Web};
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Cancel,
+    Rollback,
+    Retry,
+    Skip,
+    Resolve,
+}
+
+impl Action {
+    const ALL: [Self; 5] = [Self::Cancel, Self::Rollback, Self::Retry, Self::Skip, Self::Resolve];
+
+    /// Its name in URLs.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Rollback => "rollback",
+            Self::Retry => "retry",
+            Self::Skip => "skip",
+            Self::Resolve => "resolve",
+        }
+    }
+
+    /// The text of its button.
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Self::Cancel => "Cancel",
+            Self::Rollback => "Roll back",
+            Self::Retry => "Retry",
+            Self::Skip => "Skip",
+            Self::Resolve => "Resolve",
+        }
+    }
+
+    /// What it does.
+    const fn meaning(self) -> &'static str {
+        match self {
+            Self::Cancel => {
+                "Its unfinished runs are rolled back. Running steps end first, and runs that have not begun never begin."
+            }
+            Self::Rollback => {
+                "The compensations of its steps run, the newest step first, and before each step those of the messages \
+                 that it launched."
+            }
+            Self::Retry => {
+                "The failed compensation is executed again; if it succeeds, the rollback goes on. A stuck run is retried \
+                 with the programs that live now."
+            }
+            Self::Skip => {
+                "The failed compensation is left out: its effects stay, and the rollback goes on after it."
+            }
+            Self::Resolve => "The run counts as rolled back by hand: nothing more of it is executed.",
+        }
+    }
+
+    fn needs_reason(self) -> bool {
+        self != Self::Retry
+    }
+
+    fn of(name: &str) -> Result<Self, Fault> {
+        let found = Self::ALL.into_iter().find(|action| action.name() == name);
+        found.ok_or_else(|| Fault::NotFound("There is no such action.".into()))
+    }
+
+    /// The names and texts of its answers.
+    fn answers(self) -> Vec<(&'static str, String)> {
+        use {CancelAnswer as Cancel, RepairAnswer as Repair, RollbackAnswer as Rollback};
+        match self {
+            Self::Cancel => [Cancel::Accepted, Cancel::AlreadyRequested, Cancel::NothingToDo]
+                .map(|answer| (answer.name(), answer.to_string()))
+                .into(),
+            Self::Rollback => [
+                Rollback::Accepted,
+                Rollback::StillRunning,
+                Rollback::NoHandlers,
+                Rollback::AlreadyRolledBack,
+                Rollback::FailedBefore,
+            ]
+            .map(|answer| (answer.name(), answer.to_string()))
+            .into(),
+            Self::Retry | Self::Skip | Self::Resolve => [
+                Repair::Accepted,
+                Repair::NotFailed,
+                Repair::StillRunning,
+                Repair::FailedBelow,
+                Repair::Stuck,
+            ]
+            .map(|answer| (answer.name(), answer.to_string()))
+            .into(),
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The answer to a request, as the page after it shows it.
+pub(crate) struct Done {
+    pub(super) title: String,
+    pub(super) text: String,
+    pub(super) tone: &'static str,
+}
+
+impl Done {
+    /// The answer that a query tells. Only texts of ours are shown.
+    pub(super) fn of(fields: &Fields) -> Option<Self> {
+        let action = Action::of(fields.last("action")?).ok()?;
+        let answer = fields.last("answer")?;
+        let (answer, text) = action.answers().into_iter().find(|(name, _)| *name == answer)?;
+        let tone = if answer == CancelAnswer::Accepted.name() { "good" } else { "idle" };
+        Some(Self { title: format!("{}: {answer}", action.label()), text, tone })
+    }
+}
+
+#[derive(Template)]
+#[template(path = "action.html")]
+struct ActionPage {
+    frame: Frame,
+    action: Action,
+    id: Uuid,
+    /// What the id names.
+    named: String,
+    explanations: Vec<String>,
+    /// Where the user goes back to.
+    back: String,
+    signed: Signed,
+}
+
+/// Shows the page that asks for the confirmation.
+pub(crate) async fn confirm(
+    State(web): State<SharedWeb>,
+    base: Base,
+    headers: HeaderMap,
+    Path((action, id)): Path<(String, String)>,
+) -> Response {
+    let entered = Entered::before(&headers);
+    match asked(&web, (&action, &id)) {
+        Ok((action, id)) => ask(&web, &base, &headers, (action, id, entered, None)).await,
+        Err(fault) => fault.page(&base.0),
+    }
+}
+
+/// Makes the request.
+pub(crate) async fn carry_out(
+    State(web): State<SharedWeb>,
+    base: Base,
+    headers: HeaderMap,
+    Path((action, id)): Path<(String, String)>,
+    Form(fields): Form<Vec<(String, String)>>,
+) -> Response {
+    let fields = Fields::from(fields);
+    let (action, id) = match asked(&web, (&action, &id)) {
+        Ok(asked) => asked,
+        Err(fault) => return fault.page(&base.0),
+    };
+    let entered = match Entered::of(&web, &headers, &fields) {
+        Ok(entered) => entered,
+        Err(fault) => return fault.page(&base.0),
+    };
+    if let Some(mistake) = entered.mistake(action.needs_reason()) {
+        let mut response = ask(&web, &base, &headers, (action, id, entered, Some(mistake))).await;
+        *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
+        return response;
+    }
+    match request(&web.scoop, action, id, &entered).await {
+        Ok((answer, is_run)) => {
+            let kind = if is_run { "runs" } else { "hierarchies" };
+            let told = query([("action", action.name()), ("answer", answer)]);
+            entered.remembered(redirect(&format!("{}/{kind}/{id}{told}", base.0)), &base.0, &headers)
+        }
+        Err(fault) => fault.page(&base.0),
+    }
+}
+
+/// The action and the id, if the page has actions.
+fn asked(web: &Web, (action, id): (&str, &str)) -> Result<(Action, Uuid), Fault> {
+    if web.options.is_read_only() {
+        return Err(Fault::Forbidden("This page is read-only.".into()));
+    }
+    Ok((Action::of(action)?, id_of(id)?))
+}
+
+/// Shows the form.
+async fn ask(
+    web: &Web,
+    base: &Base,
+    headers: &HeaderMap,
+    (action, id, entered, error): (Action, Uuid, Entered, Option<Mistake>),
+) -> Response {
+    let explanation = match web.scoop.explain(id).await {
+        Ok(explanation) => explanation,
+        Err(error) => return Fault::Runtime(error).page(&base.0),
+    };
+    let is_run = matches!(explanation.named, Named::Run { .. });
+    let back = format!("{}/{}/{id}", base.0, if is_run { "runs" } else { "hierarchies" });
+    page(&ActionPage {
+        frame: Frame::new(web, base, "Runs", format!("{}: confirm", action.label())),
+        action,
+        id,
+        named: line(&explanation.named.to_string()),
+        explanations: explanation.runs.iter().map(|run| block(&run.to_string())).collect(),
+        back,
+        signed: Signed::new(web, headers, entered, error, action.needs_reason()),
+    })
+}
+
+/// Makes the request: the name of the answer, and whether the id is that of a run.
+async fn request(
+    scoop: &Scoop,
+    action: Action,
+    id: Uuid,
+    entered: &Entered,
+) -> Result<(&'static str, bool), Fault> {
+    let is_run = matches!(scoop.explain(id).await?.named, Named::Run { .. });
+    let (name, reason) = (&*entered.name, &*entered.reason);
+    let answer = match action {
+        Action::Cancel => scoop.cancel(id, reason).source(name).await?.name(),
+        Action::Rollback => scoop.rollback(id, reason).source(name).await?.name(),
+        Action::Retry => scoop.retry(id).source(name).await?.name(),
+        Action::Skip => scoop.skip(id, reason).source(name).await?.name(),
+        Action::Resolve => scoop.resolve(id, reason).source(name).await?.name(),
+    };
+    Ok((answer, is_run))
+}

@@ -1,0 +1,247 @@
+//! One hierarchy: what it waits for, its runs as a tree, and on a scale of time.
+
+use std::time::SystemTime;
+
+use askama::Template;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::{IntoResponse as _, Response};
+use scoop_runtime::shown::{humane, utc};
+use scoop_runtime::{HierarchyId, Outcome, RunInfo, RunPhase, RuntimeError, Status, Tree};
+use uuid::Uuid;
+
+use super::action::{Action, Done};
+use super::search::path_of;
+use super::{Base, Fields, Frame, id_of, page, query_of};
+use crate::access::redirect;
+use crate::fault::Fault;
+use crate::shown::{Moment, Phase, block, counted, line};
+use crate::{SharedWeb, Web};
+
+/// The number of runs that are shown, and the maximum.
+const RUNS_SHOWN: usize = 100;
+pub(super) const RUNS_MAX: usize = 1_000;
+
+/// The maximum number of bars. With more, only those of runs are shown.
+const BARS_MAX: usize = 400;
+
+/// The maximum number of levels that are indented.
+const INDENTED_MAX: usize = 12;
+
+#[derive(Template)]
+#[template(path = "hierarchy.html")]
+struct HierarchyPage {
+    frame: Frame,
+    id: Uuid,
+    topic: String,
+    outcome: String,
+    tone: &'static str,
+    /// A paragraph for each run of the first message.
+    explanations: Vec<String>,
+    notes: Vec<String>,
+    actions: Vec<Action>,
+    done: Option<Done>,
+    runs: Vec<Node>,
+    bars: Vec<BarRow>,
+    span: Option<String>,
+    left_out: Option<LeftOut>,
+}
+
+/// A run in the tree.
+struct Node {
+    id: Uuid,
+    level: usize,
+    handler: String,
+    topic: String,
+    phase: Phase,
+    began: Option<Moment>,
+    took: String,
+    about: String,
+}
+
+/// A line of the time line.
+struct BarRow {
+    run: Uuid,
+    kind: &'static str,
+    level: usize,
+    name: String,
+    from: String,
+    took: String,
+    /// The place of the bar, in per cent of the width.
+    x: String,
+    width: String,
+    is_open: bool,
+}
+
+/// Runs that are not shown.
+struct LeftOut {
+    shown: usize,
+    /// The URL that shows more, if there is one.
+    more: Option<String>,
+}
+
+/// Shows the page.
+pub(crate) async fn show(
+    State(web): State<SharedWeb>,
+    base: Base,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let fields = query_of(query);
+    match read(&web, &base, &id, &fields).await {
+        Ok(shown) => page(&shown).into_response(),
+        // The id of a run or a message has another page.
+        Err((Some(id), Fault::Runtime(RuntimeError::WrongId { .. }))) => {
+            match path_of(&web.scoop, id).await {
+                Ok(path) => redirect(&format!("{}{path}", base.0)),
+                Err(fault) => fault.page(&base.0),
+            }
+        }
+        Err((_, fault)) => fault.page(&base.0),
+    }
+}
+
+async fn read(
+    web: &Web,
+    base: &Base,
+    id: &str,
+    fields: &Fields,
+) -> Result<HierarchyPage, (Option<Uuid>, Fault)> {
+    let id = id_of(id).map_err(|fault| (None, fault))?;
+    read_hierarchy(web, base, id, fields).await.map_err(|fault| (Some(id), fault))
+}
+
+async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Result<HierarchyPage, Fault> {
+    let limit = fields.number("limit", RUNS_SHOWN, RUNS_MAX)?;
+    let found = web.scoop.find(HierarchyId::from(id)).await?;
+    let tree = async { found.tree().limit(limit).await };
+    let (tree, status, explanation) = tokio::join!(tree, found.status(), web.scoop.explain(id));
+    let (tree, status, explanation) = (tree?, status?, explanation?);
+    let now = explanation.read_at;
+    let runs = tree.runs();
+    let (tone, outcome) = outcome_of(&status);
+    let left_out = (!tree.is_complete()).then(|| LeftOut {
+        shown: runs.len(),
+        more: (limit < RUNS_MAX).then(|| format!("{}/hierarchies/{id}?limit={RUNS_MAX}", base.0)),
+    });
+    let actions = if web.options.is_read_only() {
+        vec![]
+    } else {
+        match status {
+            Status::Unfinished => vec![Action::Cancel],
+            Status::Ended(Outcome::Committed) => vec![Action::Rollback],
+            _ => vec![],
+        }
+    };
+    let topic = tree.roots().first().map(|run| line(&run.topic));
+    let unhandled = || tree.unhandled().first().map(|message| line(&message.topic));
+    let topic = topic.or_else(unhandled).unwrap_or_default();
+    let (bars, span) = bars(&tree, now);
+    Ok(HierarchyPage {
+        frame: Frame::new(web, base, "Runs", format!("Hierarchy {topic}")),
+        id,
+        topic,
+        outcome,
+        tone,
+        explanations: explanation.runs.iter().map(|run| block(&run.to_string())).collect(),
+        notes: notes(&tree),
+        actions,
+        done: Done::of(fields),
+        runs: runs.iter().map(|run| node(run, now)).collect(),
+        bars,
+        span,
+        left_out,
+    })
+}
+
+fn outcome_of(status: &Status) -> (&'static str, String) {
+    match status {
+        Status::Ended(outcome) => {
+            let phase = match outcome {
+                Outcome::Committed => Some(RunPhase::Committed),
+                Outcome::RolledBack(_) => Some(RunPhase::RolledBack),
+                Outcome::RollbackFailed(_) => Some(RunPhase::RollbackFailed),
+                _ => None,
+            };
+            (phase.map_or("idle", |phase| Phase(phase).tone()), line(&outcome.to_string()))
+        }
+        _ => ("busy", "unfinished".into()),
+    }
+}
+
+/// Remarks about the whole hierarchy: requests, messages without a handler, unreadable rows.
+fn notes(tree: &Tree) -> Vec<String> {
+    let asked = tree.cancellations().iter().map(ToString::to_string);
+    let unhandled = tree.unhandled().into_iter().map(ToString::to_string);
+    let unreadable = tree.unreadable().iter().map(|why| format!("unreadable: {why}"));
+    asked.chain(unhandled).chain(unreadable).map(|note| line(&note)).collect()
+}
+
+fn level(run: &RunInfo) -> usize {
+    run.lineage.ids().len().saturating_sub(2).min(INDENTED_MAX)
+}
+
+fn node(run: &RunInfo, now: SystemTime) -> Node {
+    // The text of the state has its reason; a state without one is its name.
+    let (name, text) = (run.state.phase(), run.state.to_string());
+    let has_reason = text.contains(": ");
+    let about = match (has_reason, &run.worker) {
+        (true, _) => line(text.split_once(": ").map_or(&*text, |(_, reason)| reason)),
+        (false, Some(worker)) => format!("by {}", line(worker)),
+        (false, None) => String::new(),
+    };
+    Node {
+        id: run.id().uuid(),
+        level: level(run),
+        handler: line(&run.handler),
+        topic: line(&run.topic),
+        phase: Phase(name),
+        began: run.began_at().map(|at| Moment { at, now }),
+        took: run.took().map(humane).unwrap_or_default(),
+        about,
+    }
+}
+
+/// The lines of the time line, and what its whole width means.
+fn bars(tree: &Tree, now: SystemTime) -> (Vec<BarRow>, Option<String>) {
+    let mut bars = tree.timeline();
+    if bars.len() > BARS_MAX {
+        bars.retain(|bar| bar.kind == scoop_runtime::BarKind::Run);
+    }
+    let Some(begin) = bars.iter().map(|bar| bar.from).min() else { return (vec![], None) };
+    let last = bars.iter().map(|bar| bar.to.unwrap_or_else(|| now.max(bar.from))).max();
+    let total = last.and_then(|end| end.duration_since(begin).ok()).unwrap_or_default();
+    let share = |at: SystemTime| {
+        let since = at.duration_since(begin).unwrap_or_default().as_secs_f64();
+        if total.is_zero() { 0.0 } else { (100.0 * since / total.as_secs_f64()).min(100.0) }
+    };
+    let rows = bars.iter().map(|bar| {
+        let end = bar.to.unwrap_or_else(|| now.max(bar.from));
+        // Also the shortest bar is visible, and that at the very end.
+        let width = (share(end) - share(bar.from)).max(0.6);
+        let x = share(bar.from).min(100.0 - width);
+        let name = line(bar.name);
+        BarRow {
+            run: bar.run.id().uuid(),
+            kind: bar.kind.name(),
+            level: level(bar.run),
+            name: match bar.words {
+                "" => name,
+                _ if name.is_empty() => bar.kind.name().into(),
+                words => format!("{words} {name}"),
+            },
+            from: format!("+{}", humane(bar.from.duration_since(begin).unwrap_or_default())),
+            took: humane(end.duration_since(bar.from).unwrap_or_default()),
+            x: format!("{x:.2}%"),
+            width: format!("{width:.2}%"),
+            is_open: bar.to.is_none(),
+        }
+    });
+    let span = format!("{}, from {}", humane(total), utc(begin));
+    (rows.collect(), Some(span))
+}
+
+impl HierarchyPage {
+    fn count(&self) -> String {
+        counted(self.runs.len(), "run", "runs")
+    }
+}

@@ -1,0 +1,175 @@
+//! The pages, one in a file, and what they have in common. Their HTML is in `templates`.
+
+pub(crate) mod action;
+pub(crate) mod failures;
+pub(crate) mod hierarchy;
+pub(crate) mod inbox;
+pub(crate) mod overview;
+pub(crate) mod pause;
+pub(crate) mod run;
+pub(crate) mod runs;
+pub(crate) mod search;
+mod signing;
+pub(crate) mod topology;
+
+use std::convert::Infallible;
+
+use askama::Template;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
+use axum::response::{Html, IntoResponse as _, Response};
+use scoop_runtime::RunSummary;
+use uuid::Uuid;
+
+use crate::fault::Fault;
+use crate::shown::{Moment, Phase, line};
+use crate::{SharedWeb, Web, assets};
+
+/// The path at which the router is mounted, without a `/` at its end.
+#[derive(Clone, Debug)]
+pub(crate) struct Base(pub(crate) String);
+
+impl<S: Sync> FromRequestParts<S> for Base {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        // `access::guard` has added it.
+        Ok(parts.extensions.get::<Self>().cloned().unwrap_or_else(|| Self(String::new())))
+    }
+}
+
+/// The fields of a query or a form, of which some may come several times.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields(Vec<(String, String)>);
+
+impl From<Vec<(String, String)>> for Fields {
+    fn from(fields: Vec<(String, String)>) -> Self {
+        Self(fields)
+    }
+}
+
+impl Fields {
+    pub(crate) fn of(query: &str) -> Self {
+        Self(form_urlencoded::parse(query.as_bytes()).into_owned().collect())
+    }
+
+    /// The values of a field that are not empty.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl DoubleEndedIterator<Item = &'a str> {
+        let values = self.0.iter().filter(move |(it, _)| it == name).map(|(_, value)| value.trim());
+        values.filter(|value| !value.is_empty())
+    }
+
+    /// The last value of a field, unless it is empty.
+    pub(crate) fn last<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        self.all(name).next_back()
+    }
+
+    /// The value of a field that is a number, up to a limit.
+    pub(crate) fn number(&self, name: &str, default: usize, max: usize) -> Result<usize, Fault> {
+        let Some(text) = self.last(name) else { return Ok(default) };
+        let number = text.parse::<usize>().ok().filter(|number| (1..=max).contains(number));
+        number.ok_or_else(|| Fault::BadRequest(format!("`{name}` is a number from 1 to {max}")))
+    }
+}
+
+/// What the frame of all pages needs.
+pub(crate) struct Frame {
+    pub(crate) base: String,
+    pub(crate) title: String,
+    style: String,
+    script: String,
+    icon: String,
+    /// The name of the page in the menu.
+    pub(crate) current: &'static str,
+    pub(crate) read_only: bool,
+}
+
+impl Frame {
+    pub(crate) fn new(web: &Web, base: &Base, current: &'static str, title: impl Into<String>) -> Self {
+        Self {
+            base: base.0.clone(),
+            title: title.into(),
+            style: assets::style(),
+            script: assets::script(),
+            icon: assets::icon(),
+            current,
+            read_only: web.options.is_read_only(),
+        }
+    }
+
+    /// The entries of the menu: paths and names.
+    fn menu(&self) -> [(&'static str, &'static str); 5] {
+        [
+            ("/", "Overview"),
+            ("/runs", "Runs"),
+            ("/failures", "Failures"),
+            ("/inbox", "Inbox"),
+            ("/topology", "Topology"),
+        ]
+    }
+
+    /// Whether this is the page of a menu entry.
+    fn is_current(&self, name: &str) -> bool {
+        self.current == name
+    }
+}
+
+/// A run in a list.
+pub(crate) struct RunRow {
+    id: Uuid,
+    hierarchy: Uuid,
+    handler: String,
+    topic: String,
+    phase: Phase,
+    since: Moment,
+    about: String,
+}
+
+impl RunRow {
+    pub(crate) fn of(run: &RunSummary, now: std::time::SystemTime) -> Self {
+        Self {
+            id: run.run.uuid(),
+            hierarchy: run.hierarchy.uuid(),
+            handler: line(&run.handler),
+            topic: line(&run.topic),
+            phase: Phase(run.phase),
+            since: Moment { at: run.since, now },
+            about: line(&run.about()),
+        }
+    }
+}
+
+/// Renders a page.
+pub(crate) fn page(template: &impl Template) -> Response {
+    match template.render() {
+        Ok(text) => Html(text).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "a template of the web page failed");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// Renders a page, or that of the error.
+pub(crate) fn page_of<T: Template>(base: &Base, made: Result<T, Fault>) -> Response {
+    made.map_or_else(|fault| fault.page(&base.0), |template| page(&template))
+}
+
+/// The fields of a query.
+fn query_of(query: Option<String>) -> Fields {
+    Fields::of(query.as_deref().unwrap_or_default())
+}
+
+/// The id in a path.
+fn id_of(text: &str) -> Result<Uuid, Fault> {
+    text.parse().map_err(|_| Fault::NotFound(format!("`{}` is no id of a run or a hierarchy", line(text))))
+}
+
+/// The page for an address that has none. A mounted router gets the `/` at the end of its own path here.
+pub(crate) async fn not_found(web: State<SharedWeb>, base: Base, uri: Uri) -> Response {
+    if uri.path() == "/" {
+        return overview::show(web, base).await;
+    }
+    Fault::NotFound("There is no such page.".into()).page(&base.0)
+}

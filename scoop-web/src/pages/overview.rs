@@ -1,0 +1,186 @@
+//! The overview: how many runs are in which state, what failed lately, and the workers.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use scoop_runtime::{RunCounts, RunPhase};
+
+use super::{Base, Frame, RunRow, page_of};
+use crate::fault::Fault;
+use crate::shown::{Moment, line, query};
+use crate::{SharedWeb, Web};
+
+/// The number of failed hierarchies that are listed.
+const FAILED_SHOWN: usize = 8;
+
+/// The number of workers that are listed.
+const WORKERS_SHOWN: usize = 50;
+
+/// States that the table counts together, with the name of the column.
+const COLUMNS: [(&str, &[RunPhase]); 7] = [
+    ("ready", &[RunPhase::Pending, RunPhase::Ready, RunPhase::Retrying]),
+    ("running", &[RunPhase::Running]),
+    ("waiting", &[RunPhase::Waiting, RunPhase::Sleeping, RunPhase::AwaitingSignal]),
+    ("stuck", &[RunPhase::Stuck, RunPhase::AwaitingOperator]),
+    ("committed", &[RunPhase::Committed]),
+    ("rolled back", &[RunPhase::RolledBack]),
+    ("rollback failed", &[RunPhase::RollbackFailed]),
+];
+
+#[derive(Template)]
+#[template(path = "overview.html")]
+struct OverviewPage {
+    frame: Frame,
+    tiles: Vec<Tile>,
+    rows: Vec<Row>,
+    failed: Vec<RunRow>,
+    workers: Vec<WorkerRow>,
+    workers_left_out: usize,
+    read_at: Moment,
+}
+
+/// A figure.
+struct Tile {
+    name: &'static str,
+    figure: String,
+    note: &'static str,
+    tone: &'static str,
+    href: String,
+}
+
+/// The counts of a saga.
+struct Row {
+    handler: String,
+    href: String,
+    cells: Vec<Cell>,
+}
+
+struct Cell {
+    column: &'static str,
+    count: usize,
+    href: String,
+    is_bad: bool,
+}
+
+struct WorkerRow {
+    identifier: String,
+    is_alive: bool,
+    since: Moment,
+    sagas: usize,
+    program: String,
+    address: String,
+}
+
+/// Shows the page.
+pub(crate) async fn show(State(web): State<SharedWeb>, base: Base) -> Response {
+    page_of(&base, read(&web, &base).await)
+}
+
+async fn read(web: &Web, base: &Base) -> Result<OverviewPage, Fault> {
+    let scoop = &web.scoop;
+    let failed = scoop.runs().roots().state(RunPhase::RolledBack).state(RunPhase::RollbackFailed);
+    let counts = async { scoop.counts().await };
+    let (counts, failed, workers) = tokio::join!(counts, failed.page(FAILED_SHOWN), scoop.workers());
+    let (counts, failed, mut workers) = (counts?, failed?, workers?);
+    let now = counts.read_at;
+    workers.sort_by_key(|worker| (worker.is_alive, worker.started_at));
+    let alive = workers.iter().filter(|worker| worker.is_alive).count();
+    let workers_left_out = workers.len().saturating_sub(WORKERS_SHOWN);
+    let workers = workers.into_iter().take(WORKERS_SHOWN).map(|worker| WorkerRow {
+        identifier: line(&worker.identifier),
+        is_alive: worker.is_alive,
+        since: Moment { at: worker.started_at, now },
+        sagas: worker.sagas.len(),
+        program: worker.application.as_deref().map(line).unwrap_or_default(),
+        address: worker.address.as_deref().map(line).unwrap_or_default(),
+    });
+    Ok(OverviewPage {
+        frame: Frame::new(web, base, "Overview", "Overview"),
+        tiles: tiles(&counts, alive, &base.0),
+        rows: rows(&counts, &base.0),
+        failed: failed.runs.iter().map(|run| RunRow::of(run, now)).collect(),
+        workers: workers.collect(),
+        workers_left_out,
+        read_at: Moment { at: now, now: SystemTime::now().max(now) },
+    })
+}
+
+fn tiles(counts: &RunCounts, alive: usize, base: &str) -> Vec<Tile> {
+    let unfinished: usize = counts.unfinished.iter().map(|count| count.count).sum();
+    let stuck = counts.unfinished_in(RunPhase::Stuck) + counts.unfinished_in(RunPhase::AwaitingOperator);
+    let ended = |phase| -> usize {
+        counts.finished.iter().filter(|count| count.phase == phase).map(|count| count.count).sum()
+    };
+    let (undone, failed) = (ended(RunPhase::RolledBack), ended(RunPhase::RollbackFailed));
+    let bad_if = |is_bad: bool| if is_bad { "bad" } else { "good" };
+    let runs = |states: &[RunPhase]| {
+        format!("{base}/runs{}", query(states.iter().map(|state| ("state", state.name()))))
+    };
+    let rate = counts.per_second(RunPhase::Committed);
+    vec![
+        Tile {
+            name: "unfinished",
+            figure: unfinished.to_string(),
+            note: "runs",
+            tone: "plain",
+            href: format!("{base}/runs"),
+        },
+        Tile {
+            name: "stuck",
+            figure: stuck.to_string(),
+            note: "wait for a program or an operator",
+            tone: bad_if(stuck > 0),
+            href: runs(&[RunPhase::Stuck, RunPhase::AwaitingOperator]),
+        },
+        Tile {
+            name: "committed",
+            figure: format!("{rate:.2}/s"),
+            note: "runs in the last hour",
+            tone: "plain",
+            href: runs(&[RunPhase::Committed]),
+        },
+        Tile {
+            name: "rolled back",
+            figure: undone.to_string(),
+            note: "runs in the last hour",
+            tone: "plain",
+            href: runs(&[RunPhase::RolledBack]),
+        },
+        Tile {
+            name: "rollback failed",
+            figure: failed.to_string(),
+            note: "runs in the last hour",
+            tone: bad_if(failed > 0),
+            href: runs(&[RunPhase::RollbackFailed]),
+        },
+        Tile {
+            name: "workers",
+            figure: alive.to_string(),
+            note: "alive",
+            tone: bad_if(alive == 0),
+            href: "#workers".into(),
+        },
+    ]
+}
+
+fn rows(counts: &RunCounts, base: &str) -> Vec<Row> {
+    let mut by_handler: BTreeMap<&str, BTreeMap<RunPhase, usize>> = BTreeMap::new();
+    for count in counts.unfinished.iter().chain(&counts.finished) {
+        *by_handler.entry(&count.handler).or_default().entry(count.phase).or_default() += count.count;
+    }
+    let rows = by_handler.into_iter().map(|(handler, counted)| {
+        let cells = COLUMNS.iter().map(|(column, phases)| {
+            let count = phases.iter().filter_map(|phase| counted.get(phase)).sum();
+            let states = phases.iter().map(|phase| ("state", phase.name()));
+            let is_bad = count > 0 && matches!(*column, "stuck" | "rollback failed");
+            let href = format!("{base}/runs{}", query([("handler", handler)].into_iter().chain(states)));
+            Cell { column, count, href, is_bad }
+        });
+        let href = format!("{base}/runs{}", query([("handler", handler)]));
+        Row { handler: line(handler), href, cells: cells.collect() }
+    });
+    rows.collect()
+}

@@ -1,0 +1,205 @@
+//! One run: what it waits for, its events with attempts and times, its failures, its repairs.
+
+use askama::Template;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::Response;
+use scoop_runtime::shown::{humane, utc};
+use scoop_runtime::{Named, RunEvent, RunInfo, RunPhase, RunState, RunSummary};
+use uuid::Uuid;
+
+use super::action::{Action, Done};
+use super::hierarchy::RUNS_MAX;
+use super::search::path_of;
+use super::{Base, Fields, Frame, id_of, page, query_of};
+use crate::access::redirect;
+use crate::fault::Fault;
+use crate::shown::{Moment, Phase, block, line};
+use crate::{SharedWeb, Web};
+
+/// The maximum numbers of events and children that are shown.
+const EVENTS_SHOWN: usize = 500;
+const CHILDREN_SHOWN: usize = 100;
+
+#[derive(Template)]
+#[template(path = "run.html")]
+struct RunPage {
+    frame: Frame,
+    id: Uuid,
+    hierarchy: Uuid,
+    parent: Option<Uuid>,
+    message: Uuid,
+    handler: String,
+    topic: String,
+    phase: Phase,
+    since: Moment,
+    explanation: String,
+    actions: Vec<Action>,
+    done: Option<Done>,
+    facts: Vec<(&'static str, String)>,
+    /// `None` if the run is beyond the part of the hierarchy that is read.
+    details: Option<Details>,
+}
+
+/// What the tree of the hierarchy tells about the run.
+struct Details {
+    events: Vec<EventRow>,
+    events_left_out: usize,
+    /// Names and reports.
+    failures: Vec<(&'static str, String)>,
+    /// Repairs and cancellations.
+    requests: Vec<(String, String)>,
+    children: Vec<Child>,
+    children_left_out: usize,
+    unhandled: Vec<String>,
+}
+
+struct EventRow {
+    at: String,
+    what: &'static str,
+    step: String,
+    took: String,
+    waited: String,
+    worker: String,
+    failure: String,
+}
+
+struct Child {
+    id: Uuid,
+    handler: String,
+    topic: String,
+    phase: Phase,
+}
+
+/// Shows the page.
+pub(crate) async fn show(
+    State(web): State<SharedWeb>,
+    base: Base,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    match read(&web, &base, &id, &query_of(query)).await {
+        Ok(Ok(shown)) => page(&shown),
+        Ok(Err(path)) => redirect(&format!("{}{path}", base.0)),
+        Err(fault) => fault.page(&base.0),
+    }
+}
+
+/// The page, or the path of the one for an id that is not that of a run.
+async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Result<RunPage, String>, Fault> {
+    let id = id_of(id)?;
+    let explanation = web.scoop.explain(id).await?;
+    let (Named::Run { .. }, Some(explained)) = (&explanation.named, explanation.runs.first()) else {
+        return Ok(Err(path_of(&web.scoop, id).await?));
+    };
+    let found = web.scoop.find(explanation.hierarchy).await?;
+    let tree = found.tree().limit(RUNS_MAX).await?;
+    let run = &explained.run;
+    let info = tree.runs().into_iter().find(|info| info.id() == run.run);
+    let requests = tree
+        .cancellations()
+        .iter()
+        .filter(|asked| info.is_some_and(|info| info.lineage.ids().starts_with(asked.lineage.ids())));
+    let requests = requests.map(|asked| {
+        (
+            asked.at.map(utc).unwrap_or_default(),
+            line(&format!("cancellation requested by {}: {}", asked.source, asked.reason)),
+        )
+    });
+    let details = info.map(|info| details(info, requests.collect()));
+    let actions = if web.options.is_read_only() { vec![] } else { actions_for(run.phase) };
+    Ok(Ok(RunPage {
+        frame: Frame::new(web, base, "Runs", format!("Run of {}", line(&run.handler))),
+        id,
+        hierarchy: run.hierarchy.uuid(),
+        parent: run.parent.map(Into::into),
+        message: run.message_id,
+        handler: line(&run.handler),
+        topic: line(&run.topic),
+        phase: Phase(run.phase),
+        since: Moment { at: run.since, now: explained.read_at },
+        explanation: block(&explained.to_string()),
+        actions,
+        done: Done::of(fields),
+        facts: facts(run, info),
+        details,
+    }))
+}
+
+/// The requests that the run can accept.
+pub(super) fn actions_for(phase: RunPhase) -> Vec<Action> {
+    match phase {
+        RunPhase::AwaitingOperator | RunPhase::RollbackFailed => {
+            vec![Action::Retry, Action::Skip, Action::Resolve]
+        }
+        RunPhase::Stuck => vec![Action::Retry, Action::Cancel],
+        RunPhase::Committed => vec![Action::Rollback],
+        RunPhase::RolledBack => vec![],
+        _ => vec![Action::Cancel],
+    }
+}
+
+fn facts(run: &RunSummary, info: Option<&RunInfo>) -> Vec<(&'static str, String)> {
+    let mut facts = vec![];
+    let mut add = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
+    add("Last step", run.step.as_deref().map(line));
+    add("Worker", run.worker.as_deref().map(line));
+    add("Failed attempts", (run.attempts > 0).then(|| run.attempts.to_string()));
+    add("Deadline", run.deadline.map(utc));
+    add("Took", info.and_then(RunInfo::took).map(humane));
+    let former = info.map_or(0, |info| info.former_executions);
+    add("Execution", (former > 0).then(|| format!("number {}", u64::from(former) + 1)));
+    facts
+}
+
+fn details(info: &RunInfo, mut requests: Vec<(String, String)>) -> Details {
+    requests.extend(info.interventions.iter().map(|done| (utc(done.at), line(&done.to_string()))));
+    requests.sort();
+    let events_left_out = info.events.len().saturating_sub(EVENTS_SHOWN);
+    Details {
+        events: info.events.iter().skip(events_left_out).map(event).collect(),
+        events_left_out,
+        failures: failures(&info.state, &info.events),
+        requests,
+        children: info.children.iter().take(CHILDREN_SHOWN).map(child).collect(),
+        children_left_out: info.children.len().saturating_sub(CHILDREN_SHOWN),
+        unhandled: info.unhandled.iter().map(|message| line(&message.to_string())).collect(),
+    }
+}
+
+fn failures(state: &RunState, events: &[RunEvent]) -> Vec<(&'static str, String)> {
+    match state {
+        RunState::RolledBack(failure) => vec![("Failure", block(&failure.report()))],
+        RunState::RollbackFailed(failed) => vec![
+            ("Failure of the rollback", block(&failed.report())),
+            ("Reason of the rollback", block(&failed.cause.report())),
+        ],
+        RunState::Retrying { reason, .. } => vec![("Last failed attempt", block(reason))],
+        RunState::Stuck { reason } => vec![("Reason", block(reason))],
+        _ => {
+            let failure = events.iter().rev().find_map(|event| event.failure.as_ref());
+            failure.map(|failure| ("Failure", block(&failure.report()))).into_iter().collect()
+        }
+    }
+}
+
+fn event(event: &RunEvent) -> EventRow {
+    let failure = event.failure.as_ref().map(|failure| failure.summary()).or(event.unreadable.clone());
+    EventRow {
+        at: event.at.map(utc).unwrap_or_default(),
+        what: event.word(),
+        step: event.subject().map(line).unwrap_or_default(),
+        took: event.took.map(humane).unwrap_or_default(),
+        waited: event.waited.map(humane).unwrap_or_default(),
+        worker: event.worker.as_deref().map(line).unwrap_or_default(),
+        failure: failure.as_deref().map(line).unwrap_or_default(),
+    }
+}
+
+fn child(run: &RunInfo) -> Child {
+    Child {
+        id: run.id().uuid(),
+        handler: line(&run.handler),
+        topic: line(&run.topic),
+        phase: Phase(run.state.phase()),
+    }
+}

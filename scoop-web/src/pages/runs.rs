@@ -1,0 +1,138 @@
+//! The list of runs, with filters, page by page.
+
+use std::time::{Duration, SystemTime};
+
+use askama::Template;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use scoop_runtime::{FindRuns, RunCursor, RunPhase, WaitKind};
+
+use super::{Base, Fields, Frame, RunRow, page_of};
+use crate::fault::Fault;
+use crate::shown::query;
+use crate::{SharedWeb, Web};
+
+/// The number of runs on a page.
+const PAGE_SIZE: usize = 50;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The spans of time to choose from.
+const SPANS: [(&str, &str, Duration); 5] = [
+    ("15m", "last 15 minutes", Duration::from_secs(900)),
+    ("1h", "last hour", HOUR),
+    ("1d", "last day", Duration::from_secs(24 * 3_600)),
+    ("7d", "last 7 days", Duration::from_secs(7 * 24 * 3_600)),
+    ("30d", "last 30 days", Duration::from_secs(30 * 24 * 3_600)),
+];
+
+/// The fields of the form that a list may have several times or once.
+const FILTERS: [&str; 7] = ["handler", "topic", "code", "state", "waiting", "since", "roots"];
+
+#[derive(Template)]
+#[template(path = "runs.html")]
+struct RunsPage {
+    frame: Frame,
+    filters: Filters,
+    runs: Vec<RunRow>,
+    /// The URL of the next page.
+    next: Option<String>,
+    /// The URL of the first page, if this is a later one.
+    first: Option<String>,
+}
+
+/// The values of the form.
+struct Filters {
+    handler: String,
+    topic: String,
+    code: String,
+    states: Vec<Choice>,
+    waits: Vec<Choice>,
+    spans: Vec<Choice>,
+    roots: bool,
+}
+
+struct Choice {
+    value: &'static str,
+    name: &'static str,
+    is_chosen: bool,
+}
+
+/// Shows the list.
+pub(crate) async fn list(State(web): State<SharedWeb>, base: Base, RawQuery(query): RawQuery) -> Response {
+    let fields = Fields::of(query.as_deref().unwrap_or_default());
+    page_of(&base, read(&web, &base, &fields).await)
+}
+
+async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<RunsPage, Fault> {
+    let place = fields.last("after").map(str::parse::<RunCursor>).transpose();
+    let place = place.map_err(|error| Fault::BadRequest(error.to_string()))?;
+    let page = filtered(web, fields)?.page(PAGE_SIZE).after(place).await?;
+    let now = SystemTime::now();
+    let address = |after: Option<String>| {
+        let kept = FILTERS.iter().flat_map(|name| fields.all(name).map(move |value| (*name, value)));
+        let pairs: Vec<_> = kept.chain(after.as_deref().map(|after| ("after", after))).collect();
+        format!("{}/runs{}", base.0, query(pairs))
+    };
+    Ok(RunsPage {
+        frame: Frame::new(web, base, "Runs", "Runs"),
+        filters: filters(fields),
+        runs: page.runs.iter().map(|run| RunRow::of(run, now)).collect(),
+        next: page.next.map(|next| address(Some(next.to_string()))),
+        first: place.map(|_| address(None)),
+    })
+}
+
+/// The query that the form describes.
+fn filtered(web: &Web, fields: &Fields) -> Result<FindRuns, Fault> {
+    let mut query = web.scoop.runs();
+    if let Some(handler) = fields.last("handler") {
+        query = query.handler(handler);
+    }
+    if let Some(topic) = fields.last("topic") {
+        query = query.topic(topic);
+    }
+    if let Some(code) = fields.last("code") {
+        query = query.failed_with(code);
+    }
+    for state in fields.all("state") {
+        query = query.state(state.parse().map_err(Fault::BadRequest)?);
+    }
+    for wait in fields.all("waiting") {
+        query = query.waiting_for(wait.parse().map_err(Fault::BadRequest)?);
+    }
+    if let Some(since) = fields.last("since") {
+        let span = SPANS.iter().find(|(value, ..)| *value == since);
+        let (.., span) = span.ok_or_else(|| {
+            let known: Vec<_> = SPANS.iter().map(|(value, ..)| *value).collect();
+            Fault::BadRequest(format!("`since` is one of {}", known.join(", ")))
+        })?;
+        query = query.since(SystemTime::now() - *span);
+    }
+    Ok(if fields.last("roots").is_some() { query.roots() } else { query })
+}
+
+fn filters(fields: &Fields) -> Filters {
+    let text = |name| fields.last(name).unwrap_or_default().to_owned();
+    let is_chosen = |name, value| fields.all(name).any(|chosen| chosen == value);
+    let states = RunPhase::ALL.map(RunPhase::name).map(|name| Choice {
+        value: name,
+        name,
+        is_chosen: is_chosen("state", name),
+    });
+    let waits = WaitKind::ALL.map(WaitKind::name).map(|name| Choice {
+        value: name,
+        name,
+        is_chosen: is_chosen("waiting", name),
+    });
+    let spans = SPANS.map(|(value, name, _)| Choice { value, name, is_chosen: is_chosen("since", value) });
+    Filters {
+        handler: text("handler"),
+        topic: text("topic"),
+        code: text("code"),
+        states: states.into(),
+        waits: waits.into(),
+        spans: spans.into(),
+        roots: fields.last("roots").is_some(),
+    }
+}

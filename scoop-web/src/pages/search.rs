@@ -1,0 +1,63 @@
+//! The search: an id leads to its page; the name of a saga or a topic, a failure code or a unique key to the list.
+
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use scoop_runtime::{HierarchyId, Named, RuntimeError, Scoop};
+use uuid::Uuid;
+
+use super::{Base, Fields};
+use crate::access::redirect;
+use crate::fault::Fault;
+use crate::shown::{line, query};
+use crate::{SharedWeb, Web};
+
+/// Sends the browser to what was searched for.
+pub(crate) async fn find(State(web): State<SharedWeb>, base: Base, RawQuery(query): RawQuery) -> Response {
+    let fields = Fields::of(query.as_deref().unwrap_or_default());
+    match found(&web, &fields).await {
+        Ok(path) => redirect(&format!("{}{path}", base.0)),
+        Err(fault) => fault.page(&base.0),
+    }
+}
+
+async fn found(web: &Web, fields: &Fields) -> Result<String, Fault> {
+    let text = fields.last("q").unwrap_or_default();
+    if let Ok(id) = text.parse::<Uuid>() {
+        return path_of(&web.scoop, id).await;
+    }
+    if let Some(topic) = fields.last("topic") {
+        return match web.scoop.find_topic_by_key(topic, text).await {
+            Ok(found) => Ok(format!("/hierarchies/{}", found.id())),
+            // The id follows from the key, so it says nothing to the user.
+            Err(RuntimeError::NoSuchMessage { .. }) => Err(Fault::NotFound(format!(
+                "No message was launched on topic `{}` with the key `{}`, or its hierarchy was pruned.",
+                line(topic),
+                line(text)
+            ))),
+            Err(error) => Err(error.into()),
+        };
+    }
+    let handlers = web.scoop.handlers().await?;
+    let pair = if text.is_empty() {
+        None
+    } else if handlers.iter().any(|it| it.handler == text) {
+        Some(("handler", text))
+    } else if handlers.iter().any(|it| it.topic == text) {
+        Some(("topic", text))
+    } else {
+        Some(("code", text))
+    };
+    Ok(format!("/runs{}", query(pair)))
+}
+
+/// The path of the page for an id.
+pub(super) async fn path_of(scoop: &Scoop, id: Uuid) -> Result<String, Fault> {
+    match scoop.find(HierarchyId::from(id)).await {
+        Ok(_) => Ok(format!("/hierarchies/{id}")),
+        Err(RuntimeError::WrongId { named: Named::Run { .. }, .. }) => Ok(format!("/runs/{id}")),
+        Err(RuntimeError::WrongId { named: Named::Message { hierarchy, .. }, .. }) => {
+            Ok(format!("/hierarchies/{hierarchy}"))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

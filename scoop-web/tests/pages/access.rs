@@ -1,0 +1,135 @@
+//! Token, read-only mode, forms of other sites, headers, paths.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use scoop_web::Options;
+
+use crate::shop::{Plan, Shop, TOKEN, sent};
+
+fn with_token() -> Options {
+    Options::new().with_token(TOKEN).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn visitor_without_the_token_is_asked_for_it() {
+    let shop = Shop::with(with_token()).await;
+    for path in ["/", "/runs", "/live", "/?token=wrong", "/search?q=x", "/no-such-page"] {
+        let got = shop.get(path).await;
+        assert_eq!(got.status, StatusCode::UNAUTHORIZED, "{path}");
+        got.has("needs a token").lacks("Workers");
+    }
+    let got = shop.get_with("/", "scoop-00000000=abc; other=1").await;
+    assert_eq!(got.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn token_in_the_url_becomes_a_cookie() {
+    let shop = Shop::with(with_token()).await;
+    let got = shop.get("/runs?state=stuck&token=the+token+of+the+tests").await;
+    assert_eq!(got.location(), "/runs?state=stuck");
+    let cookies = got.cookies();
+    assert!(!cookies.contains("token"), "{cookies}");
+    assert!(got.headers["set-cookie"].to_str().unwrap().contains("HttpOnly; SameSite=Lax"));
+    assert_eq!(shop.get_with("/runs?state=stuck", &cookies).await.status, StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn token_in_the_form_leads_back_to_the_page() {
+    let shop = Shop::with(with_token()).await;
+    let got = shop.post("/login", &[("token", "wrong"), ("next", "/runs")]).await;
+    assert_eq!(got.status, StatusCode::UNAUTHORIZED);
+    got.has("not valid").has("value=\"/runs\"");
+    assert_eq!(shop.post("/login", &[("token", TOKEN), ("next", "/runs")]).await.location(), "/runs");
+    assert_eq!(shop.post("/login", &[("token", TOKEN), ("next", "//evil.example")]).await.location(), "/");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mounted_page_has_its_path_in_all_addresses() {
+    let shop = Shop::with(with_token()).await;
+    let service = Router::new().nest("/ops/sagas", shop.router.clone());
+    let get = |path: &str, cookies: &str| {
+        let request = Request::get(path).header("cookie", cookies).body(Body::empty()).unwrap();
+        sent(service.clone(), request)
+    };
+    let got = get("/ops/sagas/?token=the+token+of+the+tests", "").await;
+    assert_eq!(got.location(), "/ops/sagas/");
+    let cookies = got.cookies();
+    assert!(got.headers["set-cookie"].to_str().unwrap().contains("; Path=/ops/sagas;"));
+    for path in ["/ops/sagas", "/ops/sagas/"] {
+        get(path, &cookies).await.has("<h1>Overview</h1>").has("action=\"/ops/sagas/search\"");
+    }
+    let got = get("/ops/sagas/runs", &cookies).await;
+    assert_eq!(got.status, StatusCode::OK);
+    got.has("href=\"/ops/sagas/assets/").has("action=\"/ops/sagas/runs\"").lacks("href=\"/runs");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_restrict_the_browser() {
+    let shop = Shop::open().await;
+    let got = shop.get("/").await;
+    let policy = got.headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "same-origin"),
+        ("cache-control", "no-store"),
+    ] {
+        assert_eq!(got.headers[name], value);
+    }
+    got.lacks("<style").lacks(" style=").lacks("<script>").lacks("onclick");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_load_is_small() {
+    let shop = Shop::open().await;
+    for _ in 0..10 {
+        shop.order(Plan::Fail("none left".into())).await;
+    }
+    let got = shop.get("/").await;
+    let mut bytes = got.text.len();
+    for part in got.text.split("/assets/").skip(1) {
+        let name = part.split_once('"').unwrap().0;
+        let asset = shop.get(&format!("/assets/{name}")).await;
+        assert!(asset.headers["cache-control"].to_str().unwrap().contains("immutable"));
+        bytes += asset.text.len();
+    }
+    assert!(bytes < 100_000, "{bytes} bytes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn form_of_another_site_is_refused() {
+    let shop = Shop::open().await;
+    let order = shop.shipped(1).await;
+    let path = format!("/actions/cancel/{}", order.id());
+    let page = shop.get(&path).await;
+    let fields = [("form", page.form()), ("name", "Ada"), ("reason", "a test")];
+    let got = shop.post_from("cross-site", &path, &fields).await;
+    assert_eq!(got.status, StatusCode::FORBIDDEN);
+    let got = shop.post(&path, &[("form", "guessed"), ("name", "Ada"), ("reason", "a test")]).await;
+    assert_eq!(got.status, StatusCode::FORBIDDEN);
+    assert!(order.tree().await.unwrap().cancellations().is_empty());
+    shop.post(&path, &fields).await.location();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn read_only_page_has_no_actions_and_refuses_them() {
+    let shop = Shop::with(Options::new().without_token().read_only()).await;
+    let order = shop.shipped(1).await;
+    let got = shop.get(&format!("/hierarchies/{}", order.id())).await;
+    got.has("read-only").lacks("/actions/");
+    let path = format!("/actions/cancel/{}", order.id());
+    assert_eq!(shop.get(&path).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(shop.post(&path, &[("name", "Ada"), ("reason", "x")]).await.status, StatusCode::FORBIDDEN);
+    assert!(order.tree().await.unwrap().cancellations().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_without_a_token_is_bound_to_this_machine_only() {
+    let shop = Shop::open().await;
+    let bound = scoop_web::bind(([0, 0, 0, 0], 0), shop.scoop.clone(), Options::new().without_token()).await;
+    let error = bound.err().unwrap().to_string();
+    assert!(error.contains("can be reached from other machines"), "{error}");
+}

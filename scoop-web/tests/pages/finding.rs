@@ -1,0 +1,151 @@
+//! Overview, lists, search, hierarchies and runs.
+
+use axum::http::StatusCode;
+
+use crate::shop::{Collected, Plan, Shop};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overview_counts_runs_and_lists_failures_and_workers() {
+    let shop = Shop::open().await;
+    shop.order(Plan::Commit).await;
+    shop.order(Plan::Fail("none left".into())).await;
+    shop.shipped(2).await;
+    let got = shop.get("/").await;
+    got.has("aria-label=\"1 committed of orders\"").has("aria-label=\"2 waiting of parcels\"");
+    got.has("sold-out: none left").has("<span class=\"phase good\">alive</span>");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_is_filtered_and_paged() {
+    let shop = Shop::open().await;
+    shop.order(Plan::Fail("none left".into())).await;
+    for _ in 0..51 {
+        shop.order(Plan::Commit).await;
+    }
+    let got = shop.get("/runs?state=rolled+back&code=sold-out&handler=orders&since=1h").await;
+    got.has("none left").has("value=\"rolled back\" checked").lacks("rel=\"next\"");
+    shop.get("/runs?code=no-such-code").await.has("No such run.");
+    let first = shop.get("/runs?state=committed").await;
+    let next = first.text.split_once("rel=\"next\" href=\"").unwrap().1.split_once('"').unwrap().0;
+    let next = next.replace("&#38;", "&").replace("&amp;", "&");
+    assert!(next.starts_with("/runs?state=committed&after="), "{next}");
+    shop.get(&next).await.has("First page").has("phase good").lacks("rolled back</span>");
+    for wrong in ["state=done", "waiting=x", "after=x", "since=yesterday"] {
+        assert_eq!(shop.get(&format!("/runs?{wrong}")).await.status, StatusCode::BAD_REQUEST, "{wrong}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn search_leads_to_what_was_meant() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::Commit).await;
+    let tree = order.tree().await.unwrap();
+    let run = &tree.roots()[0];
+    let found = async |query: String| shop.get(&format!("/search?{query}")).await.location().to_owned();
+    assert_eq!(found(format!("q={}", order.id())).await, format!("/hierarchies/{}", order.id()));
+    assert_eq!(found(format!("q={}", run.id())).await, format!("/runs/{}", run.id()));
+    assert_eq!(found(format!("q={}", run.message_id)).await, format!("/hierarchies/{}", order.id()));
+    assert_eq!(found("q=orders".into()).await, "/runs?handler=orders");
+    assert_eq!(found("q=shop.orders".into()).await, "/runs?topic=shop.orders");
+    assert_eq!(found("q=sold-out".into()).await, "/runs?code=sold-out");
+    assert_eq!(found("q=".into()).await, "/runs");
+    let nothing = "q=0197a6b2-6b1c-7000-8000-000000000001";
+    assert_eq!(shop.get(&format!("/search?{nothing}")).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hierarchy_is_shown_as_tree_and_time_line() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::Fail("none left".into())).await;
+    let got = shop.get(&format!("/hierarchies/{}", order.id())).await;
+    got.has("rolled back: none left").has("<rect class=\"run\"").has("<rect class=\"step\"");
+    got.has("<rect class=\"compensation\"").has("undo reserve").lacks("/actions/");
+    let waiting = shop.shipped(2).await;
+    let got = shop.get(&format!("/hierarchies/{}", waiting.id())).await;
+    got.has("waits for 2 children").has("class=\"level-1\"").has("<rect class=\"wait open\"");
+    got.has("wait after reserve").has("so far").has("/actions/cancel/");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_tells_events_failures_and_places_in_the_code() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::Fail("none left".into())).await;
+    let run = order.tree().await.unwrap().roots()[0].id();
+    let got = shop.get(&format!("/runs/{run}")).await;
+    got.has("began to roll back").has("sold-out: none left").has("shop.rs:").has("undone");
+    let path = format!("/runs/{}", order.id());
+    assert_eq!(shop.get(&path).await.location(), format!("/hierarchies/{}", order.id()));
+    let path = format!("/hierarchies/{run}");
+    assert_eq!(shop.get(&path).await.location(), format!("/runs/{run}"));
+    for path in ["/runs/x", "/hierarchies/x", "/runs/0197a6b2-6b1c-7000-8000-000000000001", "/nothing"] {
+        assert_eq!(shop.get(path).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_run_shows_what_would_end_the_wait() {
+    let shop = Shop::open().await;
+    let order = shop.shipped(1).await;
+    let parcel = order.tree().await.unwrap().runs()[1].id();
+    let path = format!("/runs/{parcel}");
+    shop.get(&path)
+        .await
+        .has("awaits the signal `shop.collected` with the key `parcel 0`")
+        .has(">Parent</a>");
+    shop.scoop.signal(Collected {}, "parcel 0").await.unwrap();
+    order.wait().await.unwrap();
+    shop.get(&path).await.has("Nothing is left to do.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_texts_are_harmless() {
+    let shop = Shop::open().await;
+    let hostile = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\u{202e}\u{1b}[2J\u{0}&amp;";
+    let order = shop.order(Plan::Fail(hostile.replace('\0', ""))).await;
+    let run = order.tree().await.unwrap().roots()[0].id();
+    for path in ["/".into(), "/runs".into(), format!("/hierarchies/{}", order.id()), format!("/runs/{run}")] {
+        let got = shop.get(&path).await;
+        assert_eq!(got.status, StatusCode::OK);
+        got.lacks("<script>alert").lacks("<img").lacks("\u{202e}").lacks("\u{1b}");
+    }
+    let quoted = shop.get("/runs?handler=%22%3E%3Cscript%3Ealert(1)%3C/script%3E").await;
+    quoted.lacks("<script>alert");
+    shop.get("/runs/%3Cscript%3Ealert(1)").await.lacks("<script>alert");
+    shop.get("/runs?after=%3Cscript%3E").await.lacks("<script>");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_text_is_cut() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::Fail("x".repeat((1 << 20) - 1_000))).await;
+    let run = order.tree().await.unwrap().roots()[0].id();
+    for path in ["/".into(), "/runs".into(), format!("/hierarchies/{}", order.id()), format!("/runs/{run}")] {
+        let got = shop.get(&path).await;
+        assert_eq!(got.status, StatusCode::OK);
+        assert!(got.text.len() < 60_000, "{path}: {} bytes", got.text.len());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousand_children_are_limited() {
+    let shop = Shop::open().await;
+    let order = shop.shipped(1_000).await;
+    let path = format!("/hierarchies/{}", order.id());
+    let got = shop.get(&path).await;
+    got.has("100 runs are shown, and more are left out").has("limit=1000");
+    assert!(got.text.len() < 200_000, "{} bytes", got.text.len());
+    shop.get(&format!("{path}?limit=1000")).await.has("1000 runs are shown");
+    assert_eq!(shop.get(&format!("{path}?limit=1001")).await.status, StatusCode::BAD_REQUEST);
+    let run = order.tree().limit(1).await.unwrap().roots()[0].id();
+    shop.get(&format!("/runs/{run}")).await.has("899 more are not shown.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_are_grouped_by_code() {
+    let shop = Shop::open().await;
+    shop.get("/failures").await.has("No run has failed.");
+    shop.order(Plan::Fail("none left".into())).await;
+    shop.order(Plan::Fail("none left again".into())).await;
+    let got = shop.get("/failures").await;
+    got.has("/runs?code=sold-out").has("<td data-label=\"Runs\">2</td>").has("none left again");
+}

@@ -1,0 +1,209 @@
+//! A shop with sagas, and its pages.
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::header::{CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE};
+use axum::http::{HeaderMap, Request, StatusCode};
+use scoop::prelude::*;
+use scoop::{Handle, RunState, Tree};
+use scoop_test_support::Ends as _;
+use scoop_test_support::postgres::Database;
+use scoop_web::Options;
+use tower::ServiceExt as _;
+
+pub(crate) const TOKEN: &str = "the token of the tests";
+
+/// What happens to an order.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) enum Plan {
+    #[default]
+    Commit,
+    /// It fails with this text, and is rolled back.
+    Fail(String),
+    /// It fails, and so does its compensation.
+    FailToUndo,
+    /// It launches so many parcels, which wait for a signal.
+    Ship(u32),
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "shop.orders")]
+pub(crate) struct Order {
+    pub(crate) plan: Plan,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "shop.parcels")]
+pub(crate) struct Parcel {
+    number: u32,
+}
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "shop.collected", keep = "1 day")]
+pub(crate) struct Collected {}
+
+#[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]
+#[error("{0}")]
+struct SoldOut(String);
+
+#[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]
+#[error("the bank is closed")]
+struct BankClosed;
+
+#[derive(Default)]
+pub(crate) struct Orders;
+
+#[saga(name = "orders")]
+#[subscribes(Order)]
+impl Orders {
+    #[step(rollback = release)]
+    async fn reserve(&self, scope: &mut Scope<'_>, order: &Order) -> Result<()> {
+        if let Plan::Ship(parcels) = order.plan {
+            for number in 0..parcels {
+                scope.launch(Parcel { number }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn release(&self, _: &mut Scope<'_>, order: &Order, _: &Failure) -> Result<()> {
+        if matches!(order.plan, Plan::FailToUndo) { Err(BankClosed.into()) } else { Ok(()) }
+    }
+
+    #[step]
+    async fn pack(&self, _: &mut Scope<'_>, order: &Order) -> Result<()> {
+        match &order.plan {
+            Plan::Fail(why) => Err(SoldOut(why.clone()).into()),
+            Plan::FailToUndo => Err(SoldOut("none left".into()).into()),
+            Plan::Commit | Plan::Ship(_) => Ok(()),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Parcels;
+
+#[saga(name = "parcels")]
+#[subscribes(Parcel)]
+impl Parcels {
+    #[step(awaits(Collected, by = key))]
+    async fn hand_over(&self, _: &mut Scope<'_>, _: &Parcel, _: &Collected) -> Result<()> {
+        Ok(())
+    }
+
+    async fn key(&self, _: &mut Scope<'_>, parcel: &Parcel) -> Result<String> {
+        Ok(format!("parcel {}", parcel.number))
+    }
+}
+
+/// A database with a program that has both sagas, and its pages.
+pub(crate) struct Shop {
+    pub(crate) scoop: Scoop,
+    pub(crate) router: Router,
+    _db: Database,
+}
+
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Got {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Got {
+    #[track_caller]
+    pub(crate) fn has(&self, part: &str) -> &Self {
+        assert!(self.text.contains(part), "{part:?} is not in {} {}", self.status, self.text);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn lacks(&self, part: &str) -> &Self {
+        assert!(!self.text.contains(part), "{part:?} is in {} {}", self.status, self.text);
+        self
+    }
+
+    /// Where the browser is sent to.
+    #[track_caller]
+    pub(crate) fn location(&self) -> &str {
+        assert_eq!(self.status, StatusCode::SEE_OTHER, "{}", self.text);
+        self.headers[LOCATION].to_str().unwrap()
+    }
+
+    /// The cookies that the browser would send from now on.
+    pub(crate) fn cookies(&self) -> String {
+        let set = self.headers.get_all(SET_COOKIE).into_iter().map(|value| value.to_str().unwrap());
+        set.filter_map(|cookie| cookie.split(';').next()).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The value of the hidden field of the form.
+    pub(crate) fn form(&self) -> &str {
+        let from = self.text.split_once("name=\"form\" value=\"").expect("the page has a form").1;
+        from.split_once('"').unwrap().0
+    }
+}
+
+impl Shop {
+    pub(crate) async fn open() -> Self {
+        Self::with(Options::new().without_token()).await
+    }
+
+    pub(crate) async fn with(options: Options) -> Self {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<Orders>().only::<Parcels>().start().await.unwrap();
+        let router = scoop_web::router(scoop.clone(), options);
+        Self { scoop, router, _db: db }
+    }
+
+    /// Launches an order and waits for its end.
+    pub(crate) async fn order(&self, plan: Plan) -> Handle {
+        let order = self.scoop.launch(Order { plan }).await.unwrap();
+        order.wait().await.unwrap();
+        order
+    }
+
+    /// Launches an order with so many parcels, and waits until all of these wait for a signal.
+    pub(crate) async fn shipped(&self, parcels: u32) -> Handle {
+        let order = self.scoop.launch(Order { plan: Plan::Ship(parcels) }).await.unwrap();
+        let waiting = |tree: &Tree| {
+            let waits = tree.runs().into_iter().filter(|run| run.state == RunState::AwaitingSignal);
+            waits.count() == parcels as usize
+        };
+        order.comes_to(waiting).await.unwrap();
+        order
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Got {
+        self.send(Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    pub(crate) async fn get_with(&self, path: &str, cookies: &str) -> Got {
+        self.send(Request::get(path).header(COOKIE, cookies).body(Body::empty()).unwrap()).await
+    }
+
+    /// Sends a form, as the browser does from a page of this host.
+    pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Got {
+        self.post_from("same-origin", path, fields).await
+    }
+
+    pub(crate) async fn post_from(&self, site: &str, path: &str, fields: &[(&str, &str)]) -> Got {
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let request = Request::post(path)
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header("sec-fetch-site", site);
+        self.send(request.body(Body::from(body)).unwrap()).await
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Got {
+        sent(self.router.clone(), request).await
+    }
+}
+
+pub(crate) async fn sent(router: Router, request: Request<Body>) -> Got {
+    let response = router.oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let bytes = to_bytes(body, usize::MAX).await.unwrap();
+    let text = String::from_utf8(bytes.into()).expect("pages are UTF-8");
+    Got { status: parts.status, headers: parts.headers, text }
+}
