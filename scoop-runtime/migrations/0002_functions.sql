@@ -105,7 +105,7 @@ CREATE VIEW scoop.reached_limit WITH (security_invoker = true) AS
 SELECT names.handler, l.saga::text AS saga, l.concurrency
 FROM scoop.run_limit l
 CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
-WHERE l.concurrency <= (
+WHERE l.saga >= '' AND l.concurrency <= (
     SELECT count(*) FROM (
         SELECT FROM scoop.run r
         WHERE r.state = 'running' AND r.handler::text = ANY (l.handlers) AND r.id >= '00000000-0000-0000-0000-000000000000'

@@ -21,7 +21,7 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
        ) ELSE 0 END AS queued,
        scoop.pauses_of(u.handler, u.topic) AS pauses,
        CASE WHEN u.waits_for = 'limit' THEN (
-           SELECT l.concurrency FROM scoop.run_limit l WHERE u.handler::text = ANY (l.handlers)
+           SELECT l.concurrency FROM scoop.run_limit l WHERE l.saga >= '' AND u.handler::text = ANY (l.handlers)
        ) END AS concurrency,
        (SELECT count(*) FROM (
            SELECT FROM scoop.run c

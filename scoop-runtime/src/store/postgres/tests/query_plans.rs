@@ -210,6 +210,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', gen_random_uuid(), NULL, 1",
         ),
         "join_is_due" => ("text, text, text[]", "'', '', '{}'"),
+        "limit_lock" => ("uuid, bigint, text", "NULL, 0, ''"),
+        "limit_count" => ("text[], bigint", "'{}', 1"),
         "join_mark" => ("uuid[], uuid", "'{}', NULL"),
         "join_explain" => ("uuid", "NULL"),
         "join_refuse" => ("uuid[], text", "'{}', ''"),
