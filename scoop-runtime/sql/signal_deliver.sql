@@ -2,11 +2,13 @@
 -- these runs ready. Returns their handlers. It runs after each commit of a signal and after each commit of a run that
 -- awaits one: of two at the same time, the later one sees both. A run that has to give up, or whose time is over, gets
 -- none.
--- Locks: the signals, in the order of their keys; then the rows of run.
+-- Locks: the signals, in the order of their keys; then the rows of run. It waits for any of these for a short time only, and
+-- then does nothing and fails: one locked row holds up no delivery of other keys.
 -- A signal that no program can read arrives as an object with `scoop:unreadable`, which no step reads either.
 -- $1 names and $2 keys (pairs), $3 null, or a transaction: those of the kept signals that this and later ones have sent,
--- $4 runs, $5 whether only these get a signal; or all others
-WITH asked AS MATERIALIZED (
+-- $4 runs, $5 whether only these get a signal; or all others, $6 for how long it waits for a lock, such as 20ms
+WITH limited AS MATERIALIZED (SELECT set_config('lock_timeout', $6::text, true)),
+asked AS MATERIALIZED (
     SELECT name, key FROM unnest($1::text[], $2::text[]) AS a (name, key)
     UNION
     SELECT s.name, s.key
@@ -29,6 +31,7 @@ oldest AS MATERIALIZED (
         SELECT s.id, s.name, s.key, s.payload FROM scoop.signal s
         WHERE s.name = asked.name AND s.key = asked.key AND s.delivered_at IS NULL AND NOT s.expired
           AND s.kept_until > (SELECT clock_timestamp())
+          AND (SELECT count(*) FROM limited) = 1  -- before the first lock
         ORDER BY s.kept_until, s.sent_at, s.id
         LIMIT 1
         FOR UPDATE

@@ -22,7 +22,7 @@ use tracing::field::display as shown;
 use uuid::Uuid;
 
 use crate::Subscribed;
-use crate::store::{ExpiredSignals, RefusedDelivery, RefusedMember};
+use crate::store::{ExpiredSignals, LockedDelivery, RefusedDelivery, RefusedMember};
 use text::{Scrubbed, Told};
 pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
 
@@ -326,6 +326,12 @@ events! {
           run = refused.run.as_ref().map(|run| shown(run.id)), error = shown(Scrubbed(&refused.error)),
           remedy = CANCEL_OR_MEND }
         ("the database refuses to deliver signal `{}`", Escaped(&refused.to.name))
+
+    /// Another session locks a signal, or a run that awaits it, for more than a second.
+    WARN "delivery_locked" = delivery_locked(locked: &LockedDelivery)
+        { signal = shown(Escaped(&locked.to.name)), key = shown(Escaped(&locked.to.key)),
+          error = shown(Scrubbed(&locked.error)), remedy = END_THE_LOCK }
+        ("signal `{}` is delivered later: it, or a run that awaits it, is locked", Escaped(&locked.to.name))
 }
 
 events! {
@@ -403,6 +409,8 @@ const FIND_THE_ROW: &str = "as the owner of the tables, remove the row that cont
 
 const CANCEL_OR_MEND: &str =
     "as the owner of the tables, mend the row of the run in `run`, or cancel the run by `Scoop::cancel`";
+
+const END_THE_LOCK: &str = "end the transaction that locks the row: see `pg_locks` and `pg_stat_activity`";
 
 const DELETE_THE_ROW: &str = "see `Scoop::waiting_members`; as the owner of the tables, mend the message and set `refused` of its row in \
     `join_member` to null, or delete the row";

@@ -4,7 +4,8 @@
 //! the later one sees both. The periodic sweep covers a process that dies in between, and signals from transactions of
 //! users.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::wakeups::{Deliveries, Delivery};
 use crate::error::is_transient;
-use crate::store::{Deliver, Delivered, Store, Transaction};
+use crate::store::{Deliver, Delivered, LockedDelivery, Store, Transaction};
 use crate::telemetry;
 
 /// The number of requests that one statement answers.
@@ -30,22 +31,40 @@ const PAUSES_MILLIS: [u64; 12] = [2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000,
 /// Looks at all kept signals this often, whether or not one is known to be left.
 const SWEEP_ALL_AFTER: Duration = Duration::from_secs(3_600);
 
-/// The state of the deliveries between two sweeps.
+/// The pauses between two deliveries of a locked signal double from the first to the longest, with which it is logged.
+const LOCKED_PAUSE_MIN: Duration = Duration::from_millis(20);
+const LOCKED_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The state between two deliveries.
 struct Sweeps {
     /// Signals of earlier transactions were looked at.
     since: Transaction,
     /// The time of the next look at all.
     all_at: Instant,
+    locked: LockedKeys,
+}
+
+/// The keys whose signal, or a run that awaits it, another session locks. They are delivered by themselves.
+#[derive(Default)]
+struct LockedKeys(BTreeMap<SignalKey, LockedKey>);
+
+struct LockedKey {
+    /// The time of the next delivery.
+    at: Instant,
+    /// The pause before that.
+    pause: Duration,
 }
 
 /// Delivers signals. Requests that arrive during a statement are answered together by the next one.
 pub(super) async fn serve(engine: Arc<Engine>, mut queue: Deliveries, drained: CancellationToken) {
     let mut batch = vec![];
-    let mut sweeps = Sweeps { since: Transaction::default(), all_at: Instant::now() };
+    let mut sweeps =
+        Sweeps { since: Transaction::default(), all_at: Instant::now(), locked: LockedKeys::default() };
     loop {
         tokio::select! {
             biased;
             _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
+            () = sweeps.locked.one_is_due() => {}
             () = drained.cancelled() => return,
         }
         let (mut keys, mut swept, mut expires) = (BTreeSet::<SignalKey>::new(), false, false);
@@ -57,9 +76,13 @@ pub(super) async fn serve(engine: Arc<Engine>, mut queue: Deliveries, drained: C
                 Delivery::Expired => expires = true,
             }
         }
-        if !keys.is_empty() {
-            let to = &Deliver::To(keys.into_iter().collect());
-            while !is_over(&engine, engine.store.deliver_signals(to).await, &mut sweeps).await {}
+        keys.retain(|to| !sweeps.locked.0.contains_key(to));
+        for keys in [keys, sweeps.locked.due()] {
+            if !keys.is_empty() {
+                let to = &Deliver::To(keys.iter().cloned().collect());
+                while !is_over(&engine, engine.store.deliver_signals(to).await, &mut sweeps).await {}
+                sweeps.locked.forget_delivered(&keys);
+            }
         }
         while swept {
             let delivery = sweeps.sweep(&engine.store).await;
@@ -85,6 +108,48 @@ impl Sweeps {
     }
 }
 
+impl LockedKeys {
+    /// Waits until one of them is to be delivered again.
+    async fn one_is_due(&self) {
+        match self.0.values().map(|locked| locked.at).min() {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => pending().await,
+        }
+    }
+
+    /// Those to deliver again now.
+    fn due(&self) -> BTreeSet<SignalKey> {
+        let now = Instant::now();
+        self.0.iter().filter(|(_, locked)| locked.at <= now).map(|(to, _)| to.clone()).collect()
+    }
+
+    /// Has these delivered again after a pause. Logs those that are locked for long, once.
+    fn defer(&mut self, locked: Vec<LockedDelivery>) {
+        let now = Instant::now();
+        for delivery in locked {
+            let Some(former) = self.0.get_mut(&delivery.to) else {
+                let first = LockedKey { at: now + LOCKED_PAUSE_MIN, pause: LOCKED_PAUSE_MIN };
+                self.0.insert(delivery.to, first);
+                continue;
+            };
+            // A sweep may come before its time.
+            if former.at <= now {
+                let pause = (former.pause * 2).min(LOCKED_PAUSE_MAX);
+                if former.pause < LOCKED_PAUSE_MAX && pause == LOCKED_PAUSE_MAX {
+                    telemetry::delivery_locked(&delivery);
+                }
+                *former = LockedKey { at: now + pause, pause };
+            }
+        }
+    }
+
+    /// Removes those of these keys that were not deferred: they are not locked any more.
+    fn forget_delivered(&mut self, keys: &BTreeSet<SignalKey>) {
+        let now = Instant::now();
+        self.0.retain(|to, locked| locked.at > now || !keys.contains(to));
+    }
+}
+
 /// Takes signals whose time is over out of the kept ones. If there are more than one statement marks, the rest has to
 /// wait for deliveries.
 async fn expire(engine: &Engine) {
@@ -104,8 +169,9 @@ async fn expire(engine: &Engine) {
 /// tried again, after a pause here, while the database does not answer.
 async fn is_over(engine: &Engine, delivery: sqlx::Result<Delivered>, sweeps: &mut Sweeps) -> bool {
     match delivery {
-        Ok(Delivered { handlers, refused }) => {
+        Ok(Delivered { handlers, refused, locked }) => {
             engine.notify_ready(&handlers);
+            sweeps.locked.defer(locked);
             if !refused.is_empty() {
                 // The row may be mended: the next sweep looks at all of them.
                 sweeps.since = Transaction::default();

@@ -58,8 +58,8 @@ pub(crate) use retention::{
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{
-    AwaitingRun, Deliver, Delivered, ExpiredSignals, NewSignal, RefusedDelivery, SIGNAL_SENT, SignalClaimer,
-    SignalSent, Transaction,
+    AwaitingRun, Deliver, Delivered, ExpiredSignals, LockedDelivery, NewSignal, RefusedDelivery, SIGNAL_SENT,
+    SignalClaimer, SignalSent, Transaction,
 };
 pub(crate) use sizes::StoreSizes;
 pub use types::RowState;
@@ -230,7 +230,7 @@ storage! {
         /// Records a signal, unless there is one with its id, and delivers it. The claimer gets runs that it reaches.
         async fn send_signal(&self, signal: &NewSignal, claimer: Option<SignalClaimer<'_>>) -> SignalSent;
 
-        /// Delivers kept signals. A row that cannot be changed holds up no others.
+        /// Delivers kept signals. A row that is locked or cannot be changed holds up no others.
         async fn deliver_signals(&self, signals: &Deliver) -> Delivered;
 
         /// Marks up to `limit` kept signals whose time is over, so that later looks do not read them. Returns these.

@@ -22,6 +22,15 @@ pub(crate) struct Delivered {
     pub(crate) handlers: Vec<String>,
     /// What the database refused, and is logged.
     pub(crate) refused: Vec<RefusedDelivery>,
+    /// What is locked, and was left as it is.
+    pub(crate) locked: Vec<LockedDelivery>,
+}
+
+/// A delivery that waits for another session, which locks the signal or a run that awaits it. Others are not affected.
+#[derive(Debug)]
+pub(crate) struct LockedDelivery {
+    pub(crate) to: SignalKey,
+    pub(crate) error: sqlx::Error,
 }
 
 /// A delivery that the database refuses. Others are not affected.

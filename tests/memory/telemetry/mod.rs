@@ -358,7 +358,7 @@ async fn value_of_a_failure_that_its_type_does_not_read_is_one_warning() -> Resu
 struct Unheard;
 
 /// Events that need a database, or a faulty program.
-const NOT_PROVOKED: [&str; 17] = [
+const NOT_PROVOKED: [&str; 18] = [
     "scoop::embedded folder_left",
     "scoop::embedded stop_failed",
     "scoop::embedded sweep_failed",
@@ -366,6 +366,7 @@ const NOT_PROVOKED: [&str; 17] = [
     "scoop::run handed_over",
     "scoop::run refused",
     "scoop::run unreadable",
+    "scoop::signal delivery_locked",
     "scoop::signal delivery_refused",
     "scoop::worker engine_failed",
     "scoop::worker join_refused",

@@ -63,7 +63,8 @@ impl SignalStorage for MemoryStore {
             let runs: Vec<_> = keys.iter().flat_map(|to| state.deliver_signal(to)).collect();
             let rows = runs.into_iter().filter_map(|run| state.row(run));
             let handlers: BTreeSet<_> = rows.map(|row| row.handler.to_string()).collect();
-            Ok(Delivered { handlers: handlers.into_iter().collect(), refused: vec![] })
+            // No row is locked between two operations.
+            Ok(Delivered { handlers: handlers.into_iter().collect(), ..Delivered::default() })
         })
         .await
     }

@@ -13,8 +13,8 @@ use super::PostgresStore;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::{is_contended, is_denied, is_transient, is_without_tables};
 use crate::store::{
-    AwaitingRun, ClaimedRun, Deliver, Delivered, ExpiredSignals, Lanes, NewSignal, RefusedDelivery,
-    SIGNAL_SENT, SignalClaimer, SignalSent, SignalStorage, Transaction,
+    AwaitingRun, ClaimedRun, Deliver, Delivered, ExpiredSignals, Lanes, LockedDelivery, NewSignal,
+    RefusedDelivery, SIGNAL_SENT, SignalClaimer, SignalSent, SignalStorage, Transaction,
 };
 use crate::telemetry;
 use crate::util::patience;
@@ -39,16 +39,28 @@ impl SignalStorage for PostgresStore {
             }
             Err(error) => return Err(error),
         }
-        let Delivered { handlers, .. } = self.deliver_signals(&Deliver::To(vec![signal.to.clone()])).await?;
+        let delivered = self.deliver_despite_locks(vec![signal.to.clone()], LOOKS_AFTER).await?;
+        let Delivered { handlers, locked, .. } = delivered;
+        if !locked.is_empty() {
+            // The signal is on record: a program with sagas delivers it after the end of the lock.
+            self.notification(SIGNAL_SENT).done(&self.sessions).await?;
+        }
         let SignalState { reached, .. } = self.state_of(signal).one(&self.sessions).await?.try_into()?;
         Ok(SignalSent { reached, handlers, claimed: vec![] })
     }
 
     async fn deliver_signals(&self, signals: &Deliver) -> sqlx::Result<Delivered> {
-        match self.delivery(signals, Reaching::AllBut(&[])).all(&self.sessions).await {
-            Ok(handlers) => Ok(Delivered { handlers, refused: vec![] }),
-            Err(error) if is_refused(&error) => self.deliver_key_by_key(signals).await,
-            Err(error) => Err(error),
+        match (self.delivery(signals, Reaching::AllBut(&[]), LOCK_WAIT).all(&self.sessions).await, signals) {
+            (Ok(handlers), _) => Ok(Delivered { handlers, ..Delivered::default() }),
+            (Err(error), Deliver::To(keys)) if is_contended(&error) && keys.len() == 1 => {
+                let locked =
+                    keys.iter().cloned().zip([error]).map(|(to, error)| LockedDelivery { to, error });
+                Ok(Delivered { locked: locked.collect(), ..Delivered::default() })
+            }
+            (Err(error), _) if is_refused(&error) || is_contended(&error) => {
+                self.deliver_key_by_key(signals).await
+            }
+            (Err(error), _) => Err(error),
         }
     }
 
@@ -107,8 +119,15 @@ impl TryFrom<PgRow> for SignalState {
     }
 }
 
-/// A role that may not deliver looks for the delivery of a program with sagas after each of these pauses, in ms.
+/// A role that may not deliver looks for the delivery of a program with sagas after each of these pauses, in ms. A call
+/// that finds a locked row repeats the delivery after each of them.
 const LOOKS_AFTER: [u64; 8] = [2, 5, 10, 20, 50, 100, 200, 500];
+
+/// For how long a delivery waits for the lock of another session.
+const LOCK_WAIT: &str = "20ms";
+
+/// As `LOCK_WAIT`, for a delivery to one of several keys: many of them may be locked, and the others wait meanwhile.
+const LOCK_WAIT_OF_ONE: &str = "1ms";
 
 /// Begins a transaction that waits for no lock longer than `signal_send.sql`.
 const BEGIN_BRIEFLY: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '20ms'";
@@ -192,7 +211,29 @@ impl PostgresStore {
         Ok(inserted.rows_affected() > 0)
     }
 
-    /// Delivers the signals of each key by themselves, since the database refused all together.
+    /// Delivers the signals of these keys, and repeats that after each of these pauses, in ms, while some are locked. A
+    /// pause holds no connection.
+    pub(super) async fn deliver_despite_locks(
+        &self,
+        mut keys: Vec<SignalKey>,
+        pauses_millis: impl IntoIterator<Item = u64>,
+    ) -> sqlx::Result<Delivered> {
+        let mut pauses = pauses_millis.into_iter();
+        let (mut handlers, mut refused) = (vec![], vec![]);
+        loop {
+            let delivered = self.deliver_signals(&Deliver::To(keys)).await?;
+            handlers.extend(delivered.handlers);
+            refused.extend(delivered.refused);
+            let locked = delivered.locked;
+            let Some(pause) = pauses.next().filter(|_| !locked.is_empty()) else {
+                return Ok(Delivered { handlers, refused, locked });
+            };
+            keys = locked.into_iter().map(|locked| locked.to).collect();
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+    }
+
+    /// Delivers the signals of each key by themselves, since the database refused all together, or some are locked.
     async fn deliver_key_by_key(&self, signals: &Deliver) -> sqlx::Result<Delivered> {
         let keys = match signals {
             Deliver::To(keys) => keys.clone(),
@@ -204,13 +245,17 @@ impl PostgresStore {
         };
         let mut delivered = Delivered::default();
         for to in keys {
-            let one = Deliver::To(vec![to]);
-            match self.delivery(&one, Reaching::AllBut(&[])).all(&self.sessions).await {
-                Ok(handlers) => delivered.handlers.extend(handlers),
+            let one = Deliver::To(vec![to.clone()]);
+            let all = self.delivery(&one, Reaching::AllBut(&[]), LOCK_WAIT_OF_ONE).all(&self.sessions).await;
+            let outcome = match all {
                 Err(error) if is_refused(&error) => {
-                    self.deliver_run_by_run(&one, error, &mut delivered).await?
+                    self.deliver_run_by_run(&one, error, &mut delivered).await
                 }
-                Err(error) => return Err(error),
+                all => all.map(|handlers| delivered.handlers.extend(handlers)),
+            };
+            match outcome {
+                Err(error) if is_contended(&error) => delivered.locked.push(LockedDelivery { to, error }),
+                outcome => outcome?,
             }
         }
         Ok(delivered)
@@ -232,7 +277,8 @@ impl PostgresStore {
             let waiting: Vec<(Uuid, String, Option<String>)> = waiting.all(&self.sessions).await?;
             for (id, handler, step) in waiting {
                 let mut trial = self.sessions.begin().await?;
-                let tried = self.delivery(one, Reaching::Only(&[id])).all_on(&mut trial).await;
+                let tried =
+                    self.delivery(one, Reaching::Only(&[id]), LOCK_WAIT_OF_ONE).all_on(&mut trial).await;
                 trial.rollback().await?;
                 match tried {
                     Ok(_) => {}
@@ -245,7 +291,7 @@ impl PostgresStore {
                 }
             }
         }
-        match self.delivery(one, Reaching::AllBut(&damaged)).all(&self.sessions).await {
+        match self.delivery(one, Reaching::AllBut(&damaged), LOCK_WAIT_OF_ONE).all(&self.sessions).await {
             Ok(handlers) => delivered.handlers.extend(handlers),
             Err(error) if is_refused(&error) => {
                 let to = keys.first().cloned();
@@ -262,6 +308,7 @@ impl PostgresStore {
         &self,
         signals: &Deliver,
         to: Reaching<'_>,
+        lock_wait: &'static str,
     ) -> QueryScalar<'_, Postgres, String, PgArguments> {
         let ((names, keys), since) = match signals {
             Deliver::To(keys) => (keys.iter().map(|to| (to.name.clone(), to.key.clone())).unzip(), None),
@@ -273,6 +320,6 @@ impl PostgresStore {
             Reaching::AllBut(runs) => (runs, false),
         };
         let deliver = deliver.bind::<Vec<String>>(names).bind::<Vec<String>>(keys).bind(since);
-        deliver.bind(runs.to_vec()).bind(only)
+        deliver.bind(runs.to_vec()).bind(only).bind(lock_wait)
     }
 }

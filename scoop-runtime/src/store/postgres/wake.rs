@@ -1,6 +1,8 @@
 //! Wakes parents after the end of their children (`run_wake.sql` decides which continue or commit), hands runs back
 //! (`run_release.sql`), and notifies other processes.
 
+use std::iter;
+
 use scoop_core::SignalKey;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -13,10 +15,13 @@ use super::PostgresStore;
 use super::decode::{lineage, time, time_if_any};
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::store::{
-    ClaimedRun, Claimer, CommittedParent, Deliver, FormerAttempts, Lanes, ParentRef, Release, SignalStorage,
-    WakeOptions, WakeStorage, Woken,
+    ClaimedRun, Claimer, CommittedParent, FormerAttempts, Lanes, ParentRef, Release, WakeOptions,
+    WakeStorage, Woken,
 };
 use crate::util::ids;
+
+/// The pause between two deliveries of a signal that is locked.
+const PAUSE_MILLIS: u64 = 100;
 
 impl ParentRef {
     /// From a row with `root`, `id` and `at`.
@@ -38,7 +43,8 @@ impl WakeStorage for PostgresStore {
         if woken.awaited.is_empty() {
             return Ok(woken.handlers);
         }
-        let reached = self.deliver_signals(&Deliver::To(woken.awaited)).await?;
+        // An earlier signal is not what the sweeps of recent ones look at: only this call delivers it soon.
+        let reached = self.deliver_despite_locks(woken.awaited, iter::repeat(PAUSE_MILLIS)).await?;
         Ok([woken.handlers, reached.handlers].concat())
     }
 

@@ -215,7 +215,9 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "join_mark" => ("uuid[], uuid", "'{}', NULL"),
         "join_explain" => ("uuid", "NULL"),
         "join_refuse" => ("uuid[], text", "'{}', ''"),
-        "signal_deliver" => ("text[], text[], text, uuid[], boolean", "'{}', '{}', NULL, '{}', false"),
+        "signal_deliver" => {
+            ("text[], text[], text, uuid[], boolean, text", "'{}', '{}', NULL, '{}', false, '20ms'")
+        }
         "signal_awaited" => ("text", "'0'"),
         "signal_expire" => ("bigint", "1"),
         "entity_lock_free" => ("text[], text[]", "'{}', '{}'"),
@@ -962,7 +964,7 @@ async fn signals_whose_time_is_over_are_not_read_again() {
     execute("ALTER TABLE scoop.signal SET (autovacuum_enabled = false)").await;
     execute(EXPIRED_SIGNALS).await;
     execute("VACUUM ANALYZE scoop.signal").await;
-    let deliver = "'{paid}', '{7}', NULL, '{}', false";
+    let deliver = "'{paid}', '{7}', NULL, '{}', false, '20ms'";
     let send = "gen_random_uuid(), 'paid', '7', '3', 3600, gen_random_uuid(), '{}', '{}', '{}', 1, 0";
     for (statement, values) in [("signal_deliver", deliver), ("signal_send", send)] {
         let blocks = blocks_of(&pool, statement, values).await;
@@ -977,7 +979,7 @@ async fn signals_whose_time_is_over_are_not_read_again() {
     assert_eq!(expired, [ExpiredSignals { to: paid, signals: 30_000 }]);
     assert!(store.expire_signals(40_000).await.unwrap().is_empty());
     execute("VACUUM scoop.signal").await;
-    let blocks = blocks_of(&pool, "signal_deliver", "'{}', '{}', '0', '{}', false").await;
+    let blocks = blocks_of(&pool, "signal_deliver", "'{}', '{}', '0', '{}', false, '20ms'").await;
     assert!(blocks < BLOCKS_MAX, "a look at all kept signals read {blocks} blocks");
     done(pool).await;
 }

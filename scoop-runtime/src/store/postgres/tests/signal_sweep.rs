@@ -102,6 +102,62 @@ async fn signal_to_a_damaged_run_is_recorded_and_reaches_the_others() {
     done(pool).await;
 }
 
+/// Locks a signal of one key, and the run that awaits another one.
+async fn lock_both(pool: &PgPool) -> sqlx::Transaction<'static, sqlx::Postgres> {
+    let mut other = pool.begin().await.unwrap();
+    for lock in [
+        "SELECT FROM scoop.signal WHERE key = '7' FOR UPDATE",
+        "SELECT FROM scoop.run WHERE signal_key = '8' FOR UPDATE",
+    ] {
+        sqlx::query(lock).execute(&mut *other).await.unwrap();
+    }
+    other
+}
+
+#[tokio::test]
+async fn locked_rows_hold_up_no_signal_of_other_keys() {
+    let pool = database("locked_signal").await;
+    let (store, ..) = launching(&pool).await;
+    for key in ["7", "8", "9"] {
+        store.insert_signal(&pool, &signal(key)).await.unwrap();
+        await_signal(&pool, key).await;
+    }
+    let other = lock_both(&pool).await;
+    let delivered = store.deliver_signals(&Deliver::SentSince(Transaction::default())).await.unwrap();
+    assert_eq!(delivered.handlers, ["saga"]);
+    let locked: Vec<_> = delivered.locked.into_iter().map(|locked| locked.to).collect();
+    assert_eq!(locked.iter().map(|to| &*to.key).collect::<Vec<_>>(), ["7", "8"]);
+    let reached = "SELECT key, reached FROM scoop.signal ORDER BY key";
+    let reached: Vec<(String, i32)> = sqlx::query_as(reached).fetch_all(&pool).await.unwrap();
+    assert_eq!(reached, [("7".into(), 0), ("8".into(), 0), ("9".into(), 1)]);
+    let one = store.deliver_signals(&Deliver::To(locked[..1].to_vec())).await.unwrap();
+    assert_eq!((one.handlers.len(), one.locked.len()), (0, 1));
+
+    other.rollback().await.unwrap();
+    let delivered = store.deliver_signals(&Deliver::To(locked)).await.unwrap();
+    assert_eq!((&*delivered.handlers, delivered.locked.len()), (&["saga".to_owned()][..], 0));
+    let left = "SELECT count(*) FROM scoop.signal WHERE delivered_at IS NULL OR reached <> 1";
+    assert_eq!(sqlx::query_scalar::<_, i64>(left).fetch_one(&pool).await.unwrap(), 0);
+    done(pool).await;
+}
+
+#[tokio::test]
+async fn signal_behind_a_locked_one_is_recorded() {
+    let pool = database("behind_locked").await;
+    let (store, ..) = launching(&pool).await;
+    store.insert_signal(&pool, &signal("7")).await.unwrap();
+    await_signal(&pool, "7").await;
+    let other = lock_both(&pool).await;
+    let sent = store.send_signal(&signal("7"), None).await.unwrap();
+    assert_eq!((sent.reached, sent.handlers.len()), (0, 0));
+    other.rollback().await.unwrap();
+    let delivered = store.deliver_signals(&Deliver::SentSince(Transaction::default())).await.unwrap();
+    assert_eq!(delivered.handlers, ["saga"]);
+    let kept = "SELECT count(*) FROM scoop.signal WHERE delivered_at IS NULL";
+    assert_eq!(sqlx::query_scalar::<_, i64>(kept).fetch_one(&pool).await.unwrap(), 1);
+    done(pool).await;
+}
+
 #[tokio::test]
 async fn signal_that_no_program_can_read_arrives_as_that() {
     let pool = database("unreadable_signal").await;
