@@ -243,7 +243,7 @@ CREATE INDEX kept_hierarchy_due ON scoop.kept_hierarchy (topic, kind, since);
 CREATE TABLE scoop.entity (
     name    varchar(255) COLLATE "C" NOT NULL,
     key     varchar(255) COLLATE "C" NOT NULL,
-    version bigint NOT NULL DEFAULT 0,  -- the number of its events
+    version bigint NOT NULL DEFAULT 0 CHECK (version >= 0),  -- the number of its events
     state   jsonb,
     PRIMARY KEY (name, key)
 ) WITH (fillfactor = 50);  -- a state that changes is updated in place
@@ -252,7 +252,7 @@ CREATE TABLE scoop.entity (
 CREATE TABLE scoop.entity_event (
     name       varchar(255) COLLATE "C" NOT NULL,
     key        varchar(255) COLLATE "C" NOT NULL,
-    version    bigint NOT NULL,  -- that of the entity after it
+    version    bigint NOT NULL CHECK (version >= 1),  -- that of the entity after it
     message_id uuid NOT NULL,
     run        uuid NOT NULL,  -- of the command
     at         timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -21,7 +21,7 @@ FROM (
     SELECT w.key FROM with_events w
     UNION
     (SELECT e.key FROM scoop.entity e
-     WHERE e.name = $1::text AND e.key > $2::text AND e.version > 0
+     WHERE e.name = $1::text AND e.key > $2::text AND e.version <> 0
      ORDER BY e.key LIMIT $3)
 ) k
 ORDER BY k.key

@@ -171,7 +171,7 @@ pub enum RuntimeError {
         why: String,
     },
 
-    /// The state of an entity cannot be read: the key is not possible, or the stored state does not fit the type.
+    /// An entity cannot be read: the key or its version is not possible, or the stored state does not fit the type.
     #[error("the entity `{entity}` with the key `{}` cannot be read: {why}", Escaped(key))]
     Entity {
         /// The name of the entity.

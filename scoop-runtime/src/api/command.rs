@@ -13,6 +13,7 @@ use super::launch::Launch;
 use super::scoop::Scoop;
 use crate::saga::command::decision_name;
 use crate::saga::sql_entity::{Erased, Table};
+use crate::store::entity::{RENUMBER, StoredEntity};
 use crate::store::{EntityId, HandlerOutcome};
 use crate::telemetry::decodes_data;
 use crate::util::patience::Vain;
@@ -200,8 +201,8 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Entity`] if the key has no bytes, more than 255, or a NUL character, or if the stored state does
-    /// not fit the type; or if the database fails.
+    /// [`RuntimeError::Entity`] if the key has no bytes, more than 255, or a NUL character, if the stored state does
+    /// not fit the type, or if its version is less than 0; or if the database fails.
     ///
     /// # Cancel safety
     ///
@@ -280,8 +281,12 @@ impl Scoop {
                         false => Vain::error("an entity was looked up")(vain),
                     }
                 });
-            let stored = stored?.unwrap_or_default();
-            Ok((u64::try_from(stored.version).unwrap_or_default(), stored.state))
+            let StoredEntity { version, state } = stored?.unwrap_or_default();
+            let version = u64::try_from(version).map_err(|_| {
+                let why = format!("its version is {version}, less than 0; {RENUMBER}");
+                RuntimeError::Entity { entity: id.name, key: id.key.clone(), why }
+            })?;
+            Ok((version, state))
         }
         .boxed()
     }

@@ -352,3 +352,35 @@ async fn command_whose_program_has_ended_waits_for_the_next_one() -> Result<()> 
     assert!(sent.decision().await?.is_accepted());
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_that_makes_the_state_too_large_fails_its_command_and_says_what_to_do() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Decider<Deliver>>().payload_bytes_max(100).start().await?;
+    let large = |shelf| Deliver { shelf, units: 1_000_000_000_000 };
+    // Four of them fit.
+    let sent = scoop.launch_all((0..6).map(|_| large(1)).chain([large(2)])).await?;
+    let mut accepted = 0;
+    for handle in &sent[..6] {
+        let failure = match handle.wait().await? {
+            Outcome::Committed => {
+                accepted += 1;
+                continue;
+            }
+            Outcome::RolledBack(failure) => failure,
+            other => panic!("{other:?}"),
+        };
+        for text in [
+            "the state of the entity `shelf` (key `1`) after an event of saga `deliver` in run ",
+            "more than the 100 allowed",
+            "raise `payload_bytes_max`; nothing has changed",
+            "then send the command again",
+        ] {
+            assert!(failure.message.contains(text), "{failure}");
+        }
+    }
+    let shelf = scoop.entity::<Shelf>(1).await?;
+    assert_eq!((accepted, shelf.version, shelf.state.history.len()), (4, 4, 4));
+    assert!(sent[6].decision::<Deliver>().await?.is_accepted(), "another entity has room");
+    Ok(())
+}

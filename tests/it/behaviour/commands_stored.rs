@@ -88,6 +88,76 @@ async fn row_that_no_program_can_read_or_that_contradicts_the_events_names_its_e
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn version_that_no_event_can_follow_names_its_entity_and_what_restores_it() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Decider<Count>>().start().await?;
+    for key in [1, 2, 3] {
+        assert!(scoop.send(Count(key)).await?.decision().await?.is_accepted());
+    }
+    for (forged, constraint) in [
+        ("UPDATE scoop.entity SET version = -5", "entity_version_check"),
+        ("UPDATE scoop.entity_event SET version = 0", "entity_event_version_check"),
+    ] {
+        let error = sqlx::raw_sql(forged).execute(scoop.pool()).await.expect_err("it is impossible");
+        assert!(error.to_string().contains(constraint), "{error}");
+    }
+    let damage = "ALTER TABLE scoop.entity DROP CONSTRAINT entity_version_check;
+         UPDATE scoop.entity SET version = -5 WHERE key = '1';
+         UPDATE scoop.entity SET version = 9223372036854775807 WHERE key = '2';
+         INSERT INTO scoop.entity (name, key, version) VALUES ('counter', '4', -1)";
+    sqlx::raw_sql(damage).execute(scoop.pool()).await?;
+    let sent = scoop.launch_all([Count(1), Count(2), Count(4), Count(3)]).await?;
+    let why = ["is -5: less than 0 (key `1`)", "is 9223372036854775807: the last one", "is -1: less than 0"];
+    for (damaged, why) in sent.iter().zip(why) {
+        let Outcome::RolledBack(failure) = damaged.wait().await? else { panic!("the row is damaged") };
+        assert_eq!(failure.kind, "EntityMismatch");
+        for text in ["`counter`", why, "set it in `scoop.entity` to the version of its last row"] {
+            assert!(failure.message.contains(text), "{failure}");
+        }
+    }
+    assert!(sent[3].decision::<Count>().await?.is_accepted());
+    let error = scoop.entity::<Counter>(1).await.expect_err("its version is impossible").to_string();
+    assert!(error.contains("`counter` with the key `1`") && error.contains("its version is -5"), "{error}");
+
+    let error = scoop.rebuild_entities::<Counter>().await.expect_err("events are missing");
+    assert!(error.to_string().contains("key `2`, version 2: the event of version 2 is missing"), "{error}");
+    let RuntimeError::EntitiesNotRebuilt { rebuilt, failed, .. } = error else { panic!("{error}") };
+    assert_eq!((rebuilt.entities, rebuilt.changed, failed), (3, 2, 1), "a version below 0 is restored");
+    let advice = "UPDATE scoop.entity e SET version = (
+         SELECT max(v.version) FROM scoop.entity_event v WHERE (v.name, v.key) = (e.name, e.key)
+     ) WHERE e.key = '2'";
+    sqlx::raw_sql(advice).execute(scoop.pool()).await?;
+    assert_eq!(scoop.rebuild_entities::<Counter>().await?.entities, 3, "the fourth has no events");
+    for (key, version) in [(1, 2), (2, 2), (3, 3), (4, 1)] {
+        assert!(scoop.send(Count(key)).await?.decision().await?.is_accepted());
+        let entity = scoop.entity::<Counter>(key).await?;
+        assert_eq!((entity.version, entity.state.count), (version, version), "of key {key}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_with_infinite_times_are_listed_and_rebuilt() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Decider<Count>>().start().await?;
+    for _ in 0..2 {
+        assert!(scoop.send(Count(1)).await?.decision().await?.is_accepted());
+    }
+    let damage = "UPDATE scoop.entity_event SET at = CASE version WHEN 1 THEN '-infinity' ELSE 'infinity' END
+         ::timestamptz;
+         UPDATE scoop.entity SET state = '[\"damaged\"]'";
+    sqlx::raw_sql(damage).execute(scoop.pool()).await?;
+    let events = scoop.entity_events::<Counter>(1).await?;
+    let now = std::time::SystemTime::now();
+    let is_later: Vec<_> = events.iter().map(|event| (event.version, event.at > now)).collect();
+    assert_eq!(is_later, [(1, false), (2, true)]);
+    let rebuilt = scoop.rebuild_entities::<Counter>().await?;
+    assert_eq!((rebuilt.entities, rebuilt.changed), (1, 1));
+    assert_eq!(scoop.entity::<Counter>(1).await?.state.count, 2);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rebuild_names_the_events_that_it_cannot_apply_and_spares_the_others() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Decider<Count>>().start().await?;

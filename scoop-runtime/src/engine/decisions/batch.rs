@@ -16,7 +16,7 @@ use crate::engine::settle::{AfterCommit, coalesce_recorded};
 use crate::engine::shared::Engine;
 use crate::engine::user_code::boundary::{self, Held};
 use crate::saga::command::{Application, ErasedDecision, Undecidable, decision_name};
-use crate::store::entity::{Decisions, EntityAtHand, NewEntityEvent, StoredEntity};
+use crate::store::entity::{Decisions, EntityAtHand, NewEntityEvent, RENUMBER, StoredEntity};
 use crate::store::{EntityId, Settlement};
 use crate::testing::CommitToken;
 use crate::util::ids;
@@ -98,7 +98,8 @@ fn decide_with(
     }
     for (id, mut working) in entities.iter().zip(working).filter(|(_, working)| working.has_changed) {
         if write == Write::AtLast {
-            working.stored.state = Some(working.written(engine, id).map_err(|_| NeedsEach)?);
+            let what = || format!("the state of the entity `{}`", id.name);
+            working.stored.state = Some(working.written(engine, id, what).map_err(|_| NeedsEach)?);
         }
         decisions.changes.push((id.clone(), working.stored));
     }
@@ -170,11 +171,10 @@ impl Working {
         Ok(())
     }
 
-    /// The state as JSON; or the reason for which it cannot be stored.
-    fn written(&self, engine: &Engine, id: &EntityId) -> Result<Value, Failure> {
+    /// The state as JSON; or the reason for which it, as `what` names it, cannot be stored.
+    fn written(&self, engine: &Engine, id: &EntityId, what: impl Fn() -> String) -> Result<Value, Failure> {
         let (entity, state) = self.state.as_ref().expect("a decision has changed it");
         let source = id.name;
-        let what = || format!("the state of the entity `{}`", id.name);
         let written = boundary::run(source, || entity.write(state.get()))?;
         let written =
             written.map_err(|error| Failure::new("EntityState", format!("{}: {error}", what()), source))?;
@@ -244,8 +244,12 @@ impl One<'_> {
             Some(Hindrance::Busy) => return Err(OutcomeIfCommitted::Busy),
             Some(Hindrance::Unreadable(why)) => return Err(self.unfit(why)),
         }
-        if entity.stored.version == i64::MAX {
-            return Err(self.unfit("there is no version after its last one"));
+        let version = entity.stored.version;
+        if version < 0 {
+            return Err(self.misnumbered(version, "less than 0"));
+        }
+        if version == i64::MAX {
+            return Err(self.misnumbered(version, "the last one, which no event can follow"));
         }
         if entity.state.is_none() || is_injected(Bug::StaleDecisions) {
             entity.read(decisions.entity, &run.source).map_err(|why| self.unfit(&why))?;
@@ -282,9 +286,32 @@ impl One<'_> {
         let code = || format!("the application of an event of saga `{}`", saga.definition.saga);
         applied.map_err(|panic| self.panicked(&code(), "to", panic))?;
         if self.write == Write::AfterEach {
-            entity.stored.state = Some(entity.written(self.engine, id)?);
+            let after = || {
+                let (entity, run) = (self.undecided.named_entity(), run.lineage.id());
+                format!(
+                    "the state of {entity} after an event of saga `{}` in run {run}",
+                    saga.definition.saga
+                )
+            };
+            let written = entity.written(self.engine, id, after).map_err(|failure| {
+                let message = format!(
+                    "{}; nothing has changed: correct the application of the event or the limit, then {}",
+                    failure.message,
+                    self.remedy()
+                );
+                Failure { message, ..failure }
+            });
+            entity.stored.state = Some(written?);
         }
         Ok(())
+    }
+
+    /// What to do after the cause of a failure is gone.
+    fn remedy(&self) -> &'static str {
+        match self.undecided.task {
+            Task::Decide { .. } => "send the command again",
+            Task::Undo { .. } => "retry the rollback",
+        }
     }
 
     /// Calls the code of the command. None if there is nothing to undo.
@@ -320,12 +347,8 @@ impl One<'_> {
 
     /// The failure for a panic in this code, which concerns the entity.
     fn panicked(&self, code: &str, concerns: &str, panic: Failure) -> Failure {
-        let Undecided { task, run, .. } = self.undecided;
-        let remedy = match task {
-            Task::Decide { .. } => "send the command again",
-            Task::Undo { .. } => "retry the rollback",
-        };
-        let (entity, run) = (self.undecided.named_entity(), run.lineage.id());
+        let (entity, run) = (self.undecided.named_entity(), self.undecided.run.lineage.id());
+        let remedy = self.remedy();
         let code = format!("{code} {concerns} {entity} in run {run}");
         let named = boundary::named(code)(panic);
         let message = format!("{}; nothing has changed: correct the code, then {remedy}", named.message);
@@ -383,6 +406,16 @@ impl One<'_> {
 
     fn failed(&self, error: RuntimeError) -> OutcomeIfCommitted {
         OutcomeIfCommitted::Failed(Error::from(error).to_failure(&self.undecided.run.source))
+    }
+
+    /// The outcome for an entity with a version that no event can follow.
+    fn misnumbered(&self, version: i64, why: &str) -> OutcomeIfCommitted {
+        let EntityId { name, key } = &self.undecided.entity;
+        let text = format!("the version of the entity `{name}` is {version}: {why}");
+        OutcomeIfCommitted::Unfit(Why {
+            recorded: format!("{text} (key `{key}`); {RENUMBER}"),
+            logged: Some(text),
+        })
     }
 
     fn unfit(&self, why: &str) -> OutcomeIfCommitted {

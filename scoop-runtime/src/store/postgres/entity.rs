@@ -9,6 +9,7 @@ use sqlx::{PgConnection, Postgres, Row, Transaction};
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::decode;
 use super::query_ext::FetchExt;
 use crate::store::entity::{
     Decisions, DecisionsSettled, EntityAtHand, FoldedState, NewEntityEvent, Refolded, StoredEntity,
@@ -126,7 +127,7 @@ fn decode_event(row: &PgRow) -> sqlx::Result<StoredEntityEvent> {
         (row.try_get("topic")?, row.try_get("payload")?);
     Ok(StoredEntityEvent {
         version: row.try_get("version")?,
-        at: row.try_get("at")?,
+        at: decode::time(row, "at")?,
         message: row.try_get("message_id")?,
         run: row.try_get("run")?,
         event: topic.zip(payload),
