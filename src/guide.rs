@@ -60,6 +60,9 @@ pub mod retention {}
 #[doc = include_str!("../docs/pause.md")]
 pub mod pause {}
 
+#[doc = include_str!("../docs/limits.md")]
+pub mod limits {}
+
 #[doc = include_str!("../docs/security.md")]
 pub mod security {}
 

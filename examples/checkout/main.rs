@@ -7,6 +7,7 @@
 //! ```text
 //! cargo run --example checkout                        # a small shop on a private PostgreSQL
 //! cargo run --example checkout -- --state /tmp/shop   # kept: kill it, start it again
+//! cargo run --example checkout -- --serve             # with the web page
 //! DATABASE_URL=postgres://.. cargo run --example checkout   # in as many terminals as you like
 //! ```
 
@@ -25,10 +26,12 @@ mod settings;
 mod stock;
 mod tables;
 
+use std::io;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use scoop::prelude::*;
+use tokio::task::JoinHandle;
 
 use crate::data::Shop;
 use crate::orders::Ended;
@@ -53,6 +56,7 @@ async fn main() -> Result<ExitCode> {
         .await?;
     tables::create(&scoop, &provider).await?;
 
+    let page = if settings.serve { Some(serve(&scoop).await?) } else { None };
     let began = Instant::now();
     let steps_before = report::count_steps(&scoop).await?;
     let ended = tokio::select! {
@@ -63,9 +67,20 @@ async fn main() -> Result<ExitCode> {
 
     report::print(&ended, steps, began.elapsed()).await?;
     let balanced = books::check(&scoop, &provider, &shop, &ended).await?;
+    if let Some(page) = page {
+        println!("the web page goes on until Ctrl+C");
+        page.await??;
+    }
     scoop.shutdown().await?;
     settings.clear_up();
     Ok(if balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Serves the web page on any free port of this machine, until Ctrl+C.
+async fn serve(scoop: &Scoop) -> Result<JoinHandle<io::Result<()>>> {
+    let page = scoop_web::bind(([127, 0, 0, 1], 0), scoop.clone(), scoop_web::Options::new()).await?;
+    println!("the web page: {}", page.url());
+    Ok(tokio::spawn(page.until(async { tokio::signal::ctrl_c().await.unwrap_or_default() })))
 }
 
 /// Fills the shelves, places all orders, and waits until every one has ended. Work that an earlier or another

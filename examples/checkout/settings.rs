@@ -17,6 +17,7 @@ A checkout across four services.
                      everything is temporary
   --stock-times <n>  so many times the stock that products.csv lists
   --quiet            no progress
+  --serve            shows the shop in a browser: writes the URL of the web page, and goes on until Ctrl+C
 
 With DATABASE_URL set, that database is used, by as many processes as you like.
 ";
@@ -25,6 +26,7 @@ pub struct Settings {
     pub data: PathBuf,
     pub stock_times: i32,
     pub quiet: bool,
+    pub serve: bool,
     state: Option<PathBuf>,
 }
 
@@ -35,6 +37,7 @@ impl Settings {
             data: concat!(env!("CARGO_MANIFEST_DIR"), "/examples/checkout/data").into(),
             stock_times: 1,
             quiet: false,
+            serve: false,
             state: None,
         };
         let mut arguments = env::args().skip(1);
@@ -48,6 +51,7 @@ impl Settings {
                 "--state" => settings.state = Some(value()?.into()),
                 "--stock-times" => settings.stock_times = value()?.parse()?,
                 "--quiet" => settings.quiet = true,
+                "--serve" => settings.serve = true,
                 "--help" => return Ok(None),
                 _ => return Err(Error::msg(format!("{name} is not known; see --help"))),
             }

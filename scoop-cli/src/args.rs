@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     counts, doctor, events, explain, launch, manual, migrate, pause, prune, rebuild, requests, retire, runs,
-    signal, timeline, topology, tree,
+    serve, signal, timeline, topology, tree,
 };
 use crate::connection::Connection;
 
@@ -90,6 +90,7 @@ pub(crate) enum ClientCommand {
     Timeline(timeline::TimelineArgs),
     Prune(prune::PruneArgs),
     Rebuild(rebuild::RebuildArgs),
+    Serve(serve::ServeArgs),
 }
 
 #[cfg(test)]

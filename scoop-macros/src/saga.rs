@@ -3,6 +3,7 @@
 mod awaits;
 pub(crate) mod expand;
 mod filter;
+mod limits;
 mod model;
 pub(crate) mod parameters;
 pub(crate) mod parse;

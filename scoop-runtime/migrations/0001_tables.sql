@@ -330,6 +330,15 @@ CREATE TABLE scoop.pause (
 );
 CREATE INDEX pause_until ON scoop.pause (until) WHERE until IS NOT NULL;
 
+-- The limits of sagas. The newest program that started with a saga decides for all processes. The row is also the lock under
+-- which runs of the saga are claimed: no other statement claims them, so a claim counts all that are in execution.
+CREATE TABLE scoop.run_limit (
+    saga        varchar(255) PRIMARY KEY,  -- the newest name
+    handlers    text[] NOT NULL,           -- all its names, that one included: their runs count together
+    concurrency int NOT NULL CHECK (concurrency > 0),  -- how many runs are executed at once
+    CHECK (array_position(handlers, NULL) IS NULL)
+);
+
 -- The schedules of sagas, with their next times. The newest program that started with a saga decides its schedule for
 -- all programs. A row stays when no program has its saga any more, but is not read then.
 CREATE TABLE scoop.schedule (

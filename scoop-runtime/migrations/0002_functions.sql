@@ -5,7 +5,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 --
 -- Views      runs: unfinished runs, for people
 --            abandoned_queue: queues that no living worker claims; listed_handler: states and handlers of unfinished runs;
---            unfinished_run: unfinished runs, as programs list and explain them
+--            unfinished_run: unfinished runs, as programs list and explain them; reached_limit: sagas at their limits
 -- Workers    is_gone: whether the session of a worker has ended
 -- Runs       tried: failed attempts; has_to_give_up, wakes_at: parts of statements
 --            settle: what follows from a move of a run; failed_children: failures for a parent
@@ -100,6 +100,19 @@ WHERE NOT EXISTS (
     WHERE own.handler = q.handler AND own.topic = q.topic AND q.reserved_for IN (0, own.definition)
 );
 
+-- The names of the sagas whose limits are reached: as many of their runs are in execution as may be.
+CREATE VIEW scoop.reached_limit WITH (security_invoker = true) AS
+SELECT names.handler, l.saga::text AS saga, l.concurrency
+FROM scoop.run_limit l
+CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
+WHERE l.saga >= '' AND l.concurrency <= (
+    SELECT count(*) FROM (
+        SELECT FROM scoop.run r
+        WHERE r.state = 'running' AND r.handler::text = ANY (l.handlers) AND r.id >= '00000000-0000-0000-0000-000000000000'
+        LIMIT l.concurrency
+    ) running
+);
+
 -- The states and handlers of unfinished runs. Goes through the index of lists from one to the next, so that the runs of
 -- each cost nothing.
 CREATE VIEW scoop.listed_handler AS
@@ -121,7 +134,7 @@ SELECT l.state, l.handler FROM listed l;
 
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
 -- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned;
--- or else for a slot.
+-- for the limit of its saga, if that is reached; or else for a slot.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, words.phase,
        CASE WHEN r.state IN ('ready', 'stuck') AND r.ready_at <= clock_timestamp()
@@ -136,6 +149,7 @@ SELECT r.*, words.phase,
                 OR EXISTS (SELECT FROM scoop.pause p WHERE p.kind = 'everything') THEN 'pause'
             WHEN (r.handler::text, r.topic::text, r.reserved_for)
                 IN (SELECT q.handler::text, q.topic::text, q.reserved_for FROM scoop.abandoned_queue q) THEN 'program'
+            WHEN r.handler::text IN (SELECT l.handler FROM scoop.reached_limit l) THEN 'limit'
             ELSE 'slot'
        END AS waits_for
 FROM scoop.run r

@@ -24,9 +24,11 @@ WITH needed AS (
         ('scoop.run', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.worker', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.pause', '{SELECT,INSERT,UPDATE,DELETE}'),
+        ('scoop.run_limit', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.abandoned_queue', '{SELECT}'),
         ('scoop.listed_handler', '{SELECT}'),
         ('scoop.paused', '{SELECT}'),
+        ('scoop.reached_limit', '{SELECT}'),
         ('scoop.unfinished_run', '{SELECT}')
     ) AS t (name, privileges)
     CROSS JOIN LATERAL unnest(t.privileges) AS r (privilege)

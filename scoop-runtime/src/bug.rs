@@ -100,6 +100,8 @@ pub enum Bug {
     KeepAfterPanic,
     /// Runs of a paused handler are claimed.
     ClaimPaused,
+    /// A run is claimed although the limit of its saga is reached.
+    ExceedLimits,
 }
 
 /// A feature of sagas with a simulation of its own.
@@ -117,11 +119,13 @@ pub enum Feature {
     Commands,
     /// Pauses of handlers.
     Pauses,
+    /// Limits.
+    Limits,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 46] = [
+    pub const ALL: [Bug; 47] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -168,6 +172,7 @@ impl Bug {
         Bug::KeepVoidDecisions,
         Bug::KeepAfterPanic,
         Bug::ClaimPaused,
+        Bug::ExceedLimits,
     ];
 
     /// The feature that it is about, if a simulation of that feature has to find it.
@@ -182,6 +187,7 @@ impl Bug {
             Self::BeginTwice => Some(Feature::AtMostOnce),
             Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
             Self::ClaimPaused => Some(Feature::Pauses),
+            Self::ExceedLimits => Some(Feature::Limits),
             Self::ForgetEntityEvent
             | Self::StaleDecisions
             | Self::KeepVoidDecisions

@@ -11,7 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use crate::fault::Fault;
-use crate::pages::{Base, Fields, page};
+use crate::pages::{Base, Fields, address, page};
 use crate::{SharedWeb, Web, assets};
 
 /// Everything is from the page itself, and nothing else is allowed: no scripts or styles within pages, no frames.
@@ -123,7 +123,7 @@ fn ask(base: &str, next: &str, error: Option<&'static str>) -> Response {
 fn logged_in(web: &Web, base: &str, headers: &HeaderMap, next: &str) -> Response {
     let (name, session) = web.secret.session();
     let session = set_cookie((name, session), base, headers, SESSION_SECONDS);
-    let mut response = redirect(&format!("{base}{next}"));
+    let mut response = redirect(&address(base, next));
     response.headers_mut().append(SET_COOKIE, session);
     response
 }
@@ -137,7 +137,9 @@ pub(crate) fn set_cookie(
 ) -> HeaderValue {
     let is_https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
     let secure = if is_https { "; Secure" } else { "" };
-    let text = format!("{name}={value}; Path={base}/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+    // The path of the router itself has no `/` at its end.
+    let path = if base.is_empty() { "/" } else { base };
+    let text = format!("{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     // A path that no header can have is not possible in a URI.
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("scoop="))
 }

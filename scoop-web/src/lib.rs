@@ -10,7 +10,7 @@
 //! ```no_run
 //! # async fn example(scoop: scoop_runtime::Scoop) -> std::io::Result<()> {
 //! let options = scoop_web::Options::new();
-//! println!("http://localhost:8080/sagas/?token={}", options.token().unwrap_or_default());
+//! println!("http://localhost:8080/sagas?token={}", options.token().unwrap_or_default());
 //! let service = axum::Router::new().nest("/sagas", scoop_web::router(scoop, options));
 //! axum::serve(tokio::net::TcpListener::bind("127.0.0.1:8080").await?, service).await
 //! # }
@@ -68,11 +68,15 @@ fn routes(web: SharedWeb) -> Router {
         .route("/hierarchies/{id}", get(pages::hierarchy::show))
         .route("/runs/{id}", get(pages::run::show))
         .route("/actions/{action}/{id}", get(pages::action::confirm).post(pages::action::carry_out))
+        .route("/failures", get(pages::failures::show))
+        .route("/inbox", get(pages::inbox::show))
+        .route("/topology", get(pages::topology::show))
+        .route("/pause", get(pages::pause::confirm_pause).post(pages::pause::pause))
+        .route("/resume", get(pages::pause::confirm_resume).post(pages::pause::resume))
         .route("/live", get(live::stream))
         .route("/login", get(access::login).post(access::log_in))
         .route("/assets/{name}", get(assets::serve))
         .fallback(pages::not_found)
-        .method_not_allowed_fallback(pages::not_found)
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
         .layer(from_fn_with_state(web.clone(), access::guard))
         .with_state(web)

@@ -33,6 +33,8 @@ mod idempotency_keys;
 mod joined;
 #[path = "../it/behaviour/keys_changed.rs"]
 mod keys_changed;
+#[path = "../it/behaviour/limits.rs"]
+mod limits;
 #[path = "../it/behaviour/long_loops.rs"]
 mod long_loops;
 #[path = "../it/behaviour/names.rs"]

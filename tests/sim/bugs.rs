@@ -11,6 +11,7 @@ use crate::awaiting::AWAITING;
 use crate::commands;
 use crate::joined::JOINED;
 use crate::judge;
+use crate::limited::LIMITED;
 use crate::many::threads;
 use crate::once::ONCE;
 use crate::paused::PAUSED;
@@ -84,6 +85,7 @@ fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
             Feature::AtMostOnce => &ONCE,
             Feature::Executions => &ANEW,
             Feature::Pauses => &PAUSED,
+            Feature::Limits => &LIMITED,
         };
         return small.find(bug, SEEDS_MAX);
     }

@@ -29,6 +29,7 @@ mod crew;
 mod dice;
 mod joined;
 mod judge;
+mod limited;
 mod link;
 mod many;
 mod once;
@@ -48,6 +49,7 @@ use std::process::ExitCode;
 use crate::anew::ANEW;
 use crate::awaiting::AWAITING;
 use crate::joined::JOINED;
+use crate::limited::LIMITED;
 use crate::once::ONCE;
 use crate::paused::PAUSED;
 use crate::scenario::CHANGING_FROM;
@@ -112,7 +114,7 @@ fn main() -> ExitCode {
 
 /// Plays these seeds of each simulation of one feature.
 fn play_small(seeds: Range<u64>) -> bool {
-    [&JOINED, &AWAITING, &ONCE, &ANEW, &PAUSED].into_iter().all(|small| small.play(seeds.clone()))
+    [&JOINED, &AWAITING, &ONCE, &ANEW, &PAUSED, &LIMITED].into_iter().all(|small| small.play(seeds.clone()))
 }
 
 fn ended(well: bool) -> ExitCode {

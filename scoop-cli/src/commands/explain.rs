@@ -46,6 +46,7 @@ enum WaitRecord<'a> {
     Slot { ahead: usize, queued: usize, suspect: bool, workers: Vec<WorkerRecord<'a>> },
     Program { definition: Option<i32>, why: Option<&'a str> },
     Operator { why: &'a str },
+    Limit { concurrency: u32, ahead: usize, queued: usize },
     Pause { pauses: Vec<PauseRecord> },
     Other,
 }
@@ -92,6 +93,9 @@ impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
                 Self::Program { definition: *definition, why: why.as_deref() }
             }
             WaitReason::Operator { why } => Self::Operator { why },
+            WaitReason::Limit { concurrency, ahead, queued } => {
+                Self::Limit { concurrency: *concurrency, ahead: *ahead, queued: *queued }
+            }
             WaitReason::Pause { pauses } => {
                 Self::Pause { pauses: pauses.iter().cloned().map(Into::into).collect() }
             }

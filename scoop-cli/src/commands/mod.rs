@@ -16,6 +16,7 @@ mod records;
 pub(crate) mod requests;
 pub(crate) mod retire;
 pub(crate) mod runs;
+pub(crate) mod serve;
 pub(crate) mod signal;
 mod target;
 pub(crate) mod timeline;
@@ -58,6 +59,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Fault> {
         ClientCommand::Topology(args) => topology::show(&scoop, output, args).await,
         ClientCommand::Timeline(args) => timeline::show(&scoop, output, args).await,
         ClientCommand::Prune(args) => prune::prune(&scoop, output, args).await,
+        ClientCommand::Serve(args) => serve::serve(&scoop, output, args).await,
         ClientCommand::Rebuild(args) => rebuild::rebuild(&scoop, output, args).await,
     }
 }

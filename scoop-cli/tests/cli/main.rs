@@ -4,4 +4,5 @@ mod changing;
 mod checking;
 mod finding;
 mod help;
+mod serving;
 mod support;

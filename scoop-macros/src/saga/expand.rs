@@ -67,7 +67,8 @@ pub(super) fn stub(outline: &Outline) -> TokenStream {
 
 fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let (ty, step_enum) = (&outline.ty, &step_path(outline));
-    let Saga { name, was, message, filter, schedule, steps } = saga;
+    let Saga { name, was, message, filter, schedule, concurrency, steps } = saga;
+    let limits = concurrency.map(limits);
     let former_names =
         (!was.is_empty()).then(|| quote!(const FORMER_NAMES: &'static [&'static str] = &[#(#was),*];));
     let topic = match (schedule, filter) {
@@ -112,6 +113,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
 
             #former_names
             #join
+            #limits
             #schedule
             #timeout
             #retry
@@ -126,6 +128,12 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
             #on_child_failure
         }
         #unscheduled
+    }
+}
+
+fn limits(concurrency: u32) -> TokenStream {
+    quote! {
+        const LIMITS: ::scoop::__private::Limits = ::scoop::__private::Limits::NONE.concurrency(#concurrency);
     }
 }
 

@@ -9,6 +9,7 @@ use syn::{GenericArgument, Ident, LitStr, Meta, PathArguments, Type};
 
 use super::awaits::Awaits;
 use super::filter::Filter;
+use super::limits;
 use super::parse::{Block, Function};
 use super::resolve::Resolver;
 pub(super) use super::retry::{Retry, When};
@@ -56,6 +57,8 @@ pub(super) struct Saga {
     pub(super) filter: Option<Filter>,
     /// The schedule, and the topic of its ticks.
     pub(super) schedule: Option<(Schedule, String)>,
+    /// How many of its runs are executed at once.
+    pub(super) concurrency: Option<u32>,
     pub(super) steps: Vec<Step>,
 }
 
@@ -125,6 +128,7 @@ pub(super) fn check(
     let written_name = settings.text("name", errors);
     let name = names::stored(Kind::Saga, written_name.as_ref(), &ident, kebab_case, errors);
     let was: Vec<_> = names::former(Kind::Saga, &settings, &name, errors).iter().map(LitStr::value).collect();
+    let concurrency = limits::read(&settings, errors);
     let schedule = schedule::read(&settings, errors)
         .map(|schedule| (schedule, schedule::topic(&name, written_name.as_ref(), &ident, errors)));
     if let Some(key) = settings.key("was").filter(|_| schedule.is_some()) {
@@ -166,7 +170,7 @@ pub(super) fn check(
         variants,
     };
     let message = message.filter(|_| errors.is_empty());
-    let saga = message.map(|message| Saga { name, was, message, filter, schedule, steps });
+    let saga = message.map(|message| Saga { name, was, message, filter, schedule, concurrency, steps });
     (Some(outline), saga)
 }
 

@@ -23,7 +23,8 @@ use crate::names::did_you_mean;
 use crate::settings::Settings;
 
 /// The settings of `#[saga]`: its names, and its schedule.
-pub(super) const KEYS: [&str; 7] = ["name", "was", "every", "cron", "zone", "missed", "overlap"];
+pub(super) const KEYS: [&str; 8] =
+    ["name", "was", "concurrency", "every", "cron", "zone", "missed", "overlap"];
 
 /// The prefix of the topic of a saga's own ticks. The name of the saga follows.
 const TOPIC_PREFIX: &str = "ticks.";

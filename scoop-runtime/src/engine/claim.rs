@@ -18,7 +18,7 @@ use super::execution::InFlightGuard;
 use super::reconcile::reconcile;
 use super::refusal::{IfRefused, hand_to_another};
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
-use super::slots::{Slot, SlotLease};
+use super::slots::{LimitGuard, Slot, SlotLease};
 use super::wakeups::Delivery;
 use crate::store::{ClaimedRun, QueueCursors, SetAside, Unclaimed};
 use crate::telemetry::{self, metrics};
@@ -233,11 +233,8 @@ async fn claim_suspect(engine: &Arc<Engine>, slots: &mut OwnedSemaphorePermit) -
     let lanes = engine.definitions.lanes();
     match engine.store.claim_suspect(engine.claimer(), &lanes, &suspect).await? {
         Some(Ok(claimed)) => {
-            let slot = Slot::Shared(slots.split(1).expect("a claim has a slot"));
-            let flight = InFlightGuard::begin(engine.clone(), claimed.key);
-            let share = engine.running_counts.take(&claimed.handler);
-            let lease = SlotLease::of_suspect(share, slot, engine.suspects.permit());
-            spawn_run(engine, flight, claimed, lease);
+            let slot = slots.split(1).expect("a claim has a slot");
+            start_suspect(engine, claimed, slot);
         }
         Some(Err(unclaimed)) => park_unclaimed(engine, unclaimed).await,
         None => {}
@@ -264,7 +261,23 @@ async fn claim_ready(
 fn start_one(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePermit) {
     let flight = InFlightGuard::begin(engine.clone(), claimed.key);
     let share = engine.running_counts.take(&claimed.handler);
-    spawn_run(engine, flight, claimed, SlotLease::new(share, Slot::Shared(slot)));
+    let limit = limit_of(engine, &claimed);
+    spawn_run(engine, flight, claimed, SlotLease::new(share, Slot::Shared(slot)).under_limit(limit));
+}
+
+/// The guard of a run whose saga has a limit.
+fn limit_of(engine: &Engine, claimed: &ClaimedRun) -> Option<LimitGuard> {
+    let is_limited = engine.definitions.is_limited(&claimed.handler);
+    is_limited.then(|| LimitGuard::new(engine.signals.limited.clone()))
+}
+
+/// Starts a claimed suspect in its slot.
+pub(super) fn start_suspect(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePermit) {
+    let flight = InFlightGuard::begin(engine.clone(), claimed.key);
+    let share = engine.running_counts.take(&claimed.handler);
+    let lease = SlotLease::of_suspect(share, Slot::Shared(slot), engine.suspects.permit());
+    let limit = limit_of(engine, &claimed);
+    spawn_run(engine, flight, claimed, lease.under_limit(limit));
 }
 
 /// Starts a claimed run in its slot.
@@ -273,7 +286,7 @@ pub(super) fn spawn_run(engine: &Engine, flight: InFlightGuard, claimed: Claimed
 }
 
 /// Handles a claimed run that this worker cannot execute: hands it over if another program may read its record.
-async fn park_unclaimed(engine: &Engine, unclaimed: Unclaimed) {
+pub(super) async fn park_unclaimed(engine: &Engine, unclaimed: Unclaimed) {
     match unclaimed {
         Unclaimed::Unreadable { key, handler, why } => {
             let reason = format!("its record cannot be read: {why}");

@@ -137,7 +137,7 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
             {
                 telemetry::rollback_failed(execution.at(&failed.part), &failed.failure, true);
                 // A handler of `Failed` may have a new run.
-                engine.signals.claimer.notify_one();
+                engine.signals.wake_claimers();
             }
         }
         Exit::Stuck(why) => refuse(engine, execution, &why, flight).await,

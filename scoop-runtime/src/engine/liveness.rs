@@ -189,7 +189,7 @@ pub(super) async fn reap(engine: Arc<Engine>) {
             Ok(Reaped { workers, freed }) => {
                 telemetry::took_over(engine.worker, workers, freed.runs);
                 telemetry::unknown_too_often(&freed.stuck);
-                engine.signals.claimer.notify_one();
+                engine.signals.wake_claimers();
                 // A run of it may have begun to await a signal.
                 engine.signals.deliver(Delivery::All);
                 // Some of the runs may have to wait.

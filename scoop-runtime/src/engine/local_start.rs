@@ -83,7 +83,9 @@ fn reserve_local_starts(engine: &Arc<Engine>, messages: &mut [NewMessage]) -> Ve
         let own = sagas.handlers_of(&topic);
         let definitions = &engine.definitions;
         let is_elsewhere = |handler: &str| {
-            definitions.is_superseded(&topic, handler) || definitions.is_paused(&topic, handler)
+            definitions.is_superseded(&topic, handler)
+                || definitions.is_paused(&topic, handler)
+                || definitions.is_limited(handler)
         };
         for handler in own.filter(|handler| !is_elsewhere(handler)) {
             let common = engine.slots.clone().try_acquire_owned().ok().map(Slot::Shared);

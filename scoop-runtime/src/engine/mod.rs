@@ -12,6 +12,7 @@ mod claim;
 mod deadlines;
 mod gauges;
 mod joins;
+mod limits;
 mod liveness;
 mod local_start;
 mod notify;

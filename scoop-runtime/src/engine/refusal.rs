@@ -28,7 +28,7 @@ pub(super) async fn hand_to_another(
             if set != SetAside::Void {
                 engine.signals.others.notify_one();
                 // It may be another definition of this program.
-                engine.signals.claimer.notify_one();
+                engine.signals.wake_claimers();
             }
             set
         }

@@ -25,7 +25,9 @@ use crate::completion::Completions;
 use crate::saga::registry::{Sagas, Scheduled, SubscribedSaga};
 use crate::settings::Settings;
 use crate::store::join::LaunchedSet;
-use crate::store::{ClaimKey, Claimer, HierarchyFlags, JoinSpec, ParentRef, StepTransactions, Store};
+use crate::store::{
+    ClaimKey, Claimer, HierarchyFlags, JoinSpec, ParentRef, SagaLimit, StepTransactions, Store,
+};
 use crate::telemetry;
 use crate::unhandled::UnhandledWarnings;
 use crate::util::sync::{Mutex, MutexGuard, lock};
@@ -43,6 +45,7 @@ pub(crate) struct Engine {
     pub(super) subscriptions: Vec<SubscribedSaga>,
     pub(super) schedules: Vec<Scheduled>,
     pub(super) joins: Vec<Arc<JoinSpec>>,
+    pub(super) limits: Vec<SagaLimit>,
     pub(super) definitions: Definitions,
     pub(super) settings: Settings,
     pub(super) worker: Uuid,
@@ -163,7 +166,7 @@ impl Engine {
 
     /// Reacts to a request to cancel, of this process or another one.
     pub(crate) fn wake_tasks(&self) {
-        self.signals.claimer.notify_one();
+        self.signals.wake_claimers();
         self.signals.clock.notify_one();
         self.stop_signals.look();
     }
@@ -190,7 +193,7 @@ impl Engine {
         // one.
         let foreign = |handler: &String| !sagas.has(handler) || self.definitions.is_contested(handler);
         if own {
-            self.signals.claimer.notify_one();
+            self.signals.wake_claimers();
         }
         let busy = self.slots.available_permits() == 0 || self.stopping.is_cancelled();
         if (busy && own) || handlers.iter().any(foreign) {
@@ -206,6 +209,7 @@ impl Engine {
     /// Has the timer look again: something becomes due at a certain time.
     pub(crate) fn reschedule_timer(&self) {
         self.signals.clock.notify_one();
+        self.signals.wake_limited();
     }
 
     /// Announces the set that was launched for a key, and reports the messages that were set aside.
@@ -224,21 +228,21 @@ impl Engine {
     /// Has the claimer poll: a transaction of another component may soon commit ready runs without a notification.
     pub(crate) fn poll_for_foreign_commit(&self) {
         self.signals.expected.store(true, Ordering::Relaxed);
-        self.signals.claimer.notify_one();
+        self.signals.wake_claimers();
     }
 
     /// Has the worker reconcile, since an answer of the database was lost.
     pub(super) fn mark_in_doubt(&self) {
         self.in_doubt.store(true, Ordering::Relaxed);
         self.signals.doubts.notify_one();
-        self.signals.claimer.notify_one();
+        self.signals.wake_claimers();
     }
 
     /// Has the worker reconcile, although no answer is known to be lost.
     pub(super) fn request_reconcile(&self) {
         self.reconcile_due.store(true, Ordering::Relaxed);
         self.signals.doubts.notify_one();
-        self.signals.claimer.notify_one();
+        self.signals.wake_claimers();
     }
 
     /// Whether this run is in execution in this process.

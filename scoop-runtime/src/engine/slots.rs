@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::suspects::SuspectPermit;
 use crate::util::sync::{Mutex, MutexGuard, lock};
@@ -58,16 +58,38 @@ pub(super) struct SlotLease {
     share: CountGuard,
     slot: Slot,
     suspect: Option<SuspectPermit>,
+    /// For a run of a saga with a limit. Dropped after the slot, so that the next run finds one.
+    limit: Option<LimitGuard>,
+}
+
+/// A run that counts for the limit of its saga. When it is dropped, the next runs of such sagas are claimed.
+pub(super) struct LimitGuard(Arc<Notify>);
+
+impl LimitGuard {
+    pub(super) fn new(next: Arc<Notify>) -> Self {
+        Self(next)
+    }
+}
+
+impl Drop for LimitGuard {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
 }
 
 impl SlotLease {
     pub(super) fn new(share: CountGuard, slot: Slot) -> Self {
-        Self { share, slot, suspect: None }
+        Self { share, slot, suspect: None, limit: None }
     }
 
     /// For a suspect.
     pub(super) fn of_suspect(share: CountGuard, slot: Slot, permit: SuspectPermit) -> Self {
-        Self { share, slot, suspect: Some(permit) }
+        Self { share, slot, suspect: Some(permit), limit: None }
+    }
+
+    /// The same, for a run that counts for a limit.
+    pub(super) fn under_limit(self, limit: Option<LimitGuard>) -> Self {
+        Self { limit, ..self }
     }
 
     /// The run has recorded an event, so it is no suspect.
@@ -77,8 +99,8 @@ impl SlotLease {
 
     /// The slot alone, if it is for a run of any handler.
     pub(super) fn into_shared_slot(self) -> Option<OwnedSemaphorePermit> {
-        let Self { share, slot, suspect } = self;
-        drop((share, suspect));
+        let Self { share, slot, suspect, limit } = self;
+        drop((share, suspect, limit));
         match slot {
             Slot::Shared(permit) => Some(permit),
             Slot::Reserved(_) => None,

@@ -23,7 +23,7 @@ use super::user_code::running::Running;
 use super::vitals::Vitals;
 use super::wakeups::{Deliveries, Delivery, ParentChecks, Signals};
 use super::{
-    claim, decisions, gauges, joins, liveness, notify, parents, reconcile, retention, schedule,
+    claim, decisions, gauges, joins, limits, liveness, notify, parents, reconcile, retention, schedule,
     signal_delivery, timer,
 };
 use crate::completion::Completions;
@@ -44,7 +44,7 @@ pub(crate) async fn start(
 ) -> sqlx::Result<Arc<Engine>> {
     record_locations();
     let worker = ids::now_v7();
-    let Registry { sagas, subscriptions, schedules, joins } = registry;
+    let Registry { sagas, subscriptions, schedules, joins, limits } = registry;
     let definitions = Definitions::publish(&store, sagas).await?;
     let (settler, settlements) = Settler::new();
     let (decisions, undecided, of_tables) = DecisionQueue::new();
@@ -61,6 +61,7 @@ pub(crate) async fn start(
         subscriptions,
         schedules,
         joins,
+        limits,
         definitions,
         settings,
         worker,
@@ -103,6 +104,7 @@ pub(crate) async fn start(
 /// Registers the schedules of this program, and warns of runs that wait for its sagas.
 async fn publish(engine: &Engine) -> sqlx::Result<()> {
     schedule::publish(engine).await?;
+    engine.store.publish_limits(&engine.limits).await?;
     refresh::look(engine).await?;
     for (topic, saga) in engine.store.abandoned_sagas().await? {
         telemetry::saga_missing(engine.worker, &saga, &topic);
@@ -134,6 +136,7 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
     spawn(liveness::reap(engine.clone()).boxed());
     spawn(schedule::serve(engine.clone()).boxed());
     spawn(joins::serve(engine.clone()).boxed());
+    spawn(limits::serve(engine.clone()).boxed());
     spawn(retention::serve(engine.clone()).boxed());
     if cfg!(feature = "metrics") {
         spawn(gauges::serve(engine.clone()).boxed());

@@ -73,7 +73,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
                 || engine.definitions.owes_acknowledgement.load(Ordering::Relaxed) =>
         {
             refresh::look(engine).await?;
-            engine.signals.claimer.notify_one();
+            engine.signals.wake_claimers();
             // The queues may be others, and something of them may be due.
             engine.signals.clock.notify_one();
         }
@@ -95,7 +95,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     }
     // The claimer signals when it has taken all; only then is the next time known.
     engine.signals.rescan_after_claim.store(true, Ordering::Relaxed);
-    engine.signals.claimer.notify_one();
+    engine.signals.wake_claimers();
     Ok(None)
 }
 

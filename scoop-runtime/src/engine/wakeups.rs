@@ -1,6 +1,7 @@
 //! The signals between the tasks of the engine.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
@@ -33,6 +34,10 @@ pub(super) enum Delivery {
 pub(super) struct Signals {
     /// There may be runs to claim.
     pub(super) claimer: Notify,
+    /// There may be runs to claim of sagas with limits.
+    pub(super) limited: Arc<Notify>,
+    /// Whether a saga of this program has a limit.
+    pub(super) has_limits: AtomicBool,
     /// Reconciliation is due, regardless of free slots.
     pub(super) doubts: Notify,
     /// A foreign transaction may soon commit new runs without a notification: poll.
@@ -64,6 +69,8 @@ impl Signals {
         let (deliveries, to_deliver) = mpsc::unbounded_channel();
         let signals = Self {
             claimer: Notify::new(),
+            limited: Arc::default(),
+            has_limits: AtomicBool::new(false),
             doubts: Notify::new(),
             expected: AtomicBool::new(false),
             clock: Notify::new(),
@@ -77,6 +84,19 @@ impl Signals {
             deliveries,
         };
         (signals, queue, to_deliver)
+    }
+
+    /// Has all look that claim runs.
+    pub(super) fn wake_claimers(&self) {
+        self.claimer.notify_one();
+        self.wake_limited();
+    }
+
+    /// Has the claims of sagas with limits look, if there are such sagas.
+    pub(super) fn wake_limited(&self) {
+        if self.has_limits.load(Ordering::Relaxed) {
+            self.limited.notify_one();
+        }
     }
 
     /// Delivers signals to the runs that await them.

@@ -100,6 +100,15 @@ pub enum WaitReason {
         /// The living workers that can execute it.
         workers: Vec<WorkerInfo>,
     },
+    /// The end of another run, since the limit of its saga is reached.
+    Limit {
+        /// How many runs of the saga are executed at once.
+        concurrency: u32,
+        /// The runs of its saga and topic that are ahead of it; 1,000 stands for that or more.
+        ahead: usize,
+        /// The runs of its saga and topic that are ready, with itself; 1,000 stands for that or more.
+        queued: usize,
+    },
     /// The end of the pauses that cover it.
     Pause {
         /// These pauses, longest first.
@@ -217,6 +226,8 @@ pub(crate) struct RunFacts {
     pub(crate) workers: Vec<WorkerInfo>,
     /// The pauses that cover it.
     pub(crate) pauses: Vec<Pause>,
+    /// The limit of its saga, if it waits for that.
+    pub(crate) concurrency: Option<u32>,
     /// The number of its unfinished children.
     pub(crate) children: usize,
     /// Unfinished descendants, the nearest first.
@@ -236,6 +247,7 @@ impl RunFacts {
             queue: (0, 0),
             workers: vec![],
             pauses: vec![],
+            concurrency: None,
             children: 0,
             below: vec![],
             join: None,
@@ -252,6 +264,7 @@ impl RunFacts {
             queue,
             workers,
             pauses,
+            concurrency,
             children,
             below,
             join,
@@ -284,6 +297,11 @@ impl RunFacts {
             (_, Some(WaitKind::Pause)) => WaitReason::Pause { pauses: pauses.clone() },
             (RunPhase::Stuck, _) => WaitReason::Program { definition, why: run.reason.clone() },
             _ if !workers.iter().any(can_execute) => WaitReason::Program { definition, why: None },
+            (_, Some(WaitKind::Limit)) => WaitReason::Limit {
+                concurrency: concurrency.unwrap_or_default(),
+                ahead: queue.0,
+                queued: queue.1,
+            },
             _ => WaitReason::Slot {
                 ahead: queue.0,
                 queued: queue.1,
@@ -318,6 +336,7 @@ impl WaitReason {
             Self::Signal { .. } => Some(WaitKind::Signal),
             Self::Time { .. } => Some(WaitKind::Time),
             Self::Slot { .. } => Some(WaitKind::Slot),
+            Self::Limit { .. } => Some(WaitKind::Limit),
             Self::Pause { .. } => Some(WaitKind::Pause),
             Self::Program { .. } => Some(WaitKind::Program),
             Self::Operator { .. } => Some(WaitKind::Operator),
@@ -371,6 +390,9 @@ impl RunExplanation {
                 "It goes on when a worker has a free slot; more programs or a higher concurrency make that \
                  earlier."
                     .into()
+            }
+            WaitReason::Limit { .. } => {
+                format!("It goes on when runs of `{handler}` that are in execution end, wait or sleep.")
             }
             WaitReason::Pause { pauses } => match &pauses[..] {
                 [Pause { target, until: None, .. }] => {
@@ -479,6 +501,14 @@ impl RunExplanation {
                 let alone = ". It may be what ended its former workers, and each worker executes one such run at a time";
                 f.write_str(if *is_suspect { alone } else { "" })
             }
+            WaitReason::Limit { concurrency, ahead, queued } => {
+                let handler = Escaped(&self.run.handler);
+                write!(f, "waits for the limit of `{handler}`, for {long}: ")?;
+                let executed = Count(*concurrency as usize, "run is executed", "runs are executed");
+                write!(f, "{executed} at once, ")?;
+                let before = Count(*ahead, "run is", "runs are");
+                write!(f, "and {before} ahead of it in its queue of {queued}")
+            }
             WaitReason::Pause { pauses } => {
                 write!(f, "waits for the end of a pause, for {long}")?;
                 for (nth, pause) in pauses.iter().enumerate() {
@@ -513,6 +543,7 @@ fn write_blocker(f: &mut fmt::Formatter<'_>, run: &RunSummary, now: SystemTime) 
             write!(f, "is {} until {}", run.phase, ahead(until, Some(now)))
         }
         (Some(WaitKind::Slot), ..) => write!(f, "has been waiting for a slot for {long}"),
+        (Some(WaitKind::Limit), ..) => write!(f, "has been waiting for the limit of its saga for {long}"),
         (Some(WaitKind::Pause), ..) => write!(f, "has been waiting for the end of a pause for {long}"),
         (Some(WaitKind::Program), ..) => write!(f, "has been waiting for a program for {long}"),
         (Some(WaitKind::Operator), ..) => write!(f, "has been waiting for an operator for {long}"),

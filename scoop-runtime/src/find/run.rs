@@ -112,6 +112,8 @@ named! {
         Time = "time",
         /// A free slot of a worker that has its saga.
         Slot = "slot",
+        /// The end of another run of its saga, since the limit of that is reached.
+        Limit = "limit",
         /// The end of a pause.
         Pause = "pause",
         /// A program that can continue it.
@@ -175,7 +177,7 @@ impl WaitKind {
     pub(crate) fn row_states(self) -> impl Iterator<Item = RowState> {
         let states: &[RowState] = match self {
             Self::Children => &[RowState::Waiting],
-            Self::Signal | Self::Time | Self::Slot | Self::Pause => &[RowState::Ready],
+            Self::Signal | Self::Time | Self::Slot | Self::Limit | Self::Pause => &[RowState::Ready],
             Self::Program => &[RowState::Ready, RowState::Stuck],
             Self::Operator => &[RowState::Stuck],
         };

@@ -4,6 +4,7 @@ pub(crate) mod children;
 pub(crate) mod command;
 pub(crate) mod failed;
 pub(crate) mod join;
+pub(crate) mod limits;
 #[doc(hidden)]
 pub mod private;
 pub(crate) mod registry;
@@ -48,6 +49,9 @@ pub trait Saga: Send + Sync + Sized + 'static {
     /// How its messages are joined, if they are.
     #[doc(hidden)]
     const JOIN: Option<private::Join> = None;
+
+    /// Its limits.
+    const LIMITS: limits::Limits = limits::Limits::NONE;
 
     /// Its schedule, if it has one.
     const SCHEDULE: Option<Schedule> = None;
@@ -446,6 +450,7 @@ pub struct Registration {
     /// [`Message::KEEP`] of its messages, in the same order.
     keep: fn() -> Vec<Option<Duration>>,
     join: fn() -> Option<private::Join>,
+    pub(crate) limits: fn() -> limits::Limits,
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
 }
 
@@ -499,6 +504,7 @@ impl Registration {
             },
             keep: || S::Message::MESSAGES.iter().map(|message| message.keep).collect(),
             join: || S::JOIN,
+            limits: || S::LIMITS,
             default,
         }
     }

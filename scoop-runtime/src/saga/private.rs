@@ -19,6 +19,7 @@ pub use crate::saga::failed::{FilteredMessage, failed_topic, filtered};
 pub use crate::saga::join::{
     Join, JoinMember, Joined, JoinedBy, JoinedSet, has_own_member_topic, key_text, same_key,
 };
+pub use crate::saga::limits::Limits;
 pub use crate::saga::retry::Retry;
 use crate::saga::shape;
 pub use crate::saga::sql_entity::Table;

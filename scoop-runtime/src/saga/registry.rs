@@ -12,7 +12,7 @@ use crate::api::Keep;
 use crate::saga::join::collector_name;
 use crate::saga::timetable::Timetable;
 use crate::saga::{EntityRegistration, Handler, MessageType, Registration, Saga};
-use crate::store::JoinSpec;
+use crate::store::{JoinSpec, SagaLimit};
 use crate::telemetry;
 use crate::{RuntimeError, SetupError, Tick};
 
@@ -40,6 +40,8 @@ pub(crate) struct Registry {
     pub(crate) schedules: Vec<Scheduled>,
     /// The joins of sagas.
     pub(crate) joins: Vec<Arc<JoinSpec>>,
+    /// The sagas that messages are delivered to, with their limits.
+    pub(crate) limits: Vec<SagaLimit>,
 }
 
 /// The sagas that a program runs, by topic and name: under their own names, their former ones, and those that newer
@@ -103,6 +105,7 @@ impl Registry {
         errors.extend(check_entities(inventory::iter::<EntityRegistration>()));
         let schedules = schedules(&linked, &mut errors);
         let (mut sagas, mut subscriptions, mut joins) = (BTreeMap::new(), vec![], vec![]);
+        let mut limits = vec![];
         for registration in linked {
             let (id, type_name) = (registration.saga_type)();
             let Some(handler) = provided.find(id).or_else(registration.default) else {
@@ -111,6 +114,8 @@ impl Registry {
                 continue;
             };
             let was: Vec<_> = (registration.former_names)().iter().map(|was| (*was).to_owned()).collect();
+            let saga = registration.definition().saga.into_owned();
+            limits.push(SagaLimit { saga, was: was.clone(), limits: (registration.limits)() });
             let mut add = |definition: Definition, was: Vec<String>, keep, handler: &Arc<dyn Handler>| {
                 let former = was.iter().map(|was| under_name(&definition, was));
                 for definition in former.chain([definition.clone()]) {
@@ -138,7 +143,7 @@ impl Registry {
         if sagas.is_empty() {
             telemetry::no_sagas();
         }
-        Ok(Self { sagas: Sagas::new(sagas), subscriptions, schedules, joins })
+        Ok(Self { sagas: Sagas::new(sagas), subscriptions, schedules, joins, limits })
     }
 }
 

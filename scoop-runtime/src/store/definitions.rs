@@ -5,6 +5,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::limit::LimitedSaga;
 use super::pause::PauseTarget;
 use super::types::ClaimKey;
 
@@ -32,6 +33,15 @@ impl Lanes {
         self.reserved_for.push(reserved_for);
         self.definitions.push(definition);
         self.last_steps.push(saga.last_step().unwrap_or_default().to_owned());
+    }
+
+    /// Adds these queues.
+    pub(crate) fn extend(&mut self, lanes: &Self) {
+        self.topics.extend_from_slice(&lanes.topics);
+        self.handlers.extend_from_slice(&lanes.handlers);
+        self.reserved_for.extend_from_slice(&lanes.reserved_for);
+        self.definitions.extend_from_slice(&lanes.definitions);
+        self.last_steps.extend_from_slice(&lanes.last_steps);
     }
 
     /// The queues of runs that are not reserved, of these topics and handlers.
@@ -103,12 +113,14 @@ pub(crate) struct PublishedDefinition {
     pub(crate) steps: Vec<RecordedStep>,
 }
 
-/// The living workers and the pauses, of one moment.
+/// The living workers, the pauses and the sagas with limits, of one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology {
     pub(crate) living: Vec<LivingWorker>,
     /// What is paused: handlers under all their names.
     pub(crate) paused: Vec<PauseTarget>,
+    /// The sagas with limits.
+    pub(crate) limited: Vec<LimitedSaga>,
 }
 
 /// A living worker. The lists have an element for each of its sagas.

@@ -8,6 +8,7 @@ mod definitions;
 pub(crate) mod entity;
 pub(crate) mod join;
 mod launch;
+mod limit;
 #[cfg(feature = "in-memory")]
 mod memory;
 mod pause;
@@ -29,6 +30,7 @@ pub(crate) use entity::EntityId;
 pub use join::WaitingMember;
 pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
 pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare, prepare_untyped};
+pub(crate) use limit::{LimitedClaim, LimitedQueue, LimitedSaga, SagaLimit};
 #[cfg(feature = "simulation")]
 pub use memory::FaultLink;
 #[cfg(feature = "in-memory")]
@@ -522,6 +524,18 @@ storage! {
 
         /// Records that this worker follows this topology, with its pauses. Waits for its claims under way.
         async fn acknowledge(&self, worker: Uuid, topology: i64) -> ();
+    }
+
+    /// Sagas with limits.
+    trait LimitStorage {
+        /// Records the limits of these sagas, and that the others of them have none. If that changes something, it waits for
+        /// claims under way, and notifies all processes.
+        async fn publish_limits(&self, limits: &[SagaLimit]) -> ();
+
+        /// Claims up to `slots` ready runs of a saga, or only this suspect, as far as its limit admits.
+        async fn claim_limited(
+            &self, claimer: Claimer<'_>, queue: &LimitedQueue, slots: usize, suspect: Option<&Suspect>,
+        ) -> LimitedClaim;
     }
 
     /// Schedules, and their due ticks.

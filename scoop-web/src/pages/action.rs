@@ -4,26 +4,17 @@ use std::fmt;
 
 use askama::Template;
 use axum::extract::{Form, Path, State};
-use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use scoop_runtime::{CancelAnswer, Named, RepairAnswer, RollbackAnswer, Scoop};
 use uuid::Uuid;
 
+use super::signing::{Entered, Mistake, Name, Signed};
 use super::{Base, Fields, Frame, id_of, page};
-use crate::access::{cookie, redirect, set_cookie};
+use crate::access::redirect;
 use crate::fault::Fault;
-use crate::options::Operator;
 use crate::shown::{block, line, query};
 use crate::{SharedWeb, Web};
-
-/// The maximum lengths of a name and a reason, in characters.
-const NAME_CHARS_MAX: usize = 100;
-const REASON_CHARS_MAX: usize = 2_000;
-
-/// The cookie with the name that was entered last, and its lifetime.
-const NAME_COOKIE: &str = "scoop-name";
-const NAME_SECONDS: u32 = 365 * 24 * 60 * 60;
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,28 +145,7 @@ struct ActionPage {
     explanations: Vec<String>,
     /// Where the user goes back to.
     back: String,
-    form: String,
-    name: Name,
-    reason: String,
-    error: Option<Mistake>,
-}
-
-/// The name field of the form.
-enum Name {
-    Asked(String),
-    Known(String),
-}
-
-/// A field that is wrong.
-struct Mistake {
-    field: &'static str,
-    text: String,
-}
-
-/// What a form has.
-struct Entered {
-    name: String,
-    reason: String,
+    signed: Signed,
 }
 
 /// Shows the page that asks for the confirmation.
@@ -185,8 +155,8 @@ pub(crate) async fn confirm(
     headers: HeaderMap,
     Path((action, id)): Path<(String, String)>,
 ) -> Response {
-    let entered = Entered { name: remembered(&headers), reason: String::new() };
-    match asked(&web, &base, (&action, &id)) {
+    let entered = Entered::before(&headers);
+    match asked(&web, (&action, &id)) {
         Ok((action, id)) => ask(&web, &base, &headers, (action, id, entered, None)).await,
         Err(fault) => fault.page(&base.0),
     }
@@ -201,25 +171,15 @@ pub(crate) async fn carry_out(
     Form(fields): Form<Vec<(String, String)>>,
 ) -> Response {
     let fields = Fields::from(fields);
-    let (action, id) = match asked(&web, &base, (&action, &id)) {
+    let (action, id) = match asked(&web, (&action, &id)) {
         Ok(asked) => asked,
         Err(fault) => return fault.page(&base.0),
     };
-    if !fields.last("form").is_some_and(|form| web.secret.is_form(form)) {
-        let why = "The form is of an earlier time. Go back, load the page again, and repeat the request.";
-        return Fault::Forbidden(why.into()).page(&base.0);
-    }
-    let field = |name| fields.last(name).unwrap_or_default().to_owned();
-    let mut entered = Entered { name: field("name"), reason: field("reason") };
-    match web.options.operator(&headers) {
-        Operator::Known(name) => entered.name = name,
-        Operator::Missing => {
-            let why = "No name of a user came with the request, and it would be recorded.";
-            return Fault::Forbidden(why.into()).page(&base.0);
-        }
-        Operator::Asked => {}
-    }
-    if let Some(mistake) = mistake(action, &entered) {
+    let entered = match Entered::of(&web, &headers, &fields) {
+        Ok(entered) => entered,
+        Err(fault) => return fault.page(&base.0),
+    };
+    if let Some(mistake) = entered.mistake(action.needs_reason()) {
         let mut response = ask(&web, &base, &headers, (action, id, entered, Some(mistake))).await;
         *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
         return response;
@@ -228,28 +188,18 @@ pub(crate) async fn carry_out(
         Ok((answer, is_run)) => {
             let kind = if is_run { "runs" } else { "hierarchies" };
             let told = query([("action", action.name()), ("answer", answer)]);
-            let mut response = redirect(&format!("{}/{kind}/{id}{told}", base.0));
-            let name: String = form_urlencoded::byte_serialize(entered.name.as_bytes()).collect();
-            let name = set_cookie((NAME_COOKIE, &name), &base.0, &headers, NAME_SECONDS);
-            response.headers_mut().append(SET_COOKIE, name);
-            response
+            entered.remembered(redirect(&format!("{}/{kind}/{id}{told}", base.0)), &base.0, &headers)
         }
         Err(fault) => fault.page(&base.0),
     }
 }
 
 /// The action and the id, if the page has actions.
-fn asked(web: &Web, _: &Base, (action, id): (&str, &str)) -> Result<(Action, Uuid), Fault> {
+fn asked(web: &Web, (action, id): (&str, &str)) -> Result<(Action, Uuid), Fault> {
     if web.options.is_read_only() {
         return Err(Fault::Forbidden("This page is read-only.".into()));
     }
     Ok((Action::of(action)?, id_of(id)?))
-}
-
-/// The name that was entered last.
-fn remembered(headers: &HeaderMap) -> String {
-    let stored = cookie(headers, NAME_COOKIE).unwrap_or_default();
-    Fields::of(&format!("name={stored}")).last("name").unwrap_or_default().to_owned()
 }
 
 /// Shows the form.
@@ -265,10 +215,6 @@ async fn ask(
     };
     let is_run = matches!(explanation.named, Named::Run { .. });
     let back = format!("{}/{}/{id}", base.0, if is_run { "runs" } else { "hierarchies" });
-    let name = match web.options.operator(headers) {
-        Operator::Known(name) => Name::Known(line(&name)),
-        Operator::Asked | Operator::Missing => Name::Asked(entered.name),
-    };
     page(&ActionPage {
         frame: Frame::new(web, base, "Runs", format!("{}: confirm", action.label())),
         action,
@@ -276,31 +222,8 @@ async fn ask(
         named: line(&explanation.named.to_string()),
         explanations: explanation.runs.iter().map(|run| block(&run.to_string())).collect(),
         back,
-        form: web.secret.form().to_owned(),
-        name,
-        reason: entered.reason,
-        error,
+        signed: Signed::new(web, headers, entered, error, action.needs_reason()),
     })
-}
-
-/// What is wrong with the form.
-fn mistake(action: Action, entered: &Entered) -> Option<Mistake> {
-    let check = |field, text: &str, chars_max| {
-        let count = text.chars().count();
-        let wrong = if count == 0 {
-            "is missing".to_owned()
-        } else if count > chars_max {
-            format!("has {count} characters, and {chars_max} are possible")
-        } else if text.contains('\0') {
-            "has a NUL character".to_owned()
-        } else {
-            return None;
-        };
-        Some(Mistake { field, text: format!("The {field} {wrong}.") })
-    };
-    let name = check("name", &entered.name, NAME_CHARS_MAX);
-    let reason = || check("reason", &entered.reason, REASON_CHARS_MAX).filter(|_| action.needs_reason());
-    name.or_else(reason)
 }
 
 /// Makes the request: the name of the answer, and whether the id is that of a run.
@@ -320,10 +243,4 @@ async fn request(
         Action::Resolve => scoop.resolve(id, reason).source(name).await?.name(),
     };
     Ok((answer, is_run))
-}
-
-impl ActionPage {
-    fn is_wrong(&self, field: &str) -> bool {
-        self.error.as_ref().is_some_and(|mistake| mistake.field == field)
-    }
 }

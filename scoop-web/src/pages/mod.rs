@@ -1,16 +1,21 @@
 //! The pages, one in a file, and what they have in common. Their HTML is in `templates`.
 
 pub(crate) mod action;
+pub(crate) mod failures;
 pub(crate) mod hierarchy;
+pub(crate) mod inbox;
 pub(crate) mod overview;
+pub(crate) mod pause;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod search;
+mod signing;
+pub(crate) mod topology;
 
 use std::convert::Infallible;
 
 use askama::Template;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{Html, IntoResponse as _, Response};
@@ -19,7 +24,7 @@ use uuid::Uuid;
 
 use crate::fault::Fault;
 use crate::shown::{Moment, Phase, line};
-use crate::{SharedWeb, Web, assets};
+use crate::{Web, assets};
 
 /// The path at which the router is mounted, without a `/` at its end.
 #[derive(Clone, Debug)]
@@ -93,9 +98,20 @@ impl Frame {
         }
     }
 
+    /// The address of the overview.
+    fn home(&self) -> String {
+        address(&self.base, "/")
+    }
+
     /// The entries of the menu: paths and names.
-    fn menu(&self) -> [(&'static str, &'static str); 2] {
-        [("/", "Overview"), ("/runs", "Runs")]
+    fn menu(&self) -> [(&'static str, &'static str); 5] {
+        [
+            ("/", "Overview"),
+            ("/runs", "Runs"),
+            ("/failures", "Failures"),
+            ("/inbox", "Inbox"),
+            ("/topology", "Topology"),
+        ]
     }
 
     /// Whether this is the page of a menu entry.
@@ -129,6 +145,16 @@ impl RunRow {
     }
 }
 
+/// The address of a path of this page. A mounted router has no `/` at the end of its own path.
+pub(crate) fn address(base: &str, path: &str) -> String {
+    match path.strip_prefix('/') {
+        Some(rest) if !base.is_empty() && (rest.is_empty() || rest.starts_with('?')) => {
+            format!("{base}{rest}")
+        }
+        _ => format!("{base}{path}"),
+    }
+}
+
 /// Renders a page.
 pub(crate) fn page(template: &impl Template) -> Response {
     match template.render() {
@@ -156,6 +182,6 @@ fn id_of(text: &str) -> Result<Uuid, Fault> {
 }
 
 /// The page for an address that has none.
-pub(crate) async fn not_found(State(_): State<SharedWeb>, base: Base) -> Response {
+pub(crate) async fn not_found(base: Base) -> Response {
     Fault::NotFound("There is no such page.".into()).page(&base.0)
 }

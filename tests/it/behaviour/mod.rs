@@ -58,6 +58,8 @@ mod keys_changed;
 mod keys_renamed;
 mod large_payloads;
 mod launching;
+mod limits;
+mod limits_processes;
 mod local_start;
 mod long_loops;
 mod long_loops_reads;

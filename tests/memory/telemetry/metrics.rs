@@ -8,8 +8,10 @@ use super::*;
 /// Metrics that need a database.
 const NOT_REPORTED: [&str; 3] = ["scoop_connections", "scoop_connections_used", "scoop_queue_seconds"];
 
-/// What was reported: name, kind, unit, labels and value.
-fn reported(snapshotter: &Snapshotter) -> Vec<(page::MetricRow, Vec<(String, String)>, DebugValue)> {
+/// The row of the guide for a reported metric, its labels and its value.
+type ReportedMetric = (page::MetricRow, Vec<(String, String)>, DebugValue);
+
+fn reported(snapshotter: &Snapshotter) -> Vec<ReportedMetric> {
     let metrics = snapshotter.snapshot().into_vec().into_iter();
     let row = metrics.map(|(key, unit, _, value)| {
         let (kind, key) = key.into_parts();

@@ -39,4 +39,22 @@ impl Forget {
     }
 }
 
+#[derive(Serialize, Deserialize)]
+struct Count;
+
+#[command(entity = Stock)]
+impl Count {
+    fn key(&self) -> u64 {
+        7
+    }
+
+    async fn fetch(&self, _: &mut Scope<'_>) -> Result<u32> {
+        Ok(7)
+    }
+
+    fn decide(&self, _: &Stock) -> Decision<Reserved> {
+        Decision::Accepted(Reserved)
+    }
+}
+
 fn main() {}

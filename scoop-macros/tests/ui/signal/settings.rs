@@ -21,4 +21,8 @@ union Bits {
     other: f32,
 }
 
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "sssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssss")]
+struct TooLong;
+
 fn main() {}

@@ -48,6 +48,21 @@ mod awaits_written_wrong {
     }
 }
 
+mod awaits_within_without_by {
+    use super::*;
+
+    struct Checkout;
+
+    #[saga]
+    #[subscribes(OrderPlaced)]
+    impl Checkout {
+        #[step(awaits(Paid, within = "1 day"))]
+        async fn ship(&self, scope: &mut Scope<'_>, order: &OrderPlaced, paid: Option<&Paid>) -> Result<()> {
+            Ok(())
+        }
+    }
+}
+
 mod awaits_a_time_and_a_signal {
     use super::*;
 

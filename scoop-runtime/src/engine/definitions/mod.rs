@@ -10,7 +10,8 @@
 //! its subscription after the newer program has ended.
 //!
 //! What is paused is read with the living workers, under the same number: the queues of paused handlers are left out of
-//! the claims, and a worker that follows a pause acknowledges it ([`refresh`]).
+//! the claims, and a worker that follows a pause acknowledges it ([`refresh`]). So are the sagas with limits: their queues are
+//! left to claims of their own ([`super::limits`]).
 //!
 //! The types that a saga reads are part of its definition. Those of its message and values are known at the start;
 //! which replies it reads is known only when it does. A type of replies becomes part of the definition when this
@@ -30,7 +31,7 @@ use uuid::Uuid;
 
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::{RunnableSaga, Sagas};
-use crate::store::{Lanes, LivingWorker, PublishedDefinition, Registered, Store, Topology};
+use crate::store::{Lanes, LimitedQueue, LivingWorker, PublishedDefinition, Registered, Store, Topology};
 use crate::util::sync::{Mutex, lock};
 
 /// The definitions of this program, and what is known of those of others.
@@ -64,12 +65,31 @@ type ReplyTypes = BTreeMap<String, BTreeSet<String>>;
 #[derive(Default)]
 struct View {
     lanes: Arc<Lanes>,
+    /// The queues of sagas with limits.
+    limited: Arc<[LimitedQueue]>,
+    /// The names of the sagas of this program that have limits.
+    limited_names: BTreeSet<String>,
     /// The topics and names of the sagas of which another worker has the current definition.
     superseded: Vec<(String, String)>,
     /// The sagas of this program of which living workers have several definitions.
     contested: Vec<String>,
     /// The topics and names of the sagas of this program that are paused.
     paused: Vec<(String, String)>,
+}
+
+/// The queues of a worker: those of sagas without a limit, and those of each saga with one.
+struct QueuesByLimit {
+    lanes: Lanes,
+    limited: BTreeMap<String, Lanes>,
+}
+
+impl QueuesByLimit {
+    /// The queues under the limit of this saga, or under none.
+    fn of(&mut self, limit: Option<&str>) -> &mut Lanes {
+        let Some(saga) = limit else { return &mut self.lanes };
+        let empty = || Lanes { topology: self.lanes.topology, ..Lanes::default() };
+        self.limited.entry(saga.to_owned()).or_insert_with(empty)
+    }
 }
 
 impl Definitions {
@@ -111,6 +131,21 @@ impl Definitions {
         self.view().lanes.clone()
     }
 
+    /// The queues of sagas with limits that this worker may claim from.
+    pub(super) fn limited(&self) -> Arc<[LimitedQueue]> {
+        self.view().limited.clone()
+    }
+
+    /// Whether a saga of this program has a limit.
+    pub(super) fn is_limited(&self, saga: &str) -> bool {
+        self.view().limited_names.contains(saga)
+    }
+
+    /// Whether any saga of this program has a limit.
+    pub(super) fn is_any_limited(&self) -> bool {
+        !self.view().limited_names.is_empty()
+    }
+
     /// Whether another worker has the current definition of a saga of this program, for messages on this topic.
     pub(super) fn is_superseded(&self, topic: &str, saga: &str) -> bool {
         let view = self.view();
@@ -138,13 +173,15 @@ impl Definitions {
         lock(&self.view).clone()
     }
 
-    fn derive_view(&self, worker: Uuid, Topology { living, paused }: &Topology) {
+    fn derive_view(&self, worker: Uuid, Topology { living, paused, limited }: &Topology) {
         let mine = self.known();
         let (topics, names) = mine.sagas.pairs();
         let is_paused = |topic: &str, saga: &str| paused.iter().any(|paused| paused.covers(topic, saga));
         let pairs = topics.iter().zip(names).filter(|(topic, saga)| is_paused(topic, saga));
         let pairs = pairs.map(|(topic, saga)| (topic.clone(), saga.clone()));
         let mut view = View { paused: pairs.collect(), ..View::default() };
+        let limit_of = |saga: &str| limited.iter().find(|it| it.handlers.iter().any(|name| name == saga));
+        view.limited_names = names.iter().filter(|name| limit_of(name).is_some()).cloned().collect();
         let Some(own) = living.iter().find(|living| living.id == worker) else {
             // This worker is presumed dead, and claims nothing until it has registered again.
             *lock(&self.view) = Arc::new(view);
@@ -163,14 +200,18 @@ impl Definitions {
                 }
             }
         }
-        let mut lanes = Lanes { topology: own.topology, ..Lanes::default() };
+        let mut lanes = QueuesByLimit {
+            lanes: Lanes { topology: own.topology, ..Lanes::default() },
+            limited: BTreeMap::new(),
+        };
         for ((topic, definition), number) in topics.iter().zip(mine.sagas.definitions()).zip(&mine.numbers) {
             let newest = newest.get(&(topic.as_str(), &*definition.saga));
             let (current, is_contested) = newest.map_or((*number, false), |newest| (newest.2, newest.3));
+            let limit = limit_of(&definition.saga).map(|limit| &*limit.saga);
             let is_claimed = !is_paused(topic, &definition.saga) || is_injected(Bug::ClaimPaused);
             if current == *number {
                 if is_claimed {
-                    lanes.push(topic, definition, *number, 0);
+                    lanes.of(limit).push(topic, definition, *number, 0);
                 }
             } else {
                 view.superseded.push((topic.clone(), definition.saga.to_string()));
@@ -178,11 +219,12 @@ impl Definitions {
             if is_contested {
                 view.contested.push(definition.saga.to_string());
                 if is_claimed {
-                    lanes.push(topic, definition, *number, *number);
+                    lanes.of(limit).push(topic, definition, *number, *number);
                 }
             }
         }
-        view.lanes = Arc::new(lanes);
+        view.limited = lanes.limited.into_iter().map(|(saga, lanes)| LimitedQueue { saga, lanes }).collect();
+        view.lanes = Arc::new(lanes.lanes);
         *lock(&self.view) = Arc::new(view);
     }
 }

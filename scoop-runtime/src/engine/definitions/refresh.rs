@@ -66,6 +66,8 @@ async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
     }
     let paused = engine.definitions.view().paused.clone();
     engine.definitions.derive_view(engine.worker, &topology);
+    engine.signals.has_limits.store(engine.definitions.is_any_limited(), Ordering::Relaxed);
+    engine.signals.wake_limited();
     if paused != engine.definitions.view().paused {
         engine.signals.schedules.notify_one();
     }

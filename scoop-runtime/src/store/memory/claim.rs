@@ -98,7 +98,7 @@ impl State {
     }
 
     /// The runs to claim. Handlers take turns.
-    fn queue(
+    pub(super) fn queue(
         &self,
         lanes: &Lanes,
         limit: usize,

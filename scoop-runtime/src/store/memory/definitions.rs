@@ -81,7 +81,12 @@ impl DefinitionStorage for MemoryStore {
                 handlers: worker.handlers.clone(),
                 definitions: worker.definitions.clone(),
             });
-            Ok(Topology { living: living.collect(), paused: state.paused().collect() })
+            let limited = state.limits.iter().map(|limit| limit.of.clone());
+            Ok(Topology {
+                living: living.collect(),
+                paused: state.paused().collect(),
+                limited: limited.collect(),
+            })
         })
         .await
     }

@@ -135,7 +135,7 @@ impl State {
         below.truncate(BELOW_MAX);
         let children = self.children((root, run)).filter(is_unfinished).take(COUNT_MAX).count();
         let queue = self.ready.get(&row.lane()).into_iter().flatten();
-        let is_slot = self.wait_of(row) == Some(WaitKind::Slot);
+        let is_slot = matches!(self.wait_of(row), Some(WaitKind::Slot | WaitKind::Limit));
         let due = queue.filter(|(at, ..)| *at <= self.now() && is_slot).map(|(at, ..)| *at);
         let due: Vec<_> = due.take(COUNT_MAX).collect();
         let ahead_of_it = due.iter().filter(|at| **at < row.ready_at).count();
@@ -146,6 +146,7 @@ impl State {
             queue: (ahead_of_it, due.len()),
             workers: self.workers_for(row),
             pauses: self.pauses_of(&row.topic, &row.handler),
+            concurrency: self.reached_limit(&row.handler),
             children,
             below,
             join,
@@ -225,6 +226,7 @@ impl State {
                 Some(WaitKind::Pause)
             }
             (RowState::Ready, _) if self.is_abandoned(&row.lane()) => Some(WaitKind::Program),
+            (RowState::Ready, _) if self.reached_limit(&row.handler).is_some() => Some(WaitKind::Limit),
             (RowState::Ready, _) => Some(WaitKind::Slot),
         }
     }

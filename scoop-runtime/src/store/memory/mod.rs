@@ -19,6 +19,7 @@ mod free;
 mod inspect;
 mod join;
 mod launch;
+mod limit;
 mod pause;
 mod rebuild;
 mod redelivery;

@@ -19,6 +19,7 @@ use super::row::{IndexKey, Lane, RowState, WorkingRow};
 use super::signal::{KeptSignal, SignalRow};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
+use crate::store::limit::RecordedLimit;
 use crate::store::{ClaimKey, EntityId, PauseTarget};
 
 /// A run: its hierarchy and its id.
@@ -90,6 +91,7 @@ pub(super) struct State {
     pub(super) sessions: BTreeMap<u64, OpenSession>,
     pub(super) schedules: BTreeMap<(String, String), ScheduleRow>,
     pub(super) pauses: BTreeMap<PauseTarget, PauseRow>,
+    pub(super) limits: Vec<RecordedLimit>,
     pub(super) ready: BTreeMap<Lane, BTreeSet<(OffsetDateTime, u64, RowKey)>>,
     /// The ready runs that are suspects.
     pub(super) suspects: BTreeSet<(OffsetDateTime, u64, RowKey)>,

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
-use sqlx::Row;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
 use sqlx::types::Json;
+use sqlx::{Postgres, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -22,10 +23,17 @@ use crate::util::ids;
 type Counts = BTreeMap<String, usize>;
 
 /// The arguments of a claim.
-struct Claim<'a, S> {
+pub(super) struct Claim<'a, S> {
     claimer: Claimer<'a>,
     lanes: &'a Lanes,
     running_counts: S,
+}
+
+impl<'a> Claim<'a, Counts> {
+    /// A claim from the queues of one saga, or of one run: how many runs of others the worker executes does not matter.
+    pub(super) fn uncounted(claimer: Claimer<'a>, lanes: &'a Lanes) -> Self {
+        Self { claimer, lanes, running_counts: Counts::new() }
+    }
 }
 
 impl ClaimStorage for PostgresStore {
@@ -76,7 +84,7 @@ impl ClaimStorage for PostgresStore {
         if suspect.ready_at > OffsetDateTime::UNIX_EPOCH {
             from_there.take(suspect.lane(), suspect.ready_at);
         }
-        let claim = Claim { claimer, lanes, running_counts: Counts::new() };
+        let claim = Claim::uncounted(claimer, lanes);
         match self.claim_from(&claim, 1, &mut from_there, Some(&[suspect.id])).await {
             Err(error) if is_of_contents(&error) => {
                 Ok(self.mark_refused(suspect.root, suspect.id, &error).await?.map(Err))
@@ -95,8 +103,30 @@ impl PostgresStore {
         progress: &mut QueueCursors,
         only: Option<&[Uuid]>,
     ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
+        let identifier = claim.claimer.identifier;
+        let rows = self.claim_query(claim, limit, progress, only).all(&self.sessions).await?;
+        for row in &rows {
+            let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
+            let ready_at = time(row, "ready_at")?;
+            progress.take(lane, ready_at);
+            if cfg!(feature = "metrics") {
+                let waited = (OffsetDateTime::now_utc() - ready_at).as_seconds_f64();
+                metrics::queue_seconds(row.try_get("handler")?, waited.max(0.0));
+            }
+        }
+        rows.iter().map(|row| ClaimedRun::from_row(row, identifier)).collect()
+    }
+
+    /// The statement of a claim.
+    pub(super) fn claim_query<'q, S: Serialize + Send + Sync>(
+        &'q self,
+        claim: &'q Claim<'_, S>,
+        limit: usize,
+        progress: &QueueCursors,
+        only: Option<&'q [Uuid]>,
+    ) -> Query<'q, Postgres, PgArguments> {
         let Claim { claimer: Claimer { worker, identifier }, lanes, running_counts } = claim;
-        let rows = sqlx::query(self.sql.run_claim.clone())
+        sqlx::query(self.sql.run_claim.clone())
             .bind(worker)
             .bind(identifier)
             .bind(&lanes.topics)
@@ -108,18 +138,6 @@ impl PostgresStore {
             .bind(&lanes.reserved_for)
             .bind(lanes.topology)
             .bind(only)
-            .all(&self.sessions)
-            .await?;
-        for row in &rows {
-            let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
-            let ready_at = time(row, "ready_at")?;
-            progress.take(lane, ready_at);
-            if cfg!(feature = "metrics") {
-                let waited = (OffsetDateTime::now_utc() - ready_at).as_seconds_f64();
-                metrics::queue_seconds(row.try_get("handler")?, waited.max(0.0));
-            }
-        }
-        rows.iter().map(|row| ClaimedRun::from_row(row, identifier)).collect()
     }
 
     /// Claims ready runs in parts. A part that the database refuses is halved until the run at fault is alone, which is
@@ -156,7 +174,7 @@ impl PostgresStore {
         Ok(claimed)
     }
 
-    async fn ready(&self, lanes: &Lanes, limit: usize) -> sqlx::Result<Vec<(Uuid, Uuid)>> {
+    pub(super) async fn ready(&self, lanes: &Lanes, limit: usize) -> sqlx::Result<Vec<(Uuid, Uuid)>> {
         sqlx::query_as(self.sql.run_list_ready.clone())
             .bind(&lanes.topics)
             .bind(&lanes.handlers)
@@ -167,7 +185,7 @@ impl PostgresStore {
     }
 
     /// Marks a run as stuck whose claim the database refuses with this error, unless it is not ready any more.
-    async fn mark_refused(
+    pub(super) async fn mark_refused(
         &self,
         root: Uuid,
         id: Uuid,

@@ -12,8 +12,8 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    DefinitionStorage, LivingWorker, PauseTarget, PublishedDefinition, Refusing, Registered, SetAside,
-    Topology,
+    DefinitionStorage, LimitedSaga, LivingWorker, PauseTarget, PublishedDefinition, Refusing, Registered,
+    SetAside, Topology,
 };
 use crate::util::stored_time::StoredTime;
 
@@ -75,14 +75,17 @@ impl DefinitionStorage for PostgresStore {
 
     async fn read_topology(&self) -> sqlx::Result<Topology> {
         let rows = sqlx::query(self.sql.topology_read.clone()).all(&self.sessions).await?;
-        let paused: Option<Json<Vec<(String, String)>>> = match rows.first() {
-            Some(row) => row.try_get("paused")?,
-            None => None,
-        };
+        let (mut paused, mut limits) = (None, None);
+        if let Some(row) = rows.first() {
+            paused = row.try_get::<Option<Json<Vec<(String, String)>>>, _>("paused")?;
+            limits = row.try_get::<Option<Json<Vec<(String, Vec<String>)>>>, _>("limits")?;
+        }
+        let limits = limits.map(|Json(limits)| limits).unwrap_or_default().into_iter();
+        let limited = limits.map(|(saga, handlers)| LimitedSaga { saga, handlers }).collect();
         let paused = paused.map(|Json(paused)| paused).unwrap_or_default();
         let paused = paused.into_iter().filter_map(|(kind, name)| PauseTarget::stored(&kind, name));
         let living = rows.iter().map(LivingWorker::from_row).collect::<sqlx::Result<_>>()?;
-        Ok(Topology { living, paused: paused.collect() })
+        Ok(Topology { living, paused: paused.collect(), limited })
     }
 
     async fn mark_stuck(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {

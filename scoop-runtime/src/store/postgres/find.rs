@@ -107,6 +107,7 @@ impl FindStorage for PostgresStore {
             queue: (count(&row, "ahead")?, count(&row, "queued")?),
             workers,
             pauses: pauses(&row, "pauses")?,
+            concurrency: row.try_get::<Option<i32>, _>("concurrency")?.and_then(|most| most.try_into().ok()),
             children: count(&row, "children")?,
             below,
             join,

@@ -14,6 +14,7 @@ mod free;
 mod idle_cache;
 mod join;
 mod launch;
+mod limit;
 mod migrate;
 mod pause;
 mod pool;

@@ -12,8 +12,10 @@ use crate::store::{ExpiredSignals, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 59] = [
+const HOT: [&str; 61] = [
     "run_claim",
+    "limit_lock",
+    "limit_count",
     "settle_advance_one",
     "settle_end_one",
     "settle_launch_many",
@@ -210,6 +212,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', gen_random_uuid(), NULL, 1",
         ),
         "join_overdue" => ("text, text, text[], int, uuid", "'', '', '{}', 1, gen_random_uuid()"),
+        "limit_lock" => ("uuid, bigint, text", "NULL, 0, ''"),
+        "limit_count" => ("text[], bigint", "'{}', 1"),
         "join_mark" => ("uuid[], uuid", "'{}', NULL"),
         "join_explain" => ("uuid", "NULL"),
         "join_refuse" => ("uuid[], text", "'{}', ''"),

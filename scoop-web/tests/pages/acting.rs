@@ -112,3 +112,38 @@ async fn answer_in_the_url_shows_only_texts_of_the_page() {
     shop.get(&format!("{path}?action=cancel&answer=nothing+to+do")).await.has("no run is left");
     shop.get(&format!("{path}?action=cancel&answer=you+won")).await.lacks("you won");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inbox_lists_what_needs_a_decision() {
+    let shop = Shop::open().await;
+    shop.get("/inbox").await.has("No rollback waits for a decision.").has("No run is stuck.");
+    let order = shop.order(Plan::FailToUndo).await;
+    let run = order.tree().await.unwrap().roots()[0].id();
+    let got = shop.get("/inbox").await;
+    got.has("the bank is closed")
+        .has(&format!("/actions/retry/{run}"))
+        .has(&format!("/actions/resolve/{run}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn saga_is_paused_and_resumed() {
+    let shop = Shop::open().await;
+    shop.get("/topology").await.has("Nothing is paused.").has("shop.parcels").lacks("no program runs");
+    let path = "/pause?saga=parcels";
+    let page = shop.get(path).await;
+    let mut fields = vec![("form", page.form()), ("name", "Ada"), ("reason", ""), ("limit", "1h")];
+    let got = shop.post(path, &fields).await;
+    assert_eq!(got.status, StatusCode::UNPROCESSABLE_ENTITY);
+    fields[2].1 = "the scales are broken";
+    assert_eq!(shop.post(path, &fields).await.location(), "/topology");
+    let pause = shop.scoop.pauses().await.unwrap().remove(0);
+    assert_eq!((&*pause.source, pause.reason.as_deref()), ("Ada", Some("the scales are broken")));
+    assert!(pause.until.is_some());
+    shop.get("/topology").await.has("the scales are broken").has("<span class=\"phase idle\">paused</span>");
+    let path = "/resume?saga=parcels";
+    assert_eq!(shop.post(path, &fields).await.location(), "/topology");
+    assert!(shop.scoop.pauses().await.unwrap().is_empty());
+    for wrong in ["/pause", "/pause?saga=a&topic=b"] {
+        assert_eq!(shop.get(wrong).await.status, StatusCode::BAD_REQUEST, "{wrong}");
+    }
+}

@@ -139,3 +139,13 @@ async fn thousand_children_are_limited() {
     let run = order.tree().limit(1).await.unwrap().roots()[0].id();
     shop.get(&format!("/runs/{run}")).await.has("899 more are not shown.");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_are_grouped_by_code() {
+    let shop = Shop::open().await;
+    shop.get("/failures").await.has("No run has failed.");
+    shop.order(Plan::Fail("none left".into())).await;
+    shop.order(Plan::Fail("none left again".into())).await;
+    let got = shop.get("/failures").await;
+    got.has("/runs?code=sold-out").has("<td data-label=\"Runs\">2</td>").has("none left again");
+}

@@ -1,0 +1,79 @@
+//! The newest failures, grouped by code.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use scoop_runtime::{RunPhase, RunSummary};
+
+use super::{Base, Frame, page_of};
+use crate::fault::Fault;
+use crate::shown::{Moment, line, query};
+use crate::{SharedWeb, Web};
+
+/// The number of failed runs that are read.
+const READ_MAX: usize = 300;
+
+#[derive(Template)]
+#[template(path = "failures.html")]
+struct FailuresPage {
+    frame: Frame,
+    groups: Vec<Group>,
+    read: usize,
+    /// The oldest end that was read, if there are more.
+    until: Option<Moment>,
+}
+
+/// The failures with one code.
+struct Group {
+    code: String,
+    href: String,
+    count: usize,
+    handlers: String,
+    headline: String,
+    last: Moment,
+}
+
+/// Shows the page.
+pub(crate) async fn show(State(web): State<SharedWeb>, base: Base) -> Response {
+    page_of(&base, read(&web, &base).await)
+}
+
+async fn read(web: &Web, base: &Base) -> Result<FailuresPage, Fault> {
+    let failed = web.scoop.runs().state(RunPhase::RolledBack).state(RunPhase::RollbackFailed);
+    let page = failed.page(READ_MAX).await?;
+    let now = SystemTime::now();
+    let mut by_code: BTreeMap<&str, Vec<&RunSummary>> = BTreeMap::new();
+    for run in &page.runs {
+        let code = run.failure.as_ref().map_or("", |failure| &*failure.code);
+        by_code.entry(code).or_default().push(run);
+    }
+    let mut groups: Vec<_> =
+        by_code.into_iter().filter_map(|(code, runs)| group(code, &runs, now, base)).collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+    let oldest = page.runs.last().filter(|_| page.next.is_some());
+    Ok(FailuresPage {
+        frame: Frame::new(web, base, "Failures", "Failures"),
+        groups,
+        read: page.runs.len(),
+        until: oldest.map(|run| Moment { at: run.since, now }),
+    })
+}
+
+/// The runs with one code, the newest first.
+fn group(code: &str, runs: &[&RunSummary], now: SystemTime, base: &Base) -> Option<Group> {
+    let newest = runs.first()?;
+    let mut handlers: Vec<_> = runs.iter().map(|run| &*run.handler).collect();
+    handlers.sort_unstable();
+    handlers.dedup();
+    Some(Group {
+        code: line(if code.is_empty() { "(unreadable)" } else { code }),
+        href: format!("{}/runs{}", base.0, query([("code", code)])),
+        count: runs.len(),
+        handlers: line(&handlers.join(", ")),
+        headline: newest.failure.as_ref().map(|failure| line(&failure.headline)).unwrap_or_default(),
+        last: Moment { at: newest.since, now },
+    })
+}

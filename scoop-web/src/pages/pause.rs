@@ -1,0 +1,200 @@
+//! Pauses a saga, a topic or everything, and ends a pause.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::{Form, RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use scoop_runtime::PauseTarget;
+
+use super::signing::{Entered, Mistake, Name, Signed};
+use super::{Base, Fields, Frame, page, query_of};
+use crate::access::redirect;
+use crate::fault::Fault;
+use crate::shown::{line, query};
+use crate::{SharedWeb, Web};
+
+/// The limits to choose from.
+const LIMITS: [(&str, &str, Duration); 4] = [
+    ("15m", "15 minutes", Duration::from_secs(15 * 60)),
+    ("1h", "1 hour", Duration::from_secs(3_600)),
+    ("8h", "8 hours", Duration::from_secs(8 * 3_600)),
+    ("1d", "1 day", Duration::from_secs(24 * 3_600)),
+];
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Pause,
+    Resume,
+}
+
+#[derive(Template)]
+#[template(path = "pause.html")]
+struct PausePage {
+    frame: Frame,
+    change: Change,
+    /// Where the form is sent to.
+    address: String,
+    target: String,
+    limits: [(&'static str, &'static str, Duration); 4],
+    signed: Signed,
+}
+
+impl PausePage {
+    fn is_pause(&self) -> bool {
+        self.change == Change::Pause
+    }
+}
+
+impl Change {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+        }
+    }
+}
+
+/// The query that names a target.
+pub(super) fn query_of_target(target: &PauseTarget) -> String {
+    match target {
+        PauseTarget::Handler(name) => query([("saga", &**name)]),
+        PauseTarget::Topic(name) => query([("topic", &**name)]),
+        _ => query([("everything", "1")]),
+    }
+}
+
+fn target_of(fields: &Fields) -> Result<PauseTarget, Fault> {
+    match (fields.last("saga"), fields.last("topic"), fields.last("everything")) {
+        (Some(saga), None, None) => Ok(PauseTarget::handler(saga)),
+        (None, Some(topic), None) => Ok(PauseTarget::topic(topic)),
+        (None, None, Some(_)) => Ok(PauseTarget::Everything),
+        _ => Err(Fault::BadRequest("The address names one of `saga`, `topic` and `everything`.".into())),
+    }
+}
+
+/// Asks for the confirmation of a pause.
+pub(crate) async fn confirm_pause(
+    State(web): State<SharedWeb>,
+    base: Base,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    confirm((&web, &base, &headers), Change::Pause, &query_of(query))
+}
+
+/// Asks for the confirmation of the end of a pause.
+pub(crate) async fn confirm_resume(
+    State(web): State<SharedWeb>,
+    base: Base,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    confirm((&web, &base, &headers), Change::Resume, &query_of(query))
+}
+
+/// Pauses.
+pub(crate) async fn pause(
+    State(web): State<SharedWeb>,
+    base: Base,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+    Form(form): Form<Vec<(String, String)>>,
+) -> Response {
+    carry_out((&web, &base, &headers), Change::Pause, &query_of(query), &form.into()).await
+}
+
+/// Ends a pause.
+pub(crate) async fn resume(
+    State(web): State<SharedWeb>,
+    base: Base,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+    Form(form): Form<Vec<(String, String)>>,
+) -> Response {
+    carry_out((&web, &base, &headers), Change::Resume, &query_of(query), &form.into()).await
+}
+
+/// What a request comes with.
+type Asked<'a> = (&'a Web, &'a Base, &'a HeaderMap);
+
+fn confirm(asked: Asked<'_>, change: Change, query: &Fields) -> Response {
+    match target(asked, query) {
+        Ok(target) => ask(asked, (change, &target), Entered::before(asked.2), None),
+        Err(fault) => fault.page(&asked.1.0),
+    }
+}
+
+/// The target, if the page has actions.
+fn target((web, ..): Asked<'_>, query: &Fields) -> Result<PauseTarget, Fault> {
+    if web.options.is_read_only() {
+        return Err(Fault::Forbidden("This page is read-only.".into()));
+    }
+    target_of(query)
+}
+
+fn ask(
+    (web, base, headers): Asked<'_>,
+    (change, target): (Change, &PauseTarget),
+    entered: Entered,
+    error: Option<Mistake>,
+) -> Response {
+    page(&PausePage {
+        frame: Frame::new(web, base, "Topology", format!("{}: confirm", change.name())),
+        change,
+        address: format!("{}/{}{}", base.0, change.name(), query_of_target(target)),
+        target: line(&target.to_string()),
+        limits: LIMITS,
+        signed: Signed::new(web, headers, entered, error, change == Change::Pause),
+    })
+}
+
+async fn carry_out(asked: Asked<'_>, change: Change, query: &Fields, form: &Fields) -> Response {
+    let (_, base, headers) = asked;
+    match carried_out(asked, change, query, form).await {
+        Ok(Ok(entered)) => entered.remembered(redirect(&format!("{}/topology", base.0)), &base.0, headers),
+        Ok(Err(page)) => *page,
+        Err(fault) => fault.page(&base.0),
+    }
+}
+
+/// What was entered, if the change was made; or the form with a mistake.
+async fn carried_out(
+    asked: Asked<'_>,
+    change: Change,
+    query: &Fields,
+    form: &Fields,
+) -> Result<Result<Entered, Box<Response>>, Fault> {
+    let (web, _, headers) = asked;
+    let target = target(asked, query)?;
+    let entered = Entered::of(web, headers, form)?;
+    if let Some(mistake) = entered.mistake(change == Change::Pause) {
+        let mut response = ask(asked, (change, &target), entered, Some(mistake));
+        *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
+        return Ok(Err(Box::new(response)));
+    }
+    match change {
+        Change::Pause => {
+            let pause = web.scoop.pause(target).reason(&*entered.reason).source(&*entered.name);
+            match form.last("limit") {
+                None => pause.await?,
+                Some(limit) => {
+                    let limit = LIMITS.iter().find(|(value, ..)| *value == limit);
+                    let (.., limit) = limit
+                        .ok_or_else(|| Fault::BadRequest("`limit` is no time to choose from.".into()))?;
+                    pause.for_at_most(*limit).await?
+                }
+            };
+        }
+        Change::Resume => {
+            let ended = web.scoop.resume(&target).await?;
+            if let Some(pause) = ended {
+                let (by, pause) = (&*entered.name, pause.to_string());
+                tracing::info!(by, pause, "a pause was ended on the web page");
+            }
+        }
+    }
+    Ok(Ok(entered))
+}

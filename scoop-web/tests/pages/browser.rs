@@ -1,0 +1,158 @@
+//! Chromium without a window, driven by WebDriver.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use fantoccini::wd::Capabilities;
+use fantoccini::{Client, ClientBuilder, Locator};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// How long a test waits for something that a page is about to show.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The environment variable with the folder to which the images of the guide are written.
+const IMAGES: &str = "SCOOP_IMAGES";
+
+/// The size of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Window {
+    Desktop,
+    /// That of a telephone: 380 pixels wide.
+    Narrow,
+}
+
+/// The colors that the system prefers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Colors {
+    Light,
+    Dark,
+}
+
+/// A browser, which ends with this value.
+pub(crate) struct Browser {
+    pub(crate) client: Client,
+    driver: Child,
+    _output: Lines<BufReader<ChildStdout>>,
+    profile: PathBuf,
+}
+
+impl Browser {
+    pub(crate) async fn open(window: Window, colors: Colors) -> Self {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .expect("chromedriver starts: install chromium and chromium-driver");
+        let mut output = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port = loop {
+            let line = output.next_line().await.unwrap().expect("chromedriver tells its port");
+            if let Some((_, port)) = line.split_once("started successfully on port ") {
+                break port.trim_end_matches('.').to_owned();
+            }
+        };
+        let profile = std::env::temp_dir().join(format!("scoop-web-{}-{port}", std::process::id()));
+        let mut arguments: Vec<_> = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--window-size=1280,860",
+        ]
+        .map(str::to_owned)
+        .into();
+        arguments.push(format!("--user-data-dir={}", profile.display()));
+        if colors == Colors::Dark {
+            arguments.push("--force-dark-mode".into());
+        }
+        let mut chrome = json!({ "args": arguments });
+        if window == Window::Narrow {
+            chrome["mobileEmulation"] =
+                json!({ "deviceMetrics": { "width": 380, "height": 800, "pixelRatio": 1 } });
+        }
+        let mut capabilities = Capabilities::new();
+        capabilities.insert("goog:chromeOptions".into(), chrome);
+        capabilities.insert("goog:loggingPrefs".into(), json!({ "browser": "ALL" }));
+        let client = ClientBuilder::new(HttpConnector::new())
+            .capabilities(capabilities)
+            .connect(&format!("http://127.0.0.1:{port}"))
+            .await
+            .expect("chromium starts");
+        Self { client, driver, _output: output, profile }
+    }
+
+    pub(crate) async fn goto(&self, url: &str) {
+        self.client.goto(url).await.unwrap();
+    }
+
+    /// Waits until an element fits, and has this text in it.
+    #[track_caller]
+    pub(crate) fn shows(&self, css: &str, text: &str) -> impl Future<Output = ()> {
+        let script = "return [...document.querySelectorAll(arguments[0])].some(it => it.textContent.includes(arguments[1]))";
+        let wanted = vec![json!(css), json!(text)];
+        async move {
+            let shown = tokio::time::timeout(PATIENCE, async {
+                while self.client.execute(script, wanted.clone()).await.unwrap() != json!(true) {
+                    tokio::task::yield_now().await;
+                }
+            });
+            if shown.await.is_err() {
+                panic!("{text:?} is not in {css:?} of\n{}", self.client.source().await.unwrap());
+            }
+        }
+    }
+
+    /// Clicks a link or a button, and waits for the page that follows.
+    pub(crate) async fn click(&self, css: &str) {
+        let element = self.client.find(Locator::Css(css)).await;
+        element.unwrap_or_else(|error| panic!("{css}: {error}")).click().await.unwrap();
+    }
+
+    /// Enters a text.
+    pub(crate) async fn enter(&self, css: &str, text: &str) {
+        let element = self.client.find(Locator::Css(css)).await.unwrap();
+        element.clear().await.unwrap();
+        element.send_keys(text).await.unwrap();
+    }
+
+    /// The value of a script.
+    pub(crate) async fn value(&self, script: &str) -> serde_json::Value {
+        self.client.execute(script, vec![]).await.unwrap()
+    }
+
+    /// Writes an image for the guide, if the folder for these is given.
+    pub(crate) async fn image(&self, name: &str) {
+        if let Some(folder) = std::env::var_os(IMAGES) {
+            let image = self.client.screenshot().await.unwrap();
+            std::fs::write(PathBuf::from(folder).join(format!("{name}.png")), image).unwrap();
+        }
+    }
+
+    /// Ends the browser.
+    pub(crate) async fn close(self) {
+        self.client.clone().close().await.unwrap();
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The driver leads a group, to which the processes of the browser belong.
+        if let Some(id) = self.driver.id() {
+            let group = format!("-{id}");
+            let _ = std::process::Command::new("kill").args(["-KILL", "--", &group]).status();
+        }
+        let _ = std::fs::remove_dir_all(&self.profile);
+    }
+}

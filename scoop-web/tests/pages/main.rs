@@ -1,0 +1,8 @@
+//! The pages on a real PostgreSQL, over HTTP and in a browser: what they show, what they refuse, and what their actions do.
+
+mod access;
+mod acting;
+mod browser;
+mod browsing;
+mod finding;
+mod shop;

@@ -1,0 +1,206 @@
+//! Limits of how many runs of a saga are executed at once, in several processes, which die and are replaced.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use scoop::{HierarchyId, WaitKind};
+
+use super::*;
+use crate::support::{Database, Gate, eventually, in_a_process_that_dies};
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "limits.task")]
+struct Task;
+
+/// Counts how many of its steps are in progress.
+#[derive(Clone, Default)]
+struct Tasks {
+    now: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+}
+
+#[saga(name = "limited-tasks", concurrency = 3)]
+#[subscribes(Task)]
+impl Tasks {
+    #[step]
+    async fn work(&self, scope: &mut Scope<'_>, _: &Task) -> Result<()> {
+        self.most.fetch_max(1 + self.now.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+        sqlx::query("SELECT pg_sleep(0.002)").execute(scope.tx().await?).await?;
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// The largest number of runs of a saga that were in execution at once, by its events.
+async fn most_at_once(db: &Database) -> Result<i64> {
+    let most = "
+        WITH run AS (
+            SELECT min(created_at) AS since, max(created_at) AS until FROM scoop.message_event
+            WHERE coroutine_name = 'limited-tasks' GROUP BY message_id
+        )
+        SELECT max((SELECT count(*) FROM run other WHERE other.since <= run.since AND other.until >= run.since)) FROM run";
+    Ok(sqlx::query_scalar(most).fetch_one(db.pool()).await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_processes_execute_no_more_than_the_limit() -> Result<()> {
+    let (db, tasks) = (Database::new().await, Tasks::default());
+    let start = || db.scoop().only::<Tasks>().provide(tasks.clone()).start();
+    let (one, two, three) = tokio::try_join!(start(), start(), start())?;
+    let mut all = vec![];
+    for nth in 0..120 {
+        all.push([&one, &two, &three][nth % 3].launch(Task).await?);
+    }
+    for task in all {
+        assert_eq!(task.ends().await?, Outcome::Committed);
+    }
+    assert_eq!(tasks.most.load(Ordering::SeqCst), 3, "steps at once: the limit, and no more");
+    assert_eq!(most_at_once(&db).await?, 3);
+    for scoop in [one, two, three] {
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "limits.load")]
+struct Load;
+
+/// Stops in its step.
+#[derive(Default)]
+struct Loads {
+    gate: Gate,
+}
+
+#[saga(name = "limited-loads", concurrency = 2)]
+#[subscribes(Load)]
+impl Loads {
+    #[step]
+    async fn carry(&self, _: &mut Scope<'_>, _: &Load) -> Result<()> {
+        self.gate.pass().await;
+        Ok(())
+    }
+}
+
+/// The same saga in a newer program.
+#[derive(Default)]
+struct NarrowLoads {
+    gate: Gate,
+}
+
+#[saga(name = "limited-loads", concurrency = 1)]
+#[subscribes(Load)]
+impl NarrowLoads {
+    #[step]
+    async fn carry(&self, _: &mut Scope<'_>, _: &Load) -> Result<()> {
+        self.gate.pass().await;
+        Ok(())
+    }
+}
+
+/// The same saga without a limit.
+#[derive(Default)]
+struct FreeLoads {
+    gate: Gate,
+}
+
+#[saga(name = "limited-loads")]
+#[subscribes(Load)]
+impl FreeLoads {
+    #[step]
+    async fn carry(&self, _: &mut Scope<'_>, _: &Load) -> Result<()> {
+        self.gate.pass().await;
+        Ok(())
+    }
+}
+
+async fn waiting_for_the_limit(scoop: &Scoop) -> Result<usize> {
+    Ok(scoop.runs().waiting_for(WaitKind::Limit).await?.runs.len())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_of_a_process_that_died_leave_their_places_to_others() -> Result<()> {
+    let db = Database::new().await;
+    let launched: Vec<HierarchyId> = in_a_process_that_dies(&db, |builder: scoop::Builder| async move {
+        let gate = Gate::default();
+        let scoop = builder.only::<Loads>().provide(Loads { gate: gate.clone() }).start().await?;
+        let mut launched = vec![];
+        for _ in 0..3 {
+            launched.push(scoop.launch(Load).await?.id());
+        }
+        gate.arrivals(2).await;
+        Ok((scoop, launched))
+    })
+    .await?;
+    let gate = Gate::default();
+    let scoop = db.scoop().only::<Loads>().provide(Loads { gate: gate.clone() }).start().await?;
+    gate.arrivals(2).await;
+    assert_eq!(gate.arrived(), 0, "no more than the limit");
+    gate.open(3);
+    for id in launched {
+        assert_eq!(scoop.find(id).await?.ends().await?, Outcome::Committed);
+    }
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_that_started_last_decides_for_all() -> Result<()> {
+    let (db, gate, newer) = (Database::new().await, Gate::default(), Gate::default());
+    let old = db.scoop().only::<Loads>().provide(Loads { gate: gate.clone() }).start().await?;
+    let mut all = vec![];
+    for _ in 0..3 {
+        all.push(old.launch(Load).await?);
+    }
+    gate.arrivals(2).await;
+    let narrow = db.scoop().only::<NarrowLoads>().provide(NarrowLoads { gate: newer.clone() });
+    let narrow = narrow.start().await?;
+    gate.open(1);
+    // Two runs were in execution, now one: as many as the newer limit admits.
+    eventually("one has ended", async || {
+        old.runs().state(scoop::RunPhase::Running).await.is_ok_and(|page| page.runs.len() == 1)
+    })
+    .await;
+    assert_eq!(waiting_for_the_limit(&narrow).await?, 1);
+    assert_eq!((gate.arrived(), newer.arrived()), (0, 0));
+    let free = db.scoop().only::<FreeLoads>().provide(FreeLoads { gate: newer.clone() });
+    let free = free.start().await?;
+    all.push(free.launch(Load).await?);
+    eventually("all are in execution", async || {
+        old.runs().state(scoop::RunPhase::Running).await.is_ok_and(|page| page.runs.len() == 3)
+    })
+    .await;
+    gate.open(3);
+    newer.open(3);
+    for load in all {
+        assert_eq!(load.ends().await?, Outcome::Committed);
+    }
+    for scoop in [old, narrow, free] {
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}
+
+/// A saga without a limit goes on while the limit of another one is reached.
+#[tokio::test(flavor = "multi_thread")]
+async fn backlog_of_a_limited_saga_delays_no_other() -> Result<()> {
+    let (db, gate, tasks) = (Database::new().await, Gate::default(), Tasks::default());
+    let scoop = db.scoop().only::<Loads>().only::<Tasks>().provide(tasks.clone()).concurrency(4);
+    let scoop = scoop.provide(Loads { gate: gate.clone() }).poll_interval(Duration::from_secs(3_600));
+    let scoop = scoop.start().await?;
+    let mut loads = vec![];
+    for _ in 0..20 {
+        loads.push(scoop.launch(Load).await?);
+    }
+    gate.arrivals(2).await;
+    for _ in 0..10 {
+        assert_eq!(scoop.launch(Task).await?.ends().await?, Outcome::Committed);
+    }
+    gate.open(20);
+    for load in loads {
+        assert_eq!(load.ends().await?, Outcome::Committed);
+    }
+    scoop.shutdown().await?;
+    Ok(())
+}

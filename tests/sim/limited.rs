@@ -1,0 +1,171 @@
+//! A simulation of limits: of a saga that launches and of its children, while runs fail, roll back and are cancelled, and
+//! processes fail, die and are replaced.
+//!
+//! Here is checked that at no time more runs are in execution than the limit admits, and that each comes to its end.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use scoop::prelude::*;
+use scoop::{Builder, Handle, Outcome, RowState};
+
+use crate::crew::{Crew, Fate, Small};
+use crate::judge::{audited, small_log};
+
+/// The number of events from outside.
+const DEEDS: u32 = 30;
+
+/// The names of the sagas, and how many runs of each are executed at once.
+const LIMITS: [(&str, usize); 2] = [("limited-orders", 1), ("limited-parcels", 2)];
+
+#[derive(Clone, Copy, Message, Serialize, Deserialize)]
+#[message(topic = "limited.order")]
+struct Order {
+    parcels: u32,
+    /// How long a step takes, in ms.
+    takes: u32,
+    fails: bool,
+}
+
+#[derive(Clone, Copy, Message, Serialize, Deserialize)]
+#[message(topic = "limited.parcel")]
+struct Parcel {
+    takes: u32,
+    fails: bool,
+}
+
+async fn work(millis: u32) {
+    tokio::time::sleep(Duration::from_millis(millis.into())).await;
+}
+
+#[derive(Default)]
+struct Orders;
+
+#[saga(name = "limited-orders", concurrency = 1)]
+#[subscribes(Order)]
+impl Orders {
+    #[step(rollback = undo)]
+    async fn pack(&self, scope: &mut Scope<'_>, order: &Order) -> Result<()> {
+        work(order.takes).await;
+        for nth in 0..order.parcels {
+            scope.launch(Parcel { takes: order.takes, fails: order.fails && nth == 0 }).await?;
+        }
+        Ok(())
+    }
+
+    #[step]
+    async fn bill(&self, _: &mut Scope<'_>, order: &Order) -> Result<()> {
+        work(order.takes).await;
+        Ok(())
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, order: &Order, _: &Failure) -> Result<()> {
+        work(order.takes).await;
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Parcels;
+
+#[saga(name = "limited-parcels", concurrency = 2)]
+#[subscribes(Parcel)]
+impl Parcels {
+    #[step(rollback = undo)]
+    async fn load(&self, _: &mut Scope<'_>, parcel: &Parcel) -> Result<()> {
+        work(parcel.takes).await;
+        Ok(())
+    }
+
+    #[step]
+    async fn deliver(&self, _: &mut Scope<'_>, parcel: &Parcel) -> Result<()> {
+        work(parcel.takes).await;
+        if parcel.fails { Err(Error::msg(crate::act::PLANNED)) } else { Ok(()) }
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, parcel: &Parcel, _: &Failure) -> Result<()> {
+        work(parcel.takes).await;
+        Ok(())
+    }
+}
+
+fn program(builder: Builder) -> Builder {
+    builder.only::<Orders>().only::<Parcels>()
+}
+
+struct World {
+    crew: Crew,
+    /// The hierarchies, and whether each may be rolled back.
+    launched: Vec<(Handle, bool)>,
+}
+
+impl World {
+    async fn play(mut self) -> Result<Vec<String>> {
+        self.crew.register(program).await?;
+        self.crew.start(Fate::Lives, program);
+        let client = self.crew.client().await?;
+        let mut wrong = vec![];
+        for _ in 0..DEEDS {
+            if self.crew.dice.percent(25) {
+                let fate = self.crew.fate();
+                self.crew.start(fate, program);
+            }
+            for _ in 0..4 {
+                self.crew.pause(15).await;
+                wrong.extend(self.excess());
+            }
+            self.act(&client).await?;
+        }
+        self.crew.heal();
+        self.crew.start(Fate::Lives, program);
+        for (handle, may_fail) in &self.launched {
+            let Ok(outcome) = tokio::time::timeout(Duration::from_secs(600), handle.wait()).await else {
+                wrong.push(format!("I7: hierarchy {} does not end", handle.id()));
+                continue;
+            };
+            wrong.extend(self.excess());
+            match outcome? {
+                Outcome::Committed => {}
+                Outcome::RolledBack(_) if *may_fail => {}
+                outcome => wrong.push(format!("outcome: hierarchy {} ends with {outcome}", handle.id())),
+            }
+        }
+        wrong.extend(self.crew.differences());
+        wrong.extend(audited(&small_log(&self.crew.database), &[Orders::DEFINITION, Parcels::DEFINITION]));
+        Ok(wrong)
+    }
+
+    /// The sagas of which more runs are in execution than may be.
+    fn excess(&self) -> Vec<String> {
+        let runs = self.crew.database.working_set();
+        let running = |saga: &str| {
+            runs.iter().filter(|run| run.handler == saga && run.state == RowState::Running).count()
+        };
+        let excess = LIMITS.iter().filter(|(saga, limit)| running(saga) > *limit);
+        excess.map(|(saga, limit)| format!("limit: {} runs of {saga}, not {limit}", running(saga))).collect()
+    }
+
+    /// An event from outside.
+    async fn act(&mut self, client: &Scoop) -> Result<()> {
+        let dice = &mut self.crew.dice;
+        if dice.percent(85) {
+            let (takes, fails) = (dice.below(30), dice.percent(30));
+            let order = Order { parcels: dice.below(4), takes, fails };
+            let overdue = dice.percent(10);
+            let launch = client.launch(order);
+            let launch = if overdue { launch.deadline(Duration::from_millis(200)) } else { launch };
+            self.launched.push((launch.await?, fails || overdue));
+            return Ok(());
+        }
+        let count = u32::try_from(self.launched.len()).unwrap_or(0);
+        let nth = self.crew.dice.below(count) as usize;
+        if let Some((handle, may_fail)) = self.launched.get_mut(nth) {
+            *may_fail = true;
+            client.cancel(handle.id(), crate::act::PLANNED).await?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) const LIMITED: Small =
+    Small { name: "limited", play: |crew| World { crew, launched: vec![] }.play().boxed() };
