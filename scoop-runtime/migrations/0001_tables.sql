@@ -203,7 +203,7 @@ CREATE TABLE scoop.join_member (
 );
 CREATE INDEX join_waiting ON scoop.join_member (saga, key, topic, since, run) WHERE joined IS NULL AND refused IS NULL;
 CREATE INDEX join_message ON scoop.join_member (message_id);
-CREATE INDEX join_due ON scoop.join_member (saga, expires_at)
+CREATE INDEX join_due ON scoop.join_member (saga, topic, expires_at, run)
     WHERE joined IS NULL AND refused IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX join_joined ON scoop.join_member (joined) WHERE joined IS NOT NULL;
 

@@ -41,7 +41,7 @@ pub(crate) struct NewMember<'a> {
     pub(crate) key: &'a str,
 }
 
-/// The oldest waiting message of a topic.
+/// A member of a set: the oldest waiting message of its topic, or one whose time is over before that of older ones.
 #[derive(Debug)]
 pub(crate) struct OldestMember {
     pub(crate) run: Uuid,

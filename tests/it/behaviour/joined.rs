@@ -317,6 +317,46 @@ mod limits {
         scoop.shutdown().await?;
         Ok(())
     }
+
+    mod longer {
+        use super::*;
+
+        pub(super) struct Patient;
+
+        #[saga(name = "timed")]
+        #[subscribes(join(PaymentCaptured, StockPicked, by = order, within = "3 days"))]
+        impl Patient {
+            #[step]
+            async fn ship(&self, _: &mut Scope<'_>, _: &PatientMessage) -> Result<()> {
+                Ok(())
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn message_with_a_shorter_time_than_older_ones_expires_alone() -> Result<()> {
+        let (db, notes) = (Database::new().await, Notes::default());
+        let older = db.scoop().only::<longer::Patient>().provide(longer::Patient).start().await?;
+        let mut olders = vec![];
+        for cents in [1, 2, 3] {
+            olders.push(record(&older, paid("7", cents)).await?);
+        }
+        older.shutdown().await?;
+        let scoop = db.scoop().only::<Timed>().provide(Timed { notes: notes.clone() }).start().await?;
+        let later = record(&scoop, paid("7", 4)).await?;
+        eventually("its time is over", async || !scoop.joined(later).await.unwrap().is_empty()).await;
+        let Outcome::RolledBack(failure) = joined(&scoop, later).await?.ends().await? else {
+            panic!("it is incomplete");
+        };
+        assert_eq!(failure.find::<JoinIncomplete>().expect("it is the cause").missing, ["stock.picked"]);
+        let waiting: Vec<_> = scoop.waiting_members().await?.iter().map(|member| member.message).collect();
+        assert_eq!(waiting, olders);
+        let stock = record(&scoop, picked("7", 1)).await?;
+        assert_eq!(joined(&scoop, stock).await?.ends().await?, Outcome::Committed);
+        assert_eq!(joined(&scoop, olders[0]).await?.id(), joined(&scoop, stock).await?.id());
+        scoop.shutdown().await?;
+        Ok(())
+    }
 }
 
 mod renamed {

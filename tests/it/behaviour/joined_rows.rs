@@ -155,3 +155,50 @@ async fn key_that_another_session_locks_holds_up_no_other_saga_and_no_other_key(
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overdue_keys_that_other_sessions_lock_hold_up_no_other_limit() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = start(&db, &notes).await?;
+    let mut other = db.pool().begin().await?;
+    let lock = "SELECT count(pg_advisory_xact_lock(hashtextextended('entrance ' || n, 1))) FROM generate_series(1, 30) n";
+    sqlx::query(lock).execute(&mut *other).await?;
+    // Forty of the first key, and one of each other key.
+    let overdue = "INSERT INTO scoop.join_member (run, saga, key, topic, message_id, expires_at) \
+                   SELECT gen_random_uuid(), 'entrance', greatest(n - 40, 1), 'tickets.sold', gen_random_uuid(), \
+                          now() - interval '1 hour' FROM generate_series(1, 70) n";
+    sqlx::query(overdue).execute(db.pool()).await?;
+    let sold = scoop.launch(Sold { seat: 31, notes: Value::Null }).await?;
+    assert_eq!(sold.ends().await?, Outcome::Committed);
+    let set = "UPDATE scoop.join_member SET expires_at = now() WHERE key = '31'";
+    sqlx::query(set).execute(db.pool()).await?;
+    // Has the limits looked at.
+    scoop.launch(Sold { seat: 32, notes: Value::Null }).await?.ends().await?;
+    eventually("the other is launched", async || {
+        db.texts("SELECT key FROM scoop.join_member WHERE joined IS NOT NULL").await == ["31"]
+    })
+    .await;
+    other.rollback().await?;
+    eventually("no other is overdue", async || {
+        db.texts("SELECT count(*)::text FROM scoop.join_member WHERE refused IS NOT NULL").await == ["70"]
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn member_whose_message_is_not_stored_is_set_aside_and_its_partner_waits_for_the_next() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = start(&db, &notes).await?;
+    let forged = "INSERT INTO scoop.join_member (run, saga, key, topic, message_id) \
+                  VALUES (gen_random_uuid(), 'entrance', '7', 'tickets.sold', gen_random_uuid())";
+    sqlx::query(forged).execute(db.pool()).await?;
+    assert_eq!(scoop.launch(Printed { seat: 7 }).await?.ends().await?, Outcome::Committed);
+    let waiting = scoop.waiting_members().await?;
+    let waiting: Vec<_> = waiting.iter().map(|member| (&*member.topic, member.refused.as_deref())).collect();
+    let why = Some("scoop.message has no row with its id");
+    assert_eq!(waiting, [("tickets.sold", why), ("tickets.printed", None)]);
+    scoop.launch(Sold { seat: 7, notes: Value::Null }).await?.ends().await?;
+    eventually("the set has started", async || notes.all() == ["seat 7 of 7"]).await;
+    Ok(())
+}

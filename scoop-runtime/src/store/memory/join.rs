@@ -44,6 +44,12 @@ struct MemberRow {
     expires_at: Option<OffsetDateTime>,
 }
 
+impl MemberRow {
+    fn member(&self) -> OldestMember {
+        OldestMember { run: self.run, topic: self.topic.clone(), payload: self.payload.clone() }
+    }
+}
+
 impl JoinMembers {
     /// The wait of the message of this collector, if it waits.
     pub(super) fn wait_of(&self, run: Uuid) -> Option<JoinWait> {
@@ -84,7 +90,8 @@ impl JoinStorage for MemoryStore {
                 };
                 state.join_members.waiting.push(row);
             }
-            let handlers = state.launch_set(spec, key, SetPolicy::IfComplete);
+            let oldest = state.join_members.oldest(spec, key);
+            let handlers = state.launch_set(spec, key, &oldest, SetPolicy::IfComplete);
             Ok(JoinResult::Recorded(LaunchedSet { handlers, refused: vec![] }))
         })
         .await
@@ -105,16 +112,17 @@ impl JoinStorage for MemoryStore {
             let timed = state.join_members.waiting.iter().filter_map(|it| {
                 let spec =
                     specs.iter().find(|spec| spec.saga == it.saga && spec.topics.contains(&&*it.topic))?;
-                Some((it.expires_at?, it.key.clone(), *spec))
+                Some((it.expires_at?, it.run, *spec))
             });
-            let Some((at, key, spec)) = timed.min_by_key(|(at, ..)| *at) else {
+            let Some((at, run, spec)) = timed.min_by_key(|(at, ..)| *at) else {
                 return Ok(ExpiredJoin::default());
             };
             let seconds = (at - state.now()).as_seconds_f64();
             if seconds > 0.0 {
                 return Ok(ExpiredJoin { launched: LaunchedSet::default(), seconds: Some(seconds) });
             }
-            let handlers = state.launch_set(spec, &key, SetPolicy::AsItIs);
+            let (key, members) = state.join_members.overdue(spec, run, state.now());
+            let handlers = state.launch_set(spec, &key, &members, SetPolicy::AsItIs);
             let launched = LaunchedSet { handlers, refused: vec![] };
             Ok(ExpiredJoin { launched, seconds: Some(0.0) })
         })
@@ -160,27 +168,48 @@ impl JoinMembers {
         self.joined.retain(|run, _| !is_own(*run));
     }
 
+    /// The oldest waiting messages of a key.
+    fn oldest(&self, spec: &JoinSpec, key: &str) -> Vec<OldestMember> {
+        let oldest = spec.topics.iter().filter_map(|topic| self.first(&spec.saga, key, topic));
+        oldest.map(MemberRow::member).collect()
+    }
+
+    /// The key of an overdue message, and the members of its set (`join_overdue.sql`).
+    fn overdue(&self, spec: &JoinSpec, run: Uuid, now: OffsetDateTime) -> (String, Vec<OldestMember>) {
+        let Some(overdue) = self.waiting.iter().find(|it| it.run == run) else {
+            return (String::new(), vec![]);
+        };
+        let first = self.first(&spec.saga, &overdue.key, &overdue.topic);
+        let is_first = first.and_then(|first| first.expires_at).is_some_and(|at| at <= now);
+        let members = if is_first { self.oldest(spec, &overdue.key) } else { vec![overdue.member()] };
+        (overdue.key.clone(), members)
+    }
+
+    fn first(&self, saga: &str, key: &str, topic: &str) -> Option<&MemberRow> {
+        self.waiting.iter().find(|it| it.saga == saga && it.key == key && it.topic == topic)
+    }
+
     fn has(&self, run: Uuid) -> bool {
         self.joined.contains_key(&run) || self.waiting.iter().any(|row| row.run == run)
     }
 }
 
 impl State {
-    /// Launches the hierarchy of the oldest messages of a key, if it is to be. Returns its handlers.
-    fn launch_set(&mut self, spec: &JoinSpec, key: &str, policy: SetPolicy) -> Vec<String> {
-        let waiting = &mut self.join_members.waiting;
-        let oldest = spec.topics.iter().filter_map(|topic| {
-            waiting.iter().find(|it| it.saga == spec.saga && it.key == key && it.topic == *topic)
-        });
-        let oldest: Vec<_> = oldest
-            .map(|it| OldestMember { run: it.run, topic: it.topic.clone(), payload: it.payload.clone() })
-            .collect();
-        let Some(message) = complete(spec, key, &oldest, policy) else { return vec![] };
+    /// Launches the hierarchy of these messages of a key, if it is to be. Returns its handlers.
+    fn launch_set(
+        &mut self,
+        spec: &JoinSpec,
+        key: &str,
+        members: &[OldestMember],
+        policy: SetPolicy,
+    ) -> Vec<String> {
+        let Some(message) = complete(spec, key, members, policy) else { return vec![] };
         if !is_injected(Bug::JoinTwice) {
-            let is_member = |row: &mut MemberRow| oldest.iter().any(|member| member.run == row.run);
-            let joined = waiting
-                .extract_if(.., is_member)
-                .map(|row| (row.run, JoinedRow { message: row.message, saga: row.saga, root: message.root }));
+            let is_member = |row: &mut MemberRow| members.iter().any(|member| member.run == row.run);
+            let joined =
+                self.join_members.waiting.extract_if(.., is_member).map(|row| {
+                    (row.run, JoinedRow { message: row.message, saga: row.saga, root: message.root })
+                });
             self.join_members.joined.extend(joined);
         }
         self.launch([RootMessage::from(&message)].into_iter(), None).handlers

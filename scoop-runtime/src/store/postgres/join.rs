@@ -1,5 +1,6 @@
 //! The messages that sagas join (`join_*.sql`). Which of them form a set is decided in [`crate::store::join`].
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
@@ -21,8 +22,9 @@ use crate::util::patience::note;
 use crate::util::shown::system_time;
 use crate::util::stored_time::StoredTime;
 
-/// How many overdue keys are looked at, since some may be locked.
-const DUE_KEYS_MAX: i64 = 20;
+/// How many overdue messages are read at once, first and at most: the keys of some may be locked.
+const DUE_MIN: i64 = 20;
+const DUE_MAX: i64 = 2_000;
 
 /// How long a key that is locked is tried again, and the longest pause before that. The tries hold no connection in
 /// between.
@@ -69,7 +71,7 @@ impl JoinStorage for PostgresStore {
                 bytes: usize::try_from(bytes.unwrap_or_default()).unwrap_or_default(),
             });
         }
-        let launched = self.launch_set(&mut locked.tx, spec, key, SetPolicy::IfComplete).await?;
+        let launched = self.launch_set(&mut locked.tx, spec, key, None).await?;
         locked.tx.commit().await.inspect_err(note)?;
         Ok(JoinResult::Recorded(launched))
     }
@@ -87,22 +89,34 @@ impl JoinStorage for PostgresStore {
     async fn expire_join(&self, specs: &[&JoinSpec]) -> sqlx::Result<ExpiredJoin> {
         let pairs = specs.iter().flat_map(|spec| spec.topics.iter().map(|topic| (&*spec.saga, *topic)));
         let (sagas, topics): (Vec<_>, Vec<_>) = pairs.unzip();
-        let next = sqlx::query(self.sql.join_next_due.clone()).bind(sagas).bind(topics).bind(DUE_KEYS_MAX);
-        let mut is_locked = false;
-        for next in next.all(&self.sessions).await? {
-            let seconds: f64 = next.try_get("seconds")?;
-            if seconds > 0.0 {
-                let seconds = if is_locked { seconds.min(LOCKED_PAUSE) } else { seconds };
-                return Ok(ExpiredJoin { launched: LaunchedSet::default(), seconds: Some(seconds) });
+        let (mut after, mut limit) = ((StoredTime::from_micros(i64::MIN), Uuid::nil()), DUE_MIN);
+        let mut locked = HashSet::new();
+        loop {
+            let next = sqlx::query(self.sql.join_next_due.clone()).bind(&sagas).bind(&topics).bind(limit);
+            let rows = next.bind(after.0).bind(after.1).all(&self.sessions).await?;
+            for row in &rows {
+                let (seconds, run): (f64, Uuid) = (row.try_get("seconds")?, row.try_get("run")?);
+                if seconds > 0.0 {
+                    let seconds = if locked.is_empty() { seconds } else { seconds.min(LOCKED_PAUSE) };
+                    return Ok(ExpiredJoin { launched: LaunchedSet::default(), seconds: Some(seconds) });
+                }
+                after = (row.try_get("expires_at")?, run);
+                let of: (String, String) = (row.try_get("saga")?, row.try_get("key")?);
+                let Some(spec) = specs.iter().find(|spec| spec.saga == of.0) else { continue };
+                if locked.contains(&of) {
+                    continue;
+                }
+                match self.expire_key(spec, &of.1, run).await? {
+                    Some(launched) => return Ok(ExpiredJoin { launched, seconds: Some(0.0) }),
+                    None => _ = locked.insert(of),
+                }
             }
-            let (saga, key): (String, String) = (next.try_get("saga")?, next.try_get("key")?);
-            let Some(spec) = specs.iter().find(|spec| spec.saga == saga) else { continue };
-            match self.expire_key(spec, &key).await? {
-                Some(launched) => return Ok(ExpiredJoin { launched, seconds: Some(0.0) }),
-                None => is_locked = true,
+            if i64::try_from(rows.len()).unwrap_or(i64::MAX) < limit {
+                let seconds = (!locked.is_empty()).then_some(LOCKED_PAUSE);
+                return Ok(ExpiredJoin { launched: LaunchedSet::default(), seconds });
             }
+            limit = (limit * 4).min(DUE_MAX);
         }
-        Ok(ExpiredJoin { launched: LaunchedSet::default(), seconds: is_locked.then_some(LOCKED_PAUSE) })
     }
 
     async fn joined(&self, message: Uuid) -> sqlx::Result<Vec<Uuid>> {
@@ -160,21 +174,19 @@ impl PostgresStore {
         }
     }
 
-    /// Launches the overdue set of a key, or sets it aside if the database refuses it. None if the key is locked.
-    async fn expire_key(&self, spec: &JoinSpec, key: &str) -> sqlx::Result<Option<LaunchedSet>> {
+    /// Launches the set of an overdue message, or sets it aside if the database refuses it. None if the key is locked.
+    /// Nothing is launched if another process did it meanwhile.
+    async fn expire_key(&self, spec: &JoinSpec, key: &str, run: Uuid) -> sqlx::Result<Option<LaunchedSet>> {
         let Some(mut locked) = self.lock_join(spec, key).await? else { return Ok(None) };
-        // Another process may have launched the set meanwhile.
-        let is_due = sqlx::query_scalar(self.sql.join_is_due.clone()).bind(&spec.saga).bind(key);
-        if !is_due.bind(&spec.topics).one_on(&mut locked.tx).await? {
-            locked.tx.rollback().await?;
-            return Ok(Some(LaunchedSet::default()));
-        }
-        let launched = match self.launch_set(&mut locked.tx, spec, key, SetPolicy::AsItIs).await {
+        let launched = match self.launch_set(&mut locked.tx, spec, key, Some(run)).await {
             Err(error) if is_of_contents(&error) => {
                 drop(locked);
                 let Some(again) = self.lock_join(spec, key).await? else { return Ok(None) };
                 locked = again;
-                self.refuse_set(&mut locked.tx, spec, key, &refusal(&error)).await?
+                let rows = self.members(&mut locked.tx, spec, key, Some(run)).await?;
+                let (rows, why): (Vec<_>, _) = (rows.iter().collect(), refusal(&error));
+                let refused = self.refuse(&mut locked.tx, spec, key, (&rows, &why)).await?;
+                LaunchedSet { handlers: vec![], refused }
             }
             launched => launched?,
         };
@@ -182,37 +194,42 @@ impl PostgresStore {
         Ok(Some(launched))
     }
 
-    /// Launches the hierarchy of the oldest messages of a key, if it is to be. Sets those aside that no set can hold.
+    /// Launches the hierarchy of a set: of the overdue message with this run, whether or not it is complete; otherwise of
+    /// the oldest messages of the key, if they are complete. Sets those aside that no set can hold.
     async fn launch_set(
         &self,
         tx: &mut PgConnection,
         spec: &JoinSpec,
         key: &str,
-        policy: SetPolicy,
+        overdue: Option<Uuid>,
     ) -> sqlx::Result<LaunchedSet> {
         let mut refused = vec![];
-        let oldest = loop {
-            let rows = self.oldest_members(tx, spec, key).await?;
-            let (mut oldest, mut unfit) = (vec![], vec![]);
+        let members = loop {
+            let rows = self.members(tx, spec, key, overdue).await?;
+            let (mut members, mut lost, mut unfit) = (vec![], vec![], vec![]);
             for row in &rows {
-                match row.try_get("is_fit")? {
-                    true => oldest.push(OldestMember::from_row(row)?),
-                    false => unfit.push(row),
+                match (row.try_get("is_stored")?, row.try_get("is_fit")?) {
+                    (false, _) => lost.push(row),
+                    (true, false) => unfit.push(row),
+                    (true, true) => members.push(OldestMember::from_row(row)?),
                 }
             }
-            if unfit.is_empty() {
-                break oldest;
+            if lost.is_empty() && unfit.is_empty() {
+                break members;
             }
             let why = format!(
                 "it has more than {} bytes in the database, a number beyond 1.7e308, or too deep a value",
                 spec.member_bytes_max()
             );
             refused.extend(self.refuse(tx, spec, key, (&unfit, &why)).await?);
+            refused
+                .extend(self.refuse(tx, spec, key, (&lost, "scoop.message has no row with its id")).await?);
         };
-        let Some(message) = complete(spec, key, &oldest, policy) else {
+        let policy = if overdue.is_some() { SetPolicy::AsItIs } else { SetPolicy::IfComplete };
+        let Some(message) = complete(spec, key, &members, policy) else {
             return Ok(LaunchedSet { handlers: vec![], refused });
         };
-        let runs: Vec<_> = oldest.iter().map(|member| member.run).collect();
+        let runs: Vec<_> = members.iter().map(|member| member.run).collect();
         let mark = sqlx::query(self.sql.join_mark.clone()).bind(&runs).bind(message.root);
         if mark.execute(&mut *tx).await?.rows_affected() < runs.len() as u64 {
             return Err(sqlx::Error::Protocol("a message was withdrawn while it was joined".into()));
@@ -221,27 +238,23 @@ impl PostgresStore {
         Ok(LaunchedSet { handlers, refused })
     }
 
-    async fn oldest_members(
+    /// The members of the set of an overdue message, or else the oldest messages of the key.
+    async fn members(
         &self,
         tx: &mut PgConnection,
         spec: &JoinSpec,
         key: &str,
+        overdue: Option<Uuid>,
     ) -> sqlx::Result<Vec<PgRow>> {
-        let oldest = sqlx::query(self.sql.join_oldest.clone()).bind(&spec.saga).bind(key).bind(&spec.topics);
-        oldest.bind(spec.member_bytes_max()).fetch_all(tx).await
-    }
-
-    /// Sets the oldest messages of a key aside.
-    async fn refuse_set(
-        &self,
-        tx: &mut PgConnection,
-        spec: &JoinSpec,
-        key: &str,
-        why: &str,
-    ) -> sqlx::Result<LaunchedSet> {
-        let rows = self.oldest_members(tx, spec, key).await?;
-        let refused = self.refuse(tx, spec, key, (&rows.iter().collect::<Vec<_>>(), why)).await?;
-        Ok(LaunchedSet { handlers: vec![], refused })
+        let sql = if overdue.is_some() { &self.sql.join_overdue } else { &self.sql.join_oldest };
+        let members = sqlx::query(sql.clone()).bind(&spec.saga).bind(key).bind(&spec.topics);
+        let members = members.bind(spec.member_bytes_max());
+        match overdue {
+            Some(run) => members.bind(run),
+            None => members,
+        }
+        .fetch_all(tx)
+        .await
     }
 
     async fn refuse(
@@ -251,6 +264,9 @@ impl PostgresStore {
         key: &str,
         (members, why): (&[&PgRow], &str),
     ) -> sqlx::Result<Vec<RefusedMember>> {
+        if members.is_empty() {
+            return Ok(vec![]);
+        }
         let runs: Vec<Uuid> = members.iter().map(|row| row.try_get("run")).collect::<sqlx::Result<_>>()?;
         sqlx::query(self.sql.join_refuse.clone()).bind(runs).bind(why).execute(tx).await?;
         let refused = members.iter().map(|row| {

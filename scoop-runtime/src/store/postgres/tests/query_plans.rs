@@ -46,7 +46,7 @@ const HOT: [&str; 61] = [
     "signal_send",
     "join_oldest",
     "join_next_due",
-    "join_is_due",
+    "join_overdue",
     "join_mark",
     "join_explain",
     "join_record",
@@ -204,12 +204,14 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}', 0",
         ),
         "join_oldest" => ("text, text, text[], int", "'', '', '{}', 1"),
-        "join_next_due" => ("text[], text[], bigint", "'{}', '{}', 1"),
+        "join_next_due" => {
+            ("text[], text[], bigint, timestamptz, uuid", "'{}', '{}', 1, '-infinity', gen_random_uuid()")
+        }
         "join_record" => (
             "uuid, uuid, bigint, text, text, text, uuid, float8, int",
             "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', gen_random_uuid(), NULL, 1",
         ),
-        "join_is_due" => ("text, text, text[]", "'', '', '{}'"),
+        "join_overdue" => ("text, text, text[], int, uuid", "'', '', '{}', 1, gen_random_uuid()"),
         "limit_lock" => ("uuid, bigint, text", "NULL, 0, ''"),
         "limit_count" => ("text[], bigint", "'{}', 1"),
         "join_mark" => ("uuid[], uuid", "'{}', NULL"),
@@ -981,5 +983,39 @@ async fn signals_whose_time_is_over_are_not_read_again() {
     execute("VACUUM scoop.signal").await;
     let blocks = blocks_of(&pool, "signal_deliver", "'{}', '{}', '0', '{}', false, '20ms'").await;
     assert!(blocks < BLOCKS_MAX, "a look at all kept signals read {blocks} blocks");
+    done(pool).await;
+}
+
+/// Waiting messages of one key, each half of them with limits. The time of one is over.
+const WAITING_MEMBERS: &str = "
+    INSERT INTO scoop.join_member (run, saga, key, topic, message_id, since, expires_at)
+    SELECT md5('run' || n)::uuid, 'ship', '7', 'paid', gen_random_uuid(), now() - n * interval '1 s',
+           CASE WHEN n = 10000 THEN now() - interval '1 s' WHEN n % 2 = 0 THEN now() + n * interval '1 min' END
+    FROM generate_series(1, 20000) n";
+
+#[tokio::test]
+async fn overdue_member_is_looked_up_among_many_of_its_key() {
+    const BLOCKS_MAX: i64 = 40;
+    let pool = database("waiting_members").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute("ALTER TABLE scoop.join_member SET (autovacuum_enabled = false)").await;
+    execute(WAITING_MEMBERS).await;
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE scoop.join_member").await;
+        }
+        let behind =
+            "'{ship,ship}', '{paid,picked}', 20, now() + interval '10000 min', md5('run10000')::uuid";
+        for (statement, values) in [
+            ("join_overdue", "'ship', '7', '{paid,picked}', 1000, md5('run10000')::uuid"),
+            ("join_oldest", "'ship', '7', '{paid,picked}', 1000"),
+            ("join_next_due", "'{ship,ship}', '{paid,picked}', 20, '-infinity', md5('')::uuid"),
+            ("join_next_due", behind),
+        ] {
+            let blocks = blocks_of(&pool, statement, values).await;
+            assert!(blocks < BLOCKS_MAX, "{statement}: {blocks} blocks, analyzed: {looked_at}");
+        }
+    }
     done(pool).await;
 }
