@@ -9,6 +9,8 @@
 //! Texts go through [`text`], which removes what must not be in a log: payloads and passwords. Texts are made only for
 //! an interested subscriber.
 
+#[cfg(test)]
+mod metric_page;
 pub(crate) mod metrics;
 #[cfg(test)]
 mod page;

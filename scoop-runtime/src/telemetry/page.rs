@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-const PAGE: &str = include_str!("../../../docs/telemetry.md");
+/// The page of the guide about logs, metrics and health.
+pub(crate) const PAGE: &str = include_str!("../../../docs/telemetry.md");
 
 /// Target, name, level and fields of an event. The fields `event` and `message` are left out, since every event has
 /// them.
@@ -29,22 +30,7 @@ pub(crate) fn rows() -> BTreeSet<Row> {
     rows
 }
 
-/// Name, kind, unit and labels of a metric.
-pub(crate) type MetricRow = (String, String, String, Vec<String>);
-
-/// Parses the table of the metrics.
-pub(crate) fn metric_rows() -> BTreeSet<MetricRow> {
-    let row = |line: &str| match &line.split('|').map(str::trim).collect::<Vec<_>>()[..] {
-        [_, name, kind, unit, labels, ..] if name.starts_with("`scoop_") => {
-            let name = name.trim_matches('`').to_owned();
-            Some((name, (*kind).to_owned(), (*unit).to_owned(), quoted(labels)))
-        }
-        _ => None,
-    };
-    PAGE.lines().filter_map(row).collect()
-}
-
 /// The texts between backticks.
-fn quoted(text: &str) -> Vec<String> {
+pub(crate) fn quoted(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::metric_page::{MetricRow, metric_rows};
 use super::metrics::ALL;
-use super::page::{MetricRow, Row, metric_rows, rows};
+use super::page::{Row, rows};
 use super::*;
 
 fn declared() -> BTreeSet<Row> {

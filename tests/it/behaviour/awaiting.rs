@@ -141,25 +141,6 @@ async fn all_runs_that_await_a_signal_get_it_and_a_repetition_none() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locked_signal_holds_up_no_other_and_is_delivered_after_the_lock() -> Result<()> {
-    let (db, notes) = (Database::new().await, Notes::default());
-    let scoop = start(&db, &notes).await?;
-    for (amount, key) in [(1, "7"), (2, "8")] {
-        assert_eq!(scoop.signal(Paid { amount }, key).await?, 0);
-    }
-    let mut other = db.pool().begin().await?;
-    sqlx::query("SELECT FROM scoop.signal WHERE key = '7' FOR UPDATE").execute(&mut *other).await?;
-    let held_up = scoop.launch(order(7)).await?;
-    held_up.comes_to(awaits).await?;
-    assert_eq!(scoop.launch(order(8)).await?.ends().await?, Outcome::Committed);
-    assert!(awaits(&held_up.tree().await?));
-    other.rollback().await?;
-    assert_eq!(held_up.ends().await?, Outcome::Committed);
-    assert_eq!(notes.all().last(), Some(&"thanks for 1".to_owned()));
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn compensation_gets_the_signal_and_a_waiting_run_can_be_cancelled() -> Result<()> {
     let (db, notes) = (Database::new().await, Notes::default());
     let scoop = start(&db, &notes).await?;

@@ -36,6 +36,24 @@ fn awaits(tree: &Tree) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn locked_signal_holds_up_no_other_and_is_delivered_after_the_lock() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Shipping>().poll_interval(NEVER).start().await?;
+    for key in ["7", "8"] {
+        assert_eq!(scoop.signal(Paid, key).await?, 0);
+    }
+    let mut other = db.pool().begin().await?;
+    sqlx::query("SELECT FROM scoop.signal WHERE key = '7' FOR UPDATE").execute(&mut *other).await?;
+    let held_up = scoop.launch(Order { number: 7 }).await?;
+    held_up.comes_to(awaits).await?;
+    assert_eq!(scoop.launch(Order { number: 8 }).await?.ends().await?, Outcome::Committed);
+    assert!(awaits(&held_up.tree().await?));
+    other.rollback().await?;
+    assert_eq!(held_up.ends().await?, Outcome::Committed);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn run_that_a_signal_of_its_process_reaches_begins_without_a_claim() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Shipping>().start().await?;

@@ -15,6 +15,8 @@ use shop::{
 };
 
 mod health;
+#[path = "../../../scoop-runtime/src/telemetry/metric_page.rs"]
+mod metric_page;
 mod metrics;
 #[path = "../../../scoop-runtime/src/telemetry/page.rs"]
 mod page;
