@@ -10,7 +10,7 @@ use super::shared::Engine;
 use uuid::Uuid;
 
 use crate::api::{Pruned, SIGNALS_MAX};
-use crate::store::{DueSettlement, PruneBatch, PruneMode, PruneTimes, Rest};
+use crate::store::{DueHierarchies, DueSettlement, PruneBatch, PruneMode, PruneTimes, Rest};
 use crate::telemetry;
 
 /// After a transaction, this many times its duration passes before the next one.
@@ -84,7 +84,7 @@ async fn delete_hierarchies(
                     if count > 1 { Duration::ZERO } else { keep.interval.saturating_mul(RETRY_FACTOR) },
                 )
             }
-            Archived::Stopped => return Ok(()),
+            Archived::Stopped => return release(engine).await,
         };
         let (begun, has_archived) =
             (Instant::now(), archived.as_ref().is_none_or(|archived| !archived.is_empty()));
@@ -97,10 +97,22 @@ async fn delete_hierarchies(
             batch.took(took, size);
         }
         let factor = if behind > BEHIND_MAX { PAUSE_FACTOR_BEHIND } else { PAUSE_FACTOR };
-        if rest == Rest::Nothing || !sleeps(engine, took * factor).await {
+        if rest == Rest::Nothing {
             return Ok(());
         }
+        if !sleeps(engine, took * factor).await {
+            return release(engine).await;
+        }
     }
+}
+
+/// Leaves the rest to other processes, which would wait for minutes if this one still had it.
+async fn release(engine: &Engine) -> sqlx::Result<()> {
+    let nothing =
+        DueHierarchies { roots: vec![], next: Uuid::nil(), rest: Rest::Nothing, behind: Duration::ZERO };
+    let settlement = DueSettlement { due: nothing, archived: None, retry_after: Duration::ZERO };
+    engine.store.settle_due(engine.worker, engine.settings.keep, &settlement).await?;
+    Ok(())
 }
 
 /// What became of hierarchies that the archive of the program gets.
