@@ -276,6 +276,13 @@ fn functions(block: &Block, errors: &mut Errors) -> Functions {
             None
         }
     };
+    let is_unit = |ty: &Type| matches!(ty, Type::Tuple(unit) if unit.elems.is_empty());
+    if let (Some(fetch), Some(Decide { name, takes_fetched: false, .. })) = (&fetch, &decide)
+        && !is_unit(&fetch.returns)
+    {
+        let write = "fn decide(&self, entity: &YourEntity, fetched: &YourValue) -> Decision<YourEvent, ()>";
+        errors.at(name, format!("`decide` does not take what `fetch` returns; write `{write}`, or let `fetch` return `Result<()>`"));
+    }
     let undo = find("undo").and_then(|function| undo(&function.sig, errors));
     Functions { key, authorizes, fetch, decide, undo }
 }

@@ -49,7 +49,7 @@ SELECT r.root AS hierarchy,
        CASE WHEN r.state = 'stuck' AND r.awaits_operator THEN 'awaiting operator'
             WHEN r.state = 'ended' THEN 'failed'
             WHEN r.state <> 'ready' THEN r.state::text
-            WHEN r.attempts > 0 OR r.retries > 0 THEN 'backing off'
+            WHEN r.attempts > 0 OR r.retries > 0 THEN 'retrying'
             WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
             WHEN r.signal IS NOT NULL AND r.ready_at > clock_timestamp() THEN 'awaiting signal'
             WHEN r.epoch > r.unclaimed_epoch AND r.ready_at > clock_timestamp() THEN 'sleeping'

@@ -105,8 +105,8 @@ async fn time_line_has_a_bar_for_each_run_and_step() {
     );
     assert!(shop.run(&["timeline", &unpaid]).await.stdout.contains("open"));
     let bars = shop.run(&["timeline", &unpaid, "--json"]).await;
-    assert_eq!(bars.field("kind"), ["run", "step", "run", "wait"]);
-    assert_eq!(bars.field("name"), ["orders", "reserve", "payments", "collect"]);
+    assert_eq!(bars.field("kind"), ["run", "step", "wait", "run", "wait"]);
+    assert_eq!(bars.field("name"), ["orders", "reserve", "reserve", "payments", "collect"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,8 +16,8 @@ const EXAMPLE: &str = "awaits(YourSignal, by = function)";
 #[derive(Clone)]
 pub(super) struct Awaits {
     pub(super) ty: Type,
-    /// The function that returns its key.
-    pub(super) by: Ident,
+    /// The function that returns its key; `None` after an error.
+    pub(super) by: Option<Ident>,
     pub(super) within: Option<Duration>,
 }
 
@@ -48,6 +48,6 @@ impl Awaits {
         }
         let within = settings.text("within", errors);
         let within = within.and_then(|within| errors.keep(duration::parse(&within)));
-        Some(Self { ty, by: settings.function("by", errors)?, within })
+        Some(Self { ty, by: settings.function("by", errors), within })
     }
 }

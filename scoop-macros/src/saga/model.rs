@@ -458,7 +458,7 @@ fn steps(drafts: &[Draft<'_>], mut resolver: Resolver<'_>, errors: &mut Errors) 
         let rollback = handler(&draft.rollback, Role::Compensation);
         let on_child_failure = handler(&draft.on_child_failure, Role::ChildFailureHandler);
         let at = handler(&draft.at, Role::Due);
-        let by = handler(&draft.awaits.as_ref().map(|awaits| awaits.by.clone()), Role::SignalKey);
+        let by = handler(&draft.awaits.as_ref().and_then(|awaits| awaits.by.clone()), Role::SignalKey);
         let awaits = draft.awaits.as_ref().zip(by).map(|(Awaits { ty, within, .. }, by)| AwaitsCall {
             ty: ty.clone(),
             by,

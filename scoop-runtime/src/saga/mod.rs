@@ -31,7 +31,8 @@ use crate::{Retry, Scope};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a saga",
     label = "not a saga",
-    note = "write `#[saga]` and `#[subscribes(YourMessage)]` on `impl {Self}`"
+    note = "write `#[saga]` and `#[subscribes(YourMessage)]` on `impl {Self}`",
+    note = "the saga of a command is `Decider<{Self}>`"
 )]
 pub trait Saga: Send + Sync + Sized + 'static {
     /// The message type that it handles; of several types, the enum of these.

@@ -209,8 +209,19 @@ pub struct Awaited {
     pub(crate) key: String,
 }
 
+/// What the function returns that `by` names.
+#[diagnostic::on_unimplemented(
+    message = "the key of a signal is a text, and `{Self}` is none",
+    label = "does not return a text",
+    note = "let the function that `by` names return `Result<String>`, as in `Ok(order.id.to_string())`"
+)]
+pub trait SignalKeyText: Into<String> {}
+
+#[diagnostic::do_not_recommend]
+impl<K: Into<String>> SignalKeyText for K {}
+
 /// The signal of a type that a step awaits, with the key that this function returns.
-pub fn awaited<'a, S: Signal, K: Into<String>>(
+pub fn awaited<'a, S: Signal, K: SignalKeyText>(
     key: impl Future<Output = Result<K, impl Into<Error>>> + Send + 'a,
 ) -> Boxed<'a, Option<Awaited>> {
     Box::pin(async {

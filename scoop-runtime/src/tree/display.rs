@@ -31,7 +31,7 @@ impl fmt::Display for RunState {
             RunState::Sleeping => f.write_str("sleeping"),
             RunState::AwaitingSignal => f.write_str("awaiting a signal"),
             RunState::Retrying { attempts, reason } => {
-                write!(f, "backing off; attempt {attempts} failed: {}", Escaped(reason))
+                write!(f, "retrying; attempt {attempts} failed: {}", Escaped(reason))
             }
             RunState::Running => f.write_str("running"),
             RunState::Waiting => f.write_str("waiting for its children"),
@@ -61,7 +61,7 @@ impl RunInfo {
             (RunState::Retrying { attempts, reason }, due) => {
                 let due = due.map_or_else(|| "due now".into(), |due| format!("at {due}"));
                 let reason = Escaped(reason);
-                format!("backing off{back}, attempt {next} {due}; attempt {attempts} failed: {reason}")
+                format!("retrying{back}, attempt {next} {due}; attempt {attempts} failed: {reason}")
             }
             (RunState::Running, _) if self.attempts > 0 => format!("{state}{back}, attempt {next}"),
             (RunState::Sleeping, _) => {

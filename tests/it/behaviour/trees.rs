@@ -157,7 +157,7 @@ async fn run_that_backs_off_shows_its_reason_and_next_attempt() -> Result<()> {
     assert!(pause > Duration::from_secs(1700) && pause < Duration::from_secs(7200), "{pause:?}");
     assert_eq!(root.attempts, 1, "{tree}");
     let text = tree.to_string();
-    assert!(text.starts_with("checkout (on root-topic): backing off, attempt 2 at 2"), "{text}");
+    assert!(text.starts_with("checkout (on root-topic): retrying, attempt 2 at 2"), "{text}");
     let line = text.lines().next().unwrap_or_default();
     assert!(
         line.contains("Z (in ") && line.contains("; attempt 1 failed: ") && line.contains("Simulated"),

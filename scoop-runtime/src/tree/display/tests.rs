@@ -84,7 +84,7 @@ fn run_is_displayed_in_one_line() {
     expect![[r#"
         checkout (on orders.placed): waiting for 2 of 3 children: courier, mail
         stock (on stock.take): committed
-        courier (on courier.book): backing off, attempt 3 at 2026-06-25T12:31:58.200Z (in 1.2 s); attempt 2 failed: [courier] Offline: no route\nto host
+        courier (on courier.book): retrying, attempt 3 at 2026-06-25T12:31:58.200Z (in 1.2 s); attempt 2 failed: [courier] Offline: no route\nto host
         mail (on mail.send): pending"#]].assert_eq(&lines.join("\n"));
 }
 
