@@ -26,7 +26,7 @@ async fn process_without_its_session_is_live_and_not_ready() -> Result<()> {
     let (events, _guard) = Events::listen();
     let shop = shop(&InMemory::new()).await?;
     // The first attempt to open another one fails.
-    shop.link.fail_before("enlist", 1);
+    shop.link.fail_before("register", 1);
     shop.process.disconnect();
     eventually("the session is lost", async || !shop.scoop.health().await.has_session).await;
     let health = shop.scoop.health().await;
