@@ -94,8 +94,7 @@ impl Options {
         Ok(self)
     }
 
-    /// Asks for no token: whatever can send requests to the router may use it. For a service that has checked its users
-    /// before.
+    /// Asks for no token: each client that reaches the router may use it. For a service that has checked its users before.
     pub fn without_token(mut self) -> Self {
         self.token = None;
         self

@@ -114,7 +114,7 @@ async fn hierarchy_is_cancelled_and_rolled_back_by_clicks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stuck_and_failed_runs_are_retried_and_resolved_by_clicks() {
+async fn failed_rollbacks_are_retried_and_resolved_by_clicks() {
     let site = Site::open(Window::Desktop, Colors::Light).await;
     let Site { shop, browser, .. } = &site;
     for action in ["retry", "resolve"] {

@@ -42,7 +42,7 @@ impl SignalStorage for PostgresStore {
         let delivered = self.deliver_despite_locks(vec![signal.to.clone()], LOOKS_AFTER).await?;
         let Delivered { handlers, locked, .. } = delivered;
         if !locked.is_empty() {
-            // The signal is on record: a program with sagas delivers it after the end of the lock.
+            // The signal is stored. A program with sagas delivers it when the lock has ended.
             self.notification(SIGNAL_SENT).done(&self.sessions).await?;
         }
         let SignalState { reached, .. } = self.state_of(signal).one(&self.sessions).await?.try_into()?;

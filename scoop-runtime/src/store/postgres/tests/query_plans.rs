@@ -12,7 +12,7 @@ use crate::store::{ExpiredSignals, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 61] = [
+const HOT: [&str; 63] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -62,6 +62,8 @@ const HOT: [&str; 61] = [
     "command_decision",
     "prune_page",
     "prune_page_kept",
+    "archive_parts",
+    "archive_rows",
     "keep_time_publish",
     "run_page_unfinished",
     "run_page_finished",
