@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use scoop::Scoop;
+use scoop::{Builder, Scoop};
 
 use crate::bench::{Bench, Pace};
 use crate::limit::{CLIENTS, Script, WARM_UP};
@@ -129,8 +129,19 @@ pub(crate) fn for_a_round(bench: &Bench, crowd: Crowd, rate: f64) -> i64 {
 
 /// Steps per second of the sagas that have been launched.
 pub(crate) async fn drain(bench: &Bench, database: &Database, crowd: Crowd, count: i64) -> Outcome<Pace> {
+    drain_with(bench, database, crowd, count, |builder| builder).await
+}
+
+/// The same by an engine with further settings.
+pub(crate) async fn drain_with(
+    bench: &Bench,
+    database: &Database,
+    crowd: Crowd,
+    count: i64,
+    set: impl FnOnce(Builder) -> Builder,
+) -> Outcome<Pace> {
     let meter = Meter::default();
-    let builder = database.engine(&bench.settings, &meter).await?;
+    let builder = set(database.engine(&bench.settings, &meter).await?);
     let (begun, cold) = (database.now().await?, bench.processor_seconds().await?);
     let scoop = builder.start().await?;
     let mut warm = None;

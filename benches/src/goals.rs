@@ -96,7 +96,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the table.
-pub(crate) const GOALS: [Goal; 103] = [
+pub(crate) const GOALS: [Goal; 107] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
     processor("B1 processor"),
     figure("B1 protocol", "the same beside a step that is recorded in a table like ours", "steps/s")
@@ -230,6 +230,14 @@ pub(crate) const GOALS: [Goal; 103] = [
     figure("B22 p50", "the same, p50", "ms"),
     cost("B22 asleep", "the same, with many runs that sleep, p99", "ms", 50.0, 0.0).without_aim(),
     figure("B22 asleep p50", "the same, p50", "ms"),
+    rate("B23", "B1 while finished hierarchies are deleted ÷ without", "steps/s", "B1, all kept", 0.95, 0.0)
+        .without_aim(),
+    cost("B23 size", "size of all tables after a simulated month ÷ after ten days", "MB", 1.1, 0.0)
+        .beside("after ten days")
+        .judged_by_ratio()
+        .without_aim(),
+    figure("B23 dead", "dead rows of all tables then", "rows").beside("after ten days"),
+    figure("B23 kept", "hierarchies kept then ÷ those of seven days", "hierarchies").beside("seven days"),
     figure("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
     cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)
         .beside("idle p99")

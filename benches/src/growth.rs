@@ -11,7 +11,7 @@ use crate::server::Database;
 use crate::stats::percentile_ms;
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
-    let old = with_history(bench).await?;
+    let old = with_history(bench, bench.settings.finished).await?;
     let mut count = drain::for_a_round(
         bench,
         Crowd::Inserts,
@@ -49,14 +49,14 @@ async fn launched_and_drained(bench: &Bench, database: &Database, count: i64) ->
     Ok(drain::drain(bench, database, Crowd::Inserts, count).await?.per_second)
 }
 
-/// A database with copies of the rows that a real saga left, spread over the weeks before.
-pub(crate) async fn with_history(bench: &Bench) -> Outcome<Database> {
+/// A database with so many copies of the rows that a real saga left, one for each 2.5 seconds before now.
+pub(crate) async fn with_history(bench: &Bench, copies: i64) -> Outcome<Database> {
     let database = bench.server.database().await?;
     let scoop = database.engine(&bench.settings, &Meter::default()).await?.start().await?;
     scoop.launch(Insert { n: 0 }).await?.wait().await?;
     scoop.shutdown().await?;
     scoop.pool().close().await;
-    copy(&database, bench.settings.finished, include_str!("../sql/history.sql")).await?;
+    copy(&database, copies, include_str!("../sql/history.sql")).await?;
     database.execute("VACUUM ANALYZE").await?;
     database.execute("CHECKPOINT").await?;
     Ok(database)

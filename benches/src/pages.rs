@@ -16,7 +16,7 @@ const PAGES: usize = 20;
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     let (finished, sleeping) = (bench.settings.finished, bench.settings.sleeping);
-    let old = growth::with_history(bench).await?;
+    let old = growth::with_history(bench, bench.settings.finished).await?;
     measured(bench, &old, "B22").await?;
     bench.server.remove(old).await?;
     let asleep = sleepers::with_sleepers(bench).await?;

@@ -7,11 +7,11 @@
 //! It accepts deviations that are allowed: failures that a handler accepted, rollbacks that failed for a recorded
 //! reason, runs that give up, deliveries that end with their emitter, operators' repairs.
 
+mod children;
 mod effects;
 mod executions;
 mod failures;
 mod history;
-mod join;
 mod log;
 mod once;
 mod order;
@@ -127,7 +127,7 @@ pub fn audit(log: &Log, definitions: &[Definition], at_rest: Quiescence) -> Vec<
     let hierarchies = history::hierarchies(log, definitions, at_rest);
     for hierarchy in &hierarchies {
         order::check(hierarchy, &mut findings);
-        join::check(hierarchy, &mut findings);
+        children::check(hierarchy, &mut findings);
         rollback::check(hierarchy, &mut findings);
         failures::check(hierarchy, &mut findings);
         timing::check(hierarchy, &mut findings);

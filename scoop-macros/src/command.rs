@@ -25,7 +25,7 @@ use crate::settings::Settings;
 
 const EXAMPLE: &str = "#[command(entity = YourEntity)]";
 
-/// The functions of a command that have a meaning.
+/// The functions of a command that `#[command]` knows.
 struct Functions {
     /// The place of what `key` returns.
     key: Span,
@@ -137,34 +137,7 @@ fn implementation(
     let compensated = undo.as_ref().map(|_| quote!(.compensated()));
     let former_names =
         (!was.is_empty()).then(|| quote!(const FORMER_NAMES: &'static [&'static str] = &[#(#was),*];));
-    let fetch = fetch.as_ref().map(|Fetch { returns, timeout, retry }| {
-        let timeout = timeout.map(|timeout| {
-            let timeout = duration_expr(timeout);
-            quote! {
-                fn fetch_timeout() -> ::core::option::Option<::core::time::Duration> {
-                    ::core::option::Option::Some(#timeout)
-                }
-            }
-        });
-        let retry = retry.as_ref().map(|retry| {
-            let retry = retry_expr(retry);
-            quote! {
-                fn fetch_retry() -> ::core::option::Option<::scoop::__private::Retry> {
-                    ::core::option::Option::Some(#retry)
-                }
-            }
-        });
-        quote! {
-            fn fetch<'a>(
-                &'a self,
-                scope: &'a mut ::scoop::Scope<'_>,
-            ) -> ::scoop::__private::Boxed<'a, ::scoop::__private::StepEnd> {
-                ::scoop::__private::output(::scoop::__private::stored::<#returns>(), Self::fetch(self, scope))
-            }
-            #timeout
-            #retry
-        }
-    });
+    let fetch = fetch.as_ref().map(fetch_functions);
     let authorize = authorizes.then(|| {
         quote! {
             const AUTHORIZES: bool = true;
@@ -237,6 +210,37 @@ fn implementation(
                 ))
             })
         }
+    }
+}
+
+/// The functions of the trait that are about the step before the decision.
+fn fetch_functions(fetch: &Fetch) -> TokenStream {
+    let Fetch { returns, timeout, retry } = fetch;
+    let timeout = timeout.map(|timeout| {
+        let timeout = duration_expr(timeout);
+        quote! {
+            fn fetch_timeout() -> ::core::option::Option<::core::time::Duration> {
+                ::core::option::Option::Some(#timeout)
+            }
+        }
+    });
+    let retry = retry.as_ref().map(|retry| {
+        let retry = retry_expr(retry);
+        quote! {
+            fn fetch_retry() -> ::core::option::Option<::scoop::__private::Retry> {
+                ::core::option::Option::Some(#retry)
+            }
+        }
+    });
+    quote! {
+        fn fetch<'a>(
+            &'a self,
+            scope: &'a mut ::scoop::Scope<'_>,
+        ) -> ::scoop::__private::Boxed<'a, ::scoop::__private::StepEnd> {
+            ::scoop::__private::output(::scoop::__private::stored::<#returns>(), Self::fetch(self, scope))
+        }
+        #timeout
+        #retry
     }
 }
 

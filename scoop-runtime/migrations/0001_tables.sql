@@ -214,6 +214,7 @@ CREATE TABLE scoop.keep_time (
     handler     varchar(255) NOT NULL,
     committed   float8 NOT NULL CHECK (committed >= 0),  -- infinity: for ever
     rolled_back float8 NOT NULL CHECK (rolled_back >= 0),
+    keys        float8 NOT NULL DEFAULT 0 CHECK (keys >= 0),  -- for how long the unique key of the launch counts
     -- They are deleted only by programs with an archive.
     is_archived boolean NOT NULL DEFAULT false,
     PRIMARY KEY (topic, handler)
@@ -227,6 +228,14 @@ CREATE TABLE scoop.retention (
     taken_until timestamptz  -- unless it is dead
 );
 INSERT INTO scoop.retention DEFAULT VALUES;
+
+-- The unique keys of launches whose hierarchies are deleted. The message of the launch is kept as long, without its payload, so
+-- that another launch with the key finds it.
+CREATE TABLE scoop.kept_key (
+    message_id uuid PRIMARY KEY,
+    until      timestamptz NOT NULL
+);
+CREATE INDEX kept_key_until ON scoop.kept_key (until);
 
 -- The hierarchies that the place has passed, and that are kept.
 CREATE TABLE scoop.kept_hierarchy (

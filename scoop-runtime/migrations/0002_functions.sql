@@ -11,7 +11,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 --            settle: what follows from a move of a run; failed_children: failures for a parent
 -- Failed     is_readable, send_failed, stuck_failure: messages about failures
 -- Launches   launch: messages with the runs of their handlers; send_signal: signals
--- Retention  prune: hierarchies at rest; prune_signals: signals that reach no run any more
+-- Retention  prune: hierarchies at rest; prune_signals: signals that reach no run any more; prune_keys: kept unique keys
 -- Version    schema_version
 
 -- What each pause covers: everything, a topic, or a handler under all names that its saga has had.
@@ -205,7 +205,7 @@ CREATE FUNCTION scoop.wakes_at(ready_at timestamptz, last_event_at timestamptz, 
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN ready_at > last_event_at AND ready_at > at THEN ready_at ELSE at END;
 
--- Persists a move of a run that the shorter statements (`settle_*.sql`) do not cover. As a function, it spends nothing
+-- Persists a move of a run that the shorter statements (`sql/settle/`) do not cover. As a function, it spends nothing
 -- on absent parts. Its own settings give it one plan on every connection: lookups by index, independent of the tables'
 -- contents, and never planned anew. From the first release on a later version of it takes another name, since programs
 -- of both may run.
@@ -749,6 +749,16 @@ RETURN (
     LEFT JOIN scoop.handler h ON h.topic = k.topic AND h.handler = k.handler AND h.retired_at IS NULL
 );
 
+-- For how many seconds after the last event of a hierarchy the unique key of its launch counts: the longest of the times of its
+-- handlers, as in scoop.keep_of.
+CREATE FUNCTION scoop.keep_keys_of(of_topic text) RETURNS float8 LANGUAGE sql STABLE
+RETURN (
+    SELECT coalesce(max(t.keys) FILTER (WHERE h.handler IS NOT NULL), max(t.keys), 0)
+    FROM scoop.keep_time t
+    LEFT JOIN scoop.handler h ON h.topic = t.topic AND h.handler = t.handler AND h.retired_at IS NULL
+    WHERE t.topic = of_topic
+);
+
 -- Whether only programs with an archive delete finished hierarchies of this topic: as any of its handlers says; if all of
 -- these are retired, as any of them said.
 CREATE FUNCTION scoop.needs_archive(of_topic text) RETURNS boolean LANGUAGE sql STABLE
@@ -807,6 +817,8 @@ DECLARE
     has_failed boolean;
     is_at_rest boolean;
     about text;
+    kept_keys uuid[];  -- the messages that are kept for their unique keys
+    keys_until timestamptz;
 BEGIN
     message_count := 0;
     event_count := 0;
@@ -976,10 +988,15 @@ BEGIN
         event_count := 0;
         RETURN;
     END IF;
+    -- The ids of messages with unique keys follow from these: they are of version 5.
+    keys_until := last_at + least(scoop.keep_keys_of(root_topic), 3.2e10) * interval '1 second';
+    SELECT array_agg(m.id) INTO kept_keys
+    FROM unnest(root_messages) m (id)
+    WHERE substr(m.id::text, 15, 1) = '5' AND keys_until > clock_timestamp();
     IF is_dry_run THEN
         SELECT count(*) INTO message_count
         FROM scoop.message m
-        WHERE m.id = ANY (messages)
+        WHERE m.id = ANY (messages) AND (m.id = ANY (kept_keys)) IS NOT TRUE
           AND (SELECT count(*) FROM scoop.entity_event v WHERE v.message_id = m.id) = 0;
         RETURN;
     END IF;
@@ -993,8 +1010,12 @@ BEGIN
     DELETE FROM scoop.join_member j WHERE j.run = ANY (parts);
     DELETE FROM scoop.redelivery d WHERE d.message_id = ANY (messages);
     DELETE FROM scoop.kept_hierarchy k WHERE k.root = hierarchy;
+    INSERT INTO scoop.kept_key (message_id, until)
+    SELECT k.id, keys_until FROM unnest(kept_keys) k (id)
+    ON CONFLICT ON CONSTRAINT kept_key_pkey DO UPDATE SET until = excluded.until;
+    UPDATE scoop.message m SET payload = 'null' WHERE m.id = ANY (kept_keys);
     DELETE FROM scoop.message m
-    WHERE m.id = ANY (messages)
+    WHERE m.id = ANY (messages) AND (m.id = ANY (kept_keys)) IS NOT TRUE
       AND (SELECT count(*) FROM scoop.entity_event v WHERE v.message_id = m.id) = 0;
     GET DIAGNOSTICS message_count = ROW_COUNT;
 END $$;
@@ -1176,6 +1197,35 @@ BEGIN
     RETURN pruned;
 END $$;
 REVOKE EXECUTE ON FUNCTION scoop.prune_signals (interval, bigint, boolean) FROM PUBLIC;
+
+-- Deletes unique keys that are kept and whose time is over, with their messages. Returns how many.
+-- Locks: the deleted rows; skips locked ones.
+CREATE FUNCTION scoop.prune_keys(limit_to bigint, is_dry_run boolean) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    over uuid[];
+BEGIN
+    IF is_dry_run THEN
+        RETURN (SELECT count(*) FROM scoop.kept_key k WHERE k.until < clock_timestamp());
+    END IF;
+    WITH deleted AS (
+        DELETE FROM scoop.kept_key k
+        WHERE k.message_id = ANY (ARRAY(
+            SELECT o.message_id FROM scoop.kept_key o
+            WHERE o.until < clock_timestamp()
+            ORDER BY o.until
+            LIMIT limit_to
+            FOR UPDATE SKIP LOCKED))
+        RETURNING k.message_id
+    )
+    SELECT array_agg(d.message_id) INTO over FROM deleted d;
+    DELETE FROM scoop.message m WHERE m.id = ANY (over);
+    RETURN coalesce(cardinality(over), 0);
+END $$;
+REVOKE EXECUTE ON FUNCTION scoop.prune_keys (bigint, boolean) FROM PUBLIC;
 
 -- The number of the newest migration. Each later one replaces it.
 CREATE FUNCTION scoop.schema_version() RETURNS int LANGUAGE sql IMMUTABLE RETURN 2;

@@ -1,6 +1,6 @@
--- Returns the waiting messages of these sagas and topics whose time is over first, the earliest first: saga, key, run of the
--- collector, the end of their time, and in how many seconds that is; negative if it is past. They are several, since the key
--- of the earliest may be locked; the next call goes on behind the last one. Messages on a topic that a saga joins no more
+-- Returns the waiting messages of these sagas and topics whose time is over first, the earliest first. Each with its saga, its
+-- key, the run of the collector, the end of its time, and in how many seconds that is; negative if it is past. They are
+-- several, since the key of the earliest may be locked; the next call goes on behind the last one. Messages on a topic that a saga joins no more
 -- are not looked at.
 -- Locks: nothing.
 -- $1 sagas, $2 topics (pairs), $3 how many at most, $4 end of the time and $5 run of the last message of the call before

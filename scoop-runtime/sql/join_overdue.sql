@@ -1,6 +1,6 @@
--- Returns the set of a waiting message whose time is over; nothing if it does not wait any more. That is the oldest waiting
--- message of each topic, if the time of the oldest one of its own topic is over as well. Otherwise that set has more time, and
--- the message is alone. A message that is not stored, or that no set can hold, has no payload.
+-- Returns the set of a waiting message whose time is over: the oldest waiting message of each topic. If an older message on
+-- its own topic has more time, the message is alone. Returns nothing if it does not wait any more. A message that is not
+-- stored, or that no set can hold, has no payload.
 -- Locks: nothing. The transaction has the lock of the key (join_lock.sql).
 -- $1 saga, $2 key, $3 topics, $4 how many bytes a set can hold of each, $5 the run of the collector of the message
 WITH overdue AS MATERIALIZED (

@@ -1,4 +1,5 @@
 -- How many runs of these handlers are in execution? The count ends at $2. It follows limit_lock.sql in its transaction.
+-- The condition on the id always holds: it chooses the index of running runs.
 -- Locks: nothing.
 -- $1 handlers, $2 the maximum of the count
 SELECT count(*) AS running

@@ -17,6 +17,7 @@ WITH needed AS (
         ('scoop.handler', '{SELECT,INSERT,UPDATE}'),
         ('scoop.keep_time', '{SELECT,INSERT,UPDATE}'),
         ('scoop.kept_hierarchy', '{SELECT}'),
+        ('scoop.kept_key', '{SELECT}'),
         ('scoop.retention', '{SELECT}'),
         ('scoop.signal', '{SELECT,INSERT,UPDATE}'),
         ('scoop.schedule', '{SELECT,INSERT,UPDATE}'),

@@ -4,7 +4,9 @@
 SELECT DISTINCT s.name::text, s.key::text
 FROM scoop.signal s
 CROSS JOIN LATERAL (
-    SELECT FROM scoop.run r WHERE r.state = 'ready' AND r.signal = s.name AND r.signal_key = s.key LIMIT 1
+    SELECT FROM scoop.run r WHERE r.state = 'ready' AND r.signal = s.name AND r.signal_key = s.key
+      AND NOT r.giving_up AND r.ready_at > (SELECT clock_timestamp())
+    LIMIT 1
 ) awaited
 WHERE s.sent_in >= $1::text::xid8 AND s.delivered_at IS NULL AND NOT s.expired
   AND s.kept_until > (SELECT clock_timestamp())

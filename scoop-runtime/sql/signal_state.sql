@@ -4,5 +4,6 @@
 SELECT s.reached,
        s.delivered_at IS NULL AND s.kept_until > clock_timestamp() AND EXISTS (
            SELECT FROM scoop.run r WHERE r.state = 'ready' AND r.signal = s.name AND r.signal_key = s.key
+             AND NOT r.giving_up AND r.ready_at > clock_timestamp()
        ) AS is_due
 FROM scoop.signal s WHERE s.id = $1

@@ -339,9 +339,10 @@ events! {
 events! {
     OF_RETENTION: "scoop::retention", shared {};
 
-    /// Finished hierarchies and old signals were deleted.
+    /// Finished hierarchies, old signals and unique keys were deleted.
     INFO "pruned" = pruned(pruned: &crate::Pruned)
-        { hierarchies = pruned.hierarchies, messages = pruned.messages, events = pruned.events, signals = pruned.signals }
+        { hierarchies = pruned.hierarchies, messages = pruned.messages, events = pruned.events, signals = pruned.signals,
+          unique_keys = pruned.unique_keys }
         ("{} finished hierarchies and {} signals deleted", pruned.hierarchies, pruned.signals)
 
     /// The archive failed; its hierarchies are kept until another attempt.

@@ -5,7 +5,6 @@
 //! run waits for which, which rollbacks are requested, whose failure stays until its parent has taken note.
 //! Between two moves of a run only its row and its recorded events remain. A claim, the code that it leads to
 //! and the settlement are one move here. The other models cover what happens between them.
-//! that it leads to and the settlement are one move here, as what comes between them is in the other models.
 
 use std::hash::{Hash, Hasher};
 

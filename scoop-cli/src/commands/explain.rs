@@ -59,6 +59,7 @@ struct JoinRecord<'a> {
     since: String,
     until: Option<String>,
     present: &'a [String],
+    missing: &'a [String],
 }
 
 impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
@@ -117,6 +118,7 @@ impl<'a> From<&'a RunExplanation> for ExplanationRecord<'a> {
                 since: utc(join.since),
                 until: join.until.and_then(utc_if_limited),
                 present: &join.present,
+                missing: &join.missing,
             }),
             text: run.to_string(),
             ends_by: run.ends_by(),

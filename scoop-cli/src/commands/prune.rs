@@ -14,7 +14,7 @@ use crate::times::{self, in_words};
 /// Delete the records of hierarchies that finished long ago, and old signals
 ///
 /// A hierarchy is deleted as a whole, if it is at rest and has no event in the given time. What is deleted cannot be found
-/// any more, and its unique key is free again.
+/// any more, and its unique key is free again, unless its program keeps keys for longer.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PruneArgs {
     /// Keep hierarchies with an event in this time: an hour at least
@@ -35,6 +35,7 @@ struct PruneRecord {
     messages: u64,
     events: u64,
     signals: u64,
+    unique_keys: u64,
     kept: KeptRecord,
     more: bool,
 }
@@ -83,7 +84,7 @@ pub(crate) async fn prune(scoop: &Scoop, output: Output, args: PruneArgs) -> Res
 }
 
 fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<Exit, Fault> {
-    let Pruned { hierarchies, messages, events, signals, kept, more, .. } = pruned;
+    let Pruned { hierarchies, messages, events, signals, unique_keys, kept, more, .. } = pruned;
     if output.json {
         let kept = KeptRecord {
             recent: kept.recent,
@@ -92,7 +93,8 @@ fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<Exit, Fault> {
             needed: kept.needed,
             busy: kept.busy,
         };
-        output.record(&PruneRecord { dry_run, hierarchies, messages, events, signals, kept, more })?;
+        let record = PruneRecord { dry_run, hierarchies, messages, events, signals, unique_keys, kept, more };
+        output.record(&record)?;
         return Ok(Exit::Done);
     }
     let verb = if dry_run { "would delete" } else { "deleted" };
@@ -103,6 +105,9 @@ fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<Exit, Fault> {
         counted(events, "event", "events"),
         counted(signals, "signal", "signals")
     ))?;
+    if unique_keys > 0 {
+        output.line(format_args!("{verb} {}", counted(unique_keys, "unique key", "unique keys")))?;
+    }
     let reasons = [
         (kept.recent, "with a recent event"),
         (kept.unfinished, "unfinished"),

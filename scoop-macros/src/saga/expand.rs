@@ -213,7 +213,9 @@ fn awaits(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<TokenStrea
     let mut names = BTreeSet::new();
     let signals = Arms::of(step_enum, steps, |step| {
         let AwaitsCall { ty, by, .. } = step.awaits.as_ref()?;
-        Some(called(by, None, Helper::of("awaited").with_types(quote!(#ty, _)), &mut names))
+        // The compiler reports a key that is no text here.
+        let key = quote_spanned!(Span::call_site().located_at(by.function.span())=> _);
+        Some(called(by, None, Helper::of("awaited").with_types(quote!(#ty, #key)), &mut names))
     });
     let (import, signals) = signals.or_call("awaits_nothing", None, names)?;
     Some(quote! {

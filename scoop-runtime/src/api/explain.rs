@@ -58,7 +58,11 @@ impl Scoop {
                 for _ in 0..LOOKS {
                     let facts =
                         self.patiently(|_| self.store().run_facts(hierarchy.uuid(), run.uuid())).await;
-                    if let Some(facts) = facts.map_err(Vain::error(doing))? {
+                    if let Some(mut facts) = facts.map_err(Vain::error(doing))? {
+                        if let Some(join) = &mut facts.join {
+                            let workers = self.patiently(|_| self.store().listed_workers()).await;
+                            join.complete(&facts.run.handler, &workers.map_err(Vain::error(doing))?);
+                        }
                         runs.push(facts.explain());
                         break;
                     }

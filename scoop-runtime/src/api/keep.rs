@@ -23,6 +23,8 @@ use crate::{Builder, SetupError};
 pub struct Keep {
     pub(crate) committed: Duration,
     pub(crate) rolled_back: Duration,
+    /// The time for which the unique key of a launch counts.
+    pub(crate) unique_keys: Duration,
     /// The time between two looks for what is due.
     pub(crate) interval: Duration,
     /// Whether the program has an archive, which gets them before.
@@ -50,6 +52,15 @@ impl Keep {
     /// [`Duration::MAX`] is for ever.
     pub fn rolled_back(mut self, time: Duration) -> Self {
         self.rolled_back = time;
+        self
+    }
+
+    /// The time for which the [unique](crate::Launch::unique) key of a launch counts after the last event of its hierarchy,
+    /// whether or not that is deleted; [`Duration::MAX`] is for ever. By default a key counts as long as its hierarchy is kept.
+    ///
+    /// A key that outlives its hierarchy costs two rows, of some 150 bytes.
+    pub fn unique_keys(mut self, time: Duration) -> Self {
+        self.unique_keys = time;
         self
     }
 
@@ -90,6 +101,7 @@ impl Default for Keep {
         Self {
             committed: 7 * DAY,
             rolled_back: 30 * DAY,
+            unique_keys: Duration::ZERO,
             interval: Duration::from_secs(10 * 60),
             is_archived: false,
         }

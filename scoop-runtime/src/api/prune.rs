@@ -7,7 +7,9 @@ use futures_util::future::{BoxFuture, FutureExt};
 use uuid::Uuid;
 
 use super::{Archive, KEEP_MIN};
-use crate::store::{PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes, PruneVerdict};
+use crate::store::{
+    PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes, PruneVerdict, Store,
+};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
 use crate::{RuntimeError, Scoop, telemetry};
@@ -15,8 +17,8 @@ use crate::{RuntimeError, Scoop, telemetry};
 /// The default age.
 const AGE_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The maximum number of signals deleted in one transaction.
-pub(crate) const SIGNALS_MAX: u32 = 1_000;
+/// The maximum number of signals, or of unique keys, deleted in one transaction.
+pub(crate) const ROWS_MAX: u32 = 1_000;
 
 /// The result of a [prune](Scoop::prune), or its progress. In a [dry run](Prune::dry_run) nothing is deleted, and the
 /// counts are of what would be.
@@ -31,6 +33,9 @@ pub struct Pruned {
     pub events: u64,
     /// The number of deleted signals.
     pub signals: u64,
+    /// The number of deleted keys of launches that had outlived their hierarchies: see
+    /// [`Keep::unique_keys`](crate::Keep::unique_keys).
+    pub unique_keys: u64,
     /// The hierarchies that began before the given time and are kept.
     pub kept: KeptHierarchies,
     /// Whether the [limit](Prune::limit) was reached, so that there may be more hierarchies.
@@ -55,6 +60,11 @@ pub struct KeptHierarchies {
 }
 
 impl Pruned {
+    /// Whether nothing was deleted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hierarchies + self.signals + self.unique_keys == 0
+    }
+
     pub(crate) fn add(&mut self, result: PruneResult) {
         let count = match result.verdict {
             PruneVerdict::Deleted => &mut self.hierarchies,
@@ -69,6 +79,32 @@ impl Pruned {
         *count += 1;
         self.messages += result.messages;
         self.events += result.events;
+    }
+}
+
+/// Rows that are deleted apart from hierarchies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OldRows {
+    /// Signals that have reached no run since this age.
+    Signals(Duration),
+    /// The unique keys of deleted hierarchies.
+    UniqueKeys,
+}
+
+impl OldRows {
+    /// Deletes a batch of them, and returns its size; or counts all.
+    pub(crate) async fn prune(self, store: &Store, mode: PruneMode) -> sqlx::Result<u64> {
+        match self {
+            Self::Signals(age) => store.prune_signals(age, ROWS_MAX, mode).await,
+            Self::UniqueKeys => store.prune_keys(ROWS_MAX, mode).await,
+        }
+    }
+
+    pub(crate) fn count(self, pruned: &mut Pruned, more: u64) {
+        match self {
+            Self::Signals(_) => pruned.signals += more,
+            Self::UniqueKeys => pruned.unique_keys += more,
+        }
     }
 }
 
@@ -117,10 +153,10 @@ impl Prune {
         }
         let mut pruned = Pruned::default();
         let result = match self.prune_hierarchies(&mut pruned).await {
-            Ok(()) => self.prune_signals(&mut pruned).await,
+            Ok(()) => self.prune_rows(&mut pruned).await,
             Err(error) => Err(error),
         };
-        if self.mode == PruneMode::Delete && pruned.hierarchies + pruned.signals > 0 {
+        if self.mode == PruneMode::Delete && !pruned.is_empty() {
             telemetry::pruned(&pruned);
         }
         result.map(|()| pruned)
@@ -201,22 +237,26 @@ impl Prune {
         Ok(())
     }
 
-    async fn prune_signals(&mut self, pruned: &mut Pruned) -> Result<(), RuntimeError> {
-        loop {
-            let (scoop, age, mode) = (self.scoop.clone(), self.age, self.mode);
-            let signals = self.scoop.trial().once().endure(|_| {
-                let scoop = scoop.clone();
-                uninterrupted(async move { scoop.store().prune_signals(age, SIGNALS_MAX, mode).await })
-            });
-            let signals = signals.await.map_err(Vain::error("signals were pruned"))?;
-            pruned.signals += signals;
-            if signals > 0 {
-                self.report(pruned);
-            }
-            if mode == PruneMode::Count || signals < u64::from(SIGNALS_MAX) {
-                return Ok(());
+    /// Deletes or counts old signals, and unique keys whose time is over.
+    async fn prune_rows(&mut self, pruned: &mut Pruned) -> Result<(), RuntimeError> {
+        for rows in [OldRows::Signals(self.age), OldRows::UniqueKeys] {
+            loop {
+                let (scoop, mode) = (self.scoop.clone(), self.mode);
+                let count = self.scoop.trial().once().endure(|_| {
+                    let scoop = scoop.clone();
+                    uninterrupted(async move { rows.prune(scoop.store(), mode).await })
+                });
+                let count = count.await.map_err(Vain::error("old rows were pruned"))?;
+                rows.count(pruned, count);
+                if count > 0 {
+                    self.report(pruned);
+                }
+                if mode == PruneMode::Count || count < u64::from(ROWS_MAX) {
+                    break;
+                }
             }
         }
+        Ok(())
     }
 
     fn report(&mut self, pruned: &Pruned) {
@@ -245,7 +285,8 @@ impl Scoop {
     /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
     ///
     /// A deleted hierarchy is as if it had never been: [`Scoop::find`] returns [`RuntimeError::NoSuchMessage`], and a
-    /// launch with its [unique](crate::Launch::unique) key starts a new one. The messages that are events of an entity
+    /// launch with its [unique](crate::Launch::unique) key starts a new one, unless [the key is
+    /// kept](crate::Keep::unique_keys). The messages that are events of an entity
     /// stay.
     ///
     /// The call reads the events that are old enough and that the [automatic deletion](crate::Builder::keep) has not passed,

@@ -1,4 +1,5 @@
-//! Claims ready runs from the working set and starts them.
+//! Claims ready runs from the working set and starts them. Queues of paused sagas are left out (`definitions/mod.rs`), those
+//! of sagas with limits have another task ([`super::limits`]).
 //!
 //! One task for all handlers. It claims as many runs as there are free slots, in one statement and one commit, and
 //! repeats that while there are more. Handlers get slots in turns, so that the backlog of one does not block another.
@@ -15,8 +16,8 @@ use tokio::time::Instant;
 
 use super::execute;
 use super::execution::InFlightGuard;
+use super::handover::{IfRefused, hand_to_another};
 use super::reconcile::reconcile;
-use super::refusal::{IfRefused, hand_to_another};
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::slots::{LimitGuard, Slot, SlotLease};
 use super::wakeups::Delivery;
@@ -118,17 +119,17 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             }
         }
         // An expected run may be due later than its commit.
-        if engine.signals.rescan_after_claim.swap(false, Ordering::Relaxed) || poll.is_some() {
+        if engine.wakeups.rescan_after_claim.swap(false, Ordering::Relaxed) || poll.is_some() {
             engine.reschedule_timer();
         }
-        poll = match engine.signals.expected.swap(false, Ordering::Relaxed) {
+        poll = match engine.wakeups.expected.swap(false, Ordering::Relaxed) {
             true => Some(POLL_MIN),
             false => poll.map(|poll| poll * 2).filter(|poll| *poll < engine.settings.poll_interval),
         };
         tokio::select! {
             biased;
             () = engine.stopping.cancelled() => return,
-            () = engine.signals.claimer.notified() => {}
+            () = engine.wakeups.claimer.notified() => {}
             () = tokio::time::sleep(poll.unwrap_or_default()), if poll.is_some() => {}
             () = sleep_until_some(state.next_wakeup()) => {}
         }
@@ -164,7 +165,7 @@ async fn acquire_slots(
         biased;
         () = engine.stopping.cancelled() => return None,
         permits = first => permits,
-        () = engine.signals.doubts.notified() => return None,
+        () = engine.wakeups.doubts.notified() => return None,
         () = sleep_until_some(second_look) => return None,
     };
     let mut permits = first.ok()?;
@@ -268,7 +269,7 @@ fn start_one(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePerm
 /// The guard of a run whose saga has a limit.
 fn limit_of(engine: &Engine, claimed: &ClaimedRun) -> Option<LimitGuard> {
     let is_limited = engine.definitions.is_limited(&claimed.handler);
-    is_limited.then(|| LimitGuard::new(engine.signals.limited.clone()))
+    is_limited.then(|| LimitGuard::new(engine.wakeups.limited.clone()))
 }
 
 /// Starts a claimed suspect in its slot.

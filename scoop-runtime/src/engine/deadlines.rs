@@ -12,7 +12,7 @@ const BATCH_MAX: i64 = 1_000;
 /// Marks the waiting runs that have missed a deadline, and has them checked.
 pub(super) async fn expire_waiting(engine: &Engine) -> sqlx::Result<()> {
     for run in engine.store.expire_waiting(BATCH_MAX).await? {
-        engine.signals.child_ended(run, None);
+        engine.wakeups.child_ended(run, None);
     }
     Ok(())
 }

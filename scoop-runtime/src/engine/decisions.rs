@@ -3,6 +3,7 @@
 //! A run at its decision hands it to one task, and waits for the answer. The task takes all queued decisions, locks their
 //! entities, decides in the order of arrival, and settles the runs, all in one transaction. The code of users that runs
 //! under these locks is that of `decide`, `undo` and the applications of events: it neither waits nor sees a connection.
+//! Entities in tables of the user have a task of their own ([`table`]), whose code has a connection.
 
 mod batch;
 mod busy;
@@ -23,11 +24,11 @@ use uuid::Uuid;
 use self::batch::{OutcomeIfCommitted, Settles, decide_all};
 use self::busy::Busy;
 use super::execution::{Execution, Exit, Why, next, unread};
-use super::refusal::{IfRefused, hand_to_another};
+use super::handover::{IfRefused, hand_to_another};
 use super::settle::queue::{Answer, SettleError};
 use super::settle::{SettleOutcome, StepFailed, settled};
 use super::shared::Engine;
-use super::user_code::authorize::refusal;
+use super::user_code::authorize::unauthorized;
 use super::user_code::boundary::{self, Held};
 use super::user_code::{injected_failure, message_of};
 use crate::completion::RunEnd;
@@ -39,12 +40,12 @@ use crate::store::{ClaimKey, EntityId, HierarchyFlags, Unhandled};
 use crate::telemetry::metrics::{CodeEnd, StepTimer};
 use crate::telemetry::{self, Code};
 
-/// The number of decisions in one transaction.
+/// About how many decisions one transaction takes at most; see [`Busy::take`].
 const BATCH_MAX: usize = 200;
 
 /// The time that the code of a batch may take while the entities are locked, if its transaction then fails. The server
 /// ends a session that idles in a transaction for 10 s.
-const CODE_MAX: Duration = Duration::from_secs(5);
+const SLOW_CODE: Duration = Duration::from_secs(5);
 
 /// The capacity of the queue. A run waits while it is full.
 const QUEUE_MAX: usize = 1_000;
@@ -58,7 +59,7 @@ struct Undecided {
     table_key: Option<Held>,
     /// Whether an attempt before had no result.
     is_repeated: bool,
-    task: Task,
+    task: ToDecide,
     saga: Arc<RunnableSaga>,
     key: ClaimKey,
     flags: HierarchyFlags,
@@ -72,7 +73,7 @@ struct Undecided {
 }
 
 /// What is to be decided.
-enum Task {
+enum ToDecide {
     /// The command, with the value that `fetch` returned.
     Decide { fetched: Option<Value> },
     /// The event that undoes this decision.
@@ -240,7 +241,7 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
         Err(failure) => return Ok(Err(failure)),
     };
     if let scoop_core::Continuation::Call(call) = next(execution)?
-        && let Some(failure) = refusal(execution, &call, message)
+        && let Some(failure) = unauthorized(execution, &call, message)
     {
         return Ok(Err(failure));
     }
@@ -269,7 +270,7 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
                 .command_decision(execution.run.message, decision_name(), Some(execution.key.id))
                 .await;
             match decision.map_err(|error| unread("the decision to undo could not be read", &error))? {
-                Some(decision) => Task::Undo { decision },
+                Some(decision) => ToDecide::Undo { decision },
                 None => return Ok(Err(Failure::new("NoDecision", "its decision is not recorded", &source))),
             }
         }
@@ -277,7 +278,7 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
             if let Some(error) = injected_failure(engine, execution, &call) {
                 return Ok(Err(error.to_failure(&source)));
             }
-            Task::Decide { fetched: execution.run.outputs.get(FETCH).cloned() }
+            ToDecide::Decide { fetched: execution.run.outputs.get(FETCH).cloned() }
         }
         scoop_core::Continuation::Record(_) => unreachable!("the next move is a decision"),
     };
@@ -300,7 +301,7 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
     }))
 }
 
-/// Decides, without waiting for more, until all senders are gone.
+/// Decides until it is drained, without waiting for more.
 pub(super) async fn serve(engine: Arc<Engine>, mut queue: Queue, drained: CancellationToken) {
     let (mut arrived, mut busy) = (vec![], Busy::default());
     loop {
@@ -363,7 +364,7 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) -> Vec<Pending> 
         };
         attempts += 1;
         let stopping = engine.stopping.is_cancelled();
-        let (several, is_slow) = (batch.len() > 1, took > CODE_MAX);
+        let (several, is_slow) = (batch.len() > 1, took > SLOW_CODE);
         // An error that the server repeats may be the fault of one of many. So may a session that was ended while code
         // ran in its transaction.
         let is_repeated = error.as_database_error().is_some() && attempts >= 3;

@@ -12,8 +12,8 @@ use super::decisions::{decide, is_decision};
 use super::definitions::recorded::{by_index, recorded};
 use super::definitions::refresh::add_reply_type;
 use super::execution::{Execution, Exit, InFlightGuard, Why, next, reasons_to_give_up};
+use super::handover::{IfRefused, hand_to_another};
 use super::reconcile::report_recorded;
-use super::refusal::{IfRefused, hand_to_another};
 use super::rollback_history::load_rollback_plan;
 use super::settle::{StepFailed, settle};
 use super::shared::Engine;
@@ -137,7 +137,7 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
             {
                 telemetry::rollback_failed(execution.at(&failed.part), &failed.failure, true);
                 // A handler of `Failed` may have a new run.
-                engine.signals.wake_claimers();
+                engine.wakeups.wake_claimers();
             }
         }
         Exit::Stuck(why) => refuse(engine, execution, &why, flight).await,

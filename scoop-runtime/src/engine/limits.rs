@@ -52,7 +52,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
         tokio::select! {
             biased;
             () = engine.stopping.cancelled() => return,
-            () = engine.signals.limited.notified() => {}
+            () = engine.wakeups.limited.notified() => {}
             () = tokio::time::sleep(wait.min(Duration::from_secs(3_600))) => {}
         }
     }
@@ -116,7 +116,7 @@ async fn claim_from(
         return Ok((Claimed { claimed: 0, is_reached: false }, 0));
     };
     // Until they are in flight: their ids are not known before.
-    let claims = engine.signal_claims.read().await;
+    let claims = engine.unlisted_claims.read().await;
     let count = slots.num_permits();
     let LimitedClaim { runs, is_reached } =
         engine.store.claim_limited(engine.claimer(), queue, count, suspect).await?;

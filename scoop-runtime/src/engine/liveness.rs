@@ -111,7 +111,7 @@ pub(super) async fn serve_session(
             biased;
             () = drained.cancelled() => return session.close().await,
             heard = session.next_notification(&engine) => heard,
-            () = engine.signals.unlisted.notified() => match is_listed(&engine).await {
+            () = engine.wakeups.unlisted.notified() => match is_listed(&engine).await {
                 true => continue,
                 false => Notification::Unlisted,
             },
@@ -119,7 +119,7 @@ pub(super) async fn serve_session(
         match heard {
             Notification::Ourselves => {}
             Notification::Others => engine.wake_tasks(),
-            Notification::SignalSent => engine.signals.deliver(Delivery::Recent),
+            Notification::SignalSent => engine.wakeups.deliver(Delivery::Recent),
             Notification::End | Notification::Unlisted => {
                 engine.note_session(false);
                 let mut from = Instant::now();
@@ -189,21 +189,21 @@ pub(super) async fn reap(engine: Arc<Engine>) {
             Ok(Reaped { workers, freed }) => {
                 telemetry::took_over(engine.worker, workers, freed.runs);
                 telemetry::unknown_too_often(&freed.stuck);
-                engine.signals.wake_claimers();
+                engine.wakeups.wake_claimers();
                 // A run of it may have begun to await a signal.
-                engine.signals.deliver(Delivery::All);
+                engine.wakeups.deliver(Delivery::All);
                 // Some of the runs may have to wait.
                 engine.reschedule_timer();
                 // Nothing is claimed before this worker knows that the dead one is gone.
-                engine.signals.clock.notify_one();
-                engine.signals.others.notify_one();
+                engine.wakeups.clock.notify_one();
+                engine.wakeups.others.notify_one();
             }
             Err(error) => telemetry::operation_failed(engine.worker, "reap of dead workers", &error),
         }
         tokio::select! {
             biased;
             () = engine.stopping.cancelled() => return,
-            () = engine.signals.reaper.notified() => {}
+            () = engine.wakeups.reaper.notified() => {}
             () = tokio::time::sleep(interval) => {}
         }
     }

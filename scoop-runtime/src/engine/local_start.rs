@@ -64,7 +64,7 @@ pub(crate) async fn launch(
     if attempt == Attempt::Repeat {
         // Messages launched by an earlier attempt have not been announced.
         engine.wake_tasks();
-        engine.signals.others.notify_one();
+        engine.wakeups.others.notify_one();
     }
     Ok(launched)
 }
@@ -159,7 +159,7 @@ const SIGNALLED_MAX: u32 = 4;
 /// Sends a signal, and starts as many of the runs that it reaches as there are slots. Notifies workers of the handlers of
 /// the others. Returns how many runs it has reached.
 pub(crate) async fn send_signal(engine: &Arc<Engine>, signal: &NewSignal) -> sqlx::Result<u64> {
-    let claims = engine.signal_claims.try_read().ok().filter(|_| !engine.stopping.is_cancelled());
+    let claims = engine.unlisted_claims.try_read().ok().filter(|_| !engine.stopping.is_cancelled());
     let most = u32::try_from(engine.slots.available_permits()).unwrap_or(u32::MAX).min(SIGNALLED_MAX);
     let slots =
         engine.slots.clone().try_acquire_many_owned(most).ok().filter(|_| most > 0 && claims.is_some());
@@ -236,7 +236,7 @@ pub(super) async fn wake(
     if woken.sleeps {
         engine.reschedule_timer();
     }
-    woken.awaited.into_iter().for_each(|to| engine.signals.deliver(Delivery::To(to)));
+    woken.awaited.into_iter().for_each(|to| engine.wakeups.deliver(Delivery::To(to)));
     Ok(checks)
 }
 

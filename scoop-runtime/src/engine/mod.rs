@@ -11,7 +11,7 @@ mod tasks;
 mod claim;
 mod deadlines;
 mod gauges;
-mod joins;
+mod join_expiry;
 mod limits;
 mod liveness;
 mod local_start;
@@ -26,8 +26,8 @@ mod timer;
 // Execution of one run, step by step.
 mod execute;
 mod execution;
+mod handover;
 mod outcome;
-mod refusal;
 mod rollback_history;
 mod user_code;
 

@@ -19,7 +19,7 @@ pub(super) async fn serve(engine: Arc<Engine>, drained: CancellationToken) {
     loop {
         tokio::select! {
             biased;
-            () = engine.signals.others.notified() => {}
+            () = engine.wakeups.others.notified() => {}
             () = drained.cancelled() => return,
         }
         if let Err(error) = engine.store.notify(engine.worker).await {

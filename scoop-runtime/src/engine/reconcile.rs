@@ -17,7 +17,7 @@ use crate::telemetry;
 /// wake-up has committed, with its runs in flight since before, and a later one waits. No signal is
 /// under way that may have claimed a run. Then `signals` are delivered.
 pub(super) async fn reconcile(engine: &Engine, signals: Delivery) -> sqlx::Result<()> {
-    let _no_claims = engine.signal_claims.write().await;
+    let _no_claims = engine.unlisted_claims.write().await;
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
     let began = Instant::now();
     let disowned = engine.store.reconcile(engine.worker, in_flight, engine.settings.backoff).await;
@@ -25,7 +25,7 @@ pub(super) async fn reconcile(engine: &Engine, signals: Delivery) -> sqlx::Resul
     telemetry::metrics::sweep_seconds(began.elapsed().as_secs_f64());
     engine.notify_ready(&woken);
     // A run that is woken here may await any of them.
-    engine.signals.deliver(if woken.is_empty() { signals } else { Delivery::All });
+    engine.wakeups.deliver(if woken.is_empty() { signals } else { Delivery::All });
     if freed.runs > 0 {
         telemetry::reconciled(engine.worker, freed.runs);
         // Some of the runs may have to wait.

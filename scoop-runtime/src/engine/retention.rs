@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::shared::Engine;
 use uuid::Uuid;
 
-use crate::api::{Pruned, SIGNALS_MAX};
+use crate::api::{OldRows, Pruned, ROWS_MAX};
 use crate::store::{DueHierarchies, DueSettlement, PruneBatch, PruneMode, PruneTimes, Rest};
 use crate::telemetry;
 
@@ -45,10 +45,10 @@ pub(super) async fn serve(engine: Arc<Engine>) {
 async fn delete_due(engine: &Engine, batch: &mut PruneBatch) -> sqlx::Result<()> {
     let mut pruned = Pruned::default();
     let result = match delete_hierarchies(engine, batch, &mut pruned).await {
-        Ok(()) => delete_signals(engine, &mut pruned).await,
+        Ok(()) => delete_rows(engine, &mut pruned).await,
         Err(error) => Err(error),
     };
-    if pruned.hierarchies + pruned.signals > 0 {
+    if !pruned.is_empty() {
         telemetry::pruned(&pruned);
     }
     result
@@ -143,20 +143,25 @@ async fn archive(engine: &Engine, roots: &[Uuid]) -> sqlx::Result<Archived> {
     }
 }
 
-/// Deletes the signals that reach no run any more, after the time of committed hierarchies.
-async fn delete_signals(engine: &Engine, pruned: &mut Pruned) -> sqlx::Result<()> {
+/// Deletes the signals that reach no run any more, after the time of committed hierarchies, and the unique keys whose time is
+/// over.
+async fn delete_rows(engine: &Engine, pruned: &mut Pruned) -> sqlx::Result<()> {
     let age = engine.settings.keep.committed;
-    if age == Duration::MAX {
-        return Ok(());
-    }
-    loop {
-        let begun = Instant::now();
-        let signals = engine.store.prune_signals(age, SIGNALS_MAX, PruneMode::Delete).await?;
-        pruned.signals += signals;
-        if signals < u64::from(SIGNALS_MAX) || !sleeps(engine, begun.elapsed() * PAUSE_FACTOR).await {
-            return Ok(());
+    let signals = (age < Duration::MAX).then_some(OldRows::Signals(age));
+    for rows in signals.into_iter().chain([OldRows::UniqueKeys]) {
+        loop {
+            let begun = Instant::now();
+            let count = rows.prune(&engine.store, PruneMode::Delete).await?;
+            rows.count(pruned, count);
+            if count < u64::from(ROWS_MAX) {
+                break;
+            }
+            if !sleeps(engine, begun.elapsed() * PAUSE_FACTOR).await {
+                return Ok(());
+            }
         }
     }
+    Ok(())
 }
 
 /// Sleeps. Returns whether the engine goes on.

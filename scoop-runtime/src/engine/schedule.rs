@@ -57,7 +57,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
         tokio::select! {
             biased;
             () = engine.stopping.cancelled() => return,
-            () = engine.signals.schedules.notified() => {}
+            () = engine.wakeups.schedules.notified() => {}
             () = tokio::time::sleep(pause) => {}
         }
     }

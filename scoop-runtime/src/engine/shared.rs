@@ -1,4 +1,4 @@
-//! The state that the tasks of the engine share, and the signals by which they react to each other.
+//! The state that the tasks of the engine share, and how they wake each other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::step_stop_signals::{StopSignal, StopSignals};
 use super::suspects::Suspects;
 use super::user_code::running::Running;
 use super::vitals::Vitals;
-use super::wakeups::Signals;
+use super::wakeups::Wakeups;
 use crate::RuntimeError;
 use crate::completion::Completions;
 use crate::saga::registry::{Sagas, Scheduled, SubscribedSaga};
@@ -55,7 +55,7 @@ pub(crate) struct Engine {
     pub(super) in_flight: Mutex<BTreeSet<(Uuid, i64)>>,
     /// Held for reading from before a signal is sent until the runs that its statement has claimed are in flight: their ids
     /// are not known before.
-    pub(super) signal_claims: RwLock<()>,
+    pub(super) unlisted_claims: RwLock<()>,
     /// Set when an answer of the database was lost: then the assignments in the database may differ from `in_flight`.
     pub(super) in_doubt: AtomicBool,
     /// Set when it is time to reconcile without a known reason.
@@ -69,7 +69,7 @@ pub(crate) struct Engine {
     pub(crate) step_transactions: Option<StepTransactions>,
     pub(super) settler: Settler,
     pub(super) decisions: DecisionQueue,
-    pub(super) signals: Signals,
+    pub(super) wakeups: Wakeups,
     pub(super) stop_signals: StopSignals,
     pub(crate) completions: Completions,
     pub(crate) unhandled: Arc<UnhandledWarnings>,
@@ -166,18 +166,18 @@ impl Engine {
 
     /// Reacts to a request to cancel, of this process or another one.
     pub(crate) fn wake_tasks(&self) {
-        self.signals.wake_claimers();
-        self.signals.clock.notify_one();
+        self.wakeups.wake_claimers();
+        self.wakeups.clock.notify_one();
         self.stop_signals.look();
     }
 
     /// Reacts to a request to cancel. Waiting runs that it marked may be ready.
     pub(crate) fn on_cancelled(&self, runs: Vec<ParentRef>) {
         for run in runs {
-            self.signals.child_ended(run, None);
+            self.wakeups.child_ended(run, None);
         }
         self.wake_tasks();
-        self.signals.others.notify_one();
+        self.wakeups.others.notify_one();
     }
 
     /// Whether sagas of this process handle what is launched on this topic.
@@ -193,11 +193,11 @@ impl Engine {
         // one.
         let foreign = |handler: &String| !sagas.has(handler) || self.definitions.is_contested(handler);
         if own {
-            self.signals.wake_claimers();
+            self.wakeups.wake_claimers();
         }
         let busy = self.slots.available_permits() == 0 || self.stopping.is_cancelled();
         if (busy && own) || handlers.iter().any(foreign) {
-            self.signals.others.notify_one();
+            self.wakeups.others.notify_one();
         }
     }
 
@@ -208,8 +208,8 @@ impl Engine {
 
     /// Has the timer look again: something becomes due at a certain time.
     pub(crate) fn reschedule_timer(&self) {
-        self.signals.clock.notify_one();
-        self.signals.wake_limited();
+        self.wakeups.clock.notify_one();
+        self.wakeups.wake_limited();
     }
 
     /// Announces the set that was launched for a key, and reports the messages that were set aside.
@@ -222,27 +222,27 @@ impl Engine {
 
     /// Has the limits of joined messages be looked at again.
     pub(crate) fn reschedule_joins(&self) {
-        self.signals.joins.notify_one();
+        self.wakeups.joins.notify_one();
     }
 
     /// Has the claimer poll: a transaction of another component may soon commit ready runs without a notification.
     pub(crate) fn poll_for_foreign_commit(&self) {
-        self.signals.expected.store(true, Ordering::Relaxed);
-        self.signals.wake_claimers();
+        self.wakeups.expected.store(true, Ordering::Relaxed);
+        self.wakeups.wake_claimers();
     }
 
     /// Has the worker reconcile, since an answer of the database was lost.
     pub(super) fn mark_in_doubt(&self) {
         self.in_doubt.store(true, Ordering::Relaxed);
-        self.signals.doubts.notify_one();
-        self.signals.wake_claimers();
+        self.wakeups.doubts.notify_one();
+        self.wakeups.wake_claimers();
     }
 
     /// Has the worker reconcile, although no answer is known to be lost.
     pub(super) fn request_reconcile(&self) {
         self.reconcile_due.store(true, Ordering::Relaxed);
-        self.signals.doubts.notify_one();
-        self.signals.wake_claimers();
+        self.wakeups.doubts.notify_one();
+        self.wakeups.wake_claimers();
     }
 
     /// Whether this run is in execution in this process.

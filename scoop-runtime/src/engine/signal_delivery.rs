@@ -3,6 +3,8 @@
 //! A delivery follows each commit of a signal and each commit of a run that awaits one, so that of two at the same time
 //! the later one sees both. The periodic sweep covers a process that dies in between, and signals from transactions of
 //! users.
+//!
+//! A wait whose time is over is not here: its run becomes ready then, and `run_claim.sql` claims it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
@@ -16,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::wakeups::{Deliveries, Delivery};
 use crate::error::is_transient;
-use crate::store::{Deliver, Delivered, LockedDelivery, Store, Transaction};
+use crate::store::{Deliver, Delivered, LockedDelivery, Store, TransactionNumber};
 use crate::telemetry;
 
-/// The number of requests that one statement answers.
+/// The maximum number of requests that one statement answers.
 const BATCH_MAX: usize = 1_000;
 
-/// The number of signals that one statement takes out of the kept ones.
+/// The maximum number of signals that one statement takes out of the kept ones.
 const EXPIRED_MAX: u32 = 1_000;
 
 /// How long after a signal in a transaction of a user the commit of that is looked for: after each of these pauses.
@@ -38,7 +40,7 @@ const LOCKED_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The state between two deliveries.
 struct Sweeps {
     /// Signals of earlier transactions were looked at.
-    since: Transaction,
+    since: TransactionNumber,
     /// The time of the next look at all.
     all_at: Instant,
     locked: LockedKeys,
@@ -59,7 +61,7 @@ struct LockedKey {
 pub(super) async fn serve(engine: Arc<Engine>, mut queue: Deliveries, drained: CancellationToken) {
     let mut batch = vec![];
     let mut sweeps =
-        Sweeps { since: Transaction::default(), all_at: Instant::now(), locked: LockedKeys::default() };
+        Sweeps { since: TransactionNumber::default(), all_at: Instant::now(), locked: LockedKeys::default() };
     loop {
         tokio::select! {
             biased;
@@ -72,7 +74,7 @@ pub(super) async fn serve(engine: Arc<Engine>, mut queue: Deliveries, drained: C
             match delivery {
                 Delivery::To(to) => _ = keys.insert(to),
                 Delivery::Recent => (swept, expires) = (true, true),
-                Delivery::All => (swept, expires, sweeps.since) = (true, true, Transaction::default()),
+                Delivery::All => (swept, expires, sweeps.since) = (true, true, TransactionNumber::default()),
                 Delivery::Expired => expires = true,
             }
         }
@@ -80,13 +82,13 @@ pub(super) async fn serve(engine: Arc<Engine>, mut queue: Deliveries, drained: C
         for keys in [keys, sweeps.locked.due()] {
             if !keys.is_empty() {
                 let to = &Deliver::To(keys.iter().cloned().collect());
-                while !is_over(&engine, engine.store.deliver_signals(to).await, &mut sweeps).await {}
+                while !finish(&engine, engine.store.deliver_signals(to).await, &mut sweeps).await {}
                 sweeps.locked.forget_delivered(&keys);
             }
         }
         while swept {
             let delivery = sweeps.sweep(&engine.store).await;
-            swept = !is_over(&engine, delivery, &mut sweeps).await;
+            swept = !finish(&engine, delivery, &mut sweeps).await;
         }
         if expires {
             expire(&engine).await;
@@ -98,7 +100,7 @@ impl Sweeps {
     /// Delivers the signals sent since the last sweep.
     async fn sweep(&mut self, store: &Store) -> sqlx::Result<Delivered> {
         if self.all_at <= Instant::now() {
-            (self.since, self.all_at) = (Transaction::default(), Instant::now() + SWEEP_ALL_AFTER);
+            (self.since, self.all_at) = (TransactionNumber::default(), Instant::now() + SWEEP_ALL_AFTER);
         }
         // Before the delivery: a signal that commits in between belongs to the next sweep.
         let horizon = store.signal_horizon().await?;
@@ -150,14 +152,14 @@ impl LockedKeys {
     }
 }
 
-/// Takes signals whose time is over out of the kept ones. If there are more than one statement marks, the rest has to
-/// wait for deliveries.
+/// Takes signals whose time is over out of the kept ones, [`EXPIRED_MAX`] at most. The rest has another turn, behind the
+/// deliveries that wait.
 async fn expire(engine: &Engine) {
     match engine.store.expire_signals(EXPIRED_MAX).await {
         Ok(expired) => {
             expired.iter().for_each(|of_name| telemetry::signals_expired(engine.worker, of_name));
             if expired.iter().map(|of_name| of_name.signals).sum::<u64>() >= EXPIRED_MAX.into() {
-                engine.signals.deliver(Delivery::Expired);
+                engine.wakeups.deliver(Delivery::Expired);
             }
         }
         // The next sweep does it.
@@ -165,16 +167,16 @@ async fn expire(engine: &Engine) {
     }
 }
 
-/// Notifies the workers of the handlers that have runs to continue. Returns whether the delivery is over: it is to be
-/// tried again, after a pause here, while the database does not answer.
-async fn is_over(engine: &Engine, delivery: sqlx::Result<Delivered>, sweeps: &mut Sweeps) -> bool {
+/// Notifies the workers of the handlers that have runs to continue, and defers what is locked. Returns whether the delivery
+/// is finished. If the database does not answer, it pauses, and the delivery has to be tried again.
+async fn finish(engine: &Engine, delivery: sqlx::Result<Delivered>, sweeps: &mut Sweeps) -> bool {
     match delivery {
         Ok(Delivered { handlers, refused, locked }) => {
             engine.notify_ready(&handlers);
             sweeps.locked.defer(locked);
             if !refused.is_empty() {
                 // The row may be mended: the next sweep looks at all of them.
-                sweeps.since = Transaction::default();
+                sweeps.since = TransactionNumber::default();
             }
         }
         Err(error) if engine.stopping.is_cancelled() => {
@@ -187,7 +189,7 @@ async fn is_over(engine: &Engine, delivery: sqlx::Result<Delivered>, sweeps: &mu
                 return false;
             }
             // The next sweep looks at all of them.
-            sweeps.since = Transaction::default();
+            sweeps.since = TransactionNumber::default();
         }
     }
     true
@@ -202,7 +204,7 @@ impl Engine {
                 tokio::select! {
                     biased;
                     () = engine.stopping.cancelled() => return,
-                    () = tokio::time::sleep(Duration::from_millis(pause)) => engine.signals.deliver(Delivery::To(to.clone())),
+                    () = tokio::time::sleep(Duration::from_millis(pause)) => engine.wakeups.deliver(Delivery::To(to.clone())),
                 }
             }
         });

@@ -21,9 +21,9 @@ use super::suspects::Suspects;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
 use super::vitals::Vitals;
-use super::wakeups::{Deliveries, Delivery, ParentChecks, Signals};
+use super::wakeups::{Deliveries, Delivery, ParentChecks, Wakeups};
 use super::{
-    claim, decisions, gauges, joins, limits, liveness, notify, parents, reconcile, retention, schedule,
+    claim, decisions, gauges, join_expiry, limits, liveness, notify, parents, reconcile, retention, schedule,
     signal_delivery, timer,
 };
 use crate::completion::Completions;
@@ -48,7 +48,7 @@ pub(crate) async fn start(
     let definitions = Definitions::publish(&store, sagas).await?;
     let (settler, settlements) = Settler::new();
     let (decisions, undecided, of_tables) = DecisionQueue::new();
-    let (signals, parents, deliveries) = Signals::new();
+    let (wakeups, parents, deliveries) = Wakeups::new();
     let (reserved, slots) = ReservedSlots::of(settings.concurrency);
     let engine = Arc::new(Engine {
         slots: Arc::new(Semaphore::new(slots)),
@@ -67,12 +67,12 @@ pub(crate) async fn start(
         worker,
         identifier: format!("{IDENTIFIER_PREFIX}{worker}"),
         in_flight: Mutex::default(),
-        signal_claims: RwLock::default(),
+        unlisted_claims: RwLock::default(),
         in_doubt: AtomicBool::new(false),
         reconcile_due: AtomicBool::new(false),
         settler,
         decisions,
-        signals,
+        wakeups,
         stop_signals: StopSignals::default(),
         completions: Completions::default(),
         stopping: CancellationToken::new(),
@@ -135,7 +135,7 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
     spawn(liveness::serve_session(engine.clone(), session, drained.clone()).boxed());
     spawn(liveness::reap(engine.clone()).boxed());
     spawn(schedule::serve(engine.clone()).boxed());
-    spawn(joins::serve(engine.clone()).boxed());
+    spawn(join_expiry::serve(engine.clone()).boxed());
     spawn(limits::serve(engine.clone()).boxed());
     spawn(retention::serve(engine.clone()).boxed());
     if cfg!(feature = "metrics") {

@@ -47,7 +47,7 @@ pub(super) async fn serve_timer(engine: Arc<Engine>, drained: CancellationToken)
         tokio::select! {
             biased;
             () = drained.cancelled() => return,
-            () = engine.signals.clock.notified() => {}
+            () = engine.wakeups.clock.notified() => {}
             () = engine.suspects.ended() => {}
             () = tokio::time::sleep(wait) => {}
         }
@@ -73,15 +73,15 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
                 || engine.definitions.owes_acknowledgement.load(Ordering::Relaxed) =>
         {
             refresh::look(engine).await?;
-            engine.signals.wake_claimers();
+            engine.wakeups.wake_claimers();
             // The queues may be others, and something of them may be due.
-            engine.signals.clock.notify_one();
+            engine.wakeups.clock.notify_one();
         }
         Some(_) => {}
-        None => engine.signals.unlisted.notify_one(),
+        None => engine.wakeups.unlisted.notify_one(),
     }
     if due.is_worker_dead {
-        engine.signals.reaper.notify_one();
+        engine.wakeups.reaper.notify_one();
     }
     let Some(seconds) = due.seconds else {
         return Ok(Some(poll));
@@ -94,8 +94,8 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
         engine.suspects.found(suspect);
     }
     // The claimer signals when it has taken all; only then is the next time known.
-    engine.signals.rescan_after_claim.store(true, Ordering::Relaxed);
-    engine.signals.wake_claimers();
+    engine.wakeups.rescan_after_claim.store(true, Ordering::Relaxed);
+    engine.wakeups.wake_claimers();
     Ok(None)
 }
 

@@ -1,4 +1,4 @@
-//! The signals between the tasks of the engine.
+//! What the tasks of the engine wake each other with.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +30,8 @@ pub(super) enum Delivery {
     Expired,
 }
 
-/// The signals between the tasks of the engine.
-pub(super) struct Signals {
+/// What the tasks of the engine wake each other with.
+pub(super) struct Wakeups {
     /// There may be runs to claim.
     pub(super) claimer: Notify,
     /// There may be runs to claim of sagas with limits.
@@ -63,11 +63,11 @@ pub(super) struct Signals {
     deliveries: mpsc::UnboundedSender<Delivery>,
 }
 
-impl Signals {
+impl Wakeups {
     pub(super) fn new() -> (Self, ParentChecks, Deliveries) {
         let (parents, queue) = mpsc::unbounded_channel();
         let (deliveries, to_deliver) = mpsc::unbounded_channel();
-        let signals = Self {
+        let wakeups = Self {
             claimer: Notify::new(),
             limited: Arc::default(),
             has_limits: AtomicBool::new(false),
@@ -83,7 +83,7 @@ impl Signals {
             parents,
             deliveries,
         };
-        (signals, queue, to_deliver)
+        (wakeups, queue, to_deliver)
     }
 
     /// Has all look that claim runs.

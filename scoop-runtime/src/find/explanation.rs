@@ -1,5 +1,6 @@
 //! Why a run does not go on: what it waits for, and what would end that.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::SystemTime;
 
@@ -210,6 +211,19 @@ pub struct JoinWait {
     pub until: Option<SystemTime>,
     /// The topics of the waiting messages with that key, its own included. The saga needs one of each of its topics.
     pub present: Vec<String>,
+    /// The topics of which the set has no message yet, in the definitions of the living programs: none if no program has
+    /// the saga.
+    pub missing: Vec<String>,
+}
+
+impl JoinWait {
+    /// Sets what is missing. `collector` is the handler of the run: it has a pair for each topic of the set.
+    pub(crate) fn complete(&mut self, collector: &str, workers: &[RegisteredWorker]) {
+        let sagas = workers.iter().filter(|worker| worker.is_alive).flat_map(|worker| &worker.sagas);
+        let topics = sagas.filter(|saga| saga.handler == collector).map(|saga| &saga.topic);
+        let missing: BTreeSet<_> = topics.filter(|topic| !self.present.contains(topic)).cloned().collect();
+        self.missing = missing.into_iter().collect();
+    }
 }
 
 /// What the store knows of a run.
@@ -583,6 +597,9 @@ impl fmt::Display for RunExplanation {
             let (saga, key) = (Escaped(&join.saga), Escaped(&join.key));
             write!(f, " Its message waits to be joined by `{saga}` with others of the key `{key}` since ")?;
             write!(f, "{}; there are messages of {}", utc(join.since), Escaped(&join.present.join(", ")))?;
+            if !join.missing.is_empty() {
+                write!(f, ", and none of {}", Escaped(&join.missing.join(", ")))?;
+            }
             let until = join.until.map(|until| format!(", until {}", ahead(until, Some(self.read_at))));
             write!(f, "{}.", until.unwrap_or_default())?;
         }

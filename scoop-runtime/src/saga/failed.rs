@@ -1,4 +1,4 @@
-//! The message about failed runs: [`Failed`].
+//! The message about failed runs: [`Failed`]. The function `scoop.send_failed` sends it (`0002_functions.sql`).
 
 use std::borrow::Cow;
 use std::fmt;

@@ -234,8 +234,7 @@ impl SubscribedSaga {
     /// The times for which finished hierarchies are kept that start with one of its messages, in a program with these
     /// times.
     pub(crate) fn kept(&self, by_default: Keep) -> Keep {
-        self.keep
-            .map_or(by_default, |time| Keep { is_archived: by_default.is_archived, ..Keep::always(time) })
+        self.keep.map_or(by_default, |time| by_default.committed(time).rolled_back(time))
     }
 
     fn new(definition: &Definition, was: Vec<String>, keep: Option<Duration>) -> Self {

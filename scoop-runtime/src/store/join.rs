@@ -43,7 +43,7 @@ pub(crate) struct NewMember<'a> {
 
 /// A member of a set: the oldest waiting message of its topic, or one whose time is over before that of older ones.
 #[derive(Debug)]
-pub(crate) struct OldestMember {
+pub(crate) struct SetMember {
     pub(crate) run: Uuid,
     pub(crate) topic: String,
     pub(crate) payload: Value,
@@ -89,7 +89,7 @@ pub(crate) struct RefusedMember {
     pub(crate) why: String,
 }
 
-/// What is due of joins.
+/// The result of a look for overdue sets.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiredJoin {
     /// What was launched for an incomplete set.
@@ -106,10 +106,10 @@ pub(crate) enum SetPolicy {
 }
 
 /// The message of the set that these members form, if it is to be launched.
-pub(crate) fn complete(
+pub(crate) fn set_message(
     spec: &JoinSpec,
     key: &str,
-    oldest: &[OldestMember],
+    oldest: &[SetMember],
     policy: SetPolicy,
 ) -> Option<NewMessage> {
     let is_there = |topic: &&&str| oldest.iter().any(|member| member.topic == ***topic);
@@ -154,13 +154,13 @@ mod tests {
         JoinSpec { saga: "ship".into(), topic: "joins.ship", topics: vec!["paid", "picked"], within: None }
     }
 
-    fn member(topic: &str) -> OldestMember {
-        OldestMember { run: Uuid::nil(), topic: topic.into(), payload: json!(topic.len()) }
+    fn member(topic: &str) -> SetMember {
+        SetMember { run: Uuid::nil(), topic: topic.into(), payload: json!(topic.len()) }
     }
 
     #[test]
     fn set_is_launched_once_it_is_complete() {
-        let launched = |members: &[OldestMember]| complete(&spec(), "7", members, SetPolicy::IfComplete);
+        let launched = |members: &[SetMember]| set_message(&spec(), "7", members, SetPolicy::IfComplete);
         assert!(launched(&[]).is_none());
         assert!(launched(&[member("paid")]).is_none());
         let message = launched(&[member("paid"), member("picked")]).unwrap();
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn overdue_set_names_what_is_missing() {
-        let launched = |members: &[OldestMember]| complete(&spec(), "7", members, SetPolicy::AsItIs);
+        let launched = |members: &[SetMember]| set_message(&spec(), "7", members, SetPolicy::AsItIs);
         assert!(launched(&[]).is_none(), "all were withdrawn");
         let message = launched(&[member("picked")]).unwrap();
         assert_eq!(message.payload["missing"], json!(["paid"]));

@@ -59,7 +59,7 @@ pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{
     AwaitingRun, Deliver, Delivered, ExpiredSignals, LockedDelivery, NewSignal, RefusedDelivery, SIGNAL_SENT,
-    SignalClaimer, SignalSent, Transaction,
+    SignalClaimer, SignalSent, TransactionNumber,
 };
 pub(crate) use sizes::StoreSizes;
 pub use types::RowState;
@@ -243,7 +243,7 @@ storage! {
         async fn awaited_names(&self) -> Vec<String>;
 
         /// The oldest transaction that may still commit a signal.
-        async fn signal_horizon(&self) -> Transaction;
+        async fn signal_horizon(&self) -> TransactionNumber;
     }
 
     /// The messages that sagas join.
@@ -479,6 +479,9 @@ storage! {
 
         /// Deletes signals that have reached no run since this age.
         async fn prune_signals(&self, age: Duration, limit: u32, mode: PruneMode) -> u64;
+
+        /// Deletes unique keys of deleted hierarchies whose time is over.
+        async fn prune_keys(&self, limit: u32, mode: PruneMode) -> u64;
     }
 
     /// Sizes, for metrics.

@@ -12,7 +12,7 @@ pub(crate) enum Deliver {
     /// Those of these names and keys.
     To(Vec<SignalKey>),
     /// Those that a run awaits, and that this transaction or a later one has sent.
-    SentSince(Transaction),
+    SentSince(TransactionNumber),
 }
 
 /// What became of a delivery.
@@ -61,9 +61,9 @@ pub(crate) struct ExpiredSignals {
 
 /// A transaction of the database, by its number. The default is before all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Transaction(pub(super) String);
+pub(crate) struct TransactionNumber(pub(super) String);
 
-impl Default for Transaction {
+impl Default for TransactionNumber {
     fn default() -> Self {
         Self("0".into())
     }

@@ -1,11 +1,13 @@
 //! Signals in transactions of a client, from several programs at once, and in a rebuild.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 
 use super::*;
-use crate::support::Database;
+use crate::support::events::Events;
+use crate::support::{Database, eventually};
 
 /// Nothing is found by polling within a test.
 const NEVER: Duration = Duration::from_secs(3_600);
@@ -50,6 +52,34 @@ async fn locked_signal_holds_up_no_other_and_is_delivered_after_the_lock() -> Re
     assert!(awaits(&held_up.tree().await?));
     other.rollback().await?;
     assert_eq!(held_up.ends().await?, Outcome::Committed);
+    Ok(())
+}
+
+#[tokio::test]
+async fn signal_that_is_locked_for_long_is_logged_once() -> Result<()> {
+    let db = Database::new().await;
+    let (events, _guard) = Events::listen();
+    let scoop = db.scoop().only::<Shipping>().poll_interval(NEVER).start().await?;
+    assert_eq!(scoop.signal(Paid, "7").await?, 0);
+    let mut other = db.pool().begin().await?;
+    sqlx::query("SELECT FROM scoop.signal WHERE key = '7' FOR UPDATE").execute(&mut *other).await?;
+    let held_up = scoop.launch(Order { number: 7 }).await?;
+    let logged = || events.of("delivery_locked");
+    eventually("it is logged", async || !logged().is_empty()).await;
+    // Each delivery waits for the lock under another virtual transaction.
+    let waits = "SELECT virtualtransaction FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+                 WHERE a.datname = current_database() AND NOT granted";
+    let mut deliveries = BTreeSet::new();
+    eventually("it is tried again", async || {
+        deliveries.extend(db.texts(waits).await);
+        deliveries.len() > 2
+    })
+    .await;
+    let [warning] = &logged()[..] else { panic!("it is logged once: {:?}", logged()) };
+    assert_eq!((&*warning.fields["key"], warning.metadata.level()), ("7", &tracing::Level::WARN));
+    other.rollback().await?;
+    assert_eq!(held_up.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
     Ok(())
 }
 
@@ -196,9 +226,8 @@ async fn calls_that_wait_for_an_id_hold_no_connection() -> Result<()> {
         scoop.signal(Paid, number.to_string()).await?;
         assert_eq!(innocent.ends().await?, Outcome::Committed);
         number += 1;
-        let waits = "SELECT count(*) FROM pg_stat_activity
-                     WHERE wait_event_type = 'Lock' AND datname = current_database()
-                       AND query_start < clock_timestamp() - interval '0.5 s'";
+        let waits = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+                     WHERE a.datname = current_database() AND l.waitstart < clock_timestamp() - interval '0.5 s'";
         assert_eq!(db.number(waits).await, 0, "a statement waits for the id");
     }
     tx.commit().await?;

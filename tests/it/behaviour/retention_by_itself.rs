@@ -235,6 +235,30 @@ async fn signals_are_deleted_a_week_after_their_time() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn unique_key_outlives_its_hierarchy_by_the_given_time() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db, &Gate::default(), keep().unique_keys(90 * DAY)).await?;
+    let launch = async || scoop.launch(Order::Commits).unique("order 7").await;
+    let order = launch().await?;
+    order.ends().await?;
+    db.grow_older(60 * DAY).await;
+    is_deleted(&scoop, &order).await;
+    let again = launch().await?;
+    assert_eq!(again.id(), order.id());
+    assert!(matches!(again.wait().await, Err(RuntimeError::NoSuchMessage { .. })));
+    assert!(scoop.find_by_key::<Order>("order 7").await.is_err());
+    assert!(scoop.explain(again.message_id()).await.is_err());
+    db.grow_older(20 * DAY).await;
+    assert_eq!(scoop.prune().older_than(DAY).dry_run().await?.unique_keys, 0);
+    db.grow_older(11 * DAY).await;
+    // Before the key is deleted, the launch does nothing.
+    let is_new = async || Ok::<_, RuntimeError>(launch().await?.wait().await? == Outcome::Committed);
+    eventually("the key is deleted", async || is_new().await.unwrap_or_default()).await;
+    assert_eq!(scoop.prune().older_than(DAY).dry_run().await?.unique_keys, 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn times_below_an_hour_are_refused() -> Result<()> {
     let db = Database::new().await;
     for (keep, mistake) in [

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use scoop::Keep;
 use sqlx::PgPool;
 
 use super::*;
@@ -333,5 +334,37 @@ async fn role_without_the_function_cannot_prune() -> Result<()> {
     let refused = client.prune().await.unwrap_err();
     assert!(matches!(refused, RuntimeError::Denied { .. }), "{refused}");
     db.execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "retention-rows.letter")]
+struct Letter {
+    text: String,
+}
+
+handler! {
+    Letters: "retention-rows-letters" on Letter;
+    step "post" post => done().silently();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unique_key_that_is_kept_is_a_message_without_its_payload() -> Result<()> {
+    let db = Database::new().await;
+    let keep = Keep::default().unique_keys(90 * DAY);
+    let scoop = db.scoop().keep(keep).only::<Letters>().start().await?;
+    for key in [Some("7"), None] {
+        let letter = scoop.launch(Letter { text: "hunter2".into() });
+        let letter = if let Some(key) = key { letter.unique(key).await? } else { letter.await? };
+        assert_eq!(letter.ends().await?, Outcome::Committed);
+    }
+    db.grow_older(60 * DAY).await;
+    let pruned = scoop.prune().await?;
+    assert_eq!((pruned.hierarchies, pruned.messages, pruned.unique_keys), (2, 1, 0));
+    assert_eq!(db.texts("SELECT payload::text FROM scoop.message").await, ["null"]);
+    db.grow_older(60 * DAY).await;
+    assert_eq!(scoop.prune().await?.unique_keys, 1);
+    assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 0);
+    assert_eq!(db.number("SELECT count(*) FROM scoop.kept_key").await, 0);
     Ok(())
 }

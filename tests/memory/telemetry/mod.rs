@@ -355,6 +355,19 @@ async fn value_of_a_failure_that_its_type_does_not_read_is_one_warning() -> Resu
     Ok(())
 }
 
+#[tokio::test(start_paused = true)]
+async fn signal_that_no_saga_awaits_is_one_warning() -> Result<()> {
+    let (events, _guard) = Events::listen();
+    let shop = Program::start(&InMemory::new(), |it| it.only::<OrderSaga>()).await?;
+    for key in ["7", "8"] {
+        assert_eq!(shop.scoop.signal(Unheard, key).await?, 0);
+    }
+    shop.scoop.shutdown().await?;
+    let [warning] = &events.of("unawaited")[..] else { panic!("there is one") };
+    assert_eq!(warning.fields["message"], "signal sent that no living program awaits: `unheard`");
+    Ok(())
+}
+
 /// No saga awaits it.
 #[derive(Signal, Serialize, Deserialize)]
 struct Unheard;

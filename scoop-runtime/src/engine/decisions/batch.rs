@@ -8,7 +8,7 @@ use scoop_core::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Pending, Task, Undecided};
+use super::{Pending, ToDecide, Undecided};
 use crate::RuntimeError;
 use crate::bug::{Bug, is_injected};
 use crate::engine::execution::Why;
@@ -91,7 +91,7 @@ fn decide_with(
     let (mut decisions, mut outcomes) = (Decisions::default(), Vec::with_capacity(batch.len()));
     for Pending { undecided, .. } in batch {
         let at = entities.binary_search(&undecided.entity).expect("each has its entity");
-        let one = One { engine, undecided, write };
+        let one = DecisionInBatch { engine, undecided, write };
         outcomes.push(match one.decide(&mut working[at], &mut decisions)? {
             Ok(outcome) | Err(outcome) => outcome,
         });
@@ -120,7 +120,7 @@ pub(super) fn decide_loaded(
     let mut working = Working { state: state.map(|state| (entity, state)), ..Working::new(stored) };
     let (mut decisions, mut outcomes) = (Decisions::default(), Vec::with_capacity(batch.len()));
     for Pending { undecided, .. } in batch {
-        let one = One { engine, undecided, write };
+        let one = DecisionInBatch { engine, undecided, write };
         outcomes.push(match one.decide(&mut working, &mut decisions).ok()? {
             Ok(outcome) | Err(outcome) => outcome,
         });
@@ -194,13 +194,13 @@ struct Made {
 }
 
 /// One decision of a batch.
-struct One<'a> {
+struct DecisionInBatch<'a> {
     engine: &'a Engine,
     undecided: &'a Undecided,
     write: Write,
 }
 
-impl One<'_> {
+impl DecisionInBatch<'_> {
     fn decide(
         &self,
         entity: &mut Working,
@@ -309,8 +309,8 @@ impl One<'_> {
     /// What to do after the cause of a failure is gone.
     fn remedy(&self) -> &'static str {
         match self.undecided.task {
-            Task::Decide { .. } => "send the command again",
-            Task::Undo { .. } => "retry the rollback",
+            ToDecide::Decide { .. } => "send the command again",
+            ToDecide::Undo { .. } => "retry the rollback",
         }
     }
 
@@ -319,11 +319,11 @@ impl One<'_> {
         let Undecided { decisions, message, task, run, saga, .. } = self.undecided;
         let (message, saga): (&dyn Any, _) = (message.get(), &saga.definition.saga);
         let (code, decided) = match task {
-            Task::Decide { fetched } => (
+            ToDecide::Decide { fetched } => (
                 "decide",
                 boundary::run(&run.source, || (decisions.decide)(message, state, fetched.as_ref()).map(Some)),
             ),
-            Task::Undo { decision } => {
+            ToDecide::Undo { decision } => {
                 ("undo", boundary::run(&run.source, || (decisions.undo)(message, state, decision)))
             }
         };

@@ -42,8 +42,8 @@ impl Busy {
         admitted
     }
 
-    /// Takes the decisions of the next try: the same share of each entity, at most that many if there are fewer
-    /// entities.
+    /// Takes the decisions of the next try: the same number for each entity, together `count_max` at most, or one each if
+    /// there are more entities.
     pub(super) fn take(&mut self, count_max: usize) -> Vec<Pending> {
         self.next_try = None;
         let share = (count_max / self.waiting.len().max(1)).max(1);

@@ -32,7 +32,7 @@ use crate::store::{
 use crate::telemetry;
 
 /// The time that `load_for_update` and `store` may take.
-const CODE_MAX: Duration = Duration::from_secs(10);
+const TABLE_CODE_MAX: Duration = Duration::from_secs(10);
 
 /// The time that a statement may wait for a lock.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '5s'";
@@ -301,7 +301,7 @@ impl Deciding<'_> {
         code: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Broken> {
         let source = &self.undecided.run.source;
-        match boundary::call(source, self.engine.running.stop(Some(CODE_MAX)), code).await {
+        match boundary::call(source, self.engine.running.stop(Some(TABLE_CODE_MAX)), code).await {
             Ok(result) => result.map_err(|error| Broken::Code(function, error)),
             Err(Stopped { why: Stop::Abandoned, .. }) => Err(Broken::Refused(Refused::Stopped)),
             Err(Stopped { why: Stop::Late(limit), panic }) => {

@@ -66,14 +66,14 @@ async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
     }
     let paused = engine.definitions.view().paused.clone();
     engine.definitions.derive_view(engine.worker, &topology);
-    engine.signals.has_limits.store(engine.definitions.is_any_limited(), Ordering::Relaxed);
-    engine.signals.wake_limited();
+    engine.wakeups.has_limits.store(engine.definitions.is_any_limited(), Ordering::Relaxed);
+    engine.wakeups.wake_limited();
     if paused != engine.definitions.view().paused {
-        engine.signals.schedules.notify_one();
+        engine.wakeups.schedules.notify_one();
     }
     if !engine.definitions.view().contested.is_empty() && !is_injected(Bug::ForgetOtherDefinitions) {
         // With outdated knowledge, this worker did not notify other workers of runs that only they may claim.
-        engine.signals.others.notify_one();
+        engine.wakeups.others.notify_one();
     }
     acknowledge(engine, &topology).await
 }

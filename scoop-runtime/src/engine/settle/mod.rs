@@ -283,14 +283,14 @@ fn apply(
     }
     for signal in after.signals {
         engine.unhandled.signalled(&signal.name);
-        engine.signals.deliver(Delivery::To(signal));
+        engine.wakeups.deliver(Delivery::To(signal));
     }
     if settled.state == RowState::Ended {
         match execution.run.lineage.parent() {
             Some(parent) if execution.flags.has_parent => {
                 let (root, id) = (parent.root_id(), parent.id());
                 let slot = execution.slot.take().and_then(SlotLease::into_shared_slot);
-                engine.signals.child_ended(ParentRef { root, id, at: settled.last_event_at }, slot);
+                engine.wakeups.child_ended(ParentRef { root, id, at: settled.last_event_at }, slot);
             }
             _ => {
                 let committed = after.run.is_none() && !after.rolling_back;

@@ -10,7 +10,7 @@ use crate::engine::execution::Execution;
 /// The failure of a command that refuses its caller. None for other moves, and for a caller that may send it.
 ///
 /// Neither locks nor connections are held meanwhile.
-pub(in crate::engine) fn refusal(
+pub(in crate::engine) fn unauthorized(
     execution: &Execution,
     call: &Call<'_>,
     message: &(dyn Any + Send + Sync),

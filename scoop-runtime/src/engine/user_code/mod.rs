@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 use self::boundary::{Held, Stopped};
 use self::running::Stop;
 use super::execution::{Execution, Exit, Why};
-use super::refusal::{IfRefused, hand_to_another};
+use super::handover::{IfRefused, hand_to_another};
 use super::shared::Engine;
 use crate::RuntimeError;
 use crate::bug::{Bug, is_injected};
@@ -43,7 +43,7 @@ pub(super) async fn call_and_conclude(
         Ok(message) => message,
         Err(failure) => return Ok((call.conclude(execution.run.context.clone(), Err(failure)), None)),
     };
-    if let Some(failure) = authorize::refusal(execution, &call, message) {
+    if let Some(failure) = authorize::unauthorized(execution, &call, message) {
         return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
     }
     if let Some(failure) = at_most_once::begin(engine, execution, &call).await? {

@@ -11,7 +11,7 @@ use super::MemoryStore;
 use super::launch::RootMessage;
 use super::state::State;
 use crate::bug::{Bug, is_injected};
-use crate::store::join::{LaunchedSet, OldestMember, SetPolicy, complete};
+use crate::store::join::{LaunchedSet, SetMember, SetPolicy, set_message};
 use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, Withdrawal};
 use crate::util::shown::system_time;
 use crate::{JoinWait, WaitingMember};
@@ -45,8 +45,8 @@ struct MemberRow {
 }
 
 impl MemberRow {
-    fn member(&self) -> OldestMember {
-        OldestMember { run: self.run, topic: self.topic.clone(), payload: self.payload.clone() }
+    fn member(&self) -> SetMember {
+        SetMember { run: self.run, topic: self.topic.clone(), payload: self.payload.clone() }
     }
 }
 
@@ -63,6 +63,7 @@ impl JoinMembers {
             since: system_time(member.since),
             until: member.expires_at.map(system_time),
             present: present.into_iter().collect(),
+            missing: vec![],
         })
     }
 }
@@ -169,13 +170,13 @@ impl JoinMembers {
     }
 
     /// The oldest waiting messages of a key.
-    fn oldest(&self, spec: &JoinSpec, key: &str) -> Vec<OldestMember> {
+    fn oldest(&self, spec: &JoinSpec, key: &str) -> Vec<SetMember> {
         let oldest = spec.topics.iter().filter_map(|topic| self.first(&spec.saga, key, topic));
         oldest.map(MemberRow::member).collect()
     }
 
     /// The key of an overdue message, and the members of its set (`join_overdue.sql`).
-    fn overdue(&self, spec: &JoinSpec, run: Uuid, now: OffsetDateTime) -> (String, Vec<OldestMember>) {
+    fn overdue(&self, spec: &JoinSpec, run: Uuid, now: OffsetDateTime) -> (String, Vec<SetMember>) {
         let Some(overdue) = self.waiting.iter().find(|it| it.run == run) else {
             return (String::new(), vec![]);
         };
@@ -200,10 +201,10 @@ impl State {
         &mut self,
         spec: &JoinSpec,
         key: &str,
-        members: &[OldestMember],
+        members: &[SetMember],
         policy: SetPolicy,
     ) -> Vec<String> {
-        let Some(message) = complete(spec, key, members, policy) else { return vec![] };
+        let Some(message) = set_message(spec, key, members, policy) else { return vec![] };
         if !is_injected(Bug::JoinTwice) {
             let is_member = |row: &mut MemberRow| members.iter().any(|member| member.run == row.run);
             let joined =

@@ -29,7 +29,7 @@ const PAGE_MAX: usize = 1_000;
 /// A worker that stopped without a word keeps others waiting for so long.
 const TAKEN_FOR: time::Duration = time::Duration::minutes(5);
 
-/// The rows of `keep_time`, `retention` and `kept_hierarchy`.
+/// The rows of `keep_time`, `retention`, `kept_hierarchy` and `kept_key`.
 #[derive(Debug, Default)]
 pub(super) struct Retention {
     times: BTreeMap<(String, String), Keep>,
@@ -37,6 +37,8 @@ pub(super) struct Retention {
     after: u64,
     taken: Option<(Uuid, OffsetDateTime)>,
     kept: BTreeMap<Uuid, KeptRow>,
+    /// The rows of `kept_key`: until when each counts.
+    keys: BTreeMap<Uuid, OffsetDateTime>,
 }
 
 /// A row of `kept_hierarchy`.
@@ -131,6 +133,24 @@ impl RetentionStorage for MemoryStore {
         })
         .await
     }
+
+    async fn prune_keys(&self, limit: u32, mode: PruneMode) -> sqlx::Result<u64> {
+        self.run("prune_keys", |state| {
+            let now = state.now();
+            let over = state.retention.keys.iter().filter(|(_, until)| **until < now);
+            let mut over: Vec<_> = over.map(|(message, until)| (*until, *message)).collect();
+            if mode == PruneMode::Delete {
+                over.sort_unstable();
+                over.truncate(limit as usize);
+                for (_, message) in &over {
+                    state.retention.keys.remove(message);
+                    state.hierarchy_by_id.remove(message);
+                }
+            }
+            Ok(over.len() as u64)
+        })
+        .await
+    }
 }
 
 impl Retention {
@@ -203,11 +223,21 @@ impl State {
     /// For how long hierarchies of this topic are kept.
     fn keep_of(&self, topic: &str, kind: Kind, by_default: Keep) -> Duration {
         let time = |keep: &Keep| if kind == Kind::RolledBack { keep.rolled_back } else { keep.committed };
+        self.longest_of(topic, time).unwrap_or_else(|| time(&by_default))
+    }
+
+    /// For how long after the last event of a hierarchy of this topic the unique key of its launch counts.
+    fn keep_keys_of(&self, topic: &str) -> Duration {
+        self.longest_of(topic, |keep| keep.unique_keys).unwrap_or_default()
+    }
+
+    /// The longest of the times of the handlers of this topic; of the retired ones if all are.
+    fn longest_of(&self, topic: &str, time: impl Fn(&Keep) -> Duration) -> Option<Duration> {
         let all = || self.retention.times.iter().filter(|((of, _), _)| of == topic);
         let listening = self.listening(topic);
         let active = all().filter(|((_, handler), _)| listening.iter().any(|(name, _)| **name == **handler));
         let longest = active.map(|(_, keep)| time(keep)).max();
-        longest.or_else(|| all().map(|(_, keep)| time(keep)).max()).unwrap_or_else(|| time(&by_default))
+        longest.or_else(|| all().map(|(_, keep)| time(keep)).max())
     }
 
     fn take_due(&mut self, worker: Uuid, keep: Keep, limit: usize) -> Option<DueHierarchies> {
@@ -283,12 +313,22 @@ impl State {
         let Some(Hierarchy { record, .. }) = self.hierarchy(root) else {
             return (PruneResult::kept(PruneVerdict::Absent), kept);
         };
-        let messages = record.messages.keys().filter(|id| !self.is_entity_event(**id));
+        let keys_until = kept
+            .since
+            .saturating_add(self.keep_keys_of(&kept.topic).try_into().unwrap_or(time::Duration::MAX));
+        let launched = record.of_run(root).filter(|event| event.kind == EventKind::Emitted);
+        let launched = launched.map(|event| event.message).filter(|id| id.get_version_num() == 5);
+        let keys: Vec<_> = launched.filter(|_| keys_until > self.now()).collect();
+        let messages = record.messages.keys().filter(|id| !self.is_entity_event(**id) && !keys.contains(id));
         let (messages, events) = (messages.count() as u64, record.events.len() as u64);
         if mode == PruneMode::Delete {
             self.join_members.forget(|run| self.hierarchy_by_id.get(&run) == Some(&root));
             self.take_record(root);
             self.retention.kept.remove(&root);
+            for message in keys {
+                self.hierarchy_by_id.insert(message, root);
+                self.retention.keys.insert(message, keys_until);
+            }
         }
         (PruneResult { verdict, messages, events }, kept)
     }

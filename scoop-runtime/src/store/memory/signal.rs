@@ -15,7 +15,7 @@ use super::state::{RowKey, State};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
     ClaimedRun, Claimer, Deliver, Delivered, ExpiredSignals, NewSignal, SignalClaimer, SignalSent,
-    SignalStorage, Transaction,
+    SignalStorage, TransactionNumber,
 };
 
 /// A signal that is not delivered: until when it is kept, when it was sent, and its id. The first one goes first.
@@ -94,8 +94,8 @@ impl SignalStorage for MemoryStore {
         .await
     }
 
-    async fn signal_horizon(&self) -> sqlx::Result<Transaction> {
-        Ok(Transaction::default())
+    async fn signal_horizon(&self) -> sqlx::Result<TransactionNumber> {
+        Ok(TransactionNumber::default())
     }
 }
 

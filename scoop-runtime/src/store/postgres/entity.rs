@@ -117,7 +117,8 @@ impl EntityStorage for PostgresStore {
         name: &str,
         run: Option<Uuid>,
     ) -> sqlx::Result<Option<serde_json::Value>> {
-        let read = sqlx::query_scalar(self.sql.command_decision.clone()).bind(message).bind(name).bind(run);
+        let read =
+            sqlx::query_scalar(self.sql.command_read_decision.clone()).bind(message).bind(name).bind(run);
         read.first(&self.sessions).await
     }
 }

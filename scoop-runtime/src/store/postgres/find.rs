@@ -180,6 +180,7 @@ impl PostgresStore {
                 since: system_time(time(&row, "since")?),
                 until: time_if_any(&row, "expires_at")?.map(system_time),
                 present: row.try_get("present")?,
+                missing: vec![],
             })
         };
         row.map(read).transpose()

@@ -16,7 +16,7 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::WaitingMember;
 use crate::error::{is_of_contents, refusal};
-use crate::store::join::{LaunchedSet, OldestMember, SetPolicy, complete};
+use crate::store::join::{LaunchedSet, SetMember, SetPolicy, set_message};
 use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, RefusedMember, Withdrawal};
 use crate::util::patience::note;
 use crate::util::shown::system_time;
@@ -194,8 +194,8 @@ impl PostgresStore {
         Ok(Some(launched))
     }
 
-    /// Launches the hierarchy of a set: of the overdue message with this run, whether or not it is complete; otherwise of
-    /// the oldest messages of the key, if they are complete. Sets those aside that no set can hold.
+    /// Launches the hierarchy of a set. With the run of an overdue message, that is its set, complete or not; otherwise the
+    /// oldest messages of the key, if they are complete. Sets those aside that no set can hold.
     async fn launch_set(
         &self,
         tx: &mut PgConnection,
@@ -211,7 +211,7 @@ impl PostgresStore {
                 match (row.try_get("is_stored")?, row.try_get("is_fit")?) {
                     (false, _) => lost.push(row),
                     (true, false) => unfit.push(row),
-                    (true, true) => members.push(OldestMember::from_row(row)?),
+                    (true, true) => members.push(SetMember::from_row(row)?),
                 }
             }
             if lost.is_empty() && unfit.is_empty() {
@@ -226,7 +226,7 @@ impl PostgresStore {
                 .extend(self.refuse(tx, spec, key, (&lost, "scoop.message has no row with its id")).await?);
         };
         let policy = if overdue.is_some() { SetPolicy::AsItIs } else { SetPolicy::IfComplete };
-        let Some(message) = complete(spec, key, &members, policy) else {
+        let Some(message) = set_message(spec, key, &members, policy) else {
             return Ok(LaunchedSet { handlers: vec![], refused });
         };
         let runs: Vec<_> = members.iter().map(|member| member.run).collect();
@@ -268,7 +268,7 @@ impl PostgresStore {
             return Ok(vec![]);
         }
         let runs: Vec<Uuid> = members.iter().map(|row| row.try_get("run")).collect::<sqlx::Result<_>>()?;
-        sqlx::query(self.sql.join_refuse.clone()).bind(runs).bind(why).execute(tx).await?;
+        sqlx::query(self.sql.join_set_aside.clone()).bind(runs).bind(why).execute(tx).await?;
         let refused = members.iter().map(|row| {
             let (saga, key, why) = (spec.saga.clone(), key.to_owned(), why.to_owned());
             Ok(RefusedMember { saga, key, message: row.try_get("message_id")?, why })
@@ -277,7 +277,7 @@ impl PostgresStore {
     }
 }
 
-impl OldestMember {
+impl SetMember {
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         Ok(Self { run: row.try_get("run")?, topic: row.try_get("topic")?, payload: row.try_get("payload")? })
     }

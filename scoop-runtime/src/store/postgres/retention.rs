@@ -108,6 +108,15 @@ impl RetentionStorage for PostgresStore {
             .await?;
         Ok(pruned.unsigned_abs())
     }
+
+    async fn prune_keys(&self, limit: u32, mode: PruneMode) -> sqlx::Result<u64> {
+        let pruned: i64 = sqlx::query_scalar(self.sql.prune_keys.clone())
+            .bind(i64::from(limit))
+            .bind(mode == PruneMode::Count)
+            .one(&self.sessions)
+            .await?;
+        Ok(pruned.unsigned_abs())
+    }
 }
 
 impl PostgresStore {

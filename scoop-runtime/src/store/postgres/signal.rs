@@ -14,7 +14,7 @@ use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::{is_contended, is_denied, is_transient, is_without_tables};
 use crate::store::{
     AwaitingRun, ClaimedRun, Deliver, Delivered, ExpiredSignals, Lanes, LockedDelivery, NewSignal,
-    RefusedDelivery, SIGNAL_SENT, SignalClaimer, SignalSent, SignalStorage, Transaction,
+    RefusedDelivery, SIGNAL_SENT, SignalClaimer, SignalSent, SignalStorage, TransactionNumber,
 };
 use crate::telemetry;
 use crate::util::patience;
@@ -65,8 +65,10 @@ impl SignalStorage for PostgresStore {
     }
 
     async fn expire_signals(&self, limit: u32) -> sqlx::Result<Vec<ExpiredSignals>> {
-        let rows =
-            sqlx::query(self.sql.signal_expire.clone()).bind(i64::from(limit)).all(&self.sessions).await?;
+        let rows = sqlx::query(self.sql.signal_expire_kept.clone())
+            .bind(i64::from(limit))
+            .all(&self.sessions)
+            .await?;
         let expired = |row: PgRow| {
             let (to, signals) = (
                 SignalKey { name: row.try_get("name")?, key: row.try_get("key")? },
@@ -86,8 +88,8 @@ impl SignalStorage for PostgresStore {
         sqlx::query_scalar(self.sql.signal_names.clone()).all(&self.sessions).await
     }
 
-    async fn signal_horizon(&self) -> sqlx::Result<Transaction> {
-        sqlx::query_scalar(self.sql.signal_horizon.clone()).one(&self.sessions).await.map(Transaction)
+    async fn signal_horizon(&self) -> sqlx::Result<TransactionNumber> {
+        sqlx::query_scalar(self.sql.signal_horizon.clone()).one(&self.sessions).await.map(TransactionNumber)
     }
 }
 
@@ -193,7 +195,7 @@ impl PostgresStore {
         Ok(sent)
     }
 
-    /// Records a signal, in a transaction of the caller, too. Returns whether it is new.
+    /// Records a signal; the transaction may be the caller's. Returns whether it is new.
     pub(crate) async fn insert_signal(
         &self,
         executor: impl PgExecutor<'_>,
@@ -237,7 +239,7 @@ impl PostgresStore {
     async fn deliver_key_by_key(&self, signals: &Deliver) -> sqlx::Result<Delivered> {
         let keys = match signals {
             Deliver::To(keys) => keys.clone(),
-            Deliver::SentSince(Transaction(since)) => {
+            Deliver::SentSince(TransactionNumber(since)) => {
                 let awaited = sqlx::query_as(self.sql.signal_awaited.clone()).bind(since.clone());
                 let awaited: Vec<(String, String)> = awaited.all(&self.sessions).await?;
                 awaited.into_iter().map(|(name, key)| SignalKey { name, key }).collect()
@@ -312,7 +314,7 @@ impl PostgresStore {
     ) -> QueryScalar<'_, Postgres, String, PgArguments> {
         let ((names, keys), since) = match signals {
             Deliver::To(keys) => (keys.iter().map(|to| (to.name.clone(), to.key.clone())).unzip(), None),
-            Deliver::SentSince(Transaction(since)) => ((vec![], vec![]), Some(since.clone())),
+            Deliver::SentSince(TransactionNumber(since)) => ((vec![], vec![]), Some(since.clone())),
         };
         let deliver = sqlx::query_scalar(self.sql.signal_deliver.clone());
         let (runs, only) = match to {

@@ -29,6 +29,7 @@ impl SubscriptionStorage for PostgresStore {
             .bind(each().map(|it| &*it.handler).collect::<Vec<_>>())
             .bind(times(|keep| keep.committed))
             .bind(times(|keep| keep.rolled_back))
+            .bind(times(|keep| keep.unique_keys))
             .bind(keep.is_archived)
             .done(&self.sessions)
             .await?;

@@ -84,7 +84,7 @@ impl Database {
 
     /// Makes everything older, as if time had passed without events.
     pub async fn grow_older(&self, by: Duration) {
-        const TIMES: [(&str, &[&str]); 13] = [
+        const TIMES: [(&str, &[&str]); 14] = [
             ("message", &["created_at"]),
             ("message_event", &["created_at"]),
             ("return_value", &["created_at"]),
@@ -97,6 +97,7 @@ impl Database {
             ("join_member", &["since", "expires_at"]),
             ("handler", &["since", "retired_at", "dropped_at"]),
             ("kept_hierarchy", &["since"]),
+            ("kept_key", &["until"]),
             ("run", &["last_event_at", "rollback_since", "rollback_started_at", "execution_since"]),
         ];
         let mut sql = String::from("BEGIN;");

@@ -42,7 +42,7 @@ const HOT: [&str; 63] = [
     "message_status",
     "signal_awaited",
     "signal_deliver",
-    "signal_expire",
+    "signal_expire_kept",
     "signal_send",
     "join_oldest",
     "join_next_due",
@@ -50,7 +50,7 @@ const HOT: [&str; 63] = [
     "join_mark",
     "join_explain",
     "join_record",
-    "join_refuse",
+    "join_set_aside",
     "entity_lock_free",
     "entity_events",
     "entity_keys",
@@ -59,7 +59,7 @@ const HOT: [&str; 63] = [
     "entity_lock_in_step",
     "entity_insert_in_step",
     "entity_write_in_step",
-    "command_decision",
+    "command_read_decision",
     "prune_page",
     "prune_page_kept",
     "archive_parts",
@@ -218,12 +218,12 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "limit_count" => ("text[], bigint", "'{}', 1"),
         "join_mark" => ("uuid[], uuid", "'{}', NULL"),
         "join_explain" => ("uuid", "NULL"),
-        "join_refuse" => ("uuid[], text", "'{}', ''"),
+        "join_set_aside" => ("uuid[], text", "'{}', ''"),
         "signal_deliver" => {
             ("text[], text[], text, uuid[], boolean, text", "'{}', '{}', NULL, '{}', false, '20ms'")
         }
         "signal_awaited" => ("text", "'0'"),
-        "signal_expire" => ("bigint", "1"),
+        "signal_expire_kept" => ("bigint", "1"),
         "entity_lock_free" => ("text[], text[]", "'{}', '{}'"),
         "entity_events" => ("text, text, bigint, bigint", "'', '', 0, 1"),
         "entity_keys" => ("text, text, bigint", "'', '', 1"),
@@ -239,10 +239,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "text[], text[], bigint[], jsonb[], text[], text[], bigint[], uuid[], uuid[]",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
         ),
-        "command_decision" => ("uuid, text, uuid", "gen_random_uuid(), '', NULL"),
+        "command_read_decision" => ("uuid, text, uuid", "gen_random_uuid(), '', NULL"),
         "prune_page" | "prune_page_kept" => ("uuid, float8, bigint", "gen_random_uuid(), 1, 1000"),
         "keep_time_publish" => {
-            ("text[], text[], float8[], float8[], boolean", "'{}', '{}', '{}', '{}', true")
+            ("text[], text[], float8[], float8[], float8[], boolean", "'{}', '{}', '{}', '{}', '{}', true")
         }
         "retention_next" => ("uuid, float8, float8, bigint, boolean", "gen_random_uuid(), 1, 1, 100, true"),
         "retention_settle" => (

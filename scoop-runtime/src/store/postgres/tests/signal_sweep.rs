@@ -8,7 +8,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{database, done, launching};
-use crate::store::{Deliver, NewSignal, SignalStorage as _, Transaction};
+use crate::store::{Deliver, NewSignal, SignalStorage as _, TransactionNumber};
 
 fn signal(key: &str) -> NewSignal {
     let to = SignalKey { name: "paid".into(), key: key.into() };
@@ -56,9 +56,9 @@ async fn signals_of_earlier_transactions_are_not_looked_at() {
     await_signal(&pool, "7").await;
     let later: String =
         sqlx::query_scalar("SELECT pg_current_xact_id()::text").fetch_one(&pool).await.unwrap();
-    let delivered = store.deliver_signals(&Deliver::SentSince(Transaction(later))).await.unwrap();
+    let delivered = store.deliver_signals(&Deliver::SentSince(TransactionNumber(later))).await.unwrap();
     assert!(delivered.handlers.is_empty());
-    let delivered = store.deliver_signals(&Deliver::SentSince(Transaction::default())).await.unwrap();
+    let delivered = store.deliver_signals(&Deliver::SentSince(TransactionNumber::default())).await.unwrap();
     assert_eq!(delivered.handlers, ["saga"]);
     done(pool).await;
 }
@@ -79,7 +79,7 @@ async fn damaged_run_holds_up_no_signal_of_others() {
     for key in ["7", "8", "9"] {
         store.insert_signal(&pool, &signal(key)).await.unwrap();
     }
-    let delivered = store.deliver_signals(&Deliver::SentSince(Transaction::default())).await.unwrap();
+    let delivered = store.deliver_signals(&Deliver::SentSince(TransactionNumber::default())).await.unwrap();
     assert_eq!(delivered.handlers, ["saga", "saga"]);
     let refused: Vec<_> = delivered.refused.iter().map(|it| (&*it.to.key, it.run.as_ref())).collect();
     let [("7", Some(seventh)), ("9", Some(ninth))] = refused[..] else { panic!("{refused:?}") };
@@ -123,7 +123,7 @@ async fn locked_rows_hold_up_no_signal_of_other_keys() {
         await_signal(&pool, key).await;
     }
     let other = lock_both(&pool).await;
-    let delivered = store.deliver_signals(&Deliver::SentSince(Transaction::default())).await.unwrap();
+    let delivered = store.deliver_signals(&Deliver::SentSince(TransactionNumber::default())).await.unwrap();
     assert_eq!(delivered.handlers, ["saga"]);
     let locked: Vec<_> = delivered.locked.into_iter().map(|locked| locked.to).collect();
     assert_eq!(locked.iter().map(|to| &*to.key).collect::<Vec<_>>(), ["7", "8"]);
@@ -151,7 +151,7 @@ async fn signal_behind_a_locked_one_is_recorded() {
     let sent = store.send_signal(&signal("7"), None).await.unwrap();
     assert_eq!((sent.reached, sent.handlers.len()), (0, 0));
     other.rollback().await.unwrap();
-    let delivered = store.deliver_signals(&Deliver::SentSince(Transaction::default())).await.unwrap();
+    let delivered = store.deliver_signals(&Deliver::SentSince(TransactionNumber::default())).await.unwrap();
     assert_eq!(delivered.handlers, ["saga"]);
     let kept = "SELECT count(*) FROM scoop.signal WHERE delivered_at IS NULL";
     assert_eq!(sqlx::query_scalar::<_, i64>(kept).fetch_one(&pool).await.unwrap(), 1);
@@ -169,7 +169,7 @@ async fn signal_that_no_program_can_read_arrives_as_that() {
                       VALUES (gen_random_uuid(), 'paid', $1, $2::jsonb, now() + interval '1 hour')";
         sqlx::query(insert).bind(key).bind(payload).execute(&pool).await.unwrap();
     }
-    let delivered = store.deliver_signals(&Deliver::SentSince(Transaction::default())).await.unwrap();
+    let delivered = store.deliver_signals(&Deliver::SentSince(TransactionNumber::default())).await.unwrap();
     assert!(delivered.refused.is_empty());
     let outputs = "SELECT (outputs -> 'wait') ? 'scoop:unreadable' FROM scoop.run WHERE outputs IS NOT NULL";
     let mut outputs: Vec<bool> = sqlx::query_scalar(outputs).fetch_all(&pool).await.unwrap();

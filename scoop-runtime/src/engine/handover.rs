@@ -26,9 +26,9 @@ pub(super) async fn hand_to_another(
         Ok(set) => {
             // A handler of `Failed` has a new run if it is stuck.
             if set != SetAside::Void {
-                engine.signals.others.notify_one();
+                engine.wakeups.others.notify_one();
                 // It may be another definition of this program.
-                engine.signals.wake_claimers();
+                engine.wakeups.wake_claimers();
             }
             set
         }

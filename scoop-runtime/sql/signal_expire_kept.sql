@@ -1,5 +1,6 @@
 -- Marks kept signals whose time is over, the first ones first, and returns how many there are of each name, with one of
 -- their keys. Marked ones are in no index of kept signals any more, so that no later look at these reads them.
+-- The condition on `reached` always holds: it chooses the index, see `0001_tables.sql`.
 -- Locks: the marked rows; skips locked ones.
 -- $1 how many at most
 WITH marked AS (

@@ -27,7 +27,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
         tokio::select! {
             biased;
             () = engine.stopping.cancelled() => return,
-            () = engine.signals.joins.notified() => {}
+            () = engine.wakeups.joins.notified() => {}
             () = tokio::time::sleep(pause) => {}
         }
     }

@@ -1,0 +1,131 @@
+//! B23: deletion of finished hierarchies beside live load, and the size of the tables over a simulated month.
+
+use std::time::{Duration, Instant};
+
+use scoop::Keep;
+
+use crate::bench::Bench;
+use crate::drain::{self, Crowd};
+use crate::growth;
+use crate::outcome::Outcome;
+use crate::sagas::Meter;
+
+/// The finished hierarchies before a round, one for each 2.5 seconds.
+const FINISHED: u32 = 120_000;
+
+/// Those that ended in the first of these hours are due: less than a day of them, so that the pace of the deletion is that of
+/// every day.
+const DUE: Duration = Duration::from_secs(20 * 3_600);
+
+/// A simulated day, of 24 hours.
+const HOURS: u32 = 24;
+
+/// The real time of a simulated hour.
+const HOUR: Duration = Duration::from_millis(333);
+
+/// Hierarchies launched in each of them.
+const LAUNCHES: i64 = 100;
+
+/// By then, as much is deleted as is launched.
+const STEADY_DAY: usize = 10;
+
+/// Times to keep count in simulated hours.
+const SIMULATED_HOURS: &str = "
+    CREATE TABLE public.hour (at timestamptz PRIMARY KEY DEFAULT clock_timestamp());
+    CREATE OR REPLACE FUNCTION scoop.kept_since(seconds float8) RETURNS timestamptz LANGUAGE sql VOLATILE
+    RETURN coalesce(
+        (SELECT h.at FROM public.hour h ORDER BY h.at DESC OFFSET (least(seconds, 1e9) / 3600)::bigint LIMIT 1),
+        '-infinity')";
+
+const SIZE: &str = "SELECT sum(pg_total_relation_size(c.oid))::float8 / 1e6 FROM pg_class c
+    JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'scoop' AND c.relkind = 'r'";
+
+const DEAD: &str = "SELECT sum(n_dead_tup)::float8 FROM pg_stat_user_tables WHERE schemaname = 'scoop'";
+
+const MESSAGES: &str = "SELECT count(*)::float8 FROM scoop.message";
+
+/// The tables at the end of a simulated day.
+struct Day {
+    messages: f64,
+    megabytes: f64,
+    dead: f64,
+}
+
+pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
+    beside_load(bench).await?;
+    month(bench).await
+}
+
+/// B1 with and without the deletion, in turns on one database.
+async fn beside_load(bench: &mut Bench) -> Outcome<()> {
+    let finished = bench.either(FINISHED, 30_000);
+    let database = growth::with_history(bench, finished.into()).await?;
+    let age = (Duration::from_millis(2_500) * finished).saturating_sub(DUE);
+    let deletes = Keep::default().committed(age).every(Duration::from_millis(10));
+    let mut count = 1000;
+    let mut deleted = 0.0;
+    for round in 0..bench.settings.rounds {
+        let in_turns = if round % 2 == 0 { [Keep::forever(), deletes] } else { [deletes, Keep::forever()] };
+        let (mut with, mut without) = (0.0, 0.0);
+        for keep in in_turns {
+            drain::launch(&database.client().await?, Crowd::Inserts, count).await?;
+            let before = database.number(MESSAGES).await?;
+            let pace = drain::drain_with(bench, &database, Crowd::Inserts, count, |it| it.keep(keep)).await?;
+            if keep == deletes {
+                with = pace.per_second;
+                deleted += before - database.number(MESSAGES).await?;
+            } else {
+                without = pace.per_second;
+            }
+        }
+        bench.report.add("B23", with, Some(without));
+        count = drain::for_a_round(bench, Crowd::Inserts, without);
+    }
+    bench.report.note(format!("B23: {deleted:.0} of {finished} hierarchies were deleted meanwhile."));
+    bench.server.remove(database).await
+}
+
+/// The size of the tables, with the default times, while a service works at a constant rate.
+async fn month(bench: &mut Bench) -> Outcome<()> {
+    let database = bench.server.database().await?;
+    database.execute(SIMULATED_HOURS).await?;
+    let meter = Meter::default();
+    let keep = Keep::default().every(HOUR / 4);
+    let scoop = database.engine(&bench.settings, &meter).await?.keep(keep).start().await?;
+    let mut days = vec![];
+    let begun = Instant::now();
+    for day in 0..bench.either(30, 12) {
+        for hour in 0..HOURS {
+            database.execute("INSERT INTO public.hour DEFAULT VALUES").await?;
+            drain::launch(&scoop, Crowd::Inserts, LAUNCHES).await?;
+            let next = HOUR * (day * HOURS + hour + 1);
+            tokio::time::sleep(next.saturating_sub(begun.elapsed())).await;
+        }
+        days.push(Day {
+            messages: database.number(MESSAGES).await?,
+            megabytes: database.number(SIZE).await?,
+            dead: database.number(DEAD).await?,
+        });
+    }
+    let took = begun.elapsed();
+    scoop.shutdown().await?;
+    scoop.pool().close().await;
+    bench.server.remove(database).await?;
+
+    if let (Some(steady), Some(last)) = (days.get(STEADY_DAY), days.last()) {
+        bench.report.add("B23 size", last.megabytes, Some(steady.megabytes));
+        bench.report.add("B23 dead", last.dead, Some(steady.dead));
+        bench.report.add("B23 kept", last.messages, Some(f64::from(7 * HOURS) * LAUNCHES as f64));
+    }
+    let by_day =
+        |of: fn(&Day) -> f64| days.iter().map(|d| format!("{:.0}", of(d))).collect::<Vec<_>>().join(" ");
+    bench.report.note(format!(
+        "B23: {} days in {:.0} s, {LAUNCHES} launches an hour; hierarchies {}; MB {}; dead rows {}.",
+        days.len(),
+        took.as_secs_f64(),
+        by_day(|day| day.messages),
+        by_day(|day| day.megabytes),
+        by_day(|day| day.dead),
+    ));
+    Ok(())
+}
