@@ -5,7 +5,8 @@
 -- $1 the root, $2 the message
 SELECT standing.emitted, standing.unfinished, outcome.*
 FROM (
-    SELECT EXISTS (SELECT FROM scoop.message m WHERE m.id = $2) AS emitted,
+    -- not by the message itself, which may be kept for its unique key when its hierarchy is deleted
+    SELECT EXISTS (SELECT FROM scoop.message_event e WHERE e.message_id = $2 AND e.type = 'EMITTED') AS emitted,
            (SELECT count(*) FROM scoop.run r WHERE r.root = $1 AND r.message_id = $2) AS unfinished
     OFFSET 0
 ) standing
