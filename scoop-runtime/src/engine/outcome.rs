@@ -69,7 +69,9 @@ impl Decision {
             }
             None => {}
         }
-        execution.span.ends_as(self.name());
+        if self.ended.is_some() {
+            execution.span.ends_as(self.name());
+        }
     }
 
     /// The kind of the event that records its newest decision.

@@ -12,6 +12,7 @@ use super::At;
 use super::metrics::CodeEnd;
 use super::text::Told;
 use super::trace::{self, Parent};
+use crate::util::sync::{Mutex, lock};
 
 /// The kind of user code that runs: the field `kind` of its span.
 #[derive(Clone, Copy)]
@@ -73,6 +74,16 @@ pub(crate) struct RunSpan {
     parent: Option<Parent>,
     /// Whether it begins a trace.
     is_first: bool,
+    /// Recorded at the end, since a tracer keeps each value of a field.
+    end: Mutex<End>,
+}
+
+/// How the execution of a run ends.
+#[derive(Default)]
+struct End {
+    outcome: Option<&'static str>,
+    failure: Option<String>,
+    is_error: bool,
 }
 
 impl RunSpan {
@@ -81,7 +92,7 @@ impl RunSpan {
         let span = Self::of_run(at);
         let launcher = trace::stored(at, &span, context).as_ref().and_then(Parent::of);
         let own = trace::begin(&span, launcher.as_ref(), || Self::name(at));
-        Self { is_first: launcher.is_none(), span, parent: own.or(launcher) }
+        Self { is_first: launcher.is_none(), span, parent: own.or(launcher), end: Mutex::default() }
     }
 
     /// Begins the span of the next execution of the run, in a trace of its own with a link to this one.
@@ -91,7 +102,7 @@ impl RunSpan {
             trace::link(&span, before);
         }
         let parent = trace::begin(&span, None, || Self::name(at));
-        Self { span, parent, is_first: true }
+        Self { span, parent, is_first: true, end: Mutex::default() }
     }
 
     fn of_run(at: At<'_>) -> Span {
@@ -143,6 +154,8 @@ impl RunSpan {
         );
         trace::begin(&span, self.parent.as_ref(), || match code {
             Code::Step | Code::Compensation => format!("{}.{}", at.saga, at.step),
+            // A `finally` after a success is a step of that name.
+            Code::Finally if at.step.ends_with(" (finally)") => format!("{}.{}", at.saga, at.step),
             Code::ChildFailure | Code::Finally => format!("{}.{} ({})", at.saga, at.step, code.name()),
         });
         span
@@ -150,19 +163,35 @@ impl RunSpan {
 
     /// The run fails, or its rollback does.
     pub(crate) fn fails(&self, failure: &Failure) {
-        self.span.record("otel.status_code", ERROR);
-        self.span.record("failure", shown(Told(failure)));
+        if !self.span.is_disabled() {
+            let mut end = lock(&self.end);
+            (end.is_error, end.failure) = (true, Some(Told(failure).to_string()));
+        }
     }
 
     /// The run cannot go on.
     pub(crate) fn is_stuck(&self) {
-        self.span.record("otel.status_code", ERROR);
-        self.ends_as("stuck");
+        let mut end = lock(&self.end);
+        (end.is_error, end.outcome) = (true, Some("stuck"));
     }
 
     /// Why this process executes the run no longer.
-    pub(crate) fn ends_as(&self, outcome: &str) {
+    pub(crate) fn ends_as(&self, outcome: &'static str) {
+        lock(&self.end).outcome = Some(outcome);
+    }
+}
+
+impl Drop for RunSpan {
+    fn drop(&mut self) {
+        if self.span.is_disabled() {
+            return;
+        }
+        let End { outcome, failure, is_error } = std::mem::take(&mut *lock(&self.end));
+        if is_error {
+            self.span.record("otel.status_code", ERROR);
+        }
         self.span.record("outcome", outcome);
+        self.span.record("failure", failure);
     }
 }
 

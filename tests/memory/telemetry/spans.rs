@@ -73,6 +73,6 @@ async fn run_that_sleeps_has_a_span_for_each_time_it_is_executed() -> Result<()>
     assert_eq!(order.ends().await?, Outcome::Committed);
     shop.scoop.shutdown().await?;
     assert_eq!(values(&events, "run", "outcome"), ["waiting", "retried", "committed"]);
-    assert_eq!(values(&events, "step", "attempt"), ["0", "0", "0", "1"]);
+    assert_eq!(values(&events, "step", "attempt"), ["0", "0", "0", "0", "1"]);
     Ok(())
 }

@@ -177,7 +177,7 @@ async fn run_without_a_launch_in_a_trace_begins_one_and_continues_it() -> Result
     shop.scoop.shutdown().await?;
     let charged = "  telemetry-order.charge\n";
     let expected = format!(
-        "run telemetry-order\n{charged}run telemetry-order\n  telemetry-order.reserve\n  telemetry-order.rest\n  \
+        "run telemetry-order\n{charged}run telemetry-order\n  telemetry-order.reserve\n  telemetry-order.reserve (finally)\n  telemetry-order.rest\n  \
          run telemetry-order\n  {charged}"
     );
     let mut lines: Vec<_> = traces.tree().lines().map(str::to_owned).collect();

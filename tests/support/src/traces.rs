@@ -1,6 +1,6 @@
 //! A tracer that keeps all spans of this thread.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use opentelemetry::trace::{SpanId, Status, TraceId, TracerProvider as _};
@@ -43,7 +43,7 @@ impl Traces {
     }
 
     /// The ids of all traces.
-    pub fn ids(&self) -> BTreeSet<TraceId> {
+    pub fn ids(&self) -> HashSet<TraceId> {
         self.spans().iter().map(|span| span.span_context.trace_id()).collect()
     }
 
