@@ -175,7 +175,7 @@ impl Receiver {
         }
         assert_eq!(children[""].len(), 2, "each order is one trace: all other spans have a parent");
         let named = |name: &str| spans.iter().filter(|span| text(span, "name") == name).count();
-        assert_eq!(["Couriers.deliver", "Orders.Rollback of charge[0,]"].map(named), [2, 1]);
+        assert_eq!(["couriers.deliver", "orders.Rollback of charge[0,]"].map(named), [2, 1]);
     }
 }
 
