@@ -96,7 +96,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the table.
-pub(crate) const GOALS: [Goal; 107] = [
+pub(crate) const GOALS: [Goal; 113] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
     processor("B1 processor"),
     figure("B1 protocol", "the same beside a step that is recorded in a table like ours", "steps/s")
@@ -238,6 +238,12 @@ pub(crate) const GOALS: [Goal; 107] = [
         .without_aim(),
     figure("B23 dead", "dead rows of all tables then", "rows").beside("after ten days"),
     figure("B23 kept", "hierarchies kept then ÷ those of seven days", "hierarchies").beside("seven days"),
+    rate("B24 B1", "B1 with metrics, spans and OpenTelemetry ÷ without", "steps/s", "B1", 0.97, 1.0),
+    figure("B24 B1 processor", "the same: processor of server and program for a step", "µs").beside("B1"),
+    figure("B24 B1 spans", "the same: exported spans for a step", "spans").more_is_better(),
+    rate("B24 B2", "B2 with metrics, spans and OpenTelemetry ÷ without", "steps/s", "B2", 0.97, 1.0),
+    figure("B24 B2 processor", "the same: processor of server and program for a step", "µs").beside("B2"),
+    figure("B24 B2 spans", "the same: exported spans for a step", "spans").more_is_better(),
     figure("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
     cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)
         .beside("idle p99")

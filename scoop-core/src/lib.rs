@@ -36,6 +36,7 @@ mod sleep;
 mod stored;
 mod text;
 mod timestamp;
+mod trace_context;
 mod trace_point;
 mod unauthorized;
 mod wait;
@@ -72,6 +73,7 @@ pub use sleep::SleepUntil;
 pub use stored::Json;
 pub use stored::Stored;
 pub use text::Escaped;
+pub use trace_context::{BadTraceparent, TraceContext};
 #[doc(hidden)]
 pub use trace_point::QuestionMark;
 pub use unauthorized::Unauthorized;

@@ -2,7 +2,7 @@
 //!
 //! Features, all off by default: `embedded` (a private PostgreSQL), `download` (its programs, where none are installed),
 //! `in-memory` (no server), `cron` (schedules by cron expressions), `metrics` (through the facade
-//! `metrics`), `testing` (rehearsals), `simulation` (faults and bugs
+//! `metrics`), `opentelemetry` (traces across messages and processes), `testing` (rehearsals), `simulation` (faults and bugs
 //! of a simulated database in memory; includes `in-memory`).
 //!
 //! Users depend on `scoop-saga`, which re-exports what they need and explains it.

@@ -1,5 +1,5 @@
-//! The events and the span that the engine reports through `tracing`. Every one of them is declared here, but those of
-//! `scoop-embedded`.
+//! The events that the engine reports through `tracing`, and its spans ([`spans`]). Every event is declared here, but those
+//! of `scoop-embedded`.
 //!
 //! Alerts are built on them: target, name, level and fields are an interface, listed in `docs/telemetry.md`. A test
 //! compares both lists. An event about an outcome follows the commit of that outcome.
@@ -14,17 +14,19 @@ mod metric_page;
 pub(crate) mod metrics;
 #[cfg(test)]
 mod page;
+mod spans;
 mod text;
+pub(crate) mod trace;
 
 use std::fmt::Display;
 
-use scoop_core::{Escaped, Failure};
-use tracing::Span;
+use scoop_core::{BadTraceparent, Escaped, Failure};
 use tracing::field::display as shown;
 use uuid::Uuid;
 
 use crate::Subscribed;
 use crate::store::{ExpiredSignals, LockedDelivery, RefusedDelivery, RefusedMember};
+pub(crate) use spans::{Code, RunSpan, launch_span, signal_span};
 use text::{Scrubbed, Told};
 pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
 
@@ -184,6 +186,10 @@ events! {
     WARN "cleanup_lost" = cleanup_lost(at: At<'_>, reason: &str) { reason = shown(Scrubbed(reason)) }
         ("cleanup not committed, recording the failure without it")
 
+    /// The context of the run has a malformed trace context.
+    DEBUG "trace_refused" = trace_refused(at: At<'_>, error: &BadTraceparent) { error = shown(error) }
+        ("malformed trace context left out")
+
     /// The run waits for its children, or has ended, and leaves this process.
     DEBUG "left" = left(at: At<'_>, ended: bool) { ended = ended } ("run left this worker, ended: {ended}")
 }
@@ -310,6 +316,10 @@ events! {
     WARN "unhandled" = unhandled(topic: &str, subscribed: &Subscribed)
         { topic = topic, near = shown(Escaped(&subscribed.near.join(", "))) }
         ("message left unhandled: topic `{}` has no handler; {subscribed}", Escaped(topic))
+
+    /// The caller of a launch has named a malformed trace context.
+    DEBUG "trace_refused" = header_refused(error: &BadTraceparent) { error = shown(error) }
+        ("malformed trace context of a caller left out")
 }
 
 events! {
@@ -361,43 +371,6 @@ events! {
     /// A pause ended: it was resumed, or its time was over.
     INFO "pause_ended" = pause_ended(pause: &crate::Pause, why: &str) { why = why }
         ("the pause of {} ended: {why}", pause.target)
-}
-
-/// The kind of user code that runs: the field `kind` of its span.
-#[derive(Clone, Copy)]
-pub(crate) enum Code {
-    Step,
-    Compensation,
-    ChildFailure,
-    Finally,
-}
-
-impl Code {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Step => "step",
-            Self::Compensation => "compensation",
-            Self::ChildFailure => "child_failure",
-            Self::Finally => "finally",
-        }
-    }
-}
-
-/// The span around the user's code, so that its log lines name their run.
-pub(crate) fn step_span(at: At<'_>, code: Code) -> Span {
-    tracing::info_span!(
-        target: "scoop::step",
-        "step",
-        kind = code.name(),
-        saga = at.saga,
-        step = at.step,
-        run = shown(at.run),
-        root = shown(at.root),
-        is_root = at.is_root(),
-        hierarchy = shown(at.hierarchy),
-        topic = at.topic,
-        attempt = at.attempt,
-    )
 }
 
 const START_ONE_THAT_FITS: &str =

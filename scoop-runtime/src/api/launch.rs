@@ -7,6 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Context, Message};
 use sqlx::PgConnection;
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
 
 use super::handle::{Begun, Handle};
 use super::launch_options::{Options, launch_options};
@@ -14,6 +15,8 @@ use super::scoop::Scoop;
 use crate::RuntimeError;
 use crate::completion::StartedAs;
 use crate::store::{self, NewMessage, Unhandled};
+use crate::telemetry;
+use crate::telemetry::trace::{self, with_trace};
 use crate::unhandled::insert_in;
 use crate::util::patience::Vain;
 
@@ -79,16 +82,16 @@ impl<M: Message, H: From<Handle>> Launch<M, H> {
     /// # }
     /// ```
     pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<H, RuntimeError> {
-        let (scoop, launched) = self.prepare().await?;
+        let (scoop, launched, span) = self.prepare().await?;
         let (root, id) = (launched.root, launched.id);
-        insert_in(scoop.store(), scoop.unhandled(), connection, launched).await?;
+        insert_in(scoop.store(), scoop.unhandled(), connection, launched).instrument(span).await?;
         // A foreign transaction commits without a notification; poll soon.
         scoop.poll_for_foreign_commit();
         Ok(Handle::new(scoop, root, id).into())
     }
 
     /// Prepares the message for the store: checks its size, and adds key and context.
-    async fn prepare(self) -> Result<(Scoop, NewMessage), RuntimeError> {
+    async fn prepare(self) -> Result<(Scoop, NewMessage, Span), RuntimeError> {
         let Self { scoop, message, key, options, .. } = self;
         let launched = store::prepare(&message, scoop.limits().payload_bytes_max)?;
         let required = options.required.then(std::any::type_name::<M>);
@@ -102,9 +105,9 @@ impl<M: Message, H: From<Handle> + 'static> IntoFuture for Launch<M, H> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let (scoop, launched) = self.prepare().await?;
+            let (scoop, launched, span) = self.prepare().await?;
             let (root, id) = (launched.root, launched.id);
-            let start = publish(&scoop, vec![launched], "a message was launched").await?;
+            let start = publish(&scoop, vec![launched], "a message was launched").instrument(span).await?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
             Ok(Handle::new(scoop, root, id).started_locally(begun).into())
@@ -149,14 +152,14 @@ impl LaunchUntyped {
     ///
     /// If the future is dropped, the message may be part of the transaction. Roll that back.
     pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<Handle, RuntimeError> {
-        let (scoop, launched) = self.prepare().await?;
+        let (scoop, launched, span) = self.prepare().await?;
         let (root, id) = (launched.root, launched.id);
-        insert_in(scoop.store(), scoop.unhandled(), connection, launched).await?;
+        insert_in(scoop.store(), scoop.unhandled(), connection, launched).instrument(span).await?;
         scoop.poll_for_foreign_commit();
         Ok(Handle::new(scoop, root, id))
     }
 
-    async fn prepare(self) -> Result<(Scoop, NewMessage), RuntimeError> {
+    async fn prepare(self) -> Result<(Scoop, NewMessage, Span), RuntimeError> {
         let Self { scoop, topic, payload, key, options } = self;
         let limits = scoop.limits();
         let launched = store::prepare_untyped(topic, payload, limits.payload_bytes_max, Self::LAUNCHER)?;
@@ -171,9 +174,9 @@ impl IntoFuture for LaunchUntyped {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let (scoop, launched) = self.prepare().await?;
+            let (scoop, launched, span) = self.prepare().await?;
             let (root, id, topic) = (launched.root, launched.id, launched.topic.clone());
-            let start = publish(&scoop, vec![launched], "a message was launched").await?;
+            let start = publish(&scoop, vec![launched], "a message was launched").instrument(span).await?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(&topic));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
             Ok(Handle::new(scoop, root, id).started_locally(begun))
@@ -190,21 +193,23 @@ struct Extras {
     required: Option<&'static str>,
 }
 
-/// Adds the key, the context and the requirement of a handler to a message.
+/// Adds the key, the context and the requirement of a handler to a message. Begins the span of its launch.
 async fn complete(
     scoop: Scoop,
     mut launched: NewMessage,
     extras: Extras,
-) -> Result<(Scoop, NewMessage), RuntimeError> {
-    let Extras { key, options, required } = extras;
+) -> Result<(Scoop, NewMessage, Span), RuntimeError> {
+    let Extras { key, mut options, required } = extras;
     if let Some(key) = key {
         launched = launched.unique(&key);
     }
     launched.required = required.or(launched.required);
     let limits = scoop.limits();
     let (context, limit) = (Context::default(), limits.context_bytes_max);
+    let span = telemetry::launch_span(&launched.topic, Some(launched.root), 1, options.trace.as_ref());
+    options.trace = trace::of(&span).or(options.trace);
     let context = options.context(context, "client", scoop.store(), limits.patience, limit).await?;
-    Ok((scoop, launched.with(context)))
+    Ok((scoop, launched.with(context), span))
 }
 
 /// Many messages about to be launched in one transaction. Await it.
@@ -212,6 +217,7 @@ async fn complete(
 pub struct LaunchAll {
     scoop: Scoop,
     prepared: Result<Vec<NewMessage>, RuntimeError>,
+    topic: &'static str,
     /// The Rust type of the messages.
     message: &'static str,
 }
@@ -220,9 +226,10 @@ impl LaunchAll {
     pub(crate) fn new(
         scoop: Scoop,
         prepared: Result<Vec<NewMessage>, RuntimeError>,
+        topic: &'static str,
         message: &'static str,
     ) -> Self {
-        Self { scoop, prepared, message }
+        Self { scoop, prepared, topic, message }
     }
 
     /// Makes the launch fail with [`RuntimeError::NoHandler`] if no handler is subscribed to the topic at that
@@ -241,10 +248,17 @@ impl IntoFuture for LaunchAll {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let Self { scoop, prepared, .. } = self;
-            let prepared = prepared?;
+            let Self { scoop, prepared, topic, .. } = self;
+            let mut prepared = prepared?;
+            let span = telemetry::launch_span(topic, None, prepared.len(), None);
+            let bytes_max = scoop.limits().context_bytes_max;
+            let context =
+                with_trace(Context::default(), trace::of(&span).or_else(trace::current).as_ref(), bytes_max);
+            if !context.is_empty() {
+                prepared = prepared.into_iter().map(|launched| launched.with(context.clone())).collect();
+            }
             let ids: Vec<_> = prepared.iter().map(|launched| (launched.root, launched.id)).collect();
-            publish(&scoop, prepared, "messages were launched").await?;
+            publish(&scoop, prepared, "messages were launched").instrument(span).await?;
             Ok(ids.into_iter().map(|(root, id)| Handle::new(scoop.clone(), root, id)).collect())
         }
         .boxed()

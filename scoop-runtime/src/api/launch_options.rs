@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Context, ContextError, ContextKey, Deadline, DeadlineKind, SleepUntil};
+use scoop_core::{Context, ContextError, ContextKey, Deadline, DeadlineKind, SleepUntil, TraceContext};
 use time::OffsetDateTime;
 
 use crate::store::Store;
+use crate::telemetry::trace::{self, with_trace};
 use crate::util::patience::{Trial, Vain};
 use crate::{RuntimeError, When};
 
@@ -20,6 +21,8 @@ pub(crate) struct Options {
     not_before: Option<When>,
     /// Whether the launch fails without a handler.
     pub(crate) required: bool,
+    /// The trace that the handlers of the message continue, if it is not that of the current span.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 type Element = Box<dyn FnOnce(&mut Context) -> Result<(), ContextError> + Send>;
@@ -39,6 +42,10 @@ impl Options {
 
     pub(crate) fn not_before(&mut self, when: When) {
         self.not_before = Some(when);
+    }
+
+    pub(crate) fn trace_headers(&mut self, traceparent: Option<&str>, tracestate: Option<&str>) {
+        self.trace = trace::of_headers(traceparent, tracestate);
     }
 
     /// The context with which the handlers of the message start. `base` is the context of the launching step or
@@ -72,7 +79,7 @@ impl Options {
                 }
             }
             check_context_size(limit, &context)?;
-            Ok(context)
+            Ok(with_trace(context, self.trace.or_else(trace::current).as_ref(), limit))
         }
         .boxed()
     }
@@ -141,6 +148,15 @@ macro_rules! launch_options {
         /// Names the source of this launch's deadlines, which appears in the failures of runs that miss them.
         pub fn source(mut self, source: impl Into<String>) -> Self {
             self.options.source(source.into());
+            self
+        }
+
+        /// Continues the trace of a caller, which its headers `traceparent` and `tracestate` of [W3C Trace
+        /// Context](https://www.w3.org/TR/trace-context/) name, such as those of an HTTP request. Without this, and with the
+        /// feature `opentelemetry`, the message continues the trace of the current span. Malformed headers are left out,
+        /// with a log line at level DEBUG; they never fail the launch.
+        pub fn trace_headers(mut self, traceparent: Option<&str>, tracestate: Option<&str>) -> Self {
+            self.options.trace_headers(traceparent, tracestate);
             self
         }
 

@@ -191,7 +191,7 @@ impl Scoop {
     pub fn launch_all<M: Message>(&self, messages: impl IntoIterator<Item = M>) -> LaunchAll {
         let limit = self.limits().payload_bytes_max;
         let prepared = messages.into_iter().map(|message| store::prepare(&message, limit)).collect();
-        LaunchAll::new(self.clone(), prepared, std::any::type_name::<M>())
+        LaunchAll::new(self.clone(), prepared, M::TOPIC, std::any::type_name::<M>())
     }
 
     /// Launches a message given by its topic and its JSON, as [`launch`](Self::launch) does with one of a type. Await it for

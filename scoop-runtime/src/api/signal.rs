@@ -7,12 +7,14 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Json, Signal, SignalKey};
 use serde_json::Value;
 use sqlx::PgConnection;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::scoop::Scoop;
 use crate::RuntimeError;
 use crate::engine;
 use crate::store::NewSignal;
+use crate::telemetry;
 use crate::util::detached::uninterrupted;
 use crate::util::patience::{Attempt, Vain};
 use crate::util::{ids, payload};
@@ -69,7 +71,8 @@ impl SendSignal {
     /// If the future is dropped, the signal may be part of the transaction. Roll that back.
     pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<bool, RuntimeError> {
         let signal = self.prepared?;
-        let sent = self.scoop.store().insert_signal(connection, &signal).await;
+        let span = telemetry::signal_span(&signal.to);
+        let sent = self.scoop.store().insert_signal(connection, &signal).instrument(span).await;
         let is_new = sent.map_err(RuntimeError::database("a signal was sent"))?;
         self.scoop.unhandled().signalled(&signal.to.name);
         self.scoop.deliver_after_foreign_commit(signal.to);
@@ -86,6 +89,7 @@ impl IntoFuture for SendSignal {
         async move {
             let Self { scoop, prepared } = self;
             let signal = prepared?;
+            let span = telemetry::signal_span(&signal.to);
             // The workers of the runs that it reaches are notified even if the caller stops waiting.
             let sending = uninterrupted(async move {
                 let send = async |attempt| {
@@ -109,7 +113,7 @@ impl IntoFuture for SendSignal {
                 }
                 Ok(sent)
             });
-            let sent = sending.await.unwrap_or_else(|error| Err(error.into()));
+            let sent = sending.instrument(span).await.unwrap_or_else(|error| Err(error.into()));
             sent.map_err(Vain::error("a signal was sent"))
         }
         .boxed()

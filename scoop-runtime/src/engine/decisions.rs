@@ -38,6 +38,7 @@ use crate::saga::registry::RunnableSaga;
 use crate::store::entity::DecisionsSettled;
 use crate::store::{ClaimKey, EntityId, HierarchyFlags, Unhandled};
 use crate::telemetry::metrics::{CodeEnd, StepTimer};
+use crate::telemetry::trace::{self, with_trace};
 use crate::telemetry::{self, Code};
 
 /// About how many decisions one transaction takes at most; see [`Busy::take`].
@@ -66,6 +67,8 @@ struct Undecided {
     run: Run,
     /// The context of the run, as recorded.
     stored_context: Context,
+    /// The context of the message of its event.
+    event_context: Context,
     /// The definition at hand.
     at_hand: i32,
     /// The definition under which the newest step completed.
@@ -181,13 +184,16 @@ pub(super) fn is_decision(execution: &Execution, call: &Call<'_>) -> bool {
 /// Makes the decision that is the next move of the run, or undoes it, and settles it.
 pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> SettleOutcome {
     let step = execution.step();
-    let undecided = match prepare(engine, execution).await? {
+    let mut undecided = match prepare(engine, execution).await? {
         Ok(undecided) => undecided,
         Err(failure) => return Ok(Err(failed(execution, failure))),
     };
     let code = if execution.run.is_backward() { Code::Compensation } else { Code::Step };
-    let span = telemetry::step_span(execution.at(&step), code);
-    let timer = StepTimer::begin(&execution.saga.definition.saga, scoop_core::visible_step(&step), code);
+    let span = execution.span.step(execution.at(&step), code);
+    let timer =
+        StepTimer::begin(&execution.saga.definition.saga, scoop_core::visible_step(&step), code, &span);
+    let bytes_max = engine.settings.context_bytes_max;
+    undecided.event_context = with_trace(undecided.event_context, trace::of(&span).as_ref(), bytes_max);
     let outcome = engine.decisions.decide(undecided).instrument(span).await;
     timer.end(match &outcome {
         DecisionOutcome::Settled(_, Ok(_)) => CodeEnd::Succeeded,
@@ -209,7 +215,7 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
             let saga = &execution.saga.definition.saga;
             let set = hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await;
             if set == crate::store::SetAside::HandedOver {
-                telemetry::handed_over(execution.at(&step), why.logged());
+                execution.handed_over(&step, &why);
                 return Err(Exit::Settled);
             }
             let failure = Failure::new("EntityMismatch", why.recorded, &execution.run.source);
@@ -297,6 +303,7 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
         flags: execution.flags,
         run: execution.run.clone(),
         stored_context: execution.stored_context.clone(),
+        event_context: execution.run.context.clone(),
         recorded: execution.definition,
     }))
 }

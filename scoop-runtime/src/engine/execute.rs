@@ -11,7 +11,7 @@ use scoop_core::{Conclusion, Continuation, Failure, Run, Tried};
 use super::decisions::{decide, is_decision};
 use super::definitions::recorded::{by_index, recorded};
 use super::definitions::refresh::add_reply_type;
-use super::execution::{Execution, Exit, InFlightGuard, Why, next, reasons_to_give_up};
+use super::execution::{Execution, Exit, InFlightGuard, Why, at, next, reasons_to_give_up};
 use super::handover::{IfRefused, hand_to_another};
 use super::reconcile::report_recorded;
 use super::rollback_history::load_rollback_plan;
@@ -21,7 +21,7 @@ use super::slots::SlotLease;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use crate::bug::{Bug, is_injected};
 use crate::store::{ClaimedRun, FormerAttempts, Release, SetAside, StepTransaction};
-use crate::telemetry;
+use crate::telemetry::{self, RunSpan};
 
 /// Executes a claimed run until it waits, ends, or has to be left to other workers.
 pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: SlotLease) {
@@ -35,6 +35,7 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: Slot
     let run = Run { failure_text_bytes_max: engine.settings.failure_text_bytes_max, ..run };
     let (message, stored) = (OnceLock::new(), run.context.clone());
     let (tried, reasons) = (Tried::default(), vec![]);
+    let span = RunSpan::begin(at(&saga, key, &run), &run.context);
     let mut execution = Execution {
         key,
         saga,
@@ -53,7 +54,9 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: Slot
         slot: Some(seat),
         commit_token: None,
         undecided: None,
+        span,
     };
+    execution.span.continues_in(&mut execution.run.context);
     let mut exit = match position(&engine, &mut execution, &tried_under).await {
         Ok(()) => {
             if is_injected(Bug::ByIndex) && !execution.run.is_backward() {
@@ -76,6 +79,7 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: Slot
         }
         // Other workers continue it, or the end of a pause.
         _ => {
+            execution.span.ends_as("released");
             release(&engine, Release::at_once(execution.key), flight).await;
             engine.notify_ready(&[execution.saga.definition.saga.to_string()]);
         }
@@ -108,6 +112,7 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
             drop(flight);
             engine.mark_in_doubt();
             if !report_recorded(engine, execution).await {
+                execution.span.ends_as("discarded");
                 telemetry::discarded(execution.at(&execution.step()));
             }
         }
@@ -115,6 +120,7 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
             drop(flight);
             engine.mark_in_doubt();
             if !report_recorded(engine, execution).await {
+                execution.span.ends_as("unknown");
                 let outcome = execution.undecided.as_ref().map_or("", |outcome| outcome.name());
                 telemetry::outcome_unknown(execution.at(&execution.step()), outcome, &why);
             }
@@ -135,6 +141,8 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
             )
             .await
             {
+                execution.span.fails(&failed.failure);
+                execution.span.ends_as("rollback_failed");
                 telemetry::rollback_failed(execution.at(&failed.part), &failed.failure, true);
                 // A handler of `Failed` may have a new run.
                 engine.wakeups.wake_claimers();
@@ -158,8 +166,11 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
 async fn refuse(engine: &Engine, execution: &Execution, why: &Why, flight: InFlightGuard) {
     let saga = &execution.saga.definition.saga;
     match hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Stuck).await {
-        SetAside::Stuck => telemetry::stuck(execution.at(&execution.step()), why.logged()),
-        SetAside::HandedOver => telemetry::handed_over(execution.at(&execution.step()), why.logged()),
+        SetAside::Stuck => {
+            execution.span.is_stuck();
+            telemetry::stuck(execution.at(&execution.step()), why.logged());
+        }
+        SetAside::HandedOver => execution.handed_over(&execution.step(), why),
         SetAside::Void => {}
     }
     drop(flight);
@@ -203,6 +214,7 @@ async fn retry(engine: &Engine, execution: &Execution, retry: Retry, flight: InF
         ..Release::after(execution.key, pause, why.recorded.clone())
     };
     if release(engine, after, flight).await {
+        execution.span.ends_as("retried");
         let report = if execution.attempt() == 0 { telemetry::retried } else { telemetry::retried_again };
         report(execution.at(&execution.step()), why.logged(), pause, is_infrastructure);
     }

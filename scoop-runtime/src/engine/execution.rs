@@ -16,7 +16,7 @@ use crate::bug::{Bug, is_injected};
 use crate::error::is_of_contents;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{ClaimKey, FailedRollbackPart, HierarchyFlags, micros_of};
-use crate::telemetry::{self, At};
+use crate::telemetry::{self, At, RunSpan};
 use crate::testing::CommitToken;
 
 /// A run in execution.
@@ -47,6 +47,7 @@ pub(super) struct Execution {
     pub(super) commit_token: Option<CommitToken>,
     /// The decision whose commit has an unknown result.
     pub(super) undecided: Option<Box<Decision>>,
+    pub(super) span: RunSpan,
 }
 
 impl Execution {
@@ -60,8 +61,12 @@ impl Execution {
 }
 
 impl Execution {
-    /// Begins an execution with this message, after the SUSPENDED of this time.
+    /// Begins an execution with this message, after the SUSPENDED of this time. It is a trace of its own: that of an endless
+    /// run would have no end.
     pub(super) fn begin_anew(&mut self, payload: Value, after: OffsetDateTime) {
+        self.span.ends_as("anew");
+        self.span = self.span.followed_by(self.at(""));
+        self.span.continues_in(&mut self.run.context);
         (self.payload, self.message) = (payload, OnceLock::new());
         self.run.execution.after = Some(micros_of(after));
         // Any definition may have the new execution.
@@ -72,16 +77,13 @@ impl Execution {
 impl Execution {
     /// The fields of its events, for this step or part of the rollback.
     pub(super) fn at<'a>(&'a self, step: &'a str) -> At<'a> {
-        At {
-            saga: &self.saga.definition.saga,
-            step: visible_step(step),
-            run: self.key.id,
-            // The first id is that of the hierarchy.
-            root: self.run.lineage.ids().get(1).copied().unwrap_or(self.key.id),
-            hierarchy: self.key.root,
-            topic: &self.saga.definition.topic,
-            attempt: self.attempt(),
-        }
+        At { step: visible_step(step), attempt: self.attempt(), ..at(&self.saga, self.key, &self.run) }
+    }
+
+    /// Reports that the run is left to a program with another definition.
+    pub(super) fn handed_over(&self, step: &str, why: &Why) {
+        self.span.ends_as("handed_over");
+        telemetry::handed_over(self.at(step), why.logged());
     }
 
     /// Failed attempts at the next code.
@@ -97,6 +99,20 @@ impl Execution {
                 self.run.last.as_ref().map_or_else(String::new, |last| last.step.clone())
             }
         }
+    }
+}
+
+/// The fields of the events of a run, without a step.
+pub(super) fn at<'a>(saga: &'a RunnableSaga, key: ClaimKey, run: &Run) -> At<'a> {
+    At {
+        saga: &saga.definition.saga,
+        step: "",
+        run: key.id,
+        // The first id is that of the hierarchy.
+        root: run.lineage.ids().get(1).copied().unwrap_or(key.id),
+        hierarchy: key.root,
+        topic: &saga.definition.topic,
+        attempt: 0,
     }
 }
 

@@ -47,6 +47,7 @@ impl Decision {
     /// Reports it. Call this after the commit.
     pub(super) fn report(&self, execution: &Execution) {
         if let Some(Placed { step, failure }) = &self.turned_back {
+            execution.span.fails(failure);
             let gave_up = GaveUp::of(failure);
             gave_up.report(execution, step, failure);
             if !gave_up.cancelled && !gave_up.missed_deadline {
@@ -62,10 +63,14 @@ impl Decision {
                 telemetry::rolled_back(execution.at(step), failure, *rollback_requested);
             }
             Some(Ended::RollbackFailed(Placed { step, failure })) => {
+                execution.span.fails(failure);
                 GaveUp::of(failure).report(execution, step, failure);
                 telemetry::rollback_failed(execution.at(step), failure, false);
             }
             None => {}
+        }
+        if self.ended.is_some() {
+            execution.span.ends_as(self.name());
         }
     }
 

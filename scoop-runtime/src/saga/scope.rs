@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{
     Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Required, Result, Run,
-    SentSignal, Signal, SignalKey, StepKind, Wait,
+    SentSignal, Signal, SignalKey, StepKind, TraceContext, Wait,
 };
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -24,6 +24,7 @@ use crate::engine::{Engine, StopSignal};
 use crate::error::{CHAIN_MAX, is_transient_within_step};
 use crate::saga::private::Awaited;
 use crate::store::{self, ClaimKey, HierarchyFlags, StepTransaction};
+use crate::telemetry::trace::{self, with_trace};
 use crate::unhandled::insert_in;
 use crate::util::ids;
 use crate::util::payload::{self, StepName, Unstorable};
@@ -254,6 +255,8 @@ impl<'a> Scope<'a> {
         let launched = store::prepare(&message, limit);
         let launched =
             launched.map_err(|error| Unstorable::in_step(self.place.step_name(), error))?.unique(key);
+        let bytes_max = self.engine.settings().context_bytes_max;
+        let launched = launched.with(with_trace(Context::default(), trace::current().as_ref(), bytes_max));
         let root = launched.root;
         let store = self.engine.store();
         let launch = insert_in(store, &self.engine.unhandled, self.tx().await?, launched).await;
@@ -311,6 +314,23 @@ impl<'a> Scope<'a> {
     /// Removes an element from the context. Returns whether there was one.
     pub fn remove<K: ContextKey>(&mut self) -> bool {
         self.context.remove(K::KEY)
+    }
+
+    /// The trace context to hand on to other services, as the headers of a request to them: that of the current span with the
+    /// feature `opentelemetry` and a tracer; otherwise that with which the message of this run was launched.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// let mut request = "POST /charges HTTP/1.1".to_owned();
+    /// if let Some(trace) = scope.trace_context() {
+    ///     request += &format!("\ntraceparent: {}", trace.traceparent());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        trace::current().or_else(|| self.context.trace_context().ok().flatten())
     }
 
     /// The whole context, including elements that this program does not know.

@@ -6,7 +6,10 @@
 
 use std::time::Instant;
 
+use tracing::Span;
+
 use super::Code;
+use super::spans;
 
 /// The number of values of a label that a process reports. Further ones are reported as [`OTHER`].
 #[cfg(feature = "metrics")]
@@ -190,7 +193,7 @@ pub(crate) enum CodeEnd {
 }
 
 impl CodeEnd {
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Succeeded => "succeeded",
             Self::Failed => "failed",
@@ -199,20 +202,21 @@ impl CodeEnd {
     }
 }
 
-/// Measures the code of a step, until it is dropped.
+/// Measures the code of a step, until it is dropped, and records its end in its span.
 pub(crate) struct StepTimer<'a> {
     /// `None` without the feature.
     began: Option<Instant>,
     saga: &'a str,
     step: &'a str,
     code: Code,
+    span: Span,
     end: CodeEnd,
 }
 
 impl<'a> StepTimer<'a> {
-    pub(crate) fn begin(saga: &'a str, step: &'a str, code: Code) -> Self {
+    pub(crate) fn begin(saga: &'a str, step: &'a str, code: Code, span: &Span) -> Self {
         let began = cfg!(feature = "metrics").then(Instant::now);
-        Self { began, saga, step, code, end: CodeEnd::Stopped }
+        Self { began, saga, step, code, span: span.clone(), end: CodeEnd::Stopped }
     }
 
     /// Ends the measurement with this result, which it returns.
@@ -228,8 +232,9 @@ impl<'a> StepTimer<'a> {
 
 impl Drop for StepTimer<'_> {
     fn drop(&mut self) {
+        spans::ends(&self.span, self.end);
         if let Some(began) = self.began {
-            let Self { saga, step, code, end, .. } = *self;
+            let Self { saga, step, code, end, .. } = self;
             step_seconds(saga, step, code.name(), end.name(), began.elapsed().as_secs_f64());
         }
     }

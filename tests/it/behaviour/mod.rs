@@ -106,6 +106,7 @@ mod stuck;
 mod tampering;
 mod telemetry;
 mod topology;
+mod traces;
 mod trees;
 mod trees_parts;
 mod trees_unreadable;

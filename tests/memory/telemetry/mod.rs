@@ -21,6 +21,8 @@ mod metrics;
 #[path = "../../../scoop-runtime/src/telemetry/page.rs"]
 mod page;
 mod shop;
+mod spans;
+mod traces;
 
 const SOON: Duration = Duration::from_secs(1);
 const NEVER: Duration = Duration::from_secs(1_000_000);
@@ -422,6 +424,8 @@ async fn outcomes() -> Result<()> {
     let shop = Program::start(&database, program).await?;
     let launch = |order| shop.scoop.launch(order);
     launch(Order { retries: 2, fails: true, ..Order::default() }).await?.ends().await?;
+    let malformed = traces::Forged(serde_json::Value::Null);
+    launch(Order::default()).trace_headers(Some(""), None).with(malformed).await?.ends().await?;
     launch(Order { child: true, ..Order::default() }).await?.ends().await?;
     launch(Order { child: true, late: true, ..Order::default() }).await?.ends().await?;
     shop.scoop.launch(Visit).await?.ends().await?;

@@ -12,14 +12,14 @@ use tracing::{Dispatch, Event, Metadata, Subscriber};
 /// The fields of an event or of a span, as texts.
 pub type Fields = BTreeMap<&'static str, String>;
 
-/// An event.
+/// An event, or a span.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// Its target, name and level.
     pub metadata: &'static Metadata<'static>,
     /// What it says.
     pub fields: Fields,
-    /// The innermost span it was in: its name, and its fields.
+    /// The innermost span in which an event was: its name, and its fields.
     pub span: Option<(&'static str, Fields)>,
 }
 
@@ -30,7 +30,7 @@ pub struct Events(Arc<Mutex<Log>>);
 #[derive(Default)]
 struct Log {
     events: Vec<Seen>,
-    spans: Vec<(&'static str, Fields)>,
+    spans: Vec<(&'static Metadata<'static>, Fields)>,
     entered: Vec<u64>,
 }
 
@@ -38,10 +38,15 @@ struct Log {
 /// without a subscriber does, the event is off for all threads.
 static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
 
+/// Has that second subscriber be there.
+pub(crate) fn have_a_second_subscriber() {
+    LazyLock::force(&SECOND);
+}
+
 impl Events {
     /// Keeps the events of this thread until the guard is dropped.
     pub fn listen() -> (Self, DefaultGuard) {
-        LazyLock::force(&SECOND);
+        have_a_second_subscriber();
         let events = Self::default();
         let guard = tracing::subscriber::set_default(events.clone());
         (events, guard)
@@ -58,6 +63,13 @@ impl Events {
         log.events.iter().filter(|seen| seen.metadata.target().starts_with(target)).cloned().collect()
     }
 
+    /// The spans of targets with this prefix, oldest first, with all fields recorded so far.
+    pub fn spans(&self, target: &str) -> Vec<Seen> {
+        let log = self.log();
+        let spans = log.spans.iter().filter(|(metadata, _)| metadata.target().starts_with(target));
+        spans.map(|(metadata, fields)| Seen { metadata, fields: fields.clone(), span: None }).collect()
+    }
+
     /// The text of all events below this target.
     pub fn text(&self, target: &str) -> String {
         self.below(target).iter().map(|seen| format!("{:?} {:?}\n", seen.fields, seen.span)).collect()
@@ -66,6 +78,11 @@ impl Events {
     fn log(&self) -> MutexGuard<'_, Log> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The position of a span.
+fn place(id: u64) -> usize {
+    usize::try_from(id - 1).expect("it was made here")
 }
 
 struct Read<'a>(&'a mut Fields);
@@ -91,11 +108,14 @@ impl Subscriber for Events {
         let mut fields = Fields::new();
         attributes.record(&mut Read(&mut fields));
         let mut log = self.log();
-        log.spans.push((attributes.metadata().name(), fields));
+        log.spans.push((attributes.metadata(), fields));
         Id::from_u64(u64::try_from(log.spans.len()).expect("there are few"))
     }
 
-    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        let mut log = self.log();
+        values.record(&mut Read(&mut log.spans[place(span.into_u64())].1));
+    }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
@@ -103,8 +123,8 @@ impl Subscriber for Events {
         let mut fields = Fields::new();
         event.record(&mut Read(&mut fields));
         let mut log = self.log();
-        let place = |id: &u64| usize::try_from(id - 1).expect("it was made here");
-        let span = log.entered.last().map(|id| log.spans[place(id)].clone());
+        let span = log.entered.last().map(|id| &log.spans[place(*id)]);
+        let span = span.map(|(metadata, fields)| (metadata.name(), fields.clone()));
         log.events.push(Seen { metadata: event.metadata(), fields, span });
     }
 

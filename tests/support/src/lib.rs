@@ -13,6 +13,7 @@ pub mod postgres;
 mod programs;
 mod rows;
 mod signals;
+pub mod traces;
 mod warnings;
 
 pub use calls::{Calls, calls_of, compensated, handled, invoked};

@@ -369,7 +369,7 @@ impl DecisionInBatch<'_> {
             return Err(self.failed(RuntimeError::DepthExceeded { saga, step, topic, depth, limit }));
         }
         let required = required.map(|message| Required { message, at: std::panic::Location::caller() });
-        let context = run.context.clone();
+        let context = self.undecided.event_context.clone();
         let message = ids::now_v7();
         Ok(Emission { message, topic: topic.to_owned(), payload, detached_root: None, context, required })
     }

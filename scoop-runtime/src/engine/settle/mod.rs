@@ -285,7 +285,11 @@ fn apply(
         engine.unhandled.signalled(&signal.name);
         engine.wakeups.deliver(Delivery::To(signal));
     }
+    let committed = after.run.is_none() && !after.rolling_back;
     if settled.state == RowState::Ended {
+        if committed {
+            execution.span.ends_as("committed");
+        }
         match execution.run.lineage.parent() {
             Some(parent) if execution.flags.has_parent => {
                 let (root, id) = (parent.root_id(), parent.id());
@@ -293,7 +297,6 @@ fn apply(
                 engine.wakeups.child_ended(ParentRef { root, id, at: settled.last_event_at }, slot);
             }
             _ => {
-                let committed = after.run.is_none() && !after.rolling_back;
                 metrics::root_runs(ending.unwrap_or(if committed { "committed" } else { "rolled_back" }), 1);
                 engine
                     .completions
@@ -318,6 +321,9 @@ fn apply(
             Ok(())
         }
         _ => {
+            if settled.state != RowState::Ended {
+                execution.span.ends_as("waiting");
+            }
             let newest = execution.run.last.as_ref().map_or("", |last| &last.step);
             telemetry::left(execution.at(newest), settled.state == RowState::Ended);
             Err(Exit::Settled)

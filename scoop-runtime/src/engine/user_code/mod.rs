@@ -92,7 +92,7 @@ pub(super) async fn call_and_conclude(
             if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await
                 == SetAside::HandedOver
             {
-                telemetry::handed_over(execution.at(call.step()), why.logged());
+                execution.handed_over(call.step(), &why);
                 return Err(Exit::Settled);
             }
             let text = mismatch(engine, execution, call.step(), signal, reason).await;
@@ -140,7 +140,7 @@ pub(super) async fn message_of<'a>(
     if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await
         == SetAside::HandedOver
     {
-        telemetry::handed_over(execution.at(step), why.logged());
+        execution.handed_over(step, &why);
         return Err(Exit::Settled);
     }
     Ok(Err(Failure::new("PayloadMismatch", why.recorded, &execution.run.source)))
@@ -258,8 +258,9 @@ async fn run_finally(
         scope.cleans_up_after(name, execution.run.iteration_of(definition, step));
         let _entry = engine.running.enter(&definition.saga, execution.key.id, name);
         let code = async { execution.saga.handler.finally(step, &mut scope, message).await };
-        let timer = StepTimer::begin(&definition.saga, name, Code::Finally);
-        let code = code.instrument(telemetry::step_span(execution.at(name), Code::Finally));
+        let span = execution.span.step(execution.at(name), Code::Finally);
+        let timer = StepTimer::begin(&definition.saga, name, Code::Finally, &span);
+        let code = code.instrument(span);
         let code = code.map(|result| timer.result(result));
         outcome = boundary::call(&execution.run.source, engine.running.stop(None), code).await;
         if !matches!(outcome, Ok(Ok(()))) {
@@ -459,9 +460,12 @@ async fn invoke(
     message: &(dyn Any + Send + Sync),
 ) -> Result<Returned, Error> {
     let handler = &execution.saga.handler;
-    let span = |code| telemetry::step_span(execution.at(call.step()), code);
     let definition = &execution.saga.definition;
-    let timer = |step: &usize, code| StepTimer::begin(&definition.saga, &definition.steps[*step].name, code);
+    let begin = |step: &usize, code| {
+        let span = execution.span.step(execution.at(call.step()), code);
+        let timer = StepTimer::begin(&definition.saga, &definition.steps[*step].name, code, &span);
+        (span, timer)
+    };
     // The handler is called in the `async` blocks, so that the spans contain all of the user code.
     match call.action() {
         Action::Invoke { step, .. } => {
@@ -470,8 +474,8 @@ async fn invoke(
                 StepKind::Finally => Code::Finally,
                 StepKind::Code | StepKind::Wait | StepKind::Decide => Code::Step,
             };
-            let timer = timer(step, code);
-            let end = execute(&**handler, kind, *step, scope, message).instrument(span(code));
+            let (span, timer) = begin(step, code);
+            let end = execute(&**handler, kind, *step, scope, message).instrument(span);
             let end = end.map(|result| timer.result(result)).await?;
             let of = StepName { saga: &execution.saga.definition.saga, step: call.step() };
             let output = end.output.transpose().map_err(|why| Unstorable::output(of, why))?;
@@ -482,22 +486,21 @@ async fn invoke(
         Action::Compensate { step, cause, finally, .. } => {
             if execution.saga.definition.steps[*step].compensated {
                 let undoing = async { handler.compensate(*step, scope, message, cause).await };
-                let timer = timer(step, Code::Compensation);
-                undoing.instrument(span(Code::Compensation)).map(|result| timer.result(result)).await?;
+                let (span, timer) = begin(step, Code::Compensation);
+                undoing.instrument(span).map(|result| timer.result(result)).await?;
             }
             if *finally {
                 scope.cleans_up();
                 let cleanup = async { handler.finally(*step, scope, message).await };
-                let timer = timer(step, Code::Finally);
-                cleanup.instrument(span(Code::Finally)).map(|result| timer.result(result)).await?;
+                let (span, timer) = begin(step, Code::Finally);
+                cleanup.instrument(span).map(|result| timer.result(result)).await?;
             }
             Ok(Returned::nothing())
         }
         Action::HandleChildFailure { step, failure, .. } => {
             let handling = async { handler.on_child_failure(*step, scope, message, failure).await };
-            let timer = timer(step, Code::ChildFailure);
-            let next =
-                handling.instrument(span(Code::ChildFailure)).map(|result| timer.result(result)).await?;
+            let (span, timer) = begin(step, Code::ChildFailure);
+            let next = handling.instrument(span).map(|result| timer.result(result)).await?;
             Ok(Returned { next, ..Returned::nothing() })
         }
     }

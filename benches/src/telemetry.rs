@@ -1,0 +1,91 @@
+//! B24: the price of telemetry, all of it on: a recorder of metrics, spans, and OpenTelemetry with a batch of spans that an
+//! exporter drops. B1 and B2 with it and without it, in turns.
+//!
+//! Both are in one build, with the features `metrics` and `opentelemetry`; without a recorder and a subscriber these do
+//! nothing but look for one. A build without the features is measured by B1 and B2.
+
+use crate::bench::Bench;
+use crate::outcome::Outcome;
+
+#[cfg(not(feature = "telemetry"))]
+pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
+    bench.report.note("B24 is left out: this program was built without the feature `telemetry`.".into());
+    Ok(())
+}
+
+#[cfg(feature = "telemetry")]
+pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
+    on::measure(bench).await
+}
+
+#[cfg(feature = "telemetry")]
+mod on {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use metrics_exporter_prometheus::PrometheusBuilder;
+    use opentelemetry::trace::TracerProvider as _;
+    use opentelemetry_sdk::error::OTelSdkResult;
+    use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+    use tracing::level_filters::LevelFilter;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::{Bench, Outcome};
+    use crate::drain::{Crowd, for_a_round, fresh, steps};
+
+    /// Sagas of a first, short drain, which finds out how many a round needs.
+    const PROBE: i64 = 600;
+
+    pub(super) async fn measure(bench: &mut Bench) -> Outcome<()> {
+        for (key, crowd) in [("B24 B1", Crowd::Inserts), ("B24 B2", Crowd::Idles)] {
+            let mut count = for_a_round(bench, crowd, fresh(bench, crowd, PROBE).await?.per_second);
+            for round in 0..bench.settings.rounds {
+                // Each comes first as often as the other.
+                let (with, without) = if round % 2 == 0 {
+                    let without = fresh(bench, crowd, count).await?;
+                    (observed(bench, crowd, count).await?, without)
+                } else {
+                    let with = observed(bench, crowd, count).await?;
+                    (with, fresh(bench, crowd, count).await?)
+                };
+                let (pace, exported) = with;
+                bench.report.add(key, pace.per_second, Some(without.per_second));
+                bench.add_cost(key, pace, without);
+                bench.report.add(&format!("{key} spans"), exported / steps(crowd, count), None);
+                count = for_a_round(bench, crowd, without.per_second);
+            }
+        }
+        Ok(())
+    }
+
+    /// A drain with all telemetry on, and how many spans were exported.
+    async fn observed(bench: &Bench, crowd: Crowd, count: i64) -> Outcome<(crate::bench::Pace, f64)> {
+        let exported = Arc::new(AtomicU64::new(0));
+        let exporter = Counting(exported.clone());
+        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();
+        let traces = tracing_opentelemetry::layer().with_tracer(provider.tracer("scoop-bench"));
+        let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(traces);
+        let recorder = PrometheusBuilder::new().build_recorder();
+        // For this thread, on which the whole program runs.
+        let pace = {
+            let _metrics = metrics::set_default_local_recorder(&recorder);
+            let _traces = tracing::subscriber::set_default(subscriber);
+            fresh(bench, crowd, count).await?
+        };
+        provider.shutdown()?;
+        tracing::callsite::rebuild_interest_cache();
+        // Far below the precision of a float.
+        Ok((pace, exported.load(Ordering::Relaxed) as f64))
+    }
+
+    /// Counts spans, and drops them.
+    #[derive(Debug)]
+    struct Counting(Arc<AtomicU64>);
+
+    impl SpanExporter for Counting {
+        async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+            self.0.fetch_add(u64::try_from(batch.len()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            Ok(())
+        }
+    }
+}
