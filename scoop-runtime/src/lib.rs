@@ -62,7 +62,7 @@ pub use api::{
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use find::{
-    BadCursor, BadEventCursor, Delay, EventCursor, Explanation, FailureSummary, JoinWait, RecordedEvent,
+    BadCursor, BadEventCursor, Delay, EventCursor, Explanation, FailureSummary, JoinWait, LimitKey, RecordedEvent,
     RegisteredWorker, RunCount, RunCounts, RunCursor, RunExplanation, RunPhase, RunSummary, WaitKind,
     WaitReason, WorkerInfo, WorkerSaga,
 };
