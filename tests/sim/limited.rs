@@ -58,7 +58,9 @@ impl Orders {
         work(order.takes).await;
         for nth in 0..order.parcels {
             scope.launch(Parcel { takes: order.takes, fails: order.fails && nth == 0 }).await?;
-            scope.launch(Letter { house: order.takes % 3, takes: order.takes, fails: order.fails && nth == 1 }).await?;
+            scope
+                .launch(Letter { house: order.takes % 3, takes: order.takes, fails: order.fails && nth == 1 })
+                .await?;
         }
         Ok(())
     }
@@ -169,7 +171,10 @@ impl World {
             }
         }
         wrong.extend(self.crew.differences());
-        wrong.extend(audited(&small_log(&self.crew.database), &[Orders::DEFINITION, Parcels::DEFINITION, Letters::DEFINITION]));
+        wrong.extend(audited(
+            &small_log(&self.crew.database),
+            &[Orders::DEFINITION, Parcels::DEFINITION, Letters::DEFINITION],
+        ));
         Ok(wrong)
     }
 
@@ -185,7 +190,8 @@ impl World {
             runs.iter().filter(|run| run.handler == saga && run.state == RowState::Running).count()
         };
         let excess = LIMITS.iter().filter(|(saga, limit)| running(saga) > *limit);
-        let excess = excess.map(|(saga, limit)| format!("limit: {} runs of {saga}, not {limit}", running(saga)));
+        let excess =
+            excess.map(|(saga, limit)| format!("limit: {} runs of {saga}, not {limit}", running(saga)));
         excess.chain(crowded).collect()
     }
 

@@ -39,13 +39,35 @@ struct ExplanationRecord<'a> {
 #[serde(tag = "for", rename_all = "lowercase")]
 enum WaitRecord<'a> {
     Nothing,
-    Step { worker: Option<WorkerRecord<'a>> },
-    Children { unfinished: usize, blocking_count: usize, blocking: Vec<RunRecord<'a>> },
-    Signal { signal: SignalRecord<'a>, until: Option<String> },
-    Time { until: String, delay: &'static str },
-    Slot { ahead: usize, queued: usize, suspect: bool, workers: Vec<WorkerRecord<'a>> },
-    Program { definition: Option<i32>, why: Option<&'a str> },
-    Operator { why: &'a str },
+    Step {
+        worker: Option<WorkerRecord<'a>>,
+    },
+    Children {
+        unfinished: usize,
+        blocking_count: usize,
+        blocking: Vec<RunRecord<'a>>,
+    },
+    Signal {
+        signal: SignalRecord<'a>,
+        until: Option<String>,
+    },
+    Time {
+        until: String,
+        delay: &'static str,
+    },
+    Slot {
+        ahead: usize,
+        queued: usize,
+        suspect: bool,
+        workers: Vec<WorkerRecord<'a>>,
+    },
+    Program {
+        definition: Option<i32>,
+        why: Option<&'a str>,
+    },
+    Operator {
+        why: &'a str,
+    },
     Limit {
         concurrency: u32,
         key_from: Option<&'a str>,
@@ -54,7 +76,9 @@ enum WaitRecord<'a> {
         ahead: usize,
         queued: usize,
     },
-    Pause { pauses: Vec<PauseRecord> },
+    Pause {
+        pauses: Vec<PauseRecord>,
+    },
     Other,
 }
 

@@ -15,8 +15,8 @@ use syn::{Ident, Path, Type};
 use self::messages::{join_constant, messages};
 use self::retry_and_timeouts::{durations, retry};
 use self::steps::{definition, step_enum, step_path};
-use super::model::{AwaitsCall, Call, Outline, ReturnKind, Saga, Step, Value};
 use super::limits::{Concurrency, Key, Limits};
+use super::model::{AwaitsCall, Call, Outline, ReturnKind, Saga, Step, Value};
 use super::schedule;
 use crate::names;
 

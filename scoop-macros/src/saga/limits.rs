@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 use syn::parse::{ParseStream, Parser};
-use syn::{Expr, ExprLit, FnArg, Ident, Lit, LitInt, Token};
+use syn::{Expr, ExprLit, Ident, Lit, LitInt, ReceiverKind, Token};
 
 use super::parse::{Block, Function};
 use crate::errors::Errors;
@@ -60,7 +60,8 @@ const EXAMPLE: &str = "concurrency(1, by = customer)";
 
 /// `concurrency(1, by = customer)`.
 fn per_key(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<Concurrency> {
-    let (most, by) = errors.keep(first_and_rest.parse2(settings.tokens("concurrency", EXAMPLE, errors)?))?;
+    let tokens = settings.tokens("concurrency", EXAMPLE, errors)?;
+    let (most, by) = errors.keep(first_and_rest.parse2(tokens))?;
     let most = errors.keep(number(&most));
     let settings_of_key = Settings::read("concurrency", &["by"], by, errors);
     if settings_of_key.key("by").is_none() {
@@ -87,7 +88,8 @@ fn first_and_rest(input: ParseStream<'_>) -> syn::Result<(LitInt, TokenStream)> 
 
 /// What `by` names: a function of the block, or else a field of the message.
 fn key(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<Key> {
-    let takes = "the bare name of a function in this `impl` block, or of a field of the message: `by = customer`";
+    let takes =
+        "the bare name of a function in this `impl` block, or of a field of the message: `by = customer`";
     let name = settings.expression("by", takes, errors, |value| match value {
         Expr::Path(path) => path.path.get_ident().cloned(),
         _ => None,
@@ -107,7 +109,8 @@ fn key(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<Key> {
 /// Why a function cannot return keys.
 fn unfit(function: &Function) -> Option<&'static str> {
     let inputs = &function.sig.inputs;
-    let takes_self = matches!(inputs.first(), Some(FnArg::Receiver(receiver)) if receiver.reference.is_some());
+    let takes_self =
+        function.sig.receiver().is_some_and(|it| matches!(it.kind, ReceiverKind::Reference(_, _, None)));
     if !function.steps.is_empty() {
         Some("a key is needed before the first step, and this is a step; name a function")
     } else if function.sig.asyncness.is_some() {

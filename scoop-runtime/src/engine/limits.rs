@@ -105,7 +105,8 @@ async fn claim_all(
     for queue in queues {
         let FreedPlaces { any: has_ended, keys } = engine.signals.freed.take(&queue.of.handlers);
         let mut freed = looks.freed(queue, keys, engine.settings.poll_interval);
-        let mut is_due = !freed.is_empty() || queue.lanes.each().any(|lane| ready.each().any(|it| it == lane));
+        let mut is_due =
+            !freed.is_empty() || queue.lanes.each().any(|lane| ready.each().any(|it| it == lane));
         while is_due && !engine.stopping.is_cancelled() {
             let has_slot = engine.slots.available_permits() > 0;
             if !has_slot && has_ended {

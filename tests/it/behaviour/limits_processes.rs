@@ -120,8 +120,10 @@ async fn place_that_a_stopping_process_leaves_goes_to_another_without_polling() 
     gate.arrivals(1).await;
     let second = stops.launch(KeyedLoad { dock: 1 }).await?.id();
     let helper = start(&other).await?;
-    eventually("the second waits", async || waiting_for_the_limit(&helper).await.is_ok_and(|count| count == 1))
-        .await;
+    eventually("the second waits", async || {
+        waiting_for_the_limit(&helper).await.is_ok_and(|count| count == 1)
+    })
+    .await;
     let mut stopping = Box::pin(stops.shutdown());
     assert!(stopping.as_mut().now_or_never().is_none());
     gate.open(1);

@@ -267,7 +267,9 @@ impl WorkingRow {
     /// The time since which it is in its state.
     pub(super) fn since(&self, now: OffsetDateTime) -> OffsetDateTime {
         match self.state {
-            RowState::Ready | RowState::Stuck if self.due_at() <= now => self.due_at().max(self.last_event_at),
+            RowState::Ready | RowState::Stuck if self.due_at() <= now => {
+                self.due_at().max(self.last_event_at)
+            }
             _ => self.last_event_at,
         }
     }

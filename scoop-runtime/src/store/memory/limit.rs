@@ -73,7 +73,8 @@ impl State {
             Some(_) => self.due_of(request, most),
             None => self.queue(&request.queue.lanes, most, &BTreeMap::new(), &QueueCursors::default()),
         };
-        let claimed: Vec<_> = runs.into_iter().filter_map(|run| self.take_ready(run, request, None)).collect();
+        let claimed: Vec<_> =
+            runs.into_iter().filter_map(|run| self.take_ready(run, request, None)).collect();
         let is_reached = room <= claimed.len();
         LimitedClaim {
             is_full: !is_reached && claimed.len() == request.slots,
@@ -218,16 +219,16 @@ impl State {
     fn park(&mut self, run: RowKey, key: String) {
         self.change(run, |row| {
             row.parked_since = Some(row.parked_since.map_or(row.ready_at, |since| since.min(row.ready_at)));
-            (row.ready_at, row.limit_key, row.signal) =
-                (StoredTime::LATEST, Some(key), None);
+            (row.ready_at, row.limit_key, row.signal) = (StoredTime::LATEST, Some(key), None);
         });
     }
 
     /// Returns so many parked runs of a key to their queues. Returns whether there were any.
     fn unpark(&mut self, handlers: &[String], key: &str, places: usize) -> bool {
-        let of_key = self.parked.iter().filter(|((of, parked), _)| {
-            parked == key && handlers.iter().any(|handler| **handler == **of)
-        });
+        let of_key = self
+            .parked
+            .iter()
+            .filter(|((of, parked), _)| parked == key && handlers.iter().any(|handler| **handler == **of));
         let mut runs: Vec<_> = of_key.flat_map(|(_, runs)| runs).copied().collect();
         runs.sort_unstable();
         runs.truncate(if is_injected(Bug::ForgetParked) { 0 } else { places });

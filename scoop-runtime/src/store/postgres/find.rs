@@ -14,8 +14,9 @@ use super::pause::pauses;
 use super::query_ext::FetchExt;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, Depth, EndedPlace, FailureSummary, JoinWait, LimitFacts, LimitKey, PageSize, Part, RegisteredWorker,
-    RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga,
+    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, Depth, EndedPlace, FailureSummary, JoinWait, LimitFacts, LimitKey,
+    PageSize, Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo,
+    WorkerSaga,
 };
 use crate::store::{DueStorage, FindStorage, RowState, readable};
 use crate::util::shown::system_time;

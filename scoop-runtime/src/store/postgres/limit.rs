@@ -117,7 +117,8 @@ impl PostgresStore {
             let most = if only.is_some() { 1 } else { most };
             let rows = self.claim_query(&claim, most, &QueueCursors::default(), only).all_on(tx).await?;
             let identifier = request.claimer.identifier;
-            runs = rows.iter().map(|row| ClaimedRun::from_row(row, identifier)).collect::<sqlx::Result<_>>()?;
+            runs =
+                rows.iter().map(|row| ClaimedRun::from_row(row, identifier)).collect::<sqlx::Result<_>>()?;
         }
         let (is_reached, is_changed) = (room <= runs.len(), !runs.is_empty());
         let is_full = !is_reached && runs.len() == request.slots;
