@@ -230,6 +230,15 @@ pub(crate) const GOALS: [Goal; 103] = [
     figure("B22 p50", "the same, p50", "ms"),
     cost("B22 asleep", "the same, with many runs that sleep, p99", "ms", 50.0, 0.0).without_aim(),
     figure("B22 asleep p50", "the same, p50", "ms"),
+    cost(
+        "B22 web",
+        "the slowest page of the web page, with many runs that have ended, p50",
+        "ms",
+        150.0,
+        0.0,
+    )
+    .without_aim(),
+    cost("B22 web asleep", "the same, with many runs that sleep", "ms", 150.0, 0.0).without_aim(),
     figure("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
     cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)
         .beside("idle p99")
