@@ -86,8 +86,8 @@ async fn topology_is_drawn_with_launches_and_marks() {
     let shop = Shop::open().await;
     shop.shipped(1).await;
     let got = shop.get("/topology").await;
-    got.has("<title>saga orders</title>")
-        .has("<title>topic shop.parcels</title>")
+    got.has("aria-label=\"saga orders, ")
+        .has("aria-label=\"topic shop.parcels\"")
         .has("ended in the last hour");
     assert_eq!(got.text.matches("class=\"edge\"").count(), 3, "two subscriptions and a launch");
     got.lacks("Retired").lacks(" style=");
