@@ -49,7 +49,7 @@ async fn list_that_is_cut_off_goes_on_from_its_end() {
     assert!(people.stderr.ends_with(&format!("--after {}\n", next[0])), "{}", people.stderr);
     shop.run(&["runs", "--after", "somewhere"]).await.shows(expect![[r#"
         exit 2
-        2> error: invalid value 'somewhere' for '--after <PLACE>': "somewhere" is no place in a list of runs; use the text of `RunPage::next`
+        2> error: invalid value 'somewhere' for '--after <PLACE>': "somewhere" is no place in a list of runs; use the text of a cursor, such as `RunPage::next`
         2> 
         2> For more information, try '--help'.
     "#]]);
@@ -208,7 +208,7 @@ async fn events_of_the_last_hour_are_shown_without_follow() {
         <time> <id 1> SEEN orders (<id 2>)
         <time> <id 1> SUSPENDED orders (<id 2>) reserve
         <time> <id 1> SUSPENDED orders (<id 2>) pack
-        <time> <id 1> COMMITTED orders (<id 2>)
+        <time> <id 1> COMMITTED orders (<id 2>) pack
         2> to go on from here: --after <place>
     "#]]);
     let all = shop.run(&["events", "--since", "1h", "--json"]).await;
@@ -223,11 +223,11 @@ async fn contents_of_a_run_are_redacted() {
     let run = order.tree().await.unwrap().roots()[0].id().to_string();
     shop.run(&["contents", &run]).await.shows(expect![[r#"
         message:
-         {
-         "card": "[redacted]",
-         "number": 7,
-         "plan": "Commit"
-         }
+        {
+        "card": "[redacted]",
+        "number": 7,
+        "plan": "Commit"
+        }
     "#]]);
     shop.run(&["contents", &run, "--json"]).await.shows(expect![[r#"
         {"message":{"value":{"card":"[redacted]","number":7,"plan":"Commit"}},"context":null,"values":[],"complete":true}
