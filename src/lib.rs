@@ -20,19 +20,21 @@ pub use scoop_runtime::simulation;
 #[cfg(feature = "testing")]
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
-    ArchiveBatch, BadCursor, BadEventCursor, Bar, BarKind, Builder, CancelAnswer, CancellationRequest, Child,
-    ChildOutcome, Command, CommandHandle, CommandState, CountRuns, Decider, Delay, Emit, EngineState,
-    EntityEvent, EntityEvents, EntityNotRebuilt, EntityState, EventCursor, EventStream, Events, Explanation,
-    Failed, FailedCompensation, FailedOutcome, FailedStep, FailureSummary, FindRuns, Handle, Health,
+    Activity, ActivitySpan, ArchiveBatch, BadCursor, BadEventCursor, Bar, BarKind, Builder, CancelAnswer,
+    CancellationRequest, Child, ChildOutcome, Command, CommandHandle, CommandState, Content, CountRuns,
+    Decider, Delay, Emit, EndedPause, EngineState, EntityContents, EntityEvent, EntityEventContents,
+    EntityEvents, EntityNotRebuilt, EntityState, EventCursor, EventStream, Events, Explanation, Failed,
+    FailedCompensation, FailedOutcome, FailedStep, FailureSummary, FindRuns, FormerHandler, Handle, Health,
     HierarchyId, Intervention, JoinWait, Keep, KeptHierarchies, Launch, LaunchAll, LaunchUntyped, LimitKey,
-    ListRequest, Migrate, Named, NoResult, Outcome, Pause, PauseTarget, Paused, Prune, Pruned, ReadTree,
-    RebuildEntities, RebuildReport, RebuiltEntities, RecordedEvent, Redeliver, Redelivered,
-    RegisteredHandler, RegisteredWorker, RepairAnswer, RepairStatus, Reply, Request, Retire, Retired, Retry,
-    RetryTarget, RollbackAnswer, RollbackFailure, RunCount, RunCounts, RunCursor, RunEvent, RunExplanation,
-    RunId, RunInfo, RunPage, RunPhase, RunState, RunSummary, RunningStep, RuntimeError, Saga, Scoop, Scope,
-    SendSignal, SetPause, SetupError, SkippedHierarchy, SqlEntity, Status, Step, StepEnd, StopSignal,
-    StuckRun, Subscribed, Tick, Tree, UnhandledMessage, UniqueLaunch, WaitKind, WaitReason, WaitingMember,
-    Wanted, When, WorkerInfo, WorkerSaga, migrate, migration_files,
+    ListCursor, ListRequest, Migrate, Named, NoResult, Outcome, Pause, PauseTarget, Paused, Prune, Pruned,
+    ReadTree, RebuildEntities, RebuildReport, RebuiltEntities, RecordedEvent, Redeliver, Redelivered,
+    RegisteredHandler, RegisteredSchedule, RegisteredWorker, RepairAnswer, RepairStatus, Reply, Request,
+    Resume, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunContents, RunCount,
+    RunCounts, RunCursor, RunDurations, RunEvent, RunExplanation, RunId, RunInfo, RunPage, RunPhase,
+    RunState, RunSummary, RunValue, RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetPause,
+    SetupError, SkippedHierarchy, SqlEntity, Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick,
+    Tree, UnhandledMessage, UniqueLaunch, WaitKind, WaitReason, WaitingMember, Wanted, When, WorkerInfo,
+    WorkerSaga, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

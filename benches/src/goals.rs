@@ -96,7 +96,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the table.
-pub(crate) const GOALS: [Goal; 113] = [
+pub(crate) const GOALS: [Goal; 115] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
     processor("B1 processor"),
     figure("B1 protocol", "the same beside a step that is recorded in a table like ours", "steps/s")
@@ -244,6 +244,15 @@ pub(crate) const GOALS: [Goal; 113] = [
     rate("B24 B2", "B2 with metrics, spans and OpenTelemetry ÷ without", "steps/s", "B2", 0.97, 1.0),
     figure("B24 B2 processor", "the same: processor of server and program for a step", "µs").beside("B2"),
     figure("B24 B2 spans", "the same: exported spans for a step", "spans").more_is_better(),
+    cost(
+        "B22 web",
+        "the slowest page of the web page, with many runs that have ended, p50",
+        "ms",
+        150.0,
+        0.0,
+    )
+    .without_aim(),
+    cost("B22 web asleep", "the same, with many runs that sleep", "ms", 150.0, 0.0).without_aim(),
     figure("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
     cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)
         .beside("idle p99")

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    counts, doctor, events, explain, launch, manual, migrate, pause, prune, rebuild, requests, retire, runs,
-    serve, signal, timeline, topology, tree,
+    contents, counts, doctor, events, explain, launch, manual, migrate, pause, prune, rebuild, requests,
+    retire, runs, serve, signal, timeline, topology, tree,
 };
 use crate::connection::Connection;
 
@@ -67,6 +67,7 @@ pub(crate) enum ClientCommand {
     Runs(runs::RunsArgs),
     Tree(tree::TreeArgs),
     Explain(explain::ExplainArgs),
+    Contents(contents::ContentsArgs),
     Counts(counts::CountsArgs),
     Events(events::EventsArgs),
     Launch(launch::LaunchArgs),

@@ -8,6 +8,7 @@ mod connection;
 mod consent;
 mod fault;
 mod output;
+mod progress;
 mod times;
 
 use std::process::ExitCode;

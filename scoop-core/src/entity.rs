@@ -95,6 +95,7 @@ keys!(Uuid, String, &str, u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i12
 pub struct Application {
     topic: &'static str,
     event: fn() -> &'static str,
+    redacted: &'static [&'static str],
     apply: fn(&mut dyn Any, &Value) -> serde_json::Result<()>,
 }
 
@@ -107,12 +108,17 @@ impl Application {
             state.apply(&event);
             Ok(())
         };
-        Self { topic: E::TOPIC, event: std::any::type_name::<E>, apply }
+        Self { topic: E::TOPIC, event: std::any::type_name::<E>, redacted: E::REDACTED, apply }
     }
 
     /// The topic of the event.
     pub fn topic(&self) -> &'static str {
         self.topic
+    }
+
+    /// [`Message::REDACTED`] of the event.
+    pub fn redacted(&self) -> &'static [&'static str] {
+        self.redacted
     }
 
     /// The Rust type of the event.

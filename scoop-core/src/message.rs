@@ -51,6 +51,10 @@ pub trait Message: Stored + Send + Sync + 'static {
     /// For how long the finished hierarchies that start with such a message are kept, in place of the times of the
     /// program: `#[message(keep = "90 days")]`. [`Duration::MAX`] means for ever.
     const KEEP: Option<Duration> = None;
+
+    /// The stored names of the fields whose values the web page and the command line do not show:
+    /// `#[message(redact(card, cvc))]`.
+    const REDACTED: &'static [&'static str] = &[];
 }
 
 /// A message whose handlers reply.

@@ -19,6 +19,7 @@ mod message;
 mod misplaced;
 mod names;
 mod near_miss;
+mod redact;
 mod saga;
 mod settings;
 mod signal;
@@ -42,6 +43,9 @@ use proc_macro::TokenStream;
 ///
 /// With `#[message(keep = "90 days")]` the finished hierarchies that start with such a message are kept for that time, an
 /// hour at least, and with `keep = "forever"` for ever, in place of the times of the program.
+///
+/// With `#[message(redact(card, cvc))]` the web page and the command line do not show the values of these fields: not in the
+/// message, and not under the same names in anything else.
 ///
 /// ```
 /// use scoop::prelude::*;

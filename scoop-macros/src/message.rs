@@ -10,10 +10,11 @@ use crate::derive::{self, Attribute};
 use crate::duration;
 use crate::errors::Errors;
 use crate::names::{self, Kind, did_you_mean, kebab_case};
+use crate::redact;
 
 const MESSAGE: Attribute = Attribute {
     name: "message",
-    keys: &["topic", "reply", "replies", "handlers", "keep"],
+    keys: &["topic", "reply", "replies", "handlers", "keep", "redact"],
     example: "#[message(topic = \"..\")]",
 };
 
@@ -56,6 +57,14 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
     let keep = settings.text("keep", &mut errors);
     let keep = keep.and_then(|text| errors.keep(time_kept(&text)));
 
+    let redacted = settings.tokens("redact", "redact(field, another_field)", &mut errors);
+    let redacted = redacted.map(|fields| {
+        let names = redact::stored_names(fields, &settings, &input, &mut errors);
+        quote!(
+            const REDACTED: &'static [&'static str] = &[#(#names),*];
+        )
+    });
+
     let generic = "its topic names one type; derive `Message` on a type without parameters";
     if !derive::is_one_type(&input, "a message", generic, &mut errors) {
         return quote!(#errors);
@@ -68,6 +77,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
             #many_replies
             #requires_handler
             #keep
+            #redacted
         }
         #has_reply
     }

@@ -220,6 +220,14 @@ CREATE TABLE scoop.keep_time (
     PRIMARY KEY (topic, handler)
 );
 
+-- The fields whose values operators do not see, by the stored names of the fields. Programs write it for the messages of their
+-- sagas. A row stays when no program says so any more: older values are still there.
+CREATE TABLE scoop.redaction (
+    topic varchar(63) NOT NULL,
+    field text NOT NULL,
+    PRIMARY KEY (topic, field)
+);
+
 -- The place of the deletion of finished hierarchies: one row. It reads all events once, in the order of their ids.
 CREATE TABLE scoop.retention (
     is_only     boolean PRIMARY KEY DEFAULT true CHECK (is_only),
@@ -338,6 +346,21 @@ CREATE TABLE scoop.pause (
     PRIMARY KEY (kind, name)
 );
 CREATE INDEX pause_until ON scoop.pause (until) WHERE until IS NOT NULL;
+
+-- The pauses that have ended.
+CREATE TABLE scoop.ended_pause (
+    id           uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
+    kind         text NOT NULL,
+    name         varchar(255) NOT NULL,
+    reason       text,
+    source       text NOT NULL,
+    since        timestamptz NOT NULL,
+    until        timestamptz,
+    ended_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_by     text,  -- the requester; null if its time was over
+    ended_reason text
+);
+CREATE INDEX ended_pause_at ON scoop.ended_pause (ended_at);
 
 -- The limits of sagas. The newest program that started with a saga decides for all processes. The row is also the lock under
 -- which runs of the saga are claimed: no other statement claims them, so a claim counts all that are in execution.

@@ -1,5 +1,12 @@
--- Ends the pause of something. It follows topology_change.sql in its transaction.
+-- Ends the pause of something, and records that. It follows topology_change.sql in its transaction.
 -- Locks: its row of pause.
--- $1 kind and $2 name
-DELETE FROM scoop.pause WHERE kind = $1 AND name = $2
-RETURNING kind, name::text, reason, source, since, until
+-- $1 kind and $2 name, $3 the requester, $4 the reason
+WITH ended AS (
+    DELETE FROM scoop.pause WHERE kind = $1 AND name = $2
+    RETURNING kind, name, reason, source, since, until
+),
+recorded AS (
+    INSERT INTO scoop.ended_pause (kind, name, reason, source, since, until, ended_by, ended_reason)
+    SELECT kind, name, reason, source, since, until, $3, $4 FROM ended
+)
+SELECT kind, name::text, reason, source, since, until FROM ended

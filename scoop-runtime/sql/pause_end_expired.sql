@@ -1,4 +1,12 @@
--- Ends the pauses whose time is over. It follows topology_change.sql in its transaction, so one at a time ends them.
+-- Ends the pauses whose time is over, and records that. It follows topology_change.sql in its transaction, so one at a time ends
+-- them.
 -- Locks: these rows of pause.
-DELETE FROM scoop.pause WHERE until <= clock_timestamp()
-RETURNING kind, name::text, reason, source, since, until
+WITH ended AS (
+    DELETE FROM scoop.pause WHERE until <= clock_timestamp()
+    RETURNING kind, name, reason, source, since, until
+),
+recorded AS (
+    INSERT INTO scoop.ended_pause (kind, name, reason, source, since, until)
+    SELECT kind, name, reason, source, since, until FROM ended
+)
+SELECT kind, name::text, reason, source, since, until FROM ended

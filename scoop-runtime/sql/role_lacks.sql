@@ -14,6 +14,8 @@ WITH needed AS (
         ('scoop.begun_step', '{SELECT,INSERT,UPDATE}'),
         ('scoop.entity', '{SELECT,INSERT,UPDATE}'),
         ('scoop.entity_event', '{SELECT,INSERT}'),
+        ('scoop.redaction', '{SELECT,INSERT}'),
+        ('scoop.ended_pause', '{SELECT,INSERT}'),
         ('scoop.handler', '{SELECT,INSERT,UPDATE}'),
         ('scoop.keep_time', '{SELECT,INSERT,UPDATE}'),
         ('scoop.kept_hierarchy', '{SELECT}'),

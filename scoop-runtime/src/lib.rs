@@ -56,15 +56,16 @@ pub use api::{
     ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
     EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Health, Keep, KeptHierarchies,
     Launch, LaunchAll, LaunchUntyped, ListItem, ListRequest, Migrate, Outcome, Paused, Prune, Pruned,
-    ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Retire, Retired,
+    ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Resume, Retire, Retired,
     RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal, SetPause, Status, migrate, migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use find::{
-    BadCursor, BadEventCursor, Delay, EventCursor, Explanation, FailureSummary, JoinWait, LimitKey,
-    RecordedEvent, RegisteredWorker, RunCount, RunCounts, RunCursor, RunExplanation, RunPhase, RunSummary,
-    WaitKind, WaitReason, WorkerInfo, WorkerSaga,
+    Activity, ActivitySpan, BadCursor, BadEventCursor, Content, Delay, EntityContents, EntityEventContents,
+    EventCursor, Explanation, FailureSummary, JoinWait, LimitKey, ListCursor, RecordedEvent,
+    RegisteredWorker, RunContents, RunCount, RunCounts, RunCursor, RunDurations, RunExplanation, RunPhase,
+    RunSummary, RunValue, WaitKind, WaitReason, WorkerInfo, WorkerSaga,
 };
 pub use rebuild::{RebuildReport, SkippedHierarchy};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
@@ -80,9 +81,12 @@ pub use saga::tick::Tick;
 pub use saga::{RetryTarget, Saga, Step, StepEnd};
 #[cfg(feature = "embedded")]
 pub use scoop_embedded as embedded;
+pub use store::{
+    EndedPause, FormerHandler, Pause, PauseTarget, RegisteredHandler, RegisteredSchedule, RowState,
+    WaitingMember,
+};
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};
-pub use store::{Pause, PauseTarget, RegisteredHandler, RowState, WaitingMember};
 pub use tree::{Bar, BarKind, CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 pub use util::name::{HierarchyId, Named, RunId, Wanted};
 pub use util::subscribed::Subscribed;

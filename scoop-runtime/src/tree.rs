@@ -295,6 +295,16 @@ impl RunEvent {
         }
     }
 
+    /// Whether a step completed with this event.
+    pub fn is_completion(&self) -> bool {
+        matches!(self.role, Role::Completed | Role::WentOnAnew)
+    }
+
+    /// Whether a step was rolled back with this event.
+    pub fn is_undoing(&self) -> bool {
+        self.role == Role::Undone
+    }
+
     /// The step of the event, also where the recorded name is that of a part of a rollback, or of the wait before a step.
     /// `None` for the end of a run.
     pub fn subject(&self) -> Option<&str> {

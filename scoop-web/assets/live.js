@@ -33,11 +33,15 @@
     return element && region.contains(element) ? element.getAttribute("href") : null;
   };
 
+  const summary = (details) => details.querySelector("summary")?.textContent;
+
   const replace = (html) => {
     const next = new DOMParser().parseFromString(html, "text/html").getElementById("live");
     if (!next) return;
     const href = focused();
+    const opened = new Map([...region.querySelectorAll("details")].map((it) => [summary(it), it.open]));
     region.replaceChildren(...next.childNodes);
+    for (const it of region.querySelectorAll("details")) it.open = opened.get(summary(it)) ?? it.open;
     if (href === null) return;
     for (const link of region.querySelectorAll("a[href]")) {
       if (link.getAttribute("href") === href) { link.focus({ preventScroll: true }); break; }

@@ -15,6 +15,9 @@ const LINE_CHARS_MAX: usize = 300;
 /// The maximum number of characters of a text of several lines.
 const BLOCK_CHARS_MAX: usize = 10_000;
 
+/// The maximum number of characters of one of many texts of several lines.
+const EXCERPT_CHARS_MAX: usize = 2_000;
+
 /// A text from the database on one line.
 pub(crate) fn line(text: &str) -> String {
     let (cut, rest) = cut(text, LINE_CHARS_MAX);
@@ -23,7 +26,16 @@ pub(crate) fn line(text: &str) -> String {
 
 /// A text from the database that may have several lines.
 pub(crate) fn block(text: &str) -> String {
-    let (cut, rest) = cut(text, BLOCK_CHARS_MAX);
+    lines(text, BLOCK_CHARS_MAX)
+}
+
+/// The beginning of a text from the database that may have several lines.
+pub(crate) fn excerpt(text: &str) -> String {
+    lines(text, EXCERPT_CHARS_MAX)
+}
+
+fn lines(text: &str, chars_max: usize) -> String {
+    let (cut, rest) = cut(text, chars_max);
     let lines: Vec<_> = cut.lines().map(|line| Escaped(line).to_string()).collect();
     lines.join("\n") + &rest
 }

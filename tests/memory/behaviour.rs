@@ -1,5 +1,7 @@
 //! Guarantees to users beyond the rows that other participants see, on a database in memory.
 
+#[path = "../it/behaviour/activity.rs"]
+mod activity;
 #[path = "../it/behaviour/at_most_once.rs"]
 mod at_most_once;
 #[path = "../it/behaviour/attempts_changed.rs"]
@@ -13,6 +15,8 @@ mod commands;
 mod commands_authorized;
 #[path = "../it/behaviour/commands_below.rs"]
 mod commands_below;
+#[path = "../it/behaviour/contents.rs"]
+mod contents;
 #[path = "../it/behaviour/endless.rs"]
 mod endless;
 #[path = "../it/behaviour/entity_streams.rs"]

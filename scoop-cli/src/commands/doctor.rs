@@ -70,6 +70,7 @@ pub(crate) async fn check(connection: &Connection, output: Output, args: DoctorA
         Ok(scoop) => {
             findings.push(Finding::good("tables", "the tables are those of this version"));
             findings.extend(server::tables(&pool, &connection.schema).await?);
+            findings.extend(server::statements(&pool, &connection.schema).await?);
             findings.extend(of_runs(&scoop).await?);
         }
         Err(Fault::Runtime(RuntimeError::Setup(mistakes))) => {

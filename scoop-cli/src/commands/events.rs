@@ -1,6 +1,7 @@
 //! `scoop events`
 
 use std::io;
+use std::time::{Duration, SystemTime};
 
 use scoop_runtime::{EventCursor, EventStream, HierarchyId, RecordedEvent, RuntimeError, Scoop};
 use serde::Serialize;
@@ -9,14 +10,18 @@ use super::records::EventRecord;
 use super::target::id;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
+use crate::times;
 
-/// Follow events as they are recorded, until the program is interrupted
+/// Where the events begin by default.
+const SINCE: Duration = Duration::from_secs(60 * 60);
+
+/// Show recorded events, those of the last hour by default; with --follow also those to come
 ///
-/// Each event comes once, after the commit of its transaction, and none is left out. To see what has happened before, use
-/// `tree` or `timeline`.
+/// Each event comes once, after the commit of its transaction, and none is left out. With --follow alone it begins now, and
+/// goes on until the program is interrupted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EventsArgs {
-    /// Wait for further events; the command always does
+    /// Wait for further events
     #[arg(long, short)]
     follow: bool,
     /// Only events of this saga
@@ -31,6 +36,9 @@ pub(crate) struct EventsArgs {
     /// Go on from this place: the end of the command names it. Some of the last events are repeated
     #[arg(long, value_name = "PLACE")]
     after: Option<EventCursor>,
+    /// Begin with the events of this time ago, such as `15m`
+    #[arg(long, value_name = "TIME", value_parser = times::duration, conflicts_with = "after")]
+    since: Option<Duration>,
 }
 
 /// The last line: the place from which another call goes on.
@@ -39,18 +47,21 @@ struct PlaceRecord {
     next: String,
 }
 
-/// Follows the events.
+/// Shows the events.
 pub(crate) async fn follow(scoop: &Scoop, output: Output, args: EventsArgs) -> Result<Exit, Fault> {
-    // It is the only mode; the option is there since users expect it.
-    let EventsArgs { follow: _, handler, hierarchy, count, after } = args;
+    let EventsArgs { follow, handler, hierarchy, count, after, since } = args;
     let mut events = scoop.events().after(after);
+    let since = since.or((!follow && after.is_none()).then_some(SINCE));
+    if let Some(begin) = since.and_then(|since| SystemTime::now().checked_sub(since)) {
+        events = events.since(begin);
+    }
     if let Some(handler) = handler {
         events = events.handler(handler);
     }
     if let Some(hierarchy) = hierarchy {
         events = events.hierarchy(hierarchy);
     }
-    let mut events = events.follow();
+    let mut events = if follow { events.follow() } else { events.recorded() };
     let mut left = count.unwrap_or(u64::MAX);
     while left > 0 {
         let Some(event) = next(&mut events).await? else { break };

@@ -1,5 +1,6 @@
 //! The commands, one in a file.
 
+pub(crate) mod contents;
 pub(crate) mod counts;
 pub(crate) mod doctor;
 pub(crate) mod events;
@@ -23,6 +24,8 @@ pub(crate) mod timeline;
 pub(crate) mod topology;
 pub(crate) mod tree;
 
+use scoop_runtime::Scoop;
+
 use crate::args::{Args, ClientCommand, Command};
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
@@ -39,27 +42,35 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Fault> {
         Command::Client(command) => command,
     };
     let scoop = connection.client().await?;
+    let ended = carry_out(&scoop, output, command).await;
+    // Until the workers are notified of what was launched or sent.
+    scoop.shutdown().await?;
+    ended
+}
+
+async fn carry_out(scoop: &Scoop, output: Output, command: ClientCommand) -> Result<Exit, Fault> {
     match command {
-        ClientCommand::Runs(args) => runs::list(&scoop, output, args).await,
-        ClientCommand::Tree(args) => tree::show(&scoop, output, args).await,
-        ClientCommand::Explain(args) => explain::show(&scoop, output, args).await,
-        ClientCommand::Counts(args) => counts::show(&scoop, output, args).await,
-        ClientCommand::Events(args) => events::follow(&scoop, output, args).await,
-        ClientCommand::Launch(args) => launch::launch(&scoop, output, args).await,
-        ClientCommand::Signal(args) => signal::send(&scoop, output, args).await,
-        ClientCommand::Cancel(args) => requests::cancel(&scoop, output, args).await,
-        ClientCommand::Rollback(args) => requests::rollback(&scoop, output, args).await,
-        ClientCommand::Retry(args) => requests::retry(&scoop, output, args).await,
-        ClientCommand::Skip(args) => requests::skip(&scoop, output, args).await,
-        ClientCommand::Resolve(args) => requests::resolve(&scoop, output, args).await,
-        ClientCommand::Pause(args) => pause::pause(&scoop, output, args).await,
-        ClientCommand::Resume(args) => pause::resume(&scoop, output, args).await,
-        ClientCommand::Pauses(pause::PausesArgs {}) => pause::list(&scoop, output).await,
-        ClientCommand::Retire(args) => retire::retire(&scoop, output, args).await,
-        ClientCommand::Topology(args) => topology::show(&scoop, output, args).await,
-        ClientCommand::Timeline(args) => timeline::show(&scoop, output, args).await,
-        ClientCommand::Prune(args) => prune::prune(&scoop, output, args).await,
-        ClientCommand::Serve(args) => serve::serve(&scoop, output, args).await,
-        ClientCommand::Rebuild(args) => rebuild::rebuild(&scoop, output, args).await,
+        ClientCommand::Runs(args) => runs::list(scoop, output, args).await,
+        ClientCommand::Tree(args) => tree::show(scoop, output, args).await,
+        ClientCommand::Explain(args) => explain::show(scoop, output, args).await,
+        ClientCommand::Contents(args) => contents::show(scoop, output, args).await,
+        ClientCommand::Counts(args) => counts::show(scoop, output, args).await,
+        ClientCommand::Events(args) => events::follow(scoop, output, args).await,
+        ClientCommand::Launch(args) => launch::launch(scoop, output, args).await,
+        ClientCommand::Signal(args) => signal::send(scoop, output, args).await,
+        ClientCommand::Cancel(args) => requests::cancel(scoop, output, args).await,
+        ClientCommand::Rollback(args) => requests::rollback(scoop, output, args).await,
+        ClientCommand::Retry(args) => requests::retry(scoop, output, args).await,
+        ClientCommand::Skip(args) => requests::skip(scoop, output, args).await,
+        ClientCommand::Resolve(args) => requests::resolve(scoop, output, args).await,
+        ClientCommand::Pause(args) => pause::pause(scoop, output, args).await,
+        ClientCommand::Resume(args) => pause::resume(scoop, output, args).await,
+        ClientCommand::Pauses(pause::PausesArgs {}) => pause::list(scoop, output).await,
+        ClientCommand::Retire(args) => retire::retire(scoop, output, args).await,
+        ClientCommand::Topology(args) => topology::show(scoop, output, args).await,
+        ClientCommand::Timeline(args) => timeline::show(scoop, output, args).await,
+        ClientCommand::Prune(args) => prune::prune(scoop, output, args).await,
+        ClientCommand::Serve(args) => serve::serve(scoop, output, args).await,
+        ClientCommand::Rebuild(args) => rebuild::rebuild(scoop, output, args).await,
     }
 }

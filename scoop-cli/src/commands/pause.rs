@@ -40,6 +40,11 @@ pub(crate) struct PauseArgs {
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
     target: Target,
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    source: Source,
     #[command(flatten)]
     consent: Consent,
 }
@@ -157,7 +162,11 @@ pub(crate) async fn resume(scoop: &Scoop, output: Output, args: ResumeArgs) -> R
     if !args.consent.to(output, &format!("resume {target}"))? {
         return Ok(Exit::Done);
     }
-    match scoop.resume(&target).await? {
+    let mut resume = scoop.resume(&target).source(args.source.source);
+    if let Some(reason) = args.reason {
+        resume = resume.reason(reason);
+    }
+    match resume.await? {
         Some(pause) => shown(output, pause, "ended: ")?,
         // Its time was over, or another program has ended it.
         None => output.line(format_args!("the pause of {target} has ended already"))?,

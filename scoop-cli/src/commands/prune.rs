@@ -1,6 +1,5 @@
 //! `scoop prune`
 
-use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use scoop_runtime::{Pruned, Scoop};
@@ -9,6 +8,7 @@ use serde::Serialize;
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, counted};
+use crate::progress::Progress;
 use crate::times::{self, in_words};
 
 /// Delete the records of hierarchies that finished long ago, and old signals
@@ -70,16 +70,13 @@ pub(crate) async fn prune(scoop: &Scoop, output: Output, args: PruneArgs) -> Res
     if dry_run {
         prune = prune.dry_run();
     }
-    // The number of all is not known before the end, so this is a counter, not a bar.
-    let shows_progress = io::stderr().is_terminal();
-    if shows_progress {
-        prune = prune
-            .on_progress(|so_far| eprint!("\r{} hierarchies, {} events", so_far.hierarchies, so_far.events));
-    }
+    let progress = Progress::begin("looking for old hierarchies");
+    let tell = progress.teller();
+    prune = prune.on_progress(move |so_far| {
+        tell(format!("{} hierarchies, {} events", so_far.hierarchies, so_far.events))
+    });
     let pruned = prune.await;
-    if shows_progress {
-        eprintln!();
-    }
+    drop(progress);
     write(output, pruned?, dry_run)
 }
 

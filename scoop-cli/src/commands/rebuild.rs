@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, counted};
+use crate::progress::Progress;
 
 /// Rebuild the working set from the recorded events, after it was damaged or lost
 ///
@@ -52,7 +53,10 @@ pub(crate) async fn rebuild(scoop: &Scoop, output: Output, args: RebuildArgs) ->
     if !args.consent.to(output, &change)? {
         return Ok(Exit::Done);
     }
-    let report = scoop.rebuild_working_set().await?;
+    let progress = Progress::begin("reading the events of unfinished hierarchies");
+    let report = scoop.rebuild_working_set().await;
+    drop(progress);
+    let report = report?;
     if output.json {
         let skipped = report.skipped.iter().map(|skipped| SkippedRecord {
             hierarchy: skipped.hierarchy.uuid(),

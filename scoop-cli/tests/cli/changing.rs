@@ -70,6 +70,16 @@ async fn change_without_an_answer_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn launch_notifies_the_workers_before_it_ends() {
+    // Nothing is found by polling.
+    let mut shop = Shop::with(|scoop| scoop.poll_interval(Duration::from_secs(3_600))).await;
+    let launch = ["launch", "shop.orders", r#"{"number":1,"plan":"Commit"}"#, "--yes", "--json"];
+    let hierarchy = shop.run(&launch).await.field("hierarchy").remove(0);
+    let order = shop.scoop.find(hierarchy.parse::<scoop::HierarchyId>().unwrap()).await.unwrap();
+    assert_eq!(order.ends().await.unwrap(), Outcome::Committed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn signal_reaches_the_run_that_awaits_it() {
     let mut shop = Shop::open().await;
     let order = shop.unpaid_order(7).await;
@@ -217,13 +227,16 @@ async fn saga_is_paused_and_resumed() {
     shop.run(&["pauses", "--json"]).await.shows(expect![[r#"
         {"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}
     "#]]);
-    shop.run(&["resume", "--saga", "payments", "--yes"]).await.shows(expect![[r#"
+    let resume = ["resume", "--saga", "payments", "--reason", "it is open", "--source", "ben", "--yes"];
+    shop.run(&resume).await.shows(expect![[r#"
         ended: saga `payments` is paused by ann since <time>: the bank is away
     "#]]);
     shop.run(&["resume", "--saga", "payments", "--yes"]).await.shows(expect![[r#"
         exit 3
         2> error: saga `payments` is not paused
     "#]]);
+    let ended = shop.scoop.ended_pauses(1).await.unwrap().remove(0);
+    assert_eq!((ended.ended_by.as_deref(), ended.end_reason.as_deref()), (Some("ben"), Some("it is open")));
     shop.run(&["pause", "--everything", "--reason", "maintenance", "--for-at-most", "2h", "--yes", "--json"])
         .await
         .shows(expect![[r#"

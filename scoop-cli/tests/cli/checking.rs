@@ -72,6 +72,7 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
         queue
         rights
         sessions
+        slow statements
         standby
         statement_timeout
         stuck runs

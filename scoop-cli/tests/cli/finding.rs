@@ -49,7 +49,7 @@ async fn list_that_is_cut_off_goes_on_from_its_end() {
     assert!(people.stderr.ends_with(&format!("--after {}\n", next[0])), "{}", people.stderr);
     shop.run(&["runs", "--after", "somewhere"]).await.shows(expect![[r#"
         exit 2
-        2> error: invalid value 'somewhere' for '--after <PLACE>': "somewhere" is no place in a list of runs; use the text of `RunPage::next`
+        2> error: invalid value 'somewhere' for '--after <PLACE>': "somewhere" is no place in a list of runs; use the text of a cursor, such as `RunPage::next`
         2> 
         2> For more information, try '--help'.
     "#]]);
@@ -195,6 +195,45 @@ async fn events_are_followed_from_a_place() {
     let json = shop.run(&[&follow[..], &["--json"]].concat()).await;
     assert_eq!(json.field("kind").len(), 6);
     assert_eq!(json.field("next").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_the_last_hour_are_shown_without_follow() {
+    let mut shop = Shop::open().await;
+    shop.run(&["events"]).await.shows(expect![[r#"
+        2> to go on from here: --after <place>
+    "#]]);
+    shop.order(1, Plan::Commit).await;
+    shop.run(&["events", "--handler", "orders"]).await.shows(expect![[r#"
+        <time> <id 1> SEEN orders (<id 2>)
+        <time> <id 1> SUSPENDED orders (<id 2>) reserve
+        <time> <id 1> SUSPENDED orders (<id 2>) pack
+        <time> <id 1> COMMITTED orders (<id 2>) pack
+        2> to go on from here: --after <place>
+    "#]]);
+    let all = shop.run(&["events", "--since", "1h", "--json"]).await;
+    assert_eq!(all.field("kind").len(), 5);
+    assert_eq!(shop.run(&["events", "--since", "0s", "--count", "0"]).await.code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn contents_of_a_run_are_redacted() {
+    let mut shop = Shop::open().await;
+    let order = shop.order(7, Plan::Commit).await;
+    let run = order.tree().await.unwrap().roots()[0].id().to_string();
+    shop.run(&["contents", &run]).await.shows(expect![[r#"
+        message:
+        {
+        "card": "[redacted]",
+        "number": 7,
+        "plan": "Commit"
+        }
+    "#]]);
+    shop.run(&["contents", &run, "--json"]).await.shows(expect![[r#"
+        {"message":{"value":{"card":"[redacted]","number":7,"plan":"Commit"}},"context":null,"values":[],"complete":true}
+    "#]]);
+    let missing = shop.run(&["contents", "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a"]).await;
+    assert_eq!(missing.code, 3, "{missing:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use expect_test::Expect;
 use scoop::prelude::*;
-use scoop::{RunState, Tree};
+use scoop::{Builder, RunState, Tree};
 use scoop_test_support::Ends as _;
 use scoop_test_support::postgres::Database;
 use sqlx::ConnectOptions as _;
@@ -25,10 +25,12 @@ pub(crate) enum Plan {
 }
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(topic = "shop.orders")]
+#[message(topic = "shop.orders", redact(card))]
 pub(crate) struct Order {
     pub(crate) number: u32,
     pub(crate) plan: Plan,
+    #[serde(default)]
+    pub(crate) card: String,
 }
 
 #[derive(Message, Serialize, Deserialize)]
@@ -133,23 +135,35 @@ impl Ran {
 
 impl Shop {
     pub(crate) async fn open() -> Self {
+        Self::with(|scoop| scoop).await
+    }
+
+    /// The same with these settings of the program.
+    pub(crate) async fn with(settings: impl FnOnce(Builder) -> Builder) -> Self {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Orders>().only::<Payments>().start().await.unwrap();
+        let scoop = settings(db.scoop().only::<Orders>().only::<Payments>()).start().await.unwrap();
         let url = db.pool().connect_options().to_url_lossy().to_string();
         Self { db, scoop, url, ids: vec![] }
     }
 
     /// Launches an order and waits for its end.
     pub(crate) async fn order(&self, number: u32, plan: Plan) -> scoop::Handle {
-        let order =
-            self.scoop.launch(Order { number, plan }).unique(format!("order {number}")).await.unwrap();
+        let order = self
+            .scoop
+            .launch(Order { number, plan, card: "4111".into() })
+            .unique(format!("order {number}"))
+            .await
+            .unwrap();
         order.wait().await.unwrap();
         order
     }
 
     /// Launches an order that waits for its payment, which awaits a signal.
     pub(crate) async fn unpaid_order(&self, number: u32) -> scoop::Handle {
-        let order = self.scoop.launch(Order { number, plan: Plan::Pay }).unique(format!("order {number}"));
+        let order = self
+            .scoop
+            .launch(Order { number, plan: Plan::Pay, card: "4111".into() })
+            .unique(format!("order {number}"));
         let order = order.await.unwrap();
         let awaits = |tree: &Tree| tree.runs().iter().any(|run| run.state == RunState::AwaitingSignal);
         order.comes_to(awaits).await.unwrap();

@@ -1,7 +1,7 @@
 //! A live stream of recorded events.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, Stream};
@@ -28,8 +28,16 @@ const REST: u32 = 9;
 pub struct Events {
     scoop: Scoop,
     filter: EventFilter,
-    after: Option<EventCursor>,
+    begin: Begin,
     interval: Duration,
+}
+
+/// Where a stream begins.
+#[derive(Clone, Copy)]
+enum Begin {
+    Now,
+    At(EventCursor),
+    Since(SystemTime),
 }
 
 /// A live stream of recorded events. It ends when the program shuts down.
@@ -43,9 +51,19 @@ pub struct EventStream {
     following: Option<Following>,
     /// The events of the first round were there before.
     skips: bool,
+    end: End,
     ahead: VecDeque<RecordedEvent>,
     /// Not to be read from before this.
     rests_until: Option<Instant>,
+}
+
+/// When a stream ends, besides the shutdown of the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Never,
+    /// After a complete round.
+    AfterRound,
+    Reached,
 }
 
 impl Events {
@@ -63,7 +81,13 @@ impl Events {
 
     /// Begins at the place of an earlier stream, in this or another process, instead of now.
     pub fn after(mut self, place: impl Into<Option<EventCursor>>) -> Self {
-        self.after = place.into();
+        self.begin = place.into().map_or(Begin::Now, Begin::At);
+        self
+    }
+
+    /// Begins with the events of this time, instead of now. Events of the minute before it can be among the first.
+    pub fn since(mut self, time: SystemTime) -> Self {
+        self.begin = Begin::Since(time);
         self
     }
 
@@ -76,15 +100,31 @@ impl Events {
     /// A live stream of events. The place at which it begins is that of its first [`next`](EventStream::next), unless
     /// [`after`](Self::after) gives another.
     pub fn follow(self) -> EventStream {
-        let Self { scoop, filter, after, interval } = self;
+        self.stream(End::Never)
+    }
+
+    /// A stream of the events that are recorded when it is read: it ends when there are no more. Without
+    /// [`after`](Self::after) or [`since`](Self::since) there are none.
+    pub fn recorded(self) -> EventStream {
+        self.stream(End::AfterRound)
+    }
+
+    fn stream(self, end: End) -> EventStream {
+        let Self { scoop, filter, begin, interval } = self;
+        let following = match begin {
+            Begin::Now => None,
+            Begin::At(place) => Some(Following::after(place)),
+            Begin::Since(time) => Some(Following::after(EventCursor::since(time))),
+        };
         EventStream {
             store: scoop.store().clone(),
             patience: scoop.limits().patience,
             stopped: scoop.stopped().clone(),
             filter,
             interval,
-            following: after.map(Following::after),
-            skips: after.is_none(),
+            skips: following.is_none(),
+            following,
+            end,
             ahead: VecDeque::new(),
             rests_until: None,
         }
@@ -92,7 +132,8 @@ impl Events {
 }
 
 impl EventStream {
-    /// The next event; waits for one. `None` once the program shuts down.
+    /// The next event; waits for one. `None` once the program shuts down, or at the end of what is
+    /// [recorded](Events::recorded).
     ///
     /// # Errors
     ///
@@ -108,6 +149,9 @@ impl EventStream {
             loop {
                 if let Some(event) = self.ahead.pop_front() {
                     return Some(Ok(event));
+                }
+                if self.end == End::Reached {
+                    return None;
                 }
                 let stopped = self.stopped.clone();
                 let read = stopped.run_until_cancelled(self.read()).await?;
@@ -158,6 +202,9 @@ impl EventStream {
         self.rests_until = None;
         if following.window().is_none() {
             self.skips = false;
+            if self.end == End::AfterRound {
+                self.end = End::Reached;
+            }
             self.rests_until = Some(Instant::now() + self.interval.max(begun.elapsed() * REST));
         }
         Ok(())
@@ -190,6 +237,6 @@ impl Scoop {
     /// ```
     pub fn events(&self) -> Events {
         let filter = EventFilter::default();
-        Events { scoop: self.clone(), filter, after: None, interval: INTERVAL }
+        Events { scoop: self.clone(), filter, begin: Begin::Now, interval: INTERVAL }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::completion::StartedAs;
@@ -36,6 +37,7 @@ pub(crate) struct LaunchBatcher {
     engine: Option<Arc<Engine>>,
     queue: Arc<Mutex<Queue>>,
     unhandled: Arc<UnhandledWarnings>,
+    notifiers: TaskTracker,
 }
 
 #[derive(Default)]
@@ -60,7 +62,7 @@ impl LaunchBatcher {
         engine: Option<Arc<Engine>>,
         unhandled: Arc<UnhandledWarnings>,
     ) -> Arc<Self> {
-        Arc::new(Self { store, engine, queue: Arc::default(), unhandled })
+        Arc::new(Self { store, engine, queue: Arc::default(), unhandled, notifiers: TaskTracker::new() })
     }
 
     /// Launches a message, perhaps in a batch with others. None of them may have a unique key.
@@ -184,9 +186,15 @@ impl LaunchBatcher {
         }
     }
 
+    /// Waits until no notification is pending.
+    pub(crate) async fn notified(&self) {
+        self.notifiers.close();
+        self.notifiers.wait().await;
+    }
+
     fn notify(self: &Arc<Self>) {
         if self.queue().mark_pending() {
-            tokio::spawn(NotifierGuard { all: self.clone(), done: false }.notify());
+            self.notifiers.spawn(NotifierGuard { all: self.clone(), done: false }.notify());
         }
     }
 }

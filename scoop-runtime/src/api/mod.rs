@@ -22,7 +22,9 @@ mod requests;
 mod signal;
 
 // Operators.
+mod activity;
 mod archive;
+mod contents;
 mod count_runs;
 mod explain;
 mod find_runs;
@@ -54,7 +56,7 @@ pub use keep::Keep;
 pub use launch::{Launch, LaunchAll, LaunchUntyped};
 pub use migrate::{Migrate, migrate, migration_files};
 pub use operators::{ListItem, ListRequest};
-pub use pauses::{Paused, SetPause};
+pub use pauses::{Paused, Resume, SetPause};
 pub use prune::{KeptHierarchies, Prune, Pruned};
 pub(crate) use prune::{OldRows, ROWS_MAX};
 pub use read_tree::ReadTree;

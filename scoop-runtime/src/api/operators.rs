@@ -10,32 +10,26 @@ use uuid::Uuid;
 use crate::repair::RepairAction;
 use crate::store::{Page, Store};
 use crate::util::patience::Vain;
-use crate::util::stored_time::StoredTime;
 use crate::{
-    FailedCompensation, HierarchyId, Intervention, RepairAnswer, Request, RunId, RuntimeError, Scoop,
-    StuckRun,
+    FailedCompensation, HierarchyId, Intervention, ListCursor, RepairAnswer, Request, RunId, RuntimeError,
+    Scoop, StuckRun,
 };
 
 /// The default limit of a list.
 const PAGE_SIZE: u32 = 100;
 
-/// The sort key of an entry in a list: its time as stored, and its run. The fields of an entry may have another time,
-/// since Rust does not have all times of the server.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct Place(StoredTime, Uuid);
-
 /// An entry of a [`ListRequest`].
 #[doc(hidden)]
 pub trait ListItem: Sized + Send + 'static {
-    /// The sort key of the list.
-    fn place(&self) -> Place;
+    /// The place of the entry in the list: its time as stored, and its run. The fields of an entry may have another time,
+    /// since Rust does not have all times of the server.
+    fn place(&self) -> ListCursor;
 
     /// Reads a page of the list.
     #[doc(hidden)]
     fn read(
         scoop: &Scoop,
-        after: Option<Place>,
+        after: Option<ListCursor>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>>;
 }
@@ -44,7 +38,7 @@ pub trait ListItem: Sized + Send + 'static {
 #[must_use = "nothing is read before this is awaited"]
 pub struct ListRequest<T> {
     scoop: Scoop,
-    after: Option<Place>,
+    after: Option<ListCursor>,
     limit: u32,
     of: std::marker::PhantomData<fn() -> T>,
 }
@@ -65,6 +59,12 @@ impl<T: ListItem> ListRequest<T> {
         self.after = Some(entry.place());
         self
     }
+
+    /// As [`after`](Self::after), by the [place](FailedCompensation::cursor) of the entry.
+    pub fn after_cursor(mut self, place: impl Into<Option<ListCursor>>) -> Self {
+        self.after = place.into();
+        self
+    }
 }
 
 impl<T: ListItem> IntoFuture for ListRequest<T> {
@@ -77,8 +77,8 @@ impl<T: ListItem> IntoFuture for ListRequest<T> {
 }
 
 /// A page as the store takes it.
-fn page(after: Option<Place>, limit: u32) -> Page {
-    Page { after: after.map(|Place(time, id)| (time, id)), limit }
+fn page(after: Option<ListCursor>, limit: u32) -> Page {
+    Page { after: after.map(|ListCursor(place)| place), limit }
 }
 
 async fn read<'a, T: Send, F>(scoop: &'a Scoop, read: impl Fn(&'a Store) -> F) -> Result<T, RuntimeError>
@@ -90,13 +90,13 @@ where
 }
 
 impl ListItem for FailedCompensation {
-    fn place(&self) -> Place {
-        Place(self.stored_at, self.lineage.id())
+    fn place(&self) -> ListCursor {
+        self.cursor()
     }
 
     fn read(
         scoop: &Scoop,
-        after: Option<Place>,
+        after: Option<ListCursor>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
         read(scoop, move |store| store.failed_compensations(page(after, limit))).boxed()
@@ -104,13 +104,13 @@ impl ListItem for FailedCompensation {
 }
 
 impl ListItem for StuckRun {
-    fn place(&self) -> Place {
-        Place(self.stored_since, self.lineage.id())
+    fn place(&self) -> ListCursor {
+        self.cursor()
     }
 
     fn read(
         scoop: &Scoop,
-        after: Option<Place>,
+        after: Option<ListCursor>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
         read(scoop, move |store| store.stuck_runs(page(after, limit))).boxed()

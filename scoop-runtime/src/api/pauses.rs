@@ -11,7 +11,7 @@ use crate::engine::IDENTIFIER_PREFIX;
 use crate::store::{NewPause, PauseProgress};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
-use crate::{Pause, PauseTarget, RuntimeError, Scoop, telemetry};
+use crate::{EndedPause, Pause, PauseTarget, RuntimeError, Scoop, telemetry};
 
 /// The time for which a pause waits until all workers have acknowledged it.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
@@ -143,6 +143,61 @@ impl IntoFuture for SetPause {
     }
 }
 
+/// A pause about to be ended. Await it.
+#[must_use = "nothing is resumed before this is awaited"]
+pub struct Resume {
+    scoop: Scoop,
+    target: PauseTarget,
+    source: String,
+    reason: Option<String>,
+}
+
+impl Resume {
+    /// Gives the reason.
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// Names the source of the request; `scoop` by default.
+    pub fn source(mut self, source: impl Into<String>) -> Self {
+        self.source = source.into();
+        self
+    }
+
+    async fn carry_out(self) -> Result<Option<Pause>, RuntimeError> {
+        let Self { scoop, target, source, reason } = self;
+        check_name(&target)?;
+        // The database cannot store a NUL.
+        let (source, reason) = (source.replace('\0', ""), reason.map(|reason| reason.replace('\0', "")));
+        let resuming = {
+            let scoop = scoop.clone();
+            // A retry would not return the pause that the first attempt ended.
+            let resume = async move {
+                let once = |_| scoop.store().resume(&target, &source, reason.as_deref());
+                scoop.trial().once().endure(once).await
+            };
+            uninterrupted(async move { Ok(resume.await) })
+        };
+        let ended = resuming.await.unwrap_or_else(|error| Err(error.into()));
+        let ended = ended.map_err(Vain::error("a pause was ended"))?;
+        if let Some(pause) = &ended {
+            telemetry::pause_ended(pause, "it was resumed");
+            scoop.on_pauses_changed();
+        }
+        Ok(ended)
+    }
+}
+
+impl IntoFuture for Resume {
+    type Output = Result<Option<Pause>, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.carry_out().boxed()
+    }
+}
+
 /// # Errors
 ///
 /// If no saga or topic can have the name.
@@ -198,7 +253,8 @@ impl Scoop {
         SetPause { scoop: self.clone(), asked, drain: None }
     }
 
-    /// Ends the pause of exactly this target, in all processes. Returns the pause, or `None` if there was none.
+    /// Ends the pause of exactly this target, in all processes. Await it for the pause, or `None` if there was none;
+    /// [`Resume`] has methods that give a requester and a reason, which are [recorded](Scoop::ended_pauses).
     ///
     /// # Errors
     ///
@@ -212,34 +268,13 @@ impl Scoop {
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// for pause in scoop.pauses().await? {
     ///     println!("{pause}");
-    ///     scoop.resume(&pause.target).await?;
+    ///     scoop.resume(&pause.target).source("night shift").reason("the courier is back").await?;
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn resume(
-        &self,
-        target: &PauseTarget,
-    ) -> impl Future<Output = Result<Option<Pause>, RuntimeError>> + Send + use<> {
-        let (scoop, target) = (self.clone(), target.clone());
-        async move {
-            check_name(&target)?;
-            let resuming = {
-                let scoop = scoop.clone();
-                // A retry would not return the pause that the first attempt ended.
-                let resume =
-                    async move { scoop.trial().once().endure(|_| scoop.store().resume(&target)).await };
-                uninterrupted(async move { Ok(resume.await) })
-            };
-            let ended = resuming.await.unwrap_or_else(|error| Err(error.into()));
-            let ended = ended.map_err(Vain::error("a pause was ended"))?;
-            if let Some(pause) = &ended {
-                telemetry::pause_ended(pause, "it was resumed");
-                scoop.on_pauses_changed();
-            }
-            Ok(ended)
-        }
-        .boxed()
+    pub fn resume(&self, target: &PauseTarget) -> Resume {
+        Resume { scoop: self.clone(), target: target.clone(), source: "scoop".into(), reason: None }
     }
 
     /// Whether a handler was ever registered that a target covers. Otherwise its name may be mistyped.
@@ -286,6 +321,35 @@ impl Scoop {
         async move {
             let pauses = self.patiently(|_| self.store().pauses()).await;
             pauses.map_err(Vain::error("the pauses were listed"))
+        }
+        .boxed()
+    }
+
+    /// The pauses that ended last, the latest end first: up to this number.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for ended in scoop.ended_pauses(20).await? {
+    ///     println!("{ended}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ended_pauses(
+        &self,
+        limit: u32,
+    ) -> impl Future<Output = Result<Vec<EndedPause>, RuntimeError>> + Send {
+        async move {
+            let ended = self.patiently(|_| self.store().ended_pauses(limit)).await;
+            ended.map_err(Vain::error("the pauses were listed"))
         }
         .boxed()
     }

@@ -378,7 +378,7 @@ impl Scoop {
 
     /// Stops in good order: no new step begins, and running steps end and are recorded. Their runs continue in other
     /// processes or after the next start. A private PostgreSQL is stopped, too. Waits for the running steps without a
-    /// limit; [`Scoop::shutdown_within`] has one.
+    /// limit; [`Scoop::shutdown_within`] has one. A client waits until the workers are notified of what it has launched.
     ///
     /// # Errors
     ///
@@ -394,7 +394,10 @@ impl Scoop {
                     engine.stop();
                     engine.stopped().await
                 }
-                None => Ok(()),
+                None => {
+                    self.inner.batcher.notified().await;
+                    Ok(())
+                }
             };
             self.inner.stopped.cancel();
             self.stop_server().await;

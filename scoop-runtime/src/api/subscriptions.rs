@@ -7,7 +7,10 @@ use futures_util::future::{BoxFuture, FutureExt};
 use crate::store::{PendingRuns, Store};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
-use crate::{RegisteredHandler, RegisteredWorker, RuntimeError, Scoop};
+use crate::{FormerHandler, RegisteredHandler, RegisteredWorker, RuntimeError, Scoop};
+
+/// The number of events among which launches are looked for.
+const EMISSIONS_READ_MAX: usize = 10_000;
 
 /// The result of [retiring](Scoop::retire_handler) a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +95,50 @@ impl Scoop {
         async move {
             let listed = self.patiently(|_| self.store().listed_handlers()).await;
             listed.map_err(Vain::error("the handlers were listed"))
+        }
+        .boxed()
+    }
+
+    /// The handlers that are not registered any more: they were [retired](Scoop::retire_handler), or their sagas have other
+    /// names now.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    pub fn former_handlers(&self) -> impl Future<Output = Result<Vec<FormerHandler>, RuntimeError>> + Send {
+        async move {
+            let former = self.patiently(|_| self.store().former_handlers()).await;
+            former.map_err(Vain::error("the handlers were listed"))
+        }
+        .boxed()
+    }
+
+    /// The messages that sagas launch: pairs of a saga and a topic, among the newest 10,000 events.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for (saga, topic) in scoop.emissions().await? {
+    ///     println!("{saga} launches messages on {topic}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn emissions(&self) -> impl Future<Output = Result<Vec<(String, String)>, RuntimeError>> + Send {
+        async move {
+            let emissions = self.patiently(|_| self.store().emissions(EMISSIONS_READ_MAX)).await;
+            emissions.map_err(Vain::error("launches were looked up"))
         }
         .boxed()
     }

@@ -35,17 +35,48 @@ pub(crate) enum Place {
     Ended(EndedPlace),
 }
 
-/// The text is no [`RunCursor`].
+/// The text is no [`RunCursor`] or [`ListCursor`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no place in a list of runs; use the text of `RunPage::next`")]
+#[error("{0:?} is no place in a list of runs; use the text of a cursor, such as `RunPage::next`")]
 pub struct BadCursor(String);
+
+/// The place in a list of failed compensations or stuck runs at which its next page begins. Its text is short and can be a part
+/// of a URL.
+///
+/// ```
+/// # extern crate scoop_runtime as scoop;
+/// use scoop::ListCursor;
+///
+/// let cursor: ListCursor = "00000000000000070197a6b26b1c7d3e9a533f1f7c1d2e4a".parse()?;
+/// assert_eq!(cursor.to_string(), "00000000000000070197a6b26b1c7d3e9a533f1f7c1d2e4a");
+/// # Ok::<_, scoop::BadCursor>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListCursor(pub(crate) EndedPlace);
+
+impl fmt::Display for ListCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_end(self.0, f)
+    }
+}
+
+impl FromStr for ListCursor {
+    type Err = BadCursor;
+
+    fn from_str(text: &str) -> Result<Self, BadCursor> {
+        read_end(text).map(Self).ok_or_else(|| BadCursor(text.chars().take(80).collect()))
+    }
+}
 
 impl fmt::Display for RunCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Place::Unfinished(run) => write!(f, "u{}", run.simple()),
             Place::Finished => f.write_str("f"),
-            Place::Ended((at, run)) => write!(f, "f{:016x}{}", at.micros(), run.simple()),
+            Place::Ended(ended) => {
+                f.write_str("f")?;
+                write_end(ended, f)
+            }
         }
     }
 }
@@ -62,6 +93,10 @@ impl FromStr for RunCursor {
         };
         place.map(Self).ok_or_else(|| BadCursor(text.chars().take(80).collect()))
     }
+}
+
+fn write_end((at, run): EndedPlace, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{:016x}{}", at.micros(), run.simple())
 }
 
 fn read_end(text: &str) -> Option<EndedPlace> {

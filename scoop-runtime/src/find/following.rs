@@ -102,6 +102,22 @@ pub struct EventCursor {
 #[error("{0:?} is no place in the record; use the text of `EventStream::cursor`")]
 pub struct BadEventCursor(String);
 
+impl EventCursor {
+    /// The place of a time: before all transactions that have written later events.
+    pub(crate) fn since(time: SystemTime) -> Self {
+        Self { horizon: 0, floor: stored(time) }
+    }
+}
+
+fn stored(time: SystemTime) -> StoredTime {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok();
+    let since = since.and_then(|since| Duration::try_from(since).ok());
+    since
+        .and_then(|since| OffsetDateTime::UNIX_EPOCH.checked_add(since))
+        .unwrap_or(OffsetDateTime::UNIX_EPOCH)
+        .into()
+}
+
 impl fmt::Display for EventCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "e{:016x}{:016x}", self.horizon, self.floor.micros())
@@ -264,7 +280,7 @@ impl Following {
 }
 
 /// The least id of this time.
-fn first_id_of(time: OffsetDateTime) -> Uuid {
+pub(crate) fn first_id_of(time: OffsetDateTime) -> Uuid {
     let millis = u64::try_from(time.unix_timestamp_nanos() / 1_000_000).unwrap_or(0);
     Builder::from_u128(u128::from(millis) << 80).into_uuid()
 }

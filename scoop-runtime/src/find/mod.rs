@@ -1,5 +1,7 @@
 //! Finding runs, and explaining them: which runs a list has and where its next page begins; what a run waits for.
 
+mod activity;
+mod contents;
 mod counts;
 mod cursor;
 mod explanation;
@@ -11,8 +13,12 @@ use std::collections::BTreeSet;
 use scoop_core::Failure;
 use time::OffsetDateTime;
 
+pub(crate) use self::activity::CountedSpan;
+pub use self::activity::{Activity, ActivitySpan, RunDurations};
+pub(crate) use self::contents::{CONTENT_BYTES_MAX, Redaction, StoredContent, StoredContents};
+pub use self::contents::{Content, EntityContents, EntityEventContents, RunContents, RunValue};
 pub use self::counts::{RunCount, RunCounts};
-pub use self::cursor::{BadCursor, RunCursor};
+pub use self::cursor::{BadCursor, ListCursor, RunCursor};
 pub(crate) use self::cursor::{EndedPlace, Place};
 pub(crate) use self::explanation::{BELOW_MAX, BLOCKING_MAX, COUNT_MAX, LimitFacts, RunFacts};
 pub use self::explanation::{
@@ -20,7 +26,7 @@ pub use self::explanation::{
     WorkerSaga,
 };
 pub use self::following::{BadEventCursor, EventCursor, RecordedEvent};
-pub(crate) use self::following::{EventFilter, EventWindow, FollowedEvent, Following, Horizon};
+pub(crate) use self::following::{EventFilter, EventWindow, FollowedEvent, Following, Horizon, first_id_of};
 pub use self::run::{FailureSummary, RunPhase, RunSummary, WaitKind};
 
 /// The runs that a list has.

@@ -9,7 +9,7 @@ use scoop_core::{Escaped, Failure, Lineage};
 use uuid::Uuid;
 
 use crate::util::stored_time::StoredTime;
-use crate::{HierarchyId, RunId};
+use crate::{HierarchyId, ListCursor, RunId};
 
 pub(crate) use self::decision::{
     AWAITING_OPERATOR, Decision, FailedRollback, FailedRollbacks, OtherDescendants, Presence, Refusal,
@@ -175,6 +175,11 @@ impl FailedCompensation {
         self.lineage.id().into()
     }
 
+    /// Its place in the list, from which [another page](crate::ListRequest::after_cursor) begins.
+    pub fn cursor(&self) -> ListCursor {
+        ListCursor((self.stored_at, self.lineage.id()))
+    }
+
     /// The hierarchy that it belongs to.
     pub fn hierarchy(&self) -> HierarchyId {
         self.lineage.root_id().into()
@@ -193,6 +198,11 @@ impl StuckRun {
     /// The id of the run, for [`Scoop::retry`](crate::Scoop::retry).
     pub fn id(&self) -> RunId {
         self.lineage.id().into()
+    }
+
+    /// Its place in the list, from which [another page](crate::ListRequest::after_cursor) begins.
+    pub fn cursor(&self) -> ListCursor {
+        ListCursor((self.stored_since, self.lineage.id()))
     }
 
     /// The hierarchy that it belongs to.

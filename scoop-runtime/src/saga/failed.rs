@@ -84,6 +84,18 @@ pub enum FailedOutcome {
 }
 
 impl Failed {
+    /// Whether a topic is that of messages about failures, with a filter or without one.
+    ///
+    /// ```
+    /// # extern crate scoop_runtime as scoop;
+    /// use scoop::Failed;
+    ///
+    /// assert!(Failed::is_topic("scoop.failed.stuck:checkout") && !Failed::is_topic("orders.failed"));
+    /// ```
+    pub fn is_topic(topic: &str) -> bool {
+        topic.strip_prefix(TOPIC).is_some_and(|filter| filter.is_empty() || filter.starts_with(['.', ':']))
+    }
+
     /// The message that the run handles; `None` if it is of another type, by its topic, or left out.
     ///
     /// # Errors

@@ -15,7 +15,9 @@ use serde_json::{Map, Value, json};
 
 use super::command::CommandFunctions;
 use super::limits::Limits;
-use super::{DecodeError, HandledMessage, Handler, MessageType, RetryTarget, StepEnd, private, shape};
+use super::{
+    DecodeError, HandledMessage, Handler, MessageSettings, MessageType, RetryTarget, StepEnd, private, shape,
+};
 use crate::store::JoinSpec;
 use crate::util::payload::{has_number_beyond, storable};
 use crate::{Retry, Scope};
@@ -48,8 +50,7 @@ pub struct JoinMember {
     key: fn(&Value) -> serde_json::Result<String>,
     shape: fn() -> String,
     pub(super) message_type: fn() -> MessageType,
-    /// [`Message::KEEP`].
-    keep: Option<Duration>,
+    settings: fn() -> MessageSettings,
 }
 
 impl JoinMember {
@@ -60,7 +61,7 @@ impl JoinMember {
             key: |payload| M::read_stored(payload).map(|message| T::key(&message)),
             shape: || format!("{}\n{}", M::TOPIC, shape::of::<M>()),
             message_type: || (TypeId::of::<M>(), std::any::type_name::<M>()),
-            keep: M::KEEP,
+            settings: MessageSettings::of::<M>,
         }
     }
 }
@@ -115,24 +116,19 @@ impl<T: Joined> HandledMessage<T> {
             },
             shapes: || T::MEMBERS.iter().map(|member| (member.shape)()).collect(),
             message_type: || (TypeId::of::<T>(), std::any::type_name::<T>()),
-            keep: longest(T::MEMBERS),
+            settings: || joined_settings(T::MEMBERS),
         }
     }
 }
 
-/// The longest time for which one of these types has hierarchies kept.
-const fn longest(members: &[JoinMember]) -> Option<Duration> {
-    let mut longest: Option<Duration> = None;
-    let mut at = 0;
-    while at < members.len() {
-        longest = match (longest, members[at].keep) {
-            (Some(long), Some(keep)) if long.as_nanos() >= keep.as_nanos() => Some(long),
-            (long, None) => long,
-            (_, keep) => keep,
-        };
-        at += 1;
-    }
-    longest
+/// The settings of a set: the longest time for which one of these types has hierarchies kept, and the redacted fields of all.
+fn joined_settings(members: &[JoinMember]) -> MessageSettings {
+    let all = members.iter().map(|member| (member.settings)());
+    all.fold(MessageSettings::default(), |mut set, member| {
+        set.keep = set.keep.max(member.keep);
+        set.redacted.extend(member.redacted);
+        set
+    })
 }
 
 /// Whether no member before the one at `index` has its topic.
@@ -185,9 +181,9 @@ impl Collector {
         self.spec.clone()
     }
 
-    /// [`Message::KEEP`] of its messages, in the order of [`collectors`].
-    pub(super) fn keep(&self) -> impl Iterator<Item = Option<Duration>> + use<> {
-        self.members.iter().map(|member| member.keep)
+    /// The settings of its messages, in the order of [`collectors`].
+    pub(super) fn settings(&self) -> impl Iterator<Item = MessageSettings> + use<> {
+        self.members.iter().map(|member| (member.settings)())
     }
 }
 

@@ -199,8 +199,22 @@ pub struct HandledMessage<T> {
     /// The shapes of the stored message and of its stored replies.
     shapes: fn() -> Vec<String>,
     message_type: fn() -> MessageType,
+    settings: fn() -> MessageSettings,
+}
+
+/// What a type of messages says about the storage of its messages.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MessageSettings {
     /// [`Message::KEEP`].
-    keep: Option<Duration>,
+    pub(crate) keep: Option<Duration>,
+    /// [`Message::REDACTED`].
+    pub(crate) redacted: Vec<&'static str>,
+}
+
+impl MessageSettings {
+    pub(crate) fn of<M: Message>() -> Self {
+        Self { keep: M::KEEP, redacted: M::REDACTED.to_vec() }
+    }
 }
 
 /// The reason for which a payload is not a message of a saga.
@@ -228,7 +242,7 @@ impl<T> HandledMessage<T> {
                 vec![format!("{}\n{}", M::TOPIC, shape::of::<M>()), replies]
             },
             message_type: || (TypeId::of::<M>(), std::any::type_name::<M>()),
-            keep: M::KEEP,
+            settings: MessageSettings::of::<M>,
         }
     }
 }
@@ -469,8 +483,8 @@ pub struct Registration {
     pub(crate) saga_type: fn() -> (TypeId, &'static str),
     /// The types of its messages, each with its topic.
     messages: fn() -> Vec<(&'static str, MessageType)>,
-    /// [`Message::KEEP`] of its messages, in the same order.
-    keep: fn() -> Vec<Option<Duration>>,
+    /// The settings of its messages, in the same order.
+    settings: fn() -> Vec<MessageSettings>,
     join: fn() -> Option<private::Join>,
     pub(crate) limits: fn() -> limits::Limits,
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
@@ -509,9 +523,9 @@ impl Registration {
         }
     }
 
-    /// [`Message::KEEP`] of its messages, in the order of [`Self::topics`].
-    pub(crate) fn keep(&self) -> Vec<Option<Duration>> {
-        (self.keep)()
+    /// The settings of its messages, in the order of [`Self::topics`].
+    pub(crate) fn settings(&self) -> Vec<MessageSettings> {
+        (self.settings)()
     }
 
     /// The registration of `S`; `default` returns an instance if `S` implements `Default`.
@@ -524,7 +538,7 @@ impl Registration {
             messages: || {
                 S::Message::MESSAGES.iter().map(|message| (message.topic, (message.message_type)())).collect()
             },
-            keep: || S::Message::MESSAGES.iter().map(|message| message.keep).collect(),
+            settings: || S::Message::MESSAGES.iter().map(|message| (message.settings)()).collect(),
             join: || S::JOIN,
             limits: || S::LIMITS,
             default,

@@ -4,14 +4,13 @@
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use scoop_core::{CodedError, Definition, Schedule};
 
 use crate::api::Keep;
 use crate::saga::join::collector_name;
 use crate::saga::timetable::Timetable;
-use crate::saga::{EntityRegistration, Handler, MessageType, Registration, Saga};
+use crate::saga::{EntityRegistration, Handler, MessageSettings, MessageType, Registration, Saga};
 use crate::store::{JoinSpec, SagaLimit};
 use crate::telemetry;
 use crate::{RuntimeError, SetupError, Tick};
@@ -77,8 +76,8 @@ pub(crate) struct SubscribedSaga {
     pub(crate) handler: String,
     /// Former names of the saga. No messages are delivered to them any more.
     pub(crate) was: Vec<String>,
-    /// For how long the type of the messages has the finished hierarchies kept that start with one.
-    pub(crate) keep: Option<Duration>,
+    /// The settings of the type of the messages. Those of a command have the redacted fields of the events of its entity, too.
+    pub(crate) settings: MessageSettings,
 }
 
 /// A saga that can be run.
@@ -116,24 +115,35 @@ impl Registry {
             let was: Vec<_> = (registration.former_names)().iter().map(|was| (*was).to_owned()).collect();
             let saga = registration.definition().saga.into_owned();
             limits.push(SagaLimit { saga, was: was.clone(), limits: (registration.limits)() });
-            let mut add = |definition: Definition, was: Vec<String>, keep, handler: &Arc<dyn Handler>| {
+            let mut add = |definition: Definition, was: Vec<String>, settings, handler: &Arc<dyn Handler>| {
                 let former = was.iter().map(|was| under_name(&definition, was));
                 for definition in former.chain([definition.clone()]) {
                     let runnable = RunnableSaga { definition, handler: handler.clone() };
                     sagas.insert(runnable.key(), Arc::new(runnable));
                 }
-                subscriptions.push(SubscribedSaga::new(&definition, was, keep));
+                subscriptions.push(SubscribedSaga::new(&definition, was, settings));
             };
-            for ((definition, _), keep) in registration.topics().into_iter().zip(registration.keep()) {
-                add(definition, was.clone(), keep, &handler);
+            let events = handler.decisions().map(|decisions| decisions.entity.applications());
+            let redacted = events.into_iter().flatten().flat_map(|event| event.redacted());
+            let redacted: Vec<_> = redacted.copied().collect();
+            for ((definition, _), mut settings) in
+                registration.topics().into_iter().zip(registration.settings())
+            {
+                settings.redacted.extend(&redacted);
+                add(definition, was.clone(), settings, &handler);
             }
             if let Some(collector) = registration.collector() {
                 joins.push(collector.spec());
-                let keep = collector.keep();
+                let settings = collector.settings();
                 let collector: Arc<dyn Handler> = Arc::new(collector);
                 let collectors = registration.collectors(&registration.definition().saga);
-                for ((definition, _), keep) in collectors.into_iter().zip(keep) {
-                    add(definition, was.iter().map(|was| collector_name(was)).collect(), keep, &collector);
+                for ((definition, _), settings) in collectors.into_iter().zip(settings) {
+                    add(
+                        definition,
+                        was.iter().map(|was| collector_name(was)).collect(),
+                        settings,
+                        &collector,
+                    );
                 }
             }
         }
@@ -226,7 +236,7 @@ impl SubscribedSaga {
         let pairs = topics.iter().zip(handlers);
         let subscription = |(topic, handler): (&String, &String)| {
             let (topic, handler) = (topic.clone(), handler.clone());
-            Self { topic, handler, was: vec![], keep: None }
+            Self { topic, handler, was: vec![], settings: MessageSettings::default() }
         };
         pairs.map(subscription).collect()
     }
@@ -234,12 +244,12 @@ impl SubscribedSaga {
     /// The times for which finished hierarchies are kept that start with one of its messages, in a program with these
     /// times.
     pub(crate) fn kept(&self, by_default: Keep) -> Keep {
-        self.keep.map_or(by_default, |time| by_default.committed(time).rolled_back(time))
+        self.settings.keep.map_or(by_default, |time| by_default.committed(time).rolled_back(time))
     }
 
-    fn new(definition: &Definition, was: Vec<String>, keep: Option<Duration>) -> Self {
+    fn new(definition: &Definition, was: Vec<String>, settings: MessageSettings) -> Self {
         let (topic, handler) = (definition.topic.to_string(), definition.saga.to_string());
-        Self { topic, handler, was, keep }
+        Self { topic, handler, was, settings }
     }
 }
 

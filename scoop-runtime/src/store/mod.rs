@@ -39,8 +39,8 @@ pub use memory::FaultLink;
 pub use memory::{LoggedEvent, WorkingRun};
 #[cfg(feature = "in-memory")]
 pub(crate) use memory::{MemorySession, MemoryStore};
+pub use pause::{EndedPause, Pause, PauseTarget};
 pub(crate) use pause::{NewPause, PAUSE_MAX, PauseProgress, RUNNING_MAX as PAUSE_RUNNING_MAX};
-pub use pause::{Pause, PauseTarget};
 #[cfg(test)]
 pub(crate) use postgres::tests;
 pub(crate) use postgres::{
@@ -48,15 +48,16 @@ pub(crate) use postgres::{
     StepTransaction, StepTransactions, check, files, migrate, refusal, roll_back, unfit_tables,
 };
 pub(crate) use queue_cursors::QueueCursors;
-pub use requests::RegisteredHandler;
 pub(crate) use requests::{
     CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Page, PendingRuns, Redelivery,
     RepairRequest, RepairResult, RequestKey, RequestTarget, RetiredHandler, RollbackStart,
 };
+pub use requests::{FormerHandler, RegisteredHandler};
 pub(crate) use retention::{
     DueHierarchies, DueSettlement, PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes,
     PruneVerdict, Rest,
 };
+pub use schedule::RegisteredSchedule;
 pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{
@@ -73,7 +74,7 @@ pub(crate) use types::{
 };
 pub(crate) use unhandled::Unhandled;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,8 +90,8 @@ use self::entity::{
 };
 use crate::api::Keep;
 use crate::find::{
-    EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part, RegisteredWorker, RunCount,
-    RunFacts, RunFilter,
+    CountedSpan, EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part,
+    RegisteredWorker, RunCount, RunFacts, RunFilter, StoredContents,
 };
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
@@ -399,6 +400,33 @@ storage! {
 
         /// The ends of runs since a time, counted by handler and kind; up to `limit` of each.
         async fn finished_counts(&self, since: OffsetDateTime, limit: usize) -> Vec<RunCount>;
+
+        /// The first `limit` events of each span between two of these times, counted.
+        async fn counted_spans(&self, bounds: &[OffsetDateTime], limit: usize) -> Vec<CountedSpan>;
+
+        /// The durations of runs that have committed since a time: of the newest ones, so many of each handler.
+        async fn run_durations(&self, since: OffsetDateTime, of_each: usize) -> Vec<(String, Duration)>;
+    }
+
+    /// Messages, values and entities, for operators: without the types of the program.
+    trait ContentStorage {
+        /// The stored names of the fields that are redacted.
+        async fn redacted_fields(&self) -> BTreeSet<String>;
+
+        /// The contents of a run of this handler, with up to so many values.
+        async fn run_contents(&self, run: Uuid, message: Uuid, handler: &str, values_max: usize) -> StoredContents;
+
+        /// The names of entities.
+        async fn entity_names(&self, limit: u32) -> Vec<String>;
+
+        /// As `entity_keys`, of a name that no type of this program may have.
+        async fn named_entity_keys(&self, name: &str, after: &str, limit: u32) -> Vec<String>;
+
+        /// As `entity`, of a name that no type of this program may have.
+        async fn named_entity(&self, name: &str, key: &str) -> Option<StoredEntity>;
+
+        /// As `entity_events`, of a name that no type of this program may have.
+        async fn named_entity_events(&self, name: &str, key: &str, after: i64, limit: u32) -> Vec<StoredEntityEvent>;
     }
 
     /// The record, for those who follow it.
@@ -506,6 +534,12 @@ storage! {
         /// The registered handlers.
         async fn listed_handlers(&self) -> Vec<RegisteredHandler>;
 
+        /// The handlers that are not registered any more.
+        async fn former_handlers(&self) -> Vec<FormerHandler>;
+
+        /// The handlers with the topics of messages that they launched, among the newest events.
+        async fn emissions(&self, events_max: usize) -> Vec<(String, String)>;
+
         /// Retires a handler.
         async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> RetiredHandler;
     }
@@ -515,14 +549,17 @@ storage! {
         /// Pauses this, or replaces the reason, the requester and the end of its pause. Notifies all processes.
         async fn pause(&self, asked: &NewPause) -> Pause;
 
-        /// Ends the pause of this, and returns it. Notifies all processes.
-        async fn resume(&self, target: &PauseTarget) -> Option<Pause>;
+        /// Ends the pause of this, records the requester and the reason, and returns the pause. Notifies all processes.
+        async fn resume(&self, target: &PauseTarget, source: &str, reason: Option<&str>) -> Option<Pause>;
 
         /// Ends the pauses whose time is over, and returns them: each is returned once. Notifies all processes.
         async fn end_expired_pauses(&self) -> Vec<Pause>;
 
         /// The pauses, longest first.
         async fn pauses(&self) -> Vec<Pause>;
+
+        /// The pauses that ended last, the latest end first.
+        async fn ended_pauses(&self, limit: u32) -> Vec<EndedPause>;
 
         /// How far the pause of this has taken effect.
         async fn pause_progress(&self, target: &PauseTarget) -> PauseProgress;
@@ -552,6 +589,9 @@ storage! {
 
         /// Launches the due ticks of one of these schedules and advances it, in one transaction.
         async fn fire_schedule(&self, pairs: Pairs<'_>) -> FireResult;
+
+        /// The registered schedules.
+        async fn listed_schedules(&self) -> Vec<RegisteredSchedule>;
 
         /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers;
         /// `None` if there is no such schedule.

@@ -134,6 +134,32 @@ impl fmt::Display for Pause {
     }
 }
 
+/// A pause that has ended. Display it for one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndedPause {
+    /// The pause.
+    pub pause: Pause,
+    /// The time of its end.
+    pub ended_at: SystemTime,
+    /// The requester of its end; `None` if its time was over.
+    pub ended_by: Option<String>,
+    /// The reason of its end, if one was given.
+    pub end_reason: Option<String>,
+}
+
+impl fmt::Display for EndedPause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pause, ended_at, ended_by, end_reason } = self;
+        write!(f, "{pause}; ended {}", utc(*ended_at))?;
+        match ended_by {
+            Some(source) => write!(f, " by {}", Escaped(source))?,
+            None => f.write_str(", since its time was over")?,
+        }
+        end_reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {}", Escaped(reason)))
+    }
+}
+
 /// A pause as it is requested.
 #[derive(Clone, Debug)]
 pub(crate) struct NewPause {

@@ -161,3 +161,15 @@ pub struct RegisteredHandler {
     /// The time of its registration, or of the latest one after it was retired.
     pub since: SystemTime,
 }
+
+/// A handler that is not registered any more: it was retired, or its saga has another name now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FormerHandler {
+    /// The topic that it was subscribed to.
+    pub topic: String,
+    /// The saga.
+    pub handler: String,
+    /// The end of its registration.
+    pub retired_at: SystemTime,
+}

@@ -1,14 +1,14 @@
-//! The newest failures, grouped by code.
+//! Failures, grouped by code: the newest ones, and page by page older ones.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_runtime::{RunPhase, RunSummary};
+use scoop_runtime::{RunCursor, RunPhase, RunSummary};
 
-use super::{Base, Frame, page_of};
+use super::{Base, Fields, Frame, page_of, query_of};
 use crate::fault::Fault;
 use crate::shown::{Moment, line, query};
 use crate::{SharedWeb, Web};
@@ -24,6 +24,10 @@ struct FailuresPage {
     read: usize,
     /// The oldest end that was read, if there are more.
     until: Option<Moment>,
+    /// The URL of the next page.
+    next: Option<String>,
+    /// The URL of the first page, if this is a later one.
+    first: Option<String>,
 }
 
 /// The failures with one code.
@@ -37,13 +41,15 @@ struct Group {
 }
 
 /// Shows the page.
-pub(crate) async fn show(State(web): State<SharedWeb>, base: Base) -> Response {
-    page_of(&base, read(&web, &base).await)
+pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(query): RawQuery) -> Response {
+    page_of(&base, read(&web, &base, &query_of(query)).await)
 }
 
-async fn read(web: &Web, base: &Base) -> Result<FailuresPage, Fault> {
+async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<FailuresPage, Fault> {
+    let place = fields.last("after").map(str::parse::<RunCursor>).transpose();
+    let place = place.map_err(|error| Fault::BadRequest(error.to_string()))?;
     let failed = web.scoop.runs().state(RunPhase::RolledBack).state(RunPhase::RollbackFailed);
-    let page = failed.page(READ_MAX).await?;
+    let page = failed.page(READ_MAX).after(place).await?;
     let now = SystemTime::now();
     let mut by_code: BTreeMap<&str, Vec<&RunSummary>> = BTreeMap::new();
     for run in &page.runs {
@@ -59,6 +65,8 @@ async fn read(web: &Web, base: &Base) -> Result<FailuresPage, Fault> {
         groups,
         read: page.runs.len(),
         until: oldest.map(|run| Moment { at: run.since, now }),
+        next: page.next.map(|next| format!("{}/failures{}", base.0, query([("after", &*next.to_string())]))),
+        first: place.map(|_| format!("{}/failures", base.0)),
     })
 }
 

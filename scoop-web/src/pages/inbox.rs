@@ -3,32 +3,37 @@
 use std::time::SystemTime;
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_runtime::{FailedCompensation, RepairStatus, StuckRun};
+use scoop_runtime::{FailedCompensation, ListCursor, RepairStatus, StuckRun};
 use uuid::Uuid;
 
 use super::action::Action;
-use super::{Base, Frame, page_of};
+use super::{Base, Fields, Frame, page_of, query_of};
 use crate::fault::Fault;
-use crate::shown::{Moment, line};
+use crate::shown::{Moment, line, query};
 use crate::{SharedWeb, Web};
 
-/// The maximum number of entries of each kind.
-const SHOWN_MAX: u32 = 100;
+/// The number of entries of each kind on a page.
+const PAGE_SIZE: u32 = 50;
 
 #[derive(Template)]
 #[template(path = "inbox.html")]
 struct InboxPage {
     frame: Frame,
-    failed: Vec<Entry>,
-    stuck: Vec<Entry>,
+    failed: Section,
+    stuck: Section,
+    /// Whether this is the first page of both lists.
+    is_first: bool,
 }
 
-impl InboxPage {
-    fn shown_max(&self) -> usize {
-        SHOWN_MAX as usize
-    }
+/// A page of one of the lists.
+struct Section {
+    entries: Vec<Entry>,
+    /// The URL of the next page.
+    next: Option<String>,
+    /// The URL of the first page, if this is a later one.
+    first: Option<String>,
 }
 
 /// A run that needs a decision.
@@ -45,23 +50,38 @@ struct Entry {
 }
 
 /// Shows the page.
-pub(crate) async fn show(State(web): State<SharedWeb>, base: Base) -> Response {
-    page_of(&base, read(&web, &base).await)
+pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(query): RawQuery) -> Response {
+    page_of(&base, read(&web, &base, &query_of(query)).await)
 }
 
-async fn read(web: &Web, base: &Base) -> Result<InboxPage, Fault> {
-    let failed = async { web.scoop.failed_compensations().limit(SHOWN_MAX).await };
-    let stuck = async { web.scoop.stuck_runs().limit(SHOWN_MAX).await };
+async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<InboxPage, Fault> {
+    let place = |name| {
+        let place = fields.last(name).map(str::parse::<ListCursor>).transpose();
+        place.map_err(|error| Fault::BadRequest(error.to_string()))
+    };
+    let (failed_after, stuck_after) = (place("failed")?, place("stuck")?);
+    let failed = async { web.scoop.failed_compensations().after_cursor(failed_after).limit(PAGE_SIZE).await };
+    let stuck = async { web.scoop.stuck_runs().after_cursor(stuck_after).limit(PAGE_SIZE).await };
     let (failed, stuck) = tokio::join!(failed, stuck);
+    let (failed, stuck) = (failed?, stuck?);
     let now = SystemTime::now();
     let read_only = web.options.is_read_only();
     let possible = |actions: Vec<Action>| if read_only { vec![] } else { actions };
-    let failed = failed?.into_iter().map(|it| failed_entry(&it, now, possible));
-    let stuck = stuck?.into_iter().map(|it| stuck_entry(&it, now, possible));
+    let last = |length: usize, last: Option<ListCursor>| last.filter(|_| length >= PAGE_SIZE as usize);
+    let section = |name, entries: Vec<Entry>, next: Option<ListCursor>, after: Option<ListCursor>| Section {
+        entries,
+        next: next.map(|next| format!("{}/inbox{}#{name}", base.0, query([(name, &*next.to_string())]))),
+        first: after.map(|_| format!("{}/inbox#{name}", base.0)),
+    };
+    let failed_next = last(failed.len(), failed.last().map(FailedCompensation::cursor));
+    let stuck_next = last(stuck.len(), stuck.last().map(StuckRun::cursor));
+    let failed = failed.iter().map(|it| failed_entry(it, now, possible)).collect();
+    let stuck = stuck.iter().map(|it| stuck_entry(it, now, possible)).collect();
     Ok(InboxPage {
         frame: Frame::new(web, base, "Inbox", "Inbox"),
-        failed: failed.collect(),
-        stuck: stuck.collect(),
+        failed: section("failed", failed, failed_next, failed_after),
+        stuck: section("stuck", stuck, stuck_next, stuck_after),
+        is_first: failed_after.is_none() && stuck_after.is_none(),
     })
 }
 

@@ -1,15 +1,20 @@
 //! The pages, one in a file, and what they have in common. Their HTML is in `templates`.
 
 pub(crate) mod action;
+pub(crate) mod entities;
 pub(crate) mod failures;
+mod graph;
 pub(crate) mod hierarchy;
 pub(crate) mod inbox;
 pub(crate) mod overview;
 pub(crate) mod pause;
+pub(crate) mod queue;
 pub(crate) mod run;
 pub(crate) mod runs;
+pub(crate) mod schedules;
 pub(crate) mod search;
 mod signing;
+mod spark;
 pub(crate) mod topology;
 
 use std::convert::Infallible;
@@ -104,12 +109,15 @@ impl Frame {
     }
 
     /// The entries of the menu: paths and names.
-    fn menu(&self) -> [(&'static str, &'static str); 5] {
+    fn menu(&self) -> [(&'static str, &'static str); 8] {
         [
             ("/", "Overview"),
             ("/runs", "Runs"),
             ("/failures", "Failures"),
             ("/inbox", "Inbox"),
+            ("/queue", "Error queue"),
+            ("/schedules", "Schedules"),
+            ("/entities", "Entities"),
             ("/topology", "Topology"),
         ]
     }

@@ -1,4 +1,4 @@
-//! The overview: how many runs are in which state, what failed lately, and the workers.
+//! The overview: how many runs are in which state, how much happens, how long runs take, what failed lately, and the workers.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -6,8 +6,10 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use scoop_runtime::{RunCounts, RunPhase};
+use scoop_runtime::shown::humane;
+use scoop_runtime::{Activity, ActivitySpan, RunCounts, RunDurations, RunPhase};
 
+use super::spark::Spark;
 use super::{Base, Frame, RunRow, page_of};
 use crate::fault::Fault;
 use crate::shown::{Moment, line, query};
@@ -49,12 +51,15 @@ struct Tile {
     note: &'static str,
     tone: &'static str,
     href: String,
+    spark: Option<Spark>,
 }
 
-/// The counts of a saga.
+/// The counts of a saga, and the time that its runs took.
 struct Row {
     handler: String,
     href: String,
+    median: String,
+    slow: String,
     cells: Vec<Cell>,
 }
 
@@ -83,8 +88,9 @@ async fn read(web: &Web, base: &Base) -> Result<OverviewPage, Fault> {
     let scoop = &web.scoop;
     let failed = scoop.runs().roots().state(RunPhase::RolledBack).state(RunPhase::RollbackFailed);
     let counts = async { scoop.counts().await };
-    let (counts, failed, workers) = tokio::join!(counts, failed.page(FAILED_SHOWN), scoop.workers());
-    let (counts, failed, mut workers) = (counts?, failed?, workers?);
+    let failed = async { failed.page(FAILED_SHOWN).await };
+    let (counts, failed, workers, activity) = tokio::join!(counts, failed, scoop.workers(), scoop.activity());
+    let (counts, failed, mut workers, activity) = (counts?, failed?, workers?, activity?);
     let now = counts.read_at;
     workers.sort_by_key(|worker| (worker.is_alive, worker.started_at));
     let alive = workers.iter().filter(|worker| worker.is_alive).count();
@@ -99,8 +105,8 @@ async fn read(web: &Web, base: &Base) -> Result<OverviewPage, Fault> {
     });
     Ok(OverviewPage {
         frame: Frame::new(web, base, "Overview", "Overview"),
-        tiles: tiles(&counts, alive, &base.0),
-        rows: rows(&counts, &base.0),
+        tiles: tiles(&counts, &activity, alive, &base.0),
+        rows: rows(&counts, &activity, &base.0),
         failed: failed.runs.iter().map(|run| RunRow::of(run, now)).collect(),
         workers: workers.collect(),
         workers_left_out,
@@ -108,7 +114,12 @@ async fn read(web: &Web, base: &Base) -> Result<OverviewPage, Fault> {
     })
 }
 
-fn tiles(counts: &RunCounts, alive: usize, base: &str) -> Vec<Tile> {
+fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> Vec<Tile> {
+    let spark = |kind, of: fn(&ActivitySpan) -> u64| {
+        Spark::of(kind, &activity.spans.iter().map(of).collect::<Vec<_>>())
+    };
+    let launched = launches_per_second(activity);
+    let durations = RunDurations::of_all(&activity.durations);
     let unfinished: usize = counts.unfinished.iter().map(|count| count.count).sum();
     let stuck = counts.unfinished_in(RunPhase::Stuck) + counts.unfinished_in(RunPhase::AwaitingOperator);
     let ended = |phase| -> usize {
@@ -127,6 +138,15 @@ fn tiles(counts: &RunCounts, alive: usize, base: &str) -> Vec<Tile> {
             note: "runs",
             tone: "plain",
             href: format!("{base}/runs"),
+            spark: None,
+        },
+        Tile {
+            name: "launched",
+            figure: format!("{launched:.2}/s"),
+            note: "messages in the last hour",
+            tone: "plain",
+            href: format!("{base}/runs"),
+            spark: spark("messages launched", |span| span.launched),
         },
         Tile {
             name: "stuck",
@@ -134,6 +154,7 @@ fn tiles(counts: &RunCounts, alive: usize, base: &str) -> Vec<Tile> {
             note: "wait for a program or an operator",
             tone: bad_if(stuck > 0),
             href: runs(&[RunPhase::Stuck, RunPhase::AwaitingOperator]),
+            spark: None,
         },
         Tile {
             name: "committed",
@@ -141,6 +162,15 @@ fn tiles(counts: &RunCounts, alive: usize, base: &str) -> Vec<Tile> {
             note: "runs in the last hour",
             tone: "plain",
             href: runs(&[RunPhase::Committed]),
+            spark: spark("runs committed", |span| span.committed),
+        },
+        Tile {
+            name: "took",
+            figure: durations.as_ref().map_or_else(|| "–".into(), |all| humane(all.percentile(50))),
+            note: "half of the latest committed runs, or less",
+            tone: "plain",
+            href: "#sagas".into(),
+            spark: None,
         },
         Tile {
             name: "rolled back",
@@ -148,6 +178,7 @@ fn tiles(counts: &RunCounts, alive: usize, base: &str) -> Vec<Tile> {
             note: "runs in the last hour",
             tone: "plain",
             href: runs(&[RunPhase::RolledBack]),
+            spark: spark("runs failed", |span| span.failed),
         },
         Tile {
             name: "rollback failed",
@@ -155,6 +186,7 @@ fn tiles(counts: &RunCounts, alive: usize, base: &str) -> Vec<Tile> {
             note: "runs in the last hour",
             tone: bad_if(failed > 0),
             href: runs(&[RunPhase::RollbackFailed]),
+            spark: None,
         },
         Tile {
             name: "workers",
@@ -162,11 +194,24 @@ fn tiles(counts: &RunCounts, alive: usize, base: &str) -> Vec<Tile> {
             note: "alive",
             tone: bad_if(alive == 0),
             href: "#workers".into(),
+            spark: None,
         },
     ]
 }
 
-fn rows(counts: &RunCounts, base: &str) -> Vec<Row> {
+fn launches_per_second(activity: &Activity) -> f64 {
+    let launched: u64 = activity.spans.iter().map(|span| span.launched).sum();
+    let seconds = activity.span.as_secs_f64() * activity.spans.iter().map(|_| 1.0).sum::<f64>();
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    let launched = launched as f64;
+    if seconds > 0.0 { launched / seconds } else { 0.0 }
+}
+
+fn rows(counts: &RunCounts, activity: &Activity, base: &str) -> Vec<Row> {
+    let took = |handler: &str, percent| {
+        let durations = activity.durations.iter().find(|it| it.handler == handler);
+        durations.map(|it| humane(it.percentile(percent))).unwrap_or_default()
+    };
     let mut by_handler: BTreeMap<&str, BTreeMap<RunPhase, usize>> = BTreeMap::new();
     for count in counts.unfinished.iter().chain(&counts.finished) {
         *by_handler.entry(&count.handler).or_default().entry(count.phase).or_default() += count.count;
@@ -180,7 +225,8 @@ fn rows(counts: &RunCounts, base: &str) -> Vec<Row> {
             Cell { column, count, href, is_bad }
         });
         let href = format!("{base}/runs{}", query([("handler", handler)]));
-        Row { handler: line(handler), href, cells: cells.collect() }
+        let (median, slow) = (took(handler, 50), took(handler, 99));
+        Row { handler: line(handler), href, median, slow, cells: cells.collect() }
     });
     rows.collect()
 }

@@ -1,9 +1,11 @@
 //! Pauses a saga, a topic or everything, and ends a pause.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{Form, RawQuery, State};
+use axum::extract::{Form, FromRequestParts, RawQuery, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use scoop_runtime::PauseTarget;
@@ -23,9 +25,9 @@ const LIMITS: [(&str, &str, Duration); 4] = [
     ("1d", "1 day", Duration::from_secs(24 * 3_600)),
 ];
 
-/// What is asked for.
+/// What is asked for: the last part of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+pub(crate) enum Change {
     Pause,
     Resume,
 }
@@ -45,6 +47,15 @@ struct PausePage {
 impl PausePage {
     fn is_pause(&self) -> bool {
         self.change == Change::Pause
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Change {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let is_resume = parts.uri.path().ends_with(Self::Resume.name());
+        Ok(if is_resume { Self::Resume } else { Self::Pause })
     }
 }
 
@@ -75,57 +86,39 @@ fn target_of(fields: &Fields) -> Result<PauseTarget, Fault> {
     }
 }
 
-/// Asks for the confirmation of a pause.
-pub(crate) async fn confirm_pause(
+/// Asks for the confirmation.
+pub(crate) async fn confirm(
     State(web): State<SharedWeb>,
     base: Base,
     headers: HeaderMap,
+    change: Change,
     RawQuery(query): RawQuery,
 ) -> Response {
-    confirm((&web, &base, &headers), Change::Pause, &query_of(query))
+    let asked = (&*web, &base, &headers);
+    match target(asked, &query_of(query)) {
+        Ok(target) => ask(asked, (change, &target), Entered::before(&headers), None),
+        Err(fault) => fault.page(&base.0),
+    }
 }
 
-/// Asks for the confirmation of the end of a pause.
-pub(crate) async fn confirm_resume(
+/// Pauses, or ends a pause.
+pub(crate) async fn carry_out(
     State(web): State<SharedWeb>,
     base: Base,
     headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Response {
-    confirm((&web, &base, &headers), Change::Resume, &query_of(query))
-}
-
-/// Pauses.
-pub(crate) async fn pause(
-    State(web): State<SharedWeb>,
-    base: Base,
-    headers: HeaderMap,
+    change: Change,
     RawQuery(query): RawQuery,
     Form(form): Form<Vec<(String, String)>>,
 ) -> Response {
-    carry_out((&web, &base, &headers), Change::Pause, &query_of(query), &form.into()).await
-}
-
-/// Ends a pause.
-pub(crate) async fn resume(
-    State(web): State<SharedWeb>,
-    base: Base,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-    Form(form): Form<Vec<(String, String)>>,
-) -> Response {
-    carry_out((&web, &base, &headers), Change::Resume, &query_of(query), &form.into()).await
+    match carried_out((&web, &base, &headers), change, &query_of(query), &form.into()).await {
+        Ok(Ok(entered)) => entered.remembered(redirect(&format!("{}/topology", base.0)), &base.0, &headers),
+        Ok(Err(page)) => *page,
+        Err(fault) => fault.page(&base.0),
+    }
 }
 
 /// What a request comes with.
 type Asked<'a> = (&'a Web, &'a Base, &'a HeaderMap);
-
-fn confirm(asked: Asked<'_>, change: Change, query: &Fields) -> Response {
-    match target(asked, query) {
-        Ok(target) => ask(asked, (change, &target), Entered::before(asked.2), None),
-        Err(fault) => fault.page(&asked.1.0),
-    }
-}
 
 /// The target, if the page has actions.
 fn target((web, ..): Asked<'_>, query: &Fields) -> Result<PauseTarget, Fault> {
@@ -147,17 +140,8 @@ fn ask(
         address: format!("{}/{}{}", base.0, change.name(), query_of_target(target)),
         target: line(&target.to_string()),
         limits: LIMITS,
-        signed: Signed::new(web, headers, entered, error, change == Change::Pause),
+        signed: Signed::new(web, headers, entered, error, true),
     })
-}
-
-async fn carry_out(asked: Asked<'_>, change: Change, query: &Fields, form: &Fields) -> Response {
-    let (_, base, headers) = asked;
-    match carried_out(asked, change, query, form).await {
-        Ok(Ok(entered)) => entered.remembered(redirect(&format!("{}/topology", base.0)), &base.0, headers),
-        Ok(Err(page)) => *page,
-        Err(fault) => fault.page(&base.0),
-    }
 }
 
 /// What was entered, if the change was made; or the form with a mistake.
@@ -170,7 +154,7 @@ async fn carried_out(
     let (web, _, headers) = asked;
     let target = target(asked, query)?;
     let entered = Entered::of(web, headers, form)?;
-    if let Some(mistake) = entered.mistake(change == Change::Pause) {
+    if let Some(mistake) = entered.mistake(true) {
         let mut response = ask(asked, (change, &target), entered, Some(mistake));
         *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
         return Ok(Err(Box::new(response)));
@@ -189,11 +173,7 @@ async fn carried_out(
             };
         }
         Change::Resume => {
-            let ended = web.scoop.resume(&target).await?;
-            if let Some(pause) = ended {
-                let (by, pause) = (&*entered.name, pause.to_string());
-                tracing::info!(by, pause, "a pause was ended on the web page");
-            }
+            web.scoop.resume(&target).source(&*entered.name).reason(&*entered.reason).await?;
         }
     }
     Ok(Ok(entered))

@@ -1,10 +1,11 @@
-//! One run: what it waits for, its events with attempts and times, its failures, its repairs.
+//! One run: what it waits for, its steps and events with attempts and times, its message and values, its failures, its repairs.
 
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
+use scoop_core::visible_step;
 use scoop_runtime::shown::{humane, utc};
-use scoop_runtime::{Named, RunEvent, RunInfo, RunPhase, RunState, RunSummary};
+use scoop_runtime::{Named, RunContents, RunEvent, RunInfo, RunPhase, RunState, RunSummary};
 use uuid::Uuid;
 
 use super::action::{Action, Done};
@@ -13,12 +14,15 @@ use super::search::path_of;
 use super::{Base, Fields, Frame, id_of, page, query_of};
 use crate::access::redirect;
 use crate::fault::Fault;
-use crate::shown::{Moment, Phase, block, line};
+use crate::shown::{Moment, Phase, block, excerpt, line};
 use crate::{SharedWeb, Web};
 
 /// The maximum numbers of events and children that are shown.
 const EVENTS_SHOWN: usize = 500;
 const CHILDREN_SHOWN: usize = 100;
+
+/// The maximum number of steps that are shown.
+const STEPS_SHOWN: usize = 100;
 
 #[derive(Template)]
 #[template(path = "run.html")]
@@ -36,12 +40,24 @@ struct RunPage {
     actions: Vec<Action>,
     done: Option<Done>,
     facts: Vec<(&'static str, String)>,
+    contents: Contents,
     /// `None` if the run is beyond the part of the hierarchy that is read.
     details: Option<Details>,
 }
 
+/// The message, the context and the values of the run.
+struct Contents {
+    message: Option<String>,
+    context: Option<String>,
+    /// Names and values.
+    values: Vec<(String, String)>,
+    is_complete: bool,
+}
+
 /// What the tree of the hierarchy tells about the run.
 struct Details {
+    steps: Vec<StepRow>,
+    steps_left_out: usize,
     events: Vec<EventRow>,
     events_left_out: usize,
     /// Names and reports.
@@ -51,6 +67,17 @@ struct Details {
     children: Vec<Child>,
     children_left_out: usize,
     unhandled: Vec<String>,
+}
+
+/// An instance of a step.
+struct StepRow {
+    step: String,
+    state: &'static str,
+    tone: &'static str,
+    at: String,
+    took: String,
+    waited: String,
+    note: String,
 }
 
 struct EventRow {
@@ -92,8 +119,10 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
         return Ok(Err(path_of(&web.scoop, id).await?));
     };
     let found = web.scoop.find(explanation.hierarchy).await?;
-    let tree = found.tree().limit(RUNS_MAX).await?;
     let run = &explained.run;
+    let tree = async { found.tree().limit(RUNS_MAX).await };
+    let (tree, contents) = tokio::join!(tree, web.scoop.contents(run));
+    let (tree, contents) = (tree?, contents?);
     let info = tree.runs().into_iter().find(|info| info.id() == run.run);
     let requests = tree
         .cancellations()
@@ -121,6 +150,7 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
         actions,
         done: Done::of(fields),
         facts: facts(run, info),
+        contents: shown(&contents),
         details,
     }))
 }
@@ -151,11 +181,73 @@ fn facts(run: &RunSummary, info: Option<&RunInfo>) -> Vec<(&'static str, String)
     facts
 }
 
+fn shown(contents: &RunContents) -> Contents {
+    let values = contents.values.iter().map(|value| {
+        let name = match (&value.step, value.position) {
+            (Some(step), Some(position)) => {
+                format!("{} returned, after {position} steps", line(visible_step(step)))
+            }
+            _ => format!("reply {}", line(&value.name)),
+        };
+        (name, excerpt(&value.value.to_string()))
+    });
+    Contents {
+        message: contents.message.as_ref().map(|message| block(&message.to_string())),
+        context: contents.context.as_ref().map(|context| block(&context.to_string())),
+        values: values.collect(),
+        is_complete: contents.is_complete,
+    }
+}
+
+/// The steps that have completed, with what became of them; and what is known about the one in progress.
+fn steps(info: &RunInfo) -> Vec<StepRow> {
+    let mut steps: Vec<StepRow> = vec![];
+    for event in &info.events {
+        let subject = event.subject().map(line).unwrap_or_default();
+        if event.is_completion() {
+            let EventRow { at, took, waited, .. } = self::event(event);
+            let note = String::new();
+            steps.push(StepRow { step: subject, state: "completed", tone: "good", at, took, waited, note });
+        } else if event.is_undoing() {
+            let undone = steps.iter_mut().rev().find(|it| it.step == subject && it.tone == "good");
+            if let Some(undone) = undone {
+                (undone.state, undone.tone) = ("undone", "undone");
+                undone.note = event.at.map(utc).unwrap_or_default();
+            }
+        }
+    }
+    if info.attempts > 0 && !info.has_ended() {
+        let reason = match &info.state {
+            RunState::Retrying { reason, .. } | RunState::Stuck { reason } => line(reason),
+            _ => String::new(),
+        };
+        steps.push(StepRow {
+            step: if info.rolling_back {
+                "compensation in progress".into()
+            } else {
+                "step in progress".into()
+            },
+            state: "failed attempts",
+            tone: "bad",
+            at: String::new(),
+            took: String::new(),
+            waited: String::new(),
+            note: format!("{}: {reason}", info.attempts),
+        });
+    }
+    steps
+}
+
 fn details(info: &RunInfo, mut requests: Vec<(String, String)>) -> Details {
     requests.extend(info.interventions.iter().map(|done| (utc(done.at), line(&done.to_string()))));
     requests.sort();
     let events_left_out = info.events.len().saturating_sub(EVENTS_SHOWN);
+    let mut steps = steps(info);
+    let steps_left_out = steps.len().saturating_sub(STEPS_SHOWN);
+    steps.drain(..steps_left_out);
     Details {
+        steps,
+        steps_left_out,
         events: info.events.iter().skip(events_left_out).map(event).collect(),
         events_left_out,
         failures: failures(&info.state, &info.events),

@@ -1,18 +1,24 @@
-//! The topology: which sagas handle which topics, who runs them, and what is paused.
+//! The topology: which sagas handle which topics and launch which messages, the workers that run them, and what is or was paused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use scoop_runtime::{Pause, PauseTarget, RegisteredHandler, RegisteredWorker};
+use scoop_runtime::{
+    EndedPause, FormerHandler, Pause, PauseTarget, RegisteredHandler, RegisteredWorker, RunCounts,
+};
 
+use super::graph::{Drawing, Graph, Mark, Node};
 use super::pause::query_of_target;
 use super::{Base, Frame, page_of};
 use crate::fault::Fault;
 use crate::shown::{Moment, line, query};
 use crate::{SharedWeb, Web};
+
+/// The number of ended pauses that are shown.
+const ENDED_SHOWN: u32 = 20;
 
 #[derive(Template)]
 #[template(path = "topology.html")]
@@ -20,7 +26,10 @@ struct TopologyPage {
     frame: Frame,
     topics: Vec<Topic>,
     pauses: Vec<PauseRow>,
+    ended: Vec<EndedRow>,
     pause_all: String,
+    drawing: Option<Drawing>,
+    former: Vec<FormerRow>,
 }
 
 /// A topic with its handlers.
@@ -49,6 +58,22 @@ struct PauseRow {
     resume: String,
 }
 
+struct EndedRow {
+    target: String,
+    source: String,
+    since: Moment,
+    ended: Moment,
+    by: String,
+    reason: String,
+}
+
+struct FormerRow {
+    handler: String,
+    topic: String,
+    since: Moment,
+    runs: String,
+}
+
 /// Shows the page.
 pub(crate) async fn show(State(web): State<SharedWeb>, base: Base) -> Response {
     page_of(&base, read(&web, &base).await)
@@ -56,8 +81,14 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base) -> Response {
 
 async fn read(web: &Web, base: &Base) -> Result<TopologyPage, Fault> {
     let scoop = &web.scoop;
-    let (handlers, workers, pauses) = tokio::join!(scoop.handlers(), scoop.workers(), scoop.pauses());
-    let (handlers, workers, pauses) = (handlers?, workers?, pauses?);
+    let counts = async { scoop.counts().await };
+    let (handlers, workers, pauses, counts) =
+        tokio::join!(scoop.handlers(), scoop.workers(), scoop.pauses(), counts);
+    let (handlers, workers, pauses, counts) = (handlers?, workers?, pauses?, counts?);
+    let (ended, former, emissions) =
+        tokio::join!(scoop.ended_pauses(ENDED_SHOWN), scoop.former_handlers(), scoop.emissions());
+    let (ended, former, emissions) = (ended?, former?, emissions?);
+    let graph = graph(&handlers, &former, &emissions, (&workers, &pauses, &counts), base);
     let now = SystemTime::now();
     let mut topics: BTreeMap<&str, Vec<&RegisteredHandler>> = BTreeMap::new();
     for handler in &handlers {
@@ -80,7 +111,92 @@ async fn read(web: &Web, base: &Base) -> Result<TopologyPage, Fault> {
         frame: Frame::new(web, base, "Topology", "Topology"),
         topics: topics.collect(),
         pauses: pauses.collect(),
+        ended: ended.iter().map(|it| ended_row(it, now)).collect(),
+        drawing: graph.draw(),
+        former: former.iter().map(|it| former_row(it, (now, base))).collect(),
         pause_all: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::Everything)),
+    })
+}
+
+fn ended_row(it: &EndedPause, now: SystemTime) -> EndedRow {
+    EndedRow {
+        target: line(&it.pause.target.to_string()),
+        source: line(&it.pause.source),
+        since: Moment { at: it.pause.since, now },
+        ended: Moment { at: it.ended_at, now },
+        by: it.ended_by.as_deref().map_or_else(|| "its limit".into(), line),
+        reason: it.end_reason.as_deref().map(line).unwrap_or_default(),
+    }
+}
+
+fn former_row(it: &FormerHandler, (now, base): (SystemTime, &Base)) -> FormerRow {
+    FormerRow {
+        handler: line(&it.handler),
+        topic: line(&it.topic),
+        since: Moment { at: it.retired_at, now },
+        runs: runs_of(base, ("handler", &it.handler)),
+    }
+}
+
+fn runs_of(base: &Base, filter: (&str, &str)) -> String {
+    format!("{}/runs{}", base.0, query([filter]))
+}
+
+/// Topics, the sagas that handle their messages, and the messages that these launch.
+fn graph(
+    handlers: &[RegisteredHandler],
+    former: &[FormerHandler],
+    emissions: &[(String, String)],
+    (workers, pauses, counts): (&[RegisteredWorker], &[Pause], &RunCounts),
+    base: &Base,
+) -> Graph {
+    let topic = |name: &str| Node::Topic(line(name));
+    let saga = |name: &str| Node::Saga(line(name));
+    let mut graph = Graph::default();
+    let alive = workers.iter().filter(|worker| worker.is_alive).flat_map(|worker| &worker.sagas);
+    let alive: BTreeSet<_> = alive.map(|saga| &*saga.handler).collect();
+    for it in handlers {
+        let ended = counts.finished.iter().filter(|count| count.handler == it.handler);
+        let ended: usize = ended.map(|count| count.count).sum();
+        let (note, tone) = if is_paused(pauses, &it.topic, &it.handler) {
+            ("paused".to_owned(), "idle")
+        } else if !alive.contains(&*it.handler) {
+            ("no program runs".to_owned(), "bad")
+        } else {
+            (format!("{ended} ended in the last hour"), "plain")
+        };
+        graph.add(saga(&it.handler), Mark { href: runs_of(base, ("handler", &it.handler)), note, tone });
+        graph.add(topic(&it.topic), topic_mark(base, &it.topic, ""));
+    }
+    for it in former.iter().filter(|it| !handlers.iter().any(|handler| handler.handler == it.handler)) {
+        let mark =
+            Mark { href: runs_of(base, ("handler", &it.handler)), note: "retired".into(), tone: "retired" };
+        graph.add(saga(&it.handler), mark);
+        if !graph.has(&topic(&it.topic)) {
+            graph.add(topic(&it.topic), topic_mark(base, &it.topic, "no handler"));
+        }
+    }
+    for (_, launched) in emissions {
+        if !graph.has(&topic(launched)) {
+            graph.add(topic(launched), topic_mark(base, launched, "no handler"));
+        }
+    }
+    handlers.iter().for_each(|it| graph.connect(topic(&it.topic), saga(&it.handler)));
+    former.iter().for_each(|it| graph.connect(topic(&it.topic), saga(&it.handler)));
+    emissions.iter().for_each(|(by, launched)| graph.connect(saga(by), topic(launched)));
+    graph
+}
+
+fn topic_mark(base: &Base, topic: &str, note: &str) -> Mark {
+    Mark { href: runs_of(base, ("topic", topic)), note: note.into(), tone: "plain" }
+}
+
+fn is_paused(pauses: &[Pause], topic: &str, handler: &str) -> bool {
+    pauses.iter().any(|pause| match &pause.target {
+        PauseTarget::Everything => true,
+        PauseTarget::Topic(name) => name == topic,
+        PauseTarget::Handler(name) => name == handler,
+        _ => false,
     })
 }
 
@@ -96,19 +212,13 @@ fn row(
     let workers = definitions.len();
     definitions.sort_unstable();
     definitions.dedup();
-    let is_paused = pauses.iter().any(|pause| match &pause.target {
-        PauseTarget::Everything => true,
-        PauseTarget::Topic(topic) => *topic == handler.topic,
-        PauseTarget::Handler(name) => *name == handler.handler,
-        _ => false,
-    });
     Handler {
         name: line(&handler.handler),
-        runs: format!("{}/runs{}", base.0, query([("handler", &*handler.handler)])),
+        runs: runs_of(base, ("handler", &handler.handler)),
         since: Moment { at: handler.since, now },
         workers,
         definitions: definitions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-        is_paused,
+        is_paused: is_paused(pauses, &handler.topic, &handler.handler),
         pause: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::handler(&*handler.handler))),
     }
 }

@@ -52,6 +52,9 @@ impl Site {
             "runs/no-such-run".into(),
             "failures".into(),
             "inbox".into(),
+            "queue".into(),
+            "schedules".into(),
+            "entities?name=stock&key=pen".into(),
             "topology".into(),
             "pause?saga=parcels".into(),
         ]

@@ -5,4 +5,5 @@ mod acting;
 mod browser;
 mod browsing;
 mod finding;
+mod operating;
 mod shop;

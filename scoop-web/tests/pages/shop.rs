@@ -5,13 +5,16 @@ use axum::body::{Body, to_bytes};
 use axum::http::header::{CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, Request, StatusCode};
 use scoop::prelude::*;
-use scoop::{Handle, RunState, Tree};
+use scoop::{Builder, Handle, RunState, Tree};
 use scoop_test_support::Ends as _;
 use scoop_test_support::postgres::Database;
 use scoop_web::Options;
 use tower::ServiceExt as _;
 
 pub(crate) const TOKEN: &str = "the token of the tests";
+
+/// The redacted field of all orders.
+pub(crate) const CARD: &str = "4111 1111";
 
 /// What happens to an order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -27,9 +30,10 @@ pub(crate) enum Plan {
 }
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(topic = "shop.orders")]
+#[message(topic = "shop.orders", redact(card))]
 pub(crate) struct Order {
     pub(crate) plan: Plan,
+    pub(crate) card: String,
 }
 
 #[derive(Message, Serialize, Deserialize)]
@@ -57,13 +61,13 @@ pub(crate) struct Orders;
 #[subscribes(Order)]
 impl Orders {
     #[step(rollback = release)]
-    async fn reserve(&self, scope: &mut Scope<'_>, order: &Order) -> Result<()> {
+    async fn reserve(&self, scope: &mut Scope<'_>, order: &Order) -> Result<Reserved> {
         if let Plan::Ship(parcels) = order.plan {
             for number in 0..parcels {
                 scope.launch(Parcel { number }).await?;
             }
         }
-        Ok(())
+        Ok(Reserved { shelf: 7, card: order.card.clone() })
     }
 
     async fn release(&self, _: &mut Scope<'_>, order: &Order, _: &Failure) -> Result<()> {
@@ -78,6 +82,12 @@ impl Orders {
             Plan::Commit | Plan::Ship(_) => Ok(()),
         }
     }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Reserved {
+    shelf: u32,
+    card: String,
 }
 
 #[derive(Default)]
@@ -96,7 +106,67 @@ impl Parcels {
     }
 }
 
-/// A database with a program that has both sagas, and its pages.
+/// The error queue.
+#[derive(Default)]
+pub(crate) struct OnCall;
+
+#[saga(name = "on-call")]
+#[subscribes(Failed(outcome = "rolled_back"))]
+impl OnCall {
+    #[step]
+    async fn page(&self, _: &mut Scope<'_>, _: &Failed) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Report;
+
+#[saga(name = "report", every = "90m")]
+#[subscribes(Tick)]
+impl Report {
+    #[step]
+    async fn write(&self, _: &mut Scope<'_>, _: &Tick) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Stock {
+    units: u32,
+}
+
+#[entity(name = "stock", key = String)]
+impl Stock {
+    fn filled(&mut self, event: &Filled) {
+        self.units += event.units;
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "shop.filled")]
+pub(crate) struct Filled {
+    units: u32,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Fill {
+    pub(crate) sku: String,
+    pub(crate) units: u32,
+}
+
+#[command(entity = Stock, name = "fill")]
+impl Fill {
+    fn key(&self) -> String {
+        self.sku.clone()
+    }
+
+    fn decide(&self, _: &Stock) -> Decision<Filled> {
+        Decision::Accepted(Filled { units: self.units })
+    }
+}
+
+/// A database with a program that has sagas, and its pages.
 pub(crate) struct Shop {
     pub(crate) scoop: Scoop,
     pub(crate) router: Router,
@@ -137,6 +207,14 @@ impl Got {
         set.filter_map(|cookie| cookie.split(';').next()).collect::<Vec<_>>().join("; ")
     }
 
+    /// The path of the next page.
+    #[track_caller]
+    pub(crate) fn next(&self) -> String {
+        let from = self.text.split_once("rel=\"next\" href=\"").expect("there is a next page").1;
+        let path = from.split_once('"').unwrap().0.replace("&#38;", "&");
+        path.split('#').next().unwrap_or_default().to_owned()
+    }
+
     /// The value of the hidden field of the form.
     pub(crate) fn form(&self) -> &str {
         let from = self.text.split_once("name=\"form\" value=\"").expect("the page has a form").1;
@@ -149,23 +227,34 @@ impl Shop {
         Self::with(Options::new().without_token()).await
     }
 
+    /// A shop with orders and parcels.
     pub(crate) async fn with(options: Options) -> Self {
+        Self::of(options, |scoop| scoop).await
+    }
+
+    /// The same with an error queue, a schedule and an entity.
+    pub(crate) async fn with_all_sagas() -> Self {
+        let all = |scoop: Builder| scoop.only::<OnCall>().only::<Report>().only::<Decider<Fill>>();
+        Self::of(Options::new().without_token(), all).await
+    }
+
+    async fn of(options: Options, sagas: impl FnOnce(Builder) -> Builder) -> Self {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Orders>().only::<Parcels>().start().await.unwrap();
+        let scoop = sagas(db.scoop().only::<Orders>().only::<Parcels>()).start().await.unwrap();
         let router = scoop_web::router(scoop.clone(), options);
         Self { scoop, router, _db: db }
     }
 
     /// Launches an order and waits for its end.
     pub(crate) async fn order(&self, plan: Plan) -> Handle {
-        let order = self.scoop.launch(Order { plan }).await.unwrap();
+        let order = self.scoop.launch(Order { plan, card: CARD.into() }).await.unwrap();
         order.wait().await.unwrap();
         order
     }
 
     /// Launches an order with so many parcels, and waits until all of these wait for a signal.
     pub(crate) async fn shipped(&self, parcels: u32) -> Handle {
-        let order = self.scoop.launch(Order { plan: Plan::Ship(parcels) }).await.unwrap();
+        let order = self.scoop.launch(Order { plan: Plan::Ship(parcels), card: CARD.into() }).await.unwrap();
         let waiting = |tree: &Tree| {
             let waits = tree.runs().into_iter().filter(|run| run.state == RunState::AwaitingSignal);
             waits.count() == parcels as usize

@@ -1,5 +1,6 @@
 //! Guarantees to users beyond the rows that other participants see.
 
+mod activity;
 mod at_most_once;
 mod at_most_once_death;
 mod attempts_after_death;
@@ -19,6 +20,7 @@ mod commands_locked;
 mod commands_recorded;
 mod commands_stored;
 mod connection_reuse;
+mod contents;
 mod contexts;
 mod crowds;
 mod deadlines;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use sqlx::postgres::PgRow;
-use sqlx::{PgPool, Row};
+use sqlx::{AssertSqlSafe, PgPool, Row};
 
 use super::{Finding, Level};
 use crate::fault::Fault;
@@ -23,6 +23,9 @@ const DEAD_MIN: i64 = 50_000;
 
 /// The number of transactions since the last freezing, of about two billion, that is a problem.
 const XID_AGE_MAX: i64 = 1_500_000_000;
+
+/// The mean time of a statement that is slow, in milliseconds.
+const SLOW_MS: f64 = 100.0;
 
 /// Whether a statement may be prepared, which a proxy that assigns connections per transaction does not support.
 #[derive(Clone, Copy)]
@@ -246,6 +249,50 @@ async fn transactions(reader: Reader<'_>, open_for: Duration) -> Result<Vec<Find
         return Ok(vec![Finding::good("transactions", "nothing holds back vacuum for long")]);
     }
     Ok(found)
+}
+
+/// Looks for slow statements, if the server has statistics of them.
+pub(super) async fn statements(pool: &PgPool, schema: &str) -> Result<Vec<Finding>, Fault> {
+    const DOING: &str = "the statistics of statements were looked up";
+    const CHECK: &str = "slow statements";
+    let query = sqlx::query_scalar(include_str!("../../../sql/statistics.sql")).persistent(false);
+    let extension: Option<String> = query.fetch_optional(pool).await.map_err(Fault::sql(DOING))?;
+    let absent = |text: String, advice: &str| vec![Finding::bad(Level::Note, CHECK, text, advice)];
+    let Some(extension) = extension else {
+        return Ok(absent(
+            "the extension pg_stat_statements is not installed in this database, so slow statements are not known".into(),
+            "add it to shared_preload_libraries, and CREATE EXTENSION pg_stat_statements",
+        ));
+    };
+    let quoted = format!("\"{}\"", extension.replace('"', "\"\""));
+    let text = include_str!("../../../sql/slow.sql").replace("{schema}", &quoted);
+    let query = sqlx::query(AssertSqlSafe(text)).persistent(false).bind(schema).bind(SLOW_MS);
+    let rows = match query.fetch_all(pool).await {
+        Ok(rows) => rows,
+        // It is installed, but not loaded, or the role may not read it.
+        Err(sqlx::Error::Database(error)) => {
+            let text = format!("the statistics of statements cannot be read: {error}");
+            return Ok(absent(
+                text,
+                "add pg_stat_statements to shared_preload_libraries, and grant pg_read_all_stats",
+            ));
+        }
+        Err(error) => return Err(Fault::sql(DOING)(error)),
+    };
+    let read = |row: &PgRow| -> sqlx::Result<Finding> {
+        let (text, calls, mean): (String, i64, f64) =
+            (row.try_get("text")?, row.try_get("calls")?, row.try_get("mean_ms")?);
+        Ok(Finding::bad(
+            Level::Warning,
+            CHECK,
+            format!("a statement took {mean:.0} ms on average, in {calls} calls: {text}"),
+            "look for bloat, a slow disk and waits for locks; EXPLAIN (ANALYZE, BUFFERS) shows which",
+        ))
+    };
+    if rows.is_empty() {
+        return Ok(vec![Finding::good(CHECK, format!("no statement takes {SLOW_MS} ms or more on average"))]);
+    }
+    rows.iter().map(read).collect::<sqlx::Result<_>>().map_err(Fault::sql(DOING))
 }
 
 /// Looks for tables with many removed rows.

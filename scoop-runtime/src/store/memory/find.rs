@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use scoop_core::{EventKind, Failure, Lineage};
 use time::OffsetDateTime;
@@ -14,8 +15,8 @@ use super::state::{Hierarchy, State};
 use crate::WaitKind;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, COUNT_MAX, Depth, EndedPlace, FailureSummary, PageSize, Part, RegisteredWorker, RunCount,
-    RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga,
+    BELOW_MAX, COUNT_MAX, CountedSpan, Depth, EndedPlace, FailureSummary, PageSize, Part, RegisteredWorker,
+    RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga,
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{FindStorage, RowState};
@@ -110,9 +111,63 @@ impl FindStorage for MemoryStore {
         })
         .await
     }
+
+    async fn counted_spans(&self, bounds: &[OffsetDateTime], limit: usize) -> sqlx::Result<Vec<CountedSpan>> {
+        self.run("counted_spans", |state| {
+            let mut spans = vec![CountedSpan::default(); bounds.len().saturating_sub(1)];
+            let mut events: Vec<_> = state.newest_events().map(|(_, event)| (event.at, event.kind)).collect();
+            events.sort_by_key(|(at, _)| *at);
+            for (at, kind) in events {
+                let span = bounds.partition_point(|bound| *bound <= at).checked_sub(1);
+                let span = span.and_then(|span| spans.get_mut(span));
+                let Some(span) = span.filter(|span| span.read < limit as u64) else { continue };
+                span.read += 1;
+                span.last_at = Some(at);
+                match kind {
+                    EventKind::Emitted => span.launched += 1,
+                    EventKind::Committed => span.committed += 1,
+                    EventKind::RolledBack | EventKind::RollbackFailed => span.failed += 1,
+                    _ => {}
+                }
+            }
+            Ok(spans)
+        })
+        .await
+    }
+
+    async fn run_durations(
+        &self,
+        since: OffsetDateTime,
+        of_each: usize,
+    ) -> sqlx::Result<Vec<(String, Duration)>> {
+        self.run("run_durations", |state| {
+            let mut of_handlers: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
+            let ends = state.newest_events().filter(|(_, event)| event.kind == EventKind::Committed);
+            for (record, end) in ends.filter(|(_, end)| end.at >= since) {
+                let Some(handler) = end.handler.as_deref() else { continue };
+                let Some(seen) = record.of_handler(end.message, EventKind::Seen, handler) else { continue };
+                let took = of_handlers.entry(handler).or_default();
+                if took.len() < of_each {
+                    took.push(Duration::try_from(end.at - seen.at).unwrap_or_default());
+                }
+            }
+            let runs = of_handlers.into_iter();
+            let runs = runs.flat_map(|(handler, all)| all.into_iter().map(|took| (handler.to_owned(), took)));
+            Ok(runs.collect())
+        })
+        .await
+    }
 }
 
 impl State {
+    /// All events with their records, newest first.
+    pub(super) fn newest_events(&self) -> impl Iterator<Item = (&EventLog, &Event)> {
+        let all = self.hierarchies.values().map(|hierarchy| &hierarchy.record);
+        let mut all: Vec<_> = all.flat_map(|log| log.events.iter().map(move |event| (log, event))).collect();
+        all.sort_by_key(|(_, event)| Reverse(event.place));
+        all.into_iter()
+    }
+
     fn run_facts(&self, root: Uuid, run: Uuid) -> Option<RunFacts> {
         let hierarchy = self.hierarchy(root)?;
         let read_at = system_time(self.now());

@@ -7,6 +7,7 @@
 mod begun_steps;
 mod claim;
 mod clock;
+mod contents;
 mod definitions;
 mod due;
 mod entity;

@@ -7,7 +7,9 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::row::RowState;
 use super::state::{PauseRow, State};
-use crate::store::{NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseStorage, PauseTarget};
+use crate::store::{
+    EndedPause, NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseStorage, PauseTarget,
+};
 use crate::util::shown::system_time;
 
 impl PauseStorage for MemoryStore {
@@ -26,13 +28,20 @@ impl PauseStorage for MemoryStore {
         .await
     }
 
-    async fn resume(&self, target: &PauseTarget) -> sqlx::Result<Option<Pause>> {
+    async fn resume(
+        &self,
+        target: &PauseTarget,
+        source: &str,
+        reason: Option<&str>,
+    ) -> sqlx::Result<Option<Pause>> {
         self.run("resume", |state| {
             let Some(row) = state.pauses.remove(target) else {
                 return Ok(None);
             };
+            let pause = row.of(target);
+            state.record_end(pause.clone(), Some(source), reason);
             state.on_pauses_changed();
-            Ok(Some(row.of(target)))
+            Ok(Some(pause))
         })
         .await
     }
@@ -49,6 +58,7 @@ impl PauseStorage for MemoryStore {
                 .collect();
             if !ended.is_empty() {
                 state.pauses.retain(|_, row| !is_over(row));
+                ended.iter().for_each(|pause| state.record_end(pause.clone(), None, None));
                 state.on_pauses_changed();
             }
             Ok(ended)
@@ -63,6 +73,12 @@ impl PauseStorage for MemoryStore {
             Ok(pauses)
         })
         .await
+    }
+
+    async fn ended_pauses(&self, limit: u32) -> sqlx::Result<Vec<EndedPause>> {
+        let read =
+            |state: &mut State| state.ended_pauses.iter().rev().take(limit as usize).cloned().collect();
+        self.run("ended_pauses", |state| Ok(read(state))).await
     }
 
     async fn pause_progress(&self, target: &PauseTarget) -> sqlx::Result<PauseProgress> {
@@ -119,6 +135,11 @@ impl State {
     fn on_pauses_changed(&mut self) {
         self.raise_topology();
         self.notify(Uuid::nil());
+    }
+
+    fn record_end(&mut self, pause: Pause, source: Option<&str>, reason: Option<&str>) {
+        let (ended_by, end_reason) = (source.map(str::to_owned), reason.map(str::to_owned));
+        self.ended_pauses.push(EndedPause { pause, ended_at: system_time(self.now()), ended_by, end_reason });
     }
 
     /// What is paused: handlers under all their names.

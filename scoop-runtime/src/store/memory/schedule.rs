@@ -1,5 +1,7 @@
 //! Scheduled sagas; see `schedule_*.sql`.
 
+use std::time::Duration;
+
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -8,7 +10,10 @@ use super::MemoryStore;
 use super::launch::RootMessage;
 use super::state::{ScheduleRow, State};
 use crate::saga::timetable::{Timetable, TimetableError};
-use crate::store::{DueSchedule, Pairs, RequestKey, ScheduleRegistration, ScheduleStorage};
+use crate::store::{
+    DueSchedule, Pairs, RegisteredSchedule, RequestKey, ScheduleRegistration, ScheduleStorage,
+};
+use crate::util::shown::system_time;
 use scoop_core::{Missed, Overlap};
 
 impl ScheduleStorage for MemoryStore {
@@ -59,6 +64,24 @@ impl ScheduleStorage for MemoryStore {
                 scheduled.last_root = ticks.last().map(|tick| tick.root).or(scheduled.last_root);
             }
             Ok(FireResult::Launched(handlers))
+        })
+        .await
+    }
+
+    async fn listed_schedules(&self) -> sqlx::Result<Vec<RegisteredSchedule>> {
+        self.run("listed_schedules", |state| {
+            let listed = state.schedules.iter().map(|((topic, handler), row)| RegisteredSchedule {
+                topic: topic.clone(),
+                handler: handler.clone(),
+                every: row.every_ms.map(|ms| Duration::from_millis(ms.unsigned_abs())),
+                cron: row.cron.clone(),
+                missed: row.missed.to_owned(),
+                overlap: row.overlap.to_owned(),
+                next_at: row.next_at.map(system_time),
+                run_count: u64::try_from(row.run_count).unwrap_or(0),
+                last: row.last_root.map(Into::into),
+            });
+            Ok(listed.collect())
         })
         .await
     }

@@ -21,7 +21,7 @@ use super::signal::{KeptSignal, SignalRow};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
 use crate::store::limit::RecordedLimit;
-use crate::store::{ClaimKey, EntityId, PauseTarget};
+use crate::store::{ClaimKey, EndedPause, EntityId, PauseTarget};
 
 /// A run: its hierarchy and its id.
 pub(super) type RowKey = (Uuid, Uuid);
@@ -92,6 +92,10 @@ pub(super) struct State {
     pub(super) sessions: BTreeMap<u64, OpenSession>,
     pub(super) schedules: BTreeMap<(String, String), ScheduleRow>,
     pub(super) pauses: BTreeMap<PauseTarget, PauseRow>,
+    /// In the order of their ends.
+    pub(super) ended_pauses: Vec<EndedPause>,
+    /// The fields whose values operators do not see.
+    pub(super) redacted_fields: BTreeSet<String>,
     pub(super) limits: Vec<RecordedLimit>,
     pub(super) ready: BTreeMap<Lane, BTreeSet<(OffsetDateTime, u64, RowKey)>>,
     /// The ready runs that are suspects.

@@ -2,20 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use scoop_core::EventKind;
+use time::OffsetDateTime;
+
 use super::MemoryStore;
 use super::row::{Lane, RowState, WorkingRow};
 use super::state::{Pair, Registration, RowKey, State};
-use crate::RegisteredHandler;
 use crate::api::Keep;
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
 use crate::util::shown::system_time;
+use crate::{FormerHandler, RegisteredHandler};
 
 impl SubscriptionStorage for MemoryStore {
     async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
         self.run("publish", |state| {
             subscriptions.iter().for_each(|saga| state.retention.publish(saga, keep));
+            let redacted = subscriptions.iter().flat_map(|saga| &saga.settings.redacted);
+            state.redacted_fields.extend(redacted.map(|field| (*field).to_owned()));
             let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
             let now = state.now();
             for listed in state.topology.iter_mut().filter(|listed| listed.until.is_none()) {
@@ -99,6 +104,36 @@ impl SubscriptionStorage for MemoryStore {
         .await
     }
 
+    async fn former_handlers(&self) -> sqlx::Result<Vec<FormerHandler>> {
+        self.run("former_handlers", |state| {
+            let mut newest: BTreeMap<(&str, &str), Option<OffsetDateTime>> = BTreeMap::new();
+            for listed in &state.topology {
+                let until = newest.entry((&*listed.topic, &*listed.handler)).or_insert(listed.until);
+                *until = until.zip(listed.until).map(|(one, other)| one.max(other));
+            }
+            let former = newest.into_iter().filter_map(|((topic, handler), until)| {
+                let (topic, handler) = (topic.to_owned(), handler.to_owned());
+                Some(FormerHandler { topic, handler, retired_at: system_time(until?) })
+            });
+            Ok(former.collect())
+        })
+        .await
+    }
+
+    async fn emissions(&self, events_max: usize) -> sqlx::Result<Vec<(String, String)>> {
+        self.run("emissions", |state| {
+            let newest = state.newest_events().take(events_max);
+            let launches = newest.filter(|(_, event)| event.kind == EventKind::Emitted);
+            let pairs: BTreeSet<_> = launches
+                .filter_map(|(record, event)| {
+                    Some((event.handler.as_deref()?.to_owned(), record.topic_of(event.message).to_string()))
+                })
+                .collect();
+            Ok(pairs.into_iter().collect())
+        })
+        .await
+    }
+
     async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> sqlx::Result<RetiredHandler> {
         self.run("strike_out", |state| {
             let now = state.now();
@@ -156,7 +191,7 @@ impl State {
                 continue;
             };
             let emitted = hierarchy.record.events.iter().filter(|event| {
-                let kind = event.kind == scoop_core::EventKind::Emitted;
+                let kind = event.kind == EventKind::Emitted;
                 kind && event.lineage.id() == id && hierarchy.record.topic_of(event.message) == *topic
             });
             for event in emitted {

@@ -15,7 +15,7 @@ use crate::store::entity::{
     Decisions, DecisionsSettled, EntityAtHand, FoldedState, NewEntityEvent, Refolded, StoredEntity,
     StoredEntityEvent,
 };
-use crate::store::{EntityId, EntityStorage, SettlePath, SettleResult, Settlement};
+use crate::store::{ContentStorage as _, EntityId, EntityStorage, SettlePath, SettleResult, Settlement};
 use crate::util::patience::note;
 
 impl EntityStorage for PostgresStore {
@@ -43,15 +43,11 @@ impl EntityStorage for PostgresStore {
     }
 
     async fn entity(&self, entity: &EntityId) -> sqlx::Result<Option<StoredEntity>> {
-        let read = sqlx::query(self.sql.entity_read.clone()).bind(entity.name).bind(entity.key.clone());
-        let row = read.first(&self.sessions).await?;
-        row.map(|row| Ok(StoredEntity { version: row.try_get("version")?, state: row.try_get("state")? }))
-            .transpose()
+        self.named_entity(entity.name, &entity.key).await
     }
 
     async fn entity_keys(&self, name: &'static str, after: &str, limit: u32) -> sqlx::Result<Vec<String>> {
-        let read = sqlx::query_scalar(self.sql.entity_keys.clone());
-        read.bind(name).bind(after.to_owned()).bind(i64::from(limit)).all(&self.sessions).await
+        self.named_entity_keys(name, after, limit).await
     }
 
     async fn entity_events(
@@ -60,8 +56,7 @@ impl EntityStorage for PostgresStore {
         after: i64,
         limit: u32,
     ) -> sqlx::Result<Vec<StoredEntityEvent>> {
-        let rows = self.events_query(entity, after, limit).all(&self.sessions).await?;
-        rows.iter().map(decode_event).collect()
+        self.named_entity_events(entity.name, &entity.key, after, limit).await
     }
 
     async fn refold_entity(
@@ -92,7 +87,8 @@ impl EntityStorage for PostgresStore {
             tx.rollback().await?;
             return Ok(Refolded::Written { changed: false, events: 0 });
         }
-        let events = self.events_query(entity, after, limit.saturating_add(1)).all_on(&mut tx).await?;
+        let events = self.events_query(entity.name, &entity.key, after, limit.saturating_add(1));
+        let events = events.all_on(&mut tx).await?;
         if events.len() > limit as usize {
             tx.rollback().await?;
             return Ok(Refolded::Behind);
@@ -123,7 +119,7 @@ impl EntityStorage for PostgresStore {
     }
 }
 
-fn decode_event(row: &PgRow) -> sqlx::Result<StoredEntityEvent> {
+pub(super) fn decode_event(row: &PgRow) -> sqlx::Result<StoredEntityEvent> {
     let (topic, payload): (Option<String>, Option<serde_json::Value>) =
         (row.try_get("topic")?, row.try_get("payload")?);
     Ok(StoredEntityEvent {
@@ -169,14 +165,15 @@ impl PostgresStore {
         write.execute(connection).await.map(drop)
     }
 
-    fn events_query(
+    pub(super) fn events_query(
         &self,
-        entity: &EntityId,
+        name: &str,
+        key: &str,
         after: i64,
         limit: u32,
     ) -> Query<'static, Postgres, PgArguments> {
         let read = sqlx::query(self.sql.entity_events.clone());
-        read.bind(entity.name).bind(entity.key.clone()).bind(after).bind(i64::from(limit))
+        read.bind(name.to_owned()).bind(key.to_owned()).bind(after).bind(i64::from(limit))
     }
 
     async fn write_entities(

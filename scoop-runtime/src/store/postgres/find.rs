@@ -1,5 +1,7 @@
 //! Lists and counts of runs, and what is known of one, for operators.
 
+use std::time::Duration;
+
 use scoop_core::SignalKey;
 use serde_json::Value;
 use sqlx::Row;
@@ -14,9 +16,9 @@ use super::pause::pauses;
 use super::query_ext::FetchExt;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, Depth, EndedPlace, FailureSummary, JoinWait, LimitFacts, LimitKey,
-    PageSize, Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo,
-    WorkerSaga,
+    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountedSpan, Depth, EndedPlace, FailureSummary, JoinWait, LimitFacts,
+    LimitKey, PageSize, Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary,
+    WorkerInfo, WorkerSaga, first_id_of,
 };
 use crate::store::{DueStorage, FindStorage, RowState, readable};
 use crate::util::shown::system_time;
@@ -145,6 +147,45 @@ impl FindStorage for PostgresStore {
         };
         rows.iter().map(read).collect()
     }
+
+    async fn counted_spans(&self, bounds: &[OffsetDateTime], limit: usize) -> sqlx::Result<Vec<CountedSpan>> {
+        let ids: Vec<_> = bounds.iter().copied().map(first_id_of).collect();
+        let rows = sqlx::query(self.sql.event_activity.clone())
+            .bind(ids.get(..ids.len().saturating_sub(1)).unwrap_or_default().to_vec())
+            .bind(ids.get(1..).unwrap_or_default().to_vec())
+            .bind(stored(limit))
+            .all(&self.sessions)
+            .await?;
+        let read = |row: &PgRow| -> sqlx::Result<CountedSpan> {
+            let counted = |column| count(row, column).map(|count| count as u64);
+            Ok(CountedSpan {
+                launched: counted("launched")?,
+                committed: counted("committed")?,
+                failed: counted("failed")?,
+                read: counted("read")?,
+                last_at: time_if_any(row, "last_at")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    async fn run_durations(
+        &self,
+        since: OffsetDateTime,
+        of_each: usize,
+    ) -> sqlx::Result<Vec<(String, Duration)>> {
+        let rows = sqlx::query(self.sql.run_durations.clone())
+            .bind(since)
+            .bind(stored(of_each))
+            .bind(stored(DURATIONS_MAX))
+            .all(&self.sessions)
+            .await?;
+        let read = |row: &PgRow| -> sqlx::Result<(String, Duration)> {
+            let took = Duration::try_from_secs_f64(row.try_get("seconds")?).unwrap_or_default();
+            Ok((row.try_get("handler")?, took))
+        };
+        rows.iter().map(read).collect()
+    }
 }
 
 impl PostgresStore {
@@ -200,6 +241,9 @@ fn limit(row: &PgRow) -> sqlx::Result<Option<LimitFacts>> {
         holders: row.try_get("holders")?,
     }))
 }
+
+/// The maximum number of runs whose durations are read.
+const DURATIONS_MAX: usize = 5_000;
 
 /// The maximum number of workers in an explanation.
 const WORKERS_MAX: usize = 100;

@@ -5,6 +5,7 @@ mod begun_steps;
 mod bulk;
 mod claim;
 mod claim_parts;
+mod contents;
 mod decode;
 mod definitions;
 mod due;

@@ -11,7 +11,9 @@ use super::PostgresStore;
 use super::decode::{time, time_if_any};
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
-use crate::store::{NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseStorage, PauseTarget};
+use crate::store::{
+    EndedPause, NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseStorage, PauseTarget,
+};
 use crate::util::patience::note;
 use crate::util::shown::system_time;
 
@@ -31,9 +33,18 @@ impl PauseStorage for PostgresStore {
         Pause::from_row(&row)
     }
 
-    async fn resume(&self, target: &PauseTarget) -> sqlx::Result<Option<Pause>> {
+    async fn resume(
+        &self,
+        target: &PauseTarget,
+        source: &str,
+        reason: Option<&str>,
+    ) -> sqlx::Result<Option<Pause>> {
         let mut tx = self.begin_topology_change().await?;
-        let end = sqlx::query(self.sql.pause_end.clone()).bind(target.kind()).bind(target.name());
+        let end = sqlx::query(self.sql.pause_end.clone())
+            .bind(target.kind())
+            .bind(target.name())
+            .bind(source)
+            .bind(reason);
         let Some(row) = end.first_on(&mut tx).await? else {
             return Ok(None);
         };
@@ -55,6 +66,19 @@ impl PauseStorage for PostgresStore {
     async fn pauses(&self) -> sqlx::Result<Vec<Pause>> {
         let rows = sqlx::query(self.sql.pause_list.clone()).all(&self.sessions).await?;
         rows.iter().map(Pause::from_row).collect()
+    }
+
+    async fn ended_pauses(&self, limit: u32) -> sqlx::Result<Vec<EndedPause>> {
+        let list = sqlx::query(self.sql.pause_list_ended.clone()).bind(i64::from(limit));
+        let read = |row: &PgRow| -> sqlx::Result<EndedPause> {
+            Ok(EndedPause {
+                pause: Pause::from_row(row)?,
+                ended_at: system_time(time(row, "ended_at")?),
+                ended_by: row.try_get("ended_by")?,
+                end_reason: row.try_get("ended_reason")?,
+            })
+        };
+        list.all(&self.sessions).await?.iter().map(read).collect()
     }
 
     async fn pause_progress(&self, target: &PauseTarget) -> sqlx::Result<PauseProgress> {

@@ -21,7 +21,7 @@ const ROWS_MAX: i64 = 1_000;
 const SECONDS_MAX: f64 = 3.2e10;
 
 /// Ids of version 7 are below this one until the year 2100. Almost all others are above.
-const OTHER_IDS: Uuid = Uuid::from_u128(0x03bb_2cc3_d800_0000_0000_0000_0000_0000);
+pub(super) const OTHER_IDS: Uuid = Uuid::from_u128(0x03bb_2cc3_d800_0000_0000_0000_0000_0000);
 
 impl RetentionStorage for PostgresStore {
     async fn prune_page(&self, after: PrunePlace, age: Duration) -> sqlx::Result<PrunePage> {

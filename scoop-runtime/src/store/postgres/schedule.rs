@@ -1,6 +1,8 @@
 //! Schedules and their ticks on PostgreSQL (`schedule_*.sql`). Which ticks are launched is decided in
 //! [`crate::store::schedule`].
 
+use std::time::Duration;
+
 use scoop_core::{Missed, Overlap};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -9,15 +11,17 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::time;
+use super::decode::{time, time_if_any};
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::is_of_contents;
 use crate::saga::timetable::{Timetable, TimetableError};
 use crate::store::schedule::{LastTick, ticks_due};
 use crate::store::{
-    Awaited, DueSchedule, FireResult, Pairs, RequestKey, ScheduleRegistration, ScheduleStorage, TickMessage,
+    Awaited, DueSchedule, FireResult, Pairs, RegisteredSchedule, RequestKey, ScheduleRegistration,
+    ScheduleStorage, TickMessage,
 };
 use crate::util::patience::note;
+use crate::util::shown::system_time;
 
 impl DueSchedule {
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
@@ -41,6 +45,25 @@ fn timetable_of(row: &PgRow) -> sqlx::Result<Result<Timetable, TimetableError>> 
         (Some(missed), Some(overlap)) => Timetable::stored(every_ms, cron.zip(zone), missed, overlap),
         _ => Err(TimetableError::Unknown),
     })
+}
+
+impl RegisteredSchedule {
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let every: Option<i64> = row.try_get("every_ms")?;
+        let (cron, zone): (Option<String>, Option<String>) = (row.try_get("cron")?, row.try_get("zone")?);
+        let (runs, last): (i64, Option<Uuid>) = (row.try_get("run_count")?, row.try_get("last_root")?);
+        Ok(Self {
+            topic: row.try_get("topic")?,
+            handler: row.try_get("handler")?,
+            every: every.map(|ms| Duration::from_millis(ms.unsigned_abs())),
+            cron: cron.zip(zone),
+            missed: row.try_get("missed")?,
+            overlap: row.try_get("overlap")?,
+            next_at: time_if_any(row, "next_at")?.map(system_time),
+            run_count: u64::try_from(runs).unwrap_or(0),
+            last: last.map(Into::into),
+        })
+    }
 }
 
 impl ScheduleStorage for PostgresStore {
@@ -75,6 +98,11 @@ impl ScheduleStorage for PostgresStore {
             }
             Err(error) => Err(error),
         }
+    }
+
+    async fn listed_schedules(&self) -> sqlx::Result<Vec<RegisteredSchedule>> {
+        let rows = sqlx::query(self.sql.schedule_list.clone()).all(&self.sessions).await?;
+        rows.iter().map(RegisteredSchedule::from_row).collect()
     }
 
     async fn trigger(

@@ -10,13 +10,13 @@ use super::PostgresStore;
 use super::decode::time;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
-use super::retention::seconds_kept;
-use crate::RegisteredHandler;
+use super::retention::{OTHER_IDS, seconds_kept};
 use crate::api::Keep;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
 use crate::util::patience::note;
 use crate::util::shown::system_time;
+use crate::{FormerHandler, RegisteredHandler};
 
 impl SubscriptionStorage for PostgresStore {
     async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
@@ -33,6 +33,14 @@ impl SubscriptionStorage for PostgresStore {
             .bind(keep.is_archived)
             .done(&self.sessions)
             .await?;
+        let redacted = || each().flat_map(|it| it.settings.redacted.iter().map(|field| (&*it.topic, *field)));
+        if redacted().next().is_some() {
+            sqlx::query(self.sql.redaction_publish.clone())
+                .bind(redacted().map(|(topic, _)| topic).collect::<Vec<_>>())
+                .bind(redacted().map(|(_, field)| field).collect::<Vec<_>>())
+                .done(&self.sessions)
+                .await?;
+        }
         let former = || each().flat_map(|it| it.was.iter().map(|was| (&*it.handler, &**was)));
         sqlx::query(self.sql.handler_register.clone())
             .bind(each().map(|it| &*it.topic).collect::<Vec<_>>())
@@ -60,6 +68,23 @@ impl SubscriptionStorage for PostgresStore {
     async fn listed_handlers(&self) -> sqlx::Result<Vec<RegisteredHandler>> {
         let rows = sqlx::query(self.sql.handler_list.clone()).all(&self.sessions).await?;
         rows.iter().map(RegisteredHandler::from_row).collect()
+    }
+
+    async fn former_handlers(&self) -> sqlx::Result<Vec<FormerHandler>> {
+        let rows = sqlx::query(self.sql.handler_list_retired.clone()).all(&self.sessions).await?;
+        let read = |row: &PgRow| -> sqlx::Result<FormerHandler> {
+            let retired_at = system_time(time(row, "retired_at")?);
+            Ok(FormerHandler { topic: row.try_get("topic")?, handler: row.try_get("handler")?, retired_at })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    async fn emissions(&self, events_max: usize) -> sqlx::Result<Vec<(String, String)>> {
+        sqlx::query_as(self.sql.handler_emissions.clone())
+            .bind(OTHER_IDS)
+            .bind(i64::try_from(events_max).unwrap_or(i64::MAX))
+            .all(&self.sessions)
+            .await
     }
 
     async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> sqlx::Result<RetiredHandler> {

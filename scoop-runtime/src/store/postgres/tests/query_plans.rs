@@ -12,7 +12,7 @@ use crate::store::{ExpiredSignals, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 69] = [
+const HOT: [&str; 74] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -74,6 +74,11 @@ const HOT: [&str; 69] = [
     "run_page_unfinished",
     "run_page_finished",
     "run_count_finished",
+    "run_contents",
+    "run_durations",
+    "event_activity",
+    "handler_emissions",
+    "entity_names",
     "run_explain",
     "run_explain_below",
     "run_explain_ended",
@@ -86,13 +91,15 @@ const HOT: [&str; 69] = [
 
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
 /// deadlines from the earliest on, and stop.
-const WALKS: [&str; 8] = [
+const WALKS: [&str; 10] = [
     "run_next_due",
     "handler_list_ready",
     "run_mark_overdue",
     "run_page_unfinished",
     "run_page_finished",
     "run_count_finished",
+    "run_durations",
+    "entity_names",
     "run_explain",
     "run_explain_below",
 ];
@@ -279,6 +286,13 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_count_finished" => ("timestamptz, bigint", "now(), 1"),
         "run_explain" => ("uuid, uuid, bigint, bigint", "gen_random_uuid(), gen_random_uuid(), 1, 1"),
         "run_explain_below" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
+        "run_contents" => {
+            ("uuid, uuid, text, bigint, int", "gen_random_uuid(), gen_random_uuid(), '', 51, 65536")
+        }
+        "run_durations" => ("timestamptz, bigint, bigint", "now(), 200, 5000"),
+        "event_activity" => ("uuid[], uuid[], bigint", "'{}', '{}', 500"),
+        "handler_emissions" => ("uuid, bigint", "gen_random_uuid(), 10000"),
+        "entity_names" => ("bigint", "1000"),
         "run_explain_ended" => ("uuid", "gen_random_uuid()"),
         "event_follow" => (
             "uuid, bigint, bigint, text, timestamptz, uuid, uuid[], text, uuid, bigint",

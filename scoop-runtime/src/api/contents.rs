@@ -1,0 +1,207 @@
+//! Messages, values, entities and schedules, for operators: without the types of the program.
+
+use futures_util::future::{BoxFuture, FutureExt};
+
+use super::scoop::Scoop;
+use crate::find::{Redaction, StoredContent};
+use crate::store::entity::StoredEntityEvent;
+use crate::util::patience::Vain;
+use crate::util::shown::system_time;
+use crate::{EntityContents, EntityEventContents, RegisteredSchedule, RunContents, RunSummary, RuntimeError};
+
+/// The maximum number of values of a run.
+const VALUES_MAX: usize = 50;
+
+/// The maximum number of events of an entity on a page.
+const EVENTS_MAX: u32 = 50;
+
+/// The maximum number of names of entities.
+const NAMES_MAX: u32 = 1_000;
+
+impl Scoop {
+    /// The message of a run, its context, the outputs of its steps and its replies; of a run that went on anew those of its
+    /// newest execution. Up to 50 values, each of up to 64 KiB.
+    ///
+    /// Fields that a message type [redacts](scoop_core::Message::REDACTED) are redacted under this name everywhere: also in
+    /// outputs, in contexts, and in messages of other types.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// for run in scoop.runs().handler("checkout").await?.runs {
+    ///     let contents = scoop.contents(&run).await?;
+    ///     if let Some(message) = contents.message {
+    ///         println!("{message}");
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn contents(&self, run: &RunSummary) -> BoxFuture<'static, Result<RunContents, RuntimeError>> {
+        let (scoop, id, message, handler) =
+            (self.clone(), run.run.uuid(), run.message_id, run.handler.clone());
+        async move {
+            let redaction = scoop.redaction().await?;
+            let read = |_| scoop.store().run_contents(id, message, &handler, VALUES_MAX + 1);
+            let contents = scoop.patiently(read).await;
+            let contents = contents.map_err(Vain::error("the contents of a run were looked up"))?;
+            Ok(RunContents::new(contents, &redaction, VALUES_MAX))
+        }
+        .boxed()
+    }
+
+    /// The names of all entities, in their order; up to 1,000.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// for name in scoop.entity_names().await? {
+    ///     println!("{name}: {:?}", scoop.entity_keys(&name, "").await?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn entity_names(&self) -> BoxFuture<'_, Result<Vec<String>, RuntimeError>> {
+        async move {
+            let names = self.patiently(|_| self.store().entity_names(NAMES_MAX)).await;
+            names.map_err(Vain::error("entities were listed"))
+        }
+        .boxed()
+    }
+
+    /// The keys of the entities of this name that have events, in their order: up to 50, after this one.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    pub fn entity_keys(
+        &self,
+        name: &str,
+        after: &str,
+    ) -> BoxFuture<'static, Result<Vec<String>, RuntimeError>> {
+        let (scoop, name, after) = (self.clone(), name.to_owned(), after.to_owned());
+        async move {
+            let keys = scoop.patiently(|_| scoop.store().named_entity_keys(&name, &after, EVENTS_MAX)).await;
+            keys.map_err(Vain::error("entities were listed"))
+        }
+        .boxed()
+    }
+
+    /// The version and the state of an entity, and a page of its events after this version: up to 50, oldest first. `None`
+    /// if there is no such entity. Redacted as [`Scoop::contents`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// if let Some(stock) = scoop.entity_contents("stock", "7", 0).await? {
+    ///     println!("version {} with {} events", stock.version, stock.events.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn entity_contents(
+        &self,
+        name: &str,
+        key: &str,
+        after: u64,
+    ) -> BoxFuture<'static, Result<Option<EntityContents>, RuntimeError>> {
+        let (scoop, name, key) = (self.clone(), name.to_owned(), key.to_owned());
+        async move {
+            let failed = || Vain::error("an entity was looked up");
+            let redaction = scoop.redaction().await?;
+            let entity =
+                scoop.patiently(|_| scoop.store().named_entity(&name, &key)).await.map_err(failed())?;
+            let after = i64::try_from(after).unwrap_or(i64::MAX);
+            let limit = EVENTS_MAX + 1;
+            let read = |_| scoop.store().named_entity_events(&name, &key, after, limit);
+            let mut events = scoop.patiently(read).await.map_err(failed())?;
+            if entity.is_none() && events.is_empty() {
+                return Ok(None);
+            }
+            let entity = entity.unwrap_or_default();
+            let is_more = events.len() > EVENTS_MAX as usize;
+            events.truncate(EVENTS_MAX as usize);
+            let events: Vec<_> = events.into_iter().map(|event| shown(event, &redaction)).collect();
+            Ok(Some(EntityContents {
+                version: u64::try_from(entity.version).unwrap_or(0),
+                state: entity.state.map(|state| redaction.shown(StoredContent::of(state))),
+                next: events.last().filter(|_| is_more).map(|last| last.version),
+                events,
+            }))
+        }
+        .boxed()
+    }
+
+    /// The schedules of sagas, by topic and saga: those of all programs that ever started on this schema.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// for schedule in scoop.schedules().await? {
+    ///     println!("{} is next due at {:?}", schedule.handler, schedule.next_at);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn schedules(&self) -> BoxFuture<'_, Result<Vec<RegisteredSchedule>, RuntimeError>> {
+        async move {
+            let listed = self.patiently(|_| self.store().listed_schedules()).await;
+            listed.map_err(Vain::error("schedules were listed"))
+        }
+        .boxed()
+    }
+
+    async fn redaction(&self) -> Result<Redaction, RuntimeError> {
+        let fields = self.patiently(|_| self.store().redacted_fields()).await;
+        fields.map(Redaction).map_err(Vain::error("redacted fields were looked up"))
+    }
+}
+
+fn shown(event: StoredEntityEvent, redaction: &Redaction) -> EntityEventContents {
+    let StoredEntityEvent { version, at, message, run, event } = event;
+    let (topic, payload) = event.unzip();
+    EntityEventContents {
+        version: u64::try_from(version).unwrap_or(0),
+        at: system_time(at),
+        topic,
+        payload: payload.map(|payload| redaction.shown(StoredContent::of(payload))),
+        message_id: message,
+        command: run.into(),
+    }
+}

@@ -1,0 +1,144 @@
+//! How much happens: launches and ends over time, and how long runs take.
+
+use std::time::{Duration, SystemTime};
+
+use time::OffsetDateTime;
+
+/// Launches and ends over time: the result of [`Scoop::activity`](crate::Scoop::activity).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Activity {
+    /// Spans of equal length, the oldest first. The last one ends when this was read.
+    pub spans: Vec<ActivitySpan>,
+    /// The length of a span.
+    pub span: Duration,
+    /// How long the newest runs of each saga took, by saga.
+    pub durations: Vec<RunDurations>,
+    /// The time at which this was read, by the clock of the database.
+    pub read_at: SystemTime,
+}
+
+/// Launches and ends in a span of time.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ActivitySpan {
+    /// The beginning of the span.
+    pub from: SystemTime,
+    /// The number of messages launched.
+    pub launched: u64,
+    /// The number of runs that committed.
+    pub committed: u64,
+    /// The number of runs that ended rolled back, or with a failed rollback.
+    pub failed: u64,
+    /// Whether the numbers are estimates from a part of the span, since much happened in it.
+    pub is_estimate: bool,
+}
+
+/// How long runs of a saga took from their beginning to their commit.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RunDurations {
+    /// The saga; empty for all together.
+    pub handler: String,
+    /// The durations, shortest first; never empty.
+    pub sorted: Vec<Duration>,
+}
+
+impl RunDurations {
+    /// The duration that this share of the runs did not exceed, in per cent.
+    ///
+    /// ```no_run
+    /// # fn example(durations: scoop_runtime::RunDurations) {
+    /// println!("half of the runs took {:?} or less", durations.percentile(50));
+    /// # }
+    /// ```
+    pub fn percentile(&self, percent: usize) -> Duration {
+        let rank = (self.sorted.len() * percent.min(100)).div_ceil(100).max(1);
+        self.sorted.get(rank - 1).copied().unwrap_or_default()
+    }
+
+    /// The runs of all sagas together; `None` without any.
+    pub fn of_all(durations: &[Self]) -> Option<Self> {
+        let mut sorted: Vec<_> = durations.iter().flat_map(|it| &it.sorted).copied().collect();
+        sorted.sort_unstable();
+        (!sorted.is_empty()).then_some(Self { handler: String::new(), sorted })
+    }
+
+    /// The runs by saga.
+    pub(crate) fn by_handler(runs: Vec<(String, Duration)>) -> Vec<Self> {
+        let mut by_handler = std::collections::BTreeMap::<_, Vec<_>>::new();
+        for (handler, took) in runs {
+            by_handler.entry(handler).or_default().push(took);
+        }
+        let sorted = by_handler.into_iter().map(|(handler, mut sorted)| {
+            sorted.sort_unstable();
+            Self { handler, sorted }
+        });
+        sorted.collect()
+    }
+}
+
+/// The first events of a span, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CountedSpan {
+    pub(crate) launched: u64,
+    pub(crate) committed: u64,
+    pub(crate) failed: u64,
+    /// The number of events that were read.
+    pub(crate) read: u64,
+    /// The time of the last of them.
+    pub(crate) last_at: Option<OffsetDateTime>,
+}
+
+impl CountedSpan {
+    /// The numbers of the whole span, if at most so many events of it were read.
+    pub(crate) fn extrapolated(self, from: OffsetDateTime, span: Duration, read_max: u64) -> ActivitySpan {
+        let covered = self.last_at.filter(|_| self.read >= read_max).map(|at| (at - from).as_seconds_f64());
+        let covered = covered.map(|covered| (covered / span.as_secs_f64()).clamp(1e-6, 1.0));
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "an estimate of a number of events"
+        )]
+        let of_all = |count: u64| covered.map_or(count, |covered| (count as f64 / covered).round() as u64);
+        ActivitySpan {
+            from: from.into(),
+            launched: of_all(self.launched),
+            committed: of_all(self.committed),
+            failed: of_all(self.failed),
+            is_estimate: covered.is_some(),
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn span_that_was_read_in_part_is_extrapolated() {
+        let from = OffsetDateTime::UNIX_EPOCH;
+        let counted = CountedSpan {
+            launched: 50,
+            committed: 40,
+            failed: 10,
+            read: 100,
+            last_at: Some(from + Duration::from_secs(15)),
+        };
+        let whole = counted.extrapolated(from, MINUTE, 101);
+        assert_eq!((whole.launched, whole.committed, whole.failed, whole.is_estimate), (50, 40, 10, false));
+        let part = counted.extrapolated(from, MINUTE, 100);
+        assert_eq!((part.launched, part.committed, part.failed, part.is_estimate), (200, 160, 40, true));
+    }
+
+    #[test]
+    fn percentile_is_the_duration_of_a_run() {
+        let runs = (1..=100).rev().map(|ms| ("a".to_owned(), Duration::from_millis(ms))).collect();
+        let durations = &RunDurations::by_handler(runs)[0];
+        let of = |percent| durations.percentile(percent).as_millis();
+        assert_eq!((of(0), of(50), of(99), of(100)), (1, 50, 99, 100));
+    }
+}

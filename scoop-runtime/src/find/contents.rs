@@ -1,0 +1,219 @@
+//! What operators see of messages, values and entities: redacted, and only up to a size.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::SystemTime;
+
+use scoop_core::read_output_name;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::RunId;
+
+/// The maximum size of a value that is shown, in bytes as it is stored.
+pub(crate) const CONTENT_BYTES_MAX: usize = 64 * 1024;
+
+/// What stands in the place of a redacted value.
+const REDACTED: &str = "[redacted]";
+
+/// A stored value, as operators see it. Display it as indented JSON.
+///
+/// A field that a program [redacts](scoop_core::Message::REDACTED) has the text `[redacted]` in place of its value.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Content {
+    /// The value.
+    Shown(Value),
+    /// The value is left out, for this reason.
+    LeftOut(String),
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shown(value) => write!(f, "{value:#}"),
+            Self::LeftOut(reason) => write!(f, "({reason})"),
+        }
+    }
+}
+
+/// The messages, values and context of a run: the result of [`Scoop::contents`](crate::Scoop::contents).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RunContents {
+    /// The message, of a run that went on anew that of its newest execution; `None` if it is missing.
+    pub message: Option<Content>,
+    /// The cooperation context in the newest event of the run, if it has one.
+    pub context: Option<Content>,
+    /// The outputs of its steps and its replies, in the order of their stored names.
+    pub values: Vec<RunValue>,
+    /// Whether there are more values.
+    pub is_complete: bool,
+}
+
+/// An output of a step, or a reply.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RunValue {
+    /// The step that returned it, by its stored name; `None` for a reply.
+    pub step: Option<String>,
+    /// How many steps the run had completed before that one.
+    pub position: Option<u32>,
+    /// The stored name.
+    pub name: String,
+    /// The value.
+    pub value: Content,
+}
+
+/// An entity as operators see it: the result of [`Scoop::entity_contents`](crate::Scoop::entity_contents).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct EntityContents {
+    /// The number of its events.
+    pub version: u64,
+    /// The state after these. `None` if it has none, or if it is in a table of the program.
+    pub state: Option<Content>,
+    /// A page of its events, oldest first.
+    pub events: Vec<EntityEventContents>,
+    /// The version after which the next page begins; `None` at the end.
+    pub next: Option<u64>,
+}
+
+/// An event of an entity, as operators see it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct EntityEventContents {
+    /// The version of the entity after it.
+    pub version: u64,
+    /// The time at which it was recorded, by the clock of the database.
+    pub at: SystemTime,
+    /// Its topic; `None` if its message is missing.
+    pub topic: Option<String>,
+    /// The payload of its message.
+    pub payload: Option<Content>,
+    /// Its message.
+    pub message_id: Uuid,
+    /// The run of the command.
+    pub command: RunId,
+}
+
+/// The contents of a run as they are stored. A value that is too large is the number of its bytes.
+#[derive(Debug, Default)]
+pub(crate) struct StoredContents {
+    pub(crate) message: Option<StoredContent>,
+    pub(crate) context: Option<StoredContent>,
+    pub(crate) values: Vec<(String, StoredContent)>,
+}
+
+/// A stored value.
+#[derive(Debug)]
+pub(crate) enum StoredContent {
+    Read(Value),
+    TooLarge { bytes: u64 },
+    Unreadable(String),
+}
+
+/// The stored names of the fields that are redacted.
+#[derive(Debug, Default)]
+pub(crate) struct Redaction(pub(crate) BTreeSet<String>);
+
+impl StoredContent {
+    /// The value, unless it is too large.
+    pub(crate) fn of(value: Value) -> Self {
+        let bytes = value.to_string().len();
+        if bytes <= CONTENT_BYTES_MAX { Self::Read(value) } else { Self::TooLarge { bytes: bytes as u64 } }
+    }
+}
+
+impl Redaction {
+    /// The value as operators see it.
+    pub(crate) fn shown(&self, stored: StoredContent) -> Content {
+        match stored {
+            StoredContent::Read(mut value) => {
+                self.apply(&mut value);
+                Content::Shown(value)
+            }
+            StoredContent::TooLarge { bytes } => {
+                Content::LeftOut(format!("too large to be shown: {bytes} bytes as it is stored"))
+            }
+            StoredContent::Unreadable(why) => Content::LeftOut(format!("not readable: {why}")),
+        }
+    }
+
+    /// Replaces the values of redacted fields, at any depth.
+    fn apply(&self, value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    if self.0.contains(name) {
+                        *value = REDACTED.into();
+                    } else {
+                        self.apply(value);
+                    }
+                }
+            }
+            Value::Array(values) => values.iter_mut().for_each(|value| self.apply(value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+}
+
+impl RunContents {
+    /// Up to `values_max` values; there are more if one more was read.
+    pub(crate) fn new(stored: StoredContents, redaction: &Redaction, values_max: usize) -> Self {
+        let StoredContents { message, context, values } = stored;
+        let is_complete = values.len() <= values_max;
+        let values = values.into_iter().take(values_max).map(|(name, value)| {
+            let (step, position) = read_output_name(&name).unzip();
+            RunValue { step: step.map(str::to_owned), position, value: redaction.shown(value), name }
+        });
+        let is_empty = |value: &StoredContent| matches!(value, StoredContent::Read(Value::Object(all)) if all.is_empty());
+        Self {
+            message: message.map(|message| redaction.shown(message)),
+            context: context.filter(|context| !is_empty(context)).map(|context| redaction.shown(context)),
+            values: values.collect(),
+            is_complete,
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn redacted_field_is_hidden_at_any_depth_and_no_other_is() {
+        let redaction = Redaction(["card".to_owned(), "cvc".to_owned()].into());
+        let value = json!({
+            "card": {"number": 4111}, "cards": 1, "items": [{"cvc": 123, "sku": "card"}], "cvc": null
+        });
+        let shown = json!({
+            "card": "[redacted]", "cards": 1, "items": [{"cvc": "[redacted]", "sku": "card"}], "cvc": "[redacted]"
+        });
+        assert_eq!(redaction.shown(StoredContent::Read(value)), Content::Shown(shown));
+    }
+
+    #[test]
+    fn values_are_outputs_or_replies_and_their_number_is_limited() {
+        let value = |name: &str| (name.to_owned(), StoredContent::of(json!(1)));
+        let stored = || StoredContents {
+            values: vec![value("Output of pay#0000000002"), value("Receipt")],
+            context: Some(StoredContent::of(json!({}))),
+            ..StoredContents::default()
+        };
+        let all = RunContents::new(stored(), &Redaction::default(), 2);
+        assert!(all.is_complete && all.context.is_none());
+        assert_eq!((all.values[0].step.as_deref(), all.values[0].position), (Some("pay"), Some(2)));
+        assert_eq!((all.values[1].step.as_deref(), &*all.values[1].name), (None, "Receipt"));
+        assert!(!RunContents::new(stored(), &Redaction::default(), 1).is_complete);
+    }
+
+    #[test]
+    fn large_value_is_left_out() {
+        let large = StoredContent::of(json!("x".repeat(CONTENT_BYTES_MAX)));
+        let shown = Redaction::default().shown(large).to_string();
+        assert_eq!(shown, "(too large to be shown: 65538 bytes as it is stored)");
+    }
+}

@@ -1,0 +1,88 @@
+//! Messages, values and entities, for operators; see `run_contents.sql` and `entity_*.sql`.
+
+use std::collections::BTreeSet;
+
+use scoop_core::EventKind;
+use uuid::Uuid;
+
+use super::MemoryStore;
+use super::state::State;
+use crate::find::{StoredContent, StoredContents};
+use crate::store::entity::{StoredEntity, StoredEntityEvent};
+use crate::store::{ContentStorage, EntityId, EntityStorage as _};
+
+impl ContentStorage for MemoryStore {
+    async fn redacted_fields(&self) -> sqlx::Result<BTreeSet<String>> {
+        self.run("redacted_fields", |state| Ok(state.redacted_fields.clone())).await
+    }
+
+    async fn run_contents(
+        &self,
+        run: Uuid,
+        message: Uuid,
+        _: &str,
+        values_max: usize,
+    ) -> sqlx::Result<StoredContents> {
+        self.run("run_contents", |state| Ok(state.run_contents(run, message, values_max))).await
+    }
+
+    async fn entity_names(&self, limit: u32) -> sqlx::Result<Vec<String>> {
+        self.run("entity_names", |state| {
+            let names: BTreeSet<_> = state.entities.keys().map(|id| id.name).collect();
+            Ok(names.into_iter().take(limit as usize).map(str::to_owned).collect())
+        })
+        .await
+    }
+
+    async fn named_entity_keys(&self, name: &str, after: &str, limit: u32) -> sqlx::Result<Vec<String>> {
+        match self.name_of_type(name) {
+            Some(name) => self.entity_keys(name, after, limit).await,
+            None => Ok(vec![]),
+        }
+    }
+
+    async fn named_entity(&self, name: &str, key: &str) -> sqlx::Result<Option<StoredEntity>> {
+        match self.name_of_type(name) {
+            Some(name) => self.entity(&EntityId { name, key: key.to_owned() }).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn named_entity_events(
+        &self,
+        name: &str,
+        key: &str,
+        after: i64,
+        limit: u32,
+    ) -> sqlx::Result<Vec<StoredEntityEvent>> {
+        match self.name_of_type(name) {
+            Some(name) => self.entity_events(&EntityId { name, key: key.to_owned() }, after, limit).await,
+            None => Ok(vec![]),
+        }
+    }
+}
+
+impl MemoryStore {
+    /// The name as a type of this program has it.
+    fn name_of_type(&self, name: &str) -> Option<&'static str> {
+        self.at_once(|state| state.entities.keys().map(|id| id.name).find(|known| *known == name))
+    }
+}
+
+impl State {
+    fn run_contents(&self, run: Uuid, message: Uuid, values_max: usize) -> StoredContents {
+        let Some(hierarchy) = self.hierarchy_of(run) else { return StoredContents::default() };
+        let record = &hierarchy.record;
+        let begins = record.start_of(run).and_then(|start| start.begins.as_ref());
+        let message = begins.map_or(message, |execution| execution.message);
+        let newest =
+            record.of_run(run).next_back().filter(|event| event.kind != EventKind::CancellationRequested);
+        let context = newest.and_then(|event| serde_json::to_value(&event.context).ok());
+        let values = record.values.get(&run).into_iter().flatten().take(values_max);
+        StoredContents {
+            message: record.messages.get(&message).map(|message| StoredContent::of(message.payload.clone())),
+            context: context.map(StoredContent::of),
+            values: values.map(|(name, value)| (name.clone(), StoredContent::of(value.clone()))).collect(),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Messages, values and entities, for operators (`run_contents.sql`, `entity_*.sql`).
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::entity::decode_event;
+use super::query_ext::FetchExt;
+use crate::find::{CONTENT_BYTES_MAX, StoredContent, StoredContents};
+use crate::store::ContentStorage;
+use crate::store::entity::{StoredEntity, StoredEntityEvent};
+
+impl ContentStorage for PostgresStore {
+    async fn redacted_fields(&self) -> sqlx::Result<BTreeSet<String>> {
+        let fields = sqlx::query_scalar(self.sql.redaction_list.clone()).all(&self.sessions).await?;
+        Ok(fields.into_iter().collect())
+    }
+
+    async fn run_contents(
+        &self,
+        run: Uuid,
+        message: Uuid,
+        handler: &str,
+        values_max: usize,
+    ) -> sqlx::Result<StoredContents> {
+        let rows = sqlx::query(self.sql.run_contents.clone())
+            .bind(run)
+            .bind(message)
+            .bind(handler)
+            .bind(i64::try_from(values_max).unwrap_or(i64::MAX))
+            .bind(i32::try_from(CONTENT_BYTES_MAX).unwrap_or(i32::MAX))
+            .all(&self.sessions)
+            .await?;
+        let mut contents = StoredContents::default();
+        for row in &rows {
+            let Some(content) = StoredContent::from_row(row)? else { continue };
+            match row.try_get("kind")? {
+                "message" => contents.message = Some(content),
+                "context" => contents.context = Some(content),
+                _ => contents.values.push((row.try_get("name")?, content)),
+            }
+        }
+        Ok(contents)
+    }
+
+    async fn entity_names(&self, limit: u32) -> sqlx::Result<Vec<String>> {
+        let names = sqlx::query_scalar(self.sql.entity_names.clone()).bind(i64::from(limit));
+        names.all(&self.sessions).await
+    }
+
+    async fn named_entity_keys(&self, name: &str, after: &str, limit: u32) -> sqlx::Result<Vec<String>> {
+        let read = sqlx::query_scalar(self.sql.entity_keys.clone());
+        read.bind(name.to_owned()).bind(after.to_owned()).bind(i64::from(limit)).all(&self.sessions).await
+    }
+
+    async fn named_entity(&self, name: &str, key: &str) -> sqlx::Result<Option<StoredEntity>> {
+        let read = sqlx::query(self.sql.entity_read.clone()).bind(name.to_owned()).bind(key.to_owned());
+        let row = read.first(&self.sessions).await?;
+        row.map(|row| Ok(StoredEntity { version: row.try_get("version")?, state: row.try_get("state")? }))
+            .transpose()
+    }
+
+    async fn named_entity_events(
+        &self,
+        name: &str,
+        key: &str,
+        after: i64,
+        limit: u32,
+    ) -> sqlx::Result<Vec<StoredEntityEvent>> {
+        let rows = self.events_query(name, key, after, limit).all(&self.sessions).await?;
+        rows.iter().map(decode_event).collect()
+    }
+}
+
+impl StoredContent {
+    /// The value of a row; `None` if it is null.
+    fn from_row(row: &PgRow) -> sqlx::Result<Option<Self>> {
+        let Some(bytes) = row.try_get::<Option<i32>, _>("bytes")? else { return Ok(None) };
+        Ok(Some(match row.try_get::<Option<Json<Value>>, _>("value") {
+            Ok(Some(Json(value))) => Self::Read(value),
+            Ok(None) => Self::TooLarge { bytes: u64::from(bytes.unsigned_abs()) },
+            Err(error) => Self::Unreadable(error.to_string()),
+        }))
+    }
+}

@@ -1,0 +1,133 @@
+//! The error queues: the sagas that subscribe to `Failed`, their runs, and the failures that these are about.
+
+use std::time::SystemTime;
+
+use askama::Template;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use futures_util::future::try_join_all;
+use scoop_core::Failure;
+use scoop_runtime::{Content, Failed, RegisteredHandler, RunContents, RunCursor, RunSummary};
+
+use super::{Base, Fields, Frame, page_of, query_of};
+use crate::fault::Fault;
+use crate::shown::{Moment, Phase, line, query};
+use crate::{SharedWeb, Web};
+
+/// The number of runs on a page.
+const PAGE_SIZE: usize = 25;
+
+#[derive(Template)]
+#[template(path = "queue.html")]
+struct QueuePage {
+    frame: Frame,
+    queues: Vec<Queue>,
+    rows: Vec<Row>,
+    /// The URL of the next page.
+    next: Option<String>,
+    /// The URL of the first page, if this is a later one.
+    first: Option<String>,
+}
+
+/// A saga that is subscribed to failures.
+struct Queue {
+    handler: String,
+    topic: String,
+    href: String,
+    is_shown: bool,
+}
+
+/// A run of an error queue.
+struct Row {
+    id: String,
+    phase: Phase,
+    since: Moment,
+    failed: Option<FailedRow>,
+    why_not: String,
+}
+
+/// The failure that it is about.
+struct FailedRow {
+    run: String,
+    saga: String,
+    outcome: String,
+    step: String,
+    at: Moment,
+    why: String,
+}
+
+/// Shows the page.
+pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(query): RawQuery) -> Response {
+    page_of(&base, read(&web, &base, &query_of(query)).await)
+}
+
+async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<QueuePage, Fault> {
+    let place = fields.last("after").map(str::parse::<RunCursor>).transpose();
+    let place = place.map_err(|error| Fault::BadRequest(error.to_string()))?;
+    let mut handlers = web.scoop.handlers().await?;
+    handlers.retain(|handler| Failed::is_topic(&handler.topic));
+    let asked = fields.last("handler").zip(fields.last("topic"));
+    let is_asked = |it: &RegisteredHandler| {
+        asked.is_none_or(|(handler, topic)| it.handler == handler && it.topic == topic)
+    };
+    let shown = handlers.iter().position(is_asked);
+    let address = |handler: &RegisteredHandler, after: Option<&str>| {
+        let pairs = [("handler", &*handler.handler), ("topic", &*handler.topic)];
+        let pairs = pairs.into_iter().chain(after.map(|after| ("after", after)));
+        format!("{}/queue{}", base.0, query(pairs))
+    };
+    let queues = handlers.iter().enumerate().map(|(at, handler)| Queue {
+        handler: line(&handler.handler),
+        topic: line(&handler.topic),
+        href: address(handler, None),
+        is_shown: Some(at) == shown,
+    });
+    let queues = queues.collect();
+    let frame = Frame::new(web, base, "Error queue", "Error queue");
+    let Some(shown) = shown.map(|at| &handlers[at]) else {
+        return Ok(QueuePage { frame, queues, rows: vec![], next: None, first: None });
+    };
+    let runs = web.scoop.runs().handler(&*shown.handler).topic(&*shown.topic);
+    let page = runs.page(PAGE_SIZE).after(place).await?;
+    let contents = try_join_all(page.runs.iter().map(|run| web.scoop.contents(run))).await?;
+    let now = SystemTime::now();
+    Ok(QueuePage {
+        frame,
+        queues,
+        rows: page.runs.iter().zip(contents).map(|(run, contents)| row(run, contents, now)).collect(),
+        next: page.next.map(|next| address(shown, Some(&next.to_string()))),
+        first: place.map(|_| address(shown, None)),
+    })
+}
+
+fn row(run: &RunSummary, contents: RunContents, now: SystemTime) -> Row {
+    let failed = match contents.message {
+        Some(Content::Shown(message)) => {
+            serde_json::from_value::<Failed>(message).map_err(|error| error.to_string())
+        }
+        Some(left_out) => Err(left_out.to_string()),
+        None => Err("the message is missing".into()),
+    };
+    let why_not = failed.as_ref().err().map(|why| line(why)).unwrap_or_default();
+    let failed = failed.ok().map(|failed| FailedRow {
+        run: failed.run.to_string(),
+        saga: line(&failed.saga),
+        outcome: failed.outcome.to_string(),
+        step: failed.step.as_deref().map(line).unwrap_or_default(),
+        at: Moment { at: failed.at(), now },
+        why: why(failed.rollback_failure.as_ref().unwrap_or(&failed.failure)),
+    });
+    Row {
+        id: run.run.to_string(),
+        phase: Phase(run.phase),
+        since: Moment { at: run.since, now },
+        failed,
+        why_not,
+    }
+}
+
+/// The code and the text of the main cause.
+fn why(failure: &Failure) -> String {
+    let code = failure.root_causes().first().map_or(&failure.kind, |cause| &cause.kind);
+    line(&format!("{code}: {}", failure.summary()))
+}

@@ -1,0 +1,131 @@
+//! What is beside lists of runs: contents, rates, the error queue, schedules, entities, the graph of the topology.
+
+use axum::http::StatusCode;
+use scoop::{RunState, Tree};
+use scoop_test_support::Ends as _;
+
+use crate::shop::{CARD, Fill, Plan, Report, Shop};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_shows_steps_and_contents_without_redacted_values() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::Fail("none left".into())).await;
+    let run = order.tree().await.unwrap().roots()[0].id();
+    let got = shop.get(&format!("/runs/{run}")).await;
+    got.has("<span class=\"phase undone\">undone</span>").has("reserve returned, after 0 steps");
+    got.has("&#34;shelf&#34;: 7").has("&#34;Fail&#34;: &#34;none left&#34;");
+    got.has("&#34;card&#34;: &#34;[redacted]&#34;").lacks(CARD);
+    // The other pages show no contents at all.
+    for path in ["/".to_owned(), "/runs".into(), format!("/hierarchies/{}", order.id())] {
+        shop.get(&path).await.lacks(CARD);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overview_shows_rates_durations_and_charts() {
+    let shop = Shop::open().await;
+    shop.get("/").await.has("messages launched in each minute: 0 at most");
+    shop.order(Plan::Commit).await;
+    shop.order(Plan::Fail("none left".into())).await;
+    let got = shop.get("/").await;
+    got.has("messages launched in each minute: ").has("<polyline points=\"0.0,23.0 ");
+    got.has("half took").has("99 % took").lacks(" style=");
+    got.lacks("messages launched in each minute: 0 at most");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn error_queue_shows_the_failures_that_it_got() {
+    let shop = Shop::open().await;
+    shop.get("/queue").await.has("No saga subscribes to failures.");
+    let shop = Shop::with_all_sagas().await;
+    shop.get("/queue").await.has("on-call").has("No failure was sent to it.");
+    let order = shop.order(Plan::Fail("none left".into())).await;
+    let run = order.tree().await.unwrap().roots()[0].id();
+    let got = shop.get("/queue").await;
+    got.has(&format!("href=\"/runs/{run}\"")).has("sold-out").has("rolled back").lacks(CARD);
+    got.has("/queue?handler=on-call&#38;topic=scoop.failed.rolled_back");
+    shop.get("/queue?handler=other&topic=scoop.failed")
+        .await
+        .has("No failure was sent to it")
+        .lacks("none left");
+    assert_eq!(shop.get("/queue?after=x").await.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn schedules_show_rule_next_time_and_last_hierarchy() {
+    let shop = Shop::open().await;
+    shop.get("/schedules").await.has("No saga runs by itself.");
+    let shop = Shop::with_all_sagas().await;
+    let got = shop.get("/schedules").await;
+    got.has("report").has("every 1 h 30 min").has(">in 1 h ").lacks("no program runs");
+    let tick = shop.scoop.trigger::<Report>().await.unwrap();
+    shop.get("/schedules").await.has(&format!("/hierarchies/{}", tick.id()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entity_is_found_by_name_and_key_with_state_events_and_commands() {
+    let shop = Shop::open().await;
+    shop.get("/entities").await.has("No command has decided about an entity.");
+    let shop = Shop::with_all_sagas().await;
+    for units in 1..=51 {
+        shop.scoop.send(Fill { sku: "b&b".into(), units }).await.unwrap().decision().await.unwrap();
+    }
+    shop.get("/entities").await.has("/entities?name=stock");
+    shop.get("/entities?name=stock").await.has("/entities?name=stock&#38;key=b%26b");
+    let got = shop.get("/entities?name=stock&key=b%26b").await;
+    got.has("version 51").has("&#34;units&#34;: 1326").has("shop.filled").lacks("First page");
+    got.has("/entities?name=stock&#38;key=b%26b&#38;after=50").has("aria-label=\"Command of version 50\"");
+    let got = shop.get("/entities?name=stock&key=b%26b&after=50").await;
+    got.has("aria-label=\"Command of version 51\"").has("First page").lacks("rel=\"next\"");
+    shop.get("/entities?name=stock&key=none").await.has("There is no such entity.");
+    assert_eq!(shop.get("/entities?name=stock&key=a&after=x").await.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topology_is_drawn_with_launches_and_marks() {
+    let shop = Shop::open().await;
+    shop.shipped(1).await;
+    let got = shop.get("/topology").await;
+    got.has("aria-label=\"saga orders, ")
+        .has("aria-label=\"topic shop.parcels\"")
+        .has("ended in the last hour");
+    assert_eq!(got.text.matches("class=\"edge\"").count(), 3, "two subscriptions and a launch");
+    got.lacks("Retired").lacks(" style=");
+    shop.scoop.retire_handler("shop.parcels", "parcels").await.unwrap();
+    let got = shop.get("/topology").await;
+    got.has("<rect class=\"saga retired\"").has(">retired</text>").has("<h2 id=\"former\">Retired</h2>");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn end_of_a_pause_is_shown_with_name_and_reason() {
+    let shop = Shop::open().await;
+    for (path, reason) in
+        [("/pause?topic=shop.orders", "the till is broken"), ("/resume?topic=shop.orders", "it is mended")]
+    {
+        let page = shop.get(path).await;
+        let fields = [("form", page.form()), ("name", "Ada"), ("reason", reason)];
+        assert_eq!(shop.post(path, &fields).await.location(), "/topology");
+    }
+    shop.get("/topology").await.has("Ended pauses").has("it is mended");
+    let ended = shop.scoop.ended_pauses(1).await.unwrap().remove(0);
+    assert_eq!((ended.ended_by.as_deref(), ended.end_reason.as_deref()), (Some("Ada"), Some("it is mended")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inbox_and_failures_have_pages() {
+    let shop = Shop::open().await;
+    let mut last = None;
+    for _ in 0..51 {
+        last = Some(shop.order(Plan::FailToUndo).await);
+    }
+    let failed = |tree: &Tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_));
+    last.unwrap().comes_to(failed).await.unwrap();
+    let first = shop.get("/inbox").await;
+    assert_eq!(first.text.matches("aria-label=\"Skip run").count(), 50);
+    let rest = shop.get(&first.next()).await;
+    assert_eq!(rest.text.matches("aria-label=\"Skip run").count(), 1);
+    rest.has("First page").lacks("rel=\"next\"");
+    assert_eq!(shop.get("/inbox?failed=x").await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(shop.get("/failures?after=x").await.status, StatusCode::BAD_REQUEST);
+    shop.get("/failures").await.has("51 runs that failed last").lacks("rel=\"next\"");
+}
