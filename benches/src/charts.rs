@@ -53,7 +53,7 @@ const CHARTS: [Chart; 3] = [
             ("Beside a million finished runs", "B8"),
             ("Beside a million sleeping runs", "B10"),
             ("Beside a million runs that await signals", "B18"),
-            ("Last hundredth of a million executions, over the first", "B20"),
+            ("Last tenth of a million executions, over the first", "B20"),
             ("Four processes, over one", "B12"),
             ("Rollback of a loop, over one of a tenth", "B17 length"),
         ],
