@@ -148,23 +148,16 @@ impl Shop {
 
     /// Launches an order and waits for its end.
     pub(crate) async fn order(&self, number: u32, plan: Plan) -> scoop::Handle {
-        let order = self
-            .scoop
-            .launch(Order { number, plan, card: "4111".into() })
-            .unique(format!("order {number}"))
-            .await
-            .unwrap();
+        let order = Order { number, plan, card: "4111".into() };
+        let order = self.scoop.launch(order).unique(format!("order {number}")).await.unwrap();
         order.wait().await.unwrap();
         order
     }
 
     /// Launches an order that waits for its payment, which awaits a signal.
     pub(crate) async fn unpaid_order(&self, number: u32) -> scoop::Handle {
-        let order = self
-            .scoop
-            .launch(Order { number, plan: Plan::Pay, card: "4111".into() })
-            .unique(format!("order {number}"));
-        let order = order.await.unwrap();
+        let order = Order { number, plan: Plan::Pay, card: "4111".into() };
+        let order = self.scoop.launch(order).unique(format!("order {number}")).await.unwrap();
         let awaits = |tree: &Tree| tree.runs().iter().any(|run| run.state == RunState::AwaitingSignal);
         order.comes_to(awaits).await.unwrap();
         order
