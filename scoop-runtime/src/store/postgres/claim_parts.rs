@@ -9,10 +9,12 @@ const UNDER_KEY: &str = include_str!("../../../sql/claim/under_key.sql");
 /// The statement with the common part in place of its name in braces.
 pub(super) fn complete(text: &str) -> String {
     let taken = |counted: &str| without_comments(TAKEN).replace("{counted}", counted);
-    let under_key = || format!("\n{}", without_comments(UNDER_KEY));
-    match () {
-        () if text.contains("{taken}") => text.replace("{taken}", &taken("")),
-        () if text.contains("{taken_under_key}") => text.replace("{taken_under_key}", &taken(&under_key())),
-        () => text.to_owned(),
+    if text.contains("{taken}") {
+        text.replace("{taken}", &taken(""))
+    } else if text.contains("{taken_under_key}") {
+        let under_key = format!("\n{}", without_comments(UNDER_KEY));
+        text.replace("{taken_under_key}", &taken(&under_key))
+    } else {
+        text.to_owned()
     }
 }
