@@ -23,7 +23,7 @@ pub use scoop_runtime::{
     ChildOutcome, Command, CommandHandle, CommandState, CountRuns, Decider, Delay, Emit, EngineState,
     EntityEvent, EntityEvents, EntityNotRebuilt, EntityState, EventCursor, EventStream, Events, Explanation,
     Failed, FailedCompensation, FailedOutcome, FailedStep, FailureSummary, FindRuns, Handle, Health,
-    HierarchyId, Intervention, JoinWait, Keep, KeptHierarchies, Launch, LaunchAll, LaunchUntyped,
+    HierarchyId, Intervention, JoinWait, Keep, KeptHierarchies, Launch, LaunchAll, LaunchUntyped, LimitKey,
     ListRequest, Migrate, Named, NoResult, Outcome, Pause, PauseTarget, Paused, Prune, Pruned, ReadTree,
     RebuildEntities, RebuildReport, RebuiltEntities, RecordedEvent, Redeliver, Redelivered,
     RegisteredHandler, RegisteredWorker, RepairAnswer, RepairStatus, Reply, Request, Retire, Retired, Retry,

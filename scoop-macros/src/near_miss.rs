@@ -45,6 +45,9 @@ pub(crate) fn remedy(attribute: &str, key: &str) -> Option<&'static str> {
         ("#[saga]", "interval" | "period") => "`every = \"1h\"`",
         ("#[saga]", "timezone" | "time_zone" | "tz") => "`zone = \"Europe/Prague\"`",
         ("#[saga]", "subscribes" | "message" | "topic") => "`#[subscribes(YourMessage)]` below `#[saga]`",
+        ("#[saga]", "limit" | "max_concurrency" | "parallelism" | "workers") => {
+            "`concurrency = 10` for the whole saga, or `concurrency(1, by = customer)` for each key"
+        }
         ("#[saga]", "id" | "rename") => "`name = \"..\"`, which the saga is stored as",
         ("#[message]", "name" | "channel" | "queue" | "subject") => "`topic = \"..\"`",
         ("#[message]", "answer" | "response" | "returns") => "`reply = YourType`",

@@ -118,6 +118,11 @@ impl Settings {
         }
     }
 
+    /// Whether `key` is given with parentheses.
+    pub(crate) fn is_nested(&self, key: &str) -> bool {
+        self.find(key).is_some_and(|setting| matches!(setting.value, Value::Nested(_)))
+    }
+
     /// The tokens given for `key` in parentheses.
     pub(crate) fn tokens(&self, key: &str, example: &str, errors: &mut Errors) -> Option<TokenStream> {
         let setting = self.find(key)?;

@@ -335,7 +335,8 @@ CREATE INDEX pause_until ON scoop.pause (until) WHERE until IS NOT NULL;
 CREATE TABLE scoop.run_limit (
     saga        varchar(255) PRIMARY KEY,  -- the newest name
     handlers    text[] NOT NULL,           -- all its names, that one included: their runs count together
-    concurrency int NOT NULL CHECK (concurrency > 0),  -- how many runs are executed at once
+    concurrency int NOT NULL CHECK (concurrency > 0),  -- how many runs are executed at once: of the saga, or of each key
+    key_from    varchar(255),              -- what the keys come from: a field or a function of the program; null without keys
     CHECK (array_position(handlers, NULL) IS NULL)
 );
 
@@ -419,6 +420,8 @@ CREATE TABLE scoop.run (
     execution              int NOT NULL DEFAULT 0,  -- how many executions there were before
     execution_since        timestamptz,  -- the time of the SUSPENDED before it
     payload_of             uuid,  -- the message whose payload counts; null for message_id
+    limit_key              varchar(255),  -- the key under which its newest claim counts, if its saga has a limit by key
+    parked_since           timestamptz,  -- its ready_at before it was parked: then the limit of its key was reached
     PRIMARY KEY (root, id)
 ) WITH (
     fillfactor = 50,  -- a run that goes from step to step is updated in place
@@ -440,6 +443,7 @@ CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
 CREATE INDEX run_give_up ON scoop.run (give_up_at)
     WHERE state = 'waiting' AND NOT giving_up AND give_up_at IS NOT NULL;
 CREATE INDEX run_signal ON scoop.run (signal, signal_key) WHERE state = 'ready' AND signal IS NOT NULL;
+CREATE INDEX run_parked ON scoop.run (handler, limit_key, parked_since) WHERE state = 'ready' AND parked_since IS NOT NULL;
 CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck';
 -- For lists: the newest runs of each state and handler. The condition on the id always holds, and only lists repeat it.
 CREATE INDEX run_listed ON scoop.run (state, handler, id)
@@ -457,6 +461,8 @@ ALTER TABLE scoop.run
     ALTER ready_at SET STATISTICS 0,
     ALTER signal SET STATISTICS 0,
     ALTER signal_key SET STATISTICS 0,
+    ALTER limit_key SET STATISTICS 0,
+    ALTER parked_since SET STATISTICS 0,
     ALTER give_up_at SET STATISTICS 0;
 
 -- A table that was empty at the last ANALYZE is planned as one row, and then scanned for each of many runs: with a

@@ -52,12 +52,14 @@ SELECT r.root AS hierarchy,
             WHEN r.attempts > 0 OR r.retries > 0 THEN 'retrying'
             WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
             WHEN r.signal IS NOT NULL AND r.ready_at > clock_timestamp() THEN 'awaiting signal'
+            WHEN r.parked_since IS NOT NULL THEN 'ready'
             WHEN r.epoch > r.unclaimed_epoch AND r.ready_at > clock_timestamp() THEN 'sleeping'
             ELSE 'ready'
        END AS state,
        r.rolling_back,
        regexp_replace(r.step, '^(.*) \(waiting for (signal|scheduled time)\)$', 'wait before \1') AS last_step,
-       CASE WHEN r.state IN ('ready', 'stuck') AND r.signal IS NULL THEN r.ready_at ELSE r.last_event_at END AS since,  -- or due at
+       CASE WHEN r.state = 'ready' AND r.parked_since IS NOT NULL THEN r.parked_since
+            WHEN r.state IN ('ready', 'stuck') AND r.signal IS NULL THEN r.ready_at ELSE r.last_event_at END AS since,  -- or due at
        r.attempts::bigint + r.retries AS failed_attempts,
        r.reason,
        r.give_up_at AS deadline,
@@ -70,6 +72,7 @@ SELECT r.root AS hierarchy,
        r.message_id AS message,
        r.last_event_at,
        r.execution AS former_executions,
+       CASE WHEN r.state = 'running' OR r.parked_since IS NOT NULL THEN r.limit_key END AS limit_key,
        CASE WHEN r.state = 'ready' THEN (
            SELECT string_agg(
                'by ' || (p.pause ->> 'source') || coalesce(': ' || (p.pause ->> 'reason'), ''), '; ' ORDER BY p.place)
@@ -105,7 +108,7 @@ CREATE VIEW scoop.reached_limit WITH (security_invoker = true) AS
 SELECT names.handler, l.saga::text AS saga, l.concurrency
 FROM scoop.run_limit l
 CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
-WHERE l.saga >= '' AND l.concurrency <= (
+WHERE l.saga >= '' AND l.key_from IS NULL AND l.concurrency <= (
     SELECT count(*) FROM (
         SELECT FROM scoop.run r
         WHERE r.state = 'running' AND r.handler::text = ANY (l.handlers) AND r.id >= '00000000-0000-0000-0000-000000000000'
@@ -134,22 +137,24 @@ SELECT l.state, l.handler FROM listed l;
 
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
 -- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned;
--- for the limit of its saga, if that is reached; or else for a slot.
+-- for the limit of its saga or of its key, if that is reached; or else for a slot.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, words.phase,
-       CASE WHEN r.state IN ('ready', 'stuck') AND r.ready_at <= clock_timestamp()
+       CASE WHEN r.state = 'ready' AND r.parked_since IS NOT NULL THEN greatest(r.parked_since, r.last_event_at)
+            WHEN r.state IN ('ready', 'stuck') AND r.ready_at <= clock_timestamp()
             THEN greatest(r.ready_at, r.last_event_at) ELSE r.last_event_at END AS since,
        CASE WHEN r.state = 'waiting' THEN 'children'
             WHEN r.state = 'stuck' THEN CASE WHEN r.awaits_operator OR r.doubts >= 12 THEN 'operator' ELSE 'program' END
             WHEN r.state = 'running' THEN 'nothing'
             WHEN words.phase = 'awaiting signal' THEN 'signal'
-            WHEN r.ready_at > clock_timestamp() THEN 'time'
+            WHEN r.ready_at > clock_timestamp() AND r.parked_since IS NULL THEN 'time'
             WHEN r.handler::text IN (SELECT p.covers FROM scoop.paused p WHERE p.kind = 'handler')
                 OR r.topic::text IN (SELECT p.name::text FROM scoop.pause p WHERE p.kind = 'topic')
                 OR EXISTS (SELECT FROM scoop.pause p WHERE p.kind = 'everything') THEN 'pause'
             WHEN (r.handler::text, r.topic::text, r.reserved_for)
                 IN (SELECT q.handler::text, q.topic::text, q.reserved_for FROM scoop.abandoned_queue q) THEN 'program'
-            WHEN r.handler::text IN (SELECT l.handler FROM scoop.reached_limit l) THEN 'limit'
+            WHEN r.ready_at > clock_timestamp()
+                OR r.handler::text IN (SELECT l.handler FROM scoop.reached_limit l) THEN 'limit'
             ELSE 'slot'
        END AS waits_for
 FROM scoop.run r
@@ -160,6 +165,7 @@ CROSS JOIN LATERAL (
         WHEN r.attempts > 0 OR r.retries > 0 THEN 'retrying'
         WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
         WHEN r.signal IS NOT NULL AND r.ready_at > clock_timestamp() THEN 'awaiting signal'
+        WHEN r.parked_since IS NOT NULL THEN 'ready'
         WHEN r.epoch > r.unclaimed_epoch AND r.ready_at > clock_timestamp() THEN 'sleeping'
         ELSE 'ready'
     END AS phase

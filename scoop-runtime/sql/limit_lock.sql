@@ -5,7 +5,7 @@
 WITH own_worker AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $1 AND topology = $2 FOR KEY SHARE
 )
-SELECT l.handlers, l.concurrency
+SELECT l.handlers, l.concurrency, l.key_from::text
 FROM scoop.run_limit l
 WHERE l.saga = $3 AND EXISTS (SELECT FROM own_worker)
 FOR UPDATE OF l

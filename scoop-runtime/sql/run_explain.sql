@@ -1,18 +1,31 @@
--- What is known of an unfinished run, its place in its queue, the pauses that cover it, and the number of its unfinished children? Counts end at $3.
+-- What is known of an unfinished run, its place in its queue, the limit and the pauses that cover it, and the number of its
+-- unfinished children? Counts end at $3.
 -- Locks: nothing.
--- $1 root, $2 id, $3 the maximum of a count
+-- $1 root, $2 id, $3 the maximum of a count, $4 the maximum of the runs in execution that count for its limit
 SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.since, u.waits_for, u.ready_at,
        u.attempts, u.retries, u.reason, u.rolling_back, coalesce(u.rollback_failure, u.failure) AS failure,
        u.give_up_at, u.owner, u.signal, u.signal_key, u.step,
        u.giving_up, u.reserved_for, scoop.is_suspect(u.doubts, u.attempts, u.retries) AS is_suspect,
-       CASE WHEN u.waits_for IN ('slot', 'limit') THEN (
+       CASE WHEN u.waits_for = 'limit' AND l.key_from IS NOT NULL THEN (
+           SELECT count(*) FROM (
+               SELECT FROM scoop.run q
+               WHERE q.state = 'ready' AND q.handler = u.handler AND q.limit_key = u.limit_key
+                 AND q.parked_since IS NOT NULL AND q.parked_since < u.parked_since
+               LIMIT $3) q
+       ) WHEN u.waits_for IN ('slot', 'limit') THEN (
            SELECT count(*) FROM (
                SELECT FROM scoop.run q
                WHERE q.state = 'ready' AND q.handler = u.handler AND q.topic = u.topic
                  AND q.reserved_for = u.reserved_for AND q.ready_at < u.ready_at
                LIMIT $3) q
        ) ELSE 0 END AS ahead,
-       CASE WHEN u.waits_for IN ('slot', 'limit') THEN (
+       CASE WHEN u.waits_for = 'limit' AND l.key_from IS NOT NULL THEN (
+           SELECT count(*) FROM (
+               SELECT FROM scoop.run q
+               WHERE q.state = 'ready' AND q.handler = u.handler AND q.limit_key = u.limit_key
+                 AND q.parked_since IS NOT NULL
+               LIMIT $3) q
+       ) WHEN u.waits_for IN ('slot', 'limit') THEN (
            SELECT count(*) FROM (
                SELECT FROM scoop.run q
                WHERE q.state = 'ready' AND q.handler = u.handler AND q.topic = u.topic
@@ -20,12 +33,20 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
                LIMIT $3) q
        ) ELSE 0 END AS queued,
        scoop.pauses_of(u.handler, u.topic) AS pauses,
-       CASE WHEN u.waits_for = 'limit' THEN (
-           SELECT l.concurrency FROM scoop.run_limit l WHERE l.saga >= '' AND u.handler::text = ANY (l.handlers)
-       ) END AS concurrency,
+       l.concurrency, l.key_from::text, u.limit_key::text,
+       ARRAY(
+           SELECT h.id FROM (
+               SELECT h.id FROM scoop.run h
+               WHERE h.state = 'running' AND h.handler = ANY (l.handlers)
+                 AND h.id >= '00000000-0000-0000-0000-000000000000'
+                 AND (l.key_from IS NULL OR h.limit_key = u.limit_key)
+               LIMIT $4) h
+           ORDER BY h.id
+       ) AS holders,
        (SELECT count(*) FROM (
            SELECT FROM scoop.run c
            WHERE c.root = u.root AND c.parent = u.id AND c.state::text <> 'ended'
            LIMIT $3) c) AS children
 FROM scoop.unfinished_run u
+LEFT JOIN scoop.run_limit l ON l.saga >= '' AND u.handler::text = ANY (l.handlers) AND u.waits_for = 'limit'
 WHERE u.root = $1 AND u.id = $2

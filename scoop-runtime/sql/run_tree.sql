@@ -103,7 +103,7 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
            SELECT FROM scoop.worker w, unnest(w.topics, w.handlers) AS own (topic, handler)
            WHERE own.topic = r.topic AND own.handler = r.handler
        ) AS is_abandoned,
-       r.ready_at, r.signal, r.signal_key, r.give_up_at,
+       coalesce(r.parked_since, r.ready_at) AS ready_at, r.signal, r.signal_key, r.give_up_at,
        -- looked up once, by index: mostly there are no pauses
        CASE WHEN r.state = 'ready' AND EXISTS (SELECT FROM scoop.pause p WHERE p.kind >= '') THEN
            scoop.pauses_of(r.handler, r.topic) END AS pauses,

@@ -3,5 +3,5 @@
 -- Locks: nothing.
 SELECT w.id, w.topology, w.acknowledged, w.started_at, w.topics, w.handlers, w.definitions,
        (SELECT jsonb_agg(jsonb_build_array(p.kind, p.covers)) FROM scoop.paused p) AS paused,
-       (SELECT jsonb_agg(jsonb_build_array(l.saga, l.handlers)) FROM scoop.run_limit l) AS limits
+       (SELECT jsonb_agg(jsonb_build_array(l.saga, l.handlers, l.key_from)) FROM scoop.run_limit l) AS limits
 FROM scoop.worker w

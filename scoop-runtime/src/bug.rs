@@ -102,6 +102,8 @@ pub enum Bug {
     ClaimPaused,
     /// A run is claimed although the limit of its saga is reached.
     ExceedLimits,
+    /// Runs that wait for a place of their key are not returned to their queue.
+    ForgetParked,
 }
 
 /// A feature of sagas with a simulation of its own.
@@ -125,7 +127,7 @@ pub enum Feature {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 47] = [
+    pub const ALL: [Bug; 48] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -173,6 +175,7 @@ impl Bug {
         Bug::KeepAfterPanic,
         Bug::ClaimPaused,
         Bug::ExceedLimits,
+        Bug::ForgetParked,
     ];
 
     /// The feature that it is about, if a simulation of that feature has to find it.
@@ -187,7 +190,7 @@ impl Bug {
             Self::BeginTwice => Some(Feature::AtMostOnce),
             Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
             Self::ClaimPaused => Some(Feature::Pauses),
-            Self::ExceedLimits => Some(Feature::Limits),
+            Self::ExceedLimits | Self::ForgetParked => Some(Feature::Limits),
             Self::ForgetEntityEvent
             | Self::StaleDecisions
             | Self::KeepVoidDecisions

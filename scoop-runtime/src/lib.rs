@@ -62,9 +62,9 @@ pub use api::{
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use find::{
-    BadCursor, BadEventCursor, Delay, EventCursor, Explanation, FailureSummary, JoinWait, RecordedEvent,
-    RegisteredWorker, RunCount, RunCounts, RunCursor, RunExplanation, RunPhase, RunSummary, WaitKind,
-    WaitReason, WorkerInfo, WorkerSaga,
+    BadCursor, BadEventCursor, Delay, EventCursor, Explanation, FailureSummary, JoinWait, LimitKey,
+    RecordedEvent, RegisteredWorker, RunCount, RunCounts, RunCursor, RunExplanation, RunPhase, RunSummary,
+    WaitKind, WaitReason, WorkerInfo, WorkerSaga,
 };
 pub use rebuild::{RebuildReport, SkippedHierarchy};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};

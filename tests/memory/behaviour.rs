@@ -35,6 +35,8 @@ mod joined;
 mod keys_changed;
 #[path = "../it/behaviour/limits.rs"]
 mod limits;
+#[path = "../it/behaviour/limits_by_key.rs"]
+mod limits_by_key;
 #[path = "../it/behaviour/long_loops.rs"]
 mod long_loops;
 #[path = "../it/behaviour/names.rs"]

@@ -3,6 +3,7 @@
 //!
 //! Here is checked that at no time more runs are in execution than the limit admits, and that each comes to its end.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -15,7 +16,7 @@ use crate::judge::{audited, small_log};
 /// The number of events from outside.
 const DEEDS: u32 = 30;
 
-/// The names of the sagas, and how many runs of each are executed at once.
+/// The names of the sagas with limits that are not by key, and how many runs of each are executed at once.
 const LIMITS: [(&str, usize); 2] = [("limited-orders", 1), ("limited-parcels", 2)];
 
 #[derive(Clone, Copy, Message, Serialize, Deserialize)]
@@ -30,6 +31,14 @@ struct Order {
 #[derive(Clone, Copy, Message, Serialize, Deserialize)]
 #[message(topic = "limited.parcel")]
 struct Parcel {
+    takes: u32,
+    fails: bool,
+}
+
+#[derive(Clone, Copy, Message, Serialize, Deserialize)]
+#[message(topic = "limited.letter")]
+struct Letter {
+    house: u32,
     takes: u32,
     fails: bool,
 }
@@ -49,6 +58,9 @@ impl Orders {
         work(order.takes).await;
         for nth in 0..order.parcels {
             scope.launch(Parcel { takes: order.takes, fails: order.fails && nth == 0 }).await?;
+            scope
+                .launch(Letter { house: order.takes % 3, takes: order.takes, fails: order.fails && nth == 1 })
+                .await?;
         }
         Ok(())
     }
@@ -89,8 +101,36 @@ impl Parcels {
     }
 }
 
+#[derive(Default)]
+struct Letters;
+
+#[saga(name = "limited-letters", concurrency(1, by = house))]
+#[subscribes(Letter)]
+impl Letters {
+    #[step(rollback = undo)]
+    async fn sort(&self, _: &mut Scope<'_>, letter: &Letter) -> Result<()> {
+        work(letter.takes).await;
+        Ok(())
+    }
+
+    #[step]
+    async fn deliver(&self, _: &mut Scope<'_>, letter: &Letter) -> Result<()> {
+        work(letter.takes).await;
+        if letter.fails { Err(Error::msg(crate::act::PLANNED)) } else { Ok(()) }
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, letter: &Letter, _: &Failure) -> Result<()> {
+        work(letter.takes).await;
+        Ok(())
+    }
+
+    fn house(&self, letter: &Letter) -> u32 {
+        letter.house
+    }
+}
+
 fn program(builder: Builder) -> Builder {
-    builder.only::<Orders>().only::<Parcels>()
+    builder.only::<Orders>().only::<Parcels>().only::<Letters>()
 }
 
 struct World {
@@ -131,18 +171,28 @@ impl World {
             }
         }
         wrong.extend(self.crew.differences());
-        wrong.extend(audited(&small_log(&self.crew.database), &[Orders::DEFINITION, Parcels::DEFINITION]));
+        wrong.extend(audited(
+            &small_log(&self.crew.database),
+            &[Orders::DEFINITION, Parcels::DEFINITION, Letters::DEFINITION],
+        ));
         Ok(wrong)
     }
 
-    /// The sagas of which more runs are in execution than may be.
+    /// The sagas and keys of which more runs are in execution than may be.
     fn excess(&self) -> Vec<String> {
         let runs = self.crew.database.working_set();
+        let mut houses = BTreeSet::new();
+        let letters =
+            runs.iter().filter(|run| run.handler == "limited-letters" && run.state == RowState::Running);
+        let crowded: Vec<_> = letters.filter(|run| !houses.insert(&run.limit_key)).collect();
+        let crowded = crowded.into_iter().map(|run| format!("limit: several letters to {:?}", run.limit_key));
         let running = |saga: &str| {
             runs.iter().filter(|run| run.handler == saga && run.state == RowState::Running).count()
         };
         let excess = LIMITS.iter().filter(|(saga, limit)| running(saga) > *limit);
-        excess.map(|(saga, limit)| format!("limit: {} runs of {saga}, not {limit}", running(saga))).collect()
+        let excess =
+            excess.map(|(saga, limit)| format!("limit: {} runs of {saga}, not {limit}", running(saga)));
+        excess.chain(crowded).collect()
     }
 
     /// An event from outside.

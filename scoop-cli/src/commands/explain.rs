@@ -39,15 +39,46 @@ struct ExplanationRecord<'a> {
 #[serde(tag = "for", rename_all = "lowercase")]
 enum WaitRecord<'a> {
     Nothing,
-    Step { worker: Option<WorkerRecord<'a>> },
-    Children { unfinished: usize, blocking_count: usize, blocking: Vec<RunRecord<'a>> },
-    Signal { signal: SignalRecord<'a>, until: Option<String> },
-    Time { until: String, delay: &'static str },
-    Slot { ahead: usize, queued: usize, suspect: bool, workers: Vec<WorkerRecord<'a>> },
-    Program { definition: Option<i32>, why: Option<&'a str> },
-    Operator { why: &'a str },
-    Limit { concurrency: u32, ahead: usize, queued: usize },
-    Pause { pauses: Vec<PauseRecord> },
+    Step {
+        worker: Option<WorkerRecord<'a>>,
+    },
+    Children {
+        unfinished: usize,
+        blocking_count: usize,
+        blocking: Vec<RunRecord<'a>>,
+    },
+    Signal {
+        signal: SignalRecord<'a>,
+        until: Option<String>,
+    },
+    Time {
+        until: String,
+        delay: &'static str,
+    },
+    Slot {
+        ahead: usize,
+        queued: usize,
+        suspect: bool,
+        workers: Vec<WorkerRecord<'a>>,
+    },
+    Program {
+        definition: Option<i32>,
+        why: Option<&'a str>,
+    },
+    Operator {
+        why: &'a str,
+    },
+    Limit {
+        concurrency: u32,
+        key_from: Option<&'a str>,
+        key: Option<&'a str>,
+        holders: Vec<String>,
+        ahead: usize,
+        queued: usize,
+    },
+    Pause {
+        pauses: Vec<PauseRecord>,
+    },
     Other,
 }
 
@@ -93,9 +124,14 @@ impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
                 Self::Program { definition: *definition, why: why.as_deref() }
             }
             WaitReason::Operator { why } => Self::Operator { why },
-            WaitReason::Limit { concurrency, ahead, queued } => {
-                Self::Limit { concurrency: *concurrency, ahead: *ahead, queued: *queued }
-            }
+            WaitReason::Limit { concurrency, key, holders, ahead, queued } => Self::Limit {
+                concurrency: *concurrency,
+                key_from: key.as_ref().map(|key| &*key.from),
+                key: key.as_ref().map(|key| &*key.key),
+                holders: holders.iter().map(ToString::to_string).collect(),
+                ahead: *ahead,
+                queued: *queued,
+            },
             WaitReason::Pause { pauses } => {
                 Self::Pause { pauses: pauses.iter().cloned().map(Into::into).collect() }
             }

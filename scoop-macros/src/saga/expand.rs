@@ -15,6 +15,7 @@ use syn::{Ident, Path, Type};
 use self::messages::{join_constant, messages};
 use self::retry_and_timeouts::{durations, retry};
 use self::steps::{definition, step_enum, step_path};
+use super::limits::{Concurrency, Key, Limits};
 use super::model::{AwaitsCall, Call, Outline, ReturnKind, Saga, Step, Value};
 use super::schedule;
 use crate::names;
@@ -67,8 +68,8 @@ pub(super) fn stub(outline: &Outline) -> TokenStream {
 
 fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let (ty, step_enum) = (&outline.ty, &step_path(outline));
-    let Saga { name, was, message, filter, schedule, concurrency, steps } = saga;
-    let limits = concurrency.map(limits);
+    let Saga { name, was, message, filter, schedule, limits, steps } = saga;
+    let (limits, limit_key) = (constant(limits), limit_key(message, limits));
     let former_names =
         (!was.is_empty()).then(|| quote!(const FORMER_NAMES: &'static [&'static str] = &[#(#was),*];));
     let topic = match (schedule, filter) {
@@ -123,6 +124,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
             #due
             #awaits
             #within
+            #limit_key
             #finally
             #compensate
             #on_child_failure
@@ -131,10 +133,35 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     }
 }
 
-fn limits(concurrency: u32) -> TokenStream {
-    quote! {
-        const LIMITS: ::scoop::__private::Limits = ::scoop::__private::Limits::NONE.concurrency(#concurrency);
-    }
+/// The constant with the limits, if there are any.
+fn constant(limits: &Limits) -> Option<TokenStream> {
+    let Concurrency { most, by } = limits.concurrency.as_ref()?;
+    let limits = match by {
+        None => quote!(concurrency(#most)),
+        Some(by) => {
+            let name = by.name().unraw().to_string();
+            quote!(concurrency_by(#most, #name))
+        }
+    };
+    Some(quote! {
+        const LIMITS: ::scoop::__private::Limits = ::scoop::__private::Limits::NONE.#limits;
+    })
+}
+
+/// The function that returns the key of the limit.
+fn limit_key(message: &Type, limits: &Limits) -> Option<TokenStream> {
+    let by = limits.concurrency.as_ref()?.by.as_ref()?;
+    let span = Span::call_site().located_at(by.name().span());
+    let key = match by {
+        Key::Field(field) => quote_spanned!(span=> &message.#field),
+        Key::Function(function) => quote_spanned!(span=> self.#function(message)),
+    };
+    let text = quote_spanned!(span=> ::scoop::__private::key_text(#key));
+    Some(quote! {
+        fn limit_key(&self, message: &#message) -> ::core::option::Option<::std::string::String> {
+            ::core::option::Option::Some(#text)
+        }
+    })
 }
 
 fn value_shapes(steps: &[Step]) -> Option<TokenStream> {

@@ -9,7 +9,7 @@ use syn::{GenericArgument, Ident, LitStr, Meta, PathArguments, Type};
 
 use super::awaits::Awaits;
 use super::filter::Filter;
-use super::limits;
+use super::limits::{self, Limits};
 use super::parse::{Block, Function};
 use super::resolve::Resolver;
 pub(super) use super::retry::{Retry, When};
@@ -57,8 +57,7 @@ pub(super) struct Saga {
     pub(super) filter: Option<Filter>,
     /// The schedule, and the topic of its ticks.
     pub(super) schedule: Option<(Schedule, String)>,
-    /// How many of its runs are executed at once.
-    pub(super) concurrency: Option<u32>,
+    pub(super) limits: Limits,
     pub(super) steps: Vec<Step>,
 }
 
@@ -128,7 +127,7 @@ pub(super) fn check(
     let written_name = settings.text("name", errors);
     let name = names::stored(Kind::Saga, written_name.as_ref(), &ident, kebab_case, errors);
     let was: Vec<_> = names::former(Kind::Saga, &settings, &name, errors).iter().map(LitStr::value).collect();
-    let concurrency = limits::read(&settings, errors);
+    let limits = limits::read(&settings, block, errors);
     let schedule = schedule::read(&settings, errors)
         .map(|schedule| (schedule, schedule::topic(&name, written_name.as_ref(), &ident, errors)));
     if let Some(key) = settings.key("was").filter(|_| schedule.is_some()) {
@@ -170,7 +169,7 @@ pub(super) fn check(
         variants,
     };
     let message = message.filter(|_| errors.is_empty());
-    let saga = message.map(|message| Saga { name, was, message, filter, schedule, concurrency, steps });
+    let saga = message.map(|message| Saga { name, was, message, filter, schedule, limits, steps });
     (Some(outline), saga)
 }
 

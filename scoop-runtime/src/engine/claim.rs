@@ -268,7 +268,12 @@ fn start_one(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePerm
 /// The guard of a run whose saga has a limit.
 fn limit_of(engine: &Engine, claimed: &ClaimedRun) -> Option<LimitGuard> {
     let is_limited = engine.definitions.is_limited(&claimed.handler);
-    is_limited.then(|| LimitGuard::new(engine.signals.limited.clone()))
+    is_limited.then(|| LimitGuard {
+        handler: claimed.handler.clone(),
+        key: claimed.limit_key.clone(),
+        freed: engine.signals.freed.clone(),
+        next: engine.signals.limited.clone(),
+    })
 }
 
 /// Starts a claimed suspect in its slot.

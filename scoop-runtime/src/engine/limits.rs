@@ -4,17 +4,31 @@
 //! execution, and takes no more than the limit admits. So it is exact across processes. The task waits for slots and for the
 //! locks by itself, so that claims of other sagas never do.
 //!
+//! A limit by key needs the keys of runs before they are claimed, which follow from their messages. The claim of due runs computes
+//! them. It parks the runs whose key has no place: they leave their queue, so that each of them is passed once. When a run has
+//! ended, the next run of its key returns to its queue ([`FreedKeys`]). Keys whose runs ended unseen, in a process that died, are
+//! found when the topology changes and at the poll interval.
+//!
 //! It looks when a run of such a saga has ended in this process, when the claimer is woken, when the next run is due, and
 //! otherwise at the poll interval.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use scoop_core::refused_key;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use super::claim;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
-use crate::store::{Lanes, LimitedClaim, LimitedQueue, QueueCursors, Suspect, SuspectClaim};
+use super::slots::FreedPlaces;
+use super::user_code::boundary;
+use crate::saga::registry::RunnableSaga;
+use crate::store::{
+    Candidate, FreedKeys, Lanes, LimitedClaim, LimitedQueue, LimitedRequest, QueueCursors, Suspect,
+    SuspectClaim,
+};
 use crate::telemetry;
 
 /// The number of runs that one claim takes.
@@ -26,14 +40,14 @@ const PAUSE_WHEN_DUE: Duration = Duration::from_millis(5);
 
 /// Claims, again and again, until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let mut pause = PAUSE_WHEN_DUE;
+    let (mut pause, mut looks) = (PAUSE_WHEN_DUE, Looks::default());
     while !engine.stopping.is_cancelled() {
         let queues = engine.definitions.limited();
         let wait = if queues.is_empty() {
             // Until a saga has a limit.
             Duration::MAX
         } else {
-            match claim_all(&engine, &queues).await {
+            match claim_all(&engine, &queues, &mut looks).await {
                 Ok(Some(wait)) => {
                     pause = PAUSE_WHEN_DUE;
                     wait
@@ -44,6 +58,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
                 }
                 Err(error) => {
                     telemetry::operation_failed(engine.worker, "claim under a limit", &error);
+                    looks = Looks::default();
                     engine.mark_in_doubt();
                     PAUSE_AFTER_FAILURE
                 }
@@ -58,25 +73,75 @@ pub(super) async fn serve(engine: Arc<Engine>) {
     }
 }
 
-/// Claims from all queues that have a ready run. Returns when to look again; none if something is due that was not taken.
-async fn claim_all(engine: &Arc<Engine>, queues: &[LimitedQueue]) -> sqlx::Result<Option<Duration>> {
+/// When all keys of a saga were looked at last, and under which topology.
+#[derive(Default)]
+struct Looks(BTreeMap<String, (i64, Instant)>);
+
+impl Looks {
+    /// The keys of a saga that may have free places, of which these are known.
+    fn freed(&mut self, queue: &LimitedQueue, known: Vec<String>, interval: Duration) -> FreedKeys {
+        let (topology, now) = (queue.lanes.topology, Instant::now());
+        let last = self.0.get(&queue.of.saga);
+        if queue.of.key_from.is_none() {
+            FreedKeys::Some(vec![])
+        } else if last.is_some_and(|(of, at)| *of == topology && now.duration_since(*at) < interval) {
+            FreedKeys::Some(known)
+        } else {
+            self.0.insert(queue.of.saga.clone(), (topology, now));
+            FreedKeys::Any
+        }
+    }
+}
+
+/// Claims from all queues that have a ready run or a free place. Returns when to look again; none if something is due that was
+/// not taken.
+async fn claim_all(
+    engine: &Arc<Engine>,
+    queues: &[LimitedQueue],
+    looks: &mut Looks,
+) -> sqlx::Result<Option<Duration>> {
     let ready = engine.store.lanes_ready(&all_lanes(queues), &QueueCursors::default()).await?;
-    let has_ready = |queue: &&LimitedQueue| queue.lanes.each().any(|lane| ready.each().any(|it| it == lane));
     let mut reached = vec![];
-    for queue in queues.iter().filter(has_ready) {
-        while !engine.stopping.is_cancelled() {
-            let (claimed, slots) = claim_from(engine, queue, None).await?;
-            if claimed.is_reached {
-                reached.push(&queue.saga);
+    for queue in queues {
+        let FreedPlaces { any: has_ended, keys } = engine.signals.freed.take(&queue.of.handlers);
+        let mut freed = looks.freed(queue, keys, engine.settings.poll_interval);
+        let mut is_due =
+            !freed.is_empty() || queue.lanes.each().any(|lane| ready.each().any(|it| it == lane));
+        while is_due && !engine.stopping.is_cancelled() {
+            let has_slot = engine.slots.available_permits() > 0;
+            if !has_slot && has_ended {
+                offer(engine, queue, &freed).await?;
+                freed = FreedKeys::Some(vec![]);
             }
-            if claimed.is_reached || claimed.claimed < slots {
-                break;
+            let claimed = claim_from(engine, queue, None, &freed).await?;
+            freed = FreedKeys::Some(vec![]);
+            is_due = claimed.is_full;
+            if claimed.is_reached {
+                reached.push(&queue.of.saga);
+            }
+            if claimed.has_unclaimed {
+                // These do not report the end of their execution.
+                looks.0.remove(&queue.of.saga);
+                engine.signals.limited.notify_one();
             }
         }
     }
-    // The end of one of their runs is reported; another process may have it, which is found at the poll interval.
-    let open: Vec<_> = queues.iter().filter(|queue| !reached.contains(&&queue.saga)).cloned().collect();
+    // The end of one of their runs is reported.
+    let open: Vec<_> = queues.iter().filter(|queue| !reached.contains(&&queue.of.saga)).cloned().collect();
     next_look(engine, &open).await
+}
+
+/// Leaves the places that have become free here to other processes, since this one has no slot.
+async fn offer(engine: &Arc<Engine>, queue: &LimitedQueue, freed: &FreedKeys) -> sqlx::Result<()> {
+    if !freed.is_empty() {
+        // It takes no run, so it needs no key.
+        let key_of = |_: &Candidate| String::new();
+        let claimer = engine.claimer();
+        let request = LimitedRequest { claimer, queue, slots: 0, suspect: None, freed, key_of: &key_of };
+        engine.store.claim_limited(request).await?;
+    }
+    engine.signals.others.notify_one();
+    Ok(())
 }
 
 /// Claims a suspect if one is due, and returns when the next run of these queues is ready; none if one is.
@@ -90,7 +155,7 @@ async fn next_look(engine: &Arc<Engine>, queues: &[LimitedQueue]) -> sqlx::Resul
     if let Some(suspect) = due.suspect {
         let queue = queues.iter().find(|queue| queue.lanes.each().any(|lane| lane == suspect.lane()));
         if let Some(queue) = queue {
-            claim_from(engine, queue, Some(&suspect)).await?;
+            claim_from(engine, queue, Some(&suspect), &FreedKeys::Some(vec![])).await?;
         }
     }
     match due.seconds {
@@ -101,26 +166,43 @@ async fn next_look(engine: &Arc<Engine>, queues: &[LimitedQueue]) -> sqlx::Resul
 }
 
 /// What a claim has taken.
+#[derive(Default)]
 struct Claimed {
-    claimed: usize,
+    /// Whether there may be more to claim.
+    is_full: bool,
     is_reached: bool,
+    /// Whether a claimed run could not be started.
+    has_unclaimed: bool,
 }
 
-/// Claims from one queue as many runs as there are slots, or this suspect. Returns the number of slots, too.
+/// Claims from one queue as many runs as there are slots, or this suspect.
 async fn claim_from(
     engine: &Arc<Engine>,
     queue: &LimitedQueue,
     suspect: Option<&Suspect>,
-) -> sqlx::Result<(Claimed, usize)> {
+    freed: &FreedKeys,
+) -> sqlx::Result<Claimed> {
     let Some(mut slots) = acquire_slots(engine, suspect.is_some()).await else {
-        return Ok((Claimed { claimed: 0, is_reached: false }, 0));
+        return Ok(Claimed::default());
     };
     // Until they are in flight: their ids are not known before.
     let claims = engine.signal_claims.read().await;
-    let count = slots.num_permits();
-    let LimitedClaim { runs, is_reached } =
-        engine.store.claim_limited(engine.claimer(), queue, count, suspect).await?;
-    let claimed = Claimed { claimed: runs.len(), is_reached };
+    let sagas = engine.sagas();
+    let key_of = |run: &Candidate| {
+        let saga = sagas.find(&run.topic, &run.handler);
+        let saga = saga.filter(|saga| saga.handler.limits().by == queue.of.key_from.as_deref());
+        saga.and_then(|saga| key(saga, run)).unwrap_or_default()
+    };
+    let request = LimitedRequest {
+        claimer: engine.claimer(),
+        queue,
+        slots: slots.num_permits(),
+        suspect,
+        freed,
+        key_of: &key_of,
+    };
+    let LimitedClaim { runs, is_full, is_reached, .. } = engine.store.claim_limited(request).await?;
+    let claimed = Claimed { is_full, is_reached, has_unclaimed: runs.iter().any(Result::is_err) };
     match suspect {
         Some(_) => {
             for run in runs {
@@ -136,7 +218,17 @@ async fn claim_from(
         None => claim::start_claimed(engine, runs, &mut slots).await,
     }
     drop(claims);
-    Ok((claimed, count))
+    Ok(claimed)
+}
+
+/// The key of a run. None if its message cannot be decoded, its function panics, or the key cannot be stored: such runs
+/// count together.
+fn key(saga: &RunnableSaga, run: &Candidate) -> Option<String> {
+    let key = boundary::run(&run.handler, || {
+        let message = saga.handler.decode(&run.topic, &run.payload).ok()?;
+        saga.handler.limit_key(&*message)
+    });
+    key.ok()?.filter(|key| refused_key(key).is_none())
 }
 
 /// A slot, and up to half of those that are free: the rest is for sagas without limits. None when the engine stops.

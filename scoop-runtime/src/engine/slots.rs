@@ -1,6 +1,6 @@
 //! The slots, and the number of slots of each handler, so that the next ones go to handlers with few.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -62,18 +62,45 @@ pub(super) struct SlotLease {
     limit: Option<LimitGuard>,
 }
 
-/// A run that counts for the limit of its saga. When it is dropped, the next runs of such sagas are claimed.
-pub(super) struct LimitGuard(Arc<Notify>);
+/// The places of sagas with limits that runs of this process have left, by handler.
+#[derive(Clone, Default)]
+pub(super) struct FreedByHandler(Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>);
 
-impl LimitGuard {
-    pub(super) fn new(next: Arc<Notify>) -> Self {
-        Self(next)
+/// The places of one saga that runs of this process have left.
+#[derive(Default)]
+pub(super) struct FreedPlaces {
+    /// Whether there are any.
+    pub(super) any: bool,
+    /// Those of keys.
+    pub(super) keys: Vec<String>,
+}
+
+impl FreedByHandler {
+    /// Takes those of a saga with these names.
+    pub(super) fn take(&self, handlers: &[String]) -> FreedPlaces {
+        let mut freed = lock(&self.0);
+        let mut places = FreedPlaces::default();
+        for keys in handlers.iter().filter_map(|handler| freed.remove(handler)) {
+            places.any = true;
+            places.keys.extend(keys);
+        }
+        places
     }
+}
+
+/// A run that counts for the limit of its saga. When it is dropped, the next runs of such sagas are claimed.
+pub(super) struct LimitGuard {
+    pub(super) handler: String,
+    /// The key under which it counts.
+    pub(super) key: Option<String>,
+    pub(super) freed: FreedByHandler,
+    pub(super) next: Arc<Notify>,
 }
 
 impl Drop for LimitGuard {
     fn drop(&mut self) {
-        self.0.notify_one();
+        lock(&self.freed.0).entry(std::mem::take(&mut self.handler)).or_default().extend(self.key.take());
+        self.next.notify_one();
     }
 }
 
@@ -173,6 +200,25 @@ mod tests {
         assert_eq!(now(), json!({ "a": 1 }));
         drop(another);
         assert_eq!(now(), json!({}));
+    }
+
+    #[test]
+    fn places_of_ended_runs_are_taken_once() {
+        let (freed, next) = (FreedByHandler::default(), Arc::new(Notify::new()));
+        let run = |handler: &str, key: Option<&str>| LimitGuard {
+            handler: handler.to_owned(),
+            key: key.map(str::to_owned),
+            freed: freed.clone(),
+            next: next.clone(),
+        };
+        drop([run("a", Some("1")), run("a", Some("2")), run("former a", Some("3")), run("b", None)]);
+        let of = |handler: &str| {
+            let FreedPlaces { any, keys } = freed.take(&[handler.to_owned(), format!("former {handler}")]);
+            (any, keys)
+        };
+        assert_eq!(of("a"), (true, vec!["1".into(), "2".into(), "3".into()]));
+        assert_eq!(of("a"), (false, vec![]));
+        assert_eq!(of("b"), (true, vec![]));
     }
 }
 

@@ -7,6 +7,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
 use scoop_core::SignalKey;
 
+use super::slots::FreedByHandler;
 use crate::store::ParentRef;
 
 /// The receiver of parents to check.
@@ -36,6 +37,8 @@ pub(super) struct Signals {
     pub(super) claimer: Notify,
     /// There may be runs to claim of sagas with limits.
     pub(super) limited: Arc<Notify>,
+    /// The places that runs of such sagas have left.
+    pub(super) freed: FreedByHandler,
     /// Whether a saga of this program has a limit.
     pub(super) has_limits: AtomicBool,
     /// Reconciliation is due, regardless of free slots.
@@ -70,6 +73,7 @@ impl Signals {
         let signals = Self {
             claimer: Notify::new(),
             limited: Arc::default(),
+            freed: FreedByHandler::default(),
             has_limits: AtomicBool::new(false),
             doubts: Notify::new(),
             expected: AtomicBool::new(false),

@@ -102,11 +102,15 @@ pub enum WaitReason {
     },
     /// The end of another run, since the limit of its saga is reached.
     Limit {
-        /// How many runs of the saga are executed at once.
+        /// How many runs are executed at once: of the saga, or of each key.
         concurrency: u32,
-        /// The runs of its saga and topic that are ahead of it; 1,000 stands for that or more.
+        /// Its key, if the limit is by key.
+        key: Option<LimitKey>,
+        /// The runs in execution that count with it, by their ids; ten at most.
+        holders: Vec<RunId>,
+        /// The runs that are ahead of it, of its saga and topic, or of its key; 1,000 stands for that or more.
         ahead: usize,
-        /// The runs of its saga and topic that are ready, with itself; 1,000 stands for that or more.
+        /// The runs that wait, of its saga and topic, or of its key, with itself; 1,000 stands for that or more.
         queued: usize,
     },
     /// The end of the pauses that cover it.
@@ -126,6 +130,23 @@ pub enum WaitReason {
         /// Why.
         why: String,
     },
+}
+
+/// The key of a run under the limit of its saga.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LimitKey {
+    /// The field or function from which keys come.
+    pub from: String,
+    /// The key. It is empty for runs without a valid one, which count together.
+    pub key: String,
+}
+
+impl LimitKey {
+    /// This key, which comes from that field or function.
+    pub fn new(from: impl Into<String>, key: impl Into<String>) -> Self {
+        Self { from: from.into(), key: key.into() }
+    }
 }
 
 /// Why a run waits until a time.
@@ -227,13 +248,22 @@ pub(crate) struct RunFacts {
     /// The pauses that cover it.
     pub(crate) pauses: Vec<Pause>,
     /// The limit of its saga, if it waits for that.
-    pub(crate) concurrency: Option<u32>,
+    pub(crate) limit: Option<LimitFacts>,
     /// The number of its unfinished children.
     pub(crate) children: usize,
     /// Unfinished descendants, the nearest first.
     pub(crate) below: Vec<RunSummary>,
     pub(crate) join: Option<JoinWait>,
     pub(crate) read_at: SystemTime,
+}
+
+/// What the store knows of the limit for which a run waits.
+#[derive(Debug)]
+pub(crate) struct LimitFacts {
+    pub(crate) concurrency: u32,
+    pub(crate) key: Option<LimitKey>,
+    /// The runs in execution that count with it.
+    pub(crate) holders: Vec<Uuid>,
 }
 
 impl RunFacts {
@@ -247,7 +277,7 @@ impl RunFacts {
             queue: (0, 0),
             workers: vec![],
             pauses: vec![],
-            concurrency: None,
+            limit: None,
             children: 0,
             below: vec![],
             join: None,
@@ -264,7 +294,7 @@ impl RunFacts {
             queue,
             workers,
             pauses,
-            concurrency,
+            limit,
             children,
             below,
             join,
@@ -273,20 +303,20 @@ impl RunFacts {
         let can_execute = |worker: &WorkerInfo| {
             worker.is_alive && definition.is_none_or(|definition| worker.definition == definition)
         };
-        let reason = match (run.phase, run.waits_for) {
-            (phase, _) if phase.is_finished() && phase != RunPhase::RollbackFailed => WaitReason::Ended,
-            (RunPhase::RollbackFailed, _) | (_, Some(WaitKind::Operator)) => {
+        let reason = match (run.phase, run.waits_for, limit) {
+            (phase, ..) if phase.is_finished() && phase != RunPhase::RollbackFailed => WaitReason::Ended,
+            (RunPhase::RollbackFailed, ..) | (_, Some(WaitKind::Operator), _) => {
                 let failure = run.failure.as_ref().map(ToString::to_string);
                 WaitReason::Operator { why: run.reason.clone().or(failure).unwrap_or_default() }
             }
-            (RunPhase::Running, _) => WaitReason::Executing { worker: workers.into_iter().next() },
-            (_, Some(WaitKind::Children)) => blocked(children, below),
-            (_, Some(WaitKind::Signal)) if run.awaits.is_some() => {
+            (RunPhase::Running, ..) => WaitReason::Executing { worker: workers.into_iter().next() },
+            (_, Some(WaitKind::Children), _) => blocked(children, below),
+            (_, Some(WaitKind::Signal), _) if run.awaits.is_some() => {
                 let signal =
                     run.awaits.clone().unwrap_or(SignalKey { name: String::new(), key: String::new() });
                 WaitReason::Signal { signal, until: run.wakes_at }
             }
-            (phase, Some(WaitKind::Time | WaitKind::Signal)) => WaitReason::Time {
+            (phase, Some(WaitKind::Time | WaitKind::Signal), _) => WaitReason::Time {
                 until: run.wakes_at.unwrap_or(run.since),
                 delay: match phase {
                     RunPhase::Pending => Delay::Start,
@@ -294,14 +324,14 @@ impl RunFacts {
                     _ => Delay::Sleep,
                 },
             },
-            (_, Some(WaitKind::Pause)) => WaitReason::Pause { pauses: pauses.clone() },
-            (RunPhase::Stuck, _) => WaitReason::Program { definition, why: run.reason.clone() },
+            (_, Some(WaitKind::Pause), _) => WaitReason::Pause { pauses: pauses.clone() },
+            (RunPhase::Stuck, ..) => WaitReason::Program { definition, why: run.reason.clone() },
             _ if !workers.iter().any(can_execute) => WaitReason::Program { definition, why: None },
-            (_, Some(WaitKind::Limit)) => WaitReason::Limit {
-                concurrency: concurrency.unwrap_or_default(),
-                ahead: queue.0,
-                queued: queue.1,
-            },
+            (_, Some(WaitKind::Limit), Some(LimitFacts { concurrency, key, mut holders })) => {
+                holders.truncate(BLOCKING_MAX);
+                let holders = holders.into_iter().map(Into::into).collect();
+                WaitReason::Limit { concurrency, key, holders, ahead: queue.0, queued: queue.1 }
+            }
             _ => WaitReason::Slot {
                 ahead: queue.0,
                 queued: queue.1,
@@ -391,8 +421,11 @@ impl RunExplanation {
                  earlier."
                     .into()
             }
-            WaitReason::Limit { .. } => {
+            WaitReason::Limit { key: None, .. } => {
                 format!("It goes on when runs of `{handler}` that are in execution end, wait or sleep.")
+            }
+            WaitReason::Limit { key: Some(_), .. } => {
+                "It goes on when runs of its key that are in execution end, wait or sleep.".into()
             }
             WaitReason::Pause { pauses } => match &pauses[..] {
                 [Pause { target, until: None, .. }] => {
@@ -501,13 +534,21 @@ impl RunExplanation {
                 let alone = ". It may be what ended its former workers, and each worker executes one such run at a time";
                 f.write_str(if *is_suspect { alone } else { "" })
             }
-            WaitReason::Limit { concurrency, ahead, queued } => {
+            WaitReason::Limit { concurrency, key, holders, ahead, queued } => {
                 let handler = Escaped(&self.run.handler);
-                write!(f, "waits for the limit of `{handler}`, for {long}: ")?;
+                write!(f, "waits for the limit of `{handler}`")?;
+                if let Some(LimitKey { from, key }) = key {
+                    write!(f, " for its key `{}` of `{}`", Escaped(key), Escaped(from))?;
+                }
                 let executed = Count(*concurrency as usize, "run is executed", "runs are executed");
-                write!(f, "{executed} at once, ")?;
+                write!(f, ", for {long}: {executed} at once, ")?;
                 let before = Count(*ahead, "run is", "runs are");
-                write!(f, "and {before} ahead of it in its queue of {queued}")
+                write!(f, "and {before} ahead of it in its queue of {queued}")?;
+                let holders: Vec<_> = holders.iter().map(ToString::to_string).collect();
+                match holders.len() {
+                    0 => Ok(()),
+                    _ => write!(f, ". In execution: {}", holders.join(", ")),
+                }
             }
             WaitReason::Pause { pauses } => {
                 write!(f, "waits for the end of a pause, for {long}")?;

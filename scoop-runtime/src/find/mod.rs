@@ -14,9 +14,10 @@ use time::OffsetDateTime;
 pub use self::counts::{RunCount, RunCounts};
 pub use self::cursor::{BadCursor, RunCursor};
 pub(crate) use self::cursor::{EndedPlace, Place};
-pub(crate) use self::explanation::{BELOW_MAX, COUNT_MAX, RunFacts};
+pub(crate) use self::explanation::{BELOW_MAX, BLOCKING_MAX, COUNT_MAX, LimitFacts, RunFacts};
 pub use self::explanation::{
-    Delay, Explanation, JoinWait, RegisteredWorker, RunExplanation, WaitReason, WorkerInfo, WorkerSaga,
+    Delay, Explanation, JoinWait, LimitKey, RegisteredWorker, RunExplanation, WaitReason, WorkerInfo,
+    WorkerSaga,
 };
 pub use self::following::{BadEventCursor, EventCursor, RecordedEvent};
 pub(crate) use self::following::{EventFilter, EventWindow, FollowedEvent, Following, Horizon};

@@ -112,7 +112,7 @@ named! {
         Time = "time",
         /// A free slot of a worker that has its saga.
         Slot = "slot",
-        /// The end of another run of its saga, since the limit of that is reached.
+        /// The end of another run of its saga, since the limit of that or of its key is reached.
         Limit = "limit",
         /// The end of a pause.
         Pause = "pause",

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::command::CommandFunctions;
+use super::limits::Limits;
 use super::{DecodeError, HandledMessage, Handler, MessageType, RetryTarget, StepEnd, private, shape};
 use crate::store::JoinSpec;
 use crate::util::payload::{has_number_beyond, storable};
@@ -286,6 +287,14 @@ impl Handler for Collector {
     }
 
     fn within(&self, _: usize) -> Option<Duration> {
+        None
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::NONE
+    }
+
+    fn limit_key(&self, _: &(dyn Any + Send + Sync)) -> Option<String> {
         None
     }
 

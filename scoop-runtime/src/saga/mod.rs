@@ -124,6 +124,13 @@ pub trait Saga: Send + Sync + Sized + 'static {
         None
     }
 
+    /// The key of a message under [`Saga::LIMITS`], if these are by key.
+    #[doc(hidden)]
+    fn limit_key(&self, message: &Self::Message) -> Option<String> {
+        let _ = message;
+        None
+    }
+
     /// Cleans up after a step. Called only for a step that has a step of kind
     /// [`StepKind::Finally`](scoop_core::StepKind::Finally) after it.
     fn finally<'a>(
@@ -315,6 +322,12 @@ pub trait Handler: Send + Sync + 'static {
     /// See [`Saga::within`].
     fn within(&self, step: usize) -> Option<Duration>;
 
+    /// See [`Saga::LIMITS`].
+    fn limits(&self) -> limits::Limits;
+
+    /// See [`Saga::limit_key`].
+    fn limit_key(&self, message: &(dyn Any + Send + Sync)) -> Option<String>;
+
     /// See [`Saga::finally`].
     fn finally<'a>(
         &'a self,
@@ -400,6 +413,14 @@ impl<S: Saga> Handler for S {
 
     fn within(&self, step: usize) -> Option<Duration> {
         S::within(S::Step::ALL[step])
+    }
+
+    fn limits(&self) -> limits::Limits {
+        S::LIMITS
+    }
+
+    fn limit_key(&self, message: &(dyn Any + Send + Sync)) -> Option<String> {
+        Saga::limit_key(self, typed::<S>(message))
     }
 
     fn finally<'a>(

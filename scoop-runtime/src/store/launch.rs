@@ -153,6 +153,7 @@ impl NewMessage {
             overdue: false,
             definition: None,
             reserved_for: 0,
+            limit_key: None,
             run: begun,
         }
     }

@@ -30,7 +30,9 @@ pub(crate) use entity::EntityId;
 pub use join::WaitingMember;
 pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
 pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare, prepare_untyped};
-pub(crate) use limit::{LimitedClaim, LimitedQueue, LimitedSaga, SagaLimit};
+pub(crate) use limit::{
+    Candidate, FreedKeys, LimitedClaim, LimitedQueue, LimitedRequest, LimitedSaga, SagaLimit,
+};
 #[cfg(feature = "simulation")]
 pub use memory::FaultLink;
 #[cfg(feature = "in-memory")]
@@ -532,10 +534,9 @@ storage! {
         /// claims under way, and notifies all processes.
         async fn publish_limits(&self, limits: &[SagaLimit]) -> ();
 
-        /// Claims up to `slots` ready runs of a saga, or only this suspect, as far as its limit admits.
-        async fn claim_limited(
-            &self, claimer: Claimer<'_>, queue: &LimitedQueue, slots: usize, suspect: Option<&Suspect>,
-        ) -> LimitedClaim;
+        /// Returns parked runs of the freed keys to their queues. Then claims as many ready runs of a saga as are asked for, as far
+        /// as its limit admits, and parks those that it passes since the limit of their key is reached.
+        async fn claim_limited(&self, request: LimitedRequest<'_>) -> LimitedClaim;
     }
 
     /// Schedules, and their due ticks.

@@ -107,6 +107,8 @@ pub(crate) struct ClaimedRun {
     pub(crate) definition: Option<i32>,
     /// The definition that it is reserved for; 0 for none.
     pub(crate) reserved_for: i32,
+    /// The key under which it counts for the limit of its saga.
+    pub(crate) limit_key: Option<String>,
     pub(crate) run: Run,
 }
 

@@ -16,7 +16,7 @@ impl StoredTime {
     const ZERO: OffsetDateTime = datetime!(2000-01-01 00:00 UTC);
     const EARLIEST: OffsetDateTime = datetime!(0001-01-01 00:00 UTC);
     /// There are later times in that year: calculations with this one do not overflow.
-    const LATEST: OffsetDateTime = datetime!(9999-12-31 00:00 UTC);
+    pub(crate) const LATEST: OffsetDateTime = datetime!(9999-12-31 00:00 UTC);
 
     /// The nearest time of the years 1 to 9999.
     pub(crate) fn time(self) -> OffsetDateTime {

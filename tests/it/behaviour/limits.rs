@@ -77,7 +77,12 @@ async fn runs_beyond_the_limit_wait_for_an_end_and_say_so() -> Result<()> {
         .await;
     let last = scoop.explain(all[3].id()).await?;
     let run = &last.runs[0];
-    assert_eq!(run.reason, WaitReason::Limit { concurrency: 2, ahead: 1, queued: 2 }, "{last}");
+    let mut holders = vec![];
+    for parcel in &all[..2] {
+        holders.push(scoop.explain(parcel.id()).await?.runs[0].run.run);
+    }
+    let reason = WaitReason::Limit { concurrency: 2, key: None, holders, ahead: 1, queued: 2 };
+    assert_eq!(run.reason, reason, "{last}");
     let text = run.to_string();
     assert!(text.contains("waits for the limit of `limited-parcels`"), "{text}");
     assert!(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use scoop::{HierarchyId, WaitKind};
 
 use super::*;
@@ -60,6 +61,125 @@ async fn several_processes_execute_no_more_than_the_limit() -> Result<()> {
     for scoop in [one, two, three] {
         scoop.shutdown().await?;
     }
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "limits.visit")]
+struct Visit {
+    house: usize,
+}
+
+/// Counts how many of its steps are in progress at each house.
+#[derive(Clone, Default)]
+struct Visits {
+    houses: [Tasks; 3],
+}
+
+#[saga(name = "limited-visits", concurrency(2, by = house))]
+#[subscribes(Visit)]
+impl Visits {
+    #[step]
+    async fn stay(&self, scope: &mut Scope<'_>, visit: &Visit) -> Result<()> {
+        self.houses[visit.house].work(scope, &Task).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_processes_execute_no_more_than_the_limit_of_each_key() -> Result<()> {
+    let (db, visits) = (Database::new().await, Visits::default());
+    let start = || db.scoop().only::<Visits>().provide(visits.clone()).concurrency(16).start();
+    let (one, two, three) = tokio::try_join!(start(), start(), start())?;
+    let mut all = vec![];
+    for nth in 0..150 {
+        // More than half of them are at one house.
+        let house = [0, 0, 1, 0, 2][nth % 5];
+        all.push([&one, &two, &three][nth % 3].launch(Visit { house }).await?);
+    }
+    for visit in all {
+        assert_eq!(visit.ends().await?, Outcome::Committed);
+    }
+    for house in &visits.houses {
+        assert_eq!(house.most.load(Ordering::SeqCst), 2, "steps at once: the limit, and no more");
+    }
+    for scoop in [one, two, three] {
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn place_that_a_stopping_process_leaves_goes_to_another_without_polling() -> Result<()> {
+    let (db, gate, other) = (Database::new().await, Gate::default(), Gate::default());
+    let start = |gate: &Gate| {
+        let loads = db.scoop().only::<KeyedLoads>().provide(KeyedLoads { gate: gate.clone() });
+        loads.poll_interval(Duration::from_secs(3_600)).start()
+    };
+    let stops = start(&gate).await?;
+    stops.launch(KeyedLoad { dock: 1 }).await?;
+    gate.arrivals(1).await;
+    let second = stops.launch(KeyedLoad { dock: 1 }).await?.id();
+    let helper = start(&other).await?;
+    eventually("the second waits", async || {
+        waiting_for_the_limit(&helper).await.is_ok_and(|count| count == 1)
+    })
+    .await;
+    let mut stopping = Box::pin(stops.shutdown());
+    assert!(stopping.as_mut().now_or_never().is_none());
+    gate.open(1);
+    stopping.await?;
+    other.arrivals(1).await;
+    other.open(1);
+    assert_eq!(helper.find(second).await?.ends().await?, Outcome::Committed);
+    helper.shutdown().await?;
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "limits.keyed_load")]
+struct KeyedLoad {
+    dock: u32,
+}
+
+/// Stops in its step.
+#[derive(Default)]
+struct KeyedLoads {
+    gate: Gate,
+}
+
+#[saga(name = "limited-docks", concurrency(1, by = dock))]
+#[subscribes(KeyedLoad)]
+impl KeyedLoads {
+    #[step]
+    async fn carry(&self, _: &mut Scope<'_>, _: &KeyedLoad) -> Result<()> {
+        self.gate.pass().await;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_of_a_process_that_died_leave_the_places_of_their_keys_to_others() -> Result<()> {
+    let db = Database::new().await;
+    let launched: Vec<HierarchyId> = in_a_process_that_dies(&db, |builder: scoop::Builder| async move {
+        let gate = Gate::default();
+        let scoop = builder.only::<KeyedLoads>().provide(KeyedLoads { gate: gate.clone() }).start().await?;
+        let mut launched = vec![];
+        for dock in [1, 1, 2] {
+            launched.push(scoop.launch(KeyedLoad { dock }).await?.id());
+        }
+        gate.arrivals(2).await;
+        Ok((scoop, launched))
+    })
+    .await?;
+    let gate = Gate::default();
+    let scoop = db.scoop().only::<KeyedLoads>().provide(KeyedLoads { gate: gate.clone() }).start().await?;
+    gate.arrivals(2).await;
+    assert_eq!(gate.arrived(), 0, "no more than the limit");
+    gate.open(3);
+    for id in launched {
+        assert_eq!(scoop.find(id).await?.ends().await?, Outcome::Committed);
+    }
+    scoop.shutdown().await?;
     Ok(())
 }
 

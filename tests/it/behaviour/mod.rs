@@ -59,6 +59,7 @@ mod keys_renamed;
 mod large_payloads;
 mod launching;
 mod limits;
+mod limits_by_key;
 mod limits_processes;
 mod local_start;
 mod long_loops;

@@ -223,7 +223,11 @@ impl Definitions {
                 }
             }
         }
-        view.limited = lanes.limited.into_iter().map(|(saga, lanes)| LimitedQueue { saga, lanes }).collect();
+        let queue = |(saga, lanes)| {
+            let of = limited.iter().find(|it| it.saga == saga)?.clone();
+            Some(LimitedQueue { of, lanes })
+        };
+        view.limited = lanes.limited.into_iter().filter_map(queue).collect();
         view.lanes = Arc::new(lanes.lanes);
         *lock(&self.view) = Arc::new(view);
     }

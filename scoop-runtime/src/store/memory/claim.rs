@@ -190,6 +190,7 @@ impl State {
             overdue: row.is_overdue(self.now()),
             definition: row.definition,
             reserved_for: row.reserved_for,
+            limit_key: None,
             run: row.run(identifier),
         })
     }

@@ -137,8 +137,11 @@ impl State {
         let queue = self.ready.get(&row.lane()).into_iter().flatten();
         let is_slot = matches!(self.wait_of(row), Some(WaitKind::Slot | WaitKind::Limit));
         let due = queue.filter(|(at, ..)| *at <= self.now() && is_slot).map(|(at, ..)| *at);
-        let due: Vec<_> = due.take(COUNT_MAX).collect();
-        let ahead_of_it = due.iter().filter(|at| **at < row.ready_at).count();
+        let due = match self.parked_beside(row) {
+            Some(parked) => parked.take(COUNT_MAX).collect::<Vec<_>>(),
+            None => due.take(COUNT_MAX).collect(),
+        };
+        let ahead_of_it = due.iter().filter(|at| **at < row.due_at()).count();
         Some(RunFacts {
             giving_up: row.giving_up,
             definition: Some(row.reserved_for).filter(|reserved| *reserved != 0),
@@ -146,7 +149,7 @@ impl State {
             queue: (ahead_of_it, due.len()),
             workers: self.workers_for(row),
             pauses: self.pauses_of(&row.topic, &row.handler),
-            concurrency: self.reached_limit(&row.handler),
+            limit: self.limit_facts(row),
             children,
             below,
             join,
@@ -195,7 +198,7 @@ impl State {
 
     /// The phase of an unfinished run.
     pub(super) fn phase_of(&self, row: &WorkingRow) -> RunPhase {
-        let is_ahead = row.ready_at > self.now();
+        let is_ahead = row.due_at() > self.now();
         match row.state {
             RowState::Stuck if row.awaits_operator => RunPhase::AwaitingOperator,
             RowState::Stuck => RunPhase::Stuck,
@@ -221,12 +224,14 @@ impl State {
             (RowState::Stuck, _) if row.doubts >= UNKNOWN_MAX => Some(WaitKind::Operator),
             (RowState::Stuck, _) => Some(WaitKind::Program),
             (RowState::Ready, RunPhase::AwaitingSignal) => Some(WaitKind::Signal),
-            (RowState::Ready, _) if row.ready_at > self.now() => Some(WaitKind::Time),
+            (RowState::Ready, _) if row.due_at() > self.now() => Some(WaitKind::Time),
             (RowState::Ready, _) if !self.pauses_of(&row.topic, &row.handler).is_empty() => {
                 Some(WaitKind::Pause)
             }
             (RowState::Ready, _) if self.is_abandoned(&row.lane()) => Some(WaitKind::Program),
-            (RowState::Ready, _) if self.reached_limit(&row.handler).is_some() => Some(WaitKind::Limit),
+            (RowState::Ready, _) if row.ready_at > self.now() || self.is_limit_reached(&row.handler) => {
+                Some(WaitKind::Limit)
+            }
             (RowState::Ready, _) => Some(WaitKind::Slot),
         }
     }
@@ -262,8 +267,8 @@ impl WorkingRow {
     /// The time since which it is in its state.
     pub(super) fn since(&self, now: OffsetDateTime) -> OffsetDateTime {
         match self.state {
-            RowState::Ready | RowState::Stuck if self.ready_at <= now => {
-                self.ready_at.max(self.last_event_at)
+            RowState::Ready | RowState::Stuck if self.due_at() <= now => {
+                self.due_at().max(self.last_event_at)
             }
             _ => self.last_event_at,
         }

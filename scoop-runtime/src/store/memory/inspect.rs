@@ -72,6 +72,8 @@ pub struct WorkingRun {
     pub owner: Option<Uuid>,
     /// Why it is stuck, or why the last attempt failed.
     pub reason: Option<String>,
+    /// The key under which it counts for the limit of its saga, if it is running.
+    pub limit_key: Option<String>,
 }
 
 impl MemoryStore {
@@ -197,6 +199,7 @@ impl WorkingRow {
             epoch: self.epoch,
             owner: self.owner,
             reason: self.reason.clone(),
+            limit_key: self.limit_key.clone().filter(|_| self.state == RowState::Running),
         }
     }
 }

@@ -185,8 +185,8 @@ impl WorkingRow {
             return essence;
         };
         // A pause after a failed attempt is not recorded.
-        let far = self.ready_at > now + time::Duration::minutes(10) && self.attempts + self.retries == 0;
-        let far = far.then_some(self.ready_at);
+        let far = self.due_at() > now + time::Duration::minutes(10) && self.attempts + self.retries == 0;
+        let far = far.then_some(self.due_at());
         let signal = self.signal.as_ref().filter(|_| self.ready_at > now);
         if self.state != RowState::Ended {
             let more = json!({

@@ -62,6 +62,10 @@ pub(super) struct WorkingRow {
     pub(super) execution_since: Option<OffsetDateTime>,
     /// The message whose payload counts, if it is not `message_id`.
     pub(super) payload_of: Option<Uuid>,
+    /// The key under which its newest claim counts.
+    pub(super) limit_key: Option<String>,
+    /// Its `ready_at` before it was parked.
+    pub(super) parked_since: Option<OffsetDateTime>,
     /// Orders runs that are ready since the same moment: the first to become ready is claimed first.
     pub(super) turn: u64,
 }
@@ -69,13 +73,22 @@ pub(super) struct WorkingRow {
 /// The place of a row in the indices, apart from its id.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum IndexKey {
-    /// With whether it is a suspect, and the signal that it awaits.
-    Ready(OffsetDateTime, u64, bool, Option<SignalKey>),
+    /// With whether it is a suspect, and what it waits for in another index.
+    Ready(OffsetDateTime, u64, bool, Option<Held>),
     Running(Option<Uuid>),
     /// With the time at which it has to give up, unless it does already.
     Waiting(Option<OffsetDateTime>),
     Ended,
     Stuck(OffsetDateTime),
+}
+
+/// What a ready run waits for that is not due.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Held {
+    /// A signal.
+    Signal(SignalKey),
+    /// A place of this key, since that time.
+    Parked(String, OffsetDateTime),
 }
 
 impl WorkingRow {
@@ -130,6 +143,8 @@ impl WorkingRow {
             execution: 0,
             execution_since: None,
             payload_of: None,
+            limit_key: None,
+            parked_since: None,
             turn: 0,
         }
     }
@@ -154,7 +169,9 @@ impl WorkingRow {
     pub(super) fn place(&self) -> IndexKey {
         match self.state {
             RowState::Ready => {
-                IndexKey::Ready(self.ready_at, self.turn, self.is_suspect(), self.signal.clone())
+                let parked = || Some(Held::Parked(self.limit_key.clone()?, self.parked_since?));
+                let held = self.signal.clone().map(Held::Signal).or_else(parked);
+                IndexKey::Ready(self.ready_at, self.turn, self.is_suspect(), held)
             }
             RowState::Running => IndexKey::Running(self.owner),
             RowState::Waiting => IndexKey::Waiting(self.give_up_at.filter(|_| !self.giving_up)),
@@ -178,6 +195,11 @@ impl WorkingRow {
     /// The time from which it is ready if its children have ended; see `scoop.wakes_at` in the migrations.
     pub(super) fn wakes_at(&self, now: OffsetDateTime) -> OffsetDateTime {
         if self.ready_at > self.last_event_at { self.ready_at.max(now) } else { now }
+    }
+
+    /// The time from which it is ready, apart from the limit of its key.
+    pub(super) fn due_at(&self) -> OffsetDateTime {
+        self.parked_since.filter(|_| self.state == RowState::Ready).unwrap_or(self.ready_at)
     }
 
     /// Whether it may be what ends its workers; see `scoop.is_suspect` in the migrations.

@@ -14,8 +14,9 @@ use uuid::Uuid;
 use super::entity::EntityRow;
 use super::event_log::{Event, EventLog};
 use super::join::JoinMembers;
+use super::limit::Parked;
 use super::retention::Retention;
-use super::row::{IndexKey, Lane, RowState, WorkingRow};
+use super::row::{Held, IndexKey, Lane, RowState, WorkingRow};
 use super::signal::{KeptSignal, SignalRow};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
@@ -98,6 +99,8 @@ pub(super) struct State {
     pub(super) reserved: BTreeSet<(Arc<str>, RowKey)>,
     /// The ready runs that await a signal.
     pub(super) awaiting: BTreeMap<SignalKey, BTreeSet<RowKey>>,
+    /// The ready runs that wait for a place of their key.
+    pub(super) parked: Parked,
     pub(super) signals: BTreeMap<Uuid, SignalRow>,
     pub(super) entities: BTreeMap<EntityId, EntityRow>,
     /// The messages that are their events.
@@ -222,9 +225,13 @@ impl State {
             self.reserved.insert((lane.0.clone(), run));
         }
         match place {
-            IndexKey::Ready(at, turn, suspect, signal) => {
-                if let Some(signal) = signal {
-                    self.awaiting.entry(signal).or_default().insert(run);
+            IndexKey::Ready(at, turn, suspect, held) => {
+                match held {
+                    Some(Held::Signal(signal)) => drop(self.awaiting.entry(signal).or_default().insert(run)),
+                    Some(Held::Parked(key, since)) => {
+                        self.parked.entry((lane.0.clone(), key)).or_default().insert((since, run));
+                    }
+                    None => {}
                 }
                 self.ready.entry(lane).or_default().insert((at, turn, run));
                 self.suspects.extend(suspect.then_some((at, turn, run)));
@@ -248,14 +255,13 @@ impl State {
             self.reserved.remove(&(lane.0.clone(), run));
         }
         match place {
-            IndexKey::Ready(at, turn, _, signal) => {
-                if let Some(signal) = signal
-                    && let Some(awaiting) = self.awaiting.get_mut(signal)
-                {
-                    awaiting.remove(&run);
-                    if awaiting.is_empty() {
-                        self.awaiting.remove(signal);
+            IndexKey::Ready(at, turn, _, held) => {
+                match held {
+                    Some(Held::Signal(signal)) => take_out(&mut self.awaiting, signal, &run),
+                    Some(Held::Parked(key, since)) => {
+                        take_out(&mut self.parked, &(lane.0.clone(), key.clone()), &(*since, run));
                     }
+                    None => {}
                 }
                 self.suspects.remove(&(*at, *turn, run));
                 if let Some(queue) = self.ready.get_mut(lane) {
@@ -413,6 +419,16 @@ impl State {
             self.hierarchy_by_id.remove(&id);
         }
         Some(record)
+    }
+}
+
+/// Takes an entry out of an index.
+fn take_out<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, entry: &V) {
+    if let Some(entries) = index.get_mut(key) {
+        entries.remove(entry);
+        if entries.is_empty() {
+            index.remove(key);
+        }
     }
 }
 

@@ -169,7 +169,7 @@ fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> Ru
         attempts: u32::try_from(row.attempts + row.retries).unwrap_or(0),
         reason: row.reason.clone(),
         rolling_back: row.rolling_back,
-        ready_at: Some(system_time(row.ready_at)),
+        ready_at: Some(system_time(row.due_at())),
         give_up_at: row.give_up_at.map(system_time),
         giving_up: row.giving_up,
         is_abandoned: false,

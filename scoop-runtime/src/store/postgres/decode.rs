@@ -102,6 +102,7 @@ impl ClaimedRun {
             overdue: row.try_get("overdue")?,
             definition: row.try_get("definition")?,
             reserved_for: row.try_get("reserved_for")?,
+            limit_key: None,
             run,
         })
     }

@@ -78,10 +78,11 @@ impl DefinitionStorage for PostgresStore {
         let (mut paused, mut limits) = (None, None);
         if let Some(row) = rows.first() {
             paused = row.try_get::<Option<Json<Vec<(String, String)>>>, _>("paused")?;
-            limits = row.try_get::<Option<Json<Vec<(String, Vec<String>)>>>, _>("limits")?;
+            limits = row.try_get::<Option<Json<Vec<(String, Vec<String>, Option<String>)>>>, _>("limits")?;
         }
         let limits = limits.map(|Json(limits)| limits).unwrap_or_default().into_iter();
-        let limited = limits.map(|(saga, handlers)| LimitedSaga { saga, handlers }).collect();
+        let limited = limits.map(|(saga, handlers, key_from)| LimitedSaga { saga, handlers, key_from });
+        let limited = limited.collect();
         let paused = paused.map(|Json(paused)| paused).unwrap_or_default();
         let paused = paused.into_iter().filter_map(|(kind, name)| PauseTarget::stored(&kind, name));
         let living = rows.iter().map(LivingWorker::from_row).collect::<sqlx::Result<_>>()?;

@@ -14,8 +14,9 @@ use super::pause::pauses;
 use super::query_ext::FetchExt;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, COUNT_MAX, Depth, EndedPlace, FailureSummary, JoinWait, PageSize, Part, RegisteredWorker,
-    RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga,
+    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, Depth, EndedPlace, FailureSummary, JoinWait, LimitFacts, LimitKey,
+    PageSize, Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo,
+    WorkerSaga,
 };
 use crate::store::{DueStorage, FindStorage, RowState, readable};
 use crate::util::shown::system_time;
@@ -82,6 +83,7 @@ impl FindStorage for PostgresStore {
             .bind(root)
             .bind(run)
             .bind(stored(COUNT_MAX))
+            .bind(stored(BLOCKING_MAX))
             .first(&self.sessions)
             .await?;
         let read_at = system_time(self.now().await?.latest);
@@ -107,7 +109,7 @@ impl FindStorage for PostgresStore {
             queue: (count(&row, "ahead")?, count(&row, "queued")?),
             workers,
             pauses: pauses(&row, "pauses")?,
-            concurrency: row.try_get::<Option<i32>, _>("concurrency")?.and_then(|most| most.try_into().ok()),
+            limit: limit(&row)?,
             children: count(&row, "children")?,
             below,
             join,
@@ -184,6 +186,18 @@ impl PostgresStore {
         };
         row.map(read).transpose()
     }
+}
+
+/// The limit for which a run waits.
+fn limit(row: &PgRow) -> sqlx::Result<Option<LimitFacts>> {
+    let Some(concurrency) = row.try_get::<Option<i32>, _>("concurrency")? else { return Ok(None) };
+    let from: Option<String> = row.try_get("key_from")?;
+    let key = from.zip(row.try_get("limit_key")?);
+    Ok(Some(LimitFacts {
+        concurrency: u32::try_from(concurrency).unwrap_or(0),
+        key: key.map(|(from, key): (String, String)| LimitKey::new(from, key)),
+        holders: row.try_get("holders")?,
+    }))
 }
 
 /// The maximum number of workers in an explanation.

@@ -4,6 +4,7 @@ mod application_name;
 mod begun_steps;
 mod bulk;
 mod claim;
+mod claim_parts;
 mod decode;
 mod definitions;
 mod due;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use super::settle_parts;
+use super::{claim_parts, settle_parts};
 use crate::SetupError;
 
 /// The prefix of a schema's channel.
@@ -68,10 +68,10 @@ impl Schema {
     }
 }
 
-/// The text of a statement: the file of its name, or parts of `sql/settle/`.
+/// The text of a statement: the file of its name, which may name the part of `sql/claim/`; or parts of `sql/settle/`.
 macro_rules! text {
     ($name:ident) => {
-        include_str!(concat!("../../../sql/", stringify!($name), ".sql")).to_owned()
+        claim_parts::complete(include_str!(concat!("../../../sql/", stringify!($name), ".sql")))
     };
     ($name:ident = $($part:ident)*) => {
         settle_parts::compose(&[$(include_str!(concat!("../../../sql/settle/", stringify!($part), ".sql"))),*])
@@ -153,11 +153,18 @@ statements! {
     join_refuse,
     join_withdraw,
     keep_time_publish,
+    limit_candidates,
+    limit_claim,
     limit_count,
+    limit_count_keys,
     limit_delete,
     limit_insert,
     limit_list,
+    limit_list_keys,
     limit_lock,
+    limit_park,
+    limit_unpark,
+    limit_unpark_all,
     limit_wait_for_claims,
     message_find_by_root,
     message_insert_any,

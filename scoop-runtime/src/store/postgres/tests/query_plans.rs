@@ -12,10 +12,16 @@ use crate::store::{ExpiredSignals, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 63] = [
+const HOT: [&str; 69] = [
     "run_claim",
     "limit_lock",
     "limit_count",
+    "limit_candidates",
+    "limit_claim",
+    "limit_count_keys",
+    "limit_list_keys",
+    "limit_park",
+    "limit_unpark",
     "settle_advance_one",
     "settle_end_one",
     "settle_launch_many",
@@ -216,6 +222,15 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "join_overdue" => ("text, text, text[], int, uuid", "'', '', '{}', 1, gen_random_uuid()"),
         "limit_lock" => ("uuid, bigint, text", "NULL, 0, ''"),
         "limit_count" => ("text[], bigint", "'{}', 1"),
+        "limit_candidates" => ("text[], text[], int[], bigint, uuid[]", "'{}', '{}', '{}', 1, NULL"),
+        "limit_claim" => (
+            "uuid, text, uuid[], uuid[], bigint, text[], uuid[]",
+            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}'",
+        ),
+        "limit_count_keys" => ("text[], text[]", "'{}', '{}'"),
+        "limit_list_keys" => ("text[]", "'{}'"),
+        "limit_park" => ("uuid[], uuid[], text[]", "'{}', '{}', '{}'"),
+        "limit_unpark" => ("text[], text[], bigint", "'{}', '{}', 1"),
         "join_mark" => ("uuid[], uuid", "'{}', NULL"),
         "join_explain" => ("uuid", "NULL"),
         "join_refuse" => ("uuid[], text", "'{}', ''"),
@@ -262,9 +277,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "NULL, NULL, '{COMMITTED}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 102",
         ),
         "run_count_finished" => ("timestamptz, bigint", "now(), 1"),
-        "run_explain" | "run_explain_below" => {
-            ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1")
-        }
+        "run_explain" => ("uuid, uuid, bigint, bigint", "gen_random_uuid(), gen_random_uuid(), 1, 1"),
+        "run_explain_below" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
         "run_explain_ended" => ("uuid", "gen_random_uuid()"),
         "event_follow" => (
             "uuid, bigint, bigint, text, timestamptz, uuid, uuid[], text, uuid, bigint",

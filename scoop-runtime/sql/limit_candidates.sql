@@ -1,0 +1,24 @@
+-- The due runs of a saga, the one that has been ready longest first, with the payloads from which their keys come. It follows
+-- limit_lock.sql in its transaction, so that no other claim takes them.
+-- Locks: nothing.
+-- $1 topics, $2 handlers and $3 the definitions that their runs are reserved for (triples), $4 how many, $5 which runs, null
+-- for all but suspects
+SELECT due.root, due.id, due.topic, due.handler,
+       (SELECT m.payload FROM scoop.message m WHERE m.id = due.message_id) AS payload
+FROM (
+    SELECT r.root, r.id, r.topic, r.handler, r.ready_at, r.message_id
+    FROM unnest($1::text[], $2::text[], $3::int[]) AS own (topic, handler, lane)
+    CROSS JOIN LATERAL (
+        SELECT r.root, r.id, r.topic, r.handler, r.ready_at, coalesce(r.payload_of, r.message_id) AS message_id
+        FROM scoop.run r
+        WHERE r.state = 'ready' AND r.handler = own.handler AND r.topic = own.topic AND r.reserved_for = own.lane
+          AND r.ready_at <= (SELECT clock_timestamp())
+          AND CASE WHEN $5::uuid[] IS NULL THEN NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
+                   ELSE r.id = ANY ($5) END
+        ORDER BY r.ready_at
+        LIMIT $4
+    ) r
+    ORDER BY r.ready_at
+    LIMIT $4
+) due
+ORDER BY due.ready_at

@@ -1,0 +1,21 @@
+-- Parks due runs whose keys have no free place: they leave their queues until one is free, so that they hold up no run of
+-- another key. A wait for a signal is over, as for a run that is claimed.
+-- Locks: the rows of run, without those that other transactions have locked.
+-- $1 roots, $2 ids and $3 keys of the runs (triples)
+WITH parked AS MATERIALIZED (
+    SELECT r.ctid
+    FROM unnest($1::uuid[], $2::uuid[]) AS over (root, id)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid FROM scoop.run r
+        WHERE r.root = over.root AND r.id = over.id AND r.state = 'ready'
+        FOR UPDATE SKIP LOCKED
+    ) r
+)
+UPDATE scoop.run r
+SET ready_at = '9999-12-31 00:00+00',
+    -- earlier if it was parked before, and is due since it was cancelled
+    parked_since = least(r.parked_since, r.ready_at),
+    limit_key = ($3::text[])[array_position($2::uuid[], r.id)],
+    signal = NULL,
+    signal_key = NULL
+WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM parked))
