@@ -11,6 +11,7 @@ use scoop::{Builder, Scoop};
 
 use crate::bench::{Bench, Pace};
 use crate::limit::{CLIENTS, Script, WARM_UP};
+use crate::limits::{Limited, LimitedByKey};
 use crate::outcome::Outcome;
 use crate::sagas::{self, Ballast, Idle, Insert, Load, Meter, Plant};
 use crate::server::Database;
@@ -39,6 +40,8 @@ pub(crate) enum Crowd {
     Trees,
     FellingTrees,
     Loaded,
+    Limited,
+    LimitedByKey,
 }
 
 /// B1 to B5 and B15: rounds of a fresh database each.
@@ -129,7 +132,7 @@ pub(crate) fn for_a_round(bench: &Bench, crowd: Crowd, rate: f64) -> i64 {
 
 /// Steps per second of the sagas that have been launched.
 pub(crate) async fn drain(bench: &Bench, database: &Database, crowd: Crowd, count: i64) -> Outcome<Pace> {
-    drain_with(bench, database, crowd, count, |builder| builder).await
+    drain_with(bench, database, crowd, count, |builder, _| builder).await
 }
 
 /// The same by an engine with further settings.
@@ -138,10 +141,10 @@ pub(crate) async fn drain_with(
     database: &Database,
     crowd: Crowd,
     count: i64,
-    set: impl FnOnce(Builder) -> Builder,
+    set: impl FnOnce(Builder, &Meter) -> Builder,
 ) -> Outcome<Pace> {
     let meter = Meter::default();
-    let builder = set(database.engine(&bench.settings, &meter).await?);
+    let builder = set(database.engine(&bench.settings, &meter).await?, &meter);
     let (begun, cold) = (database.now().await?, bench.processor_seconds().await?);
     let scoop = builder.start().await?;
     let mut warm = None;
@@ -221,7 +224,7 @@ impl Crowd {
     /// The user's transactions of each saga.
     fn steps(self) -> f64 {
         match self {
-            Self::Inserts | Self::Idles | Self::Loaded => 3.0,
+            Self::Inserts | Self::Idles | Self::Loaded | Self::Limited | Self::LimitedByKey => 3.0,
             Self::Trees => sagas::TREE_STEPS,
             Self::FellingTrees => sagas::TREE_ROLLBACK_STEPS,
         }
@@ -239,6 +242,8 @@ pub(crate) async fn launch(client: &Scoop, crowd: Crowd, count: i64) -> Outcome<
             Crowd::Idles => client.launch_all(numbers.map(|n| Idle { n })).await?,
             Crowd::Trees => client.launch_all(numbers.map(|n| Plant { n, fails: false })).await?,
             Crowd::FellingTrees => client.launch_all(numbers.map(|n| Plant { n, fails: true })).await?,
+            Crowd::Limited => client.launch_all(numbers.map(|n| Limited { n })).await?,
+            Crowd::LimitedByKey => client.launch_all(numbers.map(|n| LimitedByKey { n })).await?,
             Crowd::Inserts | Crowd::Loaded => client.launch_all(numbers.map(|n| Insert { n })).await?,
         };
     }

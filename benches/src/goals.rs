@@ -96,7 +96,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the table.
-pub(crate) const GOALS: [Goal; 115] = [
+pub(crate) const GOALS: [Goal; 118] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
     processor("B1 processor"),
     figure("B1 protocol", "the same beside a step that is recorded in a table like ours", "steps/s")
@@ -253,6 +253,13 @@ pub(crate) const GOALS: [Goal; 115] = [
     )
     .without_aim(),
     cost("B22 web asleep", "the same, with many runs that sleep", "ms", 150.0, 0.0).without_aim(),
+    figure("B25", "B1 with a limit for the saga that is not reached ÷ without", "steps/s")
+        .beside("B1")
+        .more_is_better(),
+    figure("B25 by key", "B1 with limits by key that are reached ÷ without", "steps/s")
+        .beside("B1")
+        .more_is_better(),
+    rate("B25 pause", "B1 beside a paused handler ÷ without", "steps/s", "B1", 0.95, 0.0).without_aim(),
     figure("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
     cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)
         .beside("idle p99")

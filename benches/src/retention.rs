@@ -70,7 +70,8 @@ async fn beside_load(bench: &mut Bench) -> Outcome<()> {
         for keep in in_turns {
             drain::launch(&database.client().await?, Crowd::Inserts, count).await?;
             let before = database.number(MESSAGES).await?;
-            let pace = drain::drain_with(bench, &database, Crowd::Inserts, count, |it| it.keep(keep)).await?;
+            let pace =
+                drain::drain_with(bench, &database, Crowd::Inserts, count, |it, _| it.keep(keep)).await?;
             if keep == deletes {
                 with = pace.per_second;
                 deleted += before - database.number(MESSAGES).await?;

@@ -99,7 +99,7 @@ pub(crate) fn with_all(builder: scoop::Builder, meter: &Meter) -> scoop::Builder
     builder.only::<Fan>().only::<Child>().only::<Circles>().only::<Round>()
 }
 
-async fn insert(scope: &mut Scope<'_>, saga: i64, step: i32) -> Result<()> {
+pub(crate) async fn insert(scope: &mut Scope<'_>, saga: i64, step: i32) -> Result<()> {
     let insert = sqlx::query("INSERT INTO public.entry (saga, step) VALUES ($1, $2)").bind(saga).bind(step);
     insert.execute(scope.tx().await?).await?;
     Ok(())

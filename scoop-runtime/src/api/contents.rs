@@ -94,6 +94,18 @@ impl Scoop {
     /// # Cancel safety
     ///
     /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let mut after = String::new();
+    /// loop {
+    ///     let keys = scoop.entity_keys("stock", &after).await?;
+    ///     let Some(last) = keys.last() else { return Ok(()) };
+    ///     println!("{keys:?}");
+    ///     after = last.clone();
+    /// }
+    /// # }
+    /// ```
     pub fn entity_keys(
         &self,
         name: &str,

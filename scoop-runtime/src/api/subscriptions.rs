@@ -109,6 +109,15 @@ impl Scoop {
     /// # Cancel safety
     ///
     /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for former in scoop.former_handlers().await? {
+    ///     println!("{former:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn former_handlers(&self) -> impl Future<Output = Result<Vec<FormerHandler>, RuntimeError>> + Send {
         async move {
             let former = self.patiently(|_| self.store().former_handlers()).await;

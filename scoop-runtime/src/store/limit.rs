@@ -84,8 +84,6 @@ pub(crate) struct LimitedClaim {
     pub(crate) is_full: bool,
     /// Whether the limit of the saga leaves room for no further run.
     pub(crate) is_reached: bool,
-    /// Whether parked runs were returned to their queues.
-    pub(crate) has_unparked: bool,
 }
 
 /// The runs of a claim, each with its key.

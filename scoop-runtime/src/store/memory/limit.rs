@@ -80,7 +80,6 @@ impl State {
             is_full: !is_reached && claimed.len() == request.slots,
             is_reached,
             runs: claimed.into_iter().map(Ok).collect(),
-            has_unparked: false,
         }
     }
 
@@ -95,7 +94,7 @@ impl State {
         for key in freed {
             let running = self.running_by_key(handlers).get(&key).copied().unwrap_or(0);
             let places = usize::try_from(i64::from(limit.concurrency) - running).unwrap_or(0);
-            all.has_unparked |= self.unpark(handlers, &key, places);
+            self.unpark(handlers, &key, places);
         }
         while all.runs.len() < request.slots {
             let runs = self.due_of(request, request.slots);
@@ -224,7 +223,7 @@ impl State {
     }
 
     /// Returns so many parked runs of a key to their queues. Returns whether there were any.
-    fn unpark(&mut self, handlers: &[String], key: &str, places: usize) -> bool {
+    fn unpark(&mut self, handlers: &[String], key: &str, places: usize) {
         let of_key = self
             .parked
             .iter()
@@ -235,7 +234,6 @@ impl State {
         for (since, run) in &runs {
             self.change(*run, |row| (row.ready_at, row.parked_since) = (*since, None));
         }
-        !runs.is_empty()
     }
 
     /// Claims a run for this worker if it is ready and due. It counts under the key.

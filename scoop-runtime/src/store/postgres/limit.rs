@@ -122,7 +122,7 @@ impl PostgresStore {
         }
         let (is_reached, is_changed) = (room <= runs.len(), !runs.is_empty());
         let is_full = !is_reached && runs.len() == request.slots;
-        Ok((LimitedClaim { is_full, is_reached, runs, has_unparked: false }, is_changed))
+        Ok((LimitedClaim { is_full, is_reached, runs }, is_changed))
     }
 
     /// Returns parked runs of the freed keys to their queues. Then claims due runs as far as the limits of their keys admit,
@@ -133,9 +133,8 @@ impl PostgresStore {
         request: &LimitedRequest<'_>,
         only: Option<&[Uuid]>,
     ) -> sqlx::Result<(LimitedClaim, bool)> {
-        let has_unparked = self.unpark(tx, of, *concurrency, request.freed).await?;
-        let mut all = LimitedClaim { has_unparked, ..LimitedClaim::default() };
-        let mut is_changed = has_unparked;
+        let mut is_changed = self.unpark(tx, of, *concurrency, request.freed).await?;
+        let mut all = LimitedClaim::default();
         let (mut asked, mut looked_at) = (request.slots + SPARE, 0);
         while all.runs.len() < request.slots && looked_at < CANDIDATES_MAX {
             let candidates = self.candidates(tx, request, asked, only).await?;
@@ -287,10 +286,9 @@ impl PostgresStore {
         for (root, id) in self.ready(&request.queue.lanes, request.slots).await? {
             let alone = LimitedRequest { slots: 1, ..*request };
             match self.claim_under_limit(&alone, Some(&[id])).await {
-                Ok(LimitedClaim { runs, is_reached, has_unparked, .. }) => {
+                Ok(LimitedClaim { runs, is_reached, .. }) => {
                     all.runs.extend(runs);
                     all.is_reached = is_reached;
-                    all.has_unparked |= has_unparked;
                 }
                 Err(error) if is_of_contents(&error) => {
                     all.runs.extend(self.mark_refused(root, id, &error).await?.map(Err));

@@ -1,0 +1,97 @@
+//! B25: the price of limits and pauses. B1 by a saga with a limit that is never reached, by one with limits by key that are
+//! always reached, and beside a paused handler.
+
+use scoop::PauseTarget;
+use scoop::prelude::*;
+
+use crate::bench::Bench;
+use crate::drain::{self, Crowd};
+use crate::outcome::Outcome;
+use crate::sagas::{Meter, insert};
+
+/// Runs of a first, short drain, which finds out how many a round needs.
+const PROBE: i64 = 600;
+
+/// The keys of the runs with limits by key.
+const KEYS: i64 = 100;
+
+macro_rules! inserts {
+    ($message:ident, $saga:ident, $topic:literal, ($($limit:tt)*)) => {
+        /// The message of the saga below.
+        #[derive(Message, Serialize, Deserialize)]
+        #[message(topic = $topic)]
+        pub(crate) struct $message {
+            pub(crate) n: i64,
+        }
+
+        /// Three steps with one INSERT each, as those of B1.
+        struct $saga(Meter);
+
+        #[saga($($limit)*)]
+        #[subscribes($message)]
+        impl $saga {
+            #[step]
+            async fn first(&self, scope: &mut Scope<'_>, message: &$message) -> Result<()> {
+                insert(scope, message.n, 1).await
+            }
+
+            #[step]
+            async fn second(&self, scope: &mut Scope<'_>, message: &$message) -> Result<()> {
+                insert(scope, message.n, 2).await
+            }
+
+            #[step]
+            async fn third(&self, scope: &mut Scope<'_>, message: &$message) -> Result<()> {
+                insert(scope, message.n, 3).await?;
+                self.0.count();
+                Ok(())
+            }
+
+            #[allow(dead_code, reason = "not every limit is by a key")]
+            fn key(&self, message: &$message) -> String {
+                (message.n % KEYS).to_string()
+            }
+        }
+    };
+}
+
+inserts!(Limited, LimitedInserts, "bench.limited", (concurrency = 100_000));
+inserts!(LimitedByKey, InsertsByKey, "bench.limited-by-key", (concurrency(4, by = key)));
+
+pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
+    let mut count = drain::for_a_round(
+        bench,
+        Crowd::Inserts,
+        drain::fresh(bench, Crowd::Inserts, PROBE).await?.per_second,
+    );
+    for _ in 0..bench.settings.rounds {
+        let without = fresh(bench, Crowd::Inserts, count, None).await?;
+        let limited = fresh(bench, Crowd::Limited, count, None).await?;
+        let by_key = fresh(bench, Crowd::LimitedByKey, count, None).await?;
+        let paused = fresh(bench, Crowd::Inserts, count, Some(PauseTarget::Handler("lone".into()))).await?;
+        bench.report.add("B25", limited, Some(without));
+        bench.report.add("B25 by key", by_key, Some(without));
+        bench.report.add("B25 pause", paused, Some(without));
+        count = drain::for_a_round(bench, Crowd::Inserts, without);
+    }
+    bench.report.note(format!("B25: {KEYS} keys, four runs of each at once."));
+    Ok(())
+}
+
+/// Steps per second of so many sagas, in a fresh database, perhaps beside a pause.
+async fn fresh(bench: &Bench, crowd: Crowd, count: i64, pause: Option<PauseTarget>) -> Outcome<f64> {
+    let database = bench.server.database().await?;
+    let client = database.client().await?;
+    if let Some(pause) = pause {
+        client.pause(pause).await?;
+    }
+    drain::launch(&client, crowd, count).await?;
+    let pace = drain::drain_with(bench, &database, crowd, count, |builder, meter| match crowd {
+        Crowd::Limited => builder.only::<LimitedInserts>().provide(LimitedInserts(meter.clone())),
+        Crowd::LimitedByKey => builder.only::<InsertsByKey>().provide(InsertsByKey(meter.clone())),
+        _ => builder,
+    });
+    let rate = pace.await?.per_second;
+    bench.server.remove(database).await?;
+    Ok(rate)
+}
