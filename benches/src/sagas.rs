@@ -60,7 +60,7 @@ impl Meter {
         std::mem::take(&mut lock(&self.inner.lateness))
     }
 
-    fn count(&self) {
+    pub(crate) fn count(&self) {
         self.inner.ended.fetch_add(1, Ordering::Relaxed);
     }
 
