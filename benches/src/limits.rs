@@ -1,8 +1,8 @@
 //! B25: the price of limits and pauses. B1 by a saga with a limit that is never reached, by one with limits by key that are
 //! always reached, and beside a paused handler.
 
-use scoop::PauseTarget;
 use scoop::prelude::*;
+use scoop::{Builder, PauseTarget};
 
 use crate::bench::Bench;
 use crate::drain::{self, Crowd};
@@ -85,13 +85,18 @@ async fn fresh(bench: &Bench, crowd: Crowd, count: i64, pause: Option<PauseTarge
     if let Some(pause) = pause {
         client.pause(pause).await?;
     }
-    drain::launch(&client, crowd, count).await?;
-    let pace = drain::drain_with(bench, &database, crowd, count, |builder, meter| match crowd {
+    let with_saga = |builder: Builder, meter: &Meter| match crowd {
         Crowd::Limited => builder.only::<LimitedInserts>().provide(LimitedInserts(meter.clone())),
         Crowd::LimitedByKey => builder.only::<InsertsByKey>().provide(InsertsByKey(meter.clone())),
         _ => builder,
-    });
-    let rate = pace.await?.per_second;
+    };
+    // A message has the handlers that are registered when it is launched.
+    let meter = Meter::default();
+    let scoop = with_saga(database.engine(&bench.settings, &meter).await?, &meter).start().await?;
+    scoop.shutdown().await?;
+    scoop.pool().close().await;
+    drain::launch(&client, crowd, count).await?;
+    let rate = drain::drain_with(bench, &database, crowd, count, with_saga).await?.per_second;
     bench.server.remove(database).await?;
     Ok(rate)
 }
