@@ -216,11 +216,9 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
 
 /// The crates of the `[dependencies]` that a page shows.
 fn listed(page: &str) -> BTreeSet<String> {
-    let toml = blocks(page, "toml").into_iter().find(|block| block.starts_with("[dependencies]"));
-    toml.unwrap_or_default()
-        .lines()
-        .filter_map(|line| Some(line.split_once('=')?.0.trim().replace('-', "_")))
-        .collect()
+    let toml = blocks(page, "toml").into_iter().filter(|block| block.starts_with("[dependencies]"));
+    let name = |line: &str| Some(line.split_once('=')?.0.trim().replace('-', "_"));
+    toml.flat_map(|block| block.lines().filter_map(name).collect::<Vec<_>>()).collect()
 }
 
 /// The crates that a snippet names: the words before `::`, unless the snippet imports or defines
