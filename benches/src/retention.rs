@@ -24,7 +24,7 @@ const HOURS: u32 = 24;
 const HOUR: Duration = Duration::from_millis(333);
 
 /// Hierarchies launched in each of them.
-const LAUNCHES: i64 = 100;
+const LAUNCHES: i64 = 20;
 
 /// By then, as much is deleted as is launched.
 const STEADY_DAY: usize = 10;
