@@ -201,7 +201,7 @@ async fn claim_from(
         freed,
         key_of: &key_of,
     };
-    let LimitedClaim { runs, is_full, is_reached, .. } = engine.store.claim_limited(request).await?;
+    let LimitedClaim { runs, is_full, is_reached } = engine.store.claim_limited(request).await?;
     let claimed = Claimed { is_full, is_reached, has_unclaimed: runs.iter().any(Result::is_err) };
     match suspect {
         Some(_) => {
