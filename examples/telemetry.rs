@@ -94,6 +94,8 @@ async fn main() -> Result<()> {
 
     // Before the program starts Scoop. The filter keeps the spans of the exporter's own requests out.
     let traces = tracing_opentelemetry::layer().with_tracer(tracer.tracer("telemetry"));
+    // A place in the source of Scoop, one of the threads of a step, and two readings of the clock whenever a step waits.
+    let traces = traces.with_location(false).with_threads(false).with_tracked_inactivity(false);
     tracing_subscriber::registry().with(LevelFilter::INFO).with(traces).init();
 
     let scoop = Scoop::builder().embedded().start().await?;

@@ -63,7 +63,12 @@ mod on {
         let exported = Arc::new(AtomicU64::new(0));
         let exporter = Counting(exported.clone());
         let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();
-        let traces = tracing_opentelemetry::layer().with_tracer(provider.tracer("scoop-bench"));
+        // With the settings of the guide.
+        let traces = tracing_opentelemetry::layer()
+            .with_tracer(provider.tracer("scoop-bench"))
+            .with_location(false)
+            .with_threads(false)
+            .with_tracked_inactivity(false);
         let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(traces);
         let recorder = PrometheusBuilder::new().build_recorder();
         // For this thread, on which the whole program runs.

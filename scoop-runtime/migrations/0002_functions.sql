@@ -4,10 +4,12 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- of both versions may run.
 --
 -- Views      runs: unfinished runs, for people
---            abandoned_queue: queues that no living worker claims; listed_handler: states and handlers of unfinished runs;
---            unfinished_run: unfinished runs, as programs list and explain them; reached_limit: sagas at their limits
+--            ready_queue: queues of ready runs; abandoned_queue: those that no living worker claims;
+--            listed_handler: states and handlers of unfinished runs; unfinished_run: unfinished runs, as programs list and explain them;
+--            reached_limit: sagas at their limits
 -- Workers    is_gone: whether the session of a worker has ended
--- Runs       tried: failed attempts; has_to_give_up, wakes_at: parts of statements
+-- Runs       phase, phase_since: what a run does or waits for; tried: failed attempts
+--            has_to_give_up, wakes_at: parts of statements
 --            settle: what follows from a move of a run; failed_children: failures for a parent
 -- Failed     is_readable, send_failed, stuck_failure: messages about failures
 -- Launches   launch: messages with the runs of their handlers; send_signal: signals
@@ -39,6 +41,28 @@ RETURN (
     WHERE CASE p.kind WHEN 'everything' THEN true WHEN 'topic' THEN p.covers = of_topic ELSE p.covers = of_handler END
 );
 
+-- In words, what an unfinished run does or waits for. A volatile function in it would keep the planner from reading no more
+-- runs than a limit says.
+CREATE FUNCTION scoop.phase(r scoop.run) RETURNS text LANGUAGE sql STABLE
+RETURN CASE
+    WHEN r.state = 'stuck' AND r.awaits_operator THEN 'awaiting operator'
+    WHEN r.state <> 'ready' THEN r.state::text
+    WHEN r.attempts > 0 OR r.retries > 0 THEN 'retrying'
+    WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
+    WHEN r.signal IS NOT NULL AND r.ready_at > statement_timestamp() THEN 'awaiting signal'
+    WHEN r.parked_since IS NOT NULL THEN 'ready'
+    WHEN r.epoch > r.unclaimed_epoch AND r.ready_at > statement_timestamp() THEN 'sleeping'
+    ELSE 'ready'
+END;
+
+-- Since when an unfinished run has been in its phase.
+CREATE FUNCTION scoop.phase_since(r scoop.run) RETURNS timestamptz LANGUAGE sql STABLE
+RETURN CASE
+    WHEN r.state = 'ready' AND r.parked_since IS NOT NULL THEN greatest(r.parked_since, r.last_event_at)
+    WHEN r.state IN ('ready', 'stuck') AND r.ready_at <= statement_timestamp() THEN greatest(r.ready_at, r.last_event_at)
+    ELSE r.last_event_at
+END;
+
 -- The unfinished runs, for people: in words, and without the ballast of the table. No program reads this view, which a
 -- later version may change.
 CREATE VIEW scoop.runs WITH (security_invoker = true) AS
@@ -46,16 +70,7 @@ SELECT r.root AS hierarchy,
        r.id AS run,
        r.parent,
        r.handler AS saga,
-       CASE WHEN r.state = 'stuck' AND r.awaits_operator THEN 'awaiting operator'
-            WHEN r.state = 'ended' THEN 'failed'
-            WHEN r.state <> 'ready' THEN r.state::text
-            WHEN r.attempts > 0 OR r.retries > 0 THEN 'retrying'
-            WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
-            WHEN r.signal IS NOT NULL AND r.ready_at > clock_timestamp() THEN 'awaiting signal'
-            WHEN r.parked_since IS NOT NULL THEN 'ready'
-            WHEN r.epoch > r.unclaimed_epoch AND r.ready_at > clock_timestamp() THEN 'sleeping'
-            ELSE 'ready'
-       END AS state,
+       CASE WHEN r.state = 'ended' THEN 'failed' ELSE scoop.phase(r) END AS state,
        r.rolling_back,
        regexp_replace(r.step, '^(.*) \(waiting for (signal|scheduled time)\)$', 'wait before \1') AS last_step,
        CASE WHEN r.state = 'ready' AND r.parked_since IS NOT NULL THEN r.parked_since
@@ -81,9 +96,8 @@ SELECT r.root AS hierarchy,
 FROM scoop.run r
 WHERE r.root <> '00000000-0000-0000-0000-000000000000';
 
--- The queues of ready runs that no living worker claims: none has their saga, or the definition that they are reserved
--- for. Goes through the index from one queue to the next, so that the runs in them cost nothing.
-CREATE VIEW scoop.abandoned_queue AS
+-- The queues of ready runs. Goes through the index from one to the next, so that the runs in them cost nothing.
+CREATE VIEW scoop.ready_queue WITH (security_invoker = true) AS
 WITH RECURSIVE queue (handler, topic, reserved_for) AS (
     (SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
      WHERE r.state = 'ready'
@@ -97,7 +111,11 @@ WITH RECURSIVE queue (handler, topic, reserved_for) AS (
         ORDER BY r.handler, r.topic, r.reserved_for LIMIT 1
     ) next
 )
-SELECT q.handler, q.topic, q.reserved_for FROM queue q
+SELECT q.handler, q.topic, q.reserved_for FROM queue q;
+
+-- The queues of ready runs that no living worker claims: none has their saga, or the definition that they are reserved for.
+CREATE VIEW scoop.abandoned_queue AS
+SELECT q.handler, q.topic, q.reserved_for FROM scoop.ready_queue q
 WHERE NOT EXISTS (
     SELECT FROM scoop.worker w, unnest(w.topics, w.handlers, w.definitions) AS own (topic, handler, definition)
     WHERE own.handler = q.handler AND own.topic = q.topic AND q.reserved_for IN (0, own.definition)
@@ -139,14 +157,11 @@ SELECT l.state, l.handler FROM listed l;
 -- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned;
 -- for the limit of its saga or of its key, if that is reached; or else for a slot.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
-SELECT r.*, words.phase,
-       CASE WHEN r.state = 'ready' AND r.parked_since IS NOT NULL THEN greatest(r.parked_since, r.last_event_at)
-            WHEN r.state IN ('ready', 'stuck') AND r.ready_at <= clock_timestamp()
-            THEN greatest(r.ready_at, r.last_event_at) ELSE r.last_event_at END AS since,
+SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
        CASE WHEN r.state = 'waiting' THEN 'children'
             WHEN r.state = 'stuck' THEN CASE WHEN r.awaits_operator OR r.doubts >= 12 THEN 'operator' ELSE 'program' END
             WHEN r.state = 'running' THEN 'nothing'
-            WHEN words.phase = 'awaiting signal' THEN 'signal'
+            WHEN scoop.phase(r) = 'awaiting signal' THEN 'signal'
             WHEN r.ready_at > clock_timestamp() AND r.parked_since IS NULL THEN 'time'
             WHEN r.handler::text IN (SELECT p.covers FROM scoop.paused p WHERE p.kind = 'handler')
                 OR r.topic::text IN (SELECT p.name::text FROM scoop.pause p WHERE p.kind = 'topic')
@@ -158,18 +173,6 @@ SELECT r.*, words.phase,
             ELSE 'slot'
        END AS waits_for
 FROM scoop.run r
-CROSS JOIN LATERAL (
-    SELECT CASE
-        WHEN r.state = 'stuck' AND r.awaits_operator THEN 'awaiting operator'
-        WHEN r.state <> 'ready' THEN r.state::text
-        WHEN r.attempts > 0 OR r.retries > 0 THEN 'retrying'
-        WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
-        WHEN r.signal IS NOT NULL AND r.ready_at > clock_timestamp() THEN 'awaiting signal'
-        WHEN r.parked_since IS NOT NULL THEN 'ready'
-        WHEN r.epoch > r.unclaimed_epoch AND r.ready_at > clock_timestamp() THEN 'sleeping'
-        ELSE 'ready'
-    END AS phase
-) words
 WHERE r.state <> 'ended';
 
 -- Whether the session of a worker is gone: its lock is free, or no backend of the worker's role is left that could hold

@@ -1,7 +1,7 @@
 -- How many runs have ended since a time, by handler and kind of end? Goes through the index of ends from one kind and
 -- handler to the next, and counts the entries since then.
 -- Locks: nothing.
--- $1 since when, $2 the maximum of a count
+-- $1 since when, $2 the maximum of a count, nothing for none
 WITH RECURSIVE listed (type, handler) AS (
     (SELECT e.type, e.coroutine_name FROM scoop.message_event e
      WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')

@@ -29,7 +29,7 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
            SELECT count(*) FROM (
                SELECT FROM scoop.run q
                WHERE q.state = 'ready' AND q.handler = u.handler AND q.topic = u.topic
-                 AND q.reserved_for = u.reserved_for AND q.ready_at <= clock_timestamp()
+                 AND q.reserved_for = u.reserved_for AND q.ready_at <= (SELECT clock_timestamp())
                LIMIT $3) q
        ) ELSE 0 END AS queued,
        scoop.pauses_of(u.handler, u.topic) AS pauses,

@@ -18,7 +18,7 @@ SELECT * FROM (
     CROSS JOIN LATERAL (
         SELECT r.* FROM scoop.run r
         WHERE r.state = 'ready' AND r.handler = q.handler AND r.topic = q.topic AND r.reserved_for = q.reserved_for
-          AND r.ready_at <= clock_timestamp()
+          AND r.ready_at <= (SELECT clock_timestamp())
           AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))
         ORDER BY r.ready_at, r.id
         LIMIT $3

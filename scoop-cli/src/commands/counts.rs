@@ -9,12 +9,17 @@ use crate::fault::{Exit, Fault};
 use crate::output::{Output, Rows, cell, phase, plain};
 use crate::times::{self, in_words, utc};
 
-/// Count runs by saga and state: all unfinished ones, and the ends of the last hour
+/// Count runs by saga and state: unfinished ones, and the ends of the last hour
 #[derive(Debug, clap::Args)]
 pub(crate) struct CountsArgs {
     /// Count the ends since this time: a time, or a duration such as 2h for two hours ago; by default an hour ago
     #[arg(long, value_name = "TIME", value_parser = times::time)]
     since: Option<SystemTime>,
+
+    /// Count all runs, which takes some seconds for a million; otherwise a count ends at 10,000 unfinished runs of a saga
+    /// in a state, or 100,000 ends, and shows a `+`
+    #[arg(long)]
+    exact: bool,
 }
 
 /// The number of runs of a saga in a state.
@@ -25,6 +30,8 @@ struct CountRecord<'a> {
     /// Whether runs in this state have ended, since the time that was asked for.
     ended: bool,
     count: usize,
+    /// Whether there are perhaps more.
+    capped: bool,
     /// Since when the longest one is in that state.
     oldest: Option<String>,
 }
@@ -36,14 +43,23 @@ impl<'a> From<&'a RunCount> for CountRecord<'a> {
             state: count.phase.name(),
             ended: count.phase.is_finished(),
             count: count.count,
+            capped: count.is_capped,
             oldest: count.oldest.map(utc),
         }
     }
 }
 
+/// The sum of these counts, with a plus sign if there are perhaps more.
+pub(super) fn shown<'a>(counts: impl IntoIterator<Item = &'a RunCount>) -> String {
+    let add = |(sum, more), count: &RunCount| (sum + count.count, more || count.is_capped);
+    let (sum, more) = counts.into_iter().fold((0, false), add);
+    format!("{sum}{}", if more { "+" } else { "" })
+}
+
 /// Shows the counts.
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: CountsArgs) -> Result<Exit, Fault> {
     let counts = scoop.counts();
+    let counts = if args.exact { counts.exact() } else { counts };
     let counts = args.since.map_or(counts.clone(), |since| counts.since(since)).await?;
     let all = || counts.unfinished.iter().chain(&counts.finished);
     if output.json {
@@ -54,13 +70,12 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: CountsArgs) -> Res
     for count in all() {
         let age = count.oldest.and_then(|oldest| counts.read_at.duration_since(oldest).ok());
         let age = age.map(in_words).unwrap_or_default();
-        rows.add([cell(&count.handler), phase(count.phase), plain(count.count), plain(age)]);
+        rows.add([cell(&count.handler), phase(count.phase), plain(shown([count])), plain(age)]);
     }
     if !rows.is_empty() {
         output.table(rows)?;
     }
-    let unfinished: usize = counts.unfinished.iter().map(|count| count.count).sum();
-    let ended: usize = counts.finished.iter().map(|count| count.count).sum();
+    let (unfinished, ended) = (shown(&counts.unfinished), shown(&counts.finished));
     output.remark(format_args!("{unfinished} unfinished; {ended} ended since {}", utc(counts.since)));
     Ok(Exit::Done)
 }

@@ -44,7 +44,7 @@ pub(crate) async fn rebuild(scoop: &Scoop, output: Output, args: RebuildArgs) ->
             counted(alive, "worker lives", "workers live")
         )));
     }
-    let counts = scoop.counts().await?;
+    let counts = scoop.counts().exact().await?;
     let unfinished: usize = counts.unfinished.iter().map(|count| count.count).sum();
     let change = format!(
         "replace {} by those that follow from the events",

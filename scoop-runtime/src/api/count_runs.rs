@@ -12,7 +12,10 @@ use crate::{RunCounts, RuntimeError, Scoop, When};
 /// The time in which ends are counted by default.
 const WINDOW: Duration = Duration::from_secs(60 * 60);
 
-/// The maximum count of ends.
+/// The maximum count of unfinished runs of a saga in a state: each is read.
+const UNFINISHED_MAX: usize = 10_000;
+
+/// The maximum count of ends of a kind: entries of an index.
 const ENDS_MAX: usize = 100_000;
 
 /// Runs about to be counted. Await it for [`RunCounts`].
@@ -21,12 +24,19 @@ const ENDS_MAX: usize = 100_000;
 pub struct CountRuns {
     scoop: Scoop,
     since: Option<SystemTime>,
+    is_exact: bool,
 }
 
 impl CountRuns {
     /// Counts the ends of runs since this time, by the clock of the server; by default in the last hour.
     pub fn since(mut self, time: SystemTime) -> Self {
         self.since = Some(time);
+        self
+    }
+
+    /// Counts all runs, without a limit. The cost grows with their number: a million unfinished ones take some seconds.
+    pub fn exact(mut self) -> Self {
+        self.is_exact = true;
         self
     }
 
@@ -38,8 +48,9 @@ impl CountRuns {
             Some(since) => When::At(since).instant(now.latest)?,
             None => now.latest - WINDOW,
         };
-        let unfinished = scoop.patiently(|_| scoop.store().unfinished_counts()).await;
-        let finished = scoop.patiently(|_| scoop.store().finished_counts(since, ENDS_MAX)).await;
+        let limit = |max| (!self.is_exact).then_some(max);
+        let unfinished = scoop.patiently(|_| scoop.store().unfinished_counts(limit(UNFINISHED_MAX))).await;
+        let finished = scoop.patiently(|_| scoop.store().finished_counts(since, limit(ENDS_MAX))).await;
         Ok(RunCounts {
             unfinished: unfinished.map_err(Vain::error("runs were counted"))?,
             finished: finished.map_err(Vain::error("runs were counted"))?,
@@ -59,10 +70,11 @@ impl IntoFuture for CountRuns {
 }
 
 impl Scoop {
-    /// Counts runs by saga and state: all unfinished ones, and the ends of the last hour. Await it for [`RunCounts`].
+    /// Counts runs by saga and state: unfinished ones, and the ends of the last hour. Await it for [`RunCounts`].
     ///
-    /// The cost grows with the number of unfinished runs, and of the ends that are counted: 100,000 at most for each
-    /// saga and kind, which stands for that or more.
+    /// The cost does not grow with the number of runs, since counting stops at a limit: 10,000 unfinished runs of a saga in
+    /// a state (sleeping ones do not hide those that are due), and 100,000 ends of each kind.
+    /// [`RunCount::is_capped`](crate::RunCount::is_capped) says so, and [`exact`](CountRuns::exact) counts all.
     ///
     /// # Errors
     ///
@@ -82,6 +94,6 @@ impl Scoop {
     /// # }
     /// ```
     pub fn counts(&self) -> CountRuns {
-        CountRuns { scoop: self.clone(), since: None }
+        CountRuns { scoop: self.clone(), since: None, is_exact: false }
     }
 }

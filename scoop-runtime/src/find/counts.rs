@@ -12,15 +12,26 @@ pub struct RunCount {
     pub handler: String,
     /// The state.
     pub phase: RunPhase,
-    /// The number.
+    /// The number, or a part of it.
     pub count: usize,
-    /// The time since which the longest one is in that state; `None` for runs that have ended.
+    /// Whether there are perhaps more: counting stopped at a limit.
+    pub is_capped: bool,
+    /// The time since which the longest one of those counted is in that state; `None` for runs that have ended.
     pub oldest: Option<SystemTime>,
 }
 
 impl RunCount {
     pub(crate) fn new(handler: String, phase: RunPhase, count: usize) -> Self {
-        Self { handler, phase, count, oldest: None }
+        Self { handler, phase, count, is_capped: false, oldest: None }
+    }
+
+    /// Counts one more, up to this limit.
+    #[cfg(feature = "in-memory")]
+    pub(crate) fn add_one(&mut self, limit: Option<usize>) {
+        self.count += 1;
+        if let Some(limit) = limit.filter(|limit| self.count >= *limit) {
+            (self.count, self.is_capped) = (limit, true);
+        }
     }
 }
 
@@ -28,7 +39,7 @@ impl RunCount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunCounts {
-    /// All unfinished runs.
+    /// Unfinished runs.
     pub unfinished: Vec<RunCount>,
     /// The ends of runs since [`since`](Self::since). A run that was undone after its end counts with both.
     pub finished: Vec<RunCount>,
@@ -39,7 +50,7 @@ pub struct RunCounts {
 }
 
 impl RunCounts {
-    /// The unfinished runs in this state, of all sagas.
+    /// The unfinished runs in this state, of all sagas; a part of them if one of the counts is capped.
     pub fn unfinished_in(&self, phase: RunPhase) -> usize {
         self.unfinished.iter().filter(|count| count.phase == phase).map(|count| count.count).sum()
     }

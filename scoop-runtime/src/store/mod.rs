@@ -395,11 +395,11 @@ storage! {
         /// The registered workers, the oldest first.
         async fn listed_workers(&self) -> Vec<RegisteredWorker>;
 
-        /// The unfinished runs, counted by handler and state.
-        async fn unfinished_counts(&self) -> Vec<RunCount>;
+        /// The unfinished runs, counted by handler and state; all of them, or up to `limit` of each at least.
+        async fn unfinished_counts(&self, limit: Option<usize>) -> Vec<RunCount>;
 
-        /// The ends of runs since a time, counted by handler and kind; up to `limit` of each.
-        async fn finished_counts(&self, since: OffsetDateTime, limit: usize) -> Vec<RunCount>;
+        /// The ends of runs since a time, counted by handler and kind; all of them, or up to `limit` of each.
+        async fn finished_counts(&self, since: OffsetDateTime, limit: Option<usize>) -> Vec<RunCount>;
 
         /// The first `limit` events of each span between two of these times, counted.
         async fn counted_spans(&self, bounds: &[OffsetDateTime], limit: usize) -> Vec<CountedSpan>;

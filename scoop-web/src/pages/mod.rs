@@ -1,6 +1,7 @@
 //! The pages, one in a file, and what they have in common. Their HTML is in `templates`.
 
 pub(crate) mod action;
+mod count;
 pub(crate) mod entities;
 pub(crate) mod failures;
 mod graph;

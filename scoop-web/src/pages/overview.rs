@@ -9,6 +9,7 @@ use axum::response::Response;
 use scoop_runtime::shown::humane;
 use scoop_runtime::{Activity, ActivitySpan, RunCounts, RunDurations, RunPhase};
 
+use super::count::Count;
 use super::spark::Spark;
 use super::{Base, Frame, RunRow, page_of};
 use crate::fault::Fault;
@@ -65,7 +66,7 @@ struct Row {
 
 struct Cell {
     column: &'static str,
-    count: usize,
+    count: Count,
     href: String,
     is_bad: bool,
 }
@@ -118,19 +119,17 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
     let spark = |kind, of: fn(&ActivitySpan) -> u64| {
         Spark::of(kind, &activity.spans.iter().map(of).collect::<Vec<_>>())
     };
-    let launched = launches_per_second(activity);
+    let per_second = |of: fn(&ActivitySpan) -> u64| format!("{:.2}/s", per_second(activity, of));
     let durations = RunDurations::of_all(&activity.durations);
-    let unfinished: usize = counts.unfinished.iter().map(|count| count.count).sum();
-    let stuck = counts.unfinished_in(RunPhase::Stuck) + counts.unfinished_in(RunPhase::AwaitingOperator);
-    let ended = |phase| -> usize {
-        counts.finished.iter().filter(|count| count.phase == phase).map(|count| count.count).sum()
-    };
-    let (undone, failed) = (ended(RunPhase::RolledBack), ended(RunPhase::RollbackFailed));
+    let all = || counts.unfinished.iter().chain(&counts.finished);
+    let of = |phases: &[RunPhase]| all().filter(|it| phases.contains(&it.phase)).map(Count::from).sum();
+    let unfinished: Count = counts.unfinished.iter().map(Count::from).sum();
+    let stuck: Count = of(&[RunPhase::Stuck, RunPhase::AwaitingOperator]);
+    let (undone, failed): (Count, Count) = (of(&[RunPhase::RolledBack]), of(&[RunPhase::RollbackFailed]));
     let bad_if = |is_bad: bool| if is_bad { "bad" } else { "good" };
     let runs = |states: &[RunPhase]| {
         format!("{base}/runs{}", query(states.iter().map(|state| ("state", state.name()))))
     };
-    let rate = counts.per_second(RunPhase::Committed);
     vec![
         Tile {
             name: "unfinished",
@@ -142,7 +141,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         },
         Tile {
             name: "launched",
-            figure: format!("{launched:.2}/s"),
+            figure: per_second(|span| span.launched),
             note: "messages in the last hour",
             tone: "plain",
             href: format!("{base}/runs"),
@@ -152,13 +151,13 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
             name: "stuck",
             figure: stuck.to_string(),
             note: "wait for a program or an operator",
-            tone: bad_if(stuck > 0),
+            tone: bad_if(stuck.runs > 0),
             href: runs(&[RunPhase::Stuck, RunPhase::AwaitingOperator]),
             spark: None,
         },
         Tile {
             name: "committed",
-            figure: format!("{rate:.2}/s"),
+            figure: per_second(|span| span.committed),
             note: "runs in the last hour",
             tone: "plain",
             href: runs(&[RunPhase::Committed]),
@@ -184,7 +183,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
             name: "rollback failed",
             figure: failed.to_string(),
             note: "runs in the last hour",
-            tone: bad_if(failed > 0),
+            tone: bad_if(failed.runs > 0),
             href: runs(&[RunPhase::RollbackFailed]),
             spark: None,
         },
@@ -199,12 +198,12 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
     ]
 }
 
-fn launches_per_second(activity: &Activity) -> f64 {
-    let launched: u64 = activity.spans.iter().map(|span| span.launched).sum();
+fn per_second(activity: &Activity, of: impl Fn(&ActivitySpan) -> u64) -> f64 {
+    let counted: u64 = activity.spans.iter().map(of).sum();
     let seconds = activity.span.as_secs_f64() * activity.spans.iter().map(|_| 1.0).sum::<f64>();
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-    let launched = launched as f64;
-    if seconds > 0.0 { launched / seconds } else { 0.0 }
+    let counted = counted as f64;
+    if seconds > 0.0 { counted / seconds } else { 0.0 }
 }
 
 fn rows(counts: &RunCounts, activity: &Activity, base: &str) -> Vec<Row> {
@@ -212,15 +211,16 @@ fn rows(counts: &RunCounts, activity: &Activity, base: &str) -> Vec<Row> {
         let durations = activity.durations.iter().find(|it| it.handler == handler);
         durations.map(|it| humane(it.percentile(percent))).unwrap_or_default()
     };
-    let mut by_handler: BTreeMap<&str, BTreeMap<RunPhase, usize>> = BTreeMap::new();
+    let mut by_handler: BTreeMap<&str, BTreeMap<RunPhase, Count>> = BTreeMap::new();
     for count in counts.unfinished.iter().chain(&counts.finished) {
-        *by_handler.entry(&count.handler).or_default().entry(count.phase).or_default() += count.count;
+        let of_phase = by_handler.entry(&count.handler).or_default().entry(count.phase).or_default();
+        *of_phase = [*of_phase, count.into()].into_iter().sum();
     }
     let rows = by_handler.into_iter().map(|(handler, counted)| {
         let cells = COLUMNS.iter().map(|(column, phases)| {
-            let count = phases.iter().filter_map(|phase| counted.get(phase)).sum();
+            let count: Count = phases.iter().filter_map(|phase| counted.get(phase)).copied().sum();
             let states = phases.iter().map(|phase| ("state", phase.name()));
-            let is_bad = count > 0 && matches!(*column, "stuck" | "rollback failed");
+            let is_bad = count.runs > 0 && matches!(*column, "stuck" | "rollback failed");
             let href = format!("{base}/runs{}", query([("handler", handler)].into_iter().chain(states)));
             Cell { column, count, href, is_bad }
         });

@@ -10,6 +10,7 @@ use scoop_runtime::{
     EndedPause, FormerHandler, Pause, PauseTarget, RegisteredHandler, RegisteredWorker, RunCounts,
 };
 
+use super::count::Count;
 use super::graph::{Drawing, Graph, Mark, Node};
 use super::pause::query_of_target;
 use super::{Base, Frame, page_of};
@@ -157,7 +158,7 @@ fn graph(
     let alive: BTreeSet<_> = alive.map(|saga| &*saga.handler).collect();
     for it in handlers {
         let ended = counts.finished.iter().filter(|count| count.handler == it.handler);
-        let ended: usize = ended.map(|count| count.count).sum();
+        let ended: Count = ended.map(Count::from).sum();
         let (note, tone) = if is_paused(pauses, &it.topic, &it.handler) {
             ("paused".to_owned(), "idle")
         } else if !alive.contains(&*it.handler) {

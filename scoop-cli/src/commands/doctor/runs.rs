@@ -6,6 +6,7 @@ use std::time::Duration;
 use scoop_runtime::{RepairStatus, RunPhase, Scoop};
 
 use super::{Finding, Level};
+use crate::commands::counts;
 use crate::commands::pause::options;
 use crate::fault::Fault;
 use crate::times::in_words;
@@ -131,10 +132,10 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     if stuck.is_empty() {
         findings.push(Finding::good("stuck runs", "no run is stuck"));
     }
-    let counts = scoop.counts().await?;
-    let unfinished: usize = counts.unfinished.iter().map(|count| count.count).sum();
-    let late = counts.unfinished.iter().filter_map(|count| {
-        let waits = counts.read_at.duration_since(count.oldest?).ok()?;
+    let counted = scoop.counts().await?;
+    let unfinished = counts::shown(&counted.unfinished);
+    let late = counted.unfinished.iter().filter_map(|count| {
+        let waits = counted.read_at.duration_since(count.oldest?).ok()?;
         // Pending runs may have been launched for a later time, and ready ones of a retired program wait for that.
         (count.phase == RunPhase::Ready && waits > QUEUE_MAX).then_some((count, waits))
     });
@@ -145,7 +146,7 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             "queue",
             format!(
                 "{} runs of `{}` are ready, the oldest for {}",
-                count.count,
+                counts::shown([*count]),
                 count.handler,
                 in_words(*waits)
             ),

@@ -78,7 +78,7 @@ impl FindStorage for MemoryStore {
         self.run("listed_workers", |state| Ok(state.registered_workers())).await
     }
 
-    async fn unfinished_counts(&self) -> sqlx::Result<Vec<RunCount>> {
+    async fn unfinished_counts(&self, limit: Option<usize>) -> sqlx::Result<Vec<RunCount>> {
         self.run("unfinished_counts", |state| {
             let rows = state.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
             let mut counts: BTreeMap<_, RunCount> = BTreeMap::new();
@@ -86,7 +86,7 @@ impl FindStorage for MemoryStore {
                 let (phase, since) = (state.phase_of(row), system_time(row.since(state.now())));
                 let key = (row.handler.clone(), phase.name());
                 let count = counts.entry(key).or_insert(RunCount::new(row.handler.to_string(), phase, 0));
-                count.count += 1;
+                count.add_one(limit);
                 count.oldest = Some(count.oldest.map_or(since, |oldest| oldest.min(since)));
             }
             Ok(counts.into_values().collect())
@@ -94,7 +94,11 @@ impl FindStorage for MemoryStore {
         .await
     }
 
-    async fn finished_counts(&self, since: OffsetDateTime, limit: usize) -> sqlx::Result<Vec<RunCount>> {
+    async fn finished_counts(
+        &self,
+        since: OffsetDateTime,
+        limit: Option<usize>,
+    ) -> sqlx::Result<Vec<RunCount>> {
         self.run("finished_counts", |state| {
             let events = state.hierarchies.values().flat_map(|hierarchy| &hierarchy.record.events);
             let mut counts: BTreeMap<_, RunCount> = BTreeMap::new();
@@ -103,8 +107,7 @@ impl FindStorage for MemoryStore {
                     RunPhase::of_end(event.kind.as_str()).zip(event.handler.clone())
                 {
                     let of_end = RunCount::new(handler.to_string(), phase, 0);
-                    let count = counts.entry((handler, phase)).or_insert(of_end);
-                    count.count = (count.count + 1).min(limit);
+                    counts.entry((handler, phase)).or_insert(of_end).add_one(limit);
                 }
             }
             Ok(counts.into_values().collect())

@@ -124,26 +124,33 @@ impl FindStorage for PostgresStore {
         rows.iter().map(read_registered).collect()
     }
 
-    async fn unfinished_counts(&self) -> sqlx::Result<Vec<RunCount>> {
-        let rows = sqlx::query(self.sql.run_count_unfinished.clone()).all(&self.sessions).await?;
+    async fn unfinished_counts(&self, limit: Option<usize>) -> sqlx::Result<Vec<RunCount>> {
+        let query = sqlx::query(self.sql.run_count_unfinished.clone()).bind(limit.map(stored));
+        let rows = query.all(&self.sessions).await?;
         let read = |row: &PgRow| -> sqlx::Result<RunCount> {
             let oldest = time_if_any(row, "oldest")?.map(system_time);
             Ok(RunCount {
                 oldest,
+                is_capped: row.try_get("is_capped")?,
                 ..RunCount::new(row.try_get("handler")?, phase(row)?, count(row, "count")?)
             })
         };
         rows.iter().map(read).collect()
     }
 
-    async fn finished_counts(&self, since: OffsetDateTime, limit: usize) -> sqlx::Result<Vec<RunCount>> {
+    async fn finished_counts(
+        &self,
+        since: OffsetDateTime,
+        limit: Option<usize>,
+    ) -> sqlx::Result<Vec<RunCount>> {
         let rows = sqlx::query(self.sql.run_count_finished.clone())
             .bind(since)
-            .bind(stored(limit))
+            .bind(limit.map(stored))
             .all(&self.sessions)
             .await?;
         let read = |row: &PgRow| -> sqlx::Result<RunCount> {
-            Ok(RunCount::new(row.try_get("handler")?, end(row)?, count(row, "count")?))
+            let count = RunCount::new(row.try_get("handler")?, end(row)?, count(row, "count")?);
+            Ok(RunCount { is_capped: limit.is_some_and(|limit| count.count >= limit), ..count })
         };
         rows.iter().map(read).collect()
     }

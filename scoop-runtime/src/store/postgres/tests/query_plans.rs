@@ -8,11 +8,12 @@ use uuid::Uuid;
 use super::super::pool::SESSION;
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statements, migrate};
 use super::{database, done};
-use crate::store::{ExpiredSignals, SignalStorage as _};
+use crate::RunPhase;
+use crate::store::{ExpiredSignals, FindStorage as _, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 74] = [
+const HOT: [&str; 75] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -74,6 +75,7 @@ const HOT: [&str; 74] = [
     "run_page_unfinished",
     "run_page_finished",
     "run_count_finished",
+    "run_count_unfinished",
     "run_contents",
     "run_durations",
     "event_activity",
@@ -91,13 +93,14 @@ const HOT: [&str; 74] = [
 
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
 /// deadlines from the earliest on, and stop.
-const WALKS: [&str; 10] = [
+const WALKS: [&str; 11] = [
     "run_next_due",
     "handler_list_ready",
     "run_mark_overdue",
     "run_page_unfinished",
     "run_page_finished",
     "run_count_finished",
+    "run_count_unfinished",
     "run_durations",
     "entity_names",
     "run_explain",
@@ -284,6 +287,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "NULL, NULL, '{COMMITTED}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 102",
         ),
         "run_count_finished" => ("timestamptz, bigint", "now(), 1"),
+        "run_count_unfinished" => ("bigint", "100"),
+        "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
         "run_explain" => ("uuid, uuid, bigint, bigint", "gen_random_uuid(), gen_random_uuid(), 1, 1"),
         "run_explain_below" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
         "run_contents" => {
@@ -1013,6 +1018,39 @@ async fn signals_whose_time_is_over_are_not_read_again() {
     execute("VACUUM scoop.signal").await;
     let blocks = blocks_of(&pool, "signal_deliver", "'{}', '{}', '0', '{}', false, '20ms'").await;
     assert!(blocks < BLOCKS_MAX, "a look at all kept signals read {blocks} blocks");
+    done(pool).await;
+}
+
+/// Sleeping runs of one saga, and three with greater ids that are due.
+const SLEEPING_RUNS: &str = "
+    INSERT INTO scoop.run
+        (root, id, lineage, message_id, topic, handler, step, ready_at, epoch, suspensions, last_event_at)
+    SELECT root, root, ARRAY[root], gen_random_uuid(), 'order', 'ship', 'pack',
+           now() + CASE WHEN n > 30000 THEN interval '-1 min' ELSE n * interval '1 min' END, 1, 1, now()
+    FROM (SELECT n, md5('root' || n)::uuid AS root FROM generate_series(1, 30003) n) runs";
+
+#[tokio::test]
+async fn counts_of_runs_end_at_their_limit_without_hiding_due_ones() {
+    const BLOCKS_MAX: i64 = 400;
+    let pool = database("counted_runs").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute("ALTER TABLE scoop.run SET (autovacuum_enabled = false)").await;
+    execute(SLEEPING_RUNS).await;
+    execute("VACUUM ANALYZE scoop.run").await;
+    for (statement, values) in [("run_count_unfinished", "100"), ("run_page_stuck", "NULL, NULL, 50")] {
+        let blocks = blocks_of(&pool, statement, values).await;
+        assert!(blocks < BLOCKS_MAX, "{statement} read {blocks} blocks");
+    }
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    for (limit, sleeping) in [(Some(100), (100, true)), (None, (30_000, false))] {
+        let counts = store.unfinished_counts(limit).await.unwrap();
+        let counts: Vec<_> = counts.iter().map(|it| (it.phase, (it.count, it.is_capped))).collect();
+        assert_eq!(counts, [(RunPhase::Ready, (3, false)), (RunPhase::Sleeping, sleeping)]);
+    }
     done(pool).await;
 }
 

@@ -1,0 +1,35 @@
+//! Numbers of runs.
+
+use std::fmt::{self, Display, Formatter};
+use std::iter::Sum;
+
+use scoop_runtime::RunCount;
+
+/// A number of runs.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Count {
+    pub(super) runs: usize,
+    /// Whether there are perhaps more.
+    is_capped: bool,
+}
+
+impl From<&RunCount> for Count {
+    fn from(count: &RunCount) -> Self {
+        Self { runs: count.count, is_capped: count.is_capped }
+    }
+}
+
+impl Sum for Count {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, count| Self {
+            runs: sum.runs + count.runs,
+            is_capped: sum.is_capped || count.is_capped,
+        })
+    }
+}
+
+impl Display for Count {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.runs, if self.is_capped { "+" } else { "" })
+    }
+}
