@@ -285,6 +285,8 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `was = ".."` or `was = ["..", ".."]` | its former names, oldest first: it takes over their runs |
 /// | `concurrency = 10` | so many of its runs are executed at once, in all processes together |
 /// | `concurrency(1, by = customer)` | the same for each key: a field of the message, or a function of the saga |
+/// | `rate("100/s")` | so many of its runs begin within any period of this length, in all processes together |
+/// | `rate("100/s", by = customer)` | the same for each key |
 /// | `every = "1h"` | scheduled, periodically after this time: `10ms` to `3650d` |
 /// | `cron = "0 3 * * *"` | scheduled, at these times; with the feature `cron` |
 /// | `zone = "Europe/Prague"` | the time zone of `cron`, from the IANA database; by default `UTC` |

@@ -363,14 +363,36 @@ CREATE TABLE scoop.ended_pause (
 CREATE INDEX ended_pause_at ON scoop.ended_pause (ended_at);
 
 -- The limits of sagas. The newest program that started with a saga decides for all processes. The row is also the lock under
--- which runs of the saga are claimed: no other statement claims them, so a claim counts all that are in execution.
+-- which runs of the saga are claimed: no other statement claims them, so a claim counts all that are in execution or began.
 CREATE TABLE scoop.run_limit (
     saga        varchar(255) PRIMARY KEY,  -- the newest name
     handlers    text[] NOT NULL,           -- all its names, that one included: their runs count together
-    concurrency int NOT NULL CHECK (concurrency > 0),  -- how many runs are executed at once: of the saga, or of each key
+    -- How many runs are executed at once, null without a limit, and whether those of each key count apart.
+    concurrency        int CHECK (concurrency > 0),
+    concurrency_by_key boolean NOT NULL DEFAULT false,
+    -- How many runs begin within a period, null without a limit, and whether those of each key count apart.
+    rate           int CHECK (rate > 0),
+    rate_period_ms bigint CHECK (rate_period_ms > 0),
+    rate_by_key    boolean NOT NULL DEFAULT false,
     key_from    varchar(255),              -- what the keys come from: a field or a function of the program; null without keys
+    CHECK ((rate IS NULL) = (rate_period_ms IS NULL) AND (rate IS NOT NULL OR concurrency IS NOT NULL)),
+    CHECK ((key_from IS NOT NULL) = (concurrency_by_key OR rate_by_key)),
     CHECK (array_position(handlers, NULL) IS NULL)
 );
+
+-- The runs of sagas with a rate that began in the last period: of each key, or with an empty key of the saga. Claims write it under
+-- the lock of the limits.
+CREATE TABLE scoop.rate_window (
+    saga       varchar(255) NOT NULL,  -- the newest name
+    key        varchar(255) NOT NULL,
+    begun      jsonb NOT NULL,         -- groups of runs: when the first and the last began, in microseconds since 1970, and how many
+    has_parked boolean NOT NULL,       -- runs of the key may be parked until the rate admits them
+    opens_at   timestamptz NOT NULL,   -- the next run begins no earlier
+    idle_at    timestamptz NOT NULL,   -- from then on none of these runs counts
+    PRIMARY KEY (saga, key)
+);
+CREATE INDEX rate_window_parked ON scoop.rate_window (saga, opens_at) WHERE has_parked;
+CREATE INDEX rate_window_idle ON scoop.rate_window (saga, idle_at) WHERE NOT has_parked;
 
 -- The schedules of sagas, with their next times. The newest program that started with a saga decides its schedule for
 -- all programs. A row stays when no program has its saga any more, but is not read then.
@@ -453,7 +475,7 @@ CREATE TABLE scoop.run (
     execution_since        timestamptz,  -- the time of the SUSPENDED before it
     payload_of             uuid,  -- the message whose payload counts; null for message_id
     limit_key              varchar(255),  -- the key under which its newest claim counts, if its saga has a limit by key
-    parked_since           timestamptz,  -- its ready_at before it was parked: then the limit of its key was reached
+    parked_since           timestamptz,  -- its ready_at before it was parked: then a limit of its key was reached
     PRIMARY KEY (root, id)
 ) WITH (
     fillfactor = 50,  -- a run that goes from step to step is updated in place

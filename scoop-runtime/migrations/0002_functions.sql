@@ -121,18 +121,20 @@ WHERE NOT EXISTS (
     WHERE own.handler = q.handler AND own.topic = q.topic AND q.reserved_for IN (0, own.definition)
 );
 
--- The names of the sagas whose limits are reached: as many of their runs are in execution as may be.
+-- The names of the sagas whose limits are reached: as many of their runs are in execution, or have begun, as may.
 CREATE VIEW scoop.reached_limit WITH (security_invoker = true) AS
-SELECT names.handler, l.saga::text AS saga, l.concurrency
+SELECT names.handler, l.saga::text AS saga
 FROM scoop.run_limit l
 CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
-WHERE l.saga >= '' AND l.key_from IS NULL AND l.concurrency <= (
+WHERE l.saga >= '' AND (NOT l.concurrency_by_key AND l.concurrency <= (
     SELECT count(*) FROM (
         SELECT FROM scoop.run r
         WHERE r.state = 'running' AND r.handler::text = ANY (l.handlers) AND r.id >= '00000000-0000-0000-0000-000000000000'
         LIMIT l.concurrency
     ) running
-);
+) OR NOT l.rate_by_key AND l.rate > 0 AND EXISTS (
+    SELECT FROM scoop.rate_window w WHERE w.saga = l.saga AND w.key = '' AND w.opens_at > clock_timestamp()
+));
 
 -- The states and handlers of unfinished runs. Goes through the index of lists from one to the next, so that the runs of
 -- each cost nothing.

@@ -1,5 +1,5 @@
--- Parks due runs whose keys have no free place: they leave their queues until one is free, so that they hold up no run of
--- another key. A wait for a signal is over, as for a run that is claimed.
+-- Parks due runs whose keys have no free place, or have reached their rate: they leave their queues until it is their turn, so that
+-- they hold up no run of another key. A wait for a signal is over, as for a run that is claimed.
 -- Locks: the rows of run, without those that other transactions have locked.
 -- $1 roots, $2 ids and $3 keys of the runs (triples)
 WITH parked AS MATERIALIZED (

@@ -28,6 +28,7 @@ WITH needed AS (
         ('scoop.worker', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.pause', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.run_limit', '{SELECT,INSERT,UPDATE,DELETE}'),
+        ('scoop.rate_window', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.abandoned_queue', '{SELECT}'),
         ('scoop.listed_handler', '{SELECT}'),
         ('scoop.paused', '{SELECT}'),

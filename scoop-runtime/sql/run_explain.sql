@@ -6,7 +6,7 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
        u.attempts, u.retries, u.reason, u.rolling_back, coalesce(u.rollback_failure, u.failure) AS failure,
        u.give_up_at, u.owner, u.signal, u.signal_key, u.step,
        u.giving_up, u.reserved_for, scoop.is_suspect(u.doubts, u.attempts, u.retries) AS is_suspect,
-       CASE WHEN u.waits_for = 'limit' AND l.key_from IS NOT NULL THEN (
+       CASE WHEN u.waits_for = 'limit' AND u.parked_since IS NOT NULL THEN (
            SELECT count(*) FROM (
                SELECT FROM scoop.run q
                WHERE q.state = 'ready' AND q.handler = u.handler AND q.limit_key = u.limit_key
@@ -19,7 +19,7 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
                  AND q.reserved_for = u.reserved_for AND q.ready_at < u.ready_at
                LIMIT $3) q
        ) ELSE 0 END AS ahead,
-       CASE WHEN u.waits_for = 'limit' AND l.key_from IS NOT NULL THEN (
+       CASE WHEN u.waits_for = 'limit' AND u.parked_since IS NOT NULL THEN (
            SELECT count(*) FROM (
                SELECT FROM scoop.run q
                WHERE q.state = 'ready' AND q.handler = u.handler AND q.limit_key = u.limit_key
@@ -33,13 +33,16 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
                LIMIT $3) q
        ) ELSE 0 END AS queued,
        scoop.pauses_of(u.handler, u.topic) AS pauses,
-       l.concurrency, l.key_from::text, u.limit_key::text,
+       l.concurrency, l.concurrency_by_key, l.rate, l.rate_period_ms, l.rate_by_key, l.key_from::text, u.limit_key::text,
+       (SELECT w.opens_at FROM scoop.rate_window w
+        WHERE w.saga = l.saga AND w.key = CASE WHEN l.rate_by_key THEN u.limit_key ELSE '' END
+          AND w.opens_at > clock_timestamp()) AS opens_at,
        ARRAY(
            SELECT h.id FROM (
                SELECT h.id FROM scoop.run h
-               WHERE h.state = 'running' AND h.handler = ANY (l.handlers)
+               WHERE h.state = 'running' AND h.handler = ANY (l.handlers) AND l.concurrency IS NOT NULL
                  AND h.id >= '00000000-0000-0000-0000-000000000000'
-                 AND (l.key_from IS NULL OR h.limit_key = u.limit_key)
+                 AND (NOT l.concurrency_by_key OR h.limit_key = u.limit_key)
                LIMIT $4) h
            ORDER BY h.id
        ) AS holders,

@@ -102,6 +102,8 @@ pub enum Bug {
     ClaimPaused,
     /// A run is claimed although the limit of its saga is reached.
     ExceedLimits,
+    /// A run begins although the rate of its saga or of its key is reached.
+    ExceedRates,
     /// Runs that wait for a place of their key are not returned to their queue.
     ForgetParked,
 }
@@ -127,7 +129,7 @@ pub enum Feature {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 48] = [
+    pub const ALL: [Bug; 49] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -175,6 +177,7 @@ impl Bug {
         Bug::KeepAfterPanic,
         Bug::ClaimPaused,
         Bug::ExceedLimits,
+        Bug::ExceedRates,
         Bug::ForgetParked,
     ];
 
@@ -190,7 +193,7 @@ impl Bug {
             Self::BeginTwice => Some(Feature::AtMostOnce),
             Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
             Self::ClaimPaused => Some(Feature::Pauses),
-            Self::ExceedLimits | Self::ForgetParked => Some(Feature::Limits),
+            Self::ExceedLimits | Self::ExceedRates | Self::ForgetParked => Some(Feature::Limits),
             Self::ForgetEntityEvent
             | Self::StaleDecisions
             | Self::KeepVoidDecisions

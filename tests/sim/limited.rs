@@ -1,14 +1,15 @@
 //! A simulation of limits: of a saga that launches and of its children, while runs fail, roll back and are cancelled, and
 //! processes fail, die and are replaced.
 //!
-//! Here is checked that at no time more runs are in execution than the limit admits, and that each comes to its end.
+//! Here is checked that at no time more runs are in execution than the limit admits, that no more begin within a period than the
+//! rate admits, and that each comes to its end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use scoop::prelude::*;
-use scoop::{Builder, Handle, Outcome, RowState};
+use scoop::{Builder, EventKind, Handle, Outcome, RowState};
 
 use crate::crew::{Crew, Fate, Small};
 use crate::judge::{audited, small_log};
@@ -17,7 +18,12 @@ use crate::judge::{audited, small_log};
 const DEEDS: u32 = 30;
 
 /// The names of the sagas with limits that are not by key, and how many runs of each are executed at once.
-const LIMITS: [(&str, usize); 2] = [("limited-orders", 1), ("limited-parcels", 2)];
+const LIMITS: [(&str, usize); 3] = [("limited-orders", 1), ("limited-parcels", 2), ("limited-copies", 2)];
+
+/// The names of the sagas with rates of which all runs count together, how many of their runs begin within a period, and that
+/// period.
+const RATES: [(&str, usize, Duration); 2] =
+    [("limited-notices", 4, Duration::from_millis(100)), ("limited-copies", 3, Duration::from_millis(100))];
 
 #[derive(Clone, Copy, Message, Serialize, Deserialize)]
 #[message(topic = "limited.order")]
@@ -43,6 +49,12 @@ struct Letter {
     fails: bool,
 }
 
+#[derive(Clone, Copy, Message, Serialize, Deserialize)]
+#[message(topic = "limited.notice")]
+struct Notice {
+    takes: u32,
+}
+
 async fn work(millis: u32) {
     tokio::time::sleep(Duration::from_millis(millis.into())).await;
 }
@@ -61,6 +73,7 @@ impl Orders {
             scope
                 .launch(Letter { house: order.takes % 3, takes: order.takes, fails: order.fails && nth == 1 })
                 .await?;
+            scope.launch(Notice { takes: order.takes }).await?;
         }
         Ok(())
     }
@@ -104,7 +117,7 @@ impl Parcels {
 #[derive(Default)]
 struct Letters;
 
-#[saga(name = "limited-letters", concurrency(1, by = house))]
+#[saga(name = "limited-letters", concurrency(1, by = house), rate("3/60ms", by = house))]
 #[subscribes(Letter)]
 impl Letters {
     #[step(rollback = undo)]
@@ -129,8 +142,49 @@ impl Letters {
     }
 }
 
+#[derive(Default)]
+struct Notices;
+
+#[saga(name = "limited-notices", rate("4/100ms"))]
+#[subscribes(Notice)]
+impl Notices {
+    #[step(rollback = undo)]
+    async fn post(&self, _: &mut Scope<'_>, notice: &Notice) -> Result<()> {
+        work(notice.takes).await;
+        Ok(())
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, notice: &Notice, _: &Failure) -> Result<()> {
+        work(notice.takes).await;
+        Ok(())
+    }
+}
+
+/// All its runs have one key.
+#[derive(Default)]
+struct Copies;
+
+#[saga(name = "limited-copies", concurrency = 2, rate("3/100ms", by = shelf))]
+#[subscribes(Notice)]
+impl Copies {
+    #[step(rollback = undo)]
+    async fn file(&self, _: &mut Scope<'_>, notice: &Notice) -> Result<()> {
+        work(notice.takes).await;
+        Ok(())
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, notice: &Notice, _: &Failure) -> Result<()> {
+        work(notice.takes).await;
+        Ok(())
+    }
+
+    fn shelf(&self, _: &Notice) -> &'static str {
+        "the only one"
+    }
+}
+
 fn program(builder: Builder) -> Builder {
-    builder.only::<Orders>().only::<Parcels>().only::<Letters>()
+    builder.only::<Orders>().only::<Parcels>().only::<Letters>().only::<Notices>().only::<Copies>()
 }
 
 struct World {
@@ -170,10 +224,17 @@ impl World {
                 outcome => wrong.push(format!("outcome: hierarchy {} ends with {outcome}", handle.id())),
             }
         }
+        wrong.extend(self.bursts());
         wrong.extend(self.crew.differences());
         wrong.extend(audited(
             &small_log(&self.crew.database),
-            &[Orders::DEFINITION, Parcels::DEFINITION, Letters::DEFINITION],
+            &[
+                Orders::DEFINITION,
+                Parcels::DEFINITION,
+                Letters::DEFINITION,
+                Notices::DEFINITION,
+                Copies::DEFINITION,
+            ],
         ));
         Ok(wrong)
     }
@@ -193,6 +254,22 @@ impl World {
         let excess =
             excess.map(|(saga, limit)| format!("limit: {} runs of {saga}, not {limit}", running(saga)));
         excess.chain(crowded).collect()
+    }
+
+    /// The sagas of which more runs began within a period than may.
+    fn bursts(&self) -> Vec<String> {
+        let events = self.crew.database.event_log();
+        let burst = |(saga, most, period): &(&str, usize, Duration)| {
+            let begun = events.iter().filter(|it| it.kind == EventKind::Seen);
+            let begun = begun.filter(|it| it.handler.as_deref() == Some(saga));
+            let mut begun: Vec<_> = begun.map(|it| it.at).collect();
+            begun.sort_unstable();
+            let later = begun.iter().skip(*most);
+            let apart = begun.iter().zip(later).filter_map(|(one, other)| other.duration_since(*one).ok());
+            let apart = apart.min().filter(|apart| apart < period)?;
+            Some(format!("rate: {} runs of {saga} began within {apart:?}", most + 1))
+        };
+        RATES.iter().filter_map(burst).collect()
     }
 
     /// An event from outside.

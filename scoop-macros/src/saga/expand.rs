@@ -15,7 +15,7 @@ use syn::{Ident, Path, Type};
 use self::messages::{join_constant, messages};
 use self::retry_and_timeouts::{durations, retry};
 use self::steps::{definition, step_enum, step_path};
-use super::limits::{Concurrency, Key, Limits};
+use super::limits::{Key, Limit, Limits, Rate};
 use super::model::{AwaitsCall, Call, Outline, ReturnKind, Saga, Step, Value};
 use super::schedule;
 use crate::names;
@@ -135,22 +135,27 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
 
 /// The constant with the limits, if there are any.
 fn constant(limits: &Limits) -> Option<TokenStream> {
-    let Concurrency { most, by } = limits.concurrency.as_ref()?;
-    let limits = match by {
-        None => quote!(concurrency(#most)),
-        Some(by) => {
-            let name = by.name().unraw().to_string();
-            quote!(concurrency_by(#most, #name))
+    let name = |by: &Key| by.name().unraw().to_string();
+    let concurrency = limits.concurrency.as_ref().map(|Limit { most, by }| match by.as_ref().map(name) {
+        None => quote!(.concurrency(#most)),
+        Some(by) => quote!(.concurrency_by(#most, #by)),
+    });
+    let rate = limits.rate.as_ref().map(|Limit { most: Rate { most, period_ms }, by }| {
+        match by.as_ref().map(name) {
+            None => quote!(.rate(#most, #period_ms)),
+            Some(by) => quote!(.rate_by(#most, #period_ms, #by)),
         }
-    };
-    Some(quote! {
-        const LIMITS: ::scoop::__private::Limits = ::scoop::__private::Limits::NONE.#limits;
+    });
+    (concurrency.is_some() || rate.is_some()).then(|| {
+        quote! {
+            const LIMITS: ::scoop::__private::Limits = ::scoop::__private::Limits::NONE #concurrency #rate;
+        }
     })
 }
 
-/// The function that returns the key of the limit.
+/// The function that returns the key of the limits.
 fn limit_key(message: &Type, limits: &Limits) -> Option<TokenStream> {
-    let by = limits.concurrency.as_ref()?.by.as_ref()?;
+    let by = limits.by()?;
     let span = Span::call_site().located_at(by.name().span());
     let key = match by {
         Key::Field(field) => quote_spanned!(span=> &message.#field),

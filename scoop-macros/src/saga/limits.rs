@@ -1,23 +1,33 @@
-//! The limits of a saga: `concurrency`.
+//! The limits of a saga: `concurrency` and `rate`.
 
 use proc_macro2::TokenStream;
-use syn::parse::{ParseStream, Parser};
-use syn::{Expr, ExprLit, Ident, Lit, LitInt, ReceiverKind, Token};
+use syn::parse::{Parse, ParseStream, Parser};
+use syn::{Expr, ExprLit, Ident, Lit, LitInt, LitStr, ReceiverKind, Token};
 
 use super::parse::{Block, Function};
+use crate::duration;
 use crate::errors::Errors;
 use crate::settings::Settings;
 
 /// The limits of a saga.
 #[derive(Default)]
 pub(super) struct Limits {
-    pub(super) concurrency: Option<Concurrency>,
+    /// How many runs are executed at once.
+    pub(super) concurrency: Option<Limit<u32>>,
+    /// How many runs begin within a period.
+    pub(super) rate: Option<Limit<Rate>>,
 }
 
-/// How many runs are executed at once: of the saga, or of each key.
-pub(super) struct Concurrency {
-    pub(super) most: u32,
+/// A limit of the saga, or of each key.
+pub(super) struct Limit<T> {
+    pub(super) most: T,
     pub(super) by: Option<Key>,
+}
+
+/// So many runs within a period.
+pub(super) struct Rate {
+    pub(super) most: u32,
+    pub(super) period_ms: u64,
 }
 
 /// Where the key of a message comes from.
@@ -37,17 +47,33 @@ impl Key {
     }
 }
 
+impl Limits {
+    /// The key of those that are by key.
+    pub(super) fn by(&self) -> Option<&Key> {
+        let concurrency = self.concurrency.as_ref().and_then(|limit| limit.by.as_ref());
+        concurrency.or_else(|| self.rate.as_ref()?.by.as_ref())
+    }
+}
+
 /// Reads the limits of the saga in this block.
 pub(super) fn read(settings: &Settings, block: &Block, errors: &mut Errors) -> Limits {
     let concurrency = match settings.is_nested("concurrency") {
-        true => per_key(settings, block, errors),
-        false => of_all(settings, errors).map(|most| Concurrency { most, by: None }),
+        true => concurrency_by_key(settings, block, errors),
+        false => concurrency(settings, errors).map(|most| Limit { most, by: None }),
     };
-    Limits { concurrency }
+    let rate = rate(settings, block, errors);
+    let keys =
+        [concurrency.as_ref().and_then(|it| it.by.as_ref()), rate.as_ref().and_then(|it| it.by.as_ref())];
+    if let [Some(first), Some(second)] = keys.map(|key| key.map(Key::name))
+        && first != second
+    {
+        errors.at(second, format!("the limits of a saga have one key; write `by = {first}` here, too"));
+    }
+    Limits { concurrency, rate }
 }
 
 /// `concurrency = 10`.
-fn of_all(settings: &Settings, errors: &mut Errors) -> Option<u32> {
+fn concurrency(settings: &Settings, errors: &mut Errors) -> Option<u32> {
     let takes = "the number of runs that are executed at once: `concurrency = 10`";
     let written = settings.expression("concurrency", takes, errors, |value| match value {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => Some(number.clone()),
@@ -56,12 +82,12 @@ fn of_all(settings: &Settings, errors: &mut Errors) -> Option<u32> {
     errors.keep(number(&written))
 }
 
-const EXAMPLE: &str = "concurrency(1, by = customer)";
-
 /// `concurrency(1, by = customer)`.
-fn per_key(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<Concurrency> {
-    let tokens = settings.tokens("concurrency", EXAMPLE, errors)?;
-    let (most, by) = errors.keep(first_and_rest.parse2(tokens))?;
+fn concurrency_by_key(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<Limit<u32>> {
+    let example = "concurrency(1, by = customer)";
+    let tokens = settings.tokens("concurrency", example, errors)?;
+    let parser = first_and_rest(format!("write the number of runs first: `{example}`"));
+    let (most, by) = errors.keep(parser.parse2(tokens))?;
     let most = errors.keep(number(&most));
     let settings_of_key = Settings::read("concurrency", &["by"], by, errors);
     if settings_of_key.key("by").is_none() {
@@ -71,19 +97,33 @@ fn per_key(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<Co
         return None;
     }
     let by = key(&settings_of_key, block, errors)?;
-    Some(Concurrency { most: most?, by: Some(by) })
+    Some(Limit { most: most?, by: Some(by) })
 }
 
-/// The number in front, and the tokens behind the comma.
-fn first_and_rest(input: ParseStream<'_>) -> syn::Result<(LitInt, TokenStream)> {
-    let number = input.parse().map_err(|error| {
-        let message = format!("write the number of runs first: `{EXAMPLE}`");
-        syn::Error::new(error.span(), message)
-    })?;
-    if !input.is_empty() {
-        input.parse::<Token![,]>()?;
+/// `rate("100/s")`, `rate("100/s", by = customer)`.
+fn rate(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<Limit<Rate>> {
+    let example = "rate(\"100/s\")";
+    let tokens = settings.tokens("rate", example, errors)?;
+    let parser = first_and_rest(format!("write the number of runs and a time first: `{example}`"));
+    let (most, by) = errors.keep(parser.parse2(tokens))?;
+    let most = errors.keep(runs_per_time(&most));
+    let settings_of_key = Settings::read("rate", &["by"], by, errors);
+    let by = match settings_of_key.key("by") {
+        None => None,
+        Some(_) => Some(key(&settings_of_key, block, errors)?),
+    };
+    Some(Limit { most: most?, by })
+}
+
+/// Parses the limit in front, and the tokens behind the comma.
+fn first_and_rest<T: Parse>(missing: String) -> impl Parser<Output = (T, TokenStream)> {
+    move |input: ParseStream<'_>| {
+        let first = input.parse().map_err(|error| syn::Error::new(error.span(), &missing))?;
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+        }
+        Ok((first, input.parse()?))
     }
-    Ok((number, input.parse()?))
 }
 
 /// What `by` names: a function of the block, or else a field of the message.
@@ -129,4 +169,10 @@ fn number(written: &LitInt) -> syn::Result<u32> {
         _ => "at most 2147483647 runs are executed at once; write less, or remove this",
     };
     Err(syn::Error::new(written.span(), why))
+}
+
+/// `"100/s"`, `"5/10 minutes"`.
+fn runs_per_time(written: &LitStr) -> syn::Result<Rate> {
+    let (most, period) = duration::parse_rate(written)?;
+    Ok(Rate { most, period_ms: u64::try_from(period.as_millis()).unwrap_or(u64::MAX) })
 }

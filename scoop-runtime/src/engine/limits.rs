@@ -1,7 +1,7 @@
 //! Claims runs of sagas with limits and starts them.
 //!
-//! One task for all such sagas. No other statement claims their runs: a claim holds the lock of the limit, counts the runs in
-//! execution, and takes no more than the limit admits. So it is exact across processes. The task waits for slots and for the
+//! One task for all such sagas. No other statement claims their runs: a claim holds the lock of the limits, counts the runs in
+//! execution and those that began in the last period, and takes no more than the limits admit. So it is exact across processes. The task waits for slots and for the
 //! locks by itself, so that claims of other sagas never do.
 //!
 //! A limit by key needs the keys of runs before they are claimed, which follow from their messages. The claim of due runs computes
@@ -9,8 +9,11 @@
 //! ended, the next run of its key returns to its queue ([`FreedKeys`]). Keys whose runs ended unseen, in a process that died, are
 //! found when the topology changes and at the poll interval.
 //!
-//! It looks when a run of such a saga has ended in this process, when the claimer is woken, when the next run is due, and
-//! otherwise at the poll interval.
+//! A claim says when a rate admits the next run. The task looks then: no run is claimed before by looking more often. The runs of
+//! a saga that has reached its rate stay in their queue; those of a key that has are parked, and return to it at that time.
+//!
+//! It looks when a run of such a saga has ended in this process, when the claimer is woken, when the next run is due or is admitted
+//! by its rate, and otherwise at the poll interval.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,13 +51,13 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             Duration::MAX
         } else {
             match claim_all(&engine, &queues, &mut looks).await {
-                Ok(Some(wait)) => {
-                    pause = PAUSE_WHEN_DUE;
-                    wait
-                }
-                Ok(None) => {
-                    pause = (pause * 2).min(engine.settings.poll_interval);
-                    pause
+                Ok(next) => {
+                    pause = match next {
+                        Some(_) => PAUSE_WHEN_DUE,
+                        None => (pause * 2).min(engine.settings.poll_interval),
+                    };
+                    let wait = next.unwrap_or(pause);
+                    looks.opens_in(&queues).map_or(wait, |opens_in| wait.min(opens_in))
                 }
                 Err(error) => {
                     telemetry::operation_failed(engine.worker, "claim under a limit", &error);
@@ -73,23 +76,72 @@ pub(super) async fn serve(engine: Arc<Engine>) {
     }
 }
 
-/// When all keys of a saga were looked at last, and under which topology.
+/// The last looks at sagas with limits.
 #[derive(Default)]
-struct Looks(BTreeMap<String, (i64, Instant)>);
+struct Looks(BTreeMap<String, Look>);
+
+/// The last looks at one saga.
+struct Look {
+    /// The topology of these looks.
+    topology: i64,
+    /// When all its keys were looked at.
+    all_keys_at: Instant,
+    /// When a rate admits the next run.
+    opens_at: Option<Instant>,
+    /// Whether a limit of the saga was reached.
+    is_reached: bool,
+}
+
+/// Why a saga is looked at.
+struct Due {
+    freed: FreedKeys,
+    /// Whether a rate admits a further run since the last look.
+    has_opened: bool,
+    /// Whether its rate admits none before a known time.
+    is_closed: bool,
+    /// Whether a limit of the saga was reached at the last look.
+    was_reached: bool,
+}
 
 impl Looks {
-    /// The keys of a saga that may have free places, of which these are known.
-    fn freed(&mut self, queue: &LimitedQueue, known: Vec<String>, interval: Duration) -> FreedKeys {
+    /// Begins a look at a saga of which these keys may have free places.
+    fn begin(&mut self, queue: &LimitedQueue, keys: Vec<String>, interval: Duration) -> Due {
         let (topology, now) = (queue.lanes.topology, Instant::now());
-        let last = self.0.get(&queue.of.saga);
-        if queue.of.key_from.is_none() {
-            FreedKeys::Some(vec![])
-        } else if last.is_some_and(|(of, at)| *of == topology && now.duration_since(*at) < interval) {
-            FreedKeys::Some(known)
-        } else {
-            self.0.insert(queue.of.saga.clone(), (topology, now));
-            FreedKeys::Any
+        let look = self.0.get_mut(&queue.of.saga).filter(|look| look.topology == topology);
+        let is_by_key = queue.of.key_from.is_some();
+        let Some(look) = look else {
+            let look = Look { topology, all_keys_at: now, opens_at: None, is_reached: false };
+            self.0.insert(queue.of.saga.clone(), look);
+            let freed = if is_by_key { FreedKeys::Any } else { FreedKeys::Some(vec![]) };
+            return Due { freed, has_opened: false, is_closed: false, was_reached: false };
+        };
+        let has_opened = look.opens_at.is_some_and(|at| at <= now);
+        if has_opened {
+            look.opens_at = None;
         }
+        let is_closed = look.is_reached && look.opens_at.is_some();
+        let freed = if is_by_key && now.duration_since(look.all_keys_at) >= interval {
+            look.all_keys_at = now;
+            FreedKeys::Any
+        } else {
+            FreedKeys::Some(if is_by_key { keys } else { vec![] })
+        };
+        Due { freed, has_opened, is_closed, was_reached: look.is_reached }
+    }
+
+    /// Records what a claim has found.
+    fn end(&mut self, saga: &str, claimed: &Claimed) {
+        if let Some(look) = self.0.get_mut(saga) {
+            look.is_reached = claimed.is_reached;
+            look.opens_at = claimed.opens_in.map(|opens_in| Instant::now() + opens_in);
+        }
+    }
+
+    /// In how long a rate admits the next run of any of these sagas.
+    fn opens_in(&self, queues: &[LimitedQueue]) -> Option<Duration> {
+        let looks = queues.iter().filter_map(|queue| self.0.get(&queue.of.saga));
+        let next = looks.filter_map(|look| look.opens_at).min()?;
+        Some(next.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -104,17 +156,24 @@ async fn claim_all(
     let mut reached = vec![];
     for queue in queues {
         let FreedPlaces { any: has_ended, keys } = engine.wakeups.freed.take(&queue.of.handlers);
-        let mut freed = looks.freed(queue, keys, engine.settings.poll_interval);
-        let mut is_due =
-            !freed.is_empty() || queue.lanes.each().any(|lane| ready.each().any(|it| it == lane));
+        let due = looks.begin(queue, keys, engine.settings.poll_interval);
+        let Due { mut freed, has_opened, is_closed, was_reached } = due;
+        let is_ready = queue.lanes.each().any(|lane| ready.each().any(|it| it == lane));
+        // Parked runs that a rate admits are in no queue.
+        let may_return = queue.of.key_from.is_some() && (has_opened || has_ended && was_reached);
+        let mut is_due = !freed.is_empty() || may_return || is_ready && !is_closed;
+        if is_closed {
+            reached.push(&queue.of.saga);
+        }
         while is_due && !engine.stopping.is_cancelled() {
             let has_slot = engine.slots.available_permits() > 0;
-            if !has_slot && has_ended {
-                offer(engine, queue, &freed).await?;
+            if !has_slot && (has_ended || has_opened) {
+                offer(engine, queue, &freed, may_return).await?;
                 freed = FreedKeys::Some(vec![]);
             }
             let claimed = claim_from(engine, queue, None, &freed).await?;
             freed = FreedKeys::Some(vec![]);
+            looks.end(&queue.of.saga, &claimed);
             is_due = claimed.is_full;
             if claimed.is_reached {
                 reached.push(&queue.of.saga);
@@ -126,14 +185,19 @@ async fn claim_all(
             }
         }
     }
-    // The end of one of their runs is reported.
+    // The end of one of their runs is reported, and the time of their rate is known.
     let open: Vec<_> = queues.iter().filter(|queue| !reached.contains(&&queue.of.saga)).cloned().collect();
     next_look(engine, &open).await
 }
 
 /// Leaves the places that have become free here to other processes, since this one has no slot.
-async fn offer(engine: &Arc<Engine>, queue: &LimitedQueue, freed: &FreedKeys) -> sqlx::Result<()> {
-    if !freed.is_empty() {
+async fn offer(
+    engine: &Arc<Engine>,
+    queue: &LimitedQueue,
+    freed: &FreedKeys,
+    may_return: bool,
+) -> sqlx::Result<()> {
+    if may_return || !freed.is_empty() {
         // It takes no run, so it needs no key.
         let key_of = |_: &Candidate| String::new();
         let claimer = engine.claimer();
@@ -171,6 +235,8 @@ struct Claimed {
     /// Whether there may be more to claim.
     is_full: bool,
     is_reached: bool,
+    /// In how long a rate admits the next run.
+    opens_in: Option<Duration>,
     /// Whether a claimed run could not be started.
     has_unclaimed: bool,
 }
@@ -201,8 +267,10 @@ async fn claim_from(
         freed,
         key_of: &key_of,
     };
-    let LimitedClaim { runs, is_full, is_reached } = engine.store.claim_limited(request).await?;
-    let claimed = Claimed { is_full, is_reached, has_unclaimed: runs.iter().any(Result::is_err) };
+    let LimitedClaim { runs, is_full, is_reached, opens_in } = engine.store.claim_limited(request).await?;
+    let opens_in = opens_in.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
+    let has_unclaimed = runs.iter().any(Result::is_err);
+    let claimed = Claimed { is_full, is_reached, opens_in, has_unclaimed };
     match suspect {
         Some(_) => {
             for run in runs {

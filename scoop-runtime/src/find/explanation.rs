@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use scoop_core::{Escaped, SignalKey};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::run::{RunPhase, RunSummary, WaitKind};
-use crate::util::shown::{ahead, humane, utc};
+use crate::saga::limits::{Limit, Rate};
+use crate::util::shown::{ahead, humane, system_time, utc};
 use crate::{HierarchyId, Named, Pause, RunId};
 
 /// The maximum value of a count: it stands for so many or more.
@@ -109,6 +111,21 @@ pub enum WaitReason {
         key: Option<LimitKey>,
         /// The runs in execution that count with it, by their ids; ten at most.
         holders: Vec<RunId>,
+        /// The runs that are ahead of it, of its saga and topic, or of its key; 1,000 stands for that or more.
+        ahead: usize,
+        /// The runs that wait, of its saga and topic, or of its key, with itself; 1,000 stands for that or more.
+        queued: usize,
+    },
+    /// Until the rate of its saga admits a further run.
+    Rate {
+        /// How many runs begin within a period: of the saga, or of each key.
+        runs: u32,
+        /// That period.
+        period: Duration,
+        /// Its key, if the rate is by key.
+        key: Option<LimitKey>,
+        /// The time from which the next run may begin, unless it may now.
+        opens_at: Option<SystemTime>,
         /// The runs that are ahead of it, of its saga and topic, or of its key; 1,000 stands for that or more.
         ahead: usize,
         /// The runs that wait, of its saga and topic, or of its key, with itself; 1,000 stands for that or more.
@@ -271,13 +288,43 @@ pub(crate) struct RunFacts {
     pub(crate) read_at: SystemTime,
 }
 
-/// What the store knows of the limit for which a run waits.
+/// What the store knows of the limits for which a run waits.
 #[derive(Debug)]
 pub(crate) struct LimitFacts {
-    pub(crate) concurrency: u32,
+    pub(crate) concurrency: Option<Limit<u32>>,
+    pub(crate) rate: Option<Limit<Rate>>,
+    /// Its key, if a limit is by key.
     pub(crate) key: Option<LimitKey>,
     /// The runs in execution that count with it.
     pub(crate) holders: Vec<Uuid>,
+    /// The time from which the rate admits a further run, if it admits none now.
+    pub(crate) opens_at: Option<OffsetDateTime>,
+}
+
+impl LimitFacts {
+    /// The rate if it admits no run now, or is the only limit; else the concurrency.
+    fn reason(self, (ahead, queued): (usize, usize)) -> Option<WaitReason> {
+        let Self { concurrency, rate, key, mut holders, opens_at } = self;
+        let key_of = |is_by_key: bool| key.clone().filter(|_| is_by_key);
+        let Some(concurrency) = concurrency.filter(|_| opens_at.is_none()) else {
+            return rate.map(|Limit { most: Rate { runs, period_ms }, is_by_key }| WaitReason::Rate {
+                runs,
+                period: Duration::from_millis(period_ms),
+                key: key_of(is_by_key),
+                opens_at: opens_at.map(system_time),
+                ahead,
+                queued,
+            });
+        };
+        holders.truncate(BLOCKING_MAX);
+        Some(WaitReason::Limit {
+            concurrency: concurrency.most,
+            key: key_of(concurrency.is_by_key),
+            holders: holders.into_iter().map(Into::into).collect(),
+            ahead,
+            queued,
+        })
+    }
 }
 
 impl RunFacts {
@@ -341,17 +388,15 @@ impl RunFacts {
             (_, Some(WaitKind::Pause), _) => WaitReason::Pause { pauses: pauses.clone() },
             (RunPhase::Stuck, ..) => WaitReason::Program { definition, why: run.reason.clone() },
             _ if !workers.iter().any(can_execute) => WaitReason::Program { definition, why: None },
-            (_, Some(WaitKind::Limit), Some(LimitFacts { concurrency, key, mut holders })) => {
-                holders.truncate(BLOCKING_MAX);
-                let holders = holders.into_iter().map(Into::into).collect();
-                WaitReason::Limit { concurrency, key, holders, ahead: queue.0, queued: queue.1 }
+            (_, waits_for, limit) => {
+                let limit = limit.filter(|_| waits_for == Some(WaitKind::Limit));
+                limit.and_then(|limit| limit.reason(queue)).unwrap_or_else(|| WaitReason::Slot {
+                    ahead: queue.0,
+                    queued: queue.1,
+                    is_suspect,
+                    workers: workers.into_iter().filter(can_execute).collect(),
+                })
             }
-            _ => WaitReason::Slot {
-                ahead: queue.0,
-                queued: queue.1,
-                is_suspect,
-                workers: workers.into_iter().filter(can_execute).collect(),
-            },
         };
         RunExplanation { run, reason, giving_up, pauses, join, read_at }
     }
@@ -380,7 +425,7 @@ impl WaitReason {
             Self::Signal { .. } => Some(WaitKind::Signal),
             Self::Time { .. } => Some(WaitKind::Time),
             Self::Slot { .. } => Some(WaitKind::Slot),
-            Self::Limit { .. } => Some(WaitKind::Limit),
+            Self::Limit { .. } | Self::Rate { .. } => Some(WaitKind::Limit),
             Self::Pause { .. } => Some(WaitKind::Pause),
             Self::Program { .. } => Some(WaitKind::Program),
             Self::Operator { .. } => Some(WaitKind::Operator),
@@ -440,6 +485,12 @@ impl RunExplanation {
             }
             WaitReason::Limit { key: Some(_), .. } => {
                 "It goes on when runs of its key that are in execution end, wait or sleep.".into()
+            }
+            WaitReason::Rate { key: None, .. } => {
+                format!("It goes on when fewer runs of `{handler}` have begun within the period.")
+            }
+            WaitReason::Rate { key: Some(_), .. } => {
+                "It goes on when fewer runs of its key have begun within the period.".into()
             }
             WaitReason::Pause { pauses } => match &pauses[..] {
                 [Pause { target, until: None, .. }] => {
@@ -551,9 +602,7 @@ impl RunExplanation {
             WaitReason::Limit { concurrency, key, holders, ahead, queued } => {
                 let handler = Escaped(&self.run.handler);
                 write!(f, "waits for the limit of `{handler}`")?;
-                if let Some(LimitKey { from, key }) = key {
-                    write!(f, " for its key `{}` of `{}`", Escaped(key), Escaped(from))?;
-                }
+                write_key(f, key.as_ref())?;
                 let executed = Count(*concurrency as usize, "run is executed", "runs are executed");
                 write!(f, ", for {long}: {executed} at once, ")?;
                 let before = Count(*ahead, "run is", "runs are");
@@ -563,6 +612,15 @@ impl RunExplanation {
                     0 => Ok(()),
                     _ => write!(f, ". In execution: {}", holders.join(", ")),
                 }
+            }
+            WaitReason::Rate { runs, period, key, opens_at, ahead: before, queued } => {
+                write!(f, "waits for the rate of `{}`", Escaped(&self.run.handler))?;
+                write_key(f, key.as_ref())?;
+                let runs = Count(*runs as usize, "run begins", "runs begin");
+                write!(f, ", for {long}: {runs} within {}, ", humane(*period))?;
+                let before = Count(*before, "run is", "runs are");
+                write!(f, "and {before} ahead of it in its queue of {queued}")?;
+                opens_at.map_or(Ok(()), |at| write!(f, ". The next one may begin at {}", ahead(at, now)))
             }
             WaitReason::Pause { pauses } => {
                 write!(f, "waits for the end of a pause, for {long}")?;
@@ -584,6 +642,13 @@ impl RunExplanation {
             }
         }
     }
+}
+
+/// The key of a run under a limit, if it has one.
+fn write_key(f: &mut fmt::Formatter<'_>, key: Option<&LimitKey>) -> fmt::Result {
+    key.map_or(Ok(()), |LimitKey { from, key }| {
+        write!(f, " for its key `{}` of `{}`", Escaped(key), Escaped(from))
+    })
 }
 
 /// What a run waits for that others wait for, in a few words.

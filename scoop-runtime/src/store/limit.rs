@@ -1,14 +1,15 @@
 //! The limits of sagas, and claims under them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::definitions::Lanes;
+use super::rate::{RateState, seconds_between};
 use super::types::{ClaimedRun, Claimer, Suspect, Unclaimed};
 use crate::bug::{Bug, is_injected};
-use crate::saga::limits::Limits;
+use crate::saga::limits::{Limit, Limits, Rate};
 
 /// A saga of this program with its limits.
 #[derive(Clone, Debug)]
@@ -19,7 +20,7 @@ pub(crate) struct SagaLimit {
     pub(crate) limits: Limits,
 }
 
-/// A saga with a limit: its newest name, and all of its names.
+/// A saga with limits: its newest name, and all of its names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LimitedSaga {
     pub(crate) saga: String,
@@ -28,12 +29,14 @@ pub(crate) struct LimitedSaga {
     pub(crate) key_from: Option<String>,
 }
 
-/// A recorded limit.
+/// The recorded limits of a saga.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedLimit {
     pub(crate) of: LimitedSaga,
-    /// How many of its runs are executed at once: of the saga, or of each key.
-    pub(crate) concurrency: i32,
+    /// How many runs are executed at once.
+    pub(crate) concurrency: Option<Limit<u32>>,
+    /// How many runs begin within a period.
+    pub(crate) rate: Option<Limit<Rate>>,
 }
 
 /// The queues of a saga with a limit, from which a worker claims.
@@ -57,7 +60,7 @@ pub(crate) struct LimitedRequest<'a> {
     pub(crate) key_of: &'a (dyn Fn(&Candidate) -> String + Send + Sync),
 }
 
-/// The keys that may have free places.
+/// The keys that may have free places, of a saga whose concurrency is limited by key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FreedKeys {
     /// These.
@@ -82,41 +85,216 @@ pub(crate) struct LimitedClaim {
     pub(crate) runs: Vec<Result<ClaimedRun, Unclaimed>>,
     /// Whether there may be more to claim.
     pub(crate) is_full: bool,
-    /// Whether the limit of the saga leaves room for no further run.
+    /// Whether a limit of the saga leaves room for no further run.
     pub(crate) is_reached: bool,
+    /// In how many seconds the rate admits a further run, if runs may wait for that.
+    pub(crate) opens_in: Option<f64>,
+}
+
+/// What counts for the limits of a saga, read under their lock. The empty key stands for the saga where a limit is not by key.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    /// The number of runs in execution, by key.
+    pub(crate) running: BTreeMap<String, i64>,
+    /// The time in microseconds since 1970.
+    pub(crate) now: i64,
+    pub(crate) rates: BTreeMap<String, RateState>,
+}
+
+/// How many runs each limit by key admits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyRoom {
+    pub(crate) concurrency: i64,
+    pub(crate) rate: i64,
+}
+
+/// Parked runs of a key that return to their queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Return {
+    pub(crate) key: String,
+    /// How many, at most.
+    pub(crate) places: i64,
+    /// Whether the rate admits no more than these, but the concurrency does.
+    is_held_by_rate: bool,
 }
 
 /// The runs of a claim, each with its key.
 #[derive(Debug, Default)]
 pub(crate) struct Admitted {
     pub(crate) runs: Vec<(Candidate, String)>,
-    /// Those whose key has no free place.
+    /// Those whose key has no free place, or has reached its rate.
     pub(crate) over: Vec<(Candidate, String)>,
+    /// The keys of these that wait for the rate alone: no end of a run returns them to their queues.
+    pub(crate) held_by_rate: BTreeSet<String>,
+}
+
+/// The number of parked runs of a key that return to their queue at once.
+const RETURNS_MAX: i64 = 100;
+
+impl RecordedLimit {
+    /// Whether a limit is by key.
+    pub(crate) fn is_by_key(&self) -> bool {
+        self.concurrency_by_key().is_some() || self.rate_by_key().is_some()
+    }
+
+    /// The number of runs of each key that are executed at once.
+    pub(crate) fn concurrency_by_key(&self) -> Option<u32> {
+        self.concurrency.filter(|limit| limit.is_by_key).map(|limit| limit.most)
+    }
+
+    /// The number of runs of the saga that are executed at once.
+    pub(crate) fn concurrency_of_saga(&self) -> Option<u32> {
+        self.concurrency.filter(|limit| !limit.is_by_key).map(|limit| limit.most)
+    }
+
+    /// The rate of each key.
+    pub(crate) fn rate_by_key(&self) -> Option<Rate> {
+        self.rate.filter(|limit| limit.is_by_key).map(|limit| limit.most)
+    }
+
+    /// The rate of the saga.
+    pub(crate) fn rate_of_saga(&self) -> Option<Rate> {
+        self.rate.filter(|limit| !limit.is_by_key).map(|limit| limit.most)
+    }
+}
+
+impl Usage {
+    fn concurrency_room(&self, key: &str, most: u32) -> i64 {
+        let room = (i64::from(most) - self.running.get(key).copied().unwrap_or(0)).max(0);
+        if is_injected(Bug::ExceedLimits) { room.max(1) } else { room }
+    }
+
+    fn rate_room(&self, key: &str, rate: Rate) -> i64 {
+        let begun = self.rates.get(key).map(|state| state.window.room(rate, self.now));
+        begun.unwrap_or(i64::from(rate.runs))
+    }
+
+    /// How many runs the limits of the saga admit that are not by key.
+    pub(crate) fn room_of_saga(&self, limit: &RecordedLimit) -> usize {
+        let concurrency = limit.concurrency_of_saga().map(|most| self.concurrency_room("", most));
+        let rate = limit.rate_of_saga().map(|rate| self.rate_room("", rate));
+        let room = concurrency.into_iter().chain(rate).min().unwrap_or(i64::MAX);
+        usize::try_from(room).unwrap_or(usize::MAX)
+    }
+
+    /// How many runs of a key the limits by key admit.
+    pub(crate) fn room_of_key(&self, limit: &RecordedLimit, key: &str) -> KeyRoom {
+        let concurrency = limit.concurrency_by_key().map(|most| self.concurrency_room(key, most));
+        let rate = limit.rate_by_key().map(|rate| self.rate_room(key, rate));
+        KeyRoom { concurrency: concurrency.unwrap_or(i64::MAX), rate: rate.unwrap_or(i64::MAX) }
+    }
+
+    /// In how many seconds the rate of the saga admits a further run, if it admits none now.
+    pub(crate) fn saga_opens_in(&self, limit: &RecordedLimit) -> Option<f64> {
+        let rate = limit.rate_of_saga()?;
+        let state = self.rates.get("").filter(|_| self.rate_room("", rate) == 0)?;
+        let opens_at = state.after(rate, self.now, 0, false).opens_at;
+        Some(seconds_between(self.now, opens_at))
+    }
+
+    /// The parked runs of these keys that return to their queues.
+    pub(crate) fn returns(&self, limit: &RecordedLimit, keys: Vec<String>) -> Vec<Return> {
+        let of_key = |key: String| {
+            let KeyRoom { concurrency, rate } = self.room_of_key(limit, &key);
+            let places = concurrency.min(rate).min(RETURNS_MAX);
+            Return { key, places, is_held_by_rate: places < concurrency }
+        };
+        keys.into_iter().map(of_key).collect()
+    }
+
+    /// The states of the rate of these keys after runs have begun, and others were parked or returned.
+    pub(crate) fn rates_after(&self, rate: Rate, changes: BTreeMap<String, RateChange>) -> RateStates {
+        let after = |(key, RateChange { begun, has_parked }): (String, RateChange)| {
+            let former = self.rates.get(&key);
+            if begun == 0 && has_parked == Some(false) && former.is_none_or(|state| !state.has_parked) {
+                return None;
+            }
+            let state = former.cloned().unwrap_or_default();
+            let has_parked = has_parked.unwrap_or(state.has_parked);
+            Some((key, state.after(rate, self.now, begun, has_parked)))
+        };
+        changes.into_iter().filter_map(after).collect()
+    }
+}
+
+/// The states of the rate, by key.
+pub(crate) type RateStates = BTreeMap<String, RateState>;
+
+/// What has changed for the rate of a key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RateChange {
+    /// The number of runs that have begun.
+    pub(crate) begun: i64,
+    /// Whether runs are parked until the rate admits them; none if that has not changed.
+    pub(crate) has_parked: Option<bool>,
+}
+
+impl RateChange {
+    /// So many runs have begun.
+    pub(crate) fn begun(runs: usize) -> Self {
+        Self { begun: i64::try_from(runs).unwrap_or(i64::MAX), has_parked: None }
+    }
+}
+
+impl Return {
+    /// What changes for the rate of the key when so many runs have returned.
+    pub(crate) fn change(&self, returned: i64) -> RateChange {
+        let has_parked = self.is_held_by_rate && returned >= self.places;
+        RateChange { begun: 0, has_parked: Some(has_parked) }
+    }
 }
 
 impl Admitted {
-    /// Divides candidates, in their order, until so many runs are admitted. `running` has the number of runs in execution of
-    /// each key.
+    /// Divides candidates, in their order, until so many runs are admitted.
     pub(crate) fn divide(
         candidates: Vec<(Candidate, String)>,
-        mut running: BTreeMap<String, i64>,
-        concurrency: i32,
+        usage: &Usage,
+        limit: &RecordedLimit,
         most: usize,
     ) -> Self {
-        let mut admitted = Self::default();
+        let (mut admitted, mut rooms) = (Self::default(), BTreeMap::new());
         for (candidate, key) in candidates {
             if admitted.runs.len() == most {
                 break;
             }
-            let count = running.entry(key.clone()).or_default();
-            if *count < i64::from(concurrency) || is_injected(Bug::ExceedLimits) {
-                *count += 1;
+            let room = rooms.entry(key.clone()).or_insert_with(|| usage.room_of_key(limit, &key));
+            if room.concurrency > 0 && room.rate > 0 {
+                (room.concurrency, room.rate) = (room.concurrency - 1, room.rate - 1);
                 admitted.runs.push((candidate, key));
             } else {
+                if room.concurrency > 0 {
+                    admitted.held_by_rate.insert(key.clone());
+                }
                 admitted.over.push((candidate, key));
             }
         }
         admitted
+    }
+
+    /// What changes for the rate when these runs have begun, apart from one for each of the `missed` keys.
+    pub(crate) fn rate_changes(
+        &self,
+        limit: &RecordedLimit,
+        missed: &[String],
+    ) -> BTreeMap<String, RateChange> {
+        let mut changes: BTreeMap<_, RateChange> = BTreeMap::new();
+        if limit.rate_by_key().is_none() {
+            let begun = RateChange::begun(self.runs.len().saturating_sub(missed.len()));
+            changes.insert(String::new(), begun);
+            changes.retain(|_, change| change.begun > 0);
+            return changes;
+        }
+        for (_, key) in &self.runs {
+            changes.entry(key.clone()).or_default().begun += 1;
+        }
+        for key in missed {
+            changes.entry(key.clone()).or_default().begun -= 1;
+        }
+        changes.retain(|_, change| change.begun > 0);
+        for key in &self.held_by_rate {
+            changes.entry(key.clone()).or_default().has_parked = Some(true);
+        }
+        changes
     }
 }
 
@@ -140,15 +318,45 @@ impl SagaLimit {
         all.iter().filter(|it| self.names().any(|name| it.of.handlers.contains(name)))
     }
 
-    /// The limit to record, if it has one: for all names that it has here or in these recorded ones.
+    /// The limits to record, if it has any: for all names that it has here or in these recorded ones.
     pub(crate) fn to_record(&self, all: &[RecordedLimit]) -> Option<RecordedLimit> {
-        let concurrency = i32::try_from(self.limits.concurrency?).unwrap_or(i32::MAX);
-        let mut handlers: Vec<_> = self.names().cloned().collect();
-        handlers.extend(self.recorded(all).flat_map(|it| it.of.handlers.iter().cloned()));
-        handlers.sort_unstable();
-        handlers.dedup();
-        let key_from = self.limits.by.map(str::to_owned);
-        Some(RecordedLimit { of: LimitedSaga { saga: self.saga.clone(), handlers, key_from }, concurrency })
+        let Limits { concurrency, rate, by } = self.limits;
+        if concurrency.is_none() && rate.is_none() {
+            return None;
+        }
+        // As far as the columns go.
+        let stored = |most: u32| most.min(i32::MAX.unsigned_abs());
+        let concurrency = concurrency.map(|limit| Limit { most: stored(limit.most), ..limit });
+        let rate = rate.map(|Limit { most: Rate { runs, period_ms }, is_by_key }| Limit {
+            most: Rate { runs: stored(runs), period_ms: period_ms.min(i64::MAX.unsigned_abs()) },
+            is_by_key,
+        });
+        let handlers = self.all_names(all);
+        let key_from = by.map(str::to_owned);
+        let of = LimitedSaga { saga: self.saga.clone(), handlers, key_from };
+        Some(RecordedLimit { of, concurrency, rate })
+    }
+
+    /// All names that it has here or in these recorded limits.
+    pub(crate) fn all_names(&self, all: &[RecordedLimit]) -> Vec<String> {
+        let mut names: Vec<_> = self.names().cloned().collect();
+        names.extend(self.recorded(all).flat_map(|it| it.of.handlers.iter().cloned()));
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// The name of the saga in these recorded limits whose begun runs count for the rate to record: its keys are the same.
+    pub(crate) fn keeps_rates_of<'a>(&'a self, all: &'a [RecordedLimit]) -> Option<&'a str> {
+        let Limits { rate, by, .. } = self.limits;
+        let is_by_key = rate?.is_by_key;
+        let is_kept = |it: &&RecordedLimit| {
+            let has_same_keys = !is_by_key || it.of.key_from.as_deref() == by;
+            it.rate.is_some_and(|former| former.is_by_key == is_by_key) && has_same_keys
+        };
+        let mut kept: Vec<_> = self.recorded(all).filter(is_kept).collect();
+        kept.sort_by_key(|it| it.of.saga != self.saga);
+        kept.first().map(|it| &*it.of.saga)
     }
 
     /// Whether these recorded ones differ from the limit to record.
@@ -165,10 +373,15 @@ impl SagaLimit {
 mod tests {
     use super::*;
 
-    fn recorded(saga: &str, handlers: &[&str], concurrency: i32) -> RecordedLimit {
+    fn recorded(saga: &str, handlers: &[&str], concurrency: u32) -> RecordedLimit {
         let handlers = handlers.iter().map(|name| (*name).to_owned()).collect();
         let of = LimitedSaga { saga: saga.to_owned(), handlers, key_from: None };
-        RecordedLimit { of, concurrency }
+        RecordedLimit { of, ..limits(Limits::NONE.concurrency(concurrency)) }
+    }
+
+    /// These limits as they are recorded.
+    fn limits(limits: Limits) -> RecordedLimit {
+        limit("s", &[], limits).to_record(&[]).expect("it has limits")
     }
 
     fn limit(saga: &str, was: &[&str], limits: Limits) -> SagaLimit {
@@ -187,6 +400,20 @@ mod tests {
         assert_eq!(renamed.recorded(&known).count(), 1);
         assert!(limit("a", &[], Limits::NONE.concurrency(2)).is_outdated(&known), "the newest start decides");
         assert!(limit("b", &["a"], Limits::NONE.concurrency_by(2, "key")).is_outdated(&known));
+        assert!(limit("b", &["a"], Limits::NONE.concurrency(2).rate(5, 1_000)).is_outdated(&known));
+    }
+
+    #[test]
+    fn begun_runs_count_under_a_changed_rate_of_the_same_keys() {
+        let rate = limit("b", &[], Limits::NONE.rate(5, 1_000)).to_record(&[]).unwrap();
+        let by_key = limit("c", &[], Limits::NONE.rate_by(5, 1_000, "k")).to_record(&[]).unwrap();
+        let known = [rate, by_key];
+        let kept = |was: &[&str], limits| limit("d", was, limits).keeps_rates_of(&known).map(str::to_owned);
+        assert_eq!(kept(&["b"], Limits::NONE.rate(9, 3_000)), Some("b".into()));
+        assert_eq!(kept(&["c"], Limits::NONE.rate_by(9, 3_000, "k")), Some("c".into()));
+        assert_eq!(kept(&["c"], Limits::NONE.rate_by(5, 1_000, "other")), None);
+        assert_eq!(kept(&["b"], Limits::NONE.rate_by(5, 1_000, "k")), None);
+        assert_eq!(kept(&["b"], Limits::NONE.concurrency(1)), None);
     }
 
     #[test]
@@ -202,17 +429,73 @@ mod tests {
         Candidate { root: id, id, topic: "t".into(), handler: "h".into(), payload: Value::Null }
     }
 
+    fn candidates<const N: usize>(keys: [&str; N]) -> Vec<(Candidate, String)> {
+        (1..).zip(keys).map(|(id, key)| (candidate(id), key.to_owned())).collect()
+    }
+
+    fn ids(of: &[(Candidate, String)]) -> Vec<u128> {
+        of.iter().map(|(it, _)| it.id.as_u128()).collect()
+    }
+
+    const PERIOD: u64 = 1_000;
+
+    /// So many runs in execution, and so many that began just now, of each key.
+    fn usage<const N: usize>(of_keys: [(&str, i64, i64); N]) -> Usage {
+        let rate = Rate { runs: 1_000, period_ms: PERIOD };
+        let rates = of_keys
+            .map(|(key, _, begun)| (key.to_owned(), RateState::default().after(rate, 0, begun, false)));
+        let running = of_keys.map(|(key, running, _)| (key.to_owned(), running));
+        Usage { running: running.into(), now: 0, rates: rates.into() }
+    }
+
     #[test]
     fn run_of_a_reached_key_holds_up_no_run_of_another_key() {
-        let runs = [(1, "a"), (2, "a"), (3, "b"), (4, "a"), (5, "b"), (6, "c")];
-        let runs = runs.map(|(id, key)| (candidate(id), key.to_owned())).to_vec();
-        let ids = |of: &[(Candidate, String)]| of.iter().map(|(it, _)| it.id.as_u128()).collect::<Vec<_>>();
+        let (limit, usage) = (limits(Limits::NONE.concurrency_by(2, "k")), usage([("a", 1, 9), ("c", 2, 0)]));
         let divide = |most| {
-            let running = [("a".into(), 1), ("c".into(), 2)].into();
-            let Admitted { runs, over } = Admitted::divide(runs.clone(), running, 2, most);
+            let candidates = candidates(["a", "a", "b", "a", "b", "c"]);
+            let Admitted { runs, over, held_by_rate } = Admitted::divide(candidates, &usage, &limit, most);
+            assert!(held_by_rate.is_empty());
             (ids(&runs), ids(&over))
         };
         assert_eq!(divide(10), (vec![1, 3, 5], vec![2, 4, 6]));
         assert_eq!(divide(2), (vec![1, 3], vec![2]), "those behind stay in their queue");
+    }
+
+    #[test]
+    fn run_has_to_be_admitted_by_concurrency_and_rate() {
+        let limit = limits(Limits::NONE.concurrency_by(2, "k").rate_by(3, PERIOD, "k"));
+        // Of these two, the first has a place and has reached its rate; with the second it is the other way round.
+        let usage = usage([("a", 1, 3), ("b", 2, 0)]);
+        let admitted = Admitted::divide(candidates(["a", "b", "c", "c", "c"]), &usage, &limit, 10);
+        assert_eq!((ids(&admitted.runs), ids(&admitted.over)), (vec![3, 4], vec![1, 2, 5]));
+        assert_eq!(admitted.held_by_rate, ["a".to_owned()].into(), "the end of a run returns the others");
+        let changes = admitted.rate_changes(&limit, &["c".to_owned()]);
+        let changes: Vec<_> = changes.iter().map(|(key, it)| (&**key, it.begun, it.has_parked)).collect();
+        assert_eq!(changes, [("a", 0, Some(true)), ("c", 1, None)]);
+    }
+
+    #[test]
+    fn parked_runs_return_as_far_as_both_limits_admit_them() {
+        let limit = limits(Limits::NONE.concurrency_by(2, "k").rate_by(3, PERIOD, "k"));
+        let usage = usage([("a", 0, 2), ("b", 1, 0), ("c", 0, 3), ("d", 2, 3)]);
+        let keys = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+        let returns = usage.returns(&limit, keys);
+        assert_eq!(returns.iter().map(|it| it.places).collect::<Vec<_>>(), [1, 1, 0, 0]);
+        let looks = |returned: [i64; 4]| {
+            let changes = returns.iter().zip(returned).map(|(it, returned)| it.change(returned).has_parked);
+            changes.collect::<Option<Vec<_>>>().unwrap()
+        };
+        assert_eq!(looks([1, 1, 0, 0]), [true, false, true, false], "the others wait for the end of a run");
+        assert_eq!(looks([0, 0, 0, 0]), [false, false, true, false], "none is parked");
+    }
+
+    #[test]
+    fn limits_of_the_saga_count_all_keys_together() {
+        let limit = limits(Limits::NONE.concurrency(5).rate(3, PERIOD));
+        let of_saga = usage([("", 3, 1), ("a", 9, 9)]);
+        assert_eq!((of_saga.room_of_saga(&limit), of_saga.saga_opens_in(&limit)), (2, None));
+        let of_saga = usage([("", 0, 3)]);
+        assert_eq!((of_saga.room_of_saga(&limit), of_saga.saga_opens_in(&limit)), (0, Some(1.0)));
+        assert!(!limit.is_by_key());
     }
 }

@@ -14,6 +14,7 @@ mod memory;
 mod pause;
 mod postgres;
 mod queue_cursors;
+mod rate;
 mod requests;
 mod retention;
 mod schedule;

@@ -65,6 +65,115 @@ async fn several_processes_execute_no_more_than_the_limit() -> Result<()> {
 }
 
 #[derive(Message, Serialize, Deserialize)]
+#[message(topic = "limits.ping")]
+struct Ping;
+
+#[derive(Default)]
+struct Pings;
+
+#[saga(name = "limited-pings", rate("20/200ms"))]
+#[subscribes(Ping)]
+impl Pings {
+    #[step]
+    async fn send(&self, _: &mut Scope<'_>, _: &Ping) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "limits.pong")]
+struct Pong {
+    host: usize,
+}
+
+#[derive(Default)]
+struct Pongs;
+
+#[saga(name = "limited-pongs", rate("5/200ms", by = host))]
+#[subscribes(Pong)]
+impl Pongs {
+    #[step]
+    async fn send(&self, _: &mut Scope<'_>, _: &Pong) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The runs of a saga, or of each value of a field, with which more than so many began within 200 ms.
+async fn over_the_rate(db: &Database, saga: &str, most: i64) -> Result<i64> {
+    let count = "
+        WITH begun AS (
+            SELECT e.created_at, coalesce(m.payload ->> 'host', '') AS key
+            FROM scoop.message_event e
+            JOIN scoop.message m ON m.id = e.message_id
+            WHERE e.coroutine_name = $1 AND e.type = 'SEEN'
+        )
+        SELECT count(*) FROM begun WHERE $2 < (
+            SELECT count(*) FROM begun other
+            WHERE other.key = begun.key AND other.created_at >= begun.created_at
+              AND other.created_at < begun.created_at + interval '200 ms')";
+    Ok(sqlx::query_scalar(count).bind(saga).bind(most).fetch_one(db.pool()).await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_processes_begin_no_more_runs_than_the_rate_admits() -> Result<()> {
+    let db = Database::new().await;
+    let start = || db.scoop().only::<Pings>().only::<Pongs>().concurrency(8).start();
+    let (one, two, three) = tokio::try_join!(start(), start(), start())?;
+    let mut all = vec![];
+    for nth in 0..90 {
+        let scoop = [&one, &two, &three][nth % 3];
+        all.push(scoop.launch(Ping).await?);
+        all.push(scoop.launch(Pong { host: [0, 0, 1, 2][nth % 4] }).await?);
+    }
+    for run in all {
+        assert_eq!(run.ends().await?, Outcome::Committed);
+    }
+    assert_eq!(over_the_rate(&db, "limited-pings", 20).await?, 0);
+    assert_eq!(over_the_rate(&db, "limited-pongs", 5).await?, 0);
+    for scoop in [one, two, three] {
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_without_runs_in_the_period_leave_no_rows() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Pongs>().poll_interval(Duration::from_millis(50)).start().await?;
+    for pong in scoop.launch_all((0..100).map(|nth| Pong { host: nth % 20 })).await? {
+        assert_eq!(pong.ends().await?, Outcome::Committed);
+    }
+    eventually("the rows are gone", async || {
+        let rows = sqlx::query_scalar("SELECT count(*) FROM scoop.rate_window").fetch_one(db.pool());
+        rows.await.is_ok_and(|rows: i64| rows == 0)
+    })
+    .await;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parked_runs_of_a_process_that_died_begin_when_their_rate_admits_them() -> Result<()> {
+    let db = Database::new().await;
+    let launched: Vec<HierarchyId> = in_a_process_that_dies(&db, |builder: scoop::Builder| async move {
+        let scoop = builder.only::<Pongs>().poll_interval(Duration::from_secs(3_600)).start().await?;
+        let mut launched = vec![];
+        for _ in 0..8 {
+            launched.push(scoop.launch(Pong { host: 1 }).await?.id());
+        }
+        Ok((scoop, launched))
+    })
+    .await?;
+    let scoop = db.scoop().only::<Pongs>().poll_interval(Duration::from_secs(3_600)).start().await?;
+    for id in launched {
+        assert_eq!(scoop.find(id).await?.ends().await?, Outcome::Committed);
+    }
+    assert_eq!(over_the_rate(&db, "limited-pongs", 5).await?, 0);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
 #[message(topic = "limits.visit")]
 struct Visit {
     house: usize,

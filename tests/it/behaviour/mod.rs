@@ -63,6 +63,7 @@ mod launching;
 mod limits;
 mod limits_by_key;
 mod limits_processes;
+mod limits_rate;
 mod local_start;
 mod long_loops;
 mod long_loops_reads;

@@ -12,7 +12,8 @@ use super::state::{RowKey, State};
 use crate::LimitKey;
 use crate::bug::{Bug, is_injected};
 use crate::find::LimitFacts;
-use crate::store::limit::{Admitted, RecordedLimit};
+use crate::store::limit::{Admitted, RateChange, RecordedLimit, Usage};
+use crate::store::rate::{micros, seconds_between};
 use crate::store::{
     Candidate, ClaimedRun, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest, QueueCursors, SagaLimit,
 };
@@ -28,11 +29,17 @@ impl LimitStorage for MemoryStore {
             for limit in limits.iter().filter(|limit| limit.is_outdated(&state.limits)).collect::<Vec<_>>() {
                 let recorded = limit.to_record(&state.limits);
                 let known: Vec<_> = limit.recorded(&state.limits).cloned().collect();
+                let rates = limit.keeps_rates_of(&state.limits).and_then(|name| state.rates.remove(name));
+                limit.all_names(&state.limits).iter().for_each(|name| drop(state.rates.remove(name)));
                 state.limits.retain(|it| !known.contains(it));
                 state.limits.extend(recorded);
                 let handlers: Vec<_> = known.into_iter().flat_map(|it| it.of.handlers).collect();
                 for key in state.parked_keys(&handlers) {
                     state.unpark(&handlers, &key, usize::MAX);
+                }
+                if let Some(mut rates) = rates {
+                    rates.values_mut().for_each(|rate| rate.has_parked = false);
+                    state.rates.insert(limit.saga.clone(), rates);
                 }
                 is_changed = true;
             }
@@ -53,9 +60,9 @@ impl LimitStorage for MemoryStore {
             let Some(limit) = limit.filter(|_| may_claim).cloned() else {
                 return Ok(LimitedClaim::default());
             };
-            Ok(match limit.of.key_from {
-                None => state.claim_of_all(&limit, &request),
-                Some(_) => state.claim_by_key(&limit, &request),
+            Ok(match limit.is_by_key() {
+                false => state.claim_of_all(&limit, &request),
+                true => state.claim_by_key(&limit, &request),
             })
         })
         .await
@@ -63,11 +70,9 @@ impl LimitStorage for MemoryStore {
 }
 
 impl State {
-    /// Claims as many runs as the limit of the saga admits.
+    /// Claims as many runs as the limits of the saga admit.
     fn claim_of_all(&mut self, limit: &RecordedLimit, request: &LimitedRequest<'_>) -> LimitedClaim {
-        let most = usize::try_from(limit.concurrency).unwrap_or(0);
-        let room = most.saturating_sub(self.running_of(&limit.of.handlers));
-        let room = if is_injected(Bug::ExceedLimits) { room.max(1) } else { room };
+        let room = self.usage(limit).room_of_saga(limit);
         let most = request.slots.min(room);
         let runs = match request.suspect {
             Some(_) => self.due_of(request, most),
@@ -75,28 +80,23 @@ impl State {
         };
         let claimed: Vec<_> =
             runs.into_iter().filter_map(|run| self.take_ready(run, request, None)).collect();
+        self.record_begun(limit, [(String::new(), RateChange::begun(claimed.len()))].into());
         let is_reached = room <= claimed.len();
         LimitedClaim {
             is_full: !is_reached && claimed.len() == request.slots,
             is_reached,
+            opens_in: self.usage(limit).saga_opens_in(limit),
             runs: claimed.into_iter().map(Ok).collect(),
         }
     }
 
-    /// Returns parked runs of the freed keys to their queues, claims due runs and parks others.
+    /// Returns parked runs to their queues, of the freed keys and of those whose rate admits more. Then claims due runs and parks
+    /// others.
     fn claim_by_key(&mut self, limit: &RecordedLimit, request: &LimitedRequest<'_>) -> LimitedClaim {
-        let handlers = &limit.of.handlers;
-        let freed = match request.freed {
-            FreedKeys::Some(keys) => keys.clone(),
-            FreedKeys::Any => self.parked_keys(handlers),
-        };
-        let mut all = LimitedClaim::default();
-        for key in freed {
-            let running = self.running_by_key(handlers).get(&key).copied().unwrap_or(0);
-            let places = usize::try_from(i64::from(limit.concurrency) - running).unwrap_or(0);
-            self.unpark(handlers, &key, places);
-        }
-        while all.runs.len() < request.slots {
+        self.return_parked(limit, request.freed);
+        let is_reached = self.usage(limit).room_of_saga(limit) == 0;
+        let mut all = LimitedClaim { is_reached, ..LimitedClaim::default() };
+        while !all.is_reached && all.runs.len() < request.slots {
             let runs = self.due_of(request, request.slots);
             let is_full = runs.len() == request.slots;
             let candidates = runs.into_iter().filter_map(|run| {
@@ -104,23 +104,89 @@ impl State {
                 let key = (request.key_of)(&candidate);
                 Some((candidate, key))
             });
-            let running = self.running_by_key(handlers);
-            let (candidates, most) = (candidates.collect(), request.slots - all.runs.len());
-            let Admitted { runs, over } = Admitted::divide(candidates, running, limit.concurrency, most);
-            all.is_full = is_full && !(runs.is_empty() && over.is_empty());
-            let has_passed = !over.is_empty();
+            let (candidates, usage) = (candidates.collect(), self.usage(limit));
+            let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
+            let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
+            let changes = admitted.rate_changes(limit, &[]);
+            let Admitted { runs, over, .. } = admitted;
+            let (has_claimed, has_passed) = (!runs.is_empty(), !over.is_empty());
             for (candidate, key) in over {
                 self.park((candidate.root, candidate.id), key);
             }
             for (candidate, key) in runs {
                 let run = (candidate.root, candidate.id);
-                all.runs.extend(self.take_ready(run, request, Some(key)).map(Ok));
+                let claimed = self.take_ready(run, request, Some(key));
+                let counts = limit.concurrency_by_key().is_some();
+                all.runs.extend(claimed.map(|claimed| {
+                    Ok(ClaimedRun { limit_key: claimed.limit_key.clone().filter(|_| counts), ..claimed })
+                }));
             }
+            self.record_begun(limit, changes);
+            all.is_reached = all.runs.len() - before >= room;
+            all.is_full = is_full && (has_claimed || has_passed) && !all.is_reached;
             if !all.is_full || !has_passed {
                 break;
             }
         }
+        all.opens_in = match limit.rate_by_key() {
+            None => self.usage(limit).saga_opens_in(limit),
+            Some(_) => {
+                let rates = self.rates.get(&limit.of.saga).into_iter().flat_map(BTreeMap::values);
+                let next = rates.filter(|rate| rate.has_parked).map(|rate| rate.opens_at).min();
+                next.map(|at| seconds_between(micros(self.now()), at))
+            }
+        };
         all
+    }
+
+    /// Returns parked runs to their queues: of the freed keys, and of those whose rate admits more.
+    fn return_parked(&mut self, limit: &RecordedLimit, freed: &FreedKeys) {
+        let (handlers, now) = (&limit.of.handlers, micros(self.now()));
+        let mut keys: BTreeSet<_> = match freed {
+            FreedKeys::Some(keys) => keys.iter().cloned().collect(),
+            FreedKeys::Any => self.parked_keys(handlers).into_iter().collect(),
+        };
+        if limit.rate_by_key().is_some() {
+            let rates = self.rates.get(&limit.of.saga).into_iter().flatten();
+            let due = rates.filter(|(_, rate)| rate.has_parked && rate.opens_at <= now);
+            keys.extend(due.map(|(key, _)| key.clone()));
+        }
+        let returns = self.usage(limit).returns(limit, keys.into_iter().collect());
+        let mut changes = BTreeMap::new();
+        for it in returns {
+            let returned = self.unpark(handlers, &it.key, usize::try_from(it.places).unwrap_or(0));
+            let change = it.change(i64::try_from(returned).unwrap_or(i64::MAX));
+            changes.insert(it.key, change);
+        }
+        if limit.rate_by_key().is_some() {
+            self.record_begun(limit, changes);
+            if let Some(rates) = self.rates.get_mut(&limit.of.saga) {
+                rates.retain(|_, rate| rate.has_parked || rate.idle_at > now);
+            }
+        }
+    }
+
+    /// What counts for the limits of a saga and of its keys.
+    fn usage(&self, limit: &RecordedLimit) -> Usage {
+        let handlers = &limit.of.handlers;
+        let running = match limit.concurrency {
+            Some(of_key) if of_key.is_by_key => self.running_by_key(handlers),
+            Some(_) => {
+                let running = i64::try_from(self.running_of(handlers)).unwrap_or(i64::MAX);
+                [(String::new(), running)].into()
+            }
+            None => BTreeMap::new(),
+        };
+        let rates = self.rates.get(&limit.of.saga).cloned().unwrap_or_default();
+        Usage { running, now: micros(self.now()), rates }
+    }
+
+    /// Records the runs that have begun, if a rate is limited.
+    fn record_begun(&mut self, limit: &RecordedLimit, changes: BTreeMap<String, RateChange>) {
+        if let Some(rate) = limit.rate {
+            let after = self.usage(limit).rates_after(rate.most, changes);
+            self.rates.entry(limit.of.saga.clone()).or_default().extend(after);
+        }
     }
 
     /// Up to so many due runs that the request is about, the one that has been ready longest first.
@@ -182,16 +248,28 @@ impl State {
         self.limits.iter().find(|it| it.of.handlers.iter().any(|name| name == handler))
     }
 
-    /// The limit for which a run waits, with the runs in execution that count with it: those of its saga, or of its key.
+    /// The limits of the saga of a run, with what counts for them beside it.
     pub(super) fn limit_facts(&self, row: &WorkingRow) -> Option<LimitFacts> {
         let limit = self.limit_of(&row.handler)?;
         let key = limit.of.key_from.as_ref().zip(row.limit_key.as_ref());
-        let counts = |it: &&WorkingRow| key.is_none_or(|(_, key)| it.limit_key.as_ref() == Some(key));
-        let mut holders: Vec<_> =
-            self.running(&limit.of.handlers).filter(counts).map(WorkingRow::id).collect();
-        holders.sort_unstable();
-        let concurrency = u32::try_from(limit.concurrency).unwrap_or(0);
-        Some(LimitFacts { concurrency, key: key.map(|(from, key)| LimitKey::new(from, key)), holders })
+        let of_key = key.filter(|_| limit.concurrency_by_key().is_some());
+        let counts = |it: &&WorkingRow| of_key.is_none_or(|(_, key)| it.limit_key.as_ref() == Some(key));
+        let mut holders = vec![];
+        if limit.concurrency.is_some() {
+            holders.extend(self.running(&limit.of.handlers).filter(counts).map(WorkingRow::id));
+            holders.sort_unstable();
+        }
+        let counted = if limit.rate_by_key().is_some() { row.limit_key.as_deref() } else { Some("") };
+        let rate = self.rates.get(&limit.of.saga).and_then(|rates| rates.get(counted?));
+        let opens_at = rate.map(|rate| rate.opens_at).filter(|at| *at > micros(self.now()));
+        Some(LimitFacts {
+            concurrency: limit.concurrency,
+            rate: limit.rate,
+            key: key.map(|(from, key)| LimitKey::new(from, key)),
+            holders,
+            opens_at: opens_at
+                .and_then(|at| OffsetDateTime::from_unix_timestamp_nanos(i128::from(at) * 1_000).ok()),
+        })
     }
 
     /// The times since which runs are parked with the key of this one, if it is parked.
@@ -201,12 +279,9 @@ impl State {
         Some(parked.iter().map(|(since, _)| *since))
     }
 
-    /// Whether a due run waits for the limit of its saga: one that is not by key.
+    /// Whether a due run waits for a limit of its saga that is not by key.
     pub(super) fn is_limit_reached(&self, handler: &str) -> bool {
-        let limit = self.limit_of(handler).filter(|limit| limit.of.key_from.is_none());
-        limit.is_some_and(|limit| {
-            self.running_of(&limit.of.handlers) >= usize::try_from(limit.concurrency).unwrap_or(0)
-        })
+        self.limit_of(handler).is_some_and(|limit| self.usage(limit).room_of_saga(limit) == 0)
     }
 
     /// The keys under which runs of these handlers are parked.
@@ -222,8 +297,8 @@ impl State {
         });
     }
 
-    /// Returns so many parked runs of a key to their queues. Returns whether there were any.
-    fn unpark(&mut self, handlers: &[String], key: &str, places: usize) {
+    /// Returns so many parked runs of a key to their queues. Returns how many there were.
+    fn unpark(&mut self, handlers: &[String], key: &str, places: usize) -> usize {
         let of_key = self
             .parked
             .iter()
@@ -234,6 +309,7 @@ impl State {
         for (since, run) in &runs {
             self.change(*run, |row| (row.ready_at, row.parked_since) = (*since, None));
         }
+        runs.len()
     }
 
     /// Claims a run for this worker if it is ready and due. It counts under the key.

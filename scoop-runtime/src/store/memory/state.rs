@@ -20,7 +20,7 @@ use super::row::{Held, IndexKey, Lane, RowState, WorkingRow};
 use super::signal::{KeptSignal, SignalRow};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
-use crate::store::limit::RecordedLimit;
+use crate::store::limit::{RateStates, RecordedLimit};
 use crate::store::{ClaimKey, EndedPause, EntityId, PauseTarget};
 
 /// A run: its hierarchy and its id.
@@ -97,6 +97,8 @@ pub(super) struct State {
     /// The fields whose values operators do not see.
     pub(super) redacted_fields: BTreeSet<String>,
     pub(super) limits: Vec<RecordedLimit>,
+    /// The runs that began of sagas with a rate, by the name of the saga.
+    pub(super) rates: BTreeMap<String, RateStates>,
     pub(super) ready: BTreeMap<Lane, BTreeSet<(OffsetDateTime, u64, RowKey)>>,
     /// The ready runs that are suspects.
     pub(super) suspects: BTreeSet<(OffsetDateTime, u64, RowKey)>,

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::decode::{lineage, stored_time, time, time_if_any, unsigned};
+use super::limit::{concurrency, rate};
 use super::pause::pauses;
 use super::query_ext::FetchExt;
 use crate::engine::IDENTIFIER_PREFIX;
@@ -237,15 +238,20 @@ impl PostgresStore {
     }
 }
 
-/// The limit for which a run waits.
+/// The limits for which a run waits.
 fn limit(row: &PgRow) -> sqlx::Result<Option<LimitFacts>> {
-    let Some(concurrency) = row.try_get::<Option<i32>, _>("concurrency")? else { return Ok(None) };
+    let (concurrency, rate) = (concurrency(row)?, rate(row)?);
+    if concurrency.is_none() && rate.is_none() {
+        return Ok(None);
+    }
     let from: Option<String> = row.try_get("key_from")?;
     let key = from.zip(row.try_get("limit_key")?);
     Ok(Some(LimitFacts {
-        concurrency: u32::try_from(concurrency).unwrap_or(0),
+        concurrency,
+        rate,
         key: key.map(|(from, key): (String, String)| LimitKey::new(from, key)),
         holders: row.try_get("holders")?,
+        opens_at: time_if_any(row, "opens_at")?,
     }))
 }
 

@@ -4,15 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use sqlx::postgres::PgRow;
+use sqlx::types::Json;
 use sqlx::{Postgres, Row, Transaction};
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::claim::Claim;
+use super::decode::unsigned;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::error::is_of_contents;
-use crate::store::limit::{Admitted, RecordedLimit};
+use crate::saga::limits::{Limit, Rate};
+use crate::store::limit::{Admitted, RateChange, RecordedLimit, Return, Usage};
+use crate::store::rate::{RateState, RateWindow};
 use crate::store::{
     Candidate, ClaimedRun, Claimer, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest, LimitedSaga,
     QueueCursors, SagaLimit, Unclaimed,
@@ -26,7 +30,13 @@ const CANDIDATES_MAX: usize = 500;
 /// The number of runs that a claim looks at beyond its slots: another transaction may have locked those in front.
 const SPARE: usize = 5;
 
-/// A claim of the queues of one saga in a transaction that holds the lock of its limit.
+/// The number of keys whose rate admits a parked run that one claim looks at.
+const DUE_KEYS_MAX: i64 = 100;
+
+/// The number of idle keys that one claim deletes: more than it adds.
+const IDLE_KEYS_MAX: i64 = 200;
+
+/// A claim of the queues of one saga in a transaction that holds the lock of its limits.
 struct UnderLimit {
     tx: Transaction<'static, Postgres>,
     limit: RecordedLimit,
@@ -35,7 +45,7 @@ struct UnderLimit {
 impl LimitStorage for PostgresStore {
     async fn publish_limits(&self, limits: &[SagaLimit]) -> sqlx::Result<()> {
         let list = || sqlx::query(self.sql.limit_list.clone());
-        let known = recorded(&list().all(&self.sessions).await?)?;
+        let known = all_recorded(&list().all(&self.sessions).await?)?;
         if !limits.iter().any(|limit| limit.is_outdated(&known)) {
             return Ok(());
         }
@@ -43,18 +53,21 @@ impl LimitStorage for PostgresStore {
         self.lock_topology(&mut tx).await?;
         sqlx::query(self.sql.limit_wait_for_claims.clone()).execute(&mut *tx).await?;
         // Another program may have changed them meanwhile.
-        let known = recorded(&list().all_on(&mut tx).await?)?;
+        let known = all_recorded(&list().all_on(&mut tx).await?)?;
         for limit in limits.iter().filter(|limit| limit.is_outdated(&known)) {
             let names: Vec<_> = limit.was.iter().chain([&limit.saga]).collect();
             sqlx::query(self.sql.limit_delete.clone()).bind(names).execute(&mut *tx).await?;
             let parked: Vec<_> = limit.recorded(&known).flat_map(|it| it.of.handlers.iter()).collect();
             sqlx::query(self.sql.limit_unpark_all.clone()).bind(parked).execute(&mut *tx).await?;
-            if let Some(RecordedLimit { of: LimitedSaga { saga, handlers, key_from }, concurrency }) =
-                limit.to_record(&known)
-            {
-                let insert = sqlx::query(self.sql.limit_insert.clone());
-                let insert = insert.bind(saga).bind(handlers).bind(concurrency).bind(key_from);
-                insert.execute(&mut *tx).await?;
+            let rates_of = limit.keeps_rates_of(&known);
+            let delete = sqlx::query(self.sql.rate_delete.clone());
+            delete.bind(limit.all_names(&known)).bind(rates_of).execute(&mut *tx).await?;
+            if let Some(rates_of) = rates_of {
+                let rename = sqlx::query(self.sql.rate_rename.clone());
+                rename.bind(rates_of).bind(&limit.saga).execute(&mut *tx).await?;
+            }
+            if let Some(recorded) = limit.to_record(&known) {
+                self.insert_limit(&mut tx, recorded).await?;
             }
         }
         self.notification(uuid::Uuid::nil()).execute(&mut *tx).await?;
@@ -87,9 +100,9 @@ impl PostgresStore {
         let Some(mut under) = self.lock_limit(request).await? else {
             return Ok(LimitedClaim::default());
         };
-        let (claimed, is_changed) = match under.limit.of.key_from {
-            None => self.claim_of_all(&mut under, request, only).await?,
-            Some(_) => self.claim_by_key(&mut under, request, only).await?,
+        let (claimed, is_changed) = match under.limit.is_by_key() {
+            false => self.claim_of_all(&mut under, request, only).await?,
+            true => self.claim_by_key(&mut under, request, only).await?,
         };
         match is_changed {
             false => under.tx.rollback().await?,
@@ -99,17 +112,16 @@ impl PostgresStore {
         Ok(claimed)
     }
 
-    /// Claims as many runs as the limit of the saga admits. Returns whether anything has changed, too.
+    /// Claims as many runs as the limits of the saga admit. Returns whether anything has changed, too.
     async fn claim_of_all(
         &self,
-        UnderLimit { tx, limit: RecordedLimit { of, concurrency } }: &mut UnderLimit,
+        UnderLimit { tx, limit }: &mut UnderLimit,
         request: &LimitedRequest<'_>,
         only: Option<&[Uuid]>,
     ) -> sqlx::Result<(LimitedClaim, bool)> {
-        // A statement of its own: it sees what others have claimed while the lock was waited for.
-        let count = sqlx::query_scalar(self.sql.limit_count.clone()).bind(&of.handlers);
-        let running: i64 = count.bind(i64::from(*concurrency)).one_on(tx).await?;
-        let room = usize::try_from(i64::from(*concurrency) - running).unwrap_or(0);
+        // Statements of their own: they see what others have claimed while the lock was waited for.
+        let mut usage = self.usage(tx, limit, &[]).await?;
+        let room = usage.room_of_saga(limit);
         let most = request.slots.min(room);
         let mut runs = vec![];
         if most > 0 {
@@ -120,68 +132,211 @@ impl PostgresStore {
             runs =
                 rows.iter().map(|row| ClaimedRun::from_row(row, identifier)).collect::<sqlx::Result<_>>()?;
         }
-        let (is_reached, is_changed) = (room <= runs.len(), !runs.is_empty());
+        let is_changed = !runs.is_empty();
+        if is_changed {
+            let begun = RateChange::begun(runs.len());
+            self.record_begun(tx, limit, &mut usage, [(String::new(), begun)].into()).await?;
+        }
+        let is_reached = room <= runs.len();
         let is_full = !is_reached && runs.len() == request.slots;
-        Ok((LimitedClaim { is_full, is_reached, runs }, is_changed))
+        let opens_in = usage.saga_opens_in(limit);
+        Ok((LimitedClaim { is_full, is_reached, opens_in, runs }, is_changed))
     }
 
-    /// Returns parked runs of the freed keys to their queues. Then claims due runs as far as the limits of their keys admit,
-    /// and parks those that it passes. Returns whether anything has changed, too.
+    /// Returns parked runs to their queues, of the freed keys and of those whose rate admits more. Then claims due runs as far as
+    /// the limits of their keys admit, and parks those that it passes. Returns whether anything has changed, too.
     async fn claim_by_key(
         &self,
-        UnderLimit { tx, limit: RecordedLimit { of, concurrency } }: &mut UnderLimit,
+        UnderLimit { tx, limit }: &mut UnderLimit,
         request: &LimitedRequest<'_>,
         only: Option<&[Uuid]>,
     ) -> sqlx::Result<(LimitedClaim, bool)> {
-        let mut is_changed = self.unpark(tx, of, *concurrency, request.freed).await?;
-        let mut all = LimitedClaim::default();
+        let mut is_changed = self.return_parked(tx, limit, request.freed).await?;
+        let mut usage = self.usage(tx, limit, &[]).await?;
+        let mut all = LimitedClaim { is_reached: usage.room_of_saga(limit) == 0, ..LimitedClaim::default() };
         let (mut asked, mut looked_at) = (request.slots + SPARE, 0);
-        while all.runs.len() < request.slots && looked_at < CANDIDATES_MAX {
+        while !all.is_reached && all.runs.len() < request.slots && looked_at < CANDIDATES_MAX {
             let candidates = self.candidates(tx, request, asked, only).await?;
             let is_full = candidates.len() == asked;
             looked_at += candidates.len();
-            let running = self.running_by_key(tx, of, &candidates).await?;
-            let most = request.slots - all.runs.len();
-            let Admitted { runs, mut over } = Admitted::divide(candidates, running, *concurrency, most);
-            let missed = self.claim_chosen(tx, request.claimer, runs, &mut all.runs).await?;
+            let keys: BTreeSet<_> = candidates.iter().map(|(_, key)| key.clone()).collect();
+            usage = self.usage(tx, limit, &keys.into_iter().collect::<Vec<_>>()).await?;
+            let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
+            let mut admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
+            let missed = self.claim_chosen(tx, request.claimer, limit, &admitted.runs, &mut all.runs).await?;
             // Without a run in execution nothing would return a parked one to its queue.
-            over.retain(|(_, key)| !missed.contains(key));
-            let parked = self.park(tx, over).await?;
+            admitted.over.retain(|(_, key)| !missed.contains(key));
+            let parked = self.park(tx, &admitted.over).await?;
+            self.record_begun(tx, limit, &mut usage, admitted.rate_changes(limit, &missed)).await?;
             let has_passed = parked > 0;
             is_changed |= has_passed || !all.runs.is_empty();
-            all.is_full = is_full && is_changed;
+            all.is_reached = all.runs.len() - before >= room;
+            all.is_full = is_full && is_changed && !all.is_reached;
             if !is_full || !has_passed {
                 break;
             }
             // Most of the runs in front may be of a few keys.
             asked = (asked * 2).min(CANDIDATES_MAX);
         }
+        if limit.rate_by_key().is_some() {
+            let next = sqlx::query_scalar(self.sql.rate_next.clone()).bind(&limit.of.saga);
+            all.opens_in = next.one_on(tx).await?;
+        } else {
+            all.opens_in = usage.saga_opens_in(limit);
+        }
         Ok((all, is_changed))
     }
 
-    /// Returns parked runs of these keys to their queues, as far as there are places. Returns whether there were any.
+    /// Returns parked runs to their queues: of the freed keys, and of those whose rate admits more. Returns whether anything has
+    /// changed.
+    async fn return_parked(
+        &self,
+        tx: &mut Transaction<'static, Postgres>,
+        limit: &RecordedLimit,
+        freed: &FreedKeys,
+    ) -> sqlx::Result<bool> {
+        let (LimitedSaga { saga, handlers, .. }, rate) = (&limit.of, limit.rate_by_key());
+        let mut keys: Vec<String> = match freed {
+            FreedKeys::Some(keys) => keys.clone(),
+            FreedKeys::Any => {
+                sqlx::query_scalar(self.sql.limit_list_keys.clone()).bind(handlers).all_on(tx).await?
+            }
+        };
+        if rate.is_some() {
+            let due = sqlx::query_scalar(self.sql.rate_due.clone()).bind(saga).bind(DUE_KEYS_MAX);
+            keys.extend(due.all_on(tx).await?);
+            keys.sort_unstable();
+            keys.dedup();
+        }
+        let mut is_changed = false;
+        if !keys.is_empty() {
+            let mut usage = self.usage(tx, limit, &keys).await?;
+            let returns = usage.returns(limit, keys);
+            let returned = self.unpark(tx, handlers, &returns).await?;
+            let change =
+                |it: &Return| (it.key.clone(), it.change(returned.get(&it.key).copied().unwrap_or(0)));
+            let changes = returns.iter().map(change).collect();
+            is_changed = !returned.is_empty();
+            if rate.is_some() {
+                is_changed |= self.record_begun(tx, limit, &mut usage, changes).await?;
+            }
+        }
+        if rate.is_some() && (is_changed || *freed == FreedKeys::Any) {
+            let delete = sqlx::query(self.sql.rate_delete_idle.clone()).bind(saga).bind(IDLE_KEYS_MAX);
+            is_changed |= delete.execute(&mut **tx).await?.rows_affected() > 0;
+        }
+        Ok(is_changed)
+    }
+
+    /// Returns so many parked runs of each key to their queues. Returns how many there were.
     async fn unpark(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        of: &LimitedSaga,
-        concurrency: i32,
-        freed: &FreedKeys,
-    ) -> sqlx::Result<bool> {
-        let all: Vec<String>;
-        let keys = match freed {
-            FreedKeys::Some(keys) => keys,
-            FreedKeys::Any => {
-                let list = sqlx::query_scalar(self.sql.limit_list_keys.clone()).bind(&of.handlers);
-                all = list.all_on(tx).await?;
-                &all
-            }
-        };
+        handlers: &[String],
+        returns: &[Return],
+    ) -> sqlx::Result<BTreeMap<String, i64>> {
+        let places = returns.iter().filter(|it| it.places > 0);
+        let (keys, places): (Vec<_>, Vec<_>) = places.map(|it| (it.key.clone(), it.places)).unzip();
         if keys.is_empty() {
-            return Ok(false);
+            return Ok(BTreeMap::new());
         }
-        let unpark = sqlx::query(self.sql.limit_unpark.clone());
-        let unparked = unpark.bind(&of.handlers).bind(keys).bind(i64::from(concurrency)).all_on(tx).await?;
-        Ok(!unparked.is_empty())
+        let unpark = sqlx::query_as(self.sql.limit_unpark.clone()).bind(handlers).bind(keys).bind(places);
+        let returned: Vec<(String, i64)> = unpark.all_on(tx).await?;
+        Ok(returned.into_iter().collect())
+    }
+
+    /// What counts for the limits of the saga, and of these keys.
+    async fn usage(
+        &self,
+        tx: &mut Transaction<'static, Postgres>,
+        limit: &RecordedLimit,
+        keys: &[String],
+    ) -> sqlx::Result<Usage> {
+        let (mut usage, handlers) = (Usage::default(), &limit.of.handlers);
+        if let Some(most) = limit.concurrency_of_saga() {
+            let count = sqlx::query_scalar(self.sql.limit_count.clone()).bind(handlers);
+            usage.running.insert(String::new(), count.bind(i64::from(most)).one_on(tx).await?);
+        } else if limit.concurrency_by_key().is_some() && !keys.is_empty() {
+            let count = sqlx::query_as(self.sql.limit_count_keys.clone()).bind(handlers).bind(keys);
+            let running: Vec<(String, i64)> = count.all_on(tx).await?;
+            usage.running = running.into_iter().collect();
+        }
+        if limit.rate_of_saga().is_some() {
+            self.read_rates(tx, limit, &[String::new()], &mut usage).await?;
+        } else if limit.rate_by_key().is_some() && !keys.is_empty() {
+            self.read_rates(tx, limit, keys, &mut usage).await?;
+        }
+        Ok(usage)
+    }
+
+    /// Reads the time, and the runs of these keys that began.
+    async fn read_rates(
+        &self,
+        tx: &mut Transaction<'static, Postgres>,
+        limit: &RecordedLimit,
+        keys: &[String],
+        usage: &mut Usage,
+    ) -> sqlx::Result<()> {
+        let read = sqlx::query(self.sql.rate_read.clone()).bind(&limit.of.saga).bind(keys);
+        for row in read.all_on(tx).await? {
+            usage.now = row.try_get("now")?;
+            let Some(key) = row.try_get("key")? else { continue };
+            // What cannot be read does not count.
+            let window: Option<Json<RateWindow>> = row.try_get("begun").ok();
+            let window = window.map(|Json(window)| window).unwrap_or_default();
+            let state = RateState { window, has_parked: row.try_get("has_parked")?, ..RateState::default() };
+            usage.rates.insert(key, state);
+        }
+        Ok(())
+    }
+
+    /// Records the runs that have begun, if a rate is limited. Returns whether anything has changed.
+    async fn record_begun(
+        &self,
+        tx: &mut Transaction<'static, Postgres>,
+        limit: &RecordedLimit,
+        usage: &mut Usage,
+        changes: BTreeMap<String, RateChange>,
+    ) -> sqlx::Result<bool> {
+        let Some(Limit { most: rate, .. }) = limit.rate.filter(|_| !changes.is_empty()) else {
+            return Ok(false);
+        };
+        // The time after the claim: its events are earlier, so they are a period older when the next runs begin.
+        self.read_rates(tx, limit, &[], usage).await?;
+        let states = usage.rates_after(rate, changes);
+        let column = |of: fn(&RateState) -> i64| states.values().map(of).collect::<Vec<_>>();
+        sqlx::query(self.sql.rate_write.clone())
+            .bind(&limit.of.saga)
+            .bind(states.keys().cloned().collect::<Vec<_>>())
+            .bind(states.values().map(|state| Json(state.window.clone())).collect::<Vec<_>>())
+            .bind(states.values().map(|state| state.has_parked).collect::<Vec<_>>())
+            .bind(column(|state| state.opens_at))
+            .bind(column(|state| state.idle_at))
+            .execute(&mut **tx)
+            .await?;
+        let is_changed = !states.is_empty();
+        usage.rates.extend(states);
+        Ok(is_changed)
+    }
+
+    async fn insert_limit(
+        &self,
+        tx: &mut Transaction<'static, Postgres>,
+        RecordedLimit { of: LimitedSaga { saga, handlers, key_from }, concurrency, rate }: RecordedLimit,
+    ) -> sqlx::Result<()> {
+        let stored = |most: u32| i32::try_from(most).unwrap_or(i32::MAX);
+        sqlx::query(self.sql.limit_insert.clone())
+            .bind(saga)
+            .bind(handlers)
+            .bind(concurrency.map(|limit| stored(limit.most)))
+            .bind(concurrency.is_some_and(|limit| limit.is_by_key))
+            .bind(rate.map(|limit| stored(limit.most.runs)))
+            .bind(rate.map(|limit| i64::try_from(limit.most.period_ms).unwrap_or(i64::MAX)))
+            .bind(rate.is_some_and(|limit| limit.is_by_key))
+            .bind(key_from)
+            .execute(&mut **tx)
+            .await?;
+        Ok(())
     }
 
     /// So many due runs with their keys.
@@ -216,28 +371,11 @@ impl PostgresStore {
         rows.iter().map(candidate).collect()
     }
 
-    /// How many runs of the keys of these runs are in execution.
-    async fn running_by_key(
-        &self,
-        tx: &mut Transaction<'static, Postgres>,
-        of: &LimitedSaga,
-        candidates: &[(Candidate, String)],
-    ) -> sqlx::Result<BTreeMap<String, i64>> {
-        let keys: BTreeSet<_> = candidates.iter().map(|(_, key)| key).collect();
-        if keys.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        let count = sqlx::query_as(self.sql.limit_count_keys.clone());
-        let count = count.bind(&of.handlers).bind(keys.into_iter().collect::<Vec<_>>());
-        let running: Vec<(String, i64)> = count.all_on(tx).await?;
-        Ok(running.into_iter().collect())
-    }
-
     /// Parks runs. Returns how many.
     async fn park(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        runs: Vec<(Candidate, String)>,
+        runs: &[(Candidate, String)],
     ) -> sqlx::Result<u64> {
         if runs.is_empty() {
             return Ok(0);
@@ -253,11 +391,12 @@ impl PostgresStore {
         &self,
         tx: &mut Transaction<'static, Postgres>,
         claimer: Claimer<'_>,
-        runs: Vec<(Candidate, String)>,
+        limit: &RecordedLimit,
+        runs: &[(Candidate, String)],
         all: &mut Vec<Result<ClaimedRun, Unclaimed>>,
-    ) -> sqlx::Result<BTreeSet<String>> {
+    ) -> sqlx::Result<Vec<String>> {
         if runs.is_empty() {
-            return Ok(BTreeSet::new());
+            return Ok(vec![]);
         }
         let (roots, ids, keys) = columns(runs);
         let mut missed: BTreeMap<_, _> = ids.iter().copied().zip(keys.iter().cloned()).collect();
@@ -273,7 +412,8 @@ impl PostgresStore {
             .all_on(tx)
             .await?;
         for row in &rows {
-            let limit_key = missed.remove(&row.try_get("id")?);
+            let limit_key =
+                missed.remove(&row.try_get("id")?).filter(|_| limit.concurrency_by_key().is_some());
             let run = ClaimedRun::from_row(row, claimer.identifier)?;
             all.push(run.map(|run| ClaimedRun { limit_key, ..run }));
         }
@@ -286,9 +426,9 @@ impl PostgresStore {
         for (root, id) in self.ready(&request.queue.lanes, request.slots).await? {
             let alone = LimitedRequest { slots: 1, ..*request };
             match self.claim_under_limit(&alone, Some(&[id])).await {
-                Ok(LimitedClaim { runs, is_reached, .. }) => {
+                Ok(LimitedClaim { runs, is_reached, opens_in, .. }) => {
                     all.runs.extend(runs);
-                    all.is_reached = is_reached;
+                    (all.is_reached, all.opens_in) = (is_reached, opens_in);
                 }
                 Err(error) if is_of_contents(&error) => {
                     all.runs.extend(self.mark_refused(root, id, &error).await?.map(Err));
@@ -307,41 +447,54 @@ impl PostgresStore {
     /// Begins a transaction that holds the lock of a limit. None if the limit is gone, or this worker knows of another
     /// topology.
     async fn lock_limit(&self, request: &LimitedRequest<'_>) -> sqlx::Result<Option<UnderLimit>> {
-        let LimitedSaga { saga, .. } = &request.queue.of;
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        let lock = sqlx::query_as(self.sql.limit_lock.clone())
+        let lock = sqlx::query(self.sql.limit_lock.clone())
             .bind(request.claimer.worker)
             .bind(request.queue.lanes.topology)
-            .bind(saga);
-        let locked: Option<(Vec<String>, i32, Option<String>)> = lock.first_on(&mut tx).await?;
-        let Some((handlers, concurrency, key_from)) = locked else {
+            .bind(&request.queue.of.saga);
+        let Some(row) = lock.first_on(&mut tx).await? else {
             tx.rollback().await?;
             return Ok(None);
         };
-        let of = LimitedSaga { saga: saga.clone(), handlers, key_from };
-        Ok(Some(UnderLimit { tx, limit: RecordedLimit { of, concurrency } }))
+        Ok(Some(UnderLimit { tx, limit: recorded(&row)? }))
     }
 }
 
 /// The roots, ids and keys of runs.
-fn columns(runs: Vec<(Candidate, String)>) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) {
+fn columns(runs: &[(Candidate, String)]) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) {
     let (mut roots, mut ids, mut keys) = (vec![], vec![], vec![]);
     for (Candidate { root, id, .. }, key) in runs {
-        roots.push(root);
-        ids.push(id);
-        keys.push(key);
+        roots.push(*root);
+        ids.push(*id);
+        keys.push(key.clone());
     }
     (roots, ids, keys)
 }
 
-fn recorded(rows: &[PgRow]) -> sqlx::Result<Vec<RecordedLimit>> {
-    let read = |row: &PgRow| -> sqlx::Result<RecordedLimit> {
-        let of = LimitedSaga {
-            saga: row.try_get("saga")?,
-            handlers: row.try_get("handlers")?,
-            key_from: row.try_get("key_from")?,
-        };
-        Ok(RecordedLimit { of, concurrency: row.try_get("concurrency")? })
+/// The limits in a row of `run_limit`.
+fn recorded(row: &PgRow) -> sqlx::Result<RecordedLimit> {
+    let of = LimitedSaga {
+        saga: row.try_get("saga")?,
+        handlers: row.try_get("handlers")?,
+        key_from: row.try_get("key_from")?,
     };
-    rows.iter().map(read).collect()
+    Ok(RecordedLimit { of, concurrency: concurrency(row)?, rate: rate(row)? })
+}
+
+/// The limit of the runs that are executed at once, if the row has one.
+pub(super) fn concurrency(row: &PgRow) -> sqlx::Result<Option<Limit<u32>>> {
+    let Some(most) = row.try_get("concurrency")? else { return Ok(None) };
+    Ok(Some(Limit { most: unsigned(most), is_by_key: row.try_get("concurrency_by_key")? }))
+}
+
+/// The limit of the runs that begin within a period, if the row has one.
+pub(super) fn rate(row: &PgRow) -> sqlx::Result<Option<Limit<Rate>>> {
+    let Some(runs) = row.try_get("rate")? else { return Ok(None) };
+    let period_ms: i64 = row.try_get("rate_period_ms")?;
+    let rate = Rate { runs: unsigned(runs), period_ms: u64::try_from(period_ms).unwrap_or(0) };
+    Ok(Some(Limit { most: rate, is_by_key: row.try_get("rate_by_key")? }))
+}
+
+fn all_recorded(rows: &[PgRow]) -> sqlx::Result<Vec<RecordedLimit>> {
+    rows.iter().map(recorded).collect()
 }

@@ -13,7 +13,7 @@ use crate::store::{ExpiredSignals, FindStorage as _, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 75] = [
+const HOT: [&str; 80] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -23,6 +23,11 @@ const HOT: [&str; 75] = [
     "limit_list_keys",
     "limit_park",
     "limit_unpark",
+    "rate_read",
+    "rate_write",
+    "rate_due",
+    "rate_next",
+    "rate_delete_idle",
     "settle_advance_one",
     "settle_end_one",
     "settle_launch_many",
@@ -240,7 +245,13 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "limit_count_keys" => ("text[], text[]", "'{}', '{}'"),
         "limit_list_keys" => ("text[]", "'{}'"),
         "limit_park" => ("uuid[], uuid[], text[]", "'{}', '{}', '{}'"),
-        "limit_unpark" => ("text[], text[], bigint", "'{}', '{}', 1"),
+        "limit_unpark" => ("text[], text[], bigint[]", "'{}', '{}', '{}'"),
+        "rate_read" => ("text, text[]", "'', '{}'"),
+        "rate_write" => {
+            ("text, text[], jsonb[], boolean[], bigint[], bigint[]", "'', '{}', '{}', '{}', '{}', '{}'")
+        }
+        "rate_due" | "rate_delete_idle" => ("text, bigint", "'', 1"),
+        "rate_next" => ("text", "''"),
         "join_mark" => ("uuid[], uuid", "'{}', NULL"),
         "join_explain" => ("uuid", "NULL"),
         "join_set_aside" => ("uuid[], text", "'{}', ''"),
