@@ -1,6 +1,12 @@
 -- Returns all parked runs of these handlers to their queues: their limit has changed.
--- Locks: their rows.
+-- Locks: their rows, without those that other transactions have locked: limit_unpark_left.sql, or a claim under the new limit,
+-- returns these.
 -- $1 handlers
+WITH parked AS MATERIALIZED (
+    SELECT r.ctid FROM scoop.run r
+    WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = ANY ($1::text[])
+    FOR UPDATE SKIP LOCKED
+)
 UPDATE scoop.run r
 SET ready_at = r.parked_since, parked_since = NULL
-WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = ANY ($1::text[])
+WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM parked))

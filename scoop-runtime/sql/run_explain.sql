@@ -9,8 +9,9 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
        CASE WHEN u.waits_for = 'limit' AND u.parked_since IS NOT NULL THEN (
            SELECT count(*) FROM (
                SELECT FROM scoop.run q
-               WHERE q.state = 'ready' AND q.handler = u.handler AND q.limit_key = u.limit_key
-                 AND q.parked_since IS NOT NULL AND q.parked_since < u.parked_since
+               WHERE q.state = 'ready' AND q.handler = u.handler AND q.topic = u.topic
+                 AND q.reserved_for = u.reserved_for AND q.limit_key = u.limit_key AND q.parked_since IS NOT NULL
+                 AND q.parked_since < u.parked_since
                LIMIT $3) q
        ) WHEN u.waits_for IN ('slot', 'limit') THEN (
            SELECT count(*) FROM (
@@ -22,8 +23,8 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
        CASE WHEN u.waits_for = 'limit' AND u.parked_since IS NOT NULL THEN (
            SELECT count(*) FROM (
                SELECT FROM scoop.run q
-               WHERE q.state = 'ready' AND q.handler = u.handler AND q.limit_key = u.limit_key
-                 AND q.parked_since IS NOT NULL
+               WHERE q.state = 'ready' AND q.handler = u.handler AND q.topic = u.topic
+                 AND q.reserved_for = u.reserved_for AND q.limit_key = u.limit_key AND q.parked_since IS NOT NULL
                LIMIT $3) q
        ) WHEN u.waits_for IN ('slot', 'limit') THEN (
            SELECT count(*) FROM (

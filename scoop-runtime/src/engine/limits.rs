@@ -12,6 +12,9 @@
 //! A claim says when a rate admits the next run. The task looks then: no run is claimed before by looking more often. The runs of
 //! a saga that has reached its rate stay in their queue; those of a key that has are parked, and return to it at that time.
 //!
+//! A claim waits for the lock of a limit for a moment only, since it has slots meanwhile. While another session holds that lock, its
+//! saga is looked at twice a second, and holds up no other.
+//!
 //! It looks when a run of such a saga has ended in this process, when the claimer is woken, when the next run is due or is admitted
 //! by its rate, and otherwise at the poll interval.
 
@@ -27,6 +30,7 @@ use super::claim;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::slots::FreedPlaces;
 use super::user_code::boundary;
+use crate::error::is_transient;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{
     Candidate, FreedKeys, Lanes, LimitedClaim, LimitedQueue, LimitedRequest, QueueCursors, Suspect,
@@ -40,6 +44,9 @@ const BATCH_MAX: usize = 100;
 /// The pause before another look after something was due that no claim took: another transaction may have locked it. It
 /// doubles each time, up to the poll interval.
 const PAUSE_WHEN_DUE: Duration = Duration::from_millis(5);
+
+/// The pause before another look at a saga whose limit another session has locked. A claim that waits for the lock has slots.
+const PAUSE_WHEN_LOCKED: Duration = Duration::from_millis(500);
 
 /// Claims, again and again, until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
@@ -90,6 +97,10 @@ struct Look {
     opens_at: Option<Instant>,
     /// Whether a limit of the saga was reached.
     is_reached: bool,
+    /// The freed keys that a look could not go through, since the limit was locked.
+    left: Option<FreedKeys>,
+    /// No look before this time, since the limit was locked.
+    locked_until: Option<Instant>,
 }
 
 /// Why a saga is looked at.
@@ -110,7 +121,14 @@ impl Looks {
         let look = self.0.get_mut(&queue.of.saga).filter(|look| look.topology == topology);
         let is_by_key = queue.of.key_from.is_some();
         let Some(look) = look else {
-            let look = Look { topology, all_keys_at: now, opens_at: None, is_reached: false };
+            let look = Look {
+                topology,
+                all_keys_at: now,
+                opens_at: None,
+                is_reached: false,
+                left: None,
+                locked_until: None,
+            };
             self.0.insert(queue.of.saga.clone(), look);
             let freed = if is_by_key { FreedKeys::Any } else { FreedKeys::Some(vec![]) };
             return Due { freed, has_opened: false, is_closed: false, was_reached: false };
@@ -120,11 +138,15 @@ impl Looks {
             look.opens_at = None;
         }
         let is_closed = look.is_reached && look.opens_at.is_some();
-        let freed = if is_by_key && now.duration_since(look.all_keys_at) >= interval {
-            look.all_keys_at = now;
-            FreedKeys::Any
-        } else {
-            FreedKeys::Some(if is_by_key { keys } else { vec![] })
+        let looks_at_all = now.duration_since(look.all_keys_at) >= interval;
+        let freed = match look.left.take() {
+            _ if !is_by_key => FreedKeys::Some(vec![]),
+            left if looks_at_all || left == Some(FreedKeys::Any) => {
+                look.all_keys_at = now;
+                FreedKeys::Any
+            }
+            Some(FreedKeys::Some(left)) => FreedKeys::Some([left, keys].concat()),
+            _ => FreedKeys::Some(keys),
         };
         Due { freed, has_opened, is_closed, was_reached: look.is_reached }
     }
@@ -137,6 +159,20 @@ impl Looks {
         }
     }
 
+    /// Whether the limit of a saga was locked a moment ago.
+    fn is_postponed(&self, saga: &str) -> bool {
+        let until = self.0.get(saga).and_then(|look| look.locked_until);
+        until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// Has the next look at a saga go through these keys, since the limit was locked.
+    fn postpone(&mut self, saga: &str, freed: FreedKeys, has_opened: bool) {
+        if let Some(look) = self.0.get_mut(saga) {
+            (look.left, look.locked_until) = (Some(freed), Some(Instant::now() + PAUSE_WHEN_LOCKED));
+            look.opens_at = has_opened.then(Instant::now).or(look.opens_at);
+        }
+    }
+
     /// In how long a rate admits the next run of any of these sagas.
     fn opens_in(&self, queues: &[LimitedQueue]) -> Option<Duration> {
         let looks = queues.iter().filter_map(|queue| self.0.get(&queue.of.saga));
@@ -146,15 +182,20 @@ impl Looks {
 }
 
 /// Claims from all queues that have a ready run or a free place. Returns when to look again; none if something is due that was
-/// not taken.
+/// not taken. A saga whose limit is locked, or whose claim the database refuses, holds up no other.
 async fn claim_all(
     engine: &Arc<Engine>,
     queues: &[LimitedQueue],
     looks: &mut Looks,
 ) -> sqlx::Result<Option<Duration>> {
     let ready = engine.store.lanes_ready(&all_lanes(queues), &QueueCursors::default()).await?;
-    let mut reached = vec![];
+    let (mut reached, mut is_locked) = (vec![], false);
     for queue in queues {
+        if looks.is_postponed(&queue.of.saga) {
+            is_locked = true;
+            reached.push(&queue.of.saga);
+            continue;
+        }
         let FreedPlaces { any: has_ended, keys } = engine.wakeups.freed.take(&queue.of.handlers);
         let due = looks.begin(queue, keys, engine.settings.poll_interval);
         let Due { mut freed, has_opened, is_closed, was_reached } = due;
@@ -167,11 +208,23 @@ async fn claim_all(
         }
         while is_due && !engine.stopping.is_cancelled() {
             let has_slot = engine.slots.available_permits() > 0;
-            if !has_slot && (has_ended || has_opened) {
-                offer(engine, queue, &freed, may_return).await?;
+            if !has_slot && (has_ended || has_opened) && offer(engine, queue, &freed, may_return).await? {
                 freed = FreedKeys::Some(vec![]);
             }
-            let claimed = claim_from(engine, queue, None, &freed).await?;
+            let claimed = match claim_from(engine, queue, None, &freed).await {
+                Err(error) if !is_transient(&error) => {
+                    telemetry::operation_failed(engine.worker, "claim under a limit", &error);
+                    engine.mark_in_doubt();
+                    Claimed { is_locked: true, ..Claimed::default() }
+                }
+                claimed => claimed?,
+            };
+            if claimed.is_locked {
+                looks.postpone(&queue.of.saga, freed, has_opened);
+                is_locked = true;
+                reached.push(&queue.of.saga);
+                break;
+            }
             freed = FreedKeys::Some(vec![]);
             looks.end(&queue.of.saga, &claimed);
             is_due = claimed.is_full;
@@ -187,25 +240,29 @@ async fn claim_all(
     }
     // The end of one of their runs is reported, and the time of their rate is known.
     let open: Vec<_> = queues.iter().filter(|queue| !reached.contains(&&queue.of.saga)).cloned().collect();
-    next_look(engine, &open).await
+    let next = next_look(engine, &open).await?;
+    Ok(next.map(|next| if is_locked { next.min(PAUSE_WHEN_LOCKED) } else { next }))
 }
 
-/// Leaves the places that have become free here to other processes, since this one has no slot.
+/// Leaves the places that have become free here to other processes, since this one has no slot. Returns false if the limit is
+/// locked.
 async fn offer(
     engine: &Arc<Engine>,
     queue: &LimitedQueue,
     freed: &FreedKeys,
     may_return: bool,
-) -> sqlx::Result<()> {
+) -> sqlx::Result<bool> {
     if may_return || !freed.is_empty() {
         // It takes no run, so it needs no key.
         let key_of = |_: &Candidate| String::new();
         let claimer = engine.claimer();
         let request = LimitedRequest { claimer, queue, slots: 0, suspect: None, freed, key_of: &key_of };
-        engine.store.claim_limited(request).await?;
+        if engine.store.claim_limited(request).await?.is_locked {
+            return Ok(false);
+        }
     }
     engine.wakeups.others.notify_one();
-    Ok(())
+    Ok(true)
 }
 
 /// Claims a suspect if one is due, and returns when the next run of these queues is ready; none if one is.
@@ -234,6 +291,8 @@ async fn next_look(engine: &Arc<Engine>, queues: &[LimitedQueue]) -> sqlx::Resul
 struct Claimed {
     /// Whether there may be more to claim.
     is_full: bool,
+    /// Whether another session has locked the limit.
+    is_locked: bool,
     is_reached: bool,
     /// In how long a rate admits the next run.
     opens_in: Option<Duration>,
@@ -267,10 +326,11 @@ async fn claim_from(
         freed,
         key_of: &key_of,
     };
-    let LimitedClaim { runs, is_full, is_reached, opens_in } = engine.store.claim_limited(request).await?;
+    let LimitedClaim { runs, is_full, is_locked, is_reached, opens_in } =
+        engine.store.claim_limited(request).await?;
     let opens_in = opens_in.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
     let has_unclaimed = runs.iter().any(Result::is_err);
-    let claimed = Claimed { is_full, is_reached, opens_in, has_unclaimed };
+    let claimed = Claimed { is_full, is_locked, is_reached, opens_in, has_unclaimed };
     match suspect {
         Some(_) => {
             for run in runs {

@@ -85,6 +85,8 @@ pub(crate) struct LimitedClaim {
     pub(crate) runs: Vec<Result<ClaimedRun, Unclaimed>>,
     /// Whether there may be more to claim.
     pub(crate) is_full: bool,
+    /// Whether another transaction had locked the limit: then nothing was claimed, and the freed keys were not looked at.
+    pub(crate) is_locked: bool,
     /// Whether a limit of the saga leaves room for no further run.
     pub(crate) is_reached: bool,
     /// In how many seconds the rate admits a further run, if runs may wait for that.
@@ -271,26 +273,18 @@ impl Admitted {
         admitted
     }
 
-    /// What changes for the rate when these runs have begun, apart from one for each of the `missed` keys.
-    pub(crate) fn rate_changes(
-        &self,
-        limit: &RecordedLimit,
-        missed: &[String],
-    ) -> BTreeMap<String, RateChange> {
+    /// What changes for the rate when these runs have begun.
+    pub(crate) fn rate_changes(&self, limit: &RecordedLimit) -> BTreeMap<String, RateChange> {
         let mut changes: BTreeMap<_, RateChange> = BTreeMap::new();
         if limit.rate_by_key().is_none() {
-            let begun = RateChange::begun(self.runs.len().saturating_sub(missed.len()));
-            changes.insert(String::new(), begun);
-            changes.retain(|_, change| change.begun > 0);
+            if !self.runs.is_empty() {
+                changes.insert(String::new(), RateChange::begun(self.runs.len()));
+            }
             return changes;
         }
         for (_, key) in &self.runs {
             changes.entry(key.clone()).or_default().begun += 1;
         }
-        for key in missed {
-            changes.entry(key.clone()).or_default().begun -= 1;
-        }
-        changes.retain(|_, change| change.begun > 0);
         for key in &self.held_by_rate {
             changes.entry(key.clone()).or_default().has_parked = Some(true);
         }
@@ -469,9 +463,9 @@ mod tests {
         let admitted = Admitted::divide(candidates(["a", "b", "c", "c", "c"]), &usage, &limit, 10);
         assert_eq!((ids(&admitted.runs), ids(&admitted.over)), (vec![3, 4], vec![1, 2, 5]));
         assert_eq!(admitted.held_by_rate, ["a".to_owned()].into(), "the end of a run returns the others");
-        let changes = admitted.rate_changes(&limit, &["c".to_owned()]);
+        let changes = admitted.rate_changes(&limit);
         let changes: Vec<_> = changes.iter().map(|(key, it)| (&**key, it.begun, it.has_parked)).collect();
-        assert_eq!(changes, [("a", 0, Some(true)), ("c", 1, None)]);
+        assert_eq!(changes, [("a", 0, Some(true)), ("c", 2, None)]);
     }
 
     #[test]

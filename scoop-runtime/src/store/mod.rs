@@ -578,6 +578,9 @@ storage! {
         /// Returns parked runs of the freed keys to their queues. Then claims as many ready runs of a saga as are asked for, as far
         /// as its limit admits, and parks those that it passes since the limit of their key is reached.
         async fn claim_limited(&self, request: LimitedRequest<'_>) -> LimitedClaim;
+
+        /// Returns parked runs to their queues whose saga has no limit by key any more, a part of them. Returns their handlers.
+        async fn unpark_left(&self) -> Vec<String>;
     }
 
     /// Schedules, and their due ticks.

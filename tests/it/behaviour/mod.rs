@@ -62,6 +62,7 @@ mod large_payloads;
 mod launching;
 mod limits;
 mod limits_by_key;
+mod limits_locked;
 mod limits_processes;
 mod limits_rate;
 mod local_start;

@@ -7,7 +7,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::row::{RowState, WorkingRow};
+use super::definitions::lanes_of;
+use super::row::{Lane, RowState, WorkingRow};
 use super::state::{RowKey, State};
 use crate::LimitKey;
 use crate::bug::{Bug, is_injected};
@@ -34,9 +35,7 @@ impl LimitStorage for MemoryStore {
                 state.limits.retain(|it| !known.contains(it));
                 state.limits.extend(recorded);
                 let handlers: Vec<_> = known.into_iter().flat_map(|it| it.of.handlers).collect();
-                for key in state.parked_keys(&handlers) {
-                    state.unpark(&handlers, &key, usize::MAX);
-                }
+                state.unpark_all(&handlers);
                 if let Some(mut rates) = rates {
                     rates.values_mut().for_each(|rate| rate.has_parked = false);
                     state.rates.insert(limit.saga.clone(), rates);
@@ -67,6 +66,17 @@ impl LimitStorage for MemoryStore {
         })
         .await
     }
+
+    async fn unpark_left(&self) -> sqlx::Result<Vec<String>> {
+        self.run("unpark_left", |state| {
+            let has_limit = |handler: &str| state.limit_of(handler).is_some_and(RecordedLimit::is_by_key);
+            let left: BTreeSet<_> = state.parked.keys().map(|(handler, _)| handler.to_string()).collect();
+            let left: Vec<_> = left.into_iter().filter(|handler| !has_limit(handler)).collect();
+            state.unpark_all(&left);
+            Ok(left)
+        })
+        .await
+    }
 }
 
 impl State {
@@ -87,13 +97,14 @@ impl State {
             is_reached,
             opens_in: self.usage(limit).saga_opens_in(limit),
             runs: claimed.into_iter().map(Ok).collect(),
+            ..LimitedClaim::default()
         }
     }
 
     /// Returns parked runs to their queues, of the freed keys and of those whose rate admits more. Then claims due runs and parks
     /// others.
     fn claim_by_key(&mut self, limit: &RecordedLimit, request: &LimitedRequest<'_>) -> LimitedClaim {
-        self.return_parked(limit, request.freed);
+        self.return_parked(limit, request);
         let is_reached = self.usage(limit).room_of_saga(limit) == 0;
         let mut all = LimitedClaim { is_reached, ..LimitedClaim::default() };
         while !all.is_reached && all.runs.len() < request.slots {
@@ -107,7 +118,7 @@ impl State {
             let (candidates, usage) = (candidates.collect(), self.usage(limit));
             let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
             let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
-            let changes = admitted.rate_changes(limit, &[]);
+            let changes = admitted.rate_changes(limit);
             let Admitted { runs, over, .. } = admitted;
             let (has_claimed, has_passed) = (!runs.is_empty(), !over.is_empty());
             for (candidate, key) in over {
@@ -140,11 +151,11 @@ impl State {
     }
 
     /// Returns parked runs to their queues: of the freed keys, and of those whose rate admits more.
-    fn return_parked(&mut self, limit: &RecordedLimit, freed: &FreedKeys) {
-        let (handlers, now) = (&limit.of.handlers, micros(self.now()));
-        let mut keys: BTreeSet<_> = match freed {
+    fn return_parked(&mut self, limit: &RecordedLimit, request: &LimitedRequest<'_>) {
+        let (lanes, now) = (lanes_of(&request.queue.lanes).collect(), micros(self.now()));
+        let mut keys: BTreeSet<_> = match request.freed {
             FreedKeys::Some(keys) => keys.iter().cloned().collect(),
-            FreedKeys::Any => self.parked_keys(handlers).into_iter().collect(),
+            FreedKeys::Any => self.parked.keys().map(|(_, key)| key.clone()).collect(),
         };
         if limit.rate_by_key().is_some() {
             let rates = self.rates.get(&limit.of.saga).into_iter().flatten();
@@ -154,7 +165,7 @@ impl State {
         let returns = self.usage(limit).returns(limit, keys.into_iter().collect());
         let mut changes = BTreeMap::new();
         for it in returns {
-            let returned = self.unpark(handlers, &it.key, usize::try_from(it.places).unwrap_or(0));
+            let returned = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0));
             let change = it.change(i64::try_from(returned).unwrap_or(i64::MAX));
             changes.insert(it.key, change);
         }
@@ -273,21 +284,19 @@ impl State {
     }
 
     /// The times since which runs are parked with the key of this one, if it is parked.
-    pub(super) fn parked_beside(&self, row: &WorkingRow) -> Option<impl Iterator<Item = OffsetDateTime>> {
+    pub(super) fn parked_beside<'a>(
+        &'a self,
+        row: &'a WorkingRow,
+    ) -> Option<impl Iterator<Item = OffsetDateTime> + 'a> {
         row.parked_since.filter(|_| row.ready_at > self.now())?;
         let parked = self.parked.get(&(row.handler.clone(), row.limit_key.clone()?))?;
-        Some(parked.iter().map(|(since, _)| *since))
+        let is_in_lane = |run| self.row(run).is_some_and(|it| it.lane() == row.lane());
+        Some(parked.iter().filter(move |(_, run)| is_in_lane(*run)).map(|(since, _)| *since))
     }
 
     /// Whether a due run waits for a limit of its saga that is not by key.
     pub(super) fn is_limit_reached(&self, handler: &str) -> bool {
         self.limit_of(handler).is_some_and(|limit| self.usage(limit).room_of_saga(limit) == 0)
-    }
-
-    /// The keys under which runs of these handlers are parked.
-    fn parked_keys(&self, handlers: &[String]) -> Vec<String> {
-        let keys = self.parked.keys().filter(|(of, _)| handlers.iter().any(|handler| **handler == **of));
-        keys.map(|(_, key)| key.clone()).collect()
     }
 
     fn park(&mut self, run: RowKey, key: String) {
@@ -297,19 +306,32 @@ impl State {
         });
     }
 
-    /// Returns so many parked runs of a key to their queues. Returns how many there were.
-    fn unpark(&mut self, handlers: &[String], key: &str, places: usize) -> usize {
-        let of_key = self
-            .parked
-            .iter()
-            .filter(|((of, parked), _)| parked == key && handlers.iter().any(|handler| **handler == **of));
-        let mut runs: Vec<_> = of_key.flat_map(|(_, runs)| runs).copied().collect();
+    /// Returns so many parked runs of a key to their queues, these. Returns how many there were.
+    fn unpark(&mut self, lanes: &BTreeSet<Lane>, key: &str, places: usize) -> usize {
+        let of_key = self.parked.iter().filter(|((_, parked), _)| parked == key).flat_map(|(_, runs)| runs);
+        let of_lanes =
+            |(_, run): &&(_, RowKey)| self.row(*run).is_some_and(|row| lanes.contains(&row.lane()));
+        let mut runs: Vec<_> = of_key.filter(of_lanes).copied().collect();
         runs.sort_unstable();
         runs.truncate(if is_injected(Bug::ForgetParked) { 0 } else { places });
-        for (since, run) in &runs {
+        self.return_runs(&runs);
+        runs.len()
+    }
+
+    /// Returns all parked runs of these handlers to their queues.
+    fn unpark_all(&mut self, handlers: &[String]) {
+        let parked =
+            self.parked.iter().filter(|((of, _), _)| handlers.iter().any(|handler| **handler == **of));
+        let runs: Vec<_> = parked.flat_map(|(_, runs)| runs).copied().collect();
+        if !is_injected(Bug::ForgetParked) {
+            self.return_runs(&runs);
+        }
+    }
+
+    fn return_runs(&mut self, runs: &[(OffsetDateTime, RowKey)]) {
+        for (since, run) in runs {
             self.change(*run, |row| (row.ready_at, row.parked_since) = (*since, None));
         }
-        runs.len()
     }
 
     /// Claims a run for this worker if it is ready and due. It counts under the key.

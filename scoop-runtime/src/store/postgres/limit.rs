@@ -1,6 +1,7 @@
 //! The limits of sagas (`limit_*.sql`), and claims under them. A change of them is a change of the topology.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sqlx::postgres::PgRow;
@@ -13,13 +14,13 @@ use super::claim::Claim;
 use super::decode::unsigned;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
-use crate::error::is_of_contents;
+use crate::error::{is_contended, is_of_contents};
 use crate::saga::limits::{Limit, Rate};
 use crate::store::limit::{Admitted, RateChange, RecordedLimit, Return, Usage};
 use crate::store::rate::{RateState, RateWindow};
 use crate::store::{
-    Candidate, ClaimedRun, Claimer, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest, LimitedSaga,
-    QueueCursors, SagaLimit, Unclaimed,
+    Candidate, ClaimedRun, Claimer, FreedKeys, Lanes, LimitStorage, LimitedClaim, LimitedRequest,
+    LimitedSaga, QueueCursors, SagaLimit, Unclaimed,
 };
 use crate::util::ids;
 use crate::util::patience::note;
@@ -27,8 +28,16 @@ use crate::util::patience::note;
 /// The number of runs of which one transaction computes the keys. It holds the lock of the limit meanwhile.
 const CANDIDATES_MAX: usize = 500;
 
-/// The number of runs that a claim looks at beyond its slots: another transaction may have locked those in front.
-const SPARE: usize = 5;
+/// The bytes of payloads of which one statement reads, as they are stored, and for how long one transaction computes keys. The rest
+/// is left to the next claim: the transaction has to end before the server ends it as idle.
+const CANDIDATE_BYTES_MAX: i64 = 1 << 20;
+const CANDIDATE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// The number of runs of a handler that were left parked that one statement returns.
+const LEFT_PARKED_MAX: i64 = 1_000;
+
+/// Begins a claim. It waits for the lock of a limit as long as other claims may take, and not for a lock of something else.
+const BEGIN_CLAIM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '100ms'";
 
 /// The number of keys whose rate admits a parked run that one claim looks at.
 const DUE_KEYS_MAX: i64 = 100;
@@ -86,8 +95,15 @@ impl LimitStorage for PostgresStore {
                 // Boxed, so that the usual claim is not as large as this one.
                 None => Box::pin(self.claim_limited_apart(&request)).await,
             },
+            Err(error) if is_contended(&error) => {
+                Ok(LimitedClaim { is_locked: true, ..LimitedClaim::default() })
+            }
             claimed => claimed,
         }
+    }
+
+    async fn unpark_left(&self) -> sqlx::Result<Vec<String>> {
+        sqlx::query_scalar(self.sql.limit_unpark_left.clone()).bind(LEFT_PARKED_MAX).all(&self.sessions).await
     }
 }
 
@@ -140,7 +156,8 @@ impl PostgresStore {
         let is_reached = room <= runs.len();
         let is_full = !is_reached && runs.len() == request.slots;
         let opens_in = usage.saga_opens_in(limit);
-        Ok((LimitedClaim { is_full, is_reached, opens_in, runs }, is_changed))
+        let claim = LimitedClaim { is_full, is_reached, opens_in, runs, ..LimitedClaim::default() };
+        Ok((claim, is_changed))
     }
 
     /// Returns parked runs to their queues, of the freed keys and of those whose rate admits more. Then claims due runs as far as
@@ -151,23 +168,26 @@ impl PostgresStore {
         request: &LimitedRequest<'_>,
         only: Option<&[Uuid]>,
     ) -> sqlx::Result<(LimitedClaim, bool)> {
-        let mut is_changed = self.return_parked(tx, limit, request.freed).await?;
+        let mut is_changed = self.return_parked(tx, limit, request).await?;
         let mut usage = self.usage(tx, limit, &[]).await?;
         let mut all = LimitedClaim { is_reached: usage.room_of_saga(limit) == 0, ..LimitedClaim::default() };
-        let (mut asked, mut looked_at) = (request.slots + SPARE, 0);
-        while !all.is_reached && all.runs.len() < request.slots && looked_at < CANDIDATES_MAX {
-            let candidates = self.candidates(tx, request, asked, only).await?;
-            let is_full = candidates.len() == asked;
+        let (mut asked, mut looked_at) = (request.slots, 0);
+        let until = Instant::now() + CANDIDATE_TIME_MAX;
+        while !all.is_reached
+            && all.runs.len() < request.slots
+            && looked_at < CANDIDATES_MAX
+            && Instant::now() < until
+        {
+            let (candidates, is_cut) = self.candidates(tx, request, asked, only, until).await?;
+            let is_full = candidates.len() == asked || is_cut;
             looked_at += candidates.len();
             let keys: BTreeSet<_> = candidates.iter().map(|(_, key)| key.clone()).collect();
             usage = self.usage(tx, limit, &keys.into_iter().collect::<Vec<_>>()).await?;
             let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
-            let mut admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
-            let missed = self.claim_chosen(tx, request.claimer, limit, &admitted.runs, &mut all.runs).await?;
-            // Without a run in execution nothing would return a parked one to its queue.
-            admitted.over.retain(|(_, key)| !missed.contains(key));
+            let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
+            self.claim_chosen(tx, request.claimer, limit, &admitted.runs, &mut all.runs).await?;
             let parked = self.park(tx, &admitted.over).await?;
-            self.record_begun(tx, limit, &mut usage, admitted.rate_changes(limit, &missed)).await?;
+            self.record_begun(tx, limit, &mut usage, admitted.rate_changes(limit)).await?;
             let has_passed = parked > 0;
             is_changed |= has_passed || !all.runs.is_empty();
             all.is_reached = all.runs.len() - before >= room;
@@ -193,13 +213,15 @@ impl PostgresStore {
         &self,
         tx: &mut Transaction<'static, Postgres>,
         limit: &RecordedLimit,
-        freed: &FreedKeys,
+        request: &LimitedRequest<'_>,
     ) -> sqlx::Result<bool> {
-        let (LimitedSaga { saga, handlers, .. }, rate) = (&limit.of, limit.rate_by_key());
-        let mut keys: Vec<String> = match freed {
+        let (saga, rate, lanes) = (&limit.of.saga, limit.rate_by_key(), &request.queue.lanes);
+        let mut keys: Vec<String> = match request.freed {
             FreedKeys::Some(keys) => keys.clone(),
             FreedKeys::Any => {
-                sqlx::query_scalar(self.sql.limit_list_keys.clone()).bind(handlers).all_on(tx).await?
+                let list = sqlx::query_scalar(self.sql.limit_list_keys.clone());
+                let list = list.bind(&lanes.topics).bind(&lanes.handlers).bind(&lanes.reserved_for);
+                list.all_on(tx).await?
             }
         };
         if rate.is_some() {
@@ -212,7 +234,7 @@ impl PostgresStore {
         if !keys.is_empty() {
             let mut usage = self.usage(tx, limit, &keys).await?;
             let returns = usage.returns(limit, keys);
-            let returned = self.unpark(tx, handlers, &returns).await?;
+            let returned = self.unpark(tx, lanes, &returns).await?;
             let change =
                 |it: &Return| (it.key.clone(), it.change(returned.get(&it.key).copied().unwrap_or(0)));
             let changes = returns.iter().map(change).collect();
@@ -221,18 +243,18 @@ impl PostgresStore {
                 is_changed |= self.record_begun(tx, limit, &mut usage, changes).await?;
             }
         }
-        if rate.is_some() && (is_changed || *freed == FreedKeys::Any) {
+        if rate.is_some() && (is_changed || *request.freed == FreedKeys::Any) {
             let delete = sqlx::query(self.sql.rate_delete_idle.clone()).bind(saga).bind(IDLE_KEYS_MAX);
             is_changed |= delete.execute(&mut **tx).await?.rows_affected() > 0;
         }
         Ok(is_changed)
     }
 
-    /// Returns so many parked runs of each key to their queues. Returns how many there were.
+    /// Returns so many parked runs of each key to their queues, these. Returns how many there were.
     async fn unpark(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        handlers: &[String],
+        lanes: &Lanes,
         returns: &[Return],
     ) -> sqlx::Result<BTreeMap<String, i64>> {
         let places = returns.iter().filter(|it| it.places > 0);
@@ -240,8 +262,9 @@ impl PostgresStore {
         if keys.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let unpark = sqlx::query_as(self.sql.limit_unpark.clone()).bind(handlers).bind(keys).bind(places);
-        let returned: Vec<(String, i64)> = unpark.all_on(tx).await?;
+        let unpark = sqlx::query_as(self.sql.limit_unpark.clone());
+        let unpark = unpark.bind(&lanes.topics).bind(&lanes.handlers).bind(&lanes.reserved_for);
+        let returned: Vec<(String, i64)> = unpark.bind(keys).bind(places).all_on(tx).await?;
         Ok(returned.into_iter().collect())
     }
 
@@ -339,14 +362,15 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// So many due runs with their keys.
+    /// So many due runs with their keys, and whether some were left out since they took too long or their messages are too large.
     async fn candidates(
         &self,
         tx: &mut Transaction<'static, Postgres>,
         request: &LimitedRequest<'_>,
         count: usize,
         only: Option<&[Uuid]>,
-    ) -> sqlx::Result<Vec<(Candidate, String)>> {
+        until: Instant,
+    ) -> sqlx::Result<(Vec<(Candidate, String)>, bool)> {
         let lanes = &request.queue.lanes;
         let rows = sqlx::query(self.sql.limit_candidates.clone())
             .bind(&lanes.topics)
@@ -354,9 +378,14 @@ impl PostgresStore {
             .bind(&lanes.reserved_for)
             .bind(i64::try_from(count).unwrap_or(i64::MAX))
             .bind(only)
+            .bind(CANDIDATE_BYTES_MAX)
             .all_on(tx)
             .await?;
-        let candidate = |row: &PgRow| -> sqlx::Result<(Candidate, String)> {
+        let mut candidates = vec![];
+        for row in &rows {
+            if row.try_get("is_left_out")? || !candidates.is_empty() && Instant::now() >= until {
+                return Ok((candidates, true));
+            }
             let candidate = Candidate {
                 root: row.try_get("root")?,
                 id: row.try_get("id")?,
@@ -366,9 +395,9 @@ impl PostgresStore {
                 payload: row.try_get("payload").unwrap_or(Value::Null),
             };
             let key = (request.key_of)(&candidate);
-            Ok((candidate, key))
-        };
-        rows.iter().map(candidate).collect()
+            candidates.push((candidate, key));
+        }
+        Ok((candidates, false))
     }
 
     /// Parks runs. Returns how many.
@@ -385,8 +414,7 @@ impl PostgresStore {
         Ok(park.execute(&mut **tx).await?.rows_affected())
     }
 
-    /// Claims these runs, and adds them to the claimed ones. Returns the keys of those that were not there any more, or that
-    /// another transaction has locked.
+    /// Claims these runs, which this transaction has locked, and adds them to the claimed ones.
     async fn claim_chosen(
         &self,
         tx: &mut Transaction<'static, Postgres>,
@@ -394,12 +422,12 @@ impl PostgresStore {
         limit: &RecordedLimit,
         runs: &[(Candidate, String)],
         all: &mut Vec<Result<ClaimedRun, Unclaimed>>,
-    ) -> sqlx::Result<Vec<String>> {
+    ) -> sqlx::Result<()> {
         if runs.is_empty() {
-            return Ok(vec![]);
+            return Ok(());
         }
         let (roots, ids, keys) = columns(runs);
-        let mut missed: BTreeMap<_, _> = ids.iter().copied().zip(keys.iter().cloned()).collect();
+        let mut key_of: BTreeMap<_, _> = ids.iter().copied().zip(keys.iter().cloned()).collect();
         let events: Vec<_> = ids.iter().map(|_| ids::now_v7()).collect();
         let rows = sqlx::query(self.sql.limit_claim.clone())
             .bind(claimer.worker)
@@ -413,11 +441,11 @@ impl PostgresStore {
             .await?;
         for row in &rows {
             let limit_key =
-                missed.remove(&row.try_get("id")?).filter(|_| limit.concurrency_by_key().is_some());
+                key_of.remove(&row.try_get("id")?).filter(|_| limit.concurrency_by_key().is_some());
             let run = ClaimedRun::from_row(row, claimer.identifier)?;
             all.push(run.map(|run| ClaimedRun { limit_key, ..run }));
         }
-        Ok(missed.into_values().collect())
+        Ok(())
     }
 
     /// Claims ready runs one by one. A run whose claim the database refuses is marked stuck.
@@ -447,7 +475,7 @@ impl PostgresStore {
     /// Begins a transaction that holds the lock of a limit. None if the limit is gone, or this worker knows of another
     /// topology.
     async fn lock_limit(&self, request: &LimitedRequest<'_>) -> sqlx::Result<Option<UnderLimit>> {
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.sessions.begin_with(BEGIN_CLAIM).await?;
         let lock = sqlx::query(self.sql.limit_lock.clone())
             .bind(request.claimer.worker)
             .bind(request.queue.lanes.topology)

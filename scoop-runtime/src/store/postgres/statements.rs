@@ -169,6 +169,7 @@ statements! {
     limit_park,
     limit_unpark,
     limit_unpark_all,
+    limit_unpark_left,
     limit_wait_for_claims,
     message_find_by_root,
     message_insert_any,

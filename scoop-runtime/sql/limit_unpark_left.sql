@@ -1,0 +1,36 @@
+-- Returns parked runs to their queues whose saga has no limit by key any more: they were locked when it changed, or its row is
+-- lost. Goes through the index of parked runs from one handler to the next. Returns the handlers.
+-- Locks: the rows of these runs, without those that other transactions have locked.
+-- $1 how many of a handler at most
+WITH RECURSIVE parked_handler (handler) AS (
+    (SELECT r.handler FROM scoop.run r WHERE r.state = 'ready' AND r.parked_since IS NOT NULL ORDER BY r.handler LIMIT 1)
+    UNION ALL
+    SELECT next.handler
+    FROM parked_handler p
+    CROSS JOIN LATERAL (
+        SELECT r.handler FROM scoop.run r
+        WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler > p.handler
+        ORDER BY r.handler LIMIT 1
+    ) next
+),
+left_behind AS MATERIALIZED (
+    SELECT r.ctid
+    FROM parked_handler p
+    CROSS JOIN LATERAL (
+        SELECT r.ctid FROM scoop.run r
+        WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = p.handler
+        LIMIT $1
+        FOR UPDATE SKIP LOCKED
+    ) r
+    WHERE NOT EXISTS (
+        SELECT FROM scoop.run_limit l
+        WHERE p.handler::text = ANY (l.handlers) AND (l.concurrency_by_key OR l.rate_by_key)
+    )
+),
+returned AS (
+    UPDATE scoop.run r
+    SET ready_at = r.parked_since, parked_since = NULL
+    WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM left_behind))
+    RETURNING r.handler
+)
+SELECT DISTINCT r.handler::text FROM returned r
