@@ -104,7 +104,12 @@ fn concurrency_by_key(settings: &Settings, block: &Block, errors: &mut Errors) -
 fn rate(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<Limit<Rate>> {
     let example = "rate(\"100/s\")";
     let tokens = settings.tokens("rate", example, errors)?;
-    let parser = first_and_rest(format!("write the number of runs and a time first: `{example}`"));
+    let missing = format!("write the number of runs and a time first: `{example}`");
+    if tokens.is_empty() {
+        errors.at(settings.key("rate")?, missing);
+        return None;
+    }
+    let parser = first_and_rest(missing);
     let (most, by) = errors.keep(parser.parse2(tokens))?;
     let most = errors.keep(runs_per_time(&most));
     let settings_of_key = Settings::read("rate", &["by"], by, errors);
