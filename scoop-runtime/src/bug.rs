@@ -104,6 +104,12 @@ pub enum Bug {
     ExceedLimits,
     /// Runs that wait for a place of their key are not returned to their queue.
     ForgetParked,
+    /// A hierarchy that awaits an operator is deleted.
+    DeleteAwaiting,
+    /// A hierarchy is deleted although a message of it waits to be joined, or although the messages that it joins are kept.
+    DeleteNeeded,
+    /// A hierarchy that is kept for longer than others is never looked at again.
+    ForgetKept,
 }
 
 /// A feature of sagas with a simulation of its own.
@@ -123,11 +129,13 @@ pub enum Feature {
     Pauses,
     /// Limits.
     Limits,
+    /// Deletion of finished hierarchies.
+    Retention,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 48] = [
+    pub const ALL: [Bug; 51] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -176,6 +184,9 @@ impl Bug {
         Bug::ClaimPaused,
         Bug::ExceedLimits,
         Bug::ForgetParked,
+        Bug::DeleteAwaiting,
+        Bug::DeleteNeeded,
+        Bug::ForgetKept,
     ];
 
     /// The feature that it is about, if a simulation of that feature has to find it.
@@ -191,6 +202,7 @@ impl Bug {
             Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
             Self::ClaimPaused => Some(Feature::Pauses),
             Self::ExceedLimits | Self::ForgetParked => Some(Feature::Limits),
+            Self::DeleteAwaiting | Self::DeleteNeeded | Self::ForgetKept => Some(Feature::Retention),
             Self::ForgetEntityEvent
             | Self::StaleDecisions
             | Self::KeepVoidDecisions

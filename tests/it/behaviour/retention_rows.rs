@@ -293,6 +293,34 @@ async fn one_worker_at_a_time_deletes_and_another_continues_after_its_death() ->
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn lag_is_that_of_the_oldest_due_hierarchy_passed_or_not() -> Result<()> {
+    let (db, feeds) = (Database::new().await, open());
+    let scoop = start(&db, &feeds).await?;
+    let days_behind = async |limit: u8| {
+        let behind = format!(
+            "SELECT round(n.behind / 86400)::bigint
+             FROM scoop.retention_next(md5('1')::uuid, 604800, 604800, {limit}, true) n"
+        );
+        db.number(&behind).await
+    };
+    assert_eq!(scoop.launch(Feed { cursor: 0, fails: false }).await?.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    db.execute("UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800").await;
+    assert_eq!(days_behind(9).await, 0);
+    db.grow_older(8 * DAY).await;
+    assert_eq!(days_behind(9).await, 1);
+    db.execute(
+        "INSERT INTO scoop.kept_hierarchy (root, topic, kind, since)
+         SELECT gen_random_uuid(), topic, 'committed', now() - interval '10 days' FROM scoop.message",
+    )
+    .await;
+    assert_eq!(days_behind(9).await, 3);
+    db.execute("UPDATE scoop.kept_hierarchy SET since = now() - interval '7 days 1 minute'").await;
+    assert_eq!(days_behind(1).await, 1, "the place counts, too, if the batch is full");
+    Ok(())
+}
+
 /// A place that went on would never come back.
 #[tokio::test(flavor = "multi_thread")]
 async fn kept_hierarchies_are_remembered_in_the_transaction_that_passes_them() -> Result<()> {
