@@ -173,7 +173,9 @@ async fn messages_of_several_runs_are_read_in_their_order() -> Result<()> {
     let mut runs = scoop.runs().handler("contents-orders").await?.runs;
     runs.sort_by_key(|run| run.run);
     runs.reverse();
-    runs.push(RunSummary { message_id: Uuid::nil(), run: Uuid::nil().into(), ..runs[0].clone() });
+    let mut unknown = runs[0].clone();
+    (unknown.message_id, unknown.run) = (uuid::Uuid::nil(), uuid::Uuid::nil().into());
+    runs.push(unknown);
     let messages = scoop.messages_of(&runs).await?;
     let [newer, older, missing] = &messages[..] else { panic!("{messages:?}") };
     assert_eq!(shown(newer.as_ref())["number"], 8);

@@ -485,7 +485,7 @@ async fn comparison_beside_a_live_worker_finds_the_damaged_runs() -> Result<()> 
          UPDATE scoop.run SET step = 'other', context = '{{\"a\": 1}}' WHERE root = '{changed}';
          UPDATE scoop.message_event SET created_at = 'infinity' WHERE cooperation_lineage[1] = '{unreadable}';
          INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, epoch, last_event_at)
-         SELECT id, id, ARRAY[id], message_id, topic, handler, 'stuck', 1, now()
+         SELECT id, message_id, ARRAY[id, message_id], message_id, topic, handler, 'stuck', 1, now()
          FROM scoop.run WHERE root = '{unreadable}'"
     ))
     .await;
