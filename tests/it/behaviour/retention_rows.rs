@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use scoop::Keep;
+use scoop::{Keep, PauseTarget};
 use sqlx::PgPool;
 
 use super::*;
@@ -394,5 +394,26 @@ async fn unique_key_that_is_kept_is_a_message_without_its_payload() -> Result<()
     assert_eq!(scoop.prune().await?.unique_keys, 1);
     assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 0);
     assert_eq!(db.number("SELECT count(*) FROM scoop.kept_key").await, 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_ended_pauses_the_newest_thousand_are_kept() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.client();
+    db.execute(
+        "INSERT INTO scoop.ended_pause (kind, name, source, since, ended_at)
+         SELECT 'topic', 'former', 'ann', now(), now() - n * interval '1 hour' FROM generate_series(1, 1000) n",
+    )
+    .await;
+    assert_eq!(scoop.ended_pauses(2_000).await?.len(), 1_000);
+    for topic in ["one", "two"] {
+        scoop.pause(PauseTarget::topic(topic)).await?;
+        scoop.resume(&PauseTarget::topic(topic)).await?;
+    }
+    let ended = scoop.ended_pauses(2_000).await?;
+    assert_eq!(ended.len(), 1_000);
+    assert_eq!(ended[0].pause.target, PauseTarget::topic("two"));
+    assert_eq!(ended[2].pause.target, PauseTarget::topic("former"));
     Ok(())
 }
