@@ -484,8 +484,8 @@ async fn comparison_beside_a_live_worker_finds_the_damaged_runs() -> Result<()> 
         "DELETE FROM scoop.run WHERE root = '{lost}';
          UPDATE scoop.run SET step = 'other', context = '{{\"a\": 1}}' WHERE root = '{changed}';
          UPDATE scoop.message_event SET created_at = 'infinity' WHERE cooperation_lineage[1] = '{unreadable}';
-         INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, epoch, last_event_at)
-         SELECT id, message_id, ARRAY[id, message_id], message_id, topic, handler, 'stuck', 1, now()
+         INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, epoch, last_event_at, reason)
+         SELECT id, message_id, ARRAY[id, message_id], message_id, topic, handler, 'stuck', 1, now(), 'a test'
          FROM scoop.run WHERE root = '{unreadable}'"
     ))
     .await;
