@@ -73,7 +73,9 @@ async fn large(bench: &mut Bench) -> Outcome<()> {
         let took = begun.elapsed().as_secs_f64();
         let wal = database.number(WAL).await? - wal;
         assert_eq!(pruned.events, 5 * runs.unsigned_abs(), "all of it is deleted");
-        bench.report.note(format!("B23: a hierarchy of {runs} runs is deleted in {took:.2} s, with {wal:.0} MB of WAL."));
+        bench.report.note(format!(
+            "B23: a hierarchy of {runs} runs is deleted in {took:.2} s, with {wal:.0} MB of WAL."
+        ));
         scoop.shutdown().await?;
         scoop.pool().close().await;
         bench.server.remove(database).await?;
@@ -85,8 +87,7 @@ async fn large(bench: &mut Bench) -> Outcome<()> {
 async fn beside_load(bench: &mut Bench) -> Outcome<()> {
     let finished = bench.either(FINISHED, 30_000);
     let database = growth::with_history_of(bench, finished.into(), &DUE_LATELY).await?;
-    let deletes =
-        Keep::default().committed(Duration::from_secs(3_600)).every(Duration::from_millis(10));
+    let deletes = Keep::default().committed(Duration::from_secs(3_600)).every(Duration::from_millis(10));
     let mut count = 1000;
     let mut deleted = 0.0;
     for round in 0..bench.settings.rounds {
