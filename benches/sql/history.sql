@@ -1,6 +1,6 @@
 -- Makes finished runs from the rows that the one real saga in the tables left, as many as the setting
--- bench.copies says. One run ended every 2.5 seconds, the newest just now. Their ids are of version 7 and of
--- that time, like real ones.
+-- bench.copies says. One run ended every 2.5 seconds, the newest just now; unless the settings bench.spacing and
+-- bench.age have other times. Their ids are of version 7 and of that time, like real ones.
 
 -- A superuser can skip the check of each foreign key.
 SELECT set_config('session_replication_role', 'replica', false) FROM pg_roles WHERE rolname = current_user AND rolsuper;
@@ -23,7 +23,8 @@ BEGIN
 END $$;
 
 CREATE TEMP TABLE copy AS
-SELECT n, clock_timestamp() - n * interval '2.5 seconds' AS at
+SELECT n, clock_timestamp() - coalesce(current_setting('bench.age', true), '0')::interval
+       - n * coalesce(current_setting('bench.spacing', true), '2.5 seconds')::interval AS at
 FROM generate_series(current_setting('bench.copies')::int, 1, -1) n;
 CREATE TEMP TABLE real_message AS SELECT * FROM scoop.message;
 CREATE TEMP TABLE real_event AS SELECT *, created_at - min(created_at) OVER () AS since FROM scoop.message_event;

@@ -51,22 +51,39 @@ async fn launched_and_drained(bench: &Bench, database: &Database, count: i64) ->
 
 /// A database with so many copies of the rows that a real saga left, one for each 2.5 seconds before now.
 pub(crate) async fn with_history(bench: &Bench, copies: i64) -> Outcome<Database> {
+    with_history_of(bench, copies, &[]).await
+}
+
+/// The same, with settings of the script: the times between the copies, and of the newest one.
+pub(crate) async fn with_history_of(
+    bench: &Bench,
+    copies: i64,
+    settings: &[(&str, &str)],
+) -> Outcome<Database> {
     let database = bench.server.database().await?;
     let scoop = database.engine(&bench.settings, &Meter::default()).await?.start().await?;
     scoop.launch(Insert { n: 0 }).await?.wait().await?;
     scoop.shutdown().await?;
     scoop.pool().close().await;
-    copy(&database, copies, include_str!("../sql/history.sql")).await?;
+    copy(&database, copies, settings, include_str!("../sql/history.sql")).await?;
     database.execute("VACUUM ANALYZE").await?;
     database.execute("CHECKPOINT").await?;
     Ok(database)
 }
 
 /// Runs a script that copies rows as often as `bench.copies` says.
-pub(crate) async fn copy(database: &Database, copies: i64, script: &'static str) -> Outcome<()> {
+pub(crate) async fn copy(
+    database: &Database,
+    copies: i64,
+    settings: &[(&str, &str)],
+    script: &'static str,
+) -> Outcome<()> {
     let mut connection = database.pool.acquire().await?.detach();
-    let setting = sqlx::query("SELECT set_config('bench.copies', $1::text, false)").bind(copies.to_string());
-    setting.execute(&mut connection).await?;
+    let copies = copies.to_string();
+    for (name, value) in settings.iter().chain(&[("bench.copies", &*copies)]) {
+        let setting = sqlx::query("SELECT set_config($1, $2, false)").bind(name).bind(value);
+        setting.execute(&mut connection).await?;
+    }
     sqlx::raw_sql(script).execute(&mut connection).await?;
     Ok(connection.close().await?)
 }

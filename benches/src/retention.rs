@@ -1,4 +1,5 @@
-//! B23: deletion of finished hierarchies beside live load, and the size of the tables over a simulated month.
+//! B23: deletion of finished hierarchies beside live load, the size of the tables over a simulated month, and the deletion of a
+//! large hierarchy.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +11,11 @@ use crate::growth;
 use crate::outcome::Outcome;
 use crate::sagas::Meter;
 
-/// The finished hierarchies before a round, one for each 2.5 seconds.
+/// The finished hierarchies before a round: all are due.
 const FINISHED: u32 = 120_000;
 
-/// Those that ended in the first of these hours are due: less than a day of them, so that the pace of the deletion is that of
-/// every day.
-const DUE: Duration = Duration::from_secs(20 * 3_600);
+/// They have become due in the last minutes, so that the pace of the deletion is that of every day.
+const DUE_LATELY: [(&str, &str); 2] = [("bench.spacing", "2 ms"), ("bench.age", "1 hour")];
 
 /// A simulated day, of 24 hours.
 const HOURS: u32 = 24;
@@ -40,6 +40,8 @@ const SIMULATED_HOURS: &str = "
 const SIZE: &str = "SELECT sum(pg_total_relation_size(c.oid))::float8 / 1e6 FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'scoop' AND c.relkind = 'r'";
 
+const WAL: &str = "SELECT (pg_current_wal_insert_lsn() - '0/0')::float8 / 1e6";
+
 const DEAD: &str = "SELECT sum(n_dead_tup)::float8 FROM pg_stat_user_tables WHERE schemaname = 'scoop'";
 
 const MESSAGES: &str = "SELECT count(*)::float8 FROM scoop.message";
@@ -53,15 +55,39 @@ struct Day {
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     beside_load(bench).await?;
-    month(bench).await
+    month(bench).await?;
+    large(bench).await
+}
+
+/// The deletion of one hierarchy with many runs, which is one transaction.
+async fn large(bench: &mut Bench) -> Outcome<()> {
+    for runs in [1_000, 10_000, i64::from(bench.either(100_000, 20_000))] {
+        let database = bench.server.database().await?;
+        let scoop = database.engine(&bench.settings, &Meter::default()).await?.start().await?;
+        growth::copy(&database, runs, &[], include_str!("../sql/large_hierarchy.sql")).await?;
+        database.execute("VACUUM ANALYZE").await?;
+        database.execute("CHECKPOINT").await?;
+        let wal = database.number(WAL).await?;
+        let begun = Instant::now();
+        let pruned = scoop.prune().older_than(Duration::from_secs(3_600)).await?;
+        let took = begun.elapsed().as_secs_f64();
+        let wal = database.number(WAL).await? - wal;
+        assert_eq!(pruned.events, 5 * runs.unsigned_abs(), "all of it is deleted");
+        bench.report.note(format!(
+            "B23: a hierarchy of {runs} runs is deleted in {took:.2} s, with {wal:.0} MB of WAL."
+        ));
+        scoop.shutdown().await?;
+        scoop.pool().close().await;
+        bench.server.remove(database).await?;
+    }
+    Ok(())
 }
 
 /// B1 with and without the deletion, in turns on one database.
 async fn beside_load(bench: &mut Bench) -> Outcome<()> {
     let finished = bench.either(FINISHED, 30_000);
-    let database = growth::with_history(bench, finished.into()).await?;
-    let age = (Duration::from_millis(2_500) * finished).saturating_sub(DUE);
-    let deletes = Keep::default().committed(age).every(Duration::from_millis(10));
+    let database = growth::with_history_of(bench, finished.into(), &DUE_LATELY).await?;
+    let deletes = Keep::default().committed(Duration::from_secs(3_600)).every(Duration::from_millis(10));
     let mut count = 1000;
     let mut deleted = 0.0;
     for round in 0..bench.settings.rounds {

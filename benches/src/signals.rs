@@ -115,7 +115,7 @@ async fn with_waiting_runs(bench: &Bench) -> Outcome<Database> {
     await_wait(&database, 0).await?;
     scoop.shutdown().await?;
     scoop.pool().close().await;
-    growth::copy(&database, bench.settings.sleeping, include_str!("../sql/waiting_runs.sql")).await?;
+    growth::copy(&database, bench.settings.sleeping, &[], include_str!("../sql/waiting_runs.sql")).await?;
     database.execute("VACUUM ANALYZE").await?;
     database.execute("CHECKPOINT").await?;
     Ok(database)

@@ -74,7 +74,7 @@ pub(crate) async fn with_sleepers(bench: &Bench) -> Outcome<Database> {
     let database = bench.server.database().await?;
     let client = database.client().await?;
     client.launch(Sleep { due: 0 }).delay(Duration::from_secs(24 * 3600)).await?;
-    growth::copy(&database, bench.settings.sleeping, include_str!("../sql/sleepers.sql")).await?;
+    growth::copy(&database, bench.settings.sleeping, &[], include_str!("../sql/sleepers.sql")).await?;
     database.execute("VACUUM ANALYZE").await?;
     database.execute("CHECKPOINT").await?;
     Ok(database)

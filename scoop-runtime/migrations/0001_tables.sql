@@ -347,7 +347,7 @@ CREATE TABLE scoop.pause (
 );
 CREATE INDEX pause_until ON scoop.pause (until) WHERE until IS NOT NULL;
 
--- The pauses that have ended.
+-- The pauses that have ended: the newest ones, see scoop.trim_ended_pauses.
 CREATE TABLE scoop.ended_pause (
     id           uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
     kind         text NOT NULL,

@@ -13,7 +13,8 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 --            settle: what follows from a move of a run; failed_children: failures for a parent
 -- Failed     is_readable, send_failed, stuck_failure: messages about failures
 -- Launches   launch: messages with the runs of their handlers; send_signal: signals
--- Retention  prune: hierarchies at rest; prune_signals: signals that reach no run any more; prune_keys: kept unique keys
+-- Retention  prune: hierarchies at rest; prune_signals: signals that reach no run any more; prune_keys: kept unique keys;
+--            trim_ended_pauses: ended pauses
 -- Version    schema_version
 
 -- What each pause covers: everything, a topic, or a handler under all names that its saga has had.
@@ -1034,7 +1035,7 @@ REVOKE EXECUTE ON FUNCTION scoop.prune (uuid, float8, float8, boolean, boolean) 
 
 -- The next hierarchies that may be due, for this worker: first those that were kept and are due now, then those whose launch
 -- comes next in the order of the ids of events. Returns no list if another worker deletes. `next_event` is the place after
--- them; `is_more`, whether there may be more; `behind`, for how many seconds the launches at the place have been due.
+-- them; `is_more`, whether there may be more; `behind`, for how many seconds the oldest of all that are due has been so.
 --
 -- Launches are passed when the shortest of all times is over. A hierarchy that is kept for longer is remembered. So each
 -- event is read once, and each hierarchy looked at a few times, regardless of how many are kept. A worker without an archive
@@ -1074,9 +1075,9 @@ BEGIN
             ORDER BY k.topic, k.kind LIMIT 1
         ) following
     )
-    SELECT coalesce(array_agg(due.root), '{}') INTO roots
+    SELECT coalesce(array_agg(due.root), '{}'), coalesce(max(due.behind), 0) INTO roots, behind
     FROM (
-        SELECT k.root
+        SELECT k.root, extract(epoch FROM times.before - k.since) AS behind
         FROM lane
         CROSS JOIN LATERAL (
             SELECT CASE lane.kind
@@ -1086,7 +1087,7 @@ BEGIN
             OFFSET 0
         ) times
         CROSS JOIN LATERAL (
-            SELECT k.root FROM scoop.kept_hierarchy k
+            SELECT k.root, k.since FROM scoop.kept_hierarchy k
             WHERE k.topic = lane.topic AND k.kind = lane.kind AND k.since < times.before
             ORDER BY k.since LIMIT max_count
         ) k
@@ -1096,6 +1097,8 @@ BEGIN
 
     SELECT scoop.kept_since(least(keep_committed, keep_rolled_back, min(t.committed), min(t.rolled_back))) INTO before
     FROM scoop.keep_time t;
+    behind := greatest(behind, extract(epoch FROM before - (
+        SELECT e.created_at FROM scoop.message_event e WHERE e.id > next_event ORDER BY e.id LIMIT 1)));
     IF cardinality(roots) < max_count THEN
         FOR event IN
             SELECT e.id, e.created_at,
@@ -1108,9 +1111,6 @@ BEGIN
         LOOP
             -- a time in the future, by a wrong clock, is not waited for
             EXIT WHEN event.created_at BETWEEN before AND clock_timestamp() + interval '1 day';
-            IF event_count = 0 THEN
-                behind := greatest(extract(epoch FROM before - event.created_at), 0);
-            END IF;
             event_count := event_count + 1;
             next_event := event.id;
             IF event.root IS NOT NULL THEN
@@ -1237,6 +1237,16 @@ BEGIN
     RETURN coalesce(cardinality(over), 0);
 END $$;
 REVOKE EXECUTE ON FUNCTION scoop.prune_keys (bigint, boolean) FROM PUBLIC;
+
+-- Deletes all ended pauses but the newest 1,000. SECURITY DEFINER: a role needs no right to delete others.
+-- Locks: the deleted rows.
+CREATE FUNCTION scoop.trim_ended_pauses() RETURNS void LANGUAGE sql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    DELETE FROM scoop.ended_pause p
+    WHERE p.ended_at < (SELECT newer.ended_at FROM scoop.ended_pause newer ORDER BY newer.ended_at DESC OFFSET 999 LIMIT 1)
+$$;
+REVOKE EXECUTE ON FUNCTION scoop.trim_ended_pauses () FROM PUBLIC;
 
 -- The number of the newest migration. Each later one replaces it.
 CREATE FUNCTION scoop.schema_version() RETURNS int LANGUAGE sql IMMUTABLE RETURN 2;

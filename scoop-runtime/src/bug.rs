@@ -106,6 +106,12 @@ pub enum Bug {
     ExceedRates,
     /// Runs that wait for a place of their key are not returned to their queue.
     ForgetParked,
+    /// A hierarchy that awaits an operator is deleted.
+    DeleteAwaiting,
+    /// A hierarchy is deleted although a message of it waits to be joined, or although the messages that it joins are kept.
+    DeleteNeeded,
+    /// A hierarchy that is kept for longer than others is never looked at again.
+    ForgetKept,
 }
 
 /// A feature of sagas with a simulation of its own.
@@ -125,11 +131,13 @@ pub enum Feature {
     Pauses,
     /// Limits.
     Limits,
+    /// Deletion of finished hierarchies.
+    Retention,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 49] = [
+    pub const ALL: [Bug; 52] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -179,6 +187,9 @@ impl Bug {
         Bug::ExceedLimits,
         Bug::ExceedRates,
         Bug::ForgetParked,
+        Bug::DeleteAwaiting,
+        Bug::DeleteNeeded,
+        Bug::ForgetKept,
     ];
 
     /// The feature that it is about, if a simulation of that feature has to find it.
@@ -194,6 +205,7 @@ impl Bug {
             Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
             Self::ClaimPaused => Some(Feature::Pauses),
             Self::ExceedLimits | Self::ExceedRates | Self::ForgetParked => Some(Feature::Limits),
+            Self::DeleteAwaiting | Self::DeleteNeeded | Self::ForgetKept => Some(Feature::Retention),
             Self::ForgetEntityEvent
             | Self::StaleDecisions
             | Self::KeepVoidDecisions

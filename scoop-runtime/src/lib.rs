@@ -67,7 +67,9 @@ pub use find::{
     RegisteredWorker, RunContents, RunCount, RunCounts, RunCursor, RunDurations, RunExplanation, RunPhase,
     RunSummary, RunValue, WaitKind, WaitReason, WorkerInfo, WorkerSaga,
 };
-pub use rebuild::{RebuildReport, SkippedHierarchy};
+pub use rebuild::{
+    ChangedField, RebuildChange, RebuildComparison, RebuildReport, RunDifference, SkippedHierarchy,
+};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};
 pub use saga::command::{Command, Decider};

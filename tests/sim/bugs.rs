@@ -11,6 +11,7 @@ use crate::awaiting::AWAITING;
 use crate::commands;
 use crate::joined::JOINED;
 use crate::judge;
+use crate::kept::KEPT;
 use crate::limited::LIMITED;
 use crate::many::threads;
 use crate::once::ONCE;
@@ -86,6 +87,7 @@ fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
             Feature::Executions => &ANEW,
             Feature::Pauses => &PAUSED,
             Feature::Limits => &LIMITED,
+            Feature::Retention => &KEPT,
         };
         return small.find(bug, SEEDS_MAX);
     }

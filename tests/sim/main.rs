@@ -29,6 +29,7 @@ mod crew;
 mod dice;
 mod joined;
 mod judge;
+mod kept;
 mod limited;
 mod link;
 mod many;
@@ -49,6 +50,7 @@ use std::process::ExitCode;
 use crate::anew::ANEW;
 use crate::awaiting::AWAITING;
 use crate::joined::JOINED;
+use crate::kept::KEPT;
 use crate::limited::LIMITED;
 use crate::once::ONCE;
 use crate::paused::PAUSED;
@@ -114,7 +116,9 @@ fn main() -> ExitCode {
 
 /// Plays these seeds of each simulation of one feature.
 fn play_small(seeds: Range<u64>) -> bool {
-    [&JOINED, &AWAITING, &ONCE, &ANEW, &PAUSED, &LIMITED].into_iter().all(|small| small.play(seeds.clone()))
+    [&JOINED, &AWAITING, &ONCE, &ANEW, &PAUSED, &LIMITED, &KEPT]
+        .into_iter()
+        .all(|small| small.play(seeds.clone()))
 }
 
 fn ended(well: bool) -> ExitCode {

@@ -355,10 +355,24 @@ async fn lost_working_set_is_rebuilt_without_living_programs() {
         exit 3
         2> error: 1 worker lives: stop the programs with sagas first; `scoop topology` lists them
     "#]]);
+    shop.run(&["rebuild", "--dry-run"]).await.shows(expect![[r#"
+        2 runs are unfinished, 2 would be; 0 differences in all
+    "#]]);
     shop.scoop.shutdown().await.unwrap();
+    shop.db.execute("UPDATE scoop.run SET step = 'pack', suspensions = 7 WHERE handler = 'orders'").await;
+    shop.run(&["rebuild", "--dry-run"]).await.shows(expect![[r#"
+        run <id 1> of `orders` in hierarchy <id 2> would change: step from "pack" to "reserve", suspensions from 7 to 1
+        2 runs are unfinished, 2 would be; 1 difference in all
+    "#]]);
+    shop.run(&["rebuild", "--dry-run", "--json"]).await.shows(expect![[r#"
+        {"hierarchy":"<id 2>","run":"<id 1>","saga":"orders","message_id":"<id 3>","change":"changed","fields":{"step":["pack","reserve"],"suspensions":[7,1]}}
+        {"before":2,"after":2,"different":1,"skipped":[]}
+    "#]]);
     shop.db.execute("DELETE FROM scoop.run WHERE handler <> 'none'").await;
     shop.run(&["rebuild", "--dry-run"]).await.shows(expect![[r#"
-        would replace 0 unfinished runs by those that follow from the events
+        run <id 4> of `payments` in hierarchy <id 2> would be added
+        run <id 1> of `orders` in hierarchy <id 2> would be added
+        0 runs are unfinished, 2 would be; 2 differences in all
     "#]]);
     shop.run(&["rebuild", "--yes"]).await.shows(expect![[r#"
         0 runs were unfinished, 2 are

@@ -1,6 +1,7 @@
 //! `doctor`, `topology` and `migrate`.
 
 use expect_test::expect;
+use scoop_embedded::Embedded;
 
 use crate::support::{Plan, Shop, program, ran};
 
@@ -83,6 +84,41 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
         workers
         wraparound"#]]
     .assert_eq(&all.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_names_slow_statements_if_the_server_has_statistics_of_them() {
+    let server = Embedded::builder().setting("shared_preload_libraries", "pg_stat_statements").start();
+    let server = server.await.unwrap();
+    let pool = sqlx::PgPool::connect_with(server.connect_options()).await.unwrap();
+    scoop::migrate(&pool).await.unwrap();
+    let doctor = async || {
+        let mut command = program(&["doctor", "--json", "--verbose"]);
+        command.env("DATABASE_URL", server.url());
+        let doctor = ran(command, &mut vec![]).await;
+        let texts = doctor.field("check").into_iter().zip(doctor.field("text"));
+        let texts = texts.filter(|(check, _)| check == "slow statements").map(|(_, text)| text);
+        texts.collect::<Vec<_>>().join("\n")
+    };
+    let text = doctor().await;
+    assert!(text.contains("is not installed"), "{text}");
+    sqlx::raw_sql("CREATE SCHEMA \"my stats\"; CREATE EXTENSION pg_stat_statements SCHEMA \"my stats\"")
+        .execute(&pool)
+        .await
+        .unwrap();
+    assert_eq!(doctor().await, "no statement takes 100 ms or more on average");
+    for _ in 0..10 {
+        sqlx::query("SELECT pg_sleep(0.11) FROM scoop.retention").execute(&pool).await.unwrap();
+        sqlx::query("SELECT pg_sleep(0.11)").execute(&pool).await.unwrap();
+    }
+    let text = doctor().await;
+    assert!(
+        text.contains(" ms on average, in 10 calls: ") && text.contains("FROM scoop.retention"),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 1, "one of the two is about the tables: {text}");
+    pool.close().await;
+    server.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,11 +3,13 @@
 use futures_util::future::{BoxFuture, FutureExt};
 
 use super::scoop::Scoop;
-use crate::find::{Redaction, StoredContent};
+use crate::find::{ContentsKey, Redaction, StoredContent, StoredContents};
 use crate::store::entity::StoredEntityEvent;
 use crate::util::patience::Vain;
 use crate::util::shown::system_time;
-use crate::{EntityContents, EntityEventContents, RegisteredSchedule, RunContents, RunSummary, RuntimeError};
+use crate::{
+    Content, EntityContents, EntityEventContents, RegisteredSchedule, RunContents, RunSummary, RuntimeError,
+};
 
 /// The maximum number of values of a run.
 const VALUES_MAX: usize = 50;
@@ -46,16 +48,56 @@ impl Scoop {
     /// # }
     /// ```
     pub fn contents(&self, run: &RunSummary) -> BoxFuture<'static, Result<RunContents, RuntimeError>> {
-        let (scoop, id, message, handler) =
-            (self.clone(), run.run.uuid(), run.message_id, run.handler.clone());
+        let (scoop, run) = (self.clone(), [ContentsKey::from(run)]);
         async move {
             let redaction = scoop.redaction().await?;
-            let read = |_| scoop.store().run_contents(id, message, &handler, VALUES_MAX + 1);
-            let contents = scoop.patiently(read).await;
-            let contents = contents.map_err(Vain::error("the contents of a run were looked up"))?;
+            let contents = scoop.stored_contents(&run, VALUES_MAX + 1).await?.pop().unwrap_or_default();
             Ok(RunContents::new(contents, &redaction, VALUES_MAX))
         }
         .boxed()
+    }
+
+    /// The messages of these runs, in their order, by one query. Each is `None` if it is missing; otherwise it is as in
+    /// [`Scoop::contents`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// let runs = scoop.runs().handler("checkout").await?.runs;
+    /// for message in scoop.messages_of(&runs).await?.into_iter().flatten() {
+    ///     println!("{message}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn messages_of(
+        &self,
+        runs: &[RunSummary],
+    ) -> BoxFuture<'static, Result<Vec<Option<Content>>, RuntimeError>> {
+        let (scoop, runs) = (self.clone(), runs.iter().map(ContentsKey::from).collect::<Vec<_>>());
+        async move {
+            let redaction = scoop.redaction().await?;
+            let contents = scoop.stored_contents(&runs, 0).await?;
+            Ok(contents.into_iter().map(|it| RunContents::new(it, &redaction, 0).message).collect())
+        }
+        .boxed()
+    }
+
+    async fn stored_contents(
+        &self,
+        runs: &[ContentsKey],
+        values_max: usize,
+    ) -> Result<Vec<StoredContents>, RuntimeError> {
+        let contents = self.patiently(|_| self.store().run_contents(runs, values_max)).await;
+        contents.map_err(Vain::error("the contents of runs were looked up"))
     }
 
     /// The names of all entities, in their order; up to 1,000.

@@ -325,7 +325,7 @@ impl Scoop {
         .boxed()
     }
 
-    /// The pauses that ended last, the latest end first: up to this number.
+    /// The pauses that ended last, the latest end first: up to this number. The last 1,000 are kept.
     ///
     /// # Errors
     ///

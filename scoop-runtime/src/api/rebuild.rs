@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 
 use super::scoop::Scoop;
 use crate::util::patience::Vain;
-use crate::{RebuildReport, RuntimeError};
+use crate::{RebuildComparison, RebuildReport, RunDifference, RuntimeError};
 
 impl Scoop {
     /// Rebuilds the working set (the table `run`, the next work of each run) from the recorded events. A
@@ -48,5 +48,49 @@ impl Scoop {
                 .map_err(|workers| RuntimeError::WorkersAlive { workers })
         }
         .boxed()
+    }
+
+    /// Compares the working set with the recorded events, and calls a function with each run that a
+    /// [rebuild](Self::rebuild_working_set) would change, hierarchy by hierarchy. Changes nothing.
+    ///
+    /// Programs can run sagas meanwhile: events and working set are those of one moment. No lock is taken that any of their
+    /// statements waits for. But the vacuum of the server removes no row that was deleted after that moment, until the end of
+    /// the call. It reads what a rebuild reads, and the working set; up to some 1,000 runs, or those of one hierarchy, are in
+    /// memory at a time.
+    ///
+    /// What a rebuild may change is no difference: the workers of runs, the number of attempts and the pauses between
+    /// them, the reasons of stuck runs, and the ids of pending ones. A hierarchy whose events cannot be read is one of
+    /// [`RebuildComparison::skipped`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// let compared = scoop.compare_working_set(|difference| println!("{difference}")).await?;
+    /// println!("{} of {} runs differ", compared.different, compared.before);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compare_working_set(
+        &self,
+        mut on_difference: impl FnMut(RunDifference) + Send,
+    ) -> impl Future<Output = Result<RebuildComparison, RuntimeError>> + Send {
+        async move {
+            let mut trial = self.trial().once();
+            let compared = loop {
+                let attempt = self.store().compare_with_record(&mut on_difference);
+                if let Some(compared) = trial.attempt(attempt).await {
+                    break compared;
+                }
+            };
+            compared.map_err(Vain::error("the working set was compared with the record"))
+        }
     }
 }

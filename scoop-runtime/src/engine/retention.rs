@@ -1,10 +1,15 @@
 //! Deletes finished hierarchies and old signals when their time is over: see `docs/retention.md`.
 //!
 //! One process at a time does it, batch by batch. It sleeps between the transactions, so that it takes a small part of
-//! the server. When a worker dies meanwhile, the place and the kept hierarchies are those of its last transaction.
+//! the server: see [`pace`]. When a worker dies meanwhile, the place and the kept hierarchies are those of its last
+//! transaction.
+
+mod pace;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::shared::Engine;
 use uuid::Uuid;
@@ -12,15 +17,6 @@ use uuid::Uuid;
 use crate::api::{OldRows, Pruned, ROWS_MAX};
 use crate::store::{DueHierarchies, DueSettlement, PruneBatch, PruneMode, PruneTimes, Rest};
 use crate::telemetry;
-
-/// After a transaction, this many times its duration passes before the next one.
-const PAUSE_FACTOR: u32 = 9;
-
-/// The factor for a process that is far behind.
-const PAUSE_FACTOR_BEHIND: u32 = 1;
-
-/// A process that is behind by more than this is far behind.
-const BEHIND_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// After this many failures of the archive in succession, the next attempt is at the next look.
 const FAILURES_MAX: u32 = 3;
@@ -32,20 +28,21 @@ const RETRY_FACTOR: u32 = 6;
 pub(super) async fn serve(engine: Arc<Engine>) {
     let keep = engine.settings.keep;
     let is_idle = keep.is_forever() && engine.subscriptions.iter().all(|saga| saga.kept(keep).is_forever());
-    let mut batch = PruneBatch::default();
-    while !is_idle && sleeps(&engine, keep.interval).await {
-        if let Err(error) = delete_due(&engine, &mut batch).await {
+    let (mut batch, mut rest) = (PruneBatch::default(), Rest::Nothing);
+    while !is_idle && (rest == Rest::More || sleeps(&engine, keep.interval).await) {
+        rest = delete_due(&engine, &mut batch).await.unwrap_or_else(|error| {
             telemetry::operation_failed(engine.worker, "retention", &error);
-        }
+            Rest::Nothing
+        });
     }
     engine.stopping.cancelled().await;
 }
 
-/// Deletes all that is due now, if no other process does.
-async fn delete_due(engine: &Engine, batch: &mut PruneBatch) -> sqlx::Result<()> {
+/// Deletes what is due now, if no other process does. Returns whether the turn ended before.
+async fn delete_due(engine: &Engine, batch: &mut PruneBatch) -> sqlx::Result<Rest> {
     let mut pruned = Pruned::default();
     let result = match delete_hierarchies(engine, batch, &mut pruned).await {
-        Ok(()) => delete_rows(engine, &mut pruned).await,
+        Ok(rest) => delete_rows(engine, &mut pruned).await.map(|()| rest),
         Err(error) => Err(error),
     };
     if !pruned.is_empty() {
@@ -58,16 +55,17 @@ async fn delete_hierarchies(
     engine: &Engine,
     batch: &mut PruneBatch,
     pruned: &mut Pruned,
-) -> sqlx::Result<()> {
+) -> sqlx::Result<Rest> {
     let (worker, keep) = (engine.worker, engine.settings.keep);
+    let end = Instant::now() + pace::turn(keep.interval);
     let mut failures = 0;
     loop {
         let Some(mut due) = engine.store.take_due(worker, keep, batch.size()).await? else {
-            return Ok(());
+            return Ok(Rest::Nothing);
         };
         let size = due.roots.len();
         if size == 0 && due.rest == Rest::Nothing {
-            return Ok(());
+            return Ok(Rest::Nothing);
         }
         let (archived, retry_after) = match archive(engine, &due.roots).await? {
             Archived::Needless => (None, keep.interval),
@@ -84,7 +82,7 @@ async fn delete_hierarchies(
                     if count > 1 { Duration::ZERO } else { keep.interval.saturating_mul(RETRY_FACTOR) },
                 )
             }
-            Archived::Stopped => return release(engine).await,
+            Archived::Stopped => return release(engine).await.map(|()| Rest::Nothing),
         };
         let (begun, has_archived) =
             (Instant::now(), archived.as_ref().is_none_or(|archived| !archived.is_empty()));
@@ -96,12 +94,14 @@ async fn delete_hierarchies(
         if has_archived {
             batch.took(took, size);
         }
-        let factor = if behind > BEHIND_MAX { PAUSE_FACTOR_BEHIND } else { PAUSE_FACTOR };
         if rest == Rest::Nothing {
-            return Ok(());
+            return Ok(rest);
         }
-        if !sleeps(engine, took * factor).await {
-            return release(engine).await;
+        if !sleeps(engine, pace::pause_after(took, behind, keep.interval)).await {
+            return release(engine).await.map(|()| Rest::Nothing);
+        }
+        if Instant::now() > end {
+            return Ok(rest);
         }
     }
 }
@@ -156,7 +156,7 @@ async fn delete_rows(engine: &Engine, pruned: &mut Pruned) -> sqlx::Result<()> {
             if count < u64::from(ROWS_MAX) {
                 break;
             }
-            if !sleeps(engine, begun.elapsed() * PAUSE_FACTOR).await {
+            if !sleeps(engine, pace::pause_after(begun.elapsed(), Duration::ZERO, Duration::ZERO)).await {
                 return Ok(());
             }
         }

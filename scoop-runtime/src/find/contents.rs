@@ -8,7 +8,7 @@ use scoop_core::read_output_name;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::RunId;
+use crate::{RunId, RunSummary};
 
 /// The maximum size of a value that is shown, in bytes as it is stored.
 pub(crate) const CONTENT_BYTES_MAX: usize = 64 * 1024;
@@ -95,6 +95,21 @@ pub struct EntityEventContents {
     pub message_id: Uuid,
     /// The run of the command.
     pub command: RunId,
+}
+
+/// A run, by what its contents are stored under.
+#[derive(Clone, Debug)]
+pub(crate) struct ContentsKey {
+    pub(crate) run: Uuid,
+    /// The message of its first execution.
+    pub(crate) message: Uuid,
+    pub(crate) handler: String,
+}
+
+impl From<&RunSummary> for ContentsKey {
+    fn from(run: &RunSummary) -> Self {
+        Self { run: run.run.uuid(), message: run.message_id, handler: run.handler.clone() }
+    }
 }
 
 /// The contents of a run as they are stored. A value that is too large is the number of its bytes.

@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 
 pub(crate) use self::activity::CountedSpan;
 pub use self::activity::{Activity, ActivitySpan, RunDurations};
-pub(crate) use self::contents::{CONTENT_BYTES_MAX, Redaction, StoredContent, StoredContents};
+pub(crate) use self::contents::{CONTENT_BYTES_MAX, ContentsKey, Redaction, StoredContent, StoredContents};
 pub use self::contents::{Content, EntityContents, EntityEventContents, RunContents, RunValue};
 pub use self::counts::{RunCount, RunCounts};
 pub use self::cursor::{BadCursor, ListCursor, RunCursor};

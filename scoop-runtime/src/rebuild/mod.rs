@@ -1,5 +1,6 @@
 //! Rebuilds the working set from the protocol's tables, after it was damaged or lost.
 
+mod comparison;
 mod entity;
 #[cfg(test)]
 mod fuzz;
@@ -12,9 +13,11 @@ use uuid::Uuid;
 
 use crate::HierarchyId;
 
+pub use self::comparison::{ChangedField, RebuildChange, RebuildComparison, RunDifference};
 pub(crate) use self::entity::{EntityFold, Unfolded};
 pub(crate) use self::run_history::{OperatorAction, RecordedEvent, RecordedExecution};
 pub(crate) use self::working_set::{Rebuilt, SubscriptionPeriod, newest_outputs, rebuild};
+
 /// The result of a [rebuild](crate::Scoop::rebuild_working_set) of the working set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -127,6 +127,9 @@ pub(crate) fn rebuild(
         if run.state == RowState::Ready && run.lineage.last().is_some_and(|id| awaited.contains(id)) {
             run.state = RowState::Waiting;
         }
+        // The database has microseconds, and would round the last instant of the year 9999 to one of the next year.
+        run.ready_at = run.ready_at.truncate_to_microsecond();
+        run.give_up_at = run.give_up_at.map(OffsetDateTime::truncate_to_microsecond);
     }
     rebuilt
 }

@@ -91,7 +91,7 @@ use self::entity::{
 };
 use crate::api::Keep;
 use crate::find::{
-    CountedSpan, EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part,
+    ContentsKey, CountedSpan, EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part,
     RegisteredWorker, RunCount, RunFacts, RunFilter, StoredContents,
 };
 use crate::repair::Refusal;
@@ -100,10 +100,16 @@ use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
 use crate::util::when::Now;
-use crate::{CancellationRequest, Child, FailedCompensation, Intervention, Named, RebuildReport, StuckRun};
+use crate::{
+    CancellationRequest, Child, FailedCompensation, Intervention, Named, RebuildComparison, RebuildReport,
+    RunDifference, StuckRun,
+};
 
 /// Topics and names of sagas, pair by pair.
 pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
+
+/// A function that is called with each run that a rebuild would change.
+pub(crate) type OnDifference<'a> = &'a mut (dyn FnMut(RunDifference) + Send);
 
 /// The store of runs and their history.
 #[derive(Clone)]
@@ -414,8 +420,8 @@ storage! {
         /// The stored names of the fields that are redacted.
         async fn redacted_fields(&self) -> BTreeSet<String>;
 
-        /// The contents of a run of this handler, with up to so many values.
-        async fn run_contents(&self, run: Uuid, message: Uuid, handler: &str, values_max: usize) -> StoredContents;
+        /// The contents of each of these runs, with up to so many values.
+        async fn run_contents(&self, runs: &[ContentsKey], values_max: usize) -> Vec<StoredContents>;
 
         /// The names of entities.
         async fn entity_names(&self, limit: u32) -> Vec<String>;
@@ -607,6 +613,9 @@ storage! {
         /// Rebuilds the working set. If processes are alive, it returns their number instead. Hierarchies at fault are
         /// left out of a further pass, in a transaction of its own: their rows are gone in the first one.
         async fn rebuild(&self) -> Result<RebuildReport, i64>;
+
+        /// Reports the runs that a rebuild would change, by a consistent view of the record and the working set.
+        async fn compare_with_record(&self, report: OnDifference<'_>) -> RebuildComparison;
     }
 }
 

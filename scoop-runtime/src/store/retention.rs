@@ -73,7 +73,8 @@ pub(crate) struct DueHierarchies {
     /// The place after them.
     pub(crate) next: Uuid,
     pub(crate) rest: Rest,
-    /// For how long the oldest launch after the place has been due.
+    /// For how long the oldest of all that are due has been so: of the launches after the place, and of those that are
+    /// remembered.
     pub(crate) behind: Duration,
 }
 

@@ -5,9 +5,8 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use futures_util::future::try_join_all;
 use scoop_core::Failure;
-use scoop_runtime::{Content, Failed, RegisteredHandler, RunContents, RunCursor, RunSummary};
+use scoop_runtime::{Content, Failed, RegisteredHandler, RunCursor, RunSummary};
 
 use super::{Base, Fields, Frame, page_of, query_of};
 use crate::fault::Fault;
@@ -89,19 +88,19 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<QueuePage, Faul
     };
     let runs = web.scoop.runs().handler(&*shown.handler).topic(&*shown.topic);
     let page = runs.page(PAGE_SIZE).after(place).await?;
-    let contents = try_join_all(page.runs.iter().map(|run| web.scoop.contents(run))).await?;
+    let messages = web.scoop.messages_of(&page.runs).await?;
     let now = SystemTime::now();
     Ok(QueuePage {
         frame,
         queues,
-        rows: page.runs.iter().zip(contents).map(|(run, contents)| row(run, contents, now)).collect(),
+        rows: page.runs.iter().zip(messages).map(|(run, message)| row(run, message, now)).collect(),
         next: page.next.map(|next| address(shown, Some(&next.to_string()))),
         first: place.map(|_| address(shown, None)),
     })
 }
 
-fn row(run: &RunSummary, contents: RunContents, now: SystemTime) -> Row {
-    let failed = match contents.message {
+fn row(run: &RunSummary, message: Option<Content>, now: SystemTime) -> Row {
+    let failed = match message {
         Some(Content::Shown(message)) => {
             serde_json::from_value::<Failed>(message).map_err(|error| error.to_string())
         }

@@ -163,6 +163,31 @@ async fn client_without_the_sagas_sees_the_redaction_after_their_programs_have_e
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn messages_of_several_runs_are_read_in_their_order() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db).await?;
+    for number in [1, 7] {
+        let order = Order { number, card_number: "4111".into(), cvc: 123, turns: 1 };
+        assert_eq!(scoop.launch(order).await?.ends().await?, Outcome::Committed);
+    }
+    let mut runs = scoop.runs().handler("contents-orders").await?.runs;
+    runs.sort_by_key(|run| run.run);
+    runs.reverse();
+    let mut unknown = runs[0].clone();
+    (unknown.message_id, unknown.run) = (uuid::Uuid::nil(), uuid::Uuid::nil().into());
+    runs.push(unknown);
+    let messages = scoop.messages_of(&runs).await?;
+    let [newer, older, missing] = &messages[..] else { panic!("{messages:?}") };
+    assert_eq!(shown(newer.as_ref())["number"], 8);
+    let expected = json!({"number": 2, "cardNumber": "[redacted]", "cvc": "[redacted]", "turns": 0});
+    assert_eq!(shown(older.as_ref()), &expected);
+    assert_eq!(missing, &None);
+    assert_eq!(scoop.messages_of(&[]).await?, []);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn entity_is_read_by_name_and_key_with_its_events() -> Result<()> {
     let db = Database::new().await;
     let scoop = start(&db).await?;

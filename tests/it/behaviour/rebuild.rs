@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use scoop::{CancelAnswer, Handle, RepairAnswer, RollbackAnswer, RunState, RuntimeError, Tree};
+use scoop::{
+    CancelAnswer, Handle, HierarchyId, RebuildChange, RepairAnswer, RollbackAnswer, RunDifference, RunState,
+    RuntimeError, Tree,
+};
 
 use super::*;
 use crate::support::{Database, Gate};
@@ -169,6 +172,7 @@ const WORKING_SET: &str = "
 /// Asserts that a rebuild changes nothing.
 pub(super) async fn is_rebuilt(db: &Database) -> Result<()> {
     let before = db.texts(WORKING_SET).await;
+    assert_eq!(differences(db).await?, (vec![], 0));
     let rebuild = Scoop::client(db.pool().clone()).rebuild_working_set().await?;
     let after = db.texts(WORKING_SET).await;
     let counts = [before.len(), after.len()].map(|count| u64::try_from(count).unwrap());
@@ -182,6 +186,13 @@ pub(super) async fn is_rebuilt(db: &Database) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The differences that a comparison reports, and the number that it counts.
+async fn differences(db: &Database) -> Result<(Vec<RunDifference>, u64)> {
+    let mut different = vec![];
+    let compared = db.client().compare_working_set(|difference| different.push(difference)).await?;
+    Ok((different, compared.different))
 }
 
 /// A program with all sagas; their steps pass this gate.
@@ -457,6 +468,43 @@ async fn damaged_by(statement: &str, reason: &str) -> Result<()> {
         assert_eq!(scoop.find(root.id()).await?.ends().await?, Outcome::Committed);
     }
     scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn comparison_beside_a_live_worker_finds_the_damaged_runs() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let roots = stopped(&db, 4).await?;
+    let scoop = all(&db, &gate).start().await?;
+    gate.arrivals(4).await;
+    assert_eq!(differences(&db).await?, (vec![], 0));
+
+    let [lost, changed, unreadable] = [&roots[0], &roots[1], &roots[2]].map(|root| root.id());
+    db.execute(&format!(
+        "DELETE FROM scoop.run WHERE root = '{lost}';
+         UPDATE scoop.run SET step = 'other', context = '{{\"a\": 1}}' WHERE root = '{changed}';
+         UPDATE scoop.message_event SET created_at = 'infinity' WHERE cooperation_lineage[1] = '{unreadable}';
+         INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, epoch, last_event_at, reason)
+         SELECT id, message_id, ARRAY[id, message_id], message_id, topic, handler, 'stuck', 1, now(), 'a test'
+         FROM scoop.run WHERE root = '{unreadable}'"
+    ))
+    .await;
+    let before = db.texts(WORKING_SET).await;
+    let mut different = vec![];
+    let compared = db.client().compare_working_set(|difference| different.push(difference)).await?;
+    assert_eq!((compared.before, compared.after, compared.different), (3, 3, 3));
+    let [skipped] = &compared.skipped[..] else { panic!("{compared:?}") };
+    assert!(skipped.hierarchy == unreadable && skipped.reason.contains("outside the years"), "{skipped:?}");
+    let of = |root: HierarchyId| different.iter().find(|it| it.hierarchy == root).map(|it| &it.change);
+    assert_eq!(of(lost), Some(&RebuildChange::Added));
+    let Some(RebuildChange::Changed(fields)) = of(changed) else { panic!("{different:?}") };
+    let fields: Vec<_> = fields.iter().map(|field| (&*field.name, field.values.clone())).collect();
+    let steps = ["other", "prepare"].map(|step| serde_json::Value::from(step));
+    assert_eq!(fields, [("context", None), ("step", Some(steps))]);
+    let orphans = different.iter().filter(|it| it.change == RebuildChange::Removed).count();
+    assert_eq!(orphans, 1);
+    assert_eq!(db.texts(WORKING_SET).await, before, "nothing has changed");
+    tokio::join!(scoop.shutdown(), async { gate.open(10_000) }).0?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use scoop::Keep;
+use scoop::{Keep, PauseTarget};
 use sqlx::PgPool;
 
 use super::*;
@@ -293,6 +293,34 @@ async fn one_worker_at_a_time_deletes_and_another_continues_after_its_death() ->
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn lag_is_that_of_the_oldest_due_hierarchy_passed_or_not() -> Result<()> {
+    let (db, feeds) = (Database::new().await, open());
+    let scoop = start(&db, &feeds).await?;
+    let days_behind = async |limit: u8| {
+        let behind = format!(
+            "SELECT round(n.behind / 86400)::bigint
+             FROM scoop.retention_next(md5('1')::uuid, 604800, 604800, {limit}, true) n"
+        );
+        db.number(&behind).await
+    };
+    assert_eq!(scoop.launch(Feed { cursor: 0, fails: false }).await?.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    db.execute("UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800").await;
+    assert_eq!(days_behind(9).await, 0);
+    db.grow_older(8 * DAY).await;
+    assert_eq!(days_behind(9).await, 1);
+    db.execute(
+        "INSERT INTO scoop.kept_hierarchy (root, topic, kind, since)
+         SELECT gen_random_uuid(), topic, 'committed', now() - interval '10 days' FROM scoop.message",
+    )
+    .await;
+    assert_eq!(days_behind(9).await, 3);
+    db.execute("UPDATE scoop.kept_hierarchy SET since = now() - interval '7 days 1 minute'").await;
+    assert_eq!(days_behind(1).await, 1, "the place counts, too, if the batch is full");
+    Ok(())
+}
+
 /// A place that went on would never come back.
 #[tokio::test(flavor = "multi_thread")]
 async fn kept_hierarchies_are_remembered_in_the_transaction_that_passes_them() -> Result<()> {
@@ -366,5 +394,26 @@ async fn unique_key_that_is_kept_is_a_message_without_its_payload() -> Result<()
     assert_eq!(scoop.prune().await?.unique_keys, 1);
     assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 0);
     assert_eq!(db.number("SELECT count(*) FROM scoop.kept_key").await, 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_ended_pauses_the_newest_thousand_are_kept() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.client();
+    db.execute(
+        "INSERT INTO scoop.ended_pause (kind, name, source, since, ended_at)
+         SELECT 'topic', 'former', 'ann', now(), now() - n * interval '1 hour' FROM generate_series(1, 1000) n",
+    )
+    .await;
+    assert_eq!(scoop.ended_pauses(2_000).await?.len(), 1_000);
+    for topic in ["one", "two"] {
+        scoop.pause(PauseTarget::topic(topic)).await?;
+        scoop.resume(&PauseTarget::topic(topic)).await?;
+    }
+    let ended = scoop.ended_pauses(2_000).await?;
+    assert_eq!(ended.len(), 1_000);
+    assert_eq!(ended[0].pause.target, PauseTarget::topic("two"));
+    assert_eq!(ended[2].pause.target, PauseTarget::topic("former"));
     Ok(())
 }

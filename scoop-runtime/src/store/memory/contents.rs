@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use scoop_core::EventKind;
-use uuid::Uuid;
 
 use super::MemoryStore;
 use super::state::State;
-use crate::find::{StoredContent, StoredContents};
+use crate::find::{ContentsKey, StoredContent, StoredContents};
 use crate::store::entity::{StoredEntity, StoredEntityEvent};
 use crate::store::{ContentStorage, EntityId, EntityStorage as _};
 
@@ -18,12 +17,11 @@ impl ContentStorage for MemoryStore {
 
     async fn run_contents(
         &self,
-        run: Uuid,
-        message: Uuid,
-        _: &str,
+        runs: &[ContentsKey],
         values_max: usize,
-    ) -> sqlx::Result<StoredContents> {
-        self.run("run_contents", |state| Ok(state.run_contents(run, message, values_max))).await
+    ) -> sqlx::Result<Vec<StoredContents>> {
+        let read = |state: &State| runs.iter().map(|run| state.run_contents(run, values_max)).collect();
+        self.run("run_contents", |state| Ok(read(state))).await
     }
 
     async fn entity_names(&self, limit: u32) -> sqlx::Result<Vec<String>> {
@@ -70,7 +68,8 @@ impl MemoryStore {
 }
 
 impl State {
-    fn run_contents(&self, run: Uuid, message: Uuid, values_max: usize) -> StoredContents {
+    fn run_contents(&self, of: &ContentsKey, values_max: usize) -> StoredContents {
+        let ContentsKey { run, message, .. } = *of;
         let Some(hierarchy) = self.hierarchy_of(run) else { return StoredContents::default() };
         let record = &hierarchy.record;
         let begins = record.start_of(run).and_then(|start| start.begins.as_ref());

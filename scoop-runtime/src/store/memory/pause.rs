@@ -12,6 +12,9 @@ use crate::store::{
 };
 use crate::util::shown::system_time;
 
+/// The number of ended pauses that are kept; see `scoop.trim_ended_pauses` in the migrations.
+const ENDED_MAX: usize = 1_000;
+
 impl PauseStorage for MemoryStore {
     async fn pause(&self, asked: &NewPause) -> sqlx::Result<Pause> {
         self.run("pause", |state| {
@@ -139,6 +142,8 @@ impl State {
 
     fn record_end(&mut self, pause: Pause, source: Option<&str>, reason: Option<&str>) {
         let (ended_by, end_reason) = (source.map(str::to_owned), reason.map(str::to_owned));
+        let excess = (self.ended_pauses.len() + 1).saturating_sub(ENDED_MAX);
+        self.ended_pauses.drain(..excess);
         self.ended_pauses.push(EndedPause { pause, ended_at: system_time(self.now()), ended_by, end_reason });
     }
 

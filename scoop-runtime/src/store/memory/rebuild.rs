@@ -1,9 +1,11 @@
 //! Rebuilds the working set from the recorded events, and compares it with the present one; see `rebuild_*.sql`.
 
-use crate::store::RebuildStorage;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::store::{OnDifference, RebuildStorage};
 
 use scoop_core::{Failure, Lineage, SignalKey};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -12,7 +14,8 @@ use super::event_log::{Event, EventLog};
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, State};
 use crate::rebuild::{
-    OperatorAction, RebuildReport, Rebuilt, RecordedEvent, SubscriptionPeriod, newest_outputs, rebuild,
+    OperatorAction, RebuildComparison, RebuildReport, Rebuilt, RecordedEvent, RunDifference,
+    SubscriptionPeriod, newest_outputs, rebuild,
 };
 use crate::repair::RepairAction;
 use crate::util::ids;
@@ -40,6 +43,10 @@ impl RebuildStorage for MemoryStore {
         })
         .await
     }
+
+    async fn compare_with_record(&self, report: OnDifference<'_>) -> sqlx::Result<RebuildComparison> {
+        self.run("compare_with_record", |state| Ok(state.compare_with_record(&mut *report))).await
+    }
 }
 
 impl MemoryStore {
@@ -47,19 +54,60 @@ impl MemoryStore {
     pub(crate) fn rebuild_diff(&self, root: Uuid) -> Option<String> {
         let state = self.lock();
         let now = self.database.clock.now_after(state.now);
-        let rebuilt = ids::without_consuming_ids(|| state.rebuilt(root, now, 1));
-        let mut rebuilt: Vec<_> = rebuilt.iter().map(|row| row.comparable(now).to_string()).collect();
-        let hierarchy = state.hierarchy(root)?;
+        let [kept, recorded] = state.comparable(root, now)?.map(|runs| {
+            let runs = runs.into_iter().map(|((message, handler, _), fields)| {
+                format!("{handler} {message} {}", Value::Object(fields))
+            });
+            runs.collect::<Vec<_>>()
+        });
+        (recorded != kept)
+            .then(|| format!("there is\n{}\nbut the record says\n{}", kept.join("\n"), recorded.join("\n")))
+    }
+}
+
+/// What counts of the runs of a hierarchy, by message and handler; the number is 0 unless there are several of these.
+type Comparable = BTreeMap<(Uuid, String, usize), Map<String, Value>>;
+
+impl State {
+    /// The runs of a hierarchy in the working set and by the record, as far as these are to be equal.
+    fn comparable(&self, root: Uuid, now: OffsetDateTime) -> Option<[Comparable; 2]> {
+        let hierarchy = self.hierarchy(root)?;
+        let recorded = ids::without_consuming_ids(|| self.rebuilt(root, now, 1));
+        // A run that has not begun when its parent gives up never begins.
         let lets_go = |row: &WorkingRow| {
             let parent = row.parent.and_then(|parent| hierarchy.rows.get(&parent));
             row.is_unclaimed() && parent.is_some_and(|parent| parent.is_overdue(now))
         };
-        let kept = hierarchy.rows.values().filter(|row| !lets_go(row));
-        let mut kept: Vec<_> = kept.map(|row| row.comparable(now).to_string()).collect();
-        rebuilt.sort();
-        kept.sort();
-        (rebuilt != kept)
-            .then(|| format!("there is\n{}\nbut the record says\n{}", kept.join("\n"), rebuilt.join("\n")))
+        let kept: Vec<_> = hierarchy.rows.values().filter(|row| !lets_go(row)).collect();
+        Some([kept, recorded.iter().collect()].map(|rows| {
+            let mut runs = Comparable::new();
+            for row in rows {
+                let same = runs
+                    .keys()
+                    .filter(|(message, handler, _)| *message == row.message_id && **handler == *row.handler);
+                let number = same.count();
+                runs.insert((row.message_id, row.handler.to_string(), number), row.comparable(now));
+            }
+            runs
+        }))
+    }
+
+    fn compare_with_record(&self, report: OnDifference<'_>) -> RebuildComparison {
+        let (now, mut counts) = (self.now(), RebuildComparison::default());
+        for root in self.hierarchies.keys() {
+            let [mut kept, mut recorded] = self.comparable(*root, now).unwrap_or_default();
+            counts.before += kept.len() as u64;
+            counts.after += recorded.len() as u64;
+            let runs: BTreeSet<_> = kept.keys().chain(recorded.keys()).cloned().collect();
+            for run in runs {
+                let (kept, recorded) = (kept.remove(&run), recorded.remove(&run));
+                if kept != recorded {
+                    counts.different += 1;
+                    report(RunDifference::new(*root, run.0, run.1, kept, recorded));
+                }
+            }
+        }
+        counts
     }
 }
 
@@ -167,46 +215,45 @@ impl EventLog {
 
 impl WorkingRow {
     /// The row without what a rebuild need not know: owner, attempts, pauses and reasons, and the id of a pending
-    /// run.
-    fn comparable(&self, now: OffsetDateTime) -> Value {
+    /// run. See `rebuild_compare.sql`.
+    fn comparable(&self, now: OffsetDateTime) -> Map<String, Value> {
         let state = match self.state {
             RowState::Ended => "ended",
-            RowState::Stuck if self.awaits_operator => "stuck",
+            RowState::Stuck if self.awaits_operator => "awaiting operator",
             // Whether a run waits follows from its children.
-            _ => "open",
+            _ => "unfinished",
         };
-        let mut essence = json!({
-            "handler": *self.handler, "topic": *self.topic, "message": self.message_id, "parent": self.parent,
-            "id": (self.epoch > 0 || self.rollback_requested).then(|| self.id()),
-            "state": state, "rollback_requested": self.rollback_requested, "failure": self.failure,
-            "rollback_failure": self.rollback_failure,
-        });
-        let Value::Object(fields) = &mut essence else {
-            return essence;
+        let mut fields = Map::new();
+        let mut add = |more: Value| match more {
+            Value::Object(more) => fields.extend(more),
+            _ => {}
         };
-        // A pause after a failed attempt is not recorded.
-        let far = self.due_at() > now + time::Duration::minutes(10) && self.attempts + self.retries == 0;
-        let far = far.then_some(self.due_at());
-        let signal = self.signal.as_ref().filter(|_| self.ready_at > now);
+        add(json!({
+            "run": (self.epoch > 0 || self.rollback_requested).then(|| self.id()),
+            "topic": *self.topic, "parent": self.parent, "rollback_requested": self.rollback_requested,
+            "state": state, "failure": self.failure, "rollback_failure": self.rollback_failure,
+        }));
         if self.state != RowState::Ended {
-            let more = json!({
-                "rolling_back": self.rolling_back, "context": self.context, "replied": self.replied,
+            // A pause after a failed attempt is not recorded.
+            let far = self.due_at() > now + time::Duration::minutes(10) && self.attempts + self.retries == 0;
+            let (signal, signal_key) =
+                self.signal.as_ref().filter(|_| self.ready_at > now).map(|it| (&it.name, &it.key)).unzip();
+            add(json!({
+                "rolling_back": self.rolling_back, "in_rollback": self.rollback_since.is_some(),
+                "rollback_failed_before": self.rollback_failed_before, "replied": self.replied,
                 "giving_up": self.is_overdue(now), "give_up_at": self.give_up_at.map(super::state::micros),
-                "undoing": self.rollback_since.is_some(), "rollback_failed_before": self.rollback_failed_before,
-                "due": far.map(super::state::micros), "signal": signal,
-            });
-            fields.extend(more.as_object().cloned().unwrap_or_default());
+                "context": self.context, "due": far.then(|| super::state::micros(self.due_at())),
+                "signal": signal, "signal_key": signal_key,
+            }));
         }
         if self.state != RowState::Ended && !self.rollback_failed_before {
-            let more = json!({
+            add(json!({
                 "step": self.step, "jump": self.jump, "definition": self.definition, "iteration": self.iteration,
-                "suspensions": self.suspensions, "handler_iteration": self.handler_iteration,
-                "completions": self.completions,
-                "outputs": self.outputs, "execution": self.execution, "payload_of": self.payload_of,
-                "execution_since": self.execution_since.map(super::state::micros),
-            });
-            fields.extend(more.as_object().cloned().unwrap_or_default());
+                "handler_iteration": self.handler_iteration, "suspensions": self.suspensions,
+                "completions": self.completions, "outputs": self.outputs, "execution": self.execution,
+                "execution_since": self.execution_since.map(super::state::micros), "payload_of": self.payload_of,
+            }));
         }
-        essence
+        fields
     }
 }

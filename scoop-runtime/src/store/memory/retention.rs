@@ -13,6 +13,7 @@ use super::MemoryStore;
 use super::event_log::EventLog;
 use super::state::{Hierarchy, State};
 use crate::api::{KEEP_MIN, Keep};
+use crate::bug::{Bug, is_injected};
 use crate::saga::registry::SubscribedSaga;
 use crate::store::{
     DueHierarchies, DueSettlement, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes, PruneVerdict,
@@ -246,22 +247,24 @@ impl State {
             return None;
         }
         self.retention.taken = Some((worker, now + TAKEN_FOR));
-        let is_due = |row: &KeptRow| match row.kind {
-            Kind::Later => row.since < now,
-            kind => row.since < self.before(self.keep_of(&row.topic, kind, keep)),
+        let due_at = |row: &KeptRow| match row.kind {
+            Kind::Later => row.since,
+            kind => row.since.saturating_add(now - self.before(self.keep_of(&row.topic, kind, keep))),
         };
         let is_mine =
             |row: &KeptRow| row.kind == Kind::Later || keep.is_archived || !self.needs_archive(&row.topic);
-        let due = self.retention.kept.iter().filter(|(_, row)| is_due(row) && is_mine(row));
-        let mut roots: Vec<_> = due.map(|(root, _)| *root).take(limit).collect();
+        let due = self.retention.kept.iter().map(|(root, row)| (root, row, due_at(row)));
+        let due =
+            due.filter(|(_, row, at)| *at < now && is_mine(row) && !is_injected(Bug::ForgetKept)).take(limit);
+        let (mut roots, due_since): (Vec<_>, Vec<_>) = due.map(|(root, _, at)| (*root, at)).unzip();
         let times = self.retention.times.values().chain([&keep]);
         let shortest = times.map(|keep| keep.shortest()).min().unwrap_or(Duration::MAX);
         let before = self.before(shortest);
-        let mut behind = Duration::ZERO;
         let (mut next, mut count) = (self.retention.after, 0);
+        let first = self.events_from(next + 1).next().map(|event| before - event.at);
+        let behind = due_since.into_iter().map(|at| now - at).chain(first).max();
+        let behind = behind.and_then(|behind| behind.try_into().ok()).unwrap_or_default();
         if roots.len() < limit {
-            let first = self.events_from(next + 1).next();
-            behind = first.and_then(|event| (before - event.at).try_into().ok()).unwrap_or_default();
             let launches;
             (launches, next, count) = self.launches(next, before, limit - roots.len());
             roots.extend(launches);
@@ -365,7 +368,9 @@ impl State {
         let mut failed = record.events.iter().filter(|event| event.kind == EventKind::RollbackFailed);
         let is_settled =
             |message, handler| record.of_handler(message, EventKind::RolledBack, handler).is_some();
-        if failed.any(|event| !is_settled(event.message, event.handler.as_deref().unwrap_or_default())) {
+        let is_unsettled =
+            failed.any(|event| !is_settled(event.message, event.handler.as_deref().unwrap_or_default()));
+        if is_unsettled && !is_injected(Bug::DeleteAwaiting) {
             return Judgement { verdict: PruneVerdict::Failed, kept };
         }
         if !ids::without_consuming_ids(|| self.rebuilt(root, self.now(), 1)).is_empty() {
@@ -375,7 +380,7 @@ impl State {
         let about = about.and_then(|about| Uuid::try_parse(about.as_str()?).ok());
         let is_needed = self.join_members.needs(root, |run| self.hierarchy_by_id.get(&run) == Some(&root))
             || about.and_then(|about| self.hierarchy(about)).is_some_and(|about| !about.rows.is_empty());
-        if is_needed {
+        if is_needed && !is_injected(Bug::DeleteNeeded) {
             return Judgement { verdict: PruneVerdict::Needed, kept };
         }
         Judgement { verdict: PruneVerdict::Deleted, kept: over }

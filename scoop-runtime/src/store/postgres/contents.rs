@@ -6,12 +6,11 @@ use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use uuid::Uuid;
 
 use super::PostgresStore;
 use super::entity::decode_event;
 use super::query_ext::FetchExt;
-use crate::find::{CONTENT_BYTES_MAX, StoredContent, StoredContents};
+use crate::find::{CONTENT_BYTES_MAX, ContentsKey, StoredContent, StoredContents};
 use crate::store::ContentStorage;
 use crate::store::entity::{StoredEntity, StoredEntityEvent};
 
@@ -23,21 +22,21 @@ impl ContentStorage for PostgresStore {
 
     async fn run_contents(
         &self,
-        run: Uuid,
-        message: Uuid,
-        handler: &str,
+        runs: &[ContentsKey],
         values_max: usize,
-    ) -> sqlx::Result<StoredContents> {
+    ) -> sqlx::Result<Vec<StoredContents>> {
         let rows = sqlx::query(self.sql.run_contents.clone())
-            .bind(run)
-            .bind(message)
-            .bind(handler)
+            .bind(runs.iter().map(|run| run.run).collect::<Vec<_>>())
+            .bind(runs.iter().map(|run| run.message).collect::<Vec<_>>())
+            .bind(runs.iter().map(|run| run.handler.clone()).collect::<Vec<_>>())
             .bind(i64::try_from(values_max).unwrap_or(i64::MAX))
             .bind(i32::try_from(CONTENT_BYTES_MAX).unwrap_or(i32::MAX))
             .all(&self.sessions)
             .await?;
-        let mut contents = StoredContents::default();
+        let mut all: Vec<_> = runs.iter().map(|_| StoredContents::default()).collect();
         for row in &rows {
+            let nth = usize::try_from(row.try_get::<i64, _>("nth")? - 1).ok();
+            let Some(contents) = nth.and_then(|nth| all.get_mut(nth)) else { continue };
             let Some(content) = StoredContent::from_row(row)? else { continue };
             match row.try_get("kind")? {
                 "message" => contents.message = Some(content),
@@ -45,7 +44,7 @@ impl ContentStorage for PostgresStore {
                 _ => contents.values.push((row.try_get("name")?, content)),
             }
         }
-        Ok(contents)
+        Ok(all)
     }
 
     async fn entity_names(&self, limit: u32) -> sqlx::Result<Vec<String>> {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{Postgres, Row, Transaction};
+use sqlx::{PgConnection, Postgres, Row, Transaction};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -48,6 +48,7 @@ impl PauseStorage for PostgresStore {
         let Some(row) = end.first_on(&mut tx).await? else {
             return Ok(None);
         };
+        self.trim_ended_pauses(&mut tx).await?;
         self.commit_topology_change(tx).await?;
         Pause::from_row(&row).map(Some)
     }
@@ -59,6 +60,7 @@ impl PauseStorage for PostgresStore {
             // Another worker has ended them.
             return Ok(vec![]);
         }
+        self.trim_ended_pauses(&mut tx).await?;
         self.commit_topology_change(tx).await?;
         rows.iter().map(Pause::from_row).collect()
     }
@@ -105,6 +107,11 @@ impl PauseStorage for PostgresStore {
 }
 
 impl PostgresStore {
+    async fn trim_ended_pauses(&self, tx: &mut PgConnection) -> sqlx::Result<()> {
+        sqlx::query(self.sql.pause_trim_ended.clone()).execute(tx).await?;
+        Ok(())
+    }
+
     /// Begins a transaction that changes the pauses.
     async fn begin_topology_change(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;

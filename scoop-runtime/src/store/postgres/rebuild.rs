@@ -1,15 +1,15 @@
-//! Rebuilds the working set from the recorded events. A hierarchy that cannot be rebuilt keeps its rows, and the others
-//! are rebuilt.
+//! Rebuilds the working set from the recorded events, or compares it with them. A hierarchy that cannot be rebuilt keeps
+//! its rows, and the others are rebuilt.
 
-use crate::store::RebuildStorage;
+use crate::store::{OnDifference, RebuildStorage};
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::TryStreamExt;
 use scoop_core::{Context, EventKind, read_output_name};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{Acquire, PgConnection, Row};
+use sqlx::{Acquire, AssertSqlSafe, PgConnection, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -20,14 +20,17 @@ use super::query_ext::FetchExt;
 use super::rollback_history::outside_of_time;
 use crate::error::is_of_contents;
 use crate::rebuild::{
-    OperatorAction, RebuildReport, Rebuilt, RecordedEvent, RecordedExecution, SkippedHierarchy,
-    SubscriptionPeriod, newest_outputs, rebuild, root_of,
+    OperatorAction, RebuildChange, RebuildComparison, RebuildReport, Rebuilt, RecordedEvent,
+    RecordedExecution, RunDifference, SkippedHierarchy, SubscriptionPeriod, newest_outputs, rebuild, root_of,
 };
 use crate::repair::RepairAction;
 use crate::util::patience::note;
 
 /// The number of runs written by one statement.
 const BATCH_MAX: usize = 1_000;
+
+/// A consistent view of everything, which no other transaction waits for.
+const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// Why hierarchies cannot be rebuilt.
 type Reasons = BTreeMap<Uuid, String>;
@@ -39,22 +42,86 @@ struct Pass {
     at_fault: Reasons,
 }
 
+/// What becomes of the rebuilt runs.
+enum Purpose<'a> {
+    /// They are written into the empty working set.
+    Rebuild,
+    /// They are compared with the working set.
+    Compare { now: OffsetDateTime, report: OnDifference<'a> },
+}
+
+/// Rebuilt runs of whole hierarchies: all that there are after one hierarchy, up to another one.
+struct Part {
+    after: Uuid,
+    last: Uuid,
+    runs: Vec<Rebuilt>,
+}
+
+impl Part {
+    /// The two halves, if it has several hierarchies.
+    fn halves(self) -> Result<[Self; 2], Self> {
+        let roots: BTreeSet<_> = self.runs.iter().map(Rebuilt::root).collect();
+        let half = roots.len().div_ceil(2);
+        let Some(middle) = roots.iter().nth(half.saturating_sub(1)).copied().filter(|_| roots.len() > 1)
+        else {
+            return Err(self);
+        };
+        let (first, second) = self.runs.into_iter().partition(|run| run.root() <= middle);
+        Ok([
+            Self { after: self.after, last: middle, runs: first },
+            Self { after: middle, last: self.last, runs: second },
+        ])
+    }
+}
+
 impl RebuildStorage for PostgresStore {
     async fn rebuild(&self) -> sqlx::Result<Result<RebuildReport, i64>> {
         let mut skipped = BTreeMap::new();
         loop {
             match self.rebuild_but(&skipped).await? {
                 Ok(Pass { before, after, at_fault }) if at_fault.is_empty() => {
-                    let skipped = skipped.into_iter();
-                    let skipped =
-                        skipped.map(|(id, reason)| SkippedHierarchy { hierarchy: id.into(), reason });
-                    return Ok(Ok(RebuildReport { before, after, skipped: skipped.collect() }));
+                    return Ok(Ok(RebuildReport { before, after, skipped: all_skipped(skipped) }));
                 }
                 Ok(Pass { at_fault, .. }) => skipped.extend(at_fault),
                 Err(alive) => return Ok(Err(alive)),
             }
         }
     }
+
+    async fn compare_with_record(&self, report: OnDifference<'_>) -> sqlx::Result<RebuildComparison> {
+        let mut reader = self.sessions.begin_with(SNAPSHOT).await?;
+        let mut tx = self.sessions.begin_with(SNAPSHOT).await?;
+        let snapshot: String = sqlx::query_scalar("SELECT pg_export_snapshot()").one_on(&mut reader).await?;
+        // Safe: the server has made it.
+        let snapshot = AssertSqlSafe(format!(
+            "SET TRANSACTION SNAPSHOT '{snapshot}'; SET LOCAL idle_in_transaction_session_timeout = 0"
+        ));
+        sqlx::raw_sql(snapshot).execute(&mut *tx).await?;
+        let now: OffsetDateTime = sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut tx).await?;
+        let mut counts = RebuildComparison::default();
+        let mut pass = Pass { before: 0, after: 0, at_fault: Reasons::new() };
+        {
+            let mut counted = |difference: RunDifference| {
+                counts.different += 1;
+                match difference.change {
+                    RebuildChange::Added => counts.after += 1,
+                    RebuildChange::Removed => counts.before += 1,
+                    RebuildChange::Changed(_) => {}
+                }
+                report(difference);
+            };
+            let purpose = Purpose::Compare { now, report: &mut counted };
+            self.rebuild_all(&mut tx, &mut reader, &Reasons::new(), &mut pass, purpose).await?;
+        }
+        let RebuildComparison { before: removed, after: added, different, .. } = counts;
+        let skipped = all_skipped(pass.at_fault);
+        Ok(RebuildComparison { before: pass.after - added + removed, after: pass.after, different, skipped })
+    }
+}
+
+fn all_skipped(reasons: Reasons) -> Vec<SkippedHierarchy> {
+    let skipped = reasons.into_iter();
+    skipped.map(|(id, reason)| SkippedHierarchy { hierarchy: id.into(), reason }).collect()
 }
 
 impl PostgresStore {
@@ -74,7 +141,7 @@ impl PostgresStore {
         let cleared = sqlx::query(self.sql.rebuild_clear.clone()).bind(roots).fetch_one(&mut *tx).await?;
         let [cleared, kept] = [cleared.try_get("cleared")?, cleared.try_get("kept")?].map(i64::cast_unsigned);
         let mut pass = Pass { before: cleared + kept, after: kept, at_fault: Reasons::new() };
-        self.rebuild_all(&mut tx, &mut reader, skipped, &mut pass).await?;
+        self.rebuild_all(&mut tx, &mut reader, skipped, &mut pass, Purpose::Rebuild).await?;
         match pass.at_fault.is_empty() {
             true => tx.commit().await.inspect_err(note)?,
             false => tx.rollback().await?,
@@ -89,12 +156,14 @@ impl PostgresStore {
         reader: &mut PgConnection,
         skipped: &Reasons,
         pass: &mut Pass,
+        mut purpose: Purpose<'_>,
     ) -> sqlx::Result<()> {
         let topology = sqlx::query(self.sql.handler_list_all.clone()).fetch_all(&mut *tx).await?;
         let topology = topology.iter().map(read_listened).collect::<sqlx::Result<Vec<_>>>()?;
         let now: OffsetDateTime = sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut *tx).await?;
         let mut events = sqlx::query(self.sql.rebuild_events.clone()).fetch(reader);
         let (mut hierarchy, mut rebuilt): (Vec<RecordedEvent>, Vec<Rebuilt>) = Default::default();
+        let (mut after, mut last) = (Uuid::nil(), Uuid::nil());
         loop {
             let next = match events.try_next().await? {
                 Some(row) => {
@@ -118,6 +187,7 @@ impl PostgresStore {
                 (next, _) => next.is_none(),
             };
             if ends {
+                last = hierarchy.first().map_or(last, root_of);
                 match self.revivals(tx, &hierarchy).await {
                     Ok(revivals) => rebuilt.extend(rebuild(&hierarchy, &revivals, &topology, now)),
                     Err(error) if is_of_contents(&error) => {
@@ -130,7 +200,10 @@ impl PostgresStore {
                 hierarchy.clear();
             }
             if rebuilt.len() >= BATCH_MAX || next.is_none() {
-                self.write_apart(tx, std::mem::take(&mut rebuilt), pass).await?;
+                let last = if next.is_none() { Uuid::max() } else { last };
+                let part = Part { after, last, runs: std::mem::take(&mut rebuilt) };
+                self.apply_apart(tx, part, pass, &mut purpose).await?;
+                after = last;
             }
             match next {
                 Some(next) => hierarchy.push(next),
@@ -139,40 +212,66 @@ impl PostgresStore {
         }
     }
 
-    /// Writes these runs. A part that the database refuses is halved, until the hierarchy at fault is alone.
-    async fn write_apart(
+    /// Writes or compares these runs. A part that the database refuses is halved, until the hierarchy at fault is alone.
+    async fn apply_apart(
         &self,
         tx: &mut PgConnection,
-        rebuilt: Vec<Rebuilt>,
+        part: Part,
         pass: &mut Pass,
+        purpose: &mut Purpose<'_>,
     ) -> sqlx::Result<()> {
-        let mut parts = vec![rebuilt];
+        let mut parts = vec![part];
         while let Some(mut part) = parts.pop() {
             let mut savepoint = tx.begin().await?;
-            match self.write_rebuilt(&mut savepoint, &mut part).await {
-                Ok(written) => {
+            match self.apply(&mut savepoint, &mut part, &pass.at_fault, purpose).await {
+                Ok(()) => {
                     savepoint.commit().await?;
-                    pass.after += written;
+                    pass.after += part.runs.len() as u64;
                 }
                 Err(error) if is_of_contents(&error) => {
                     savepoint.rollback().await?;
-                    let roots: BTreeSet<_> = part.iter().map(Rebuilt::root).collect();
-                    match roots.iter().nth(roots.len() / 2).filter(|_| roots.len() > 1) {
-                        Some(middle) => {
-                            let (second, first) = part.into_iter().partition(|run| run.root() >= *middle);
-                            parts.extend([second, first]);
+                    match part.halves() {
+                        Ok([first, second]) => parts.extend([second, first]),
+                        Err(Part { after, last, runs }) => {
+                            let Some(root) = runs.first().map(Rebuilt::root) else { return Err(error) };
+                            pass.at_fault.insert(root, format!("the database refuses a run: {error}"));
+                            parts.push(Part { after, last, runs: vec![] });
                         }
-                        None => pass.at_fault.extend(
-                            roots
-                                .into_iter()
-                                .map(|root| (root, format!("the database refuses a run: {error}"))),
-                        ),
                     }
                 }
                 Err(error) => return Err(error),
             }
         }
         Ok(())
+    }
+
+    async fn apply(
+        &self,
+        tx: &mut PgConnection,
+        part: &mut Part,
+        at_fault: &Reasons,
+        purpose: &mut Purpose<'_>,
+    ) -> sqlx::Result<()> {
+        self.read_outputs(&mut *tx, &mut part.runs).await?;
+        match purpose {
+            Purpose::Rebuild => {
+                let insert = sqlx::query(self.sql.rebuild_insert.clone()).bind(Json(&part.runs));
+                insert.execute(tx).await.map(drop)
+            }
+            Purpose::Compare { now, report } => {
+                let compare = sqlx::query(self.sql.rebuild_compare.clone())
+                    .bind(Json(&part.runs))
+                    .bind(part.after)
+                    .bind(part.last)
+                    .bind(at_fault.keys().copied().collect::<Vec<_>>())
+                    .bind(*now);
+                let mut different = compare.fetch(tx);
+                while let Some(row) = different.try_next().await? {
+                    report(read_difference(&row)?);
+                }
+                Ok(())
+            }
+        }
     }
 
     /// The interventions in a hierarchy with a failed rollback.
@@ -194,7 +293,8 @@ impl PostgresStore {
         rows.iter().map(read).collect()
     }
 
-    async fn write_rebuilt(&self, tx: &mut PgConnection, rebuilt: &mut [Rebuilt]) -> sqlx::Result<u64> {
+    /// Reads the values of steps that the rows of these runs contain.
+    async fn read_outputs(&self, tx: &mut PgConnection, rebuilt: &mut [Rebuilt]) -> sqlx::Result<()> {
         for run in rebuilt.iter_mut().filter(|run| run.keeps_outputs()) {
             let values: Vec<(String, Value)> = sqlx::query_as(self.sql.run_outputs.clone())
                 .bind(run.lineage.last())
@@ -206,9 +306,17 @@ impl PostgresStore {
             run.apply_delivery(|awaited| values.iter().any(|(name, _)| name == awaited));
             run.outputs = newest_outputs(values, &run.signal_steps);
         }
-        let written = sqlx::query(self.sql.rebuild_insert.clone()).bind(Json(&*rebuilt)).execute(tx).await?;
-        Ok(written.rows_affected())
+        Ok(())
     }
+}
+
+fn read_difference(row: &PgRow) -> sqlx::Result<RunDifference> {
+    let fields = |name| -> sqlx::Result<Option<Map<String, Value>>> {
+        Ok(row.try_get::<Option<Json<_>>, _>(name)?.map(|Json(fields)| fields))
+    };
+    let (root, message, handler) =
+        (row.try_get("root")?, row.try_get("message_id")?, row.try_get("handler")?);
+    Ok(RunDifference::new(root, message, handler, fields("kept")?, fields("recorded")?))
 }
 
 fn read_recorded(row: &PgRow) -> sqlx::Result<RecordedEvent> {

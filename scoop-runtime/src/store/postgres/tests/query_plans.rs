@@ -13,7 +13,7 @@ use crate::store::{ExpiredSignals, FindStorage as _, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 80] = [
+const HOT: [&str; 81] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -81,6 +81,7 @@ const HOT: [&str; 80] = [
     "run_page_finished",
     "run_count_finished",
     "run_count_unfinished",
+    "rebuild_compare",
     "run_contents",
     "run_durations",
     "event_activity",
@@ -302,9 +303,14 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
         "run_explain" => ("uuid, uuid, bigint, bigint", "gen_random_uuid(), gen_random_uuid(), 1, 1"),
         "run_explain_below" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
-        "run_contents" => {
-            ("uuid, uuid, text, bigint, int", "gen_random_uuid(), gen_random_uuid(), '', 51, 65536")
-        }
+        "run_contents" => (
+            "uuid[], uuid[], text[], bigint, int",
+            "ARRAY[gen_random_uuid()], ARRAY[gen_random_uuid()], '{a}', 51, 65536",
+        ),
+        "rebuild_compare" => (
+            "jsonb, uuid, uuid, uuid[], timestamptz",
+            "'[]', '00000000-0000-0000-0000-000000000000', gen_random_uuid(), '{}', now()",
+        ),
         "run_durations" => ("timestamptz, bigint, bigint", "now(), 200, 5000"),
         "event_activity" => ("uuid[], uuid[], bigint", "'{}', '{}', 500"),
         "handler_emissions" => ("uuid, bigint", "gen_random_uuid(), 10000"),
