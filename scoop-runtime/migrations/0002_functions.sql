@@ -27,12 +27,13 @@ JOIN scoop.handler h ON p.kind = 'handler' AND h.was IS NOT NULL
     AND p.name::text = ANY (h.handler::text || h.was)
 CROSS JOIN LATERAL unnest(h.handler::text || h.was) AS covered (name);
 
--- The pauses that cover the runs of a handler on a topic, longest first; null if there are none.
+-- The pauses that cover the runs of a handler on a topic, longest first; null if there are none. A forged row may have longer
+-- texts than programs write.
 CREATE FUNCTION scoop.pauses_of(of_handler text, of_topic text) RETURNS jsonb LANGUAGE sql STABLE
 RETURN (
     SELECT jsonb_agg(
         jsonb_build_object(
-            'kind', p.kind, 'name', p.name, 'reason', p.reason, 'source', p.source,
+            'kind', p.kind, 'name', p.name, 'reason', left(p.reason, 1000), 'source', left(p.source, 1000),
             'since', (extract(epoch FROM greatest('0001-01-01Z', least('9999-12-31Z', p.since))) * 1000000)::bigint,
             'until', CASE WHEN p.until IS NOT NULL THEN
                 (extract(epoch FROM greatest('0001-01-01Z', least('9999-12-31Z', p.until))) * 1000000)::bigint END)

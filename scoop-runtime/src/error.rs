@@ -122,6 +122,17 @@ pub enum RuntimeError {
         target: crate::PauseTarget,
     },
 
+    /// The reason or the source of a pause, or of its end, is too long.
+    #[error("the {part} of a pause has {chars} characters, and {chars_max} are possible")]
+    PauseText {
+        /// `reason` or `source`.
+        part: &'static str,
+        /// The length of the text.
+        chars: usize,
+        /// The maximum length.
+        chars_max: usize,
+    },
+
     /// The tokio runtime that the engine was started on was dropped, and the engine with it. Its runs continue in
     /// other processes, or in the next one that starts.
     #[error(
