@@ -47,6 +47,7 @@ const HOT: [&str; 75] = [
     "message_insert_one",
     "message_insert_one_claiming",
     "message_status",
+    "key_kept_until",
     "signal_awaited",
     "signal_deliver",
     "signal_expire_kept",
@@ -242,7 +243,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "limit_park" => ("uuid[], uuid[], text[]", "'{}', '{}', '{}'"),
         "limit_unpark" => ("text[], text[], bigint", "'{}', '{}', 1"),
         "join_mark" => ("uuid[], uuid", "'{}', NULL"),
-        "join_explain" => ("uuid", "NULL"),
+        "join_explain" | "key_kept_until" => ("uuid", "NULL"),
         "join_set_aside" => ("uuid[], text", "'{}', ''"),
         "signal_deliver" => {
             ("text[], text[], text, uuid[], boolean, text", "'{}', '{}', NULL, '{}', false, '20ms'")
