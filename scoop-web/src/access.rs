@@ -133,6 +133,7 @@ fn ask(base: &str, next: &str, error: Option<&'static str>) -> Response {
 fn logged_in(web: &Web, base: &str, headers: &HeaderMap, next: &str) -> Response {
     let (name, session) = web.secret.session();
     let session = set_cookie((name, session), base, headers, SESSION_SECONDS);
+    let next = if is_own_path(next) { next } else { "/" };
     let mut response = redirect(&address(base, next));
     response.headers_mut().append(SET_COOKIE, session);
     response
