@@ -837,7 +837,9 @@ BEGIN
         RAISE EXCEPTION 'hierarchies can be pruned in a transaction at READ COMMITTED only'
             USING ERRCODE = 'invalid_transaction_state';
     END IF;
-    SELECT array_agg(e.message_id), min(e.created_at) INTO root_messages, launched_at
+    -- in a range that allows the calculation, as a row may have an infinite time
+    SELECT array_agg(e.message_id), greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', min(e.created_at)))
+    INTO root_messages, launched_at
     FROM scoop.message_event e
     WHERE scoop.run_id(e.cooperation_lineage) = hierarchy AND e.type::text = 'EMITTED';
     IF root_messages IS NULL THEN
@@ -1097,7 +1099,7 @@ BEGIN
     FROM scoop.keep_time t;
     IF cardinality(roots) < max_count THEN
         FOR event IN
-            SELECT e.id, e.created_at,
+            SELECT e.id, greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', e.created_at)) AS created_at,
                    CASE WHEN e.type = 'EMITTED' AND cardinality(e.cooperation_lineage) = 1
                         THEN e.cooperation_lineage[1] END AS root
             FROM scoop.message_event e
