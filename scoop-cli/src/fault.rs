@@ -68,6 +68,7 @@ impl Fault {
                 RuntimeError::NoSuchRun { .. }
                 | RuntimeError::NoSuchMessage { .. }
                 | RuntimeError::NoSuchKey { .. }
+                | RuntimeError::KeptKey { .. }
                 | RuntimeError::WrongId { .. }
                 | RuntimeError::NoHandler { .. },
             ) => Exit::NotAccepted,

@@ -14,12 +14,13 @@ mod times;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use scoop_core::Escaped;
 
 use crate::args::Args;
 use crate::fault::{Exit, Fault};
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = parsed();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = match runtime {
         Ok(runtime) => runtime.block_on(commands::run(args)),
@@ -30,6 +31,14 @@ fn main() -> ExitCode {
         fault.exit()
     });
     exit.into()
+}
+
+/// The command line. Otherwise the program ends with the help or an error, which quotes arguments: escaped ones.
+fn parsed() -> Args {
+    Args::try_parse().unwrap_or_else(|error| {
+        let escaped = std::env::args_os().map(|arg| Escaped(&arg.to_string_lossy()).to_string());
+        Args::try_parse_from(escaped).err().unwrap_or(error).exit()
+    })
 }
 
 impl From<Exit> for ExitCode {

@@ -28,12 +28,13 @@ JOIN scoop.handler h ON p.kind = 'handler' AND h.was IS NOT NULL
     AND p.name::text = ANY (h.handler::text || h.was)
 CROSS JOIN LATERAL unnest(h.handler::text || h.was) AS covered (name);
 
--- The pauses that cover the runs of a handler on a topic, longest first; null if there are none.
+-- The pauses that cover the runs of a handler on a topic, longest first; null if there are none. A forged row may have longer
+-- texts than programs write.
 CREATE FUNCTION scoop.pauses_of(of_handler text, of_topic text) RETURNS jsonb LANGUAGE sql STABLE
 RETURN (
     SELECT jsonb_agg(
         jsonb_build_object(
-            'kind', p.kind, 'name', p.name, 'reason', p.reason, 'source', p.source,
+            'kind', p.kind, 'name', p.name, 'reason', left(p.reason, 1000), 'source', left(p.source, 1000),
             'since', (extract(epoch FROM greatest('0001-01-01Z', least('9999-12-31Z', p.since))) * 1000000)::bigint,
             'until', CASE WHEN p.until IS NOT NULL THEN
                 (extract(epoch FROM greatest('0001-01-01Z', least('9999-12-31Z', p.until))) * 1000000)::bigint END)
@@ -839,7 +840,9 @@ BEGIN
         RAISE EXCEPTION 'hierarchies can be pruned in a transaction at READ COMMITTED only'
             USING ERRCODE = 'invalid_transaction_state';
     END IF;
-    SELECT array_agg(e.message_id), min(e.created_at) INTO root_messages, launched_at
+    -- in a range that allows the calculation, as a row may have an infinite time
+    SELECT array_agg(e.message_id), greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', min(e.created_at)))
+    INTO root_messages, launched_at
     FROM scoop.message_event e
     WHERE scoop.run_id(e.cooperation_lineage) = hierarchy AND e.type::text = 'EMITTED';
     IF root_messages IS NULL THEN
@@ -1101,7 +1104,7 @@ BEGIN
         SELECT e.created_at FROM scoop.message_event e WHERE e.id > next_event ORDER BY e.id LIMIT 1)));
     IF cardinality(roots) < max_count THEN
         FOR event IN
-            SELECT e.id, e.created_at,
+            SELECT e.id, greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', e.created_at)) AS created_at,
                    CASE WHEN e.type = 'EMITTED' AND cardinality(e.cooperation_lineage) = 1
                         THEN e.cooperation_lineage[1] END AS root
             FROM scoop.message_event e

@@ -9,4 +9,4 @@ recorded AS (
     INSERT INTO scoop.ended_pause (kind, name, reason, source, since, until, ended_by, ended_reason)
     SELECT kind, name, reason, source, since, until, $3, $4 FROM ended
 )
-SELECT kind, name::text, reason, source, since, until FROM ended
+SELECT kind, name::text, left(reason, 1000) AS reason, left(source, 1000) AS source, since, until FROM ended

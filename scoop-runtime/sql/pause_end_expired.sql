@@ -9,4 +9,4 @@ recorded AS (
     INSERT INTO scoop.ended_pause (kind, name, reason, source, since, until)
     SELECT kind, name, reason, source, since, until FROM ended
 )
-SELECT kind, name::text, reason, source, since, until FROM ended
+SELECT kind, name::text, left(reason, 1000) AS reason, left(source, 1000) AS source, since, until FROM ended

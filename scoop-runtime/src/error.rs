@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::store::RolledBack;
 use crate::telemetry;
+use crate::util::shown::utc;
 use crate::{Named, RunningStep, Wanted};
 
 /// An error of the runtime.
@@ -120,6 +121,17 @@ pub enum RuntimeError {
     PauseTarget {
         /// The target with that name.
         target: crate::PauseTarget,
+    },
+
+    /// The reason or the source of a pause, or of its end, is too long.
+    #[error("the {part} of a pause has {chars} characters, and {chars_max} are possible")]
+    PauseText {
+        /// `reason` or `source`.
+        part: &'static str,
+        /// The length of the text.
+        chars: usize,
+        /// The maximum length.
+        chars_max: usize,
     },
 
     /// The tokio runtime that the engine was started on was dropped, and the engine with it. Its runs continue in
@@ -235,6 +247,24 @@ pub enum RuntimeError {
         topic: String,
         /// The [key](crate::Launch::unique).
         key: String,
+    },
+
+    /// The hierarchy that was launched with this unique key was deleted, and the key is
+    /// [kept](crate::Keep::unique_keys): a launch with it starts nothing.
+    #[error(
+        "the hierarchy that was launched on topic `{}` with the key `{}` was deleted, and its key is kept until {}: a launch \
+         with this key starts nothing before",
+        Escaped(topic),
+        Escaped(key),
+        utc(*until)
+    )]
+    KeptKey {
+        /// The topic.
+        topic: String,
+        /// The [key](crate::Launch::unique).
+        key: String,
+        /// The time until which the key is kept.
+        until: std::time::SystemTime,
     },
 
     /// A reply does not have the type that the message declares: handler and reader are of different versions.

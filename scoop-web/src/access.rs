@@ -64,6 +64,16 @@ fn base_of(request: &Request) -> String {
 /// The response to a request that may not be answered.
 fn refusal(web: &Web, base: &str, request: &Request) -> Option<Response> {
     let (uri, headers) = (request.uri(), request.headers());
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    if !web.options.answers_for(uri.authority().map(|authority| authority.as_str()).or(host)) {
+        return Some(Fault::Misdirected.page(base));
+    }
+    if form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
+        .any(|(_, value)| value.contains('\0'))
+    {
+        // The database cannot store it, so nothing has it in a name.
+        return Some(Fault::BadRequest("The address has a NUL character.".into()).page(base));
+    }
     let is_change = !matches!(*request.method(), Method::GET | Method::HEAD);
     if is_change && !is_own_form(headers) {
         let why = "the form does not come from this page";
@@ -123,6 +133,7 @@ fn ask(base: &str, next: &str, error: Option<&'static str>) -> Response {
 fn logged_in(web: &Web, base: &str, headers: &HeaderMap, next: &str) -> Response {
     let (name, session) = web.secret.session();
     let session = set_cookie((name, session), base, headers, SESSION_SECONDS);
+    let next = if is_own_path(next) { next } else { "/" };
     let mut response = redirect(&address(base, next));
     response.headers_mut().append(SET_COOKIE, session);
     response

@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     Forbidden(String),
     /// The request is wrong.
     BadRequest(String),
+    /// The request is for another host.
+    Misdirected,
 }
 
 impl From<RuntimeError> for Fault {
@@ -44,7 +46,8 @@ impl Fault {
         match self {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Forbidden(_) | Self::Runtime(RuntimeError::Denied { .. }) => StatusCode::FORBIDDEN,
-            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
+            Self::BadRequest(_) | Self::Runtime(RuntimeError::PauseText { .. }) => StatusCode::BAD_REQUEST,
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::Runtime(
                 RuntimeError::NoSuchRun { .. }
                 | RuntimeError::NoSuchMessage { .. }
@@ -58,6 +61,11 @@ impl Fault {
     fn text(&self) -> String {
         match self {
             Self::NotFound(text) | Self::Forbidden(text) | Self::BadRequest(text) => text.clone(),
+            Self::Misdirected => {
+                "This page has no token, so it answers only for loopback names. For another host, set \
+                                  `Options::hosts` in the program that serves it, or a token."
+                    .into()
+            }
             Self::Runtime(error) => {
                 let mut text = error.to_string();
                 let mut cause = error.source();
@@ -80,6 +88,7 @@ impl Fault {
             StatusCode::NOT_FOUND => "Not found",
             StatusCode::FORBIDDEN => "Not allowed",
             StatusCode::BAD_REQUEST => "Wrong request",
+            StatusCode::MISDIRECTED_REQUEST => "Wrong host",
             StatusCode::SERVICE_UNAVAILABLE => "The database does not answer",
             _ => "Failed",
         };

@@ -11,7 +11,7 @@
 //! # async fn example(scoop: scoop_runtime::Scoop) -> std::io::Result<()> {
 //! let options = scoop_web::Options::new();
 //! println!("http://localhost:8080/sagas?token={}", options.token().unwrap_or_default());
-//! let service = axum::Router::new().nest("/sagas", scoop_web::router(scoop, options));
+//! let service = axum::Router::new().nest_service("/sagas", scoop_web::router(scoop, options));
 //! axum::serve(tokio::net::TcpListener::bind("127.0.0.1:8080").await?, service).await
 //! # }
 //! ```
@@ -52,7 +52,8 @@ struct Web {
 
 type SharedWeb = Arc<Web>;
 
-/// The pages, as a service to mount at any path: `Router::new().nest("/sagas", scoop_web::router(scoop, options))`.
+/// The pages, as a service to mount at any path: `Router::new().nest_service("/sagas", scoop_web::router(scoop, options))`.
+/// Mounted by `nest`, it does not get requests for `/sagas/`.
 ///
 /// Streams of live updates end after a minute, and begin anew, so that a shutdown of the server does not wait for longer.
 pub fn router(scoop: Scoop, options: Options) -> Router {

@@ -1,7 +1,9 @@
 //! Settings of the pages.
 
 use std::fmt;
+use std::net::IpAddr;
 
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName};
 
 use crate::secret::random_token;
@@ -20,6 +22,8 @@ pub struct Options {
     token: Option<String>,
     mode: Mode,
     operator_header: Option<HeaderName>,
+    /// The names under which the page may be asked for besides those of loopback addresses; `None` for any name.
+    hosts: Option<Vec<String>>,
 }
 
 /// Whether pages have actions.
@@ -50,11 +54,12 @@ impl Default for Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { token, mode, operator_header } = self;
+        let Self { token, mode, operator_header, hosts } = self;
         f.debug_struct("Options")
             .field("has_token", &token.is_some())
             .field("mode", mode)
             .field("operator_header", operator_header)
+            .field("hosts", hosts)
             .finish()
     }
 }
@@ -66,7 +71,7 @@ impl Options {
     ///
     /// If the operating system has no random numbers.
     pub fn new() -> Self {
-        Self { token: Some(random_token()), mode: Mode::ReadAndAct, operator_header: None }
+        Self { token: Some(random_token()), mode: Mode::ReadAndAct, operator_header: None, hosts: None }
     }
 
     /// The token that visitors need; `None` after [`without_token`](Self::without_token).
@@ -95,6 +100,9 @@ impl Options {
     }
 
     /// Asks for no token: each client that reaches the router may use it. For a service that has checked its users before.
+    ///
+    /// A browser can be led to it by a page of another site under a name of that site (DNS rebinding): a mounted router needs
+    /// [`hosts`](Self::hosts) against that, unless the service checks the header `Host` itself.
     pub fn without_token(mut self) -> Self {
         self.token = None;
         self
@@ -119,6 +127,36 @@ impl Options {
         self
     }
 
+    /// Answers, where there is no token, only requests for these hosts and for loopback names and addresses, with any port.
+    /// Others get status 421. Without this setting [`bind`](crate::bind) answers for loopback names only, and a
+    /// [`router`](crate::router), which does not know its host, for all. With a token the host does not matter.
+    ///
+    /// ```
+    /// # use scoop_web::Options;
+    /// let options = Options::new().without_token().hosts(["ops.example.com"]);
+    /// ```
+    pub fn hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.hosts = Some(hosts.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// For a page with an address of its own.
+    pub(crate) fn on_loopback(mut self) -> Self {
+        self.hosts.get_or_insert_default();
+        self
+    }
+
+    /// Whether requests for this host, with or without a port, are answered.
+    pub(crate) fn answers_for(&self, host: Option<&str>) -> bool {
+        let (None, Some(hosts)) = (&self.token, &self.hosts) else { return true };
+        let Some(host) = host.and_then(|host| host.parse::<Authority>().ok()) else { return false };
+        let host = host.host();
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        host.eq_ignore_ascii_case("localhost")
+            || address.is_ok_and(|address| address.is_loopback())
+            || hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
+    }
+
     pub(crate) fn is_read_only(&self) -> bool {
         self.mode == Mode::ReadOnly
     }
@@ -140,4 +178,27 @@ pub(crate) enum Operator {
     Known(String),
     /// A header should have the name, and does not.
     Missing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_without_a_token_answers_for_own_hosts_only() {
+        let bound = Options::new().without_token().on_loopback();
+        let named = Options::new().without_token().hosts(["ops.example.com"]).on_loopback();
+        for host in ["localhost", "LOCALHOST:7676", "127.0.0.1:7676", "127.9.9.9", "[::1]:7676", "[::1]"] {
+            assert!(bound.answers_for(Some(host)) && named.answers_for(Some(host)), "{host}");
+        }
+        for host in
+            ["evil.example", "localhost.evil.example", "10.0.0.1:7676", "a@", "", "127.0.0.1.evil.example:80"]
+        {
+            assert!(!bound.answers_for(Some(host)) && !named.answers_for(Some(host)), "{host}");
+        }
+        assert!(!bound.answers_for(None) && !bound.answers_for(Some("ops.example.com")));
+        assert!(named.answers_for(Some("ops.example.com:443")));
+        assert!(Options::new().on_loopback().answers_for(Some("evil.example")), "it has a token");
+        assert!(Options::new().without_token().answers_for(None), "it is mounted");
+    }
 }

@@ -321,6 +321,18 @@ async fn hostile_texts_are_escaped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn hostile_arguments_are_escaped_in_errors() {
+    let mut shop = Shop::open().await;
+    for args in [["tree", "7\u{202e}\u{1b}[2J"], ["runs", "--limit=7\u{202e}\u{1b}[2J"]] {
+        let ran = shop.run(&args).await;
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains(r"7\u{202e}\u{1b}[2J"), "{ran:?}");
+        let hostile = ran.stderr.chars().find(|char| *char != '\n' && scoop_core::Escaped::escapes(*char));
+        assert_eq!(hostile, None, "{ran:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn colors_are_used_when_asked_for() {
     let mut shop = Shop::open().await;
     shop.order(1, Plan::Commit).await;

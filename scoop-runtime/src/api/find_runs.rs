@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::find::{Depth, PageSize, Part, Place, RunFilter};
 use crate::store::NewMessage;
 use crate::util::patience::Vain;
+use crate::util::shown::system_time;
 use crate::{Handle, RunCursor, RunPhase, RunSummary, RuntimeError, Scoop, WaitKind, When};
 
 /// The default number of runs in a page.
@@ -234,7 +235,8 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchKey`] if none was launched with it; or if the database fails.
+    /// [`RuntimeError::NoSuchKey`] if none was launched with it; [`RuntimeError::KeptKey`] if its hierarchy was deleted and
+    /// the key is kept; or if the database fails.
     ///
     /// # Cancel safety
     ///
@@ -270,13 +272,17 @@ impl Scoop {
         topic: &str,
         key: &str,
     ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
-        let found = self.find(NewMessage::unique_ids(topic, key).root);
-        let (topic, key) = (topic.to_owned(), key.to_owned());
+        let ids = NewMessage::unique_ids(topic, key);
+        let found = self.find(ids.root);
+        let (scoop, topic, key) = (self.clone(), topic.to_owned(), key.to_owned());
         async move {
-            match found.await {
-                // The id follows from the key, so it says nothing to the caller.
-                Err(RuntimeError::NoSuchMessage { .. }) => Err(RuntimeError::NoSuchKey { topic, key }),
-                found => found,
+            let found = found.await;
+            let Err(RuntimeError::NoSuchMessage { .. }) = found else { return found };
+            // The id follows from the key, so it says nothing to the caller.
+            let kept = scoop.patiently(|_| scoop.store().key_kept_until(ids.id)).await;
+            match kept.map_err(Vain::error("a unique key was looked up"))? {
+                Some(until) => Err(RuntimeError::KeptKey { topic, key, until: system_time(until) }),
+                None => Err(RuntimeError::NoSuchKey { topic, key }),
             }
         }
         .boxed()

@@ -23,6 +23,9 @@ const LOOK_MAX: Duration = Duration::from_millis(100);
 /// The longest name of a saga or topic, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
+/// The longest reason or source, in characters. Each waiting run shows them. Statements that read them end there, too.
+const TEXT_CHARS_MAX: usize = 1_000;
+
 /// The result of a [pause](Scoop::pause). Display it for one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -77,13 +80,13 @@ pub struct SetPause {
 }
 
 impl SetPause {
-    /// Gives the reason, which is shown with each waiting run.
+    /// Gives the reason, which is shown with each waiting run. At most 1,000 characters.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.asked.reason = Some(reason.into());
         self
     }
 
-    /// Names the source of the request; `scoop` by default.
+    /// Names the source of the request; `scoop` by default. At most 1,000 characters.
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.asked.source = source.into();
         self
@@ -104,6 +107,7 @@ impl SetPause {
 
     async fn carry_out(mut self) -> Result<Paused, RuntimeError> {
         check_name(&self.asked.target)?;
+        check_texts(&self.asked.source, self.asked.reason.as_deref())?;
         // The database cannot store a NUL.
         self.asked.source = self.asked.source.replace('\0', "");
         self.asked.reason = self.asked.reason.map(|reason| reason.replace('\0', ""));
@@ -153,13 +157,13 @@ pub struct Resume {
 }
 
 impl Resume {
-    /// Gives the reason.
+    /// Gives the reason. At most 1,000 characters.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
         self
     }
 
-    /// Names the source of the request; `scoop` by default.
+    /// Names the source of the request; `scoop` by default. At most 1,000 characters.
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.source = source.into();
         self
@@ -168,6 +172,7 @@ impl Resume {
     async fn carry_out(self) -> Result<Option<Pause>, RuntimeError> {
         let Self { scoop, target, source, reason } = self;
         check_name(&target)?;
+        check_texts(&source, reason.as_deref())?;
         // The database cannot store a NUL.
         let (source, reason) = (source.replace('\0', ""), reason.map(|reason| reason.replace('\0', "")));
         let resuming = {
@@ -212,6 +217,19 @@ fn check_name(target: &PauseTarget) -> Result<(), RuntimeError> {
     }
 }
 
+/// # Errors
+///
+/// If the source or the reason of a pause, or of its end, is too long.
+fn check_texts(source: &str, reason: Option<&str>) -> Result<(), RuntimeError> {
+    for (part, text) in [("source", source), ("reason", reason.unwrap_or_default())] {
+        let chars = text.chars().count();
+        if chars > TEXT_CHARS_MAX {
+            return Err(RuntimeError::PauseText { part, chars, chars_max: TEXT_CHARS_MAX });
+        }
+    }
+    Ok(())
+}
+
 impl Scoop {
     /// Pauses a saga, a topic, or everything, in all processes: no step of it begins, forward or in a rollback, and its runs
     /// stay in their queues. Await it; [`SetPause`] has methods that give a reason, a requester and a limit.
@@ -225,7 +243,8 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::PauseTarget`] if no saga or topic can have the name; or if the database fails.
+    /// [`RuntimeError::PauseTarget`] if no saga or topic can have the name; [`RuntimeError::PauseText`] if the reason or the
+    /// source is too long; or if the database fails.
     ///
     /// # Cancel safety
     ///
@@ -258,7 +277,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// If the database fails. [`RuntimeError::may_have_happened`] returns whether the pause may have ended despite the error.
+    /// As [`pause`](Self::pause). [`RuntimeError::may_have_happened`] returns whether the pause may have ended despite the error.
     ///
     /// # Cancel safety
     ///

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{RunId, RunSummary};
 
-/// The maximum size of a value that is shown, in bytes as it is stored.
+/// The maximum size of a value that is shown, in bytes: as it is stored, and as text.
 pub(crate) const CONTENT_BYTES_MAX: usize = 64 * 1024;
 
 /// What stands in the place of a redacted value.
@@ -149,7 +149,7 @@ impl Redaction {
                 Content::Shown(value)
             }
             StoredContent::TooLarge { bytes } => {
-                Content::LeftOut(format!("too large to be shown: {bytes} bytes as it is stored"))
+                Content::LeftOut(format!("too large to be shown: {bytes} bytes"))
             }
             StoredContent::Unreadable(why) => Content::LeftOut(format!("not readable: {why}")),
         }
@@ -229,6 +229,6 @@ mod tests {
     fn large_value_is_left_out() {
         let large = StoredContent::of(json!("x".repeat(CONTENT_BYTES_MAX)));
         let shown = Redaction::default().shown(large).to_string();
-        assert_eq!(shown, "(too large to be shown: 65538 bytes as it is stored)");
+        assert_eq!(shown, "(too large to be shown: 65538 bytes)");
     }
 }

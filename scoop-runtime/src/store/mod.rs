@@ -519,6 +519,9 @@ storage! {
 
         /// Deletes unique keys of deleted hierarchies whose time is over.
         async fn prune_keys(&self, limit: u32, mode: PruneMode) -> u64;
+
+        /// The time until which the unique key of this message is kept; `None` if it is not.
+        async fn key_kept_until(&self, message: Uuid) -> Option<OffsetDateTime>;
     }
 
     /// Sizes, for metrics.

@@ -9,7 +9,7 @@ use scoop_runtime::{FindRuns, RunCursor, RunPhase, WaitKind};
 
 use super::{Base, Fields, Frame, RunRow, page_of};
 use crate::fault::Fault;
-use crate::shown::query;
+use crate::shown::{line, query};
 use crate::{SharedWeb, Web};
 
 /// The number of runs on a page.
@@ -113,7 +113,7 @@ fn filtered(web: &Web, fields: &Fields) -> Result<FindRuns, Fault> {
 }
 
 fn filters(fields: &Fields) -> Filters {
-    let text = |name| fields.last(name).unwrap_or_default().to_owned();
+    let text = |name| line(fields.last(name).unwrap_or_default());
     let is_chosen = |name, value| fields.all(name).any(|chosen| chosen == value);
     let states = RunPhase::ALL.map(RunPhase::name).map(|name| Choice {
         value: name,

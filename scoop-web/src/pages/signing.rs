@@ -13,7 +13,7 @@ use crate::shown::line;
 
 /// The maximum lengths of a name and a reason, in characters.
 const NAME_CHARS_MAX: usize = 100;
-const REASON_CHARS_MAX: usize = 2_000;
+const REASON_CHARS_MAX: usize = 1_000;
 
 /// The cookie with the name that was entered last, and its lifetime.
 const NAME_COOKIE: &str = "scoop-name";

@@ -4,6 +4,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use scoop_web::Options;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::shop::{Plan, Shop, TOKEN, sent};
 
@@ -28,6 +29,7 @@ async fn token_in_the_url_becomes_a_cookie() {
     let shop = Shop::with(with_token()).await;
     let got = shop.get("/runs?state=stuck&token=the+token+of+the+tests").await;
     assert_eq!(got.location(), "/runs?state=stuck");
+    assert_eq!(shop.get("//evil.example?token=the+token+of+the+tests").await.location(), "/");
     let cookies = got.cookies();
     assert!(!cookies.contains("token"), "{cookies}");
     assert!(got.headers["set-cookie"].to_str().unwrap().contains("HttpOnly; SameSite=Lax"));
@@ -131,4 +133,59 @@ async fn page_without_a_token_is_bound_to_this_machine_only() {
     let bound = scoop_web::bind(([0, 0, 0, 0], 0), shop.scoop.clone(), Options::new().without_token()).await;
     let error = bound.err().unwrap().to_string();
     assert!(error.contains("can be reached from other machines"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_without_a_token_is_not_answered_for_other_hosts() {
+    let shop = Shop::open().await;
+    let page = scoop_web::bind(([127, 0, 0, 1], 0), shop.scoop.clone(), Options::new().without_token());
+    let page = page.await.unwrap();
+    let address = page.url().trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let served = tokio::spawn(page.until(std::future::pending()));
+    let (own, localhost) = (address.clone(), address.replace("127.0.0.1", "localhost"));
+    for (host, status) in
+        [(&*own, "200"), (&*localhost, "200"), ("evil.example", "421"), ("127.0.0.1.evil.example", "421")]
+    {
+        let mut connection = tokio::net::TcpStream::connect(&address).await.unwrap();
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        connection.read_to_string(&mut response).await.unwrap();
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {response}");
+        assert_eq!(response.contains("Options::hosts"), status == "421", "{host}");
+    }
+    served.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_values_of_a_query_are_refused_or_escaped() {
+    let shop = Shop::open().await;
+    for path in [
+        "/runs?code=%00",
+        "/runs?handler=a%00b",
+        "/entities?name=%00",
+        "/entities?name=a&key=%00",
+        "/search?q=%00&topic=a",
+    ] {
+        let got = shop.get(path).await;
+        assert_eq!(got.status, StatusCode::BAD_REQUEST, "{path}");
+        got.has("has a NUL character");
+    }
+    shop.get("/runs?handler=a%1b%E2%80%AE")
+        .await
+        .has("u{1b}")
+        .has("u{202e}")
+        .lacks("\u{1b}")
+        .lacks("\u{202e}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_that_is_mounted_as_a_service_is_answered_with_a_slash_at_its_end() {
+    let shop = Shop::open().await;
+    let service = Router::new().nest_service("/ops/sagas", shop.router.clone());
+    for path in ["/ops/sagas", "/ops/sagas/", "/ops/sagas/runs"] {
+        let got = sent(service.clone(), Request::get(path).body(Body::empty()).unwrap()).await;
+        assert_eq!(got.status, StatusCode::OK, "{path}");
+        got.has("action=\"/ops/sagas/search\"");
+    }
 }

@@ -152,6 +152,29 @@ mod around {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn role_that_only_reads_by_default_is_no_obstacle() -> Result<()> {
+        let db = Database::new().await;
+        let options =
+            (*db.pool().connect_options()).clone().options([("default_transaction_read_only", "on")]);
+        let options = options.statement_cache_capacity(0);
+        let pool = PgPoolOptions::new().max_connections(8).connect_with(options).await?;
+        let shown: String = sqlx::query_scalar("SHOW transaction_read_only").fetch_one(&pool).await?;
+        assert_eq!(shown, "on");
+        let gate = Gate::default();
+        gate.open(2);
+        for is_proxied in [false, true] {
+            let builder = Scoop::builder().postgres(pool.clone());
+            let builder = if is_proxied { builder.behind_proxy() } else { builder };
+            let scoop =
+                builder.only::<Family>().only::<ChildOfFamily>().provide(Family { gate: gate.clone() });
+            let scoop = scoop.start().await?;
+            assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed, "{is_proxied}");
+            scoop.shutdown().await?;
+        }
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_program_that_closes_its_pool_first_can_still_look_and_shut_down() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();

@@ -417,3 +417,48 @@ async fn of_ended_pauses_the_newest_thousand_are_kept() -> Result<()> {
     assert_eq!(ended[2].pause.target, PauseTarget::topic("former"));
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn infinite_times_of_hierarchies_stop_no_deletion() -> Result<()> {
+    let (db, feeds) = (Database::new().await, open());
+    let scoop = start(&db, &feeds).await?;
+    db.execute("UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800").await;
+    for is_by_hand in [true, false] {
+        let mut roots = vec![];
+        for _ in 0..4 {
+            let feed = scoop.launch(Feed { cursor: 0, fails: false }).await?;
+            assert_eq!(feed.ends().await?, Outcome::Committed);
+            roots.push(feed.id());
+        }
+        db.grow_older(60 * DAY).await;
+        let begun = "type = 'EMITTED' AND cardinality(cooperation_lineage) = 1";
+        for (time, root, which) in
+            [("-infinity", roots[0], "true"), ("-infinity", roots[1], begun), ("infinity", roots[2], begun)]
+        {
+            let damage = format!(
+                "UPDATE scoop.message_event SET created_at = '{time}'
+                 WHERE cooperation_lineage[1] = '{root}' AND {which}"
+            );
+            db.execute(&damage).await;
+        }
+        if is_by_hand {
+            let expected = scoop.prune().dry_run().await?;
+            assert_eq!((expected.hierarchies, expected.kept.recent), (3, 1), "{expected:?}");
+            assert_eq!(scoop.prune().await?, expected);
+        } else {
+            let mut deleted = 0;
+            for _ in 0..4 {
+                deleted += settle(&db, 1, true).await;
+            }
+            assert_eq!(deleted, 3);
+        }
+        // A time that is remembered stays infinite.
+        let left = db.texts("SELECT DISTINCT cooperation_lineage[1]::text FROM scoop.message_event").await;
+        assert_eq!(left, [roots[2].to_string()], "the year 9999 is not over");
+        if is_by_hand {
+            db.execute("UPDATE scoop.message_event SET created_at = now() - interval '60 days'").await;
+            assert_eq!(scoop.prune().await?.hierarchies, 1);
+        }
+    }
+    Ok(())
+}

@@ -152,6 +152,10 @@ impl RetentionStorage for MemoryStore {
         })
         .await
     }
+
+    async fn key_kept_until(&self, message: Uuid) -> sqlx::Result<Option<OffsetDateTime>> {
+        self.run("key_kept_until", |state| Ok(state.retention.keys.get(&message).copied())).await
+    }
 }
 
 impl Retention {

@@ -31,7 +31,7 @@ use crate::util::patience;
 /// objects that a migration need not create) are not logged.
 pub(super) const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0; \
     SET idle_in_transaction_session_timeout = '10s'; SET default_transaction_isolation = 'read committed'; \
-    SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
+    SET default_transaction_read_only = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
     SET search_path = pg_catalog, pg_temp; SET client_min_messages = warning";
 
 /// The same for a transaction behind a proxy. Its `BEGIN` sets the lock timeout.
@@ -204,7 +204,8 @@ impl Sessions {
     ) -> sqlx::Result<Transaction<'static, Postgres>> {
         let begin = match self.route {
             Route::Direct => begin.to_owned(),
-            Route::Proxied => format!("{begin}; {TRANSACTION}"),
+            // The setting of the session does not count. A standby refuses it, like any other write.
+            Route::Proxied => format!("{begin}; SET TRANSACTION READ WRITE; {TRANSACTION}"),
         };
         // Safe: all of it is constant.
         let (pool, begin) = (self.pool.clone(), AssertSqlSafe(begin));
@@ -214,7 +215,8 @@ impl Sessions {
         uninterrupted(async move {
             let _waiting = waiting;
             let connection = acquire(&pool, within).await?;
-            Transaction::begin(connection, Some(begin.into_sql_str())).await
+            let begun = Transaction::begin(connection, Some(begin.into_sql_str())).await;
+            begun.map_err(|error| if is_standby(&error) { sqlx::Error::BeginFailed } else { error })
         })
         .await
     }
@@ -381,6 +383,12 @@ impl DerefMut for ReadConnection {
             Self::Transaction(transaction) => transaction,
         }
     }
+}
+
+/// Whether a transaction could not begin since the server is a standby, until it is promoted.
+fn is_standby(error: &sqlx::Error) -> bool {
+    const FEATURE_NOT_SUPPORTED: &str = "0A000";
+    error.as_database_error().and_then(|error| error.code()).as_deref() == Some(FEATURE_NOT_SUPPORTED)
 }
 
 /// Each statement sees all earlier commits, independent of the database's default isolation. The lock of a lost session

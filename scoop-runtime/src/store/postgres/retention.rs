@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::decode::time;
 use super::query_ext::FetchExt;
 use crate::api::Keep;
 use crate::store::{
@@ -116,6 +118,11 @@ impl RetentionStorage for PostgresStore {
             .one(&self.sessions)
             .await?;
         Ok(pruned.unsigned_abs())
+    }
+
+    async fn key_kept_until(&self, message: Uuid) -> sqlx::Result<Option<OffsetDateTime>> {
+        let row = sqlx::query(self.sql.key_kept_until.clone()).bind(message).first(&self.sessions).await?;
+        row.map(|row| time(&row, "until")).transpose()
     }
 }
 

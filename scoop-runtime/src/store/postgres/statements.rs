@@ -157,6 +157,7 @@ statements! {
     join_set_aside,
     join_withdraw,
     keep_time_publish,
+    key_kept_until,
     limit_candidates,
     limit_claim,
     limit_count,

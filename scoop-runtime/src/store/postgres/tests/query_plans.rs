@@ -52,6 +52,7 @@ const HOT: [&str; 81] = [
     "message_insert_one",
     "message_insert_one_claiming",
     "message_status",
+    "key_kept_until",
     "signal_awaited",
     "signal_deliver",
     "signal_expire_kept",
@@ -254,7 +255,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "rate_due" | "rate_delete_idle" => ("text, bigint", "'', 1"),
         "rate_next" => ("text", "''"),
         "join_mark" => ("uuid[], uuid", "'{}', NULL"),
-        "join_explain" => ("uuid", "NULL"),
+        "join_explain" | "key_kept_until" => ("uuid", "NULL"),
         "join_set_aside" => ("uuid[], text", "'{}', ''"),
         "signal_deliver" => {
             ("text[], text[], text, uuid[], boolean, text", "'{}', '{}', NULL, '{}', false, '20ms'")
