@@ -81,6 +81,7 @@ const HOT: [&str; 80] = [
     "run_page_finished",
     "run_count_finished",
     "run_count_unfinished",
+    "rollback_failure_count",
     "run_contents",
     "run_durations",
     "event_activity",
@@ -98,7 +99,7 @@ const HOT: [&str; 80] = [
 
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
 /// deadlines from the earliest on, and stop.
-const WALKS: [&str; 11] = [
+const WALKS: [&str; 12] = [
     "run_next_due",
     "handler_list_ready",
     "run_mark_overdue",
@@ -106,6 +107,7 @@ const WALKS: [&str; 11] = [
     "run_page_finished",
     "run_count_finished",
     "run_count_unfinished",
+    "rollback_failure_count",
     "run_durations",
     "entity_names",
     "run_explain",
@@ -299,6 +301,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "run_count_finished" => ("timestamptz, bigint", "now(), 1"),
         "run_count_unfinished" => ("bigint", "100"),
+        "rollback_failure_count" => ("bigint", "1000"),
         "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
         "run_explain" => ("uuid, uuid, bigint, bigint", "gen_random_uuid(), gen_random_uuid(), 1, 1"),
         "run_explain_below" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
