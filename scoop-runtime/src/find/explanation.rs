@@ -622,7 +622,7 @@ impl RunExplanation {
                 write!(f, "waits for the limit of `{handler}`")?;
                 write_key(f, key.as_ref())?;
                 let executed = Count(*concurrency as usize, "run is executed", "runs are executed");
-                write!(f, ", for {long}: {executed} at once, ")?;
+                write!(f, ", for {long}: at most {executed} at once, ")?;
                 let before = Count(*ahead, "run is", "runs are");
                 write!(f, "and {before} ahead of it in its queue of {queued}")?;
                 let holders: Vec<_> = holders.iter().map(ToString::to_string).collect();
@@ -698,8 +698,7 @@ impl fmt::Display for RunExplanation {
         if *rolling_back {
             let why = failure.as_ref().map_or_else(String::new, |why| format!(", because of {why}"));
             write!(f, " It is rolling back{why}.")?;
-        } else if let (RunPhase::RolledBack | RunPhase::RollbackFailed, Some(why)) = (self.run.phase, failure)
-        {
+        } else if let (RunPhase::RolledBack, Some(why)) = (self.run.phase, failure) {
             write!(f, " The reason is {why}.")?;
         }
         if *attempts > 0 {

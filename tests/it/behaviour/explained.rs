@@ -244,6 +244,7 @@ async fn failed_rollback_waits_for_an_operator() -> Result<()> {
         &run.to_string(),
         &["waits for an operator", "cannot be undone", "An operator has to decide"],
     );
+    assert_eq!(run.to_string().matches("cannot be undone").count(), 1, "{run}");
     let undone = scoop.launch(Item { plan: Plan::Fail }).await?;
     assert!(matches!(undone.ends().await?, Outcome::RolledBack(_)));
     let run = only(scoop.explain(undone.id()).await?);
