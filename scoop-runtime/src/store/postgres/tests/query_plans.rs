@@ -13,7 +13,7 @@ use crate::store::{ExpiredSignals, FindStorage as _, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 80] = [
+const HOT: [&str; 81] = [
     "run_claim",
     "limit_lock",
     "limit_count",
