@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scoop_runtime::{RuntimeError, Scoop};
+use scoop_runtime::{RuntimeError, Scoop, connect_options};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, PgConnection, PgPool};
 
@@ -58,7 +58,7 @@ impl Connection {
                 ));
             }
             // The URL is not repeated: it may have a password.
-            Some(url) => url.parse::<PgConnectOptions>().map_err(|error| {
+            Some(url) => connect_options(url).map_err(|error| {
                 Fault::Usage(format!("--database-url or DATABASE_URL is no URL of a database: {error}"))
             })?,
             None => PgConnectOptions::new(),

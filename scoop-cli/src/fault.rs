@@ -90,7 +90,7 @@ impl Fault {
     fn text(&self) -> String {
         match self {
             Self::Runtime(RuntimeError::Setup(setup)) => {
-                let mistakes: Vec<_> = setup.iter().map(|it| Escaped(&it.to_string()).to_string()).collect();
+                let mistakes: Vec<_> = setup.iter().map(|it| Escaped(&mistake(it)).to_string()).collect();
                 let is_old = |it: &SetupError| {
                     matches!(it, SetupError::NoTables { .. } | SetupError::SchemaTooOld { .. })
                 };
@@ -105,6 +105,39 @@ impl Fault {
             Self::Output(error) => format!("the output cannot be written: {}", chain(error)),
             Self::Declined => String::new(),
             Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) => Escaped(text).to_string(),
+        }
+    }
+}
+
+/// A mistake, with advice for a command line: it works on the schema that the programs have.
+fn mistake(mistake: &SetupError) -> String {
+    const OTHER_VERSION: &str = "use the command line of the version of the programs";
+    match mistake {
+        SetupError::SchemaDiffers { schema, version } => format!(
+            "schema `{schema}` was made by another version of scoop: its version {version} differs; {OTHER_VERSION}"
+        ),
+        SetupError::SchemaTooNew { schema, found, known } => format!(
+            "schema `{schema}` is of version {found}, and this command line knows versions up to {known}; \
+             {OTHER_VERSION}"
+        ),
+        _ => mistake.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schema_of_another_version_asks_for_the_command_line_of_that_version() {
+        let schema = || "scoop".to_owned();
+        let mistakes = [
+            SetupError::SchemaDiffers { schema: schema(), version: 2 },
+            SetupError::SchemaTooNew { schema: schema(), found: 4, known: 3 },
+        ];
+        for it in mistakes {
+            let text = Fault::Runtime(RuntimeError::Setup(vec![it])).text();
+            assert!(text.ends_with("use the command line of the version of the programs"), "{text}");
         }
     }
 }

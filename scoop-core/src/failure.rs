@@ -261,7 +261,13 @@ pub(crate) fn parent_rolls_back(source: &str) -> String {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (source, kind, message) = (Escaped(&self.source), Escaped(&self.kind), Escaped(&self.message));
-        write!(f, "[{source}] {kind}: {message}")
+        write!(f, "[{source}] {kind}: {message}")?;
+        match self.simple_kind() {
+            _ if self.reasons().next().is_none() => Ok(()),
+            CHILD_ROLLED_BACK => write!(f, ": {}", self.summary()),
+            CHILD_ROLLBACK_FAILED => write!(f, ": {}", self.rollback_summary()),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -355,6 +361,18 @@ mod tests {
     fn a_message_of_several_lines_is_displayed_on_one() {
         let failure = Failure::new("T\u{1b}[0m", "first\nsecond", "s\r");
         assert_eq!(failure.to_string(), r"[s\r] T\u{1b}[0m: first\nsecond");
+    }
+
+    #[test]
+    fn failure_because_of_a_child_is_displayed_with_the_first_cause() {
+        let cause = Failure::new("NoCarrier", "none goes\nthere", "ship[w]");
+        let failure = Failure::child_rolled_back(Some("ship"), "orders[w]", vec![cause.clone()]);
+        let above = Failure::child_rolled_back(Some("order"), "shop[w]", vec![failure.clone()]);
+        for failure in [failure, above] {
+            assert!(failure.to_string().ends_with(r"]: none goes\nthere"), "{failure}");
+        }
+        let failure = Failure::child_rollback_failed("ship", "orders[w]", vec![cause]);
+        assert!(failure.to_string().ends_with(r"[ship]: none goes\nthere"), "{failure}");
     }
 
     #[test]

@@ -431,6 +431,7 @@ pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `timeout = "30s"` | the time limit of the step |
 /// | `retry(max = 5)` | the number of further attempts before a failure counts |
 /// | `rollback_retry(max = 5)` | the same for the compensation |
+/// | `delivery = "at_most_once"` | the step is never begun a second time; if its result is unknown, it fails as `Interrupted` |
 /// | `name = ".."` | the stored name of the step; by default the function's name |
 /// | `was = ".."` or `was = ["..", ".."]` | its former names, oldest first |
 ///
@@ -447,6 +448,7 @@ pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `on_child_failure` | `&Failure` | of earlier steps and the step's own | `Result<()>` or `Result<Next<CheckoutStep>>` |
 /// | `finally` | | of earlier steps; the step's own as an `Option` | `Result<()>` |
 /// | `at` | | of earlier steps | `Result<SystemTime>` |
+/// | `by` of `awaits` | | of earlier steps | `Result<String>` |
 ///
 /// If an earlier step returns the same type as the step itself, the first three get the value of the step
 /// itself. Several steps can share one function. A step with `finally` cannot jump, nor can its child failure
@@ -528,7 +530,8 @@ pub fn step(_arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// `#[subscribes(join(PaymentCaptured, StockPicked, by = order, within = "3 days"))]` waits for one message of each type
 /// with the same key, and runs once for all of them, in a hierarchy of its own. The functions take a struct of them, which
 /// is generated as `ShippingMessage` for `Shipping`. `by` names a field of all messages, or a function for each:
-/// `by = [order_of_payment, order_of_stock]`. A set that is not complete within that time fails as `JoinIncomplete`.
+/// `by = [order_of_payment, Shipping::order_of_stock]`, each by its path, as `fn order_of_payment(message: &PaymentCaptured) -> i64`
+/// or with a reference as its result. A set that is not complete within that time fails as `JoinIncomplete`.
 ///
 /// `#[subscribes(Failed)]` makes the saga an error queue. `#[subscribes(Failed(saga = Checkout, outcome = "stuck"))]` limits
 /// it to a saga, to an outcome (`"rolled_back"`, `"rollback_failed"` or `"stuck"`), or to both.

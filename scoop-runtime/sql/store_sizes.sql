@@ -1,4 +1,5 @@
 -- How large are the working set and the record, how many runs are stuck, and how many of these await an operator?
+-- Runs whose rollback failed for the first time are not in the working set: see rollback_failure_count.sql.
 -- The number of rows and the sizes are those of the server's statistics and files, which cost the same at any size. Of
 -- stuck runs it counts no more than 1,000, from an index that has only these.
 -- Locks: nothing.

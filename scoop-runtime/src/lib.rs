@@ -90,6 +90,8 @@ pub use store::{
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};
 pub use tree::{Bar, BarKind, CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
+#[doc(hidden)]
+pub use util::database_url::connect_options;
 pub use util::name::{HierarchyId, Named, RunId, Wanted};
 pub use util::subscribed::Subscribed;
 pub use util::when::When;

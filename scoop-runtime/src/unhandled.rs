@@ -68,6 +68,12 @@ impl UnhandledWarnings {
         }
     }
 
+    /// Records that the events of a command were launched on these topics. Most events have no handler: their entity has
+    /// applied them.
+    pub(crate) fn decided(topics: &[String]) {
+        topics.iter().for_each(|topic| metrics::launches(topic, 1));
+    }
+
     /// Records that a signal of this name was sent, and has perhaps reached no run. The sagas that await it are looked up
     /// once for each name.
     pub(crate) fn signalled(self: &Arc<Self>, name: &str) {

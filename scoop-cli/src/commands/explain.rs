@@ -67,6 +67,7 @@ enum WaitRecord<'a> {
     },
     Operator {
         why: &'a str,
+        failed_below: Vec<String>,
     },
     Limit {
         concurrency: u32,
@@ -133,7 +134,9 @@ impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
             WaitReason::Program { definition, why } => {
                 Self::Program { definition: *definition, why: why.as_deref() }
             }
-            WaitReason::Operator { why } => Self::Operator { why },
+            WaitReason::Operator { why, failed_below } => {
+                Self::Operator { why, failed_below: failed_below.iter().map(ToString::to_string).collect() }
+            }
             WaitReason::Limit { concurrency, key, holders, ahead, queued } => Self::Limit {
                 concurrency: *concurrency,
                 key_from: key.as_ref().map(|key| &*key.from),

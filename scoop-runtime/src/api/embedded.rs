@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use scoop_embedded::Embedded;
 use sqlx::PgPool;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::PgPoolOptions;
 
 use super::builder::{Database, explain};
 use super::scoop::PrivateServer;
 use crate::settings::ENGINE_CONNECTIONS;
-use crate::{Builder, RuntimeError, Scoop};
+use crate::{Builder, RuntimeError, Scoop, connect_options};
 
 /// The maximum number of connections in the pool of a private PostgreSQL.
 const CONNECTIONS_MAX: u32 = 16;
@@ -48,8 +48,8 @@ pub(super) async fn connect(
 }
 
 async fn connect_to(url: &str) -> Result<PgPool, RuntimeError> {
-    let options: PgConnectOptions =
-        url.parse().map_err(RuntimeError::database("the variable DATABASE_URL was read"))?;
+    let options =
+        connect_options(url).map_err(RuntimeError::database("the variable DATABASE_URL was read"))?;
     let pool = private_pool().connect_lazy_with(options);
     let connected = pool.acquire().await.map(drop);
     match connected.map_err(RuntimeError::database("a connection was made to DATABASE_URL")) {

@@ -62,7 +62,8 @@ impl FindRuns {
         self
     }
 
-    /// Lists only runs in this state. After several calls, those in any of the states.
+    /// Lists only runs in this state. After several calls, those in any of the states. A run whose rollback failed is
+    /// `RollbackFailed`, and also listed among those `AwaitingOperator`.
     pub fn state(mut self, phase: RunPhase) -> Self {
         self.filter.phases.insert(phase);
         self

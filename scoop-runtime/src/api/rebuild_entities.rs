@@ -160,7 +160,9 @@ impl Rebuild {
 
     /// Rebuilds an entity, or notes why that is impossible.
     async fn rebuild(&mut self, id: EntityId) -> Result<(), RuntimeError> {
+        let events = self.report.events;
         match self.fold(&id).await? {
+            Ok(false) if self.report.events == events => {}
             Ok(changed) => {
                 self.report.entities += 1;
                 self.report.changed += u64::from(changed);

@@ -1,5 +1,7 @@
 //! Counts of runs by saga and state.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::SystemTime;
 
 use super::RunPhase;
@@ -25,6 +27,27 @@ impl RunCount {
         Self { handler, phase, count, is_capped: false, oldest: None }
     }
 
+    /// The counts, with those of the same saga and state added up to this limit.
+    pub(crate) fn added(counts: impl IntoIterator<Item = Self>, limit: Option<usize>) -> Vec<Self> {
+        let mut added: BTreeMap<_, Self> = BTreeMap::new();
+        for count in counts {
+            match added.entry((count.handler.clone(), count.phase.name())) {
+                Entry::Vacant(entry) => _ = entry.insert(count),
+                Entry::Occupied(mut entry) => entry.get_mut().add(&count, limit),
+            }
+        }
+        added.into_values().collect()
+    }
+
+    fn add(&mut self, other: &Self, limit: Option<usize>) {
+        self.count += other.count;
+        self.is_capped |= other.is_capped;
+        self.oldest = self.oldest.into_iter().chain(other.oldest).min();
+        if let Some(limit) = limit.filter(|limit| self.count >= *limit) {
+            (self.count, self.is_capped) = (limit, true);
+        }
+    }
+
     /// Counts one more, up to this limit.
     #[cfg(feature = "in-memory")]
     pub(crate) fn add_one(&mut self, limit: Option<usize>) {
@@ -39,7 +62,8 @@ impl RunCount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunCounts {
-    /// Unfinished runs.
+    /// Unfinished runs. Those whose rollback failed count as [awaiting an operator](RunPhase::AwaitingOperator), until
+    /// an operator has settled that.
     pub unfinished: Vec<RunCount>,
     /// The ends of runs since [`since`](Self::since). A run that was undone after its end counts with both.
     pub finished: Vec<RunCount>,

@@ -147,6 +147,9 @@ pub enum WaitReason {
     Operator {
         /// Why.
         why: String,
+        /// The failed runs below it that an operator has to retry, skip or resolve first; ten at most. Empty if the
+        /// decision is about the run itself.
+        failed_below: Vec<RunId>,
     },
 }
 
@@ -284,6 +287,8 @@ pub(crate) struct RunFacts {
     pub(crate) children: usize,
     /// Unfinished descendants, the nearest first.
     pub(crate) below: Vec<RunSummary>,
+    /// Failed descendants, on which an operator has to decide before.
+    pub(crate) failed_below: Vec<Uuid>,
     pub(crate) join: Option<JoinWait>,
     pub(crate) read_at: SystemTime,
 }
@@ -341,6 +346,7 @@ impl RunFacts {
             limit: None,
             children: 0,
             below: vec![],
+            failed_below: vec![],
             join: None,
             read_at,
         }
@@ -358,6 +364,7 @@ impl RunFacts {
             limit,
             children,
             below,
+            mut failed_below,
             join,
             read_at,
         } = self;
@@ -368,7 +375,11 @@ impl RunFacts {
             (phase, ..) if phase.is_finished() && phase != RunPhase::RollbackFailed => WaitReason::Ended,
             (RunPhase::RollbackFailed, ..) | (_, Some(WaitKind::Operator), _) => {
                 let failure = run.failure.as_ref().map(ToString::to_string);
-                WaitReason::Operator { why: run.reason.clone().or(failure).unwrap_or_default() }
+                failed_below.truncate(BLOCKING_MAX);
+                WaitReason::Operator {
+                    why: run.reason.clone().or(failure).unwrap_or_default(),
+                    failed_below: failed_below.into_iter().map(Into::into).collect(),
+                }
             }
             (RunPhase::Running, ..) => WaitReason::Executing { worker: workers.into_iter().next() },
             (_, Some(WaitKind::Children), _) => blocked(children, below),
@@ -510,6 +521,13 @@ impl RunExplanation {
                     "It goes on when a program starts that has saga `{handler}` and can continue the run."
                 )
             }
+            WaitReason::Operator { failed_below, .. } if !failed_below.is_empty() => {
+                let runs: Vec<_> = failed_below.iter().map(ToString::to_string).collect();
+                format!(
+                    "An operator has to decide about what failed below it: `retry`, `skip` or `resolve` the run {}.",
+                    runs.join(", then the run ")
+                )
+            }
             WaitReason::Operator { .. } => {
                 format!("An operator has to decide: `retry`, `skip` or `resolve` the run {run}.")
             }
@@ -604,7 +622,7 @@ impl RunExplanation {
                 write!(f, "waits for the limit of `{handler}`")?;
                 write_key(f, key.as_ref())?;
                 let executed = Count(*concurrency as usize, "run is executed", "runs are executed");
-                write!(f, ", for {long}: {executed} at once, ")?;
+                write!(f, ", for {long}: at most {executed} at once, ")?;
                 let before = Count(*ahead, "run is", "runs are");
                 write!(f, "and {before} ahead of it in its queue of {queued}")?;
                 let holders: Vec<_> = holders.iter().map(ToString::to_string).collect();
@@ -637,7 +655,7 @@ impl RunExplanation {
                 write!(f, "waits for a program, for {long}: no living worker has saga `{handler}`")?;
                 definition.map_or(Ok(()), |number| write!(f, " with definition {number}"))
             }
-            WaitReason::Operator { why } => {
+            WaitReason::Operator { why, .. } => {
                 write!(f, "waits for an operator, for {long}: {}", Escaped(why))
             }
         }
@@ -680,8 +698,7 @@ impl fmt::Display for RunExplanation {
         if *rolling_back {
             let why = failure.as_ref().map_or_else(String::new, |why| format!(", because of {why}"));
             write!(f, " It is rolling back{why}.")?;
-        } else if let (RunPhase::RolledBack | RunPhase::RollbackFailed, Some(why)) = (self.run.phase, failure)
-        {
+        } else if let (RunPhase::RolledBack, Some(why)) = (self.run.phase, failure) {
             write!(f, " The reason is {why}.")?;
         }
         if *attempts > 0 {

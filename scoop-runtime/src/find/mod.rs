@@ -97,7 +97,7 @@ impl RunFilter {
     /// The kinds of ends that the finished runs of the list have.
     pub(crate) fn ends(&self) -> Vec<RunPhase> {
         let ends = RunPhase::ALL.into_iter().filter(|phase| phase.is_finished());
-        let asked = ends.filter(|end| self.phases.is_empty() || self.phases.contains(end));
+        let asked = ends.filter(|end| self.admits_phase(*end));
         let waits_for_operator = |end: &RunPhase| match end {
             RunPhase::RollbackFailed => self.waits.contains(&WaitKind::Operator),
             _ => false,
@@ -105,6 +105,13 @@ impl RunFilter {
         let asked = asked.filter(|end| self.waits.is_empty() || waits_for_operator(end));
         // What has committed has no failure.
         asked.filter(|end| self.code.is_none() || *end != RunPhase::Committed).collect()
+    }
+
+    /// Whether runs in this phase are in the list. Those whose rollback failed are among those that await an operator.
+    pub(crate) fn admits_phase(&self, phase: RunPhase) -> bool {
+        self.phases.is_empty()
+            || self.phases.contains(&phase)
+            || phase == RunPhase::RollbackFailed && self.phases.contains(&RunPhase::AwaitingOperator)
     }
 
     /// Whether few of the runs that are read may be in the list.
@@ -143,6 +150,9 @@ mod tests {
         assert_eq!(filter.ends(), [RunPhase::RolledBack, RunPhase::RollbackFailed]);
         let filter = RunFilter { waits: [WaitKind::Children].into(), ..RunFilter::default() };
         assert!(filter.has_unfinished() && filter.ends().is_empty());
+        let filter = RunFilter { phases: [RunPhase::AwaitingOperator].into(), ..RunFilter::default() };
+        assert!(filter.has_unfinished());
+        assert_eq!(filter.ends(), [RunPhase::RollbackFailed]);
     }
 
     #[test]

@@ -85,7 +85,8 @@ named! {
         AwaitingSignal = "awaiting signal",
         /// No living program can continue it, or it may crash its workers.
         Stuck = "stuck",
-        /// Its rollback failed again, or it waits for a failed rollback of others: an operator has to decide.
+        /// Its rollback failed again, or it waits for a failed rollback of others: an operator has to decide. A list or
+        /// count of this state also has the runs in state `RollbackFailed`.
         AwaitingOperator = "awaiting operator",
         /// It has committed.
         Committed = "committed",
@@ -140,6 +141,11 @@ impl RunPhase {
             Self::Stuck | Self::AwaitingOperator => Some(RowState::Stuck),
             Self::Committed | Self::RolledBack | Self::RollbackFailed => None,
         }
+    }
+
+    /// Whether the rollback of such a run failed, and an operator has to decide.
+    pub(crate) const fn is_failed_rollback(self) -> bool {
+        matches!(self, Self::AwaitingOperator | Self::RollbackFailed)
     }
 
     /// The end of this name in the record.

@@ -201,6 +201,12 @@ impl FailedRollbacks {
         self.0.keys().copied().collect()
     }
 
+    /// The failed descendants that block this run and are blocked by none: an operator decides on these first.
+    pub(crate) fn undecided_below(&self, run: Uuid) -> Vec<Uuid> {
+        let blockers = self.get(run).map(|run| self.all_blockers(run)).unwrap_or_default();
+        blockers.into_iter().filter(|run| self.blockers(run).is_empty()).map(FailedRollback::id).collect()
+    }
+
     /// Decides on a repair.
     pub(crate) fn decide(
         &self,

@@ -1,5 +1,6 @@
 //! Small parts without a layer of their own.
 
+pub(crate) mod database_url;
 pub(crate) mod detached;
 pub(crate) mod ids;
 pub(crate) mod name;

@@ -5,7 +5,9 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use scoop_core::visible_step;
 use scoop_runtime::shown::{humane, utc};
-use scoop_runtime::{Named, RunContents, RunEvent, RunInfo, RunPhase, RunState, RunSummary};
+use scoop_runtime::{
+    Named, RunContents, RunEvent, RunId, RunInfo, RunPhase, RunState, RunSummary, WaitReason,
+};
 use uuid::Uuid;
 
 use super::action::{Action, Done};
@@ -38,6 +40,8 @@ struct RunPage {
     since: Moment,
     explanation: String,
     actions: Vec<Action>,
+    /// Runs on which an operator has to decide before.
+    failed_below: Vec<Uuid>,
     done: Option<Done>,
     facts: Vec<(&'static str, String)>,
     contents: Contents,
@@ -135,7 +139,12 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
         )
     });
     let details = info.map(|info| details(info, requests.collect()));
-    let actions = if web.options.is_read_only() { vec![] } else { actions_for(run.phase) };
+    let failed_below: Vec<_> = match &explained.reason {
+        WaitReason::Operator { failed_below, .. } => failed_below.iter().copied().map(RunId::uuid).collect(),
+        _ => vec![],
+    };
+    let is_blocked = web.options.is_read_only() || !failed_below.is_empty();
+    let actions = if is_blocked { vec![] } else { actions_for(run.phase) };
     Ok(Ok(RunPage {
         frame: Frame::new(web, base, "Runs", format!("Run of {}", line(&run.handler))),
         id,
@@ -148,6 +157,7 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
         since: Moment { at: run.since, now: explained.read_at },
         explanation: block(&explained.to_string()),
         actions,
+        failed_below,
         done: Done::of(fields),
         facts: facts(run, info),
         contents: shown(&contents),

@@ -126,6 +126,23 @@ async fn inbox_lists_what_needs_a_decision() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn run_whose_rollback_failed_because_of_a_child_leads_to_the_child() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::FailBelow).await;
+    let tree = order.tree().await.unwrap();
+    let (run, child) = (tree.roots()[0].id(), tree.roots()[0].children[0].id());
+    let above = shop.get(&format!("/runs/{run}")).await;
+    above
+        .has("the failed runs below it are settled")
+        .has(&format!("/runs/{child}\">{child}</a>"))
+        .lacks(&format!("/actions/retry/{run}"));
+    shop.get(&format!("/runs/{child}"))
+        .await
+        .has(&format!("/actions/retry/{child}"))
+        .lacks("the failed runs below it are settled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn saga_is_paused_and_resumed() {
     let shop = Shop::open().await;
     shop.get("/topology").await.has("Nothing is paused.").has("shop.parcels").lacks("no program runs");

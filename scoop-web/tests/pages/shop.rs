@@ -25,6 +25,8 @@ pub(crate) enum Plan {
     Fail(String),
     /// It fails, and so does its compensation.
     FailToUndo,
+    /// It launches another order, which fails like that.
+    FailBelow,
     /// It launches so many parcels, which wait for a signal.
     Ship(u32),
 }
@@ -67,6 +69,9 @@ impl Orders {
                 scope.launch(Parcel { number }).await?;
             }
         }
+        if let Plan::FailBelow = order.plan {
+            scope.launch(Order { plan: Plan::FailToUndo, card: CARD.into() }).await?;
+        }
         Ok(Reserved { shelf: 7, card: order.card.clone() })
     }
 
@@ -79,7 +84,7 @@ impl Orders {
         match &order.plan {
             Plan::Fail(why) => Err(SoldOut(why.clone()).into()),
             Plan::FailToUndo => Err(SoldOut("none left".into()).into()),
-            Plan::Commit | Plan::Ship(_) => Ok(()),
+            Plan::Commit | Plan::FailBelow | Plan::Ship(_) => Ok(()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use scoop::{CommandState, Decider, NoResult};
 
 use super::*;
-use crate::support::{Database, Notes};
+use crate::support::{Database, Notes, eventually, warnings};
 
 /// Nothing is found by polling within a test.
 const NEVER: std::time::Duration = std::time::Duration::from_secs(3_600);
@@ -118,6 +118,10 @@ handler! {
         Ok(())
     }
 }
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "commands.unheard")]
+struct Unheard;
 
 /// A program with the commands, and these notes of the sagas that handle their events.
 async fn start(db: &Database, notes: &Notes) -> Result<Scoop> {
@@ -337,6 +341,31 @@ async fn command_that_no_program_has_handled_has_no_decision() -> Result<()> {
     assert_eq!(scoop.redeliver::<Reserve>().await?.hierarchies.len(), 1);
     let sent = scoop.find(sent.id()).await?;
     assert!(sent.decision::<Reserve>().await?.rejected().is_some(), "the shelf is empty");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn decision_of_another_message_is_refused_with_the_topic_of_that() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db, &Notes::default()).await?;
+    let event = scoop.launch(Reserved { shelf: 1, units: 1 }).await?;
+    let error = event.decision::<Reserve>().await.expect_err("it is no command");
+    let RuntimeError::OtherMessage { topic, expected, .. } = &error else { panic!("{error}") };
+    assert_eq!((&**topic, *expected), ("shelf.reserved", "reserve"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_of_a_command_without_a_handler_is_no_warning() -> Result<()> {
+    // The first look begins to listen.
+    assert_eq!(warnings("topic=\"shelf.delivered\""), [""; 0]);
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Decider<Deliver>>().start().await?;
+    scoop.send(Deliver { shelf: 1, units: 1 }).await?.decision().await?;
+    scoop.launch(Unheard).await?.ends().await?;
+    eventually("the warning about a message", async || !warnings("topic=\"commands.unheard\"").is_empty())
+        .await;
+    assert_eq!(warnings("topic=\"shelf.delivered\""), [""; 0]);
     Ok(())
 }
 

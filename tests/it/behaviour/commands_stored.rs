@@ -128,6 +128,7 @@ async fn version_that_no_event_can_follow_names_its_entity_and_what_restores_it(
      ) WHERE e.key = '2'";
     sqlx::raw_sql(advice).execute(scoop.pool()).await?;
     assert_eq!(scoop.rebuild_entities::<Counter>().await?.entities, 3, "the fourth has no events");
+    assert_eq!(scoop.rebuild_entities::<Counter>().key(77).await?.entities, 0, "it has no events");
     for (key, version) in [(1, 2), (2, 2), (3, 3), (4, 1)] {
         assert!(scoop.send(Count(key)).await?.decision().await?.is_accepted());
         let entity = scoop.entity::<Counter>(key).await?;

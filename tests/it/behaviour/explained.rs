@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use scoop::{Delay, Explanation, RunExplanation, RunPhase, WaitReason};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use scoop::{Delay, Explanation, RepairAnswer, RunExplanation, RunPhase, WaitKind, WaitReason};
 
 use super::*;
-use crate::support::{Database, Gate};
+use crate::support::{Database, Gate, eventually};
 
 /// Nothing is found by polling within a test.
 const NEVER: Duration = Duration::from_secs(3_600);
@@ -243,11 +244,94 @@ async fn failed_rollback_waits_for_an_operator() -> Result<()> {
         &run.to_string(),
         &["waits for an operator", "cannot be undone", "An operator has to decide"],
     );
+    assert_eq!(run.to_string().matches("cannot be undone").count(), 1, "{run}");
     let undone = scoop.launch(Item { plan: Plan::Fail }).await?;
     assert!(matches!(undone.ends().await?, Outcome::RolledBack(_)));
     let run = only(scoop.explain(undone.id()).await?);
     assert_eq!(run.reason, WaitReason::Ended);
     assert_says(&run.to_string(), &["is rolled back since 2", "The reason is ", "broken"]);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rollback_that_failed_for_the_first_time_is_listed_and_counted_until_it_is_settled() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let item = scoop.launch(Item { plan: Plan::FailToUndo }).await?;
+    assert!(matches!(item.ends().await?, Outcome::RollbackFailed(_)));
+    let listed = async || -> Result<_> {
+        let by_state = scoop.runs().state(RunPhase::AwaitingOperator).await?.runs;
+        assert_eq!(by_state, scoop.runs().waiting_for(WaitKind::Operator).await?.runs);
+        let counted = scoop.counts().await?.unfinished;
+        let counted = counted.into_iter().filter(|count| count.phase == RunPhase::AwaitingOperator);
+        let counted: Vec<_> = counted.map(|it| (it.handler, it.count, it.oldest)).collect();
+        Ok((by_state, counted))
+    };
+    let (runs, counted) = listed().await?;
+    let [run] = &runs[..] else { panic!("{runs:?}") };
+    assert_eq!((&*run.handler, run.phase), ("items", RunPhase::RollbackFailed));
+    assert_eq!(counted, [("items".to_owned(), 1, Some(run.since))]);
+
+    // It fails again, now in the working set.
+    assert_eq!(scoop.retry(run.run).await?, RepairAnswer::Accepted);
+    item.comes_to(|tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await?;
+    let (runs, counted) = listed().await?;
+    assert_eq!((runs.len(), counted.len(), counted[0].1), (1, 1, 1), "{runs:?}");
+    assert_eq!(runs[0].phase, RunPhase::AwaitingOperator);
+
+    assert_eq!(scoop.resolve(run.run, "by hand").await?, RepairAnswer::Accepted);
+    assert_eq!(listed().await?, (vec![], vec![]));
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+/// Current thread: the recorder is that of a thread.
+#[tokio::test]
+async fn rollback_that_failed_for_the_first_time_is_in_the_gauge() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let item = scoop.launch(Item { plan: Plan::FailToUndo }).await?;
+    assert!(matches!(item.ends().await?, Outcome::RollbackFailed(_)));
+    scoop.shutdown().await?;
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recording = ::metrics::set_default_local_recorder(&recorder);
+    // The gauges are set at the start.
+    let scoop = start(&db, &gate).await?;
+    let gauge = || {
+        let metrics = snapshotter.snapshot().into_vec().into_iter();
+        let mut own = metrics.filter(|(key, ..)| key.key().name() == "scoop_awaiting_operator_runs");
+        own.next().map(|(.., value)| value)
+    };
+    let mut seen = None;
+    eventually("the gauge is set", async || {
+        seen = gauge();
+        seen.is_some()
+    })
+    .await;
+    assert_eq!(seen, Some(DebugValue::Gauge(1.0.into())));
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rollback_that_failed_because_of_a_child_is_explained_by_the_child() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let order = scoop.launch(Order { plan: Plan::FailToUndo }).await?;
+    assert!(matches!(order.ends().await?, Outcome::RollbackFailed(_)));
+    let child = order.tree().await?.roots()[0].children[0].id();
+    let run = only(scoop.explain(order.id()).await?);
+    let WaitReason::Operator { failed_below, .. } = &run.reason else { panic!("{run:?}") };
+    assert_eq!(*failed_below, [child]);
+    assert_eq!(run.reason.kind(), Some(WaitKind::Operator));
+    let decide = format!("decide about what failed below it: `retry`, `skip` or `resolve` the run {child}.");
+    assert_says(&run.to_string(), &[&decide]);
+    assert_eq!(scoop.retry(run.run.run).await?, RepairAnswer::FailedBelow);
+    let run = only(scoop.explain(child).await?);
+    assert!(matches!(&run.reason, WaitReason::Operator { failed_below, .. } if failed_below.is_empty()));
+    assert_eq!(scoop.skip(child, "accepted").await?, RepairAnswer::Accepted);
     scoop.shutdown().await?;
     Ok(())
 }

@@ -114,6 +114,19 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             ),
         )
     }));
+    let counted = scoop.counts().await?;
+    let undecided = counted.unfinished.iter().filter(|count| count.phase == RunPhase::AwaitingOperator);
+    if counted.unfinished_in(RunPhase::AwaitingOperator) > LISTED as usize {
+        findings.push(Finding::bad(
+            Level::Problem,
+            "failed rollbacks",
+            format!(
+                "the rollbacks of {} runs failed, and no operator has settled them",
+                counts::shown(undecided)
+            ),
+            "mend the reasons; all are listed by: scoop runs --state awaiting-operator",
+        ));
+    }
     if failed.is_empty() {
         findings.push(Finding::good("failed rollbacks", "no rollback awaits an operator"));
     }
@@ -132,7 +145,6 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     if stuck.is_empty() {
         findings.push(Finding::good("stuck runs", "no run is stuck"));
     }
-    let counted = scoop.counts().await?;
     let unfinished = counts::shown(&counted.unfinished);
     let late = counted.unfinished.iter().filter_map(|count| {
         let waits = counted.read_at.duration_since(count.oldest?).ok()?;

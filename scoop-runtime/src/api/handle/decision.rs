@@ -59,6 +59,7 @@ impl Handle {
                         Ok(Some(decision)) => return Ok(decision),
                         Ok(None) => {
                             if let Some(outcome) = ended.take() {
+                                self.replied_at_last(topic, decision_name()).await?;
                                 return Err(self.no_result(topic, undecided(outcome), None));
                             }
                         }

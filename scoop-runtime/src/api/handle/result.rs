@@ -144,7 +144,7 @@ impl Handle {
     }
 
     /// As [`replied`](Self::replied), retried while the connection fails.
-    async fn replied_at_last(
+    pub(super) async fn replied_at_last(
         &self,
         topic: &'static str,
         replies: &'static str,

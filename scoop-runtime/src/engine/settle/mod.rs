@@ -23,6 +23,7 @@ use crate::store::{
     FailedRollbackPart, ParentRef, RowState, SettleResult, Settlement, StepTransaction, roll_back,
 };
 use crate::telemetry::{self, metrics};
+use crate::unhandled::UnhandledWarnings;
 
 /// The number of events that are coalesced at most.
 const COALESCED_EVENTS_MAX: usize = 100;
@@ -274,7 +275,9 @@ fn apply(
     if let Some(outcome) = after.outcome {
         outcome.report(execution);
     }
-    if !after.topics.is_empty() {
+    if execution.saga.handler.decisions().is_some() {
+        UnhandledWarnings::decided(&after.topics);
+    } else if !after.topics.is_empty() {
         engine.unhandled.launched(after.topics.iter().map(String::as_str), &settled.ready_handlers);
     }
     engine.notify_ready(&settled.ready_handlers);

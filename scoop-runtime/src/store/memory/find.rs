@@ -12,6 +12,7 @@ use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State};
+use crate::RunPhase::AwaitingOperator;
 use crate::WaitKind;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
@@ -89,7 +90,11 @@ impl FindStorage for MemoryStore {
                 count.add_one(limit);
                 count.oldest = Some(count.oldest.map_or(since, |oldest| oldest.min(since)));
             }
-            Ok(counts.into_values().collect())
+            let failed = state.failed_rollbacks().map(|end| RunCount {
+                oldest: Some(system_time(end.at)),
+                ..RunCount::new(end.handler.as_deref().unwrap_or_default().to_owned(), AwaitingOperator, 1)
+            });
+            Ok(RunCount::added(counts.into_values().chain(failed), limit))
         })
         .await
     }
@@ -171,6 +176,12 @@ impl State {
         all.into_iter()
     }
 
+    /// The ends of runs whose rollback failed, without those that an operator has settled or that continue.
+    pub(super) fn failed_rollbacks(&self) -> impl Iterator<Item = &Event> {
+        let ends = self.hierarchies.values().flat_map(Hierarchy::ends).map(|(_, end)| end);
+        ends.filter(|end| end.kind == EventKind::RollbackFailed)
+    }
+
     fn run_facts(&self, root: Uuid, run: Uuid) -> Option<RunFacts> {
         let hierarchy = self.hierarchy(root)?;
         let read_at = system_time(self.now());
@@ -180,7 +191,8 @@ impl State {
             let record = &hierarchy.record;
             let ends = |event: &&Event| RunPhase::of_end(event.kind.as_str()).is_some();
             let (ended, _) = record.finished(record.of_run(run).rev().find(ends)?)?;
-            return Some(RunFacts { join, ..RunFacts::ended(ended, read_at) });
+            let failed_below = hierarchy.failed_below(&ended, &self.topology);
+            return Some(RunFacts { join, failed_below, ..RunFacts::ended(ended, read_at) });
         };
         let is_unfinished = |row: &&WorkingRow| row.state != RowState::Ended;
         let (mut below, mut ahead) = (vec![], VecDeque::from([run]));
@@ -199,6 +211,7 @@ impl State {
             Some(parked) => parked.take(COUNT_MAX).collect::<Vec<_>>(),
             None => due.take(COUNT_MAX).collect(),
         };
+        let run = self.unfinished(row);
         let ahead_of_it = due.iter().filter(|at| **at < row.due_at()).count();
         Some(RunFacts {
             giving_up: row.giving_up,
@@ -210,8 +223,9 @@ impl State {
             limit: self.limit_facts(row),
             children,
             below,
+            failed_below: hierarchy.failed_below(&run, &self.topology),
             join,
-            ..RunFacts::ended(self.unfinished(row), read_at)
+            ..RunFacts::ended(run, read_at)
         })
     }
 
@@ -398,7 +412,7 @@ impl RunFilter {
         let since = |at: OffsetDateTime| run.since >= system_time(at);
         self.handler.as_ref().is_none_or(|handler| *handler == run.handler)
             && self.topic.as_ref().is_none_or(|topic| *topic == run.topic)
-            && (self.phases.is_empty() || self.phases.contains(&run.phase))
+            && self.admits_phase(run.phase)
             && (self.waits.is_empty() || run.waits_for.is_some_and(|wait| self.waits.contains(&wait)))
             && self.since.is_none_or(since)
             && !self.until.is_some_and(since)

@@ -12,7 +12,6 @@ use super::failed::FailedRun;
 use super::requests::is_unrolled;
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, Registration, RowKey, State, after, later};
-use crate::FailedOutcome;
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent,
     OtherDescendants, Presence, Refusal, RepairAction, RepairStatus, RestoredRun, StuckRun,
@@ -24,6 +23,7 @@ use crate::store::{
     RepairStorage, RequestTarget,
 };
 use crate::util::shown::system_time;
+use crate::{FailedOutcome, RunSummary};
 
 impl RepairStorage for MemoryStore {
     async fn mark_awaiting_operator(&self, key: ClaimKey, failed: &FailedRollbackPart) -> sqlx::Result<bool> {
@@ -318,6 +318,15 @@ impl Hierarchy {
     /// The same, as input of decisions, each with the time of its newest event.
     fn failed_rollbacks(&self, topology: &[Registration]) -> Vec<(OffsetDateTime, FailedRollback)> {
         self.failed().filter_map(|failed| self.unrolled_run(failed, topology)).collect()
+    }
+
+    /// The failed descendants on which an operator has to decide before this run, if its own rollback failed.
+    pub(super) fn failed_below(&self, run: &RunSummary, topology: &[Registration]) -> Vec<Uuid> {
+        if !run.phase.is_failed_rollback() {
+            return vec![];
+        }
+        let failed = self.failed_rollbacks(topology).into_iter().map(|(_, failed)| failed);
+        FailedRollbacks::new(failed).undecided_below(run.run.uuid())
     }
 
     fn unrolled_run(

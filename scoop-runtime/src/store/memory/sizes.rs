@@ -11,11 +11,12 @@ impl SizeStorage for MemoryStore {
             let rows = state.hierarchies.values().map(|hierarchy| hierarchy.rows.len()).sum::<usize>();
             let stuck = || state.stuck.iter().filter_map(|(_, id, root)| state.row((*root, *id)));
             let awaiting = stuck().filter(|row: &&WorkingRow| row.awaits_operator).count();
+            let failed = awaiting + state.failed_rollbacks().count();
             let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
             StoreSizes {
                 unfinished_runs: number(rows),
                 stuck_runs: number(stuck().count() - awaiting),
-                awaiting_operator: number(awaiting),
+                awaiting_operator: number(failed),
                 ..StoreSizes::default()
             }
         }))

@@ -14,6 +14,7 @@ use super::PostgresStore;
 use super::decode::{lineage, stored_time, time, time_if_any, unsigned};
 use super::limit::{concurrency, rate};
 use super::pause::pauses;
+use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
@@ -95,7 +96,11 @@ impl FindStorage for PostgresStore {
             let ended =
                 sqlx::query(self.sql.run_explain_ended.clone()).bind(run).first(&self.sessions).await?;
             let ended = ended.map(|row| read_finished(&RunFilter::default(), &row)).transpose()?.flatten();
-            return Ok(ended.map(|(_, run)| RunFacts { join, ..RunFacts::ended(run, read_at) }));
+            let Some((_, ended)) = ended else {
+                return Ok(None);
+            };
+            let failed_below = self.failed_below(root, &ended).await?;
+            return Ok(Some(RunFacts { join, failed_below, ..RunFacts::ended(ended, read_at) }));
         };
         let Some((_, summary)) = read_unfinished(&RunFilter::default(), &row)? else {
             return Ok(None);
@@ -105,6 +110,7 @@ impl FindStorage for PostgresStore {
             _ => self.below(root, run).await?,
         };
         let workers = self.workers(row.try_get("owner")?, &summary).await?;
+        let failed_below = self.failed_below(root, &summary).await?;
         Ok(Some(RunFacts {
             giving_up: row.try_get("giving_up")?,
             definition: Some(row.try_get("reserved_for")?).filter(|reserved| *reserved != 0),
@@ -115,6 +121,7 @@ impl FindStorage for PostgresStore {
             limit: limit(&row)?,
             children: count(&row, "children")?,
             below,
+            failed_below,
             join,
             ..RunFacts::ended(summary, read_at)
         }))
@@ -136,7 +143,9 @@ impl FindStorage for PostgresStore {
                 ..RunCount::new(row.try_get("handler")?, phase(row)?, count(row, "count")?)
             })
         };
-        rows.iter().map(read).collect()
+        let mut counts = rows.iter().map(read).collect::<sqlx::Result<Vec<_>>>()?;
+        counts.extend(self.failed_rollback_counts(limit).await?);
+        Ok(RunCount::added(counts, limit))
     }
 
     async fn finished_counts(
@@ -197,6 +206,21 @@ impl FindStorage for PostgresStore {
 }
 
 impl PostgresStore {
+    /// The runs that await an operator outside of the working set, by saga.
+    pub(super) async fn failed_rollback_counts(&self, limit: Option<usize>) -> sqlx::Result<Vec<RunCount>> {
+        let query = sqlx::query(self.sql.rollback_failure_count.clone()).bind(limit.map(stored));
+        let rows = query.all(&self.sessions).await?;
+        let read = |row: &PgRow| -> sqlx::Result<RunCount> {
+            let (handler, failed) = (row.try_get("handler")?, count(row, "count")?);
+            Ok(RunCount {
+                oldest: time_if_any(row, "oldest")?.map(system_time),
+                is_capped: limit.is_some_and(|limit| failed >= limit),
+                ..RunCount::new(handler, RunPhase::AwaitingOperator, failed)
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
     /// The unfinished runs below this one, the nearest first.
     async fn below(&self, root: Uuid, run: Uuid) -> sqlx::Result<Vec<RunSummary>> {
         let rows = sqlx::query(self.sql.run_explain_below.clone())
@@ -208,6 +232,17 @@ impl PostgresStore {
         let any = RunFilter::default();
         let runs = rows.iter().filter_map(|row| read_unfinished(&any, row).transpose());
         runs.map(|run| Ok(run?.1)).collect()
+    }
+
+    /// The failed descendants on which an operator has to decide before this run, if its own rollback failed.
+    async fn failed_below(&self, root: Uuid, run: &RunSummary) -> sqlx::Result<Vec<Uuid>> {
+        if !run.phase.is_failed_rollback() {
+            return Ok(vec![]);
+        }
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        let (failed, _) = self.failed_rollbacks(&mut tx, root).await?;
+        tx.commit().await?;
+        Ok(failed.undecided_below(run.run.uuid()))
     }
 
     /// The owner of a run, or else the workers that have its saga.

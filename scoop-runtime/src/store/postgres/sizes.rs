@@ -1,4 +1,4 @@
-//! Reads the sizes of the working set and of the record; see `store_sizes.sql`.
+//! Reads the sizes of the working set and of the record; see `store_sizes.sql` and `rollback_failure_count.sql`.
 
 use sqlx::Row;
 
@@ -6,13 +6,21 @@ use super::PostgresStore;
 use super::query_ext::FetchExt;
 use crate::store::{SizeStorage, StoreSizes};
 
+/// The maximum count of runs that await an operator.
+const COUNTED_MAX: usize = 1_000;
+
 impl SizeStorage for PostgresStore {
     async fn sizes(&self) -> sqlx::Result<StoreSizes> {
+        let failed = self.failed_rollback_counts(Some(COUNTED_MAX)).await?;
+        let failed: usize = failed.iter().map(|count| count.count).sum();
         let row = sqlx::query(self.sql.store_sizes.clone()).one(&self.sessions).await?;
         Ok(StoreSizes {
             unfinished_runs: row.try_get("unfinished_runs")?,
             stuck_runs: row.try_get("stuck_runs")?,
-            awaiting_operator: row.try_get("awaiting_operator")?,
+            awaiting_operator: row
+                .try_get::<i64, _>("awaiting_operator")?
+                .saturating_add(i64::try_from(failed).unwrap_or(i64::MAX))
+                .min(COUNTED_MAX as i64),
             working_set_bytes: row.try_get("working_set_bytes")?,
             record_bytes: row.try_get("record_bytes")?,
         })

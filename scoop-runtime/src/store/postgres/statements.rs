@@ -218,6 +218,7 @@ statements! {
     role_lacks,
     role_writes,
     rollback_check,
+    rollback_failure_count,
     rollback_failure_list,
     rollback_failure_page,
     rollback_start,

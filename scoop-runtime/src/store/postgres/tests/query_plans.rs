@@ -13,7 +13,7 @@ use crate::store::{ExpiredSignals, FindStorage as _, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 81] = [
+const HOT: [&str; 83] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -83,6 +83,7 @@ const HOT: [&str; 81] = [
     "run_count_finished",
     "run_count_unfinished",
     "rebuild_compare",
+    "rollback_failure_count",
     "run_contents",
     "run_durations",
     "event_activity",
@@ -100,7 +101,7 @@ const HOT: [&str; 81] = [
 
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
 /// deadlines from the earliest on, and stop.
-const WALKS: [&str; 11] = [
+const WALKS: [&str; 12] = [
     "run_next_due",
     "handler_list_ready",
     "run_mark_overdue",
@@ -108,6 +109,7 @@ const WALKS: [&str; 11] = [
     "run_page_finished",
     "run_count_finished",
     "run_count_unfinished",
+    "rollback_failure_count",
     "run_durations",
     "entity_names",
     "run_explain",
@@ -301,6 +303,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "run_count_finished" => ("timestamptz, bigint", "now(), 1"),
         "run_count_unfinished" => ("bigint", "100"),
+        "rollback_failure_count" => ("bigint", "1000"),
         "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
         "run_explain" => ("uuid, uuid, bigint, bigint", "gen_random_uuid(), gen_random_uuid(), 1, 1"),
         "run_explain_below" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
