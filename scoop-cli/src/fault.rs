@@ -124,6 +124,20 @@ fn mistake(mistake: &SetupError) -> String {
     }
 }
 
+/// The error with its causes, each line escaped.
+fn chain(error: &dyn Error) -> String {
+    let mut text = Escaped(&error.to_string()).to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = Escaped(&error.to_string()).to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,18 +154,4 @@ mod tests {
             assert!(text.ends_with("use the command line of the version of the programs"), "{text}");
         }
     }
-}
-
-/// The error with its causes, each line escaped.
-fn chain(error: &dyn Error) -> String {
-    let mut text = Escaped(&error.to_string()).to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = Escaped(&error.to_string()).to_string();
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        cause = error.source();
-    }
-    text
 }

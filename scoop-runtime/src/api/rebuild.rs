@@ -78,19 +78,17 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn compare_working_set(
+    pub async fn compare_working_set(
         &self,
         mut on_difference: impl FnMut(RunDifference) + Send,
-    ) -> impl Future<Output = Result<RebuildComparison, RuntimeError>> + Send {
-        async move {
-            let mut trial = self.trial().once();
-            let compared = loop {
-                let attempt = self.store().compare_with_record(&mut on_difference);
-                if let Some(compared) = trial.attempt(attempt).await {
-                    break compared;
-                }
-            };
-            compared.map_err(Vain::error("the working set was compared with the record"))
-        }
+    ) -> Result<RebuildComparison, RuntimeError> {
+        let mut trial = self.trial().once();
+        let compared = loop {
+            let attempt = self.store().compare_with_record(&mut on_difference);
+            if let Some(compared) = trial.attempt(attempt).await {
+                break compared;
+            }
+        };
+        compared.map_err(Vain::error("the working set was compared with the record"))
     }
 }

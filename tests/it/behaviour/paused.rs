@@ -313,34 +313,20 @@ async fn pauses_survive_restarts_and_add_up() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn long_texts_are_refused_and_forged_ones_are_cut() -> Result<()> {
-    let Shop { db, scoop, .. } = Shop::open().await?;
+async fn text_of_more_than_a_thousand_characters_is_refused() -> Result<()> {
+    let Shop { db: _db, scoop, .. } = Shop::open().await?;
     let text = |chars| "\u{17e}".repeat(chars);
     let is_refused = |error: &RuntimeError| {
         let RuntimeError::PauseText { chars: 1_001, chars_max: 1_000, .. } = error else { panic!("{error}") };
     };
-    is_refused(&scoop.pause(parcels()).reason(text(1_001)).await.err().expect("it is refused"));
-    is_refused(&scoop.pause(parcels()).source(text(1_001)).await.err().expect("it is refused"));
+    is_refused(&scoop.pause(parcels()).reason(text(1_001)).await.expect_err("it is refused"));
+    is_refused(&scoop.pause(parcels()).source(text(1_001)).await.expect_err("it is refused"));
     assert_eq!(scoop.pauses().await?, []);
     scoop.pause(parcels()).reason(text(1_000)).source(text(1_000)).await?;
     is_refused(&scoop.resume(&parcels()).reason(text(1_001)).await.unwrap_err());
     is_refused(&scoop.resume(&parcels()).source(text(1_001)).await.unwrap_err());
-
-    db.execute("UPDATE scoop.pause SET reason = repeat('x', 1000000), source = repeat('y', 1000000)").await;
-    let parcel = scoop.launch(Parcel { fails: false }).await?;
-    let explained = scoop.explain(parcel.id()).await?;
-    let expected = (Some("x".repeat(1_000)), "y".repeat(1_000));
-    let (listed, tree) = (scoop.pauses().await?, parcel.tree().await?);
-    for pauses in [&listed, &tree.roots()[0].pauses, &explained.runs[0].pauses] {
-        assert_eq!((&pauses[0].reason, &pauses[0].source), (&expected.0, &expected.1));
-    }
-    let ended = scoop.resume(&parcels()).await?.expect("it was paused");
-    assert_eq!((ended.reason, ended.source), expected);
-    db.execute("UPDATE scoop.ended_pause SET ended_reason = reason, ended_by = source").await;
-    let ended = scoop.ended_pauses(1).await?.remove(0);
-    assert_eq!((ended.end_reason, ended.ended_by), (expected.0.clone(), Some(expected.1.clone())));
-    assert_eq!((ended.pause.reason, ended.pause.source), expected);
-    scoop.shutdown_within(Duration::ZERO).await.ok();
+    scoop.resume(&parcels()).await?;
+    scoop.shutdown().await?;
     Ok(())
 }
 

@@ -499,7 +499,7 @@ async fn comparison_beside_a_live_worker_finds_the_damaged_runs() -> Result<()> 
     assert_eq!(of(lost), Some(&RebuildChange::Added));
     let Some(RebuildChange::Changed(fields)) = of(changed) else { panic!("{different:?}") };
     let fields: Vec<_> = fields.iter().map(|field| (&*field.name, field.values.clone())).collect();
-    let steps = ["other", "prepare"].map(|step| serde_json::Value::from(step));
+    let steps = ["other", "prepare"].map(serde_json::Value::from);
     assert_eq!(fields, [("context", None), ("step", Some(steps))]);
     let orphans = different.iter().filter(|it| it.change == RebuildChange::Removed).count();
     assert_eq!(orphans, 1);

@@ -224,9 +224,10 @@ impl WorkingRow {
             _ => "unfinished",
         };
         let mut fields = Map::new();
-        let mut add = |more: Value| match more {
-            Value::Object(more) => fields.extend(more),
-            _ => {}
+        let mut add = |more: Value| {
+            if let Value::Object(more) = more {
+                fields.extend(more);
+            }
         };
         add(json!({
             "run": (self.epoch > 0 || self.rollback_requested).then(|| self.id()),
