@@ -1080,7 +1080,7 @@ BEGIN
     )
     SELECT coalesce(array_agg(due.root), '{}'), coalesce(max(due.behind), 0) INTO roots, behind
     FROM (
-        SELECT k.root, extract(epoch FROM times.before - k.since) AS behind
+        SELECT k.root, extract(epoch FROM times.before - greatest(k.since, '0001-01-01 00:00+00')) AS behind
         FROM lane
         CROSS JOIN LATERAL (
             SELECT CASE lane.kind
@@ -1101,7 +1101,8 @@ BEGIN
     SELECT scoop.kept_since(least(keep_committed, keep_rolled_back, min(t.committed), min(t.rolled_back))) INTO before
     FROM scoop.keep_time t;
     behind := greatest(behind, extract(epoch FROM before - (
-        SELECT e.created_at FROM scoop.message_event e WHERE e.id > next_event ORDER BY e.id LIMIT 1)));
+        SELECT greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', e.created_at))
+        FROM scoop.message_event e WHERE e.id > next_event ORDER BY e.id LIMIT 1)));
     IF cardinality(roots) < max_count THEN
         FOR event IN
             SELECT e.id, greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', e.created_at)) AS created_at,

@@ -24,7 +24,7 @@ left_behind AS MATERIALIZED (
     ) r
     WHERE NOT EXISTS (
         SELECT FROM scoop.run_limit l
-        WHERE p.handler::text = ANY (l.handlers) AND (l.concurrency_by_key OR l.rate_by_key)
+        WHERE l.saga >= '' AND p.handler::text = ANY (l.handlers) AND (l.concurrency_by_key OR l.rate_by_key)
     )
 ),
 returned AS (

@@ -137,10 +137,8 @@ async fn locked_limit_holds_up_its_saga_alone() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn locked_run_holds_up_neither_its_key_nor_others() -> Result<()> {
     let (db, talks) = (Database::new().await, Talks::default());
-    let client = db.client();
-    let first = client.launch(call(7, 1)).await?;
-    // Before the first start nothing claims the runs of the saga, and they have none yet.
     let scoop = db.scoop().only::<Talks>().provide(talks.clone()).concurrency(1).start().await?;
+    let first = scoop.launch(call(7, 1)).await?;
     talks.gate.arrivals(1).await;
     let paused = scoop.pause(PauseTarget::Everything).await?;
     assert!(paused.in_force, "{paused}");
@@ -232,6 +230,7 @@ async fn parked_run_that_is_locked_while_its_limit_is_removed_returns_later() ->
 async fn slow_keys_and_large_messages_are_claimed_in_parts() -> Result<()> {
     let db = Database::new().await;
     let talks = Talks { key_takes: Duration::from_millis(150), ..Talks::default() };
+    db.scoop().only::<Talks>().start().await?.shutdown().await?;
     let client = db.client();
     let mut all = vec![];
     for customer in 0..12 {

@@ -13,7 +13,7 @@ use crate::store::{ExpiredSignals, FindStorage as _, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 83] = [
+const HOT: [&str; 84] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -23,6 +23,7 @@ const HOT: [&str; 83] = [
     "limit_list_keys",
     "limit_park",
     "limit_unpark",
+    "limit_unpark_left",
     "rate_read",
     "rate_write",
     "rate_due",
@@ -101,7 +102,8 @@ const HOT: [&str; 83] = [
 
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
 /// deadlines from the earliest on, and stop.
-const WALKS: [&str; 12] = [
+const WALKS: [&str; 13] = [
+    "limit_unpark_left",
     "run_next_due",
     "handler_list_ready",
     "run_mark_overdue",
@@ -241,15 +243,18 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "join_overdue" => ("text, text, text[], int, uuid", "'', '', '{}', 1, gen_random_uuid()"),
         "limit_lock" => ("uuid, bigint, text", "NULL, 0, ''"),
         "limit_count" => ("text[], bigint", "'{}', 1"),
-        "limit_candidates" => ("text[], text[], int[], bigint, uuid[]", "'{}', '{}', '{}', 1, NULL"),
+        "limit_candidates" => {
+            ("text[], text[], int[], bigint, uuid[], bigint", "'{}', '{}', '{}', 1, NULL, 1000000")
+        }
         "limit_claim" => (
             "uuid, text, uuid[], uuid[], bigint, text[], uuid[]",
             "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}'",
         ),
         "limit_count_keys" => ("text[], text[]", "'{}', '{}'"),
-        "limit_list_keys" => ("text[]", "'{}'"),
+        "limit_list_keys" => ("text[], text[], int[]", "'{}', '{}', '{}'"),
         "limit_park" => ("uuid[], uuid[], text[]", "'{}', '{}', '{}'"),
-        "limit_unpark" => ("text[], text[], bigint[]", "'{}', '{}', '{}'"),
+        "limit_unpark" => ("text[], text[], int[], text[], bigint[]", "'{}', '{}', '{}', '{}', '{}'"),
+        "limit_unpark_left" => ("bigint", "1000"),
         "rate_read" => ("text, text[]", "'', '{}'"),
         "rate_write" => {
             ("text, text[], jsonb[], boolean[], bigint[], bigint[]", "'', '{}', '{}', '{}', '{}', '{}'")
