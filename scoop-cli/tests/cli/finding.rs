@@ -158,9 +158,9 @@ async fn runs_are_counted_by_saga_and_state() {
         2> 2 unfinished; 2 ended since <time>
     "#]]);
     shop.run(&["counts", "--json", "--since", "2h"]).await.shows(expect![[r#"
-        {"handler":"orders","state":"waiting","ended":false,"count":1,"oldest":"<time>"}
-        {"handler":"payments","state":"awaiting signal","ended":false,"count":1,"oldest":"<time>"}
-        {"handler":"orders","state":"committed","ended":true,"count":2,"oldest":null}
+        {"handler":"orders","state":"waiting","ended":false,"count":1,"capped":false,"oldest":"<time>"}
+        {"handler":"payments","state":"awaiting signal","ended":false,"count":1,"capped":false,"oldest":"<time>"}
+        {"handler":"orders","state":"committed","ended":true,"count":2,"capped":false,"oldest":null}
     "#]]);
 }
 
