@@ -13,19 +13,23 @@ WITH RECURSIVE parked_handler (handler) AS (
         ORDER BY r.handler LIMIT 1
     ) next
 ),
-left_behind AS MATERIALIZED (
-    SELECT r.ctid
-    FROM parked_handler p
-    CROSS JOIN LATERAL (
-        SELECT r.ctid FROM scoop.run r
-        WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = p.handler
-        LIMIT $1
-        FOR UPDATE SKIP LOCKED
-    ) r
+-- before the rows are locked: those of the others stay as they are
+without_limit AS MATERIALIZED (
+    SELECT p.handler FROM parked_handler p
     WHERE NOT EXISTS (
         SELECT FROM scoop.run_limit l
         WHERE l.saga >= '' AND p.handler::text = ANY (l.handlers) AND (l.concurrency_by_key OR l.rate_by_key)
     )
+),
+left_behind AS MATERIALIZED (
+    SELECT r.ctid
+    FROM without_limit w
+    CROSS JOIN LATERAL (
+        SELECT r.ctid FROM scoop.run r
+        WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = w.handler
+        LIMIT $1
+        FOR UPDATE SKIP LOCKED
+    ) r
 ),
 returned AS (
     UPDATE scoop.run r

@@ -30,6 +30,7 @@ WITH needed AS (
         ('scoop.run_limit', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.rate_window', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.abandoned_queue', '{SELECT}'),
+        ('scoop.failed_handler', '{SELECT}'),
         ('scoop.ready_queue', '{SELECT}'),
         ('scoop.listed_handler', '{SELECT}'),
         ('scoop.paused', '{SELECT}'),

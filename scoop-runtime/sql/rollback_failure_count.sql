@@ -3,23 +3,8 @@
 -- rollback to the next, and counts the newest of each.
 -- Locks: nothing.
 -- $1 the maximum of a count, nothing for none
-WITH RECURSIVE failed_handler (handler) AS (
-    (SELECT e.coroutine_name FROM scoop.message_event e
-     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity'
-       AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name IS NOT NULL
-     ORDER BY e.coroutine_name LIMIT 1)
-    UNION ALL
-    SELECT next.handler
-    FROM failed_handler h
-    CROSS JOIN LATERAL (
-        SELECT e.coroutine_name AS handler FROM scoop.message_event e
-        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity'
-          AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name > h.handler
-        ORDER BY e.coroutine_name LIMIT 1
-    ) next
-)
 SELECT h.handler::text, failed.count, failed.oldest
-FROM failed_handler h
+FROM scoop.failed_handler h
 CROSS JOIN LATERAL (
     SELECT count(*) AS count, min(e.created_at) AS oldest
     FROM (

@@ -2,21 +2,6 @@
 -- handler with a failed rollback to the next.
 -- Locks: nothing.
 -- $1 older than this (nothing: the newest), $2 and if as old, with a smaller id than this, $3 how many
-WITH RECURSIVE failed_handler (handler) AS (
-    (SELECT e.coroutine_name FROM scoop.message_event e
-     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity'
-       AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name IS NOT NULL
-     ORDER BY e.coroutine_name LIMIT 1)
-    UNION ALL
-    SELECT next.handler
-    FROM failed_handler h
-    CROSS JOIN LATERAL (
-        SELECT e.coroutine_name AS handler FROM scoop.message_event e
-        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity'
-          AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name > h.handler
-        ORDER BY e.coroutine_name LIMIT 1
-    ) next
-)
 SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutine_name AS handler, m.topic,
        coalesce(again.step, failed.step) AS step,
        coalesce(again.exception, failed.exception) AS failure,
@@ -37,7 +22,7 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
                    AND settled.message_id = below.message_id)
        ) AS below
 FROM (
-    SELECT of_handler.* FROM failed_handler h
+    SELECT of_handler.* FROM scoop.failed_handler h
     CROSS JOIN LATERAL (
         SELECT e.* FROM scoop.message_event e
         -- by its only value as a subquery: otherwise the planner may read all of another index of failed rollbacks

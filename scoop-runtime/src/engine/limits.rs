@@ -1,8 +1,8 @@
 //! Claims runs of sagas with limits and starts them.
 //!
 //! One task for all such sagas. No other statement claims their runs: a claim holds the lock of the limits, counts the runs in
-//! execution and those that began in the last period, and takes no more than the limits admit. So it is exact across processes. The task waits for slots and for the
-//! locks by itself, so that claims of other sagas never do.
+//! execution and those that began in the last period, and takes no more than the limits admit. So it is exact across processes.
+//! The task waits for slots and for the locks by itself, so that claims of other sagas never do.
 //!
 //! A limit by key needs the keys of runs before they are claimed, which follow from their messages. The claim of due runs computes
 //! them. It parks the runs whose key has no place: they leave their queue, so that each of them is passed once. When a run has
@@ -64,7 +64,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
                         None => (pause * 2).min(engine.settings.poll_interval),
                     };
                     let wait = next.unwrap_or(pause);
-                    looks.opens_in(&queues).map_or(wait, |opens_in| wait.min(opens_in))
+                    looks.next_in(&queues).map_or(wait, |next_in| wait.min(next_in))
                 }
                 Err(error) => {
                     telemetry::operation_failed(engine.worker, "claim under a limit", &error);
@@ -138,6 +138,7 @@ impl Looks {
             look.opens_at = None;
         }
         let is_closed = look.is_reached && look.opens_at.is_some();
+        look.locked_until = None;
         let looks_at_all = now.duration_since(look.all_keys_at) >= interval;
         let freed = match look.left.take() {
             _ if !is_by_key => FreedKeys::Some(vec![]),
@@ -173,10 +174,10 @@ impl Looks {
         }
     }
 
-    /// In how long a rate admits the next run of any of these sagas.
-    fn opens_in(&self, queues: &[LimitedQueue]) -> Option<Duration> {
+    /// In how long one of these sagas has to be looked at: a rate admits its next run, or its limit was locked.
+    fn next_in(&self, queues: &[LimitedQueue]) -> Option<Duration> {
         let looks = queues.iter().filter_map(|queue| self.0.get(&queue.of.saga));
-        let next = looks.filter_map(|look| look.opens_at).min()?;
+        let next = looks.filter_map(|look| look.locked_until.or(look.opens_at)).min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 }
@@ -189,10 +190,9 @@ async fn claim_all(
     looks: &mut Looks,
 ) -> sqlx::Result<Option<Duration>> {
     let ready = engine.store.lanes_ready(&all_lanes(queues), &QueueCursors::default()).await?;
-    let (mut reached, mut is_locked) = (vec![], false);
+    let mut reached = vec![];
     for queue in queues {
         if looks.is_postponed(&queue.of.saga) {
-            is_locked = true;
             reached.push(&queue.of.saga);
             continue;
         }
@@ -221,7 +221,6 @@ async fn claim_all(
             };
             if claimed.is_locked {
                 looks.postpone(&queue.of.saga, freed, has_opened);
-                is_locked = true;
                 reached.push(&queue.of.saga);
                 break;
             }
@@ -240,8 +239,7 @@ async fn claim_all(
     }
     // The end of one of their runs is reported, and the time of their rate is known.
     let open: Vec<_> = queues.iter().filter(|queue| !reached.contains(&&queue.of.saga)).cloned().collect();
-    let next = next_look(engine, &open).await?;
-    Ok(next.map(|next| if is_locked { next.min(PAUSE_WHEN_LOCKED) } else { next }))
+    next_look(engine, &open).await
 }
 
 /// Leaves the places that have become free here to other processes, since this one has no slot. Returns false if the limit is

@@ -15,8 +15,8 @@ use crate::telemetry;
 /// Frees the runs that the database assigns to this worker and that are not in flight, and those whose owner is not
 /// registered. The runs in flight are listed while no statement can assign a run to this worker: an earlier launch or
 /// wake-up has committed, with its runs in flight since before, and a later one waits. No signal is
-/// under way that may have claimed a run. Then `signals` are delivered. Runs that a removed
-/// limit has left parked return to their queues.
+/// under way that may have claimed a run. Then `signals` are delivered, and runs that a removed limit has left parked return
+/// to their queues.
 pub(super) async fn reconcile(engine: &Engine, signals: Delivery) -> sqlx::Result<()> {
     let _no_claims = engine.unlisted_claims.write().await;
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
@@ -25,7 +25,6 @@ pub(super) async fn reconcile(engine: &Engine, signals: Delivery) -> sqlx::Resul
     let Reconciled { freed, woken } = disowned.inspect_err(|_| engine.mark_in_doubt())?;
     telemetry::metrics::sweep_seconds(began.elapsed().as_secs_f64());
     engine.notify_ready(&woken);
-    engine.notify_ready(&engine.store.unpark_left().await?);
     // A run that is woken here may await any of them.
     engine.wakeups.deliver(if woken.is_empty() { signals } else { Delivery::All });
     if freed.runs > 0 {
@@ -34,6 +33,7 @@ pub(super) async fn reconcile(engine: &Engine, signals: Delivery) -> sqlx::Resul
         engine.reschedule_timer();
     }
     telemetry::unknown_too_often(&freed.stuck);
+    engine.notify_ready(&engine.store.unpark_left().await?);
     Ok(())
 }
 

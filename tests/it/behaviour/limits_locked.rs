@@ -225,18 +225,17 @@ async fn parked_run_that_is_locked_while_its_limit_is_removed_returns_later() ->
     Ok(())
 }
 
-/// Each claim computes keys for a second at most.
-#[tokio::test(flavor = "multi_thread")]
-async fn slow_keys_and_large_messages_are_claimed_in_parts() -> Result<()> {
+/// Executes runs of twelve customers, which are all due at once. Returns in how many transactions they were claimed.
+async fn claims(talks: Talks, padding: usize) -> Result<i64> {
     let db = Database::new().await;
-    let talks = Talks { key_takes: Duration::from_millis(150), ..Talks::default() };
     db.scoop().only::<Talks>().start().await?.shutdown().await?;
     let client = db.client();
     let mut all = vec![];
     for customer in 0..12 {
-        // What a server stores of it is as long: it does not repeat.
-        let padding =
-            (0..20_000_u32).map(|n| (n ^ customer).wrapping_mul(2_654_435_761).to_string()).collect();
+        // It does not repeat, so that the server stores it in about half as many bytes.
+        let digits =
+            (0_u32..).flat_map(|n| (n ^ customer).wrapping_mul(2_654_435_761).to_string().into_bytes());
+        let padding = digits.take(padding).map(char::from).collect();
         all.push(client.launch(Call { customer, number: 1, padding }).await?);
     }
     let scoop = db.scoop().only::<Talks>().provide(talks.clone()).start().await?;
@@ -246,8 +245,26 @@ async fn slow_keys_and_large_messages_are_claimed_in_parts() -> Result<()> {
         assert_eq!(run.ends().await?, Outcome::Committed);
     }
     let claims = "SELECT count(DISTINCT e.xmin::text) FROM scoop.message_event e WHERE e.type = 'SEEN'";
-    let claims: i64 = sqlx::query_scalar(claims).fetch_one(db.pool()).await?;
-    assert!(claims > 1, "one transaction computed all keys");
+    let claims = sqlx::query_scalar(claims).fetch_one(db.pool()).await?;
     scoop.shutdown().await?;
+    Ok(claims)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_messages_with_quick_keys_are_claimed_at_once() -> Result<()> {
+    assert_eq!(claims(Talks::default(), 1_000).await?, 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_messages_are_claimed_in_parts() -> Result<()> {
+    assert!(claims(Talks::default(), 500_000).await? > 1);
+    Ok(())
+}
+
+/// Each claim computes keys for a second at most.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_whose_keys_take_long_are_claimed_in_parts() -> Result<()> {
+    assert!(claims(Talks { key_takes: Duration::from_millis(150), ..Talks::default() }, 0).await? > 1);
     Ok(())
 }

@@ -152,10 +152,13 @@ impl State {
 
     /// Returns parked runs to their queues: of the freed keys, and of those whose rate admits more.
     fn return_parked(&mut self, limit: &RecordedLimit, request: &LimitedRequest<'_>) {
-        let (lanes, now) = (lanes_of(&request.queue.lanes).collect(), micros(self.now()));
+        let (lanes, now) = (lanes_of(&request.queue.lanes).collect::<BTreeSet<_>>(), micros(self.now()));
         let mut keys: BTreeSet<_> = match request.freed {
             FreedKeys::Some(keys) => keys.iter().cloned().collect(),
-            FreedKeys::Any => self.parked.keys().map(|(_, key)| key.clone()).collect(),
+            FreedKeys::Any => {
+                let is_own = |handler: &Arc<str>| lanes.iter().any(|(of, ..)| of == handler);
+                self.parked.keys().filter(|(of, _)| is_own(of)).map(|(_, key)| key.clone()).collect()
+            }
         };
         if limit.rate_by_key().is_some() {
             let rates = self.rates.get(&limit.of.saga).into_iter().flatten();
