@@ -34,8 +34,8 @@ pub use scoop_runtime::{
     RunCursor, RunDifference, RunDurations, RunEvent, RunExplanation, RunId, RunInfo, RunPage, RunPhase,
     RunState, RunSummary, RunValue, RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetPause,
     SetupError, SkippedHierarchy, SqlEntity, Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick,
-    Tree, UnhandledMessage, UniqueLaunch, WaitKind, WaitReason, WaitingMember, Wanted, When, WorkerInfo,
-    WorkerSaga, migrate, migration_files,
+    Tree, Undeletable, UnhandledMessage, UniqueLaunch, WaitKind, WaitReason, WaitingMember, Wanted, When,
+    WorkerInfo, WorkerSaga, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

@@ -249,10 +249,12 @@ CREATE INDEX kept_key_until ON scoop.kept_key (until);
 CREATE TABLE scoop.kept_hierarchy (
     root  uuid PRIMARY KEY,
     -- The topic of its first message, and committed or rolled_back, with the time of its last event. Otherwise an empty
-    -- topic and later, with the time at which to look at it again.
+    -- topic and later, with the time at which to look at it again; or undeletable, if its deletion or its archive failed.
     topic varchar(63) NOT NULL,
-    kind  varchar(11) NOT NULL CHECK (kind IN ('committed', 'rolled_back', 'later')),
-    since timestamptz NOT NULL
+    kind  varchar(11) NOT NULL CHECK (kind IN ('committed', 'rolled_back', 'later', 'undeletable')),
+    since timestamptz NOT NULL,
+    failures int NOT NULL DEFAULT 0,  -- of its deletion or its archive, so far
+    error    text                     -- of the last one
 );
 CREATE INDEX kept_hierarchy_due ON scoop.kept_hierarchy (topic, kind, since);
 

@@ -1061,8 +1061,8 @@ REVOKE EXECUTE ON FUNCTION scoop.prune (uuid, float8, float8, boolean, boolean) 
 --
 -- Launches are passed when the shortest of all times is over. A hierarchy that is kept for longer is remembered. So each
 -- event is read once, and each hierarchy looked at a few times, regardless of how many are kept. A worker without an archive
--- leaves remembered ones alone whose topic needs one.
--- Locks: the row of retention.
+-- leaves remembered ones alone whose topic needs one. Those that could not be deleted come after all others.
+-- Locks: the row of retention; does not wait for it.
 CREATE FUNCTION scoop.retention_next(
     worker uuid, keep_committed float8, keep_rolled_back float8, max_count bigint, has_archive boolean,
     OUT roots uuid[], OUT next_event uuid, OUT is_more boolean, OUT behind float8)
@@ -1078,6 +1078,11 @@ DECLARE
 BEGIN
     is_more := false;
     behind := 0;
+    -- A settlement holds the lock, however long it takes.
+    PERFORM FROM scoop.retention r WHERE r.is_only FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
     -- A worker that died keeps others waiting for so long.
     UPDATE scoop.retention r SET taken_by = worker, taken_until = clock_timestamp() + interval '5 minutes'
     WHERE r.is_only AND (r.taken_until IS NULL OR r.taken_until < clock_timestamp() OR r.taken_by = worker)
@@ -1113,7 +1118,8 @@ BEGIN
             WHERE k.topic = lane.topic AND k.kind = lane.kind AND k.since < times.before
             ORDER BY k.since LIMIT max_count
         ) k
-        WHERE has_archive OR lane.kind = 'later' OR NOT scoop.needs_archive(lane.topic)
+        WHERE lane.kind <> 'undeletable'
+          AND (has_archive OR lane.kind = 'later' OR NOT scoop.needs_archive(lane.topic))
         LIMIT max_count
     ) due;
 
@@ -1142,6 +1148,12 @@ BEGIN
             END IF;
         END LOOP;
     END IF;
+    IF cardinality(roots) < max_count AND event_count < page_size THEN
+        roots := roots || ARRAY(
+            SELECT k.root FROM scoop.kept_hierarchy k
+            WHERE k.topic = '' AND k.kind = 'undeletable' AND k.since < clock_timestamp()
+            ORDER BY k.since LIMIT max_count - cardinality(roots));
+    END IF;
     is_more := cardinality(roots) >= max_count OR event_count = page_size;
     IF NOT is_more AND cardinality(roots) = 0 THEN
         UPDATE scoop.retention r SET taken_until = NULL, after_event = greatest(r.after_event, next_event) WHERE r.is_only;
@@ -1152,7 +1164,9 @@ REVOKE EXECUTE ON FUNCTION scoop.retention_next (uuid, float8, float8, bigint, b
 -- Deletes those of these hierarchies that are due, remembers the others, and moves the place. Deletes only hierarchies that
 -- are also in `archived`; one that is due and not in it is looked at again after `retry_after` seconds. Without such a list,
 -- of a worker without an archive, only those are deleted whose topic needs none. The verdict of the others is `unarchived`.
--- Locks: those of scoop.prune, of each hierarchy; then the row of retention.
+-- Does nothing, and returns no verdict, if another worker has taken the place meanwhile.
+-- Locks: the row of retention, so that no other worker takes the place before the commit; then those of scoop.prune, of
+-- each hierarchy.
 CREATE FUNCTION scoop.retention_settle(
     worker uuid, keep_committed float8, keep_rolled_back float8, roots uuid[], archived uuid[], next_event uuid,
     is_last boolean, retry_after float8)
@@ -1165,6 +1179,10 @@ DECLARE
     asked record;
     pruned record;
 BEGIN
+    PERFORM FROM scoop.retention r WHERE r.is_only AND r.taken_by = worker FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
     FOR asked IN
         SELECT u.root,
                CASE WHEN archived IS NOT NULL THEN u.root = ANY (archived)
@@ -1197,11 +1215,28 @@ BEGIN
     END LOOP;
     UPDATE scoop.retention r SET
         after_event = greatest(r.after_event, next_event),
-        taken_until = CASE WHEN r.taken_by = worker AND is_last THEN NULL ELSE r.taken_until END
+        taken_until = CASE WHEN NOT is_last THEN clock_timestamp() + interval '5 minutes' END
     WHERE r.is_only;
 END $$;
 REVOKE EXECUTE ON FUNCTION
     scoop.retention_settle (uuid, float8, float8, uuid[], uuid[], uuid, boolean, float8) FROM PUBLIC;
+
+-- Remembers a hierarchy whose deletion or archive failed, to be looked at again after `retry_after` seconds, and after a further
+-- failure twice as long, up to 32 times. Returns the topic of its first message.
+-- Locks: its row of kept_hierarchy.
+CREATE FUNCTION scoop.retention_put_off(hierarchy uuid, why text, retry_after float8) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO scoop.kept_hierarchy AS kept (root, topic, kind, since, failures, error)
+    VALUES (hierarchy, '', 'undeletable', clock_timestamp() + retry_after * interval '1 second', 1, left(why, 1000))
+    ON CONFLICT ON CONSTRAINT kept_hierarchy_pkey DO UPDATE SET
+        topic = '', kind = 'undeletable', failures = least(kept.failures, 1000) + 1, error = left(why, 1000),
+        since = clock_timestamp() + retry_after * power(2, least(kept.failures, 5)) * interval '1 second';
+    RETURN scoop.root_topic(hierarchy);
+END $$;
+REVOKE EXECUTE ON FUNCTION scoop.retention_put_off (uuid, text, float8) FROM PUBLIC;
 
 -- Deletes signals that reach no run any more since `older_than`, which counts as an hour at least: delivered ones, and
 -- those that no run awaited in time. Returns how many.

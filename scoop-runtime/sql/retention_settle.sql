@@ -1,6 +1,6 @@
 -- Deletes those of these hierarchies that are due, remembers the others, and returns what became of each: see
 -- `0002_functions.sql`.
--- Locks: of each hierarchy its advisory lock and the rows of its messages, without waiting for them; the row of retention.
+-- Locks: the row of retention; of each hierarchy its advisory lock and the rows of its messages, without waiting for these.
 -- $1 my worker, $2 for how many seconds committed hierarchies are kept, $3 others, $4 the roots, $5 those that are archived;
 -- null if my worker has no archive,
 -- $6 the place after them, $7 whether they are the last ones, $8 after how many seconds to look again at one that is

@@ -359,6 +359,12 @@ events! {
     WARN "unarchived" = unarchived(hierarchies: usize, first: Uuid, error: &(dyn std::error::Error + 'static))
         { hierarchies = hierarchies, first = shown(first), error = shown(Scrubbed(&error)) }
         ("{} hierarchies are not archived, and so not deleted", hierarchies)
+
+    /// The database refuses to delete hierarchies; these are tried again later. Reported once for each look, and call.
+    WARN "undeletable" = undeletable(refused: &crate::api::RefusedDeletions)
+        { hierarchies = refused.count, first = shown(refused.first), topic = refused.topic.as_deref(),
+          error = shown(Escaped(&refused.error)), remedy = REMOVE_THE_REFERENCE }
+        ("the database refuses to delete {} finished hierarchies", refused.count)
 }
 
 events! {
@@ -388,6 +394,9 @@ const CANCEL_OR_MEND: &str =
 
 const END_THE_LOCK: &str = "end the transaction that locks the row: see `pg_locks` and `pg_stat_activity`";
 
+const REMOVE_THE_REFERENCE: &str =
+    "remove what refers to rows of the schema, such as a foreign key or a trigger: see `Scoop::undeletable`";
+
 const DELETE_THE_ROW: &str = "see `Scoop::waiting_members`; as the owner of the tables, mend the message and set `refused` of its row in \
     `join_member` to null, or delete the row";
 
@@ -396,6 +405,11 @@ const FIND_OUT_WHY: &str =
 
 const START_ONE_THAT_READS: &str =
     "see the reason in `Scoop::stuck_runs`, and start a program that can read it";
+
+/// A text for tables that operators read: as in the log.
+pub(crate) fn scrubbed(text: &dyn Display) -> String {
+    Scrubbed(text).to_string()
+}
 
 /// Reports runs that are stuck because the results of several attempts in a row are unknown, with their hierarchies.
 pub(crate) fn unknown_too_often(stuck: &[(Uuid, Uuid)]) {

@@ -48,6 +48,7 @@ struct KeptRecord {
     failed: u64,
     needed: u64,
     busy: u64,
+    refused: u64,
 }
 
 /// Deletes.
@@ -89,6 +90,7 @@ fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<Exit, Fault> {
             failed: kept.failed,
             needed: kept.needed,
             busy: kept.busy,
+            refused: kept.refused,
         };
         let record = PruneRecord { dry_run, hierarchies, messages, events, signals, unique_keys, kept, more };
         output.record(&record)?;
@@ -111,6 +113,7 @@ fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<Exit, Fault> {
         (kept.failed, "awaiting an operator"),
         (kept.needed, "still needed by others"),
         (kept.busy, "locked by another transaction"),
+        (kept.refused, "that the database refuses to delete: see scoop doctor"),
     ];
     for (count, reason) in reasons.into_iter().filter(|(count, _)| *count > 0) {
         output.line(format_args!("kept {count} {reason}"))?;

@@ -325,7 +325,7 @@ async fn old_hierarchies_are_pruned() {
         kept 1 awaiting an operator
     "#]]);
     shop.run(&["prune", "--older-than", "1d", "--dry-run", "--json"]).await.shows(expect![[r#"
-        {"dry_run":true,"hierarchies":1,"messages":1,"events":5,"signals":0,"unique_keys":0,"kept":{"recent":0,"unfinished":1,"failed":1,"needed":0,"busy":0},"more":false}
+        {"dry_run":true,"hierarchies":1,"messages":1,"events":5,"signals":0,"unique_keys":0,"kept":{"recent":0,"unfinished":1,"failed":1,"needed":0,"busy":0,"refused":0},"more":false}
     "#]]);
     shop.run(&["prune", "--older-than", "1d"]).await.shows(expect![[r#"
         exit 2

@@ -49,6 +49,17 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
     let [row] = row[..] else { panic!("{people:?}") };
     assert!(row.contains("of `orders` failed in") && people.stdout.contains("-> mend the reason"), "{row}");
 
+    shop.db
+        .execute(
+            "INSERT INTO scoop.kept_hierarchy (root, topic, kind, since, failures, error)
+             VALUES (gen_random_uuid(), '', 'undeletable', now(), 2, 'a foreign key of table note')",
+        )
+        .await;
+    let kept = shop.run(&["doctor", "--json"]).await;
+    assert!(checks(&kept).contains(&"retention: warning".to_owned()), "{kept:?}");
+    let text = kept.field("text").join("\n");
+    assert!(text.contains("could not be deleted, 2 times: a foreign key of table note"), "{text}");
+
     shop.scoop.shutdown().await.unwrap();
     let gone = shop.run(&["doctor", "--json"]).await;
     assert!(checks(&gone).contains(&"handlers: warning".to_owned()), "{gone:?}");
@@ -71,6 +82,7 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
         idle_in_transaction_session_timeout
         pauses
         queue
+        retention
         rights
         sessions
         slow statements

@@ -159,7 +159,8 @@ impl Builder {
     /// It gets each hierarchy at least once: again if the process ends, or the database fails, between its success and the
     /// deletion. If it fails, panics, or takes longer than four minutes, its hierarchies stay, a warning is reported, and
     /// others go on. Hierarchies of a failed batch are tried one by one. One that fails alone is tried again after six of
-    /// the [intervals](crate::Keep::every). After three failures in succession the next attempt is at the next look.
+    /// the [intervals](crate::Keep::every), and after each further failure twice as late, up to 32 times;
+    /// [`Scoop::undeletable`](crate::Scoop::undeletable) lists it. After three failures in succession the next attempt is at the next look.
     ///
     /// From the start of this program on, only programs with an archive delete by themselves what begins with a message to
     /// one of its sagas, until a program with that saga starts without one. Give all programs on a database the same archive.

@@ -1,18 +1,19 @@
 //! Deletion of finished hierarchies.
 
 use std::future::IntoFuture;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
 use uuid::Uuid;
 
 use super::{Archive, KEEP_MIN};
+use crate::error::{is_of_setup, is_refused};
 use crate::store::{
     PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes, PruneVerdict, Store,
 };
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
-use crate::{RuntimeError, Scoop, telemetry};
+use crate::{HierarchyId, RuntimeError, Scoop, telemetry};
 
 /// The default age.
 const AGE_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -57,6 +58,44 @@ pub struct KeptHierarchies {
     pub needed: u64,
     /// Another transaction held a lock.
     pub busy: u64,
+    /// The database refuses its deletion, for example because of a foreign key of a table of yours. The event
+    /// [`undeletable`](https://docs.rs/scoop-saga/latest/scoop/guide/telemetry/index.html) has the first error.
+    pub refused: u64,
+}
+
+/// A hierarchy that programs could not delete although its time is over: see [`Scoop::undeletable`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Undeletable {
+    /// The hierarchy.
+    pub hierarchy: HierarchyId,
+    /// The topic of its first message.
+    pub topic: String,
+    /// The error of the last attempt: of the database, or of the [archive](crate::Builder::before_delete).
+    pub error: String,
+    /// The number of attempts that failed.
+    pub failures: u32,
+    /// When it is tried again, at the earliest.
+    pub retry_at: SystemTime,
+}
+
+/// Deletions that the database refuses.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedDeletions {
+    pub(crate) count: usize,
+    /// The first of these hierarchies.
+    pub(crate) first: Uuid,
+    pub(crate) topic: Option<String>,
+    pub(crate) error: String,
+}
+
+impl RefusedDeletions {
+    pub(crate) fn add(&mut self, root: Uuid, topic: Option<String>, error: String) {
+        if self.count == 0 {
+            (self.first, self.topic, self.error) = (root, topic, error);
+        }
+        self.count += 1;
+    }
 }
 
 impl Pruned {
@@ -108,6 +147,19 @@ impl OldRows {
     }
 }
 
+/// Why a batch was not deleted.
+enum Fault {
+    /// The database refuses one of its hierarchies.
+    Refused(sqlx::Error),
+    Other(RuntimeError),
+}
+
+impl From<RuntimeError> for Fault {
+    fn from(error: RuntimeError) -> Self {
+        Self::Other(error)
+    }
+}
+
 /// A function that is called with the counts so far.
 type OnProgress = Box<dyn FnMut(&Pruned) + Send>;
 
@@ -151,18 +203,25 @@ impl Prune {
         if self.age < KEEP_MIN {
             return Err(RuntimeError::PruneAge { age: self.age, least: KEEP_MIN });
         }
-        let mut pruned = Pruned::default();
-        let result = match self.prune_hierarchies(&mut pruned).await {
+        let (mut pruned, mut refused) = (Pruned::default(), RefusedDeletions::default());
+        let result = match self.prune_hierarchies(&mut pruned, &mut refused).await {
             Ok(()) => self.prune_rows(&mut pruned).await,
             Err(error) => Err(error),
         };
         if self.mode == PruneMode::Delete && !pruned.is_empty() {
             telemetry::pruned(&pruned);
         }
+        if refused.count > 0 {
+            telemetry::undeletable(&refused);
+        }
         result.map(|()| pruned)
     }
 
-    async fn prune_hierarchies(&mut self, pruned: &mut Pruned) -> Result<(), RuntimeError> {
+    async fn prune_hierarchies(
+        &mut self,
+        pruned: &mut Pruned,
+        refused: &mut RefusedDeletions,
+    ) -> Result<(), RuntimeError> {
         let mut after = PrunePlace::FIRST;
         let mut batch = PruneBatch::default();
         loop {
@@ -177,10 +236,20 @@ impl Prune {
                 }
                 let size = batch.size().min(usize::try_from(room).unwrap_or(usize::MAX)).min(left.len());
                 let (now, later) = left.split_at(size);
-                left = later;
                 let begun = Instant::now();
-                self.prune_batch(now.to_vec(), pruned).await?;
-                batch.took(begun.elapsed(), size);
+                match (self.prune_batch(now.to_vec(), pruned).await, now) {
+                    (Ok(()), _) => batch.took(begun.elapsed(), size),
+                    (Err(Fault::Refused(error)), [root]) => {
+                        pruned.kept.refused += 1;
+                        refused.add(*root, None, telemetry::scrubbed(&error));
+                    }
+                    (Err(Fault::Refused(_)), _) => {
+                        batch.failed();
+                        continue;
+                    }
+                    (Err(Fault::Other(error)), _) => return Err(error),
+                }
+                left = later;
             }
             let Some(next) = next else { return Ok(()) };
             after = next;
@@ -188,16 +257,19 @@ impl Prune {
     }
 
     /// Archives hierarchies if the program has an archive, and deletes them in one transaction.
-    async fn prune_batch(&mut self, mut roots: Vec<Uuid>, pruned: &mut Pruned) -> Result<(), RuntimeError> {
+    async fn prune_batch(&mut self, mut roots: Vec<Uuid>, pruned: &mut Pruned) -> Result<(), Fault> {
+        let mut others = vec![];
         if self.mode == PruneMode::Delete
             && let Some(archive) = self.scoop.archive().cloned()
         {
             let due = self.archived(&archive, &roots).await?;
             roots.retain(|root| !due.contains(root));
-            self.prune_some(roots, PruneMode::Count, pruned).await?;
-            roots = due;
+            others = std::mem::replace(&mut roots, due);
         }
         self.prune_some(roots, self.mode, pruned).await?;
+        if !others.is_empty() {
+            self.prune_some(others, PruneMode::Count, pruned).await?;
+        }
         self.report(pruned);
         Ok(())
     }
@@ -221,14 +293,19 @@ impl Prune {
         roots: Vec<Uuid>,
         mode: PruneMode,
         pruned: &mut Pruned,
-    ) -> Result<(), RuntimeError> {
+    ) -> Result<(), Fault> {
         let (scoop, age) = (self.scoop.clone(), self.age);
         // After a lost answer, another attempt could not return the counts.
         let results = self.scoop.trial().once().endure(|_| {
             let (scoop, roots) = (scoop.clone(), roots.clone());
             uninterrupted(async move { scoop.store().prune(&roots, age, mode).await })
         });
-        let results = results.await.map_err(Vain::error("hierarchies were pruned"))?;
+        let results = results.await.map_err(|vain| match &vain.source {
+            source if mode == PruneMode::Delete && is_refused(source) && !is_of_setup(source) => {
+                Fault::Refused(vain.source)
+            }
+            _ => Fault::Other(Vain::error("hierarchies were pruned")(vain)),
+        })?;
         for result in results {
             // One that has become due after it was not archived.
             let is_late = self.mode != mode && result.verdict == PruneVerdict::Deleted;
@@ -276,6 +353,37 @@ impl IntoFuture for Prune {
 }
 
 impl Scoop {
+    /// The finished hierarchies that programs could not delete when their time was over, the one that is tried again first at the
+    /// beginning: up to this number. The guide has a page about
+    /// [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for kept in scoop.undeletable(20).await? {
+    ///     println!("{} of topic {}: {}", kept.hierarchy, kept.topic, kept.error);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn undeletable(
+        &self,
+        limit: u32,
+    ) -> impl Future<Output = Result<Vec<Undeletable>, RuntimeError>> + Send {
+        async move {
+            let kept = self.patiently(|_| self.store().undeletable(limit)).await;
+            kept.map_err(Vain::error("undeletable hierarchies were listed"))
+        }
+        .boxed()
+    }
+
     /// Deletes the record of hierarchies that finished long ago, and old signals. Await it for the counts. [`Prune`] has
     /// methods that set the age and the number of hierarchies, and one that only counts.
     ///
@@ -297,7 +405,8 @@ impl Scoop {
     ///
     /// [`RuntimeError::PruneAge`] if the age is below an hour: younger rows may still decide whether a repeated request
     /// is a repetition. [`RuntimeError::Archive`] if the [archive](crate::Builder::before_delete) fails. Or if the database
-    /// fails. What was deleted until then stays deleted.
+    /// fails. What was deleted until then stays deleted. A hierarchy whose deletion the database refuses, for example because of a
+    /// foreign key of a table of yours, is passed over: see [`KeptHierarchies::refused`].
     ///
     /// # Cancel safety
     ///

@@ -48,11 +48,18 @@ fn report(engine: &Engine) {
 }
 
 fn report_sizes(sizes: StoreSizes) {
-    let StoreSizes { unfinished_runs, stuck_runs, awaiting_operator, working_set_bytes, record_bytes } =
-        sizes;
+    let StoreSizes {
+        unfinished_runs,
+        stuck_runs,
+        awaiting_operator,
+        undeletable,
+        working_set_bytes,
+        record_bytes,
+    } = sizes;
     metrics::unfinished_runs(gauge(unfinished_runs));
     metrics::stuck_runs(gauge(stuck_runs));
     metrics::awaiting_operator_runs(gauge(awaiting_operator));
+    metrics::undeletable_hierarchies(gauge(undeletable));
     metrics::working_set_bytes(gauge(working_set_bytes));
     metrics::record_bytes(gauge(record_bytes));
 }

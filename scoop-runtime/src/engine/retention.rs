@@ -14,14 +14,15 @@ use tokio::time::Instant;
 use super::shared::Engine;
 use uuid::Uuid;
 
-use crate::api::{OldRows, Pruned, ROWS_MAX};
-use crate::store::{DueHierarchies, DueSettlement, PruneBatch, PruneMode, PruneTimes, Rest};
+use crate::api::{ArchiveError, OldRows, Pruned, ROWS_MAX, RefusedDeletions};
+use crate::error::is_refused;
+use crate::store::{DueHierarchies, DueSettlement, PruneBatch, PruneMode, PruneResult, PruneTimes, Rest};
 use crate::telemetry;
 
 /// After this many failures of the archive in succession, the next attempt is at the next look.
 const FAILURES_MAX: u32 = 3;
 
-/// A hierarchy that cannot be archived is tried again after this many intervals.
+/// A hierarchy that cannot be archived or deleted is tried again after this many intervals.
 const RETRY_FACTOR: u32 = 6;
 
 /// Deletes what is due until the engine stops. A program that keeps everything for ever leaves that to others.
@@ -40,13 +41,16 @@ pub(super) async fn serve(engine: Arc<Engine>) {
 
 /// Deletes what is due now, if no other process does. Returns whether the turn ended before.
 async fn delete_due(engine: &Engine, batch: &mut PruneBatch) -> sqlx::Result<Rest> {
-    let mut pruned = Pruned::default();
-    let result = match delete_hierarchies(engine, batch, &mut pruned).await {
+    let (mut pruned, mut refused) = (Pruned::default(), RefusedDeletions::default());
+    let result = match delete_hierarchies(engine, batch, &mut pruned, &mut refused).await {
         Ok(rest) => delete_rows(engine, &mut pruned).await.map(|()| rest),
         Err(error) => Err(error),
     };
     if !pruned.is_empty() {
         telemetry::pruned(&pruned);
+    }
+    if refused.count > 0 {
+        telemetry::undeletable(&refused);
     }
     result
 }
@@ -55,6 +59,7 @@ async fn delete_hierarchies(
     engine: &Engine,
     batch: &mut PruneBatch,
     pruned: &mut Pruned,
+    refused: &mut RefusedDeletions,
 ) -> sqlx::Result<Rest> {
     let (worker, keep) = (engine.worker, engine.settings.keep);
     let end = Instant::now() + pace::turn(keep.interval);
@@ -73,27 +78,38 @@ async fn delete_hierarchies(
                 failures = 0;
                 (Some(roots), keep.interval)
             }
-            Archived::Failed(count) => {
+            Archived::Failed { count, first, error } => {
                 failures += 1;
                 batch.failed();
                 due.rest = if failures < FAILURES_MAX { Rest::More } else { Rest::Nothing };
-                (
-                    Some(vec![]),
-                    if count > 1 { Duration::ZERO } else { keep.interval.saturating_mul(RETRY_FACTOR) },
-                )
+                if count == 1 {
+                    engine.store.put_off(first, &telemetry::scrubbed(&error), retry_after(engine)).await?;
+                    due.roots.retain(|root| *root != first);
+                }
+                (Some(vec![]), Duration::ZERO)
             }
             Archived::Stopped => return release(engine).await.map(|()| Rest::Nothing),
         };
-        let (begun, has_archived) =
-            (Instant::now(), archived.as_ref().is_none_or(|archived| !archived.is_empty()));
+        let begun = Instant::now();
         let (rest, behind) = (due.rest, due.behind);
+        let has_archived = archived.as_ref().is_none_or(|archived| !archived.is_empty());
         let settlement = DueSettlement { due, archived, retry_after };
-        let results = engine.store.settle_due(worker, keep, &settlement).await?;
-        results.into_iter().for_each(|result| pruned.add(result));
+        let settled = settle(engine, settlement, refused).await?;
         let took = begun.elapsed();
-        if has_archived {
-            batch.took(took, size);
-        }
+        let rest = match settled {
+            Settled::Done(results) => {
+                results.into_iter().for_each(|result| pruned.add(result));
+                if has_archived {
+                    batch.took(took, size);
+                }
+                rest
+            }
+            Settled::Refused => {
+                batch.failed();
+                if size > 1 { Rest::More } else { rest }
+            }
+            Settled::Lost => return Ok(Rest::Nothing),
+        };
         if rest == Rest::Nothing {
             return Ok(rest);
         }
@@ -104,6 +120,48 @@ async fn delete_hierarchies(
             return Ok(rest);
         }
     }
+}
+
+/// What became of a settlement.
+enum Settled {
+    Done(Vec<PruneResult>),
+    /// The database refuses it. A single hierarchy is put off; of several, each is to be tried alone.
+    Refused,
+    /// Another worker has taken the place meanwhile.
+    Lost,
+}
+
+/// Settles due hierarchies. Of several, one may be refused: then nothing is deleted, and the next batches begin with one.
+async fn settle(
+    engine: &Engine,
+    mut settlement: DueSettlement,
+    refused: &mut RefusedDeletions,
+) -> sqlx::Result<Settled> {
+    let (worker, keep) = (engine.worker, engine.settings.keep);
+    let error = match engine.store.settle_due(worker, keep, &settlement).await {
+        Ok(results) if results.is_empty() && !settlement.due.roots.is_empty() => return Ok(Settled::Lost),
+        Ok(results) => return Ok(Settled::Done(results)),
+        Err(error) if is_refused(&error) => error,
+        Err(error) => return Err(error),
+    };
+    match settlement.due.roots[..] {
+        [] => return Err(error),
+        [root] => {
+            let text = telemetry::scrubbed(&error);
+            let topic = engine.store.put_off(root, &text, retry_after(engine)).await?;
+            refused.add(root, Some(topic), text);
+            // The place goes on.
+            settlement.due.roots.clear();
+            engine.store.settle_due(worker, keep, &settlement).await?;
+        }
+        _ => {}
+    }
+    Ok(Settled::Refused)
+}
+
+/// When to look again at a hierarchy that could not be archived or deleted, after its first failure.
+fn retry_after(engine: &Engine) -> Duration {
+    engine.settings.keep.interval.saturating_mul(RETRY_FACTOR)
 }
 
 /// Leaves the rest to other processes, which would wait for minutes if this one still had it.
@@ -121,8 +179,8 @@ enum Archived {
     Needless,
     /// These are archived; the others are not to be deleted.
     Done(Vec<Uuid>),
-    /// This number is not archived.
-    Failed(usize),
+    /// This number is not archived, of which this is the first.
+    Failed { count: usize, first: Uuid, error: ArchiveError },
     /// The engine stops.
     Stopped,
 }
@@ -138,7 +196,7 @@ async fn archive(engine: &Engine, roots: &[Uuid]) -> sqlx::Result<Archived> {
         Some(Ok(())) => Ok(Archived::Done(due)),
         Some(Err(error)) => {
             telemetry::unarchived(due.len(), *first, &*error);
-            Ok(Archived::Failed(due.len()))
+            Ok(Archived::Failed { count: due.len(), first: *first, error })
         }
     }
 }

@@ -89,7 +89,7 @@ use self::entity::{
     Decisions, DecisionsSettled, EntityAtHand, FoldedState, NewEntityEvent, Refolded, StoredEntity,
     StoredEntityEvent,
 };
-use crate::api::Keep;
+use crate::api::{Keep, Undeletable};
 use crate::find::{
     ContentsKey, CountedSpan, EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part,
     RegisteredWorker, RunCount, RunFacts, RunFilter, StoredContents,
@@ -511,8 +511,16 @@ storage! {
         /// another time. `None` if another worker deletes.
         async fn take_due(&self, worker: Uuid, keep: Keep, limit: usize) -> Option<DueHierarchies>;
 
-        /// Deletes those of these hierarchies that are due and archived, and remembers the others. One transaction.
+        /// Deletes those of these hierarchies that are due and archived, and remembers the others. One transaction. Does nothing,
+        /// and returns no result, if another worker has taken the place meanwhile; none takes it before the commit.
         async fn settle_due(&self, worker: Uuid, keep: Keep, settlement: &DueSettlement) -> Vec<PruneResult>;
+
+        /// Remembers a hierarchy whose deletion or archive failed, to be tried again later: after a further failure twice as late, up
+        /// to 32 times. Returns its topic.
+        async fn put_off(&self, root: Uuid, error: &str, retry_after: Duration) -> String;
+
+        /// The hierarchies that were put off, the one that is tried again first at the beginning.
+        async fn undeletable(&self, limit: u32) -> Vec<Undeletable>;
 
         /// Deletes signals that have reached no run since this age.
         async fn prune_signals(&self, age: Duration, limit: u32, mode: PruneMode) -> u64;

@@ -8,6 +8,8 @@ pub(crate) struct StoreSizes {
     pub(crate) stuck_runs: i64,
     /// No more than 1,000 are counted.
     pub(crate) awaiting_operator: i64,
+    /// The hierarchies that could not be deleted. No more than 1,000 are counted.
+    pub(crate) undeletable: i64,
     pub(crate) working_set_bytes: i64,
     pub(crate) record_bytes: i64,
 }

@@ -146,6 +146,9 @@ metrics! {
     /// The runs whose rollback failed and that await an operator; 1,000 if there are more.
     gauge "scoop_awaiting_operator_runs" in Count = awaiting_operator_runs();
 
+    /// The hierarchies whose deletion or archive failed; 1,000 if there are more.
+    gauge "scoop_undeletable_hierarchies" in Count = undeletable_hierarchies();
+
     /// The size of the working set with its indexes.
     gauge "scoop_working_set_bytes" in Bytes = working_set_bytes();
 

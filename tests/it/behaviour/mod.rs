@@ -94,6 +94,7 @@ mod replies_windows;
 mod retention;
 mod retention_archive;
 mod retention_by_itself;
+mod retention_refused;
 mod retention_rows;
 mod retries;
 mod roles;

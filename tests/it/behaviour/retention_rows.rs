@@ -293,6 +293,53 @@ async fn one_worker_at_a_time_deletes_and_another_continues_after_its_death() ->
     Ok(())
 }
 
+/// One hierarchy that is due, of which worker 1 has taken the place for a time that is over.
+async fn due_and_taken(db: &Database) -> Result<uuid::Uuid> {
+    let scoop = start(db, &open()).await?;
+    let feed = scoop.launch(Feed { cursor: 0, fails: false }).await?;
+    assert_eq!(feed.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    db.execute("UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800").await;
+    db.grow_older(8 * DAY).await;
+    assert_eq!(taken_by(db, 1).await, Some(vec![feed.id().uuid()]));
+    db.execute("UPDATE scoop.retention SET taken_until = taken_until - interval '5 minutes'").await;
+    Ok(feed.id().uuid())
+}
+
+/// Settles a hierarchy as the last one, for worker 1.
+fn settle_one(
+    root: uuid::Uuid,
+) -> sqlx::query::QueryScalar<'static, sqlx::Postgres, String, sqlx::postgres::PgArguments> {
+    let settle =
+        "SELECT s.verdict FROM scoop.retention_settle(md5('1')::uuid, 604800, 604800, ARRAY[$1], ARRAY[$1],
+        '00000000-0000-0000-0000-000000000000', true, 60) s";
+    sqlx::query_scalar(settle).bind(root)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_that_outlives_its_time_keeps_other_workers_out_until_its_commit() -> Result<()> {
+    let db = Database::new().await;
+    let root = due_and_taken(&db).await?;
+    let mut tx = db.pool().begin().await?;
+    assert_eq!(settle_one(root).fetch_all(&mut *tx).await?, ["deleted"]);
+    assert_eq!(taken_by(&db, 2).await, None, "at once, without waiting for the lock");
+    tx.commit().await?;
+    assert_eq!(taken_by(&db, 2).await, Some(vec![]));
+    assert_eq!(rows(&db, "message_event").await, 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_that_lost_the_place_deletes_nothing() -> Result<()> {
+    let db = Database::new().await;
+    let root = due_and_taken(&db).await?;
+    assert_eq!(taken_by(&db, 2).await, Some(vec![root]));
+    assert!(settle_one(root).fetch_all(db.pool()).await?.is_empty());
+    assert!(rows(&db, "message_event").await > 0);
+    assert_eq!(taken_by(&db, 1).await, None, "the other one still has it");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn lag_is_that_of_the_oldest_due_hierarchy_passed_or_not() -> Result<()> {
     let (db, feeds) = (Database::new().await, open());
@@ -331,9 +378,9 @@ async fn kept_hierarchies_are_remembered_in_the_transaction_that_passes_them() -
     db.execute("UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800").await;
     db.grow_older(8 * DAY).await;
     let mut tx = db.pool().begin().await?;
-    let sweep = "SELECT s.verdict FROM scoop.retention_next(gen_random_uuid(), 604800, 604800, 9, true) n
+    let sweep = "SELECT s.verdict FROM scoop.retention_next(md5('1')::uuid, 604800, 604800, 9, true) n
         CROSS JOIN LATERAL scoop.retention_settle(
-            gen_random_uuid(), 604800, 604800, n.roots, n.roots, n.next_event, true, 60) s";
+            md5('1')::uuid, 604800, 604800, n.roots, n.roots, n.next_event, true, 60) s";
     let verdicts: Vec<String> = sqlx::query_scalar(sweep).fetch_all(&mut *tx).await?;
     assert_eq!(verdicts, ["unfinished"]);
     let at_start =

@@ -9,6 +9,7 @@ use super::{Finding, Level};
 use crate::commands::counts;
 use crate::commands::pause::options;
 use crate::fault::Fault;
+use crate::output::counted;
 use crate::times::in_words;
 
 /// How many runs of a kind are listed by their ids.
@@ -88,6 +89,31 @@ pub(super) async fn paused(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             (Level::Warning, format!("when the reason is gone: {resume}"))
         };
         Finding::bad(level, "pauses", pause.to_string(), advice)
+    });
+    Ok(findings.collect())
+}
+
+/// Finished hierarchies that programs could not delete.
+pub(super) async fn undeletable(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
+    let kept = scoop.undeletable(LISTED).await?;
+    if kept.is_empty() {
+        return Ok(vec![Finding::good("retention", "each finished hierarchy could be deleted in its time")]);
+    }
+    let findings = kept.iter().map(|kept| {
+        let times = counted(kept.failures.into(), "time", "times");
+        Finding::bad(
+            Level::Warning,
+            "retention",
+            format!(
+                "hierarchy {} of topic `{}` could not be deleted, {times}: {}",
+                kept.hierarchy, kept.topic, kept.error
+            ),
+            format!(
+                "remove the reason, such as a foreign key to a table of scoop or an error of the archive; it is tried again \
+                 from {} on",
+                crate::times::utc(kept.retry_at)
+            ),
+        )
     });
     Ok(findings.collect())
 }

@@ -12,7 +12,8 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::event_log::EventLog;
 use super::state::{Hierarchy, State};
-use crate::api::{KEEP_MIN, Keep};
+use crate::HierarchyId;
+use crate::api::{KEEP_MIN, Keep, Undeletable};
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::SubscribedSaga;
 use crate::store::{
@@ -20,6 +21,7 @@ use crate::store::{
     Rest, RetentionStorage,
 };
 use crate::util::ids;
+use crate::util::shown::system_time;
 
 /// The topics of messages about failed runs begin with this.
 const FAILED_TOPICS: &str = "scoop.failed";
@@ -29,6 +31,12 @@ const PAGE_MAX: usize = 1_000;
 
 /// A worker that stopped without a word keeps others waiting for so long.
 const TAKEN_FOR: time::Duration = time::Duration::minutes(5);
+
+/// The most characters of the error of a hierarchy that could not be deleted.
+const ERROR_MAX: usize = 1_000;
+
+/// The time until the next attempt to delete such a hierarchy is doubled as often.
+const DOUBLINGS_MAX: u32 = 5;
 
 /// The rows of `keep_time`, `retention`, `kept_hierarchy` and `kept_key`.
 #[derive(Debug, Default)]
@@ -44,10 +52,13 @@ pub(super) struct Retention {
 
 /// A row of `kept_hierarchy`.
 #[derive(Clone, Debug)]
-struct KeptRow {
+pub(super) struct KeptRow {
     topic: Arc<str>,
     kind: Kind,
     since: OffsetDateTime,
+    /// How often its deletion failed, and the last time why.
+    failures: u32,
+    error: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +66,7 @@ enum Kind {
     Committed,
     RolledBack,
     Later,
+    Undeletable,
 }
 
 /// Whether a hierarchy is to be deleted, and how it is remembered otherwise.
@@ -122,6 +134,41 @@ impl RetentionStorage for MemoryStore {
         self.run("settle_due", |state| Ok(state.settle_due(worker, keep, settlement))).await
     }
 
+    async fn put_off(&self, root: Uuid, error: &str, retry_after: Duration) -> sqlx::Result<String> {
+        self.run("put_off", |state| {
+            let topic = state.root_topic(root).unwrap_or_default().to_owned();
+            let failures = state.retention.kept.get(&root).map_or(0, |row| row.failures);
+            let retry_after = retry_after.saturating_mul(2_u32.pow(failures.min(DOUBLINGS_MAX)));
+            let since = state.now().saturating_add(retry_after.try_into().unwrap_or(time::Duration::MAX));
+            let row = KeptRow {
+                topic: "".into(),
+                kind: Kind::Undeletable,
+                since,
+                failures: failures.saturating_add(1),
+                error: error.chars().take(ERROR_MAX).collect(),
+            };
+            state.retention.kept.insert(root, row);
+            Ok(topic)
+        })
+        .await
+    }
+
+    async fn undeletable(&self, limit: u32) -> sqlx::Result<Vec<Undeletable>> {
+        self.run("undeletable", |state| {
+            let mut rows: Vec<_> = state.undeletable().collect();
+            rows.sort_by_key(|(_, row)| row.since);
+            let shown = rows.into_iter().take(limit as usize).map(|(root, row)| Undeletable {
+                hierarchy: HierarchyId::from(*root),
+                topic: state.root_topic(*root).unwrap_or_default().to_owned(),
+                error: row.error.clone(),
+                failures: row.failures,
+                retry_at: system_time(row.since),
+            });
+            Ok(shown.collect())
+        })
+        .await
+    }
+
     async fn prune_signals(&self, age: Duration, limit: u32, mode: PruneMode) -> sqlx::Result<u64> {
         self.run("prune_signals", |state| {
             let before = state.before(age);
@@ -178,9 +225,15 @@ impl State {
         let mut found = PrunePage { roots: vec![], next: Some(PrunePlace::Events(None)) };
         for (root, row) in page {
             found.next = Some(PrunePlace::Kept(*root));
-            found.roots.extend((row.kind == Kind::Later || row.since < before).then_some(*root));
+            let is_any_age = matches!(row.kind, Kind::Later | Kind::Undeletable);
+            found.roots.extend((is_any_age || row.since < before).then_some(*root));
         }
         found
+    }
+
+    /// Hierarchies that could not be deleted.
+    pub(super) fn undeletable(&self) -> impl Iterator<Item = (&Uuid, &KeptRow)> {
+        self.retention.kept.iter().filter(|(_, row)| row.kind == Kind::Undeletable)
     }
 
     /// Hierarchies that began after the event at this place.
@@ -252,11 +305,14 @@ impl State {
         }
         self.retention.taken = Some((worker, now + TAKEN_FOR));
         let due_at = |row: &KeptRow| match row.kind {
-            Kind::Later => row.since,
+            Kind::Later | Kind::Undeletable => row.since,
             kind => row.since.saturating_add(now - self.before(self.keep_of(&row.topic, kind, keep))),
         };
-        let is_mine =
-            |row: &KeptRow| row.kind == Kind::Later || keep.is_archived || !self.needs_archive(&row.topic);
+        let is_mine = |row: &KeptRow| match row.kind {
+            Kind::Undeletable => false,
+            Kind::Later => true,
+            Kind::Committed | Kind::RolledBack => keep.is_archived || !self.needs_archive(&row.topic),
+        };
         let due = self.retention.kept.iter().map(|(root, row)| (root, row, due_at(row)));
         let due =
             due.filter(|(_, row, at)| *at < now && is_mine(row) && !is_injected(Bug::ForgetKept)).take(limit);
@@ -273,6 +329,12 @@ impl State {
             (launches, next, count) = self.launches(next, before, limit - roots.len());
             roots.extend(launches);
         }
+        if count < PAGE_MAX {
+            let mut put_off: Vec<_> = self.undeletable().filter(|(_, row)| row.since < now).collect();
+            put_off.sort_by_key(|(_, row)| row.since);
+            let room = limit.saturating_sub(roots.len());
+            roots.extend(put_off.into_iter().take(room).map(|(root, _)| *root));
+        }
         let rest = if roots.len() >= limit || count == PAGE_MAX { Rest::More } else { Rest::Nothing };
         if rest == Rest::Nothing && roots.is_empty() {
             self.retention.taken = None;
@@ -284,6 +346,9 @@ impl State {
     fn settle_due(&mut self, worker: Uuid, keep: Keep, settlement: &DueSettlement) -> Vec<PruneResult> {
         let DueSettlement { due, archived, retry_after } = settlement;
         let mut results = vec![];
+        if self.retention.taken.is_none_or(|(by, _)| by != worker) {
+            return results;
+        }
         for root in &due.roots {
             let is_archived = match archived {
                 Some(archived) => archived.contains(root),
@@ -301,14 +366,15 @@ impl State {
             }
             match result.verdict {
                 PruneVerdict::Deleted | PruneVerdict::Absent => drop(self.retention.kept.remove(root)),
-                _ => drop(self.retention.kept.insert(*root, kept)),
+                _ => {
+                    let failures = self.retention.kept.get(root).map_or(0, |row| row.failures);
+                    self.retention.kept.insert(*root, KeptRow { failures, ..kept });
+                }
             }
             results.push(result);
         }
         self.retention.after = self.retention.after.max(place_of(due.next));
-        if due.rest == Rest::Nothing && self.retention.taken.is_some_and(|(by, _)| by == worker) {
-            self.retention.taken = None;
-        }
+        self.retention.taken = (due.rest == Rest::More).then(|| (worker, self.now() + TAKEN_FOR));
         results
     }
 
@@ -342,7 +408,8 @@ impl State {
 
     fn judge(&self, root: Uuid, times: PruneTimes) -> Judgement {
         let now = self.now();
-        let mut kept = KeptRow { topic: "".into(), kind: Kind::Later, since: now };
+        let (failures, error) = (0, String::new());
+        let mut kept = KeptRow { topic: "".into(), kind: Kind::Later, since: now, failures, error };
         let Some(Hierarchy { rows, record, .. }) = self.hierarchy(root) else {
             return Judgement { verdict: PruneVerdict::Absent, kept };
         };
@@ -365,7 +432,7 @@ impl State {
             PruneTimes::ByTopic(keep) => self.keep_of(&message.topic, kind, keep),
         });
         let last = record.events.iter().map(|event| event.at).max();
-        let over = KeptRow { topic: message.topic.clone(), kind, since: last.unwrap_or(now) };
+        let over = KeptRow { topic: message.topic.clone(), kind, since: last.unwrap_or(now), ..kept.clone() };
         if last.is_some_and(|last| last >= before) {
             return Judgement { verdict: PruneVerdict::Recent, kept: over };
         }

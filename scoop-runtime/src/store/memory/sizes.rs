@@ -17,6 +17,7 @@ impl SizeStorage for MemoryStore {
                 unfinished_runs: number(rows),
                 stuck_runs: number(stuck().count() - awaiting),
                 awaiting_operator: number(failed),
+                undeletable: number(state.undeletable().count()),
                 ..StoreSizes::default()
             }
         }))

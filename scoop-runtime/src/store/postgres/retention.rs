@@ -10,11 +10,13 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::decode::time;
 use super::query_ext::FetchExt;
-use crate::api::Keep;
+use crate::HierarchyId;
+use crate::api::{Keep, Undeletable};
 use crate::store::{
     DueHierarchies, DueSettlement, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes, PruneVerdict,
     Rest, RetentionStorage,
 };
+use crate::util::shown::system_time;
 
 /// The number of rows read by one statement.
 const ROWS_MAX: i64 = 1_000;
@@ -99,6 +101,31 @@ impl RetentionStorage for PostgresStore {
             .all(&self.sessions)
             .await?;
         settled.iter().map(PruneResult::from_row).collect()
+    }
+
+    async fn put_off(&self, root: Uuid, error: &str, retry_after: Duration) -> sqlx::Result<String> {
+        let topic: Option<String> = sqlx::query_scalar(self.sql.retention_put_off.clone())
+            .bind(root)
+            .bind(error)
+            .bind(seconds(retry_after))
+            .one(&self.sessions)
+            .await?;
+        Ok(topic.unwrap_or_default())
+    }
+
+    async fn undeletable(&self, limit: u32) -> sqlx::Result<Vec<Undeletable>> {
+        let query = sqlx::query(self.sql.retention_undeletable.clone()).bind(i64::from(limit));
+        let rows = query.all(&self.sessions).await?;
+        let read = |row: &PgRow| {
+            Ok(Undeletable {
+                hierarchy: HierarchyId::from(row.try_get::<Uuid, _>("root")?),
+                topic: row.try_get("topic")?,
+                error: row.try_get::<Option<_>, _>("error")?.unwrap_or_default(),
+                failures: row.try_get::<i32, _>("failures")?.unsigned_abs(),
+                retry_at: system_time(time(row, "retry_at")?),
+            })
+        };
+        rows.iter().map(read).collect()
     }
 
     async fn prune_signals(&self, age: Duration, limit: u32, mode: PruneMode) -> sqlx::Result<u64> {

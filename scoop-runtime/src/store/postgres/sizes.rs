@@ -21,6 +21,7 @@ impl SizeStorage for PostgresStore {
                 .try_get::<i64, _>("awaiting_operator")?
                 .saturating_add(i64::try_from(failed).unwrap_or(i64::MAX))
                 .min(COUNTED_MAX as i64),
+            undeletable: row.try_get("undeletable")?,
             working_set_bytes: row.try_get("working_set_bytes")?,
             record_bytes: row.try_get("record_bytes")?,
         })

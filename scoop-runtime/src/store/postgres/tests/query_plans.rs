@@ -294,6 +294,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, float8, float8, uuid[], uuid[], uuid, boolean, float8",
             "gen_random_uuid(), 1, 1, '{}', '{}', gen_random_uuid(), true, 1",
         ),
+        "retention_put_off" => ("uuid, text, float8", "gen_random_uuid(), '', 1"),
+        "retention_undeletable" => ("bigint", "10"),
         "prune_deletable" => ("uuid[], float8, float8, boolean", "'{}', 1, 1, true"),
         "archive_parts" => ("uuid", "gen_random_uuid()"),
         "archive_rows" => ("uuid[]", "ARRAY[gen_random_uuid()]"),

@@ -1,0 +1,124 @@
+//! Finished hierarchies that the database refuses to delete.
+
+use std::time::Duration;
+
+use scoop::{Handle, Keep};
+
+use super::*;
+use crate::support::{Database, eventually};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "refused.order")]
+struct Order;
+
+handler! {
+    Orders: "refused-orders" on Order;
+    step "pack" pack => done().silently();
+}
+
+/// Notes of the user about messages: what has one cannot be deleted.
+async fn with_notes() -> Database {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE note (message uuid REFERENCES scoop.message (id))").await;
+    db
+}
+
+async fn note(db: &Database, order: &Handle) {
+    db.execute(&format!("INSERT INTO note VALUES ('{}')", order.message_id())).await;
+}
+
+async fn start(db: &Database, keep: Keep) -> Result<Scoop> {
+    Ok(db.scoop().keep(keep).only::<Orders>().start().await?)
+}
+
+async fn orders<const N: usize>(scoop: &Scoop) -> Result<[Handle; N]> {
+    let mut orders = vec![];
+    for _ in 0..N {
+        let order = scoop.launch(Order).await?;
+        assert_eq!(order.ends().await?, Outcome::Committed);
+        orders.push(order);
+    }
+    Ok(orders.try_into().ok().expect("as many"))
+}
+
+async fn is_deleted(scoop: &Scoop, order: &Handle) {
+    eventually("it is deleted", async || scoop.find(order.id()).await.is_err()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hierarchy_with_a_foreign_key_of_the_user_is_kept_and_others_are_deleted() -> Result<()> {
+    let db = with_notes().await;
+    let scoop = start(&db, Keep::default().every(Duration::from_millis(20))).await?;
+    let all: [_; 20] = orders(&scoop).await?;
+    let (noted, others): (Vec<_>, Vec<_>) = all.into_iter().enumerate().partition(|(at, _)| at % 7 == 3);
+    for (_, order) in &noted {
+        note(&db, order).await;
+    }
+    db.grow_older(8 * DAY).await;
+    for (_, order) in &others {
+        is_deleted(&scoop, order).await;
+    }
+    let is_listed = async || scoop.undeletable(10).await.is_ok_and(|kept| kept.len() == noted.len());
+    eventually("they are listed", is_listed).await;
+    for kept in scoop.undeletable(10).await? {
+        assert!(noted.iter().any(|(_, order)| order.id() == kept.hierarchy), "{kept:?}");
+        assert_eq!(kept.topic, "refused.order");
+        assert!(kept.error.contains("violates foreign key constraint"), "{kept:?}");
+        assert!(kept.failures > 0);
+    }
+    assert_eq!(scoop.undeletable(1).await?.len(), 1);
+
+    // What comes later is not held up.
+    let [later] = orders(&scoop).await?;
+    db.grow_older(8 * DAY).await;
+    is_deleted(&scoop, &later).await;
+    db.execute("DROP TABLE note").await;
+    for (_, order) in &noted {
+        is_deleted(&scoop, order).await;
+    }
+    assert_eq!(scoop.undeletable(10).await?, []);
+    scoop.shutdown().await?;
+    assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 0);
+    Ok(())
+}
+
+/// The constraint is checked at the commit, after the function has returned.
+#[tokio::test(flavor = "multi_thread")]
+async fn constraint_that_is_checked_at_the_commit_counts_too() -> Result<()> {
+    let db = Database::new().await;
+    db.execute(
+        "CREATE TABLE note (message uuid REFERENCES scoop.message (id) DEFERRABLE INITIALLY DEFERRED)",
+    )
+    .await;
+    let scoop = start(&db, Keep::default().every(Duration::from_millis(20))).await?;
+    let [noted, other] = orders(&scoop).await?;
+    note(&db, &noted).await;
+    db.grow_older(8 * DAY).await;
+    is_deleted(&scoop, &other).await;
+    let is_listed = async || scoop.undeletable(10).await.is_ok_and(|kept| kept.len() == 1);
+    eventually("it is listed", is_listed).await;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_by_hand_passes_over_what_is_refused_and_counts_it() -> Result<()> {
+    let db = with_notes().await;
+    let scoop = start(&db, Keep::forever()).await?;
+    let all: [_; 5] = orders(&scoop).await?;
+    note(&db, &all[1]).await;
+    note(&db, &all[4]).await;
+    db.grow_older(60 * DAY).await;
+    let pruned = scoop.prune().await?;
+    assert_eq!((pruned.hierarchies, pruned.kept.refused, pruned.messages), (3, 2, 3), "{pruned:?}");
+    for (at, order) in all.iter().enumerate() {
+        assert_eq!(scoop.find(order.id()).await.is_ok(), [1, 4].contains(&at));
+    }
+    db.execute("DELETE FROM note").await;
+    let pruned = scoop.prune().await?;
+    assert_eq!((pruned.hierarchies, pruned.kept), (2, Default::default()), "{pruned:?}");
+    scoop.shutdown().await?;
+    Ok(())
+}
