@@ -11,7 +11,7 @@ use scoop::{Builder, Scoop};
 
 use crate::bench::{Bench, Pace};
 use crate::limit::{CLIENTS, Script, WARM_UP};
-use crate::limits::{Limited, LimitedByKey};
+use crate::limits::{Limited, LimitedByKey, Rated};
 use crate::outcome::Outcome;
 use crate::sagas::{self, Ballast, Idle, Insert, Load, Meter, Plant};
 use crate::server::Database;
@@ -42,6 +42,7 @@ pub(crate) enum Crowd {
     Loaded,
     Limited,
     LimitedByKey,
+    Rated,
 }
 
 /// B1 to B5 and B15: rounds of a fresh database each.
@@ -197,9 +198,15 @@ impl Counted {
     }
 }
 
-/// Waits until only runs that sleep or await a signal are left. Returns the time of the last event, by the server's clock.
+/// Waits until only runs that sleep, await a signal or are paused are left. Returns the time of the last event, by the server's clock.
 pub(crate) async fn settled(database: &Database) -> Outcome<f64> {
-    const LEFT: &str = "SELECT count(*)::float8 FROM (SELECT FROM scoop.run WHERE topic LIKE 'bench.%' AND topic NOT IN ('bench.sleep', 'bench.request') LIMIT 1) one";
+    const LEFT: &str = "
+        SELECT count(*)::float8 FROM (
+            SELECT FROM scoop.run
+            WHERE topic LIKE 'bench.%' AND topic NOT IN ('bench.sleep', 'bench.request')
+              AND handler::text NOT IN (SELECT covers FROM scoop.paused)
+            LIMIT 1
+        ) one";
     let since = Instant::now();
     while database.number(LEFT).await? > 0.0 {
         if since.elapsed() > SETTLED_WITHIN {
@@ -224,7 +231,9 @@ impl Crowd {
     /// The user's transactions of each saga.
     fn steps(self) -> f64 {
         match self {
-            Self::Inserts | Self::Idles | Self::Loaded | Self::Limited | Self::LimitedByKey => 3.0,
+            Self::Inserts | Self::Idles | Self::Loaded | Self::Limited | Self::LimitedByKey | Self::Rated => {
+                3.0
+            }
             Self::Trees => sagas::TREE_STEPS,
             Self::FellingTrees => sagas::TREE_ROLLBACK_STEPS,
         }
@@ -244,6 +253,7 @@ pub(crate) async fn launch(client: &Scoop, crowd: Crowd, count: i64) -> Outcome<
             Crowd::FellingTrees => client.launch_all(numbers.map(|n| Plant { n, fails: true })).await?,
             Crowd::Limited => client.launch_all(numbers.map(|n| Limited { n })).await?,
             Crowd::LimitedByKey => client.launch_all(numbers.map(|n| LimitedByKey { n })).await?,
+            Crowd::Rated => client.launch_all(numbers.map(|n| Rated { n })).await?,
             Crowd::Inserts | Crowd::Loaded => client.launch_all(numbers.map(|n| Insert { n })).await?,
         };
     }

@@ -1,5 +1,5 @@
 //! B25: the price of limits and pauses. B1 by a saga with a limit that is never reached, by one with limits by key that are
-//! always reached, and beside a paused handler.
+//! always reached, by one with a rate that is never reached, and beside a paused handler with pending runs.
 
 use scoop::prelude::*;
 use scoop::{Builder, PauseTarget};
@@ -7,13 +7,16 @@ use scoop::{Builder, PauseTarget};
 use crate::bench::Bench;
 use crate::drain::{self, Crowd};
 use crate::outcome::Outcome;
-use crate::sagas::{Meter, insert};
+use crate::sagas::{Alone, Meter, insert};
 
 /// Runs of a first, short drain, which finds out how many a round needs.
 const PROBE: i64 = 600;
 
 /// The keys of the runs with limits by key.
 const KEYS: i64 = 100;
+
+/// The pending runs of the paused handler.
+const PAUSED: i64 = 5_000;
 
 macro_rules! inserts {
     ($message:ident, $saga:ident, $topic:literal, ($($limit:tt)*)) => {
@@ -57,6 +60,7 @@ macro_rules! inserts {
 
 inserts!(Limited, LimitedInserts, "bench.limited", (concurrency = 100_000));
 inserts!(LimitedByKey, InsertsByKey, "bench.limited-by-key", (concurrency(4, by = key)));
+inserts!(Rated, InsertsAtRate, "bench.rated", (rate("1000000/s")));
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     let mut count = drain::for_a_round(
@@ -68,13 +72,15 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
         let without = fresh(bench, Crowd::Inserts, count, None).await?;
         let limited = fresh(bench, Crowd::Limited, count, None).await?;
         let by_key = fresh(bench, Crowd::LimitedByKey, count, None).await?;
+        let rated = fresh(bench, Crowd::Rated, count, None).await?;
         let paused = fresh(bench, Crowd::Inserts, count, Some(PauseTarget::Handler("lone".into()))).await?;
         bench.report.add("B25", limited, Some(without));
         bench.report.add("B25 by key", by_key, Some(without));
+        bench.report.add("B25 rate", rated, Some(without));
         bench.report.add("B25 pause", paused, Some(without));
         count = drain::for_a_round(bench, Crowd::Inserts, without);
     }
-    bench.report.note(format!("B25: {KEYS} keys, four runs of each at once."));
+    bench.report.note(format!("B25: {KEYS} keys, four runs of each at once; {PAUSED} runs of the paused handler."));
     Ok(())
 }
 
@@ -82,12 +88,10 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
 async fn fresh(bench: &Bench, crowd: Crowd, count: i64, pause: Option<PauseTarget>) -> Outcome<f64> {
     let database = bench.server.database().await?;
     let client = database.client().await?;
-    if let Some(pause) = pause {
-        client.pause(pause).await?;
-    }
     let with_saga = |builder: Builder, meter: &Meter| match crowd {
         Crowd::Limited => builder.only::<LimitedInserts>().provide(LimitedInserts(meter.clone())),
         Crowd::LimitedByKey => builder.only::<InsertsByKey>().provide(InsertsByKey(meter.clone())),
+        Crowd::Rated => builder.only::<InsertsAtRate>().provide(InsertsAtRate(meter.clone())),
         _ => builder,
     };
     // A message has the handlers that are registered when it is launched.
@@ -95,6 +99,10 @@ async fn fresh(bench: &Bench, crowd: Crowd, count: i64, pause: Option<PauseTarge
     let scoop = with_saga(database.engine(&bench.settings, &meter).await?, &meter).start().await?;
     scoop.shutdown().await?;
     scoop.pool().close().await;
+    if let Some(pause) = pause {
+        client.pause(pause).await?;
+        client.launch_all((0..PAUSED).map(|n| Alone { n })).await?;
+    }
     drain::launch(&client, crowd, count).await?;
     let rate = drain::drain_with(bench, &database, crowd, count, with_saga).await?.per_second;
     bench.server.remove(database).await?;

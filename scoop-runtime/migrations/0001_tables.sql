@@ -459,7 +459,7 @@ CREATE TABLE scoop.run (
     rollback_failure       jsonb,  -- why its rollback failed
     rollback_started_at    timestamptz,  -- the time of its ROLLING_BACK
     rollback_failed_before boolean NOT NULL DEFAULT false,  -- its ROLLBACK_FAILED is recorded, its rollback continues
-    awaits_operator        boolean NOT NULL DEFAULT false,  -- its rollback failed: stuck until an operator intervenes
+    awaits_operator        boolean NOT NULL DEFAULT false,  -- stuck until an operator repairs it: its rollback failed again, or blocks a restored run
     last_event_at          timestamptz NOT NULL,  -- the next event is later, even if the clock is behind
     attempts               int NOT NULL DEFAULT 0,  -- failed since the last event, for lack of the database
     retries                int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count

@@ -1,4 +1,4 @@
--- All that is on record of the hierarchies that are not at rest, hierarchy by hierarchy. One is at rest if each of its
+-- The whole record of the hierarchies that are not at rest, hierarchy by hierarchy. One is at rest if each of its
 -- runs has ended, none has a request to roll back that it has not begun, and each handler listed for its message has
 -- begun. A run whose rollback failed again has another ROLLBACK_FAILED here. Which are not at rest is found in indexes
 -- that have no more than ids and names; of the others nothing is read. Each `OFFSET 0` keeps a look-up by an index from

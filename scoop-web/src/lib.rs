@@ -77,7 +77,7 @@ fn routes(web: SharedWeb) -> Router {
         .route("/entities", get(pages::entities::show))
         .route("/pause", get(pages::pause::confirm).post(pages::pause::carry_out))
         .route("/resume", get(pages::pause::confirm).post(pages::pause::carry_out))
-        .route("/live", get(live::stream))
+        .route("/changes", get(live::stream))
         .route("/login", get(access::login).post(access::log_in))
         .route("/assets/{name}", get(assets::serve))
         .fallback(pages::not_found)

@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq as _;
 /// The bytes of a random token.
 const TOKEN_BYTES: usize = 20;
 
-/// Values that only those know who know the token, or the program itself if there is none.
+/// Values that only visitors with the token know, or the program alone if there is none.
 pub(crate) struct Secret {
     /// The value of the cookie of a visitor who knows the token.
     session: String,

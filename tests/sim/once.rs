@@ -1,4 +1,4 @@
-//! A simulation of steps that run at most once: whatever dies, the code of such a step is called at most once for each
+//! A simulation of steps that run at most once: after any death, the code of such a step is called at most once for each
 //! instance, and the step either is recorded as done or fails as interrupted.
 
 use std::collections::BTreeMap;

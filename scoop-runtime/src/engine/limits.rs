@@ -10,7 +10,7 @@
 //! found when the topology changes and at the poll interval.
 //!
 //! A claim says when a rate admits the next run. The task looks then: no run is claimed before by looking more often. The runs of
-//! a saga that has reached its rate stay in their queue; those of a key that has are parked, and return to it at that time.
+//! a saga that has reached its rate stay in their queue; those of a key that has reached its rate are parked, and return to it at that time.
 //!
 //! A claim waits for the lock of a limit for a moment only, since it has slots meanwhile. While another session holds that lock, its
 //! saga is looked at twice a second, and holds up no other.

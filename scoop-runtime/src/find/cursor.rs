@@ -1,4 +1,4 @@
-//! The place in a list of runs where a page begins, as a text.
+//! Cursors: the places in lists of runs, failed compensations and stuck runs where a page begins, as texts.
 
 use std::fmt;
 use std::str::FromStr;

@@ -436,7 +436,7 @@ storage! {
         async fn named_entity_events(&self, name: &str, key: &str, after: i64, limit: u32) -> Vec<StoredEntityEvent>;
     }
 
-    /// The record, for those who follow it.
+    /// The record, for followers.
     trait FollowStorage {
         /// The end of the record.
         async fn event_horizon(&self) -> Horizon;

@@ -15,7 +15,7 @@ fn with_token() -> Options {
 #[tokio::test(flavor = "multi_thread")]
 async fn visitor_without_the_token_is_asked_for_it() {
     let shop = Shop::with(with_token()).await;
-    for path in ["/", "/runs", "/live", "/?token=wrong", "/search?q=x", "/no-such-page"] {
+    for path in ["/", "/runs", "/changes", "/?token=wrong", "/search?q=x", "/no-such-page"] {
         let got = shop.get(path).await;
         assert_eq!(got.status, StatusCode::UNAUTHORIZED, "{path}");
         got.has("needs a token").lacks("Workers");

@@ -1,4 +1,4 @@
-//! Clean-up after a step, whatever its outcome (scenarios TF).
+//! Clean-up after a step, after each outcome (scenarios TF).
 //!
 //! Unlike in the reference, the second step that this takes is named after the first, and that it
 //! has run is not kept in the context, so that no child ever sees it (W-40).

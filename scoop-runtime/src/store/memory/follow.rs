@@ -1,4 +1,4 @@
-//! The record, for those who follow it. An operation is a transaction, which ends with it; the place of an event counts
+//! The record, for followers. An operation is a transaction, which ends with it; the place of an event counts
 //! as the number of its transaction.
 
 use super::MemoryStore;

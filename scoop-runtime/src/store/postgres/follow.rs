@@ -1,4 +1,4 @@
-//! The record, for those who follow it.
+//! The record, for followers.
 
 use scoop_core::EventKind;
 use serde_json::Value;

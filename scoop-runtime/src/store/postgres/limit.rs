@@ -36,7 +36,7 @@ const CANDIDATE_TIME_MAX: Duration = Duration::from_secs(1);
 /// The number of runs of a handler that were left parked that one statement returns.
 const LEFT_PARKED_MAX: i64 = 1_000;
 
-/// Begins a claim. It waits for the lock of a limit as long as other claims may take, and not for a lock of something else.
+/// Begins a claim. It waits 100 ms for the lock of a limit; `engine/limits.rs` looks again later. The rows of runs are not waited for.
 const BEGIN_CLAIM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '100ms'";
 
 /// The number of keys whose rate admits a parked run that one claim looks at.
