@@ -26,6 +26,7 @@ mod join_incomplete;
 mod lineage;
 mod message;
 mod next;
+mod priority;
 mod report;
 mod rollback;
 mod run;
@@ -60,6 +61,7 @@ pub use join_incomplete::JoinIncomplete;
 pub use lineage::Lineage;
 pub use message::{HasReply, Message, TOPIC_BYTES_MAX};
 pub use next::{Anew, Next, With};
+pub use priority::Priority;
 pub use rollback::{Instance, Plan, RollbackNames, RollbackPart, Undoes, output_name, read_output_name};
 pub use run::{ChildFailure, Execution, Path, RollbackProgress, Run, Suspension};
 pub use saga::{

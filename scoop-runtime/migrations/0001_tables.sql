@@ -492,14 +492,24 @@ CREATE FUNCTION scoop.is_suspect(doubts int, attempts int, retries int) RETURNS 
 LANGUAGE sql IMMUTABLE
 RETURN doubts >= 2 AND (attempts > 0 OR retries > 0);
 
-CREATE INDEX run_ready ON scoop.run (handler, topic, reserved_for, ready_at) WHERE state = 'ready';
+-- The priority of a run with this context, or of a message: 1 high, 0 normal, -1 low. What is no level is normal. The planner
+-- replaces the call by its text.
+CREATE FUNCTION scoop.priority_of(context jsonb) RETURNS int
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE context ->> ('scoop' || '.priority')  -- in two parts: programs put the name of the schema before each dot
+           WHEN 'high' THEN 1 WHEN 'low' THEN -1 ELSE 0 END;
+
+-- The priority is computed, so no statement that writes a context has to write it, too.
+CREATE INDEX run_ready ON scoop.run (handler, topic, reserved_for, scoop.priority_of(context), ready_at)
+    WHERE state = 'ready';
 CREATE INDEX run_suspect ON scoop.run (ready_at) WHERE state = 'ready' AND scoop.is_suspect(doubts, attempts, retries);
 CREATE INDEX run_reserved ON scoop.run (handler) WHERE reserved_for <> 0;
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
 CREATE INDEX run_give_up ON scoop.run (give_up_at)
     WHERE state = 'waiting' AND NOT giving_up AND give_up_at IS NOT NULL;
 CREATE INDEX run_signal ON scoop.run (signal, signal_key) WHERE state = 'ready' AND signal IS NOT NULL;
-CREATE INDEX run_parked ON scoop.run (handler, topic, reserved_for, limit_key, parked_since)
+CREATE INDEX run_parked ON scoop.run
+    (handler, topic, reserved_for, limit_key, scoop.priority_of(context), parked_since)
     WHERE state = 'ready' AND parked_since IS NOT NULL;
 CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck';
 -- For lists: the newest runs of each state and handler. The condition on the id always holds, and only lists repeat it.
@@ -521,6 +531,8 @@ ALTER TABLE scoop.run
     ALTER limit_key SET STATISTICS 0,
     ALTER parked_since SET STATISTICS 0,
     ALTER give_up_at SET STATISTICS 0;
+ALTER INDEX scoop.run_ready ALTER COLUMN 4 SET STATISTICS 0;
+ALTER INDEX scoop.run_parked ALTER COLUMN 5 SET STATISTICS 0;
 
 -- A table that was empty at the last ANALYZE is planned as one row, and then scanned for each of many runs: with a
 -- thousand runs waiting that took a second. So the table always contains some rows, which keep the planner on index

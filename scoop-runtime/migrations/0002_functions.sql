@@ -9,7 +9,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 --            reached_limit: sagas at their limits; failed_handler: handlers with failed rollbacks
 -- Workers    is_gone: whether the session of a worker has ended
 -- Runs       phase, phase_since: what a run does or waits for; tried: failed attempts
---            has_to_give_up, wakes_at: parts of statements
+--            has_to_give_up, wakes_at, queue_time: parts of statements
 --            settle: what follows from a move of a run; failed_children: failures for a parent
 -- Failed     is_readable, send_failed, stuck_failure: messages about failures
 -- Launches   launch: messages with the runs of their handlers; send_signal: signals
@@ -90,6 +90,7 @@ SELECT r.root AS hierarchy,
        r.last_event_at,
        r.execution AS former_executions,
        CASE WHEN r.state = 'running' OR r.parked_since IS NOT NULL THEN r.limit_key END AS limit_key,
+       CASE scoop.priority_of(r.context) WHEN 1 THEN 'high' WHEN 0 THEN 'normal' ELSE 'low' END AS priority,
        CASE WHEN r.state = 'ready' THEN (
            SELECT string_agg(
                'by ' || (p.pause ->> 'source') || coalesce(': ' || (p.pause ->> 'reason'), ''), '; ' ORDER BY p.place)
@@ -236,6 +237,13 @@ RETURN (giving_up OR give_up_at <= at) IS TRUE;
 CREATE FUNCTION scoop.wakes_at(ready_at timestamptz, last_event_at timestamptz, at timestamptz) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN ready_at > last_event_at AND ready_at > at THEN ready_at ELSE at END;
+
+-- The time by which a run is ordered in its queue, which has been ready since `ready_at`: each level of priority counts as
+-- five minutes (`Priority::HEAD_START`). In a range that allows the calculation, as a row may have an infinite time. The
+-- planner replaces the call by its text.
+CREATE FUNCTION scoop.queue_time(ready_at timestamptz, priority int) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', ready_at)) - priority * interval '5 minutes';
 
 -- Persists a move of a run that the shorter statements (`sql/settle/`) do not cover. As a function, it spends nothing
 -- on absent parts. Its own settings give it one plan on every connection: lookups by index, independent of the tables'

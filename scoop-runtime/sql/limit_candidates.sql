@@ -1,4 +1,4 @@
--- The due runs of a saga, the one that has been ready longest first, with the payloads from which their keys come. It follows
+-- The due runs of a saga in the order of their queue times, with the payloads from which their keys come. It follows
 -- limit_lock.sql in its transaction, so that no other claim takes them. Payloads that are together larger than $6 are left
 -- out, apart from the first; large ones are compared as they are stored, which reads nothing of them.
 -- Locks: the rows of run, without those that other transactions have locked: one of these must not hold up other keys.
@@ -9,14 +9,16 @@ SELECT due.root, due.id, due.topic, due.handler, coalesce(due.bytes_before, 0) >
 FROM (
     SELECT due.*, m.payload,
            sum(pg_column_size(m.payload)) OVER (
-               ORDER BY due.ready_at, due.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+               ORDER BY due.queue_time, due.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
     FROM (
-        SELECT r.root, r.id, r.topic, r.handler, r.ready_at, r.message_id
+        SELECT r.root, r.id, r.topic, r.handler, scoop.queue_time(r.ready_at, level.priority) AS queue_time, r.message_id
         FROM unnest($1::text[], $2::text[], $3::int[]) AS own (topic, handler, lane)
+        CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
         CROSS JOIN LATERAL (
             SELECT r.root, r.id, r.topic, r.handler, r.ready_at, coalesce(r.payload_of, r.message_id) AS message_id
             FROM scoop.run r
             WHERE r.state = 'ready' AND r.handler = own.handler AND r.topic = own.topic AND r.reserved_for = own.lane
+              AND scoop.priority_of(r.context) = level.priority
               AND r.ready_at <= (SELECT clock_timestamp())
               AND CASE WHEN $5::uuid[] IS NULL THEN NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
                        ELSE r.id = ANY ($5) END
@@ -24,9 +26,9 @@ FROM (
             LIMIT $4
             FOR UPDATE SKIP LOCKED
         ) r
-        ORDER BY r.ready_at, r.id
+        ORDER BY queue_time, r.id
         LIMIT $4
     ) due
     LEFT JOIN LATERAL (SELECT m.payload FROM scoop.message m WHERE m.id = due.message_id OFFSET 0) m ON true
 ) due
-ORDER BY due.ready_at, due.id
+ORDER BY due.queue_time, due.id

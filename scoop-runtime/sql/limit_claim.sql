@@ -4,7 +4,7 @@
 -- $1 worker, $2 its identifier in events, $3 roots, $4 ids and $6 keys of the runs (triples), $5 how many, $7 ids for as many
 -- events
 WITH queue AS (
-    SELECT r.ctid, r.ready_at, 0 AS turn
+    SELECT r.ctid, r.ready_at AS since, 0 AS turn
     FROM unnest($3::uuid[], $4::uuid[]) AS chosen (root, id)
     CROSS JOIN LATERAL (
         SELECT r.ctid, r.ready_at FROM scoop.run r

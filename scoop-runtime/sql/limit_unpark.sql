@@ -1,26 +1,28 @@
--- Returns parked runs to their queues, with the time at which they were ready: of each of these keys so many, those first that were
--- ready first. Only runs of the queues from which the claimer claims: another one, of a topic that is paused for example, would
+-- Returns parked runs to their queues, with the time at which they were ready: of each of these keys so many, in the order of
+-- their queue times. Only runs of the queues from which the claimer claims: another one, of a topic that is paused for example, would
 -- take the place of its key and leave it unused. It follows limit_lock.sql in its transaction. Returns the keys, with how many
 -- runs of each.
 -- Locks: the rows of these runs, without those that other transactions have locked.
 -- $1 topics, $2 handlers and $3 the definitions that their runs are reserved for (triples), $4 keys, $5 how many runs of each
 WITH next AS MATERIALIZED (
-    SELECT oldest.ctid
+    SELECT first.ctid
     FROM unnest($4::text[], $5::bigint[]) AS free (key, places)
     CROSS JOIN LATERAL (
         SELECT r.ctid
         FROM unnest($1::text[], $2::text[], $3::int[]) AS own (topic, handler, lane)
+        CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
         CROSS JOIN LATERAL (
             SELECT r.ctid, r.parked_since FROM scoop.run r
             WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = own.handler AND r.topic = own.topic
               AND r.reserved_for = own.lane AND r.limit_key = free.key
+              AND scoop.priority_of(r.context) = level.priority
             ORDER BY r.parked_since
             LIMIT free.places
             FOR UPDATE SKIP LOCKED
         ) r
-        ORDER BY r.parked_since
+        ORDER BY scoop.queue_time(r.parked_since, level.priority)
         LIMIT free.places
-    ) oldest
+    ) first
 ),
 returned AS (
     UPDATE scoop.run r

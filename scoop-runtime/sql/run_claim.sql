@@ -1,6 +1,7 @@
 -- Claims ready runs for a worker and raises their epochs. In turns: the first run of each handler comes before the
 -- second of any, and the runs that the worker executes already count, so that the backlog of one handler does not block
--- another; within a turn the run that has been ready longest comes first. The first claim of a run records its
+-- another; within a turn the handler comes first that has the run that has been ready longest. Its runs come in the order
+-- of their queue times, so that priority decides among the runs of one handler only. The first claim of a run records its
 -- beginning: SEEN, or ROLLING_BACK if its rollback was requested.
 -- Locks: the claimed rows of run, without those that other claims have locked; and the row of this worker, so that a
 -- reaper that frees the runs of this worker sees this claim. A worker without a row claims nothing. Claimed runs leave
@@ -10,24 +11,34 @@
 -- the worker executes, by handler, $7 ids for as many events: cheaper to make in a program than in the server, $8 for
 -- each pair how far it has been worked off, null where all of it is to be looked at, $9 for each pair the definition
 -- that its runs are reserved for, 0 for those that are not, $10 the topology that the pairs follow from: a worker that
--- does not know of another process claims nothing, $11 which runs may be taken, null for all but suspects
+-- does not know of another process claims nothing, $11 which runs may be taken, null for all but suspects; as $8, $12 of
+-- the runs with high and $13 of those with low priority
 WITH own_worker AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $1 AND topology = $10 FOR KEY SHARE
 ),
 -- candidates with their turns: more than are claimed, since other claims may lock the first ones
 queue AS (
-    SELECT r.ctid, r.ready_at, r.place + coalesce(($6::jsonb ->> own.handler)::bigint, 0) AS turn
-    FROM unnest($3::text[], $4::text[], $8::timestamptz[], $9::int[]) AS own (topic, handler, reached, lane)
+    SELECT r.ctid, r.since, r.place + coalesce(($6::jsonb ->> own.handler)::bigint, 0) AS turn
+    FROM unnest($3::text[], $4::text[], $8::timestamptz[], $9::int[], $12::timestamptz[], $13::timestamptz[])
+        AS own (topic, handler, reached, lane, reached_high, reached_low)
     CROSS JOIN LATERAL (
-        SELECT r.ctid, r.ready_at, row_number() OVER (ORDER BY r.ready_at) AS place
-        FROM scoop.run r
-        WHERE r.state = 'ready' AND r.handler = own.handler AND r.topic = own.topic AND r.reserved_for = own.lane
-          -- values, so that the index is read from one to the other
-          AND r.ready_at >= least(coalesce(own.reached, '-infinity'), (SELECT clock_timestamp() - interval '1 second'))
-          AND r.ready_at <= (SELECT clock_timestamp())
-          AND CASE WHEN $11::uuid[] IS NULL THEN NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
-                   ELSE r.id = ANY ($11) END
-        ORDER BY r.ready_at
+        SELECT r.ctid, min(r.ready_at) OVER () AS since, row_number() OVER (ORDER BY r.queue_time) AS place
+        FROM (VALUES (1, own.reached_high), (0, own.reached), (-1, own.reached_low)) AS level (priority, reached)
+        CROSS JOIN LATERAL (
+            SELECT r.ctid, r.ready_at, scoop.queue_time(r.ready_at, level.priority) AS queue_time
+            FROM scoop.run r
+            WHERE r.state = 'ready' AND r.handler = own.handler AND r.topic = own.topic AND r.reserved_for = own.lane
+              AND scoop.priority_of(r.context) = level.priority
+              -- values, so that the index is read from one to the other
+              AND r.ready_at
+                  >= least(coalesce(level.reached, '-infinity'), (SELECT clock_timestamp() - interval '1 second'))
+              AND r.ready_at <= (SELECT clock_timestamp())
+              AND CASE WHEN $11::uuid[] IS NULL THEN NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
+                       ELSE r.id = ANY ($11) END
+            ORDER BY r.ready_at
+            LIMIT least($5 + 20, 1 + 10000 / cardinality($4::text[]))
+        ) r
+        ORDER BY r.queue_time
         LIMIT least($5 + 20, 1 + 10000 / cardinality($4::text[]))
     ) r
     WHERE EXISTS (SELECT FROM own_worker)

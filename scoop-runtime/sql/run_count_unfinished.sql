@@ -12,12 +12,13 @@ WITH part AS (
         UNION ALL SELECT statement_timestamp(), '9999-01-01 00:00+00'
         UNION ALL SELECT '9999-01-01 00:00+00', 'infinity'
     ) times
+    CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
     CROSS JOIN LATERAL (
         SELECT u.phase, count(*) AS count, min(u.since) AS oldest
         FROM (
             SELECT scoop.phase(u) AS phase, scoop.phase_since(u) AS since FROM scoop.run u
             WHERE u.state = 'ready' AND u.handler = q.handler AND u.topic = q.topic AND u.reserved_for = q.reserved_for
-              AND u.ready_at > times.begin AND u.ready_at <= times.end
+              AND scoop.priority_of(u.context) = level.priority AND u.ready_at > times.begin AND u.ready_at <= times.end
             ORDER BY u.ready_at
             LIMIT $1
         ) u

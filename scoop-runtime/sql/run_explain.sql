@@ -6,18 +6,28 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
        u.attempts, u.retries, u.reason, u.rolling_back, coalesce(u.rollback_failure, u.failure) AS failure,
        u.give_up_at, u.owner, u.signal, u.signal_key, u.step,
        u.giving_up, u.reserved_for, scoop.is_suspect(u.doubts, u.attempts, u.retries) AS is_suspect,
+       scoop.priority_of(u.context) AS priority,
        CASE WHEN u.waits_for = 'limit' AND u.parked_since IS NOT NULL THEN (
            SELECT count(*) FROM (
-               SELECT FROM scoop.run q
-               WHERE q.state = 'ready' AND q.handler = u.handler AND q.topic = u.topic
-                 AND q.reserved_for = u.reserved_for AND q.limit_key = u.limit_key AND q.parked_since IS NOT NULL
-                 AND q.parked_since < u.parked_since
+               SELECT FROM (VALUES (1), (0), (-1)) AS level (priority)
+               CROSS JOIN LATERAL (
+                   SELECT FROM scoop.run q
+                   WHERE q.state = 'ready' AND q.handler = u.handler AND q.topic = u.topic
+                     AND q.reserved_for = u.reserved_for AND q.limit_key = u.limit_key AND q.parked_since IS NOT NULL
+                     AND scoop.priority_of(q.context) = level.priority
+                     AND q.parked_since < scoop.queue_time(u.parked_since, scoop.priority_of(u.context) - level.priority)
+                   LIMIT $3) q
                LIMIT $3) q
        ) WHEN u.waits_for IN ('slot', 'limit') THEN (
            SELECT count(*) FROM (
-               SELECT FROM scoop.run q
-               WHERE q.state = 'ready' AND q.handler = u.handler AND q.topic = u.topic
-                 AND q.reserved_for = u.reserved_for AND q.ready_at < u.ready_at
+               SELECT FROM (VALUES (1), (0), (-1)) AS level (priority)
+               CROSS JOIN LATERAL (
+                   SELECT FROM scoop.run q
+                   WHERE q.state = 'ready' AND q.handler = u.handler AND q.topic = u.topic
+                     AND q.reserved_for = u.reserved_for AND scoop.priority_of(q.context) = level.priority
+                     AND q.ready_at < scoop.queue_time(u.ready_at, scoop.priority_of(u.context) - level.priority)
+                     AND q.ready_at <= (SELECT clock_timestamp())
+                   LIMIT $3) q
                LIMIT $3) q
        ) ELSE 0 END AS ahead,
        CASE WHEN u.waits_for = 'limit' AND u.parked_since IS NOT NULL THEN (
@@ -28,9 +38,13 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
                LIMIT $3) q
        ) WHEN u.waits_for IN ('slot', 'limit') THEN (
            SELECT count(*) FROM (
-               SELECT FROM scoop.run q
-               WHERE q.state = 'ready' AND q.handler = u.handler AND q.topic = u.topic
-                 AND q.reserved_for = u.reserved_for AND q.ready_at <= (SELECT clock_timestamp())
+               SELECT FROM (VALUES (1), (0), (-1)) AS level (priority)
+               CROSS JOIN LATERAL (
+                   SELECT FROM scoop.run q
+                   WHERE q.state = 'ready' AND q.handler = u.handler AND q.topic = u.topic
+                     AND q.reserved_for = u.reserved_for AND scoop.priority_of(q.context) = level.priority
+                     AND q.ready_at <= (SELECT clock_timestamp())
+                   LIMIT $3) q
                LIMIT $3) q
        ) ELSE 0 END AS queued,
        scoop.pauses_of(u.handler, u.topic) AS pauses,

@@ -44,11 +44,12 @@ SELECT extract(epoch FROM least(
            -- in a range that allows the calculation, as a row may have an infinite time
            (SELECT min(greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', r.ready_at)))
             FROM own_handlers
+            CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
             CROSS JOIN LATERAL (
                 SELECT r.ready_at
                 FROM scoop.run r
                 WHERE r.state = 'ready' AND r.handler = own_handlers.handler AND r.topic = own_handlers.topic
-                  AND r.reserved_for = own_handlers.lane
+                  AND r.reserved_for = own_handlers.lane AND scoop.priority_of(r.context) = level.priority
                   AND NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
                 ORDER BY r.ready_at
                 LIMIT 1

@@ -15,10 +15,11 @@ SELECT * FROM (
     SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.rolling_back, NULL, r.giving_up, r.ready_at,
            r.id
     FROM scoop.abandoned_queue q
+    CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
     CROSS JOIN LATERAL (
         SELECT r.* FROM scoop.run r
         WHERE r.state = 'ready' AND r.handler = q.handler AND r.topic = q.topic AND r.reserved_for = q.reserved_for
-          AND r.ready_at <= (SELECT clock_timestamp())
+          AND scoop.priority_of(r.context) = level.priority AND r.ready_at <= (SELECT clock_timestamp())
           AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))
         ORDER BY r.ready_at, r.id
         LIMIT $3

@@ -106,6 +106,8 @@ pub enum Bug {
     ExceedRates,
     /// Runs that wait for a place of their key are not returned to their queue.
     ForgetParked,
+    /// Runs are claimed in the order in which they became ready, whatever their priority.
+    IgnorePriority,
     /// A hierarchy that awaits an operator is deleted.
     DeleteAwaiting,
     /// A hierarchy is deleted although a message of it waits to be joined, or although the messages that it joins are kept.
@@ -131,13 +133,15 @@ pub enum Feature {
     Pauses,
     /// Limits.
     Limits,
+    /// Priorities of runs.
+    Priorities,
     /// Deletion of finished hierarchies.
     Retention,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 52] = [
+    pub const ALL: [Bug; 53] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -187,6 +191,7 @@ impl Bug {
         Bug::ExceedLimits,
         Bug::ExceedRates,
         Bug::ForgetParked,
+        Bug::IgnorePriority,
         Bug::DeleteAwaiting,
         Bug::DeleteNeeded,
         Bug::ForgetKept,
@@ -205,6 +210,7 @@ impl Bug {
             Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
             Self::ClaimPaused => Some(Feature::Pauses),
             Self::ExceedLimits | Self::ExceedRates | Self::ForgetParked => Some(Feature::Limits),
+            Self::IgnorePriority => Some(Feature::Priorities),
             Self::DeleteAwaiting | Self::DeleteNeeded | Self::ForgetKept => Some(Feature::Retention),
             Self::ForgetEntityEvent
             | Self::StaleDecisions

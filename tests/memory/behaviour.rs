@@ -53,6 +53,8 @@ mod no_handler;
 mod panics;
 #[path = "../it/behaviour/paused.rs"]
 mod paused;
+#[path = "../it/behaviour/priorities.rs"]
+mod priorities;
 #[path = "../it/behaviour/redelivered.rs"]
 mod redelivered;
 #[path = "../it/behaviour/repair.rs"]

@@ -17,6 +17,7 @@ use crate::many::threads;
 use crate::once::ONCE;
 use crate::paused::PAUSED;
 use crate::play;
+use crate::prioritized::PRIORITIZED;
 use crate::scenario::{CHANGING_FROM, Scenario};
 use crate::slow;
 
@@ -87,6 +88,7 @@ fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
             Feature::Executions => &ANEW,
             Feature::Pauses => &PAUSED,
             Feature::Limits => &LIMITED,
+            Feature::Priorities => &PRIORITIZED,
             Feature::Retention => &KEPT,
         };
         return small.find(bug, SEEDS_MAX);

@@ -36,6 +36,7 @@ mod many;
 mod once;
 mod paused;
 mod play;
+mod prioritized;
 mod sagas;
 mod scenario;
 mod shrink;
@@ -54,6 +55,7 @@ use crate::kept::KEPT;
 use crate::limited::LIMITED;
 use crate::once::ONCE;
 use crate::paused::PAUSED;
+use crate::prioritized::PRIORITIZED;
 use crate::scenario::CHANGING_FROM;
 
 /// Number of seeds played by default, from 0 on.
@@ -116,7 +118,7 @@ fn main() -> ExitCode {
 
 /// Plays these seeds of each simulation of one feature.
 fn play_small(seeds: Range<u64>) -> bool {
-    [&JOINED, &AWAITING, &ONCE, &ANEW, &PAUSED, &LIMITED, &KEPT]
+    [&JOINED, &AWAITING, &ONCE, &ANEW, &PAUSED, &LIMITED, &PRIORITIZED, &KEPT]
         .into_iter()
         .all(|small| small.play(seeds.clone()))
 }

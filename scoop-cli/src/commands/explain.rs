@@ -1,5 +1,6 @@
 //! `scoop explain`
 
+use scoop_core::Priority;
 use scoop_runtime::{Delay, Explanation, RunExplanation, Scoop, WaitReason};
 use serde::Serialize;
 
@@ -26,6 +27,9 @@ struct ExplanationRecord<'a> {
     #[serde(flatten)]
     run: RunRecord<'a>,
     waiting: WaitRecord<'a>,
+    /// Only if it is not normal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<&'static str>,
     giving_up: bool,
     pauses: Vec<PauseRecord>,
     join: Option<JoinRecord<'a>>,
@@ -167,6 +171,7 @@ impl<'a> From<&'a RunExplanation> for ExplanationRecord<'a> {
         Self {
             run: (&run.run).into(),
             waiting: (&run.reason).into(),
+            priority: Some(run.priority).filter(|it| *it != Priority::Normal).map(Priority::name),
             giving_up: run.giving_up,
             pauses: run.pauses.iter().cloned().map(Into::into).collect(),
             join: run.join.as_ref().map(|join| JoinRecord {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Context, ContextError, ContextKey, Deadline, DeadlineKind, SleepUntil, TraceContext};
+use scoop_core::{
+    Context, ContextError, ContextKey, Deadline, DeadlineKind, Priority, SleepUntil, TraceContext,
+};
 use time::OffsetDateTime;
 
 use crate::store::Store;
@@ -30,6 +32,17 @@ type Element = Box<dyn FnOnce(&mut Context) -> Result<(), ContextError> + Send>;
 impl Options {
     pub(crate) fn with<K: ContextKey>(&mut self, element: K) {
         self.elements.push(Box::new(move |context| context.set(element)));
+    }
+
+    pub(crate) fn priority(&mut self, priority: Priority) {
+        self.elements.push(Box::new(move |context| {
+            // Also if there is another value that cannot be read.
+            context.remove(Priority::KEY);
+            match priority {
+                Priority::Normal => Ok(()),
+                Priority::Low | Priority::High => context.set(priority),
+            }
+        }));
     }
 
     pub(crate) fn deadline(&mut self, kind: DeadlineKind, when: When) {
@@ -120,6 +133,14 @@ macro_rules! launch_options {
         /// same as [`with`](Self::with) of a [`Caller`](::scoop_core::Caller).
         pub fn caller(self, caller: ::scoop_core::Caller) -> Self {
             self.with(caller)
+        }
+
+        /// Sets the priority of the runs of the message among the other runs of their sagas. The messages that they launch
+        /// inherit it, also in a rollback; each can set another. By default a message has that of the step that launches
+        /// it; one that a client launches is normal. See [the guide]($crate::Priority).
+        pub fn priority(mut self, priority: ::scoop_core::Priority) -> Self {
+            self.options.priority(priority);
+            self
         }
 
         /// Sets the deadline of the forward path. A run that has not finished by then is rolled back, together with

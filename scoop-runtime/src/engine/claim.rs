@@ -313,7 +313,8 @@ mod tests {
         let (mut state, start) = (ClaimerState::new(), Instant::now());
         let claim = |state: &mut ClaimerState| {
             let overlooks = state.cursors().may_skip_runs();
-            state.cursors.take(("topic", "handler", 0), time::OffsetDateTime::UNIX_EPOCH);
+            let queue = ("topic", "handler", 0);
+            state.cursors.take(queue, scoop_core::Priority::Normal, time::OffsetDateTime::UNIX_EPOCH);
             (overlooks, state.next_wakeup())
         };
         assert_eq!(claim(&mut state), (false, None));

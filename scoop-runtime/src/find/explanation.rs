@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use scoop_core::{Escaped, SignalKey};
+use scoop_core::{Escaped, Priority, SignalKey};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -47,6 +47,8 @@ pub struct RunExplanation {
     pub run: RunSummary,
     /// What it waits for.
     pub reason: WaitReason,
+    /// Its priority among the runs of its saga; `Normal` if it has ended.
+    pub priority: Priority,
     /// Whether it will give up as soon as it can: it was cancelled, or has missed a deadline.
     pub giving_up: bool,
     /// The pauses that cover it, longest first; also while it waits for something else. Empty if it has ended.
@@ -275,6 +277,7 @@ pub(crate) struct RunFacts {
     /// The definition under which it continues, if that is not the newest.
     pub(crate) definition: Option<i32>,
     pub(crate) is_suspect: bool,
+    pub(crate) priority: Priority,
     /// The ready runs of its queue before it, and all.
     pub(crate) queue: (usize, usize),
     /// Its owner, or else the workers that have its saga.
@@ -340,6 +343,7 @@ impl RunFacts {
             giving_up: false,
             definition: None,
             is_suspect: false,
+            priority: Priority::Normal,
             queue: (0, 0),
             workers: vec![],
             pauses: vec![],
@@ -358,6 +362,7 @@ impl RunFacts {
             giving_up,
             definition,
             is_suspect,
+            priority,
             queue,
             workers,
             pauses,
@@ -409,7 +414,7 @@ impl RunFacts {
                 })
             }
         };
-        RunExplanation { run, reason, giving_up, pauses, join, read_at }
+        RunExplanation { run, reason, priority, giving_up, pauses, join, read_at }
     }
 }
 
@@ -695,6 +700,9 @@ impl fmt::Display for RunExplanation {
         write!(f, "Run {run} of `{}` ", Escaped(handler))?;
         self.write_reason(f)?;
         f.write_str(".")?;
+        if self.priority != Priority::Normal {
+            write!(f, " Its priority is {}.", self.priority.name())?;
+        }
         if *rolling_back {
             let why = failure.as_ref().map_or_else(String::new, |why| format!(", because of {why}"));
             write!(f, " It is rolling back{why}.")?;

@@ -8,15 +8,16 @@
 
 use std::collections::BTreeMap;
 
+use scoop_core::Priority;
 use time::OffsetDateTime;
 
 use super::Lanes;
 
-/// For each topic, handler and reservation, the `ready_at` of the newest claimed run. Runs that became ready before it
-/// have been claimed, except those that were invisible then (not committed yet), locked by another transaction, or
-/// launched later for a time in the past.
+/// For each topic, handler and reservation, and for each priority there, the `ready_at` of the newest claimed run. Runs
+/// that became ready before it have been claimed, except those that were invisible then (not committed yet), locked by
+/// another transaction, or launched later for a time in the past.
 #[derive(Debug, Default)]
-pub(crate) struct QueueCursors(BTreeMap<(String, String, i32), OffsetDateTime>);
+pub(crate) struct QueueCursors(BTreeMap<(String, String, i32, Priority), OffsetDateTime>);
 
 impl QueueCursors {
     /// Whether a claim that starts there may overlook a run.
@@ -24,23 +25,31 @@ impl QueueCursors {
         !self.0.is_empty()
     }
 
-    /// The start of a claim in each of these queues; `None` where it is unknown.
-    pub(super) fn of(&self, lanes: &Lanes) -> Vec<Option<OffsetDateTime>> {
-        let key = |(topic, handler, lane): (&str, &str, i32)| (topic.to_owned(), handler.to_owned(), lane);
+    /// The start of a claim of runs with this priority in each of these queues; `None` where it is unknown.
+    pub(super) fn of(&self, lanes: &Lanes, priority: Priority) -> Vec<Option<OffsetDateTime>> {
+        let key = |(topic, handler, lane): (&str, &str, i32)| {
+            (topic.to_owned(), handler.to_owned(), lane, priority)
+        };
         lanes.each().map(|lane| self.0.get(&key(lane)).copied()).collect()
     }
 
-    /// The known queues: topic, handler, reservation, and start of a claim.
-    pub(super) fn known(&self) -> Vec<(&str, &str, i32, OffsetDateTime)> {
-        self.0
-            .iter()
-            .map(|((topic, handler, lane), reached)| (&**topic, &**handler, *lane, *reached))
+    /// The known queues: topic, handler, reservation, priority, and start of a claim.
+    pub(super) fn known(&self) -> Vec<(&str, &str, i32, Priority, OffsetDateTime)> {
+        let known = self.0.iter();
+        known
+            .map(|((topic, handler, lane, priority), at)| (&**topic, &**handler, *lane, *priority, *at))
             .collect()
     }
 
-    /// Advances a queue to a claimed run.
-    pub(crate) fn take(&mut self, (topic, handler, lane): (&str, &str, i32), ready_at: OffsetDateTime) {
-        let reached = self.0.entry((topic.to_owned(), handler.to_owned(), lane)).or_insert(ready_at);
+    /// Advances a queue to a claimed run with this priority.
+    pub(crate) fn take(
+        &mut self,
+        (topic, handler, lane): (&str, &str, i32),
+        priority: Priority,
+        ready_at: OffsetDateTime,
+    ) {
+        let key = (topic.to_owned(), handler.to_owned(), lane, priority);
+        let reached = self.0.entry(key).or_insert(ready_at);
         *reached = ready_at.max(*reached);
     }
 }

@@ -79,6 +79,8 @@ mod panics;
 mod parent_resume;
 mod paused;
 mod paused_rows;
+mod priorities;
+mod priorities_rows;
 mod processes;
 mod rebuild;
 mod redelivered;

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use scoop_core::{ChildFailure, EventKind, Execution, Failure, Path, Run, Suspension};
+use scoop_core::{ChildFailure, EventKind, Execution, Failure, Path, Priority, Run, Suspension};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::MemoryStore;
 use super::definitions::lanes_of;
 use super::event_log::Event;
+use super::ready_queue::ReadyRun;
 use super::row::{Lane, RowState, WorkingRow};
 use super::state::{RowKey, State, later, micros};
 use crate::bug::{Bug, is_injected};
@@ -23,8 +24,11 @@ const LATE: Duration = Duration::SECOND;
 impl ClaimStorage for MemoryStore {
     async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<Lanes> {
         self.run("lanes_ready", |state| {
-            let known = lanes_of(lanes).zip(progress.of(lanes));
-            let ready = known.filter(|(lane, reached)| state.due(lane, *reached).next().is_some());
+            let state = &*state;
+            let ready = Priority::ALL.into_iter().flat_map(|level| {
+                let known = lanes_of(lanes).zip(progress.of(lanes, level));
+                known.filter(move |(lane, reached)| state.due(lane, level, *reached).next().is_some())
+            });
             let ready: BTreeSet<Lane> = ready.map(|(lane, _)| lane).collect();
             Ok(lanes.only(|(topic, handler, lane)| ready.contains(&(handler.into(), topic.into(), lane))))
         })
@@ -47,13 +51,17 @@ impl ClaimStorage for MemoryStore {
             let taken = state.queue(lanes, limit, running_counts, progress);
             let mut claimed: Vec<_> = taken
                 .into_iter()
-                .filter_map(|run| Some((state.row(run)?.ready_at, state.take(run, worker, &identifier)?)))
+                .filter_map(|run| {
+                    let (priority, at) = state.row(run).map(|row| (row.priority(), row.ready_at))?;
+                    Some((at, priority, state.take(run, worker, &identifier)?))
+                })
                 .collect();
-            claimed.sort_by_key(|(ready_at, _)| *ready_at);
-            for (at, claimed) in &claimed {
-                progress.take((&claimed.topic, &claimed.handler, claimed.reserved_for), *at);
+            claimed.sort_by_key(|(ready_at, ..)| *ready_at);
+            for (at, priority, claimed) in &claimed {
+                let queue = (&*claimed.topic, &*claimed.handler, claimed.reserved_for);
+                progress.take(queue, *priority, *at);
             }
-            Ok(claimed.into_iter().map(|(_, claimed)| Ok(claimed)).collect())
+            Ok(claimed.into_iter().map(|(.., claimed)| Ok(claimed)).collect())
         })
         .await
     }
@@ -105,23 +113,39 @@ impl State {
         running_counts: &BTreeMap<String, usize>,
         progress: &QueueCursors,
     ) -> Vec<RowKey> {
+        let queue_time = |level: Priority, at| match is_injected(Bug::IgnorePriority) {
+            true => at,
+            false => level.queue_time(at),
+        };
+        let reached = Priority::ALL.map(|level| (level, progress.of(lanes, level)));
         let mut queue = vec![];
-        for (lane, reached) in lanes_of(lanes).zip(progress.of(lanes)) {
+        for (at, lane) in lanes_of(lanes).enumerate() {
             let share = running_counts.get(&*lane.0).copied().unwrap_or(0);
-            let due = self.due(&lane, reached).take(limit);
-            queue.extend(due.enumerate().map(|(place, (at, turn, run))| (place + share, *at, *turn, *run)));
+            let mut due: Vec<_> = reached
+                .iter()
+                .flat_map(|(level, reached)| {
+                    let due = self.due(&lane, *level, reached[at]).take(limit);
+                    due.map(|(at, turn, run)| (queue_time(*level, *at), *turn, *run, *at))
+                })
+                .collect();
+            due.sort_unstable();
+            let since = due.iter().map(|(.., at)| *at).min();
+            let places = due.into_iter().take(limit).enumerate();
+            queue.extend(places.map(|(place, (_, turn, run, _))| (place + share, since, turn, run)));
         }
         queue.sort_unstable();
         queue.into_iter().take(limit).map(|(.., run)| run).collect()
     }
 
-    /// The due runs of a queue that are no suspects, from `reached` on.
+    /// The due runs of a queue with this priority that are no suspects, from `reached` on.
     fn due(
         &self,
         lane: &Lane,
+        priority: Priority,
         reached: Option<OffsetDateTime>,
-    ) -> impl Iterator<Item = &(OffsetDateTime, u64, RowKey)> {
-        let (ready, now) = (self.ready.get(lane).into_iter().flatten(), self.now());
+    ) -> impl Iterator<Item = &ReadyRun> {
+        let queue = self.ready.get(lane).into_iter();
+        let (ready, now) = (queue.flat_map(move |queue| queue.level(priority)), self.now());
         let since = reached.map(|reached| reached.min(now - LATE));
         let ready = ready.skip_while(move |(at, ..)| since.is_some_and(|since| *at < since));
         let due = ready.take_while(move |(at, ..)| *at <= now);

@@ -1,6 +1,6 @@
 //! Due times, deadlines, and the runs that have to give up.
 
-use scoop_core::EventKind;
+use scoop_core::{EventKind, Priority};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -14,10 +14,11 @@ use crate::util::when::Now;
 impl DueStorage for MemoryStore {
     async fn next_due(&self, lanes: &Lanes, worker: Uuid, suspects: SuspectClaim) -> sqlx::Result<Due> {
         self.run("due", |state| {
+            let is_suspect = |run| state.row(run).is_some_and(WorkingRow::is_suspect);
             let ready = lanes_of(lanes).filter_map(|lane| {
-                let is_suspect = |run| state.row(run).is_some_and(WorkingRow::is_suspect);
-                let first = state.ready.get(&lane)?.iter().find(|(.., run)| !is_suspect(*run));
-                first.map(|(at, ..)| *at)
+                let queue = state.ready.get(&lane)?;
+                let first = |level| queue.level(level).find(|(.., run)| !is_suspect(*run));
+                Priority::ALL.into_iter().filter_map(first).map(|(at, ..)| *at).min()
             });
             let suspect = state.suspect(lanes).filter(|_| suspects == SuspectClaim::Allowed);
             let overdue = state.overdue.first().map(|(at, _)| *at);

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
+use super::ready_queue::ReadyQueue;
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State};
 use crate::RunPhase::AwaitingOperator;
@@ -204,20 +205,21 @@ impl State {
         }
         below.truncate(BELOW_MAX);
         let children = self.children((root, run)).filter(is_unfinished).take(COUNT_MAX).count();
-        let queue = self.ready.get(&row.lane()).into_iter().flatten();
+        let queue = self.ready.get(&row.lane()).into_iter().flat_map(ReadyQueue::all);
         let is_slot = matches!(self.wait_of(row), Some(WaitKind::Slot | WaitKind::Limit));
-        let due = queue.filter(|(at, ..)| *at <= self.now() && is_slot).map(|(at, ..)| *at);
-        let due = match self.parked_beside(row) {
-            Some(parked) => parked.take(COUNT_MAX).collect::<Vec<_>>(),
-            None => due.take(COUNT_MAX).collect(),
+        let due = queue.filter(|(_, (at, ..))| *at <= self.now() && is_slot);
+        let due: Vec<_> = match self.parked_beside(row) {
+            Some(parked) => parked.collect(),
+            None => due.map(|(level, (at, ..))| level.queue_time(*at)).collect(),
         };
         let run = self.unfinished(row);
-        let ahead_of_it = due.iter().filter(|at| **at < row.due_at()).count();
+        let ahead_of_it = due.iter().filter(|time| **time < row.queue_time()).take(COUNT_MAX).count();
         Some(RunFacts {
             giving_up: row.giving_up,
             definition: Some(row.reserved_for).filter(|reserved| *reserved != 0),
             is_suspect: row.is_suspect(),
-            queue: (ahead_of_it, due.len()),
+            queue: (ahead_of_it, due.len().min(COUNT_MAX)),
+            priority: row.priority(),
             workers: self.workers_for(row),
             pauses: self.pauses_of(&row.topic, &row.handler),
             limit: self.limit_facts(row),

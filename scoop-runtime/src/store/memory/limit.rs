@@ -203,7 +203,7 @@ impl State {
         }
     }
 
-    /// Up to so many due runs that the request is about, the one that has been ready longest first.
+    /// Up to so many due runs that the request is about, in the order of their queue times.
     fn due_of(&self, request: &LimitedRequest<'_>, most: usize) -> Vec<RowKey> {
         match request.suspect {
             Some(suspect) if most > 0 => {
@@ -216,7 +216,7 @@ impl State {
                 let lanes = &request.queue.lanes;
                 let most_of_all = most.saturating_mul(lanes.len());
                 let mut due = self.queue(lanes, most_of_all, &BTreeMap::new(), &QueueCursors::default());
-                due.sort_by_key(|run| self.row(*run).map(|row| (row.ready_at, row.turn)));
+                due.sort_by_key(|run| self.row(*run).map(|row| (row.queue_time(), row.turn)));
                 due.truncate(most);
                 due
             }
@@ -286,15 +286,15 @@ impl State {
         })
     }
 
-    /// The times since which runs are parked with the key of this one, if it is parked.
+    /// The queue times of the runs that are parked with the key of this one, if it is parked.
     pub(super) fn parked_beside<'a>(
         &'a self,
         row: &'a WorkingRow,
     ) -> Option<impl Iterator<Item = OffsetDateTime> + 'a> {
         row.parked_since.filter(|_| row.ready_at > self.now())?;
         let parked = self.parked.get(&(row.handler.clone(), row.limit_key.clone()?))?;
-        let is_in_lane = |run| self.row(run).is_some_and(|it| it.lane() == row.lane());
-        Some(parked.iter().filter(move |(_, run)| is_in_lane(*run)).map(|(since, _)| *since))
+        let beside = parked.iter().filter_map(|(_, run)| self.row(*run));
+        Some(beside.filter(|it| it.lane() == row.lane()).map(WorkingRow::queue_time))
     }
 
     /// Whether a due run waits for a limit of its saga that is not by key.
@@ -315,7 +315,7 @@ impl State {
         let of_lanes =
             |(_, run): &&(_, RowKey)| self.row(*run).is_some_and(|row| lanes.contains(&row.lane()));
         let mut runs: Vec<_> = of_key.filter(of_lanes).copied().collect();
-        runs.sort_unstable();
+        runs.sort_unstable_by_key(|(_, run)| (self.row(*run).map(WorkingRow::queue_time), *run));
         runs.truncate(if is_injected(Bug::ForgetParked) { 0 } else { places });
         self.return_runs(&runs);
         runs.len()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{Context, Failure, Lineage, SignalKey};
+use scoop_core::{Context, Failure, Lineage, Priority, SignalKey};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -73,8 +73,8 @@ pub(super) struct WorkingRow {
 /// The place of a row in the indices, apart from its id.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum IndexKey {
-    /// With whether it is a suspect, and what it waits for in another index.
-    Ready(OffsetDateTime, u64, bool, Option<Held>),
+    /// With its priority, whether it is a suspect, and what it waits for in another index.
+    Ready(OffsetDateTime, u64, Priority, bool, Option<Held>),
     Running(Option<Uuid>),
     /// With the time at which it has to give up, unless it does already.
     Waiting(Option<OffsetDateTime>),
@@ -161,6 +161,11 @@ impl WorkingRow {
         ClaimKey { root: self.root(), id: self.id(), epoch: self.epoch }
     }
 
+    /// Its priority in its queue.
+    pub(super) fn priority(&self) -> Priority {
+        Priority::of(&self.context)
+    }
+
     /// The queue that it is in while it is ready.
     pub(super) fn lane(&self) -> Lane {
         (self.handler.clone(), self.topic.clone(), self.reserved_for)
@@ -171,7 +176,7 @@ impl WorkingRow {
             RowState::Ready => {
                 let parked = || Some(Held::Parked(self.limit_key.clone()?, self.parked_since?));
                 let held = self.signal.clone().map(Held::Signal).or_else(parked);
-                IndexKey::Ready(self.ready_at, self.turn, self.is_suspect(), held)
+                IndexKey::Ready(self.ready_at, self.turn, self.priority(), self.is_suspect(), held)
             }
             RowState::Running => IndexKey::Running(self.owner),
             RowState::Waiting => IndexKey::Waiting(self.give_up_at.filter(|_| !self.giving_up)),
@@ -200,6 +205,11 @@ impl WorkingRow {
     /// The time from which it is ready, apart from the limit of its key.
     pub(super) fn due_at(&self) -> OffsetDateTime {
         self.parked_since.filter(|_| self.state == RowState::Ready).unwrap_or(self.ready_at)
+    }
+
+    /// The time by which it is ordered in its queue.
+    pub(super) fn queue_time(&self) -> OffsetDateTime {
+        self.priority().queue_time(self.due_at())
     }
 
     /// Whether it may be what ends its workers; see `scoop.is_suspect` in the migrations.

@@ -15,6 +15,7 @@ use super::entity::EntityRow;
 use super::event_log::{Event, EventLog};
 use super::join::JoinMembers;
 use super::limit::Parked;
+use super::ready_queue::{ReadyQueue, ReadyRun};
 use super::retention::Retention;
 use super::row::{Held, IndexKey, Lane, RowState, WorkingRow};
 use super::signal::{KeptSignal, SignalRow};
@@ -99,9 +100,9 @@ pub(super) struct State {
     pub(super) limits: Vec<RecordedLimit>,
     /// The runs that began of sagas with a rate, by the name of the saga.
     pub(super) rates: BTreeMap<String, RateStates>,
-    pub(super) ready: BTreeMap<Lane, BTreeSet<(OffsetDateTime, u64, RowKey)>>,
+    pub(super) ready: BTreeMap<Lane, ReadyQueue>,
     /// The ready runs that are suspects.
-    pub(super) suspects: BTreeSet<(OffsetDateTime, u64, RowKey)>,
+    pub(super) suspects: BTreeSet<ReadyRun>,
     pub(super) reserved: BTreeSet<(Arc<str>, RowKey)>,
     /// The ready runs that await a signal.
     pub(super) awaiting: BTreeMap<SignalKey, BTreeSet<RowKey>>,
@@ -231,7 +232,7 @@ impl State {
             self.reserved.insert((lane.0.clone(), run));
         }
         match place {
-            IndexKey::Ready(at, turn, suspect, held) => {
+            IndexKey::Ready(at, turn, priority, suspect, held) => {
                 match held {
                     Some(Held::Signal(signal)) => drop(self.awaiting.entry(signal).or_default().insert(run)),
                     Some(Held::Parked(key, since)) => {
@@ -239,7 +240,7 @@ impl State {
                     }
                     None => {}
                 }
-                self.ready.entry(lane).or_default().insert((at, turn, run));
+                self.ready.entry(lane).or_default().insert(priority, (at, turn, run));
                 self.suspects.extend(suspect.then_some((at, turn, run)));
             }
             IndexKey::Running(owner) => {
@@ -261,7 +262,7 @@ impl State {
             self.reserved.remove(&(lane.0.clone(), run));
         }
         match place {
-            IndexKey::Ready(at, turn, _, held) => {
+            IndexKey::Ready(at, turn, priority, _, held) => {
                 match held {
                     Some(Held::Signal(signal)) => take_out(&mut self.awaiting, signal, &run),
                     Some(Held::Parked(key, since)) => {
@@ -271,7 +272,7 @@ impl State {
                 }
                 self.suspects.remove(&(*at, *turn, run));
                 if let Some(queue) = self.ready.get_mut(lane) {
-                    queue.remove(&(*at, *turn, run));
+                    queue.remove(*priority, &(*at, *turn, run));
                     if queue.is_empty() {
                         self.ready.remove(lane);
                     }

@@ -215,7 +215,7 @@ impl State {
         let (handler, topic): Pair = (handler.into(), topic.into());
         let from = (handler.clone(), topic.clone(), i32::MIN);
         let queues = self.ready.range(from..=(handler, topic, i32::MAX));
-        let ready = queues.flat_map(|(_, queue)| queue).map(|(.., run)| *run);
+        let ready = queues.flat_map(|(_, queue)| queue.all()).map(|(_, (.., run))| *run);
         let pending =
             |row: &WorkingRow| row.state == RowState::Ready && row.epoch == 0 && !row.rollback_requested;
         ready.filter(|run| self.row(*run).is_some_and(pending)).collect()
@@ -233,7 +233,7 @@ impl State {
 
     /// The due runs without a living worker of their saga.
     pub(super) fn abandoned(&self) -> impl Iterator<Item = &WorkingRow> {
-        let runs = self.abandoned_queues().flat_map(|lane| &self.ready[lane]);
+        let runs = self.abandoned_queues().flat_map(|lane| self.ready[lane].all()).map(|(_, run)| run);
         runs.filter(|(at, ..)| *at <= self.now()).filter_map(|(.., run)| self.row(*run))
     }
 

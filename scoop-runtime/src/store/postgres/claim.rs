@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use scoop_core::Priority;
 use serde::Serialize;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -12,7 +13,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::time;
+use super::decode::{priority, time};
 use super::query_ext::FetchExt;
 use crate::error::is_of_contents;
 use crate::store::{ClaimStorage, ClaimedRun, Claimer, Lanes, QueueCursors, Suspect, Unclaimed};
@@ -46,7 +47,8 @@ impl ClaimStorage for PostgresStore {
             .bind(known.iter().map(|(_, handler, ..)| *handler).collect::<Vec<_>>())
             .bind(known.iter().map(|(.., reached)| *reached).collect::<Vec<_>>())
             .bind(&lanes.reserved_for)
-            .bind(known.iter().map(|(_, _, lane, _)| *lane).collect::<Vec<_>>());
+            .bind(known.iter().map(|(_, _, lane, ..)| *lane).collect::<Vec<_>>())
+            .bind(known.iter().map(|(.., priority, _)| *priority as i32).collect::<Vec<_>>());
         let ready: Vec<(String, String, i32)> = rows.all(&self.sessions).await?;
         let ready: HashSet<_> =
             ready.iter().map(|(topic, handler, lane)| (&**topic, &**handler, *lane)).collect();
@@ -82,7 +84,8 @@ impl ClaimStorage for PostgresStore {
         let mut from_there = QueueCursors::default();
         // A forged time may be earlier than any that can be bound.
         if suspect.ready_at > OffsetDateTime::UNIX_EPOCH {
-            from_there.take(suspect.lane(), suspect.ready_at);
+            let levels = Priority::ALL.into_iter();
+            levels.for_each(|level| from_there.take(suspect.lane(), level, suspect.ready_at));
         }
         let claim = Claim::uncounted(claimer, lanes);
         match self.claim_from(&claim, 1, &mut from_there, Some(&[suspect.id])).await {
@@ -108,7 +111,7 @@ impl PostgresStore {
         for row in &rows {
             let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
             let ready_at = time(row, "ready_at")?;
-            progress.take(lane, ready_at);
+            progress.take(lane, priority(row)?, ready_at);
             if cfg!(feature = "metrics") {
                 let waited = (OffsetDateTime::now_utc() - ready_at).as_seconds_f64();
                 metrics::queue_seconds(row.try_get("handler")?, waited.max(0.0));
@@ -134,10 +137,12 @@ impl PostgresStore {
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .bind(Json(running_counts))
             .bind((0..limit).map(|_| ids::now_v7()).collect::<Vec<_>>())
-            .bind(progress.of(lanes))
+            .bind(progress.of(lanes, Priority::Normal))
             .bind(&lanes.reserved_for)
             .bind(lanes.topology)
             .bind(only)
+            .bind(progress.of(lanes, Priority::High))
+            .bind(progress.of(lanes, Priority::Low))
     }
 
     /// Claims ready runs in parts. A part that the database refuses is halved until the run at fault is alone, which is

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{ChildFailure, Context, Execution, Failure, Lineage, Path, Run, Suspension};
+use scoop_core::{ChildFailure, Context, Execution, Failure, Lineage, Path, Priority, Run, Suspension};
 use serde::Deserialize;
 use serde_json::Value;
 use sqlx::Row;
@@ -18,6 +18,12 @@ use crate::util::stored_time::StoredTime;
 pub(super) fn row_state(name: &str) -> sqlx::Result<RowState> {
     RowState::from_name(name)
         .ok_or_else(|| sqlx::Error::Decode(format!("`{name}` is no state of a run").into()))
+}
+
+/// The priority in the column of this name, as `scoop.priority_of` returns it.
+pub(super) fn priority(row: &PgRow) -> sqlx::Result<Priority> {
+    let level: i32 = row.try_get("priority")?;
+    Ok(Priority::ALL.into_iter().find(|it| *it as i32 == level).unwrap_or_default())
 }
 
 /// The children that ended without success, as `scoop.failed_children` returns them.

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::{lineage, stored_time, time, time_if_any, unsigned};
+use super::decode::{lineage, priority, stored_time, time, time_if_any, unsigned};
 use super::limit::{concurrency, rate};
 use super::pause::pauses;
 use super::pool::READ_COMMITTED;
@@ -115,6 +115,7 @@ impl FindStorage for PostgresStore {
             giving_up: row.try_get("giving_up")?,
             definition: Some(row.try_get("reserved_for")?).filter(|reserved| *reserved != 0),
             is_suspect: row.try_get("is_suspect")?,
+            priority: priority(&row)?,
             queue: (count(&row, "ahead")?, count(&row, "queued")?),
             workers,
             pauses: pauses(&row, "pauses")?,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use scoop_core::{Continuation, Definition, StepDefinition};
+use scoop_core::{Continuation, Definition, Priority, StepDefinition};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, PgConnection, PgPool};
 use tokio::runtime::Builder;
@@ -617,7 +617,11 @@ async fn a_claim_goes_on_from_where_the_last_one_has_come_to() {
     loop {
         let begun = std::time::Instant::now();
         let late = ready_for(&pool, &store, 0.0).await;
-        progress.take(("a", "saga", 0), time::OffsetDateTime::now_utc() + time::Duration::HOUR);
+        progress.take(
+            ("a", "saga", 0),
+            Priority::Normal,
+            time::OffsetDateTime::now_utc() + time::Duration::HOUR,
+        );
         let claimed = claim(&mut progress).await;
         if claimed == [late] {
             break;
@@ -659,17 +663,35 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
     assert_eq!(found(&progress).await, "t/a t/b t/d u/b", "e is to begin later");
     let before = |seconds| time::OffsetDateTime::now_utc() - time::Duration::seconds(seconds);
     // The runs left in these two were invisible. Nothing is known of the queues between and around them.
-    progress.take(("t", "b", 0), before(2000));
-    progress.take(("t", "d", 0), before(2000));
+    progress.take(("t", "b", 0), Priority::Normal, before(2000));
+    progress.take(("t", "d", 0), Priority::Normal, before(2000));
     assert_eq!(found(&progress).await, "t/a u/b");
     ready("t", "c", 2500.0).await;
     ready("t", "d", 1000.0).await;
     assert_eq!(found(&progress).await, "t/a t/c t/d u/b");
     // The first and the last that there are.
-    progress.take(("t", "a", 0), before(4000));
-    progress.take(("t", "e", 0), before(2000));
+    progress.take(("t", "a", 0), Priority::Normal, before(4000));
+    progress.take(("t", "e", 0), Priority::Normal, before(2000));
     assert_eq!(found(&progress).await, "t/a t/c t/d u/b");
     ready("t", "e", 1000.0).await;
     assert_eq!(found(&progress).await, "t/a t/c t/d t/e u/b");
+    // What has been worked off of one priority says nothing about another.
+    for level in [Priority::High, Priority::Low] {
+        progress = QueueCursors::default();
+        let normal = topics.iter().zip(&handlers);
+        normal.for_each(|(topic, handler)| {
+            progress.take((&**topic, &**handler, 0), Priority::Normal, before(0))
+        });
+        assert_eq!(found(&progress).await, "", "nothing but {level:?}");
+        ready("t", "d", 900.0).await;
+        let set = "
+            UPDATE scoop.run SET context = jsonb_build_object('scoop.priority', $1::text)
+            WHERE id IN (SELECT id FROM scoop.run WHERE handler = 'd' ORDER BY ready_at DESC LIMIT 1)";
+        sqlx::query(set).bind(level.name()).execute(&pool).await.unwrap();
+        assert_eq!(found(&progress).await, "t/d", "{level:?}");
+        progress.take(("t", "d", 0), level, before(800));
+        assert_eq!(found(&progress).await, "", "{level:?}");
+        sqlx::raw_sql("DELETE FROM scoop.run WHERE context IS NOT NULL").execute(&pool).await.unwrap();
+    }
     done(pool).await;
 }

@@ -149,8 +149,9 @@ fn prepared(statement: &str) -> (String, &'static str) {
     let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
     let (types, values) = match statement {
         "run_claim" => (
-            "uuid, text, text[], text[], bigint, jsonb, uuid[], timestamptz[], int[], bigint, uuid[]",
-            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}', '{}', 0, NULL",
+            "uuid, text, text[], text[], bigint, jsonb, uuid[], timestamptz[], int[], bigint, uuid[], timestamptz[], \
+             timestamptz[]",
+            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}', '{}', 0, NULL, '{}', '{}'",
         ),
         "settle_general" => ("jsonb, text, text", "'[]', '', NULL"),
         "run_wake" => (
@@ -161,8 +162,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             ("text[], text[], uuid, int[], boolean", "'{}', '{}', gen_random_uuid(), '{}', true")
         }
         "handler_list_ready" => (
-            "text[], text[], text[], text[], timestamptz[], int[], int[]",
-            "'{}', '{}', '{}', '{}', '{}', '{}', '{}'",
+            "text[], text[], text[], text[], timestamptz[], int[], int[], int[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
         ),
         "run_mark_overdue" => ("bigint", "1"),
         "run_give_up_reasons" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
@@ -507,7 +508,7 @@ async fn reads_what_is_ready_and_not_what_was_taken(
 async fn claim_skips_the_index_entries_of_claimed_runs() {
     let claim = |reached: &str| {
         format!(
-            "'{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached}, '{{0}}', 0, NULL",
+            "'{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached}, '{{0}}', 0, NULL, '{{NULL}}', '{{NULL}}'",
             Uuid::nil()
         )
     };
@@ -519,8 +520,8 @@ async fn claim_skips_the_index_entries_of_claimed_runs() {
 async fn lookup_of_ready_queues_skips_the_index_entries_of_claimed_runs() {
     // The index is read up to the dead entries, and after them, too.
     let looks = |known: &str| format!("'{{many,many,many}}', '{{a,many,z}}', {known}");
-    let known = looks("'{many}', '{many}', ARRAY[now() - interval '9 minutes'], '{0,0,0}', '{0}'");
-    let unknown = looks("'{}', '{}', '{}', '{0,0,0}', '{}'");
+    let known = looks("'{many}', '{many}', ARRAY[now() - interval '9 minutes'], '{0,0,0}', '{0}', '{0}'");
+    let unknown = looks("'{}', '{}', '{}', '{0,0,0}', '{}', '{}'");
     reads_what_is_ready_and_not_what_was_taken("handler_list_ready", (&known, 40), &unknown).await;
 }
 
