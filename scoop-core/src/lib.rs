@@ -66,7 +66,7 @@ pub use rollback::{Instance, Plan, RollbackNames, RollbackPart, Undoes, output_n
 pub use run::{ChildFailure, Execution, Path, RollbackProgress, Run, Suspension};
 pub use saga::{
     Definition, Delivery, NAME_CHARS_MAX, NameError, RecordedStep, STEP_NAME_CHARS_MAX, StepDefinition,
-    StepKind, visible_step,
+    StepKind, is_signal_wait, visible_step,
 };
 pub use schedule::{Missed, Overlap, Recurrence, Schedule};
 pub use signal::{SentSignal, Signal};

@@ -65,7 +65,21 @@ pub struct StepDefinition {
 }
 
 /// The suffixes of the stored names of waits before a step, as the macros write them.
-const WAIT_SUFFIXES: [&str; 2] = [" (waiting for signal)", " (waiting for scheduled time)"];
+const WAIT_SUFFIXES: [&str; 2] = [AWAITS_SIGNAL, " (waiting for scheduled time)"];
+
+const AWAITS_SIGNAL: &str = " (waiting for signal)";
+
+/// Whether a stored step is the wait for a signal before a step of the user.
+///
+/// ```
+/// # use scoop_core::is_signal_wait;
+///
+/// assert!(is_signal_wait("ship (waiting for signal)"));
+/// assert!(!is_signal_wait("ship (waiting for scheduled time)"));
+/// ```
+pub fn is_signal_wait(stored: &str) -> bool {
+    stored.ends_with(AWAITS_SIGNAL)
+}
 
 /// The step of the user for which a stored step waits; otherwise the name itself.
 ///

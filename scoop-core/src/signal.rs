@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{SignalKey, Stored};
+use crate::{SignalKey, Stored, TraceContext};
 
 /// A signal that user code sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +18,8 @@ pub struct SentSignal {
     pub payload: Value,
     /// How long it is kept if no run awaits it.
     pub keep: Duration,
+    /// The span that sends it, to which the step that goes on with it is linked.
+    pub trace: Option<TraceContext>,
 }
 
 /// A signal: a value from outside for the runs that await it, told apart by a key.

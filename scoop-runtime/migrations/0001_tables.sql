@@ -176,7 +176,8 @@ CREATE TABLE scoop.signal (
     delivered_at timestamptz,
     reached      int NOT NULL DEFAULT 0,  -- the number of runs
     expired      boolean NOT NULL DEFAULT false,  -- the sweep has found its time to be over
-    sent_in      xid8 NOT NULL DEFAULT pg_current_xact_id()
+    sent_in      xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    traceparent  varchar(55)  -- the span that sent it, by W3C Trace Context
 );
 -- By the end of their time, so that a lookup begins behind all those whose time is over.
 CREATE INDEX signal_kept ON scoop.signal (name, key, kept_until, sent_at, id) WHERE delivered_at IS NULL AND NOT expired;
@@ -199,7 +200,8 @@ CREATE TABLE scoop.join_member (
     since      timestamptz NOT NULL DEFAULT clock_timestamp(),
     expires_at timestamptz,  -- until when it waits
     joined     uuid,         -- the root of the hierarchy that joins it
-    refused    text          -- why no set can hold it: then it does not wait any more
+    refused    text,         -- why no set can hold it: then it does not wait any more
+    traceparent varchar(55)  -- the span that recorded it, by W3C Trace Context
 );
 CREATE INDEX join_waiting ON scoop.join_member (saga, key, topic, since, run) WHERE joined IS NULL AND refused IS NULL;
 CREATE INDEX join_message ON scoop.join_member (message_id);
@@ -472,6 +474,7 @@ CREATE TABLE scoop.run (
     refused_by             int[],  -- the definitions under which it cannot continue
     signal                 varchar(255),  -- the signal that it awaits while it is ready, until ready_at at the latest
     signal_key             varchar(255),
+    signalled_by           varchar(55),  -- while its newest SUSPENDED awaits a signal: the span that sent the one it got
     -- The next three are of the newest execution, on the forward path of a run that went on anew.
     execution              int NOT NULL DEFAULT 0,  -- how many executions there were before
     execution_since        timestamptz,  -- the time of the SUSPENDED before it

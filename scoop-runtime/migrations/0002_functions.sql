@@ -425,6 +425,7 @@ BEGIN
             ready_at = coalesce(wakes_at, r.ready_at),
             signal = s.wait #>> '{signal,name}',
             signal_key = s.wait #>> '{signal,key}',
+            signalled_by = NULL,
             epoch = r.epoch + 1,
             step = s.step, jump = s.jump, definition = s.definition, iteration = s.iteration,
             handler_iteration = s.handler_iteration, suspensions = s.suspensions, completions = s.completions,
@@ -493,10 +494,11 @@ BEGIN
     END IF;
 
     IF s.signals IS NOT NULL THEN
-        INSERT INTO scoop.signal (id, name, key, payload, kept_until)
+        INSERT INTO scoop.signal (id, name, key, payload, kept_until, traceparent)
         SELECT sent.id, sent.name, sent.key, coalesce(sent.payload, 'null'),
-               least(clock_timestamp() + make_interval(secs => sent.keep), '9999-12-31 00:00+00')
-        FROM jsonb_to_recordset(s.signals) AS sent (id uuid, name varchar, key varchar, payload jsonb, keep float8);
+               least(clock_timestamp() + make_interval(secs => sent.keep), '9999-12-31 00:00+00'), sent.traceparent
+        FROM jsonb_to_recordset(s.signals) AS sent
+            (id uuid, name varchar, key varchar, payload jsonb, keep float8, traceparent varchar);
     END IF;
 
     IF s.forgets IS NOT NULL THEN
@@ -753,7 +755,9 @@ REVOKE EXECUTE ON FUNCTION scoop.launch (jsonb) FROM PUBLIC;
 -- Records a signal for a role that may not write the table, unless there is one with its id. Returns whether it is new.
 -- A program with sagas delivers it: the caller could keep the rows of the runs locked that it reaches.
 -- Locks: the new row; a signal that another transaction inserts with the same id: waits for that.
-CREATE FUNCTION scoop.send_signal(id uuid, name text, key text, payload jsonb, seconds_kept float8) RETURNS boolean
+-- `traceparent` is the span of the sender, by W3C Trace Context; a malformed one is left out.
+CREATE FUNCTION scoop.send_signal(
+    id uuid, name text, key text, payload jsonb, seconds_kept float8, traceparent text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -769,13 +773,14 @@ BEGIN
     IF (seconds_kept BETWEEN 0 AND 1e11) IS NOT TRUE THEN
         RAISE EXCEPTION 'a signal cannot be kept for % seconds', seconds_kept USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    INSERT INTO scoop.signal (id, name, key, payload, kept_until)
+    INSERT INTO scoop.signal (id, name, key, payload, kept_until, traceparent)
     VALUES (id, name, key, coalesce(payload, 'null'),
-            least(clock_timestamp() + seconds_kept * interval '1 second', '9999-12-31 00:00+00'))
+            least(clock_timestamp() + seconds_kept * interval '1 second', '9999-12-31 00:00+00'),
+            CASE WHEN traceparent ~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' THEN traceparent END)
     ON CONFLICT ON CONSTRAINT signal_pkey DO NOTHING;
     RETURN FOUND;
 END $$;
-REVOKE EXECUTE ON FUNCTION scoop.send_signal (uuid, text, text, jsonb, float8) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION scoop.send_signal (uuid, text, text, jsonb, float8, text) FROM PUBLIC;
 
 -- For how many seconds finished hierarchies of this topic are kept: as the longest of its handlers says; if all of these are
 -- retired, as they said.

@@ -2,10 +2,10 @@
 -- hold, has no payload.
 -- Locks: nothing. The transaction has the lock of the key (join_lock.sql).
 -- $1 saga, $2 key, $3 topics, $4 how many bytes a set can hold of each
-SELECT o.run, o.topic, o.message_id, p.payload IS NOT NULL AS is_stored, m.is_fit, CASE WHEN m.is_fit THEN m.payload END AS payload
+SELECT o.run, o.topic, o.message_id, o.traceparent, p.payload IS NOT NULL AS is_stored, m.is_fit, CASE WHEN m.is_fit THEN m.payload END AS payload
 FROM unnest($3::text[]) AS t (topic)
 CROSS JOIN LATERAL (
-    SELECT j.run, j.topic, j.message_id FROM scoop.join_member j
+    SELECT j.run, j.topic, j.message_id, j.traceparent FROM scoop.join_member j
     WHERE j.saga = $1 AND j.key = $2 AND j.topic = t.topic AND j.joined IS NULL AND j.refused IS NULL
     ORDER BY j.since, j.run
     LIMIT 1

@@ -4,7 +4,7 @@
 -- Locks: nothing. The transaction has the lock of the key (join_lock.sql).
 -- $1 saga, $2 key, $3 topics, $4 how many bytes a set can hold of each, $5 the run of the collector of the message
 WITH overdue AS MATERIALIZED (
-    SELECT j.run, j.topic, j.message_id, coalesce(oldest.expires_at <= clock_timestamp(), false) AS is_first
+    SELECT j.run, j.topic, j.message_id, j.traceparent, coalesce(oldest.expires_at <= clock_timestamp(), false) AS is_first
     FROM scoop.join_member j
     CROSS JOIN LATERAL (
         SELECT o.expires_at FROM scoop.join_member o
@@ -15,14 +15,14 @@ WITH overdue AS MATERIALIZED (
     -- the condition on `refused` is so written that the planner looks up the run
     WHERE j.run = $5 AND j.joined IS NULL AND coalesce(j.refused, '') = '' AND j.expires_at <= clock_timestamp()
 )
-SELECT o.run, o.topic, o.message_id, p.payload IS NOT NULL AS is_stored, m.is_fit, CASE WHEN m.is_fit THEN m.payload END AS payload
+SELECT o.run, o.topic, o.message_id, o.traceparent, p.payload IS NOT NULL AS is_stored, m.is_fit, CASE WHEN m.is_fit THEN m.payload END AS payload
 FROM (
-    SELECT run, topic, message_id FROM overdue WHERE NOT is_first
+    SELECT run, topic, message_id, traceparent FROM overdue WHERE NOT is_first
     UNION ALL
-    SELECT first.run, first.topic, first.message_id
+    SELECT first.run, first.topic, first.message_id, first.traceparent
     FROM unnest($3::text[]) AS t (topic)
     CROSS JOIN LATERAL (
-        SELECT j.run, j.topic, j.message_id FROM scoop.join_member j
+        SELECT j.run, j.topic, j.message_id, j.traceparent FROM scoop.join_member j
         WHERE j.saga = $1 AND j.key = $2 AND j.topic = t.topic AND j.joined IS NULL AND j.refused IS NULL
         ORDER BY j.since, j.run
         LIMIT 1

@@ -3,7 +3,7 @@
 -- the set if it is complete (`join_oldest.sql`, `join_mark.sql`).
 -- Locks: the new row.
 -- $1 hierarchy, $2 run and $3 epoch of the claim, $4 saga, $5 key, $6 topic, $7 message, $8 for how many seconds it waits,
--- null without a limit, $9 how many bytes a set can hold of it
+-- null without a limit, $9 how many bytes a set can hold of it, $10 the span that records it, or null
 WITH claimed AS MATERIALIZED (
     SELECT r.id,
            -- a set has an object of members around each of them
@@ -15,8 +15,8 @@ WITH claimed AS MATERIALIZED (
     WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
 ),
 recorded AS (
-    INSERT INTO scoop.join_member (run, saga, key, topic, message_id, expires_at)
-    SELECT id, $4, $5, $6, $7,
+    INSERT INTO scoop.join_member (run, saga, key, topic, message_id, traceparent, expires_at)
+    SELECT id, $4, $5, $6, $7, $10,
            -- of a null and another time, the other one is the least
            CASE WHEN $8::float8 IS NOT NULL
                THEN least(clock_timestamp() + $8 * interval '1 second', '9999-12-31 00:00+00') END

@@ -88,7 +88,7 @@ SELECT c.committed_at, c.state = 'running' AS claimed, c.ready_at > clock_timest
        c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
        c.outputs, c.failure,
        c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failed_before, c.parent,
-       c.execution, c.execution_since, c.payload_of,
+       c.execution, c.execution_since, c.payload_of, c.signalled_by,
        c.rollback_since IS NOT NULL AS undoing,
        scoop.has_to_give_up(c.giving_up, c.give_up_at, clock_timestamp()) AS overdue,
        CASE WHEN c.state = 'running' THEN (

@@ -22,13 +22,13 @@ asked AS MATERIALIZED (
     ORDER BY name, key
 ),
 oldest AS MATERIALIZED (
-    SELECT s.id, s.name, s.key,
+    SELECT s.id, s.name, s.key, s.traceparent,
            CASE WHEN scoop.is_readable(s.payload, 16777216) THEN s.payload
                 ELSE jsonb_build_object('scoop:unreadable', 'it is larger than 16 MiB, has a number beyond 1.7e308, or is '
                     'nested deeper than 100') END AS payload
     FROM asked
     CROSS JOIN LATERAL (
-        SELECT s.id, s.name, s.key, s.payload FROM scoop.signal s
+        SELECT s.id, s.name, s.key, s.payload, s.traceparent FROM scoop.signal s
         WHERE s.name = asked.name AND s.key = asked.key AND s.delivered_at IS NULL AND NOT s.expired
           AND s.kept_until > (SELECT clock_timestamp())
           AND (SELECT count(*) FROM limited) = 1  -- before the first lock
@@ -38,7 +38,7 @@ oldest AS MATERIALIZED (
     ) s
 ),
 waiting AS MATERIALIZED (
-    SELECT r.root, r.id, o.id AS signal, o.payload
+    SELECT r.root, r.id, o.id AS signal, o.payload, o.traceparent
     FROM oldest o
     JOIN scoop.run r ON r.state = 'ready' AND r.signal = o.name AND r.signal_key = o.key
         AND r.step IS NOT NULL AND NOT r.giving_up AND r.ready_at > (SELECT clock_timestamp())
@@ -47,7 +47,7 @@ waiting AS MATERIALIZED (
 ),
 reached AS (
     UPDATE scoop.run r
-    SET ready_at = clock_timestamp(), signal = NULL, signal_key = NULL,
+    SET ready_at = clock_timestamp(), signal = NULL, signal_key = NULL, signalled_by = w.traceparent,
         outputs = coalesce(r.outputs, '{}') || jsonb_build_object(r.step, w.payload)
     FROM waiting w
     WHERE r.root = w.root AND r.id = w.id AND (w.id = ANY ($4::uuid[])) = $5

@@ -9,7 +9,7 @@
 -- has a connection.
 -- $1 id, $2 name, $3 key, $4 payload, $5 for how many seconds it is kept, $6 worker, $7 topics and $8 handlers (pairs) of
 -- its program, $9 for each pair the definition that its runs are reserved for, 0 for those that are not, $10 for how many
--- runs it has slots, $11 the topology that the pairs follow from, as in run_claim.sql
+-- runs it has slots, $11 the topology that the pairs follow from, as in run_claim.sql, $12 the span that sends it, or null
 WITH own_worker AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $6 AND topology = $11 AND $10 > 0 FOR KEY SHARE
 ),
@@ -41,10 +41,10 @@ waiting AS MATERIALIZED (
     FOR UPDATE OF r
 ),
 inserted AS (
-    INSERT INTO scoop.signal (id, name, key, payload, kept_until, delivered_at, reached)
+    INSERT INTO scoop.signal (id, name, key, payload, kept_until, delivered_at, reached, traceparent)
     SELECT $1, $2, $3, coalesce($4::jsonb, 'null'),
            least(clock_timestamp() + $5::float8 * interval '1 second', '9999-12-31 00:00+00'),
-           CASE WHEN counted.runs > 0 THEN clock_timestamp() END, counted.runs
+           CASE WHEN counted.runs > 0 THEN clock_timestamp() END, counted.runs, $12::text
     FROM (SELECT count(*) AS runs FROM waiting) counted
     ON CONFLICT (id) DO NOTHING
     RETURNING payload
@@ -56,7 +56,7 @@ reached AS (
         epoch = r.epoch + w.is_claimed::int,
         last_event_at = CASE WHEN w.is_claimed
             THEN greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond') ELSE r.last_event_at END,
-        ready_at = clock_timestamp(), signal = NULL, signal_key = NULL,
+        ready_at = clock_timestamp(), signal = NULL, signal_key = NULL, signalled_by = $12::text,
         outputs = coalesce(r.outputs, '{}') || jsonb_build_object(r.step, w.payload)
     FROM (
         SELECT w.root, w.id, i.payload,
@@ -70,7 +70,7 @@ reached AS (
         r.rollback_requested, r.step, r.jump, r.definition, r.reserved_for, r.iteration, r.handler_iteration,
         r.suspensions, r.completions, r.outputs, r.failure, r.attempts, r.retries, r.tried_under, r.context, r.replied,
         r.rollback_failed_before, r.parent, r.execution, r.execution_since, r.payload_of, r.rollback_since, r.giving_up,
-        r.give_up_at, w.payload AS output
+        r.give_up_at, r.signalled_by, w.payload AS output
 ),
 stored AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
@@ -83,7 +83,7 @@ SELECT c.state = 'running' AS claimed,
        c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
        c.outputs, c.failure,
        c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failed_before, c.parent,
-       c.execution, c.execution_since, c.payload_of,
+       c.execution, c.execution_since, c.payload_of, c.signalled_by,
        c.rollback_since IS NOT NULL AS undoing,
        scoop.has_to_give_up(c.giving_up, c.give_up_at, clock_timestamp()) AS overdue,
        CASE WHEN c.state = 'running' THEN (

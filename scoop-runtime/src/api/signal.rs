@@ -7,14 +7,14 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Json, Signal, SignalKey};
 use serde_json::Value;
 use sqlx::PgConnection;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
 use super::scoop::Scoop;
 use crate::RuntimeError;
 use crate::engine;
 use crate::store::NewSignal;
-use crate::telemetry;
+use crate::telemetry::{self, trace};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::{Attempt, Vain};
 use crate::util::{ids, payload};
@@ -70,8 +70,8 @@ impl SendSignal {
     ///
     /// If the future is dropped, the signal may be part of the transaction. Roll that back.
     pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<bool, RuntimeError> {
-        let signal = self.prepared?;
-        let span = telemetry::signal_span(&signal.to);
+        let mut signal = self.prepared?;
+        let span = begin(&mut signal);
         let sent = self.scoop.store().insert_signal(connection, &signal).instrument(span).await;
         let is_new = sent.map_err(RuntimeError::database("a signal was sent"))?;
         self.scoop.unhandled().signalled(&signal.to.name);
@@ -88,8 +88,8 @@ impl IntoFuture for SendSignal {
     fn into_future(self) -> Self::IntoFuture {
         async move {
             let Self { scoop, prepared } = self;
-            let signal = prepared?;
-            let span = telemetry::signal_span(&signal.to);
+            let mut signal = prepared?;
+            let span = begin(&mut signal);
             // The workers of the runs that it reaches are notified even if the caller stops waiting.
             let sending = uninterrupted(async move {
                 let send = async |attempt| {
@@ -120,6 +120,13 @@ impl IntoFuture for SendSignal {
     }
 }
 
+/// Begins the span of a signal, to which the steps that go on with it are linked.
+fn begin(signal: &mut NewSignal) -> Span {
+    let span = telemetry::signal_span(&signal.to);
+    signal.trace = trace::of(&span).or_else(trace::current);
+    span
+}
+
 /// The longest time for which a signal is kept: beyond the times that the database can store.
 const KEEP_MAX: Duration = Duration::from_secs(100_000_000_000);
 
@@ -145,5 +152,5 @@ fn prepare_value(
     }
     let value = value().map_err(|why| refused(why.to_string()))?;
     let payload = payload::storable(value, limit, || format!("the signal `{}`", to.name))?;
-    Ok(NewSignal { id: ids::now_v7(), to, payload, keep: keep.min(KEEP_MAX) })
+    Ok(NewSignal { id: ids::now_v7(), to, payload, keep: keep.min(KEEP_MAX), trace: None })
 }

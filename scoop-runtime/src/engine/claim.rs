@@ -200,7 +200,7 @@ async fn reconcile_and_claim(engine: &Arc<Engine>, state: &mut ClaimerState) -> 
     }
     let began = Instant::now();
     let claimed = claim_ready(engine, limit, state.cursors()).await?;
-    metrics::claim_seconds(began.elapsed().as_secs_f64());
+    metrics::claim_seconds().record(began.elapsed().as_secs_f64());
     metrics::claimed_runs(claimed.len());
     let claims = if claimed.len() == limit { ClaimOutcome::Full } else { ClaimOutcome::Partial };
     start_claimed(engine, claimed, &mut slots).await;

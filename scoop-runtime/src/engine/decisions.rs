@@ -189,9 +189,9 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
         Err(failure) => return Ok(Err(failed(execution, failure))),
     };
     let code = if execution.run.is_backward() { Code::Compensation } else { Code::Step };
-    let span = execution.span.step(execution.at(&step), code);
-    let timer =
-        StepTimer::begin(&execution.saga.definition.saga, scoop_core::visible_step(&step), code, &span);
+    let span = execution.span.step(execution.at(&step), code, None);
+    let position = execution.saga.definition.steps.iter().position(|it| it.kind == StepKind::Decide);
+    let timer = StepTimer::begin(execution.timed(position.unwrap_or(0)), code, &span);
     let bytes_max = engine.settings.context_bytes_max;
     undecided.event_context = with_trace(undecided.event_context, trace::of(&span).as_ref(), bytes_max);
     let outcome = engine.decisions.decide(undecided).instrument(span).await;

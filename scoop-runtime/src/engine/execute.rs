@@ -20,6 +20,7 @@ use super::shared::Engine;
 use super::slots::SlotLease;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use crate::bug::{Bug, is_injected};
+use crate::store::join::recorders;
 use crate::store::{ClaimedRun, FormerAttempts, Release, SetAside, StepTransaction};
 use crate::telemetry::{self, RunSpan};
 
@@ -30,12 +31,15 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: Slot
         unreachable!("only runs of registered sagas are claimed");
     };
     let ClaimedRun { key, payload, attempts, retries, tried_under, .. } = claimed;
-    let ClaimedRun { flags, overdue, run, definition, .. } = claimed;
+    let ClaimedRun { flags, overdue, run, definition, signalled_by, .. } = claimed;
     let reserved = claimed.reserved_for != 0;
     let run = Run { failure_text_bytes_max: engine.settings.failure_text_bytes_max, ..run };
     let (message, stored) = (OnceLock::new(), run.context.clone());
     let (tried, reasons) = (Tried::default(), vec![]);
-    let span = RunSpan::begin(at(&saga, key, &run), &run.context);
+    let is_joined =
+        || run.last.is_none() && engine.joins.iter().any(|spec| spec.topic == saga.definition.topic);
+    let links = || if is_joined() { recorders(&payload) } else { vec![] };
+    let span = RunSpan::begin(at(&saga, key, &run), &run.context, links);
     let mut execution = Execution {
         key,
         saga,
@@ -55,6 +59,7 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: Slot
         commit_token: None,
         undecided: None,
         span,
+        signalled_by,
     };
     execution.span.continues_in(&mut execution.run.context);
     let mut exit = match position(&engine, &mut execution, &tried_under).await {

@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use scoop_core::{Context, Continuation, Definition, Failure, Run, Tried, visible_step};
+use scoop_core::{
+    Context, Continuation, Definition, Failure, Run, TraceContext, Tried, is_signal_wait, visible_step,
+};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -16,6 +18,7 @@ use crate::bug::{Bug, is_injected};
 use crate::error::is_of_contents;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{ClaimKey, FailedRollbackPart, HierarchyFlags, micros_of};
+use crate::telemetry::metrics::TimedStep;
 use crate::telemetry::{self, At, RunSpan};
 use crate::testing::CommitToken;
 
@@ -48,6 +51,8 @@ pub(super) struct Execution {
     /// The decision whose commit has an unknown result.
     pub(super) undecided: Option<Box<Decision>>,
     pub(super) span: RunSpan,
+    /// The span that has sent the signal with which it goes on.
+    pub(super) signalled_by: Option<TraceContext>,
 }
 
 impl Execution {
@@ -80,10 +85,22 @@ impl Execution {
         At { step: visible_step(step), attempt: self.attempt(), ..at(&self.saga, self.key, &self.run) }
     }
 
+    /// The measurement of the code of a step.
+    pub(super) fn timed(&self, step: usize) -> TimedStep<'_> {
+        let RunnableSaga { definition, times, .. } = &*self.saga;
+        TimedStep { definition, times, step }
+    }
+
     /// Reports that the run is left to a program with another definition.
     pub(super) fn handed_over(&self, step: &str, why: &Why) {
         self.span.ends_as("handed_over");
         telemetry::handed_over(self.at(step), why.logged());
+    }
+
+    /// The span that has sent the signal with which the next step goes on, if it goes on with one.
+    pub(super) fn sender(&self) -> Option<&TraceContext> {
+        let last = self.run.last.as_ref().filter(|_| !self.run.is_backward())?;
+        self.signalled_by.as_ref().filter(|_| is_signal_wait(&last.step))
     }
 
     /// Failed attempts at the next code.

@@ -23,7 +23,7 @@ pub(super) async fn reconcile(engine: &Engine, signals: Delivery) -> sqlx::Resul
     let began = Instant::now();
     let disowned = engine.store.reconcile(engine.worker, in_flight, engine.settings.backoff).await;
     let Reconciled { freed, woken } = disowned.inspect_err(|_| engine.mark_in_doubt())?;
-    telemetry::metrics::sweep_seconds(began.elapsed().as_secs_f64());
+    telemetry::metrics::sweep_seconds().record(began.elapsed().as_secs_f64());
     engine.notify_ready(&woken);
     // A run that is woken here may await any of them.
     engine.wakeups.deliver(if woken.is_empty() { signals } else { Delivery::All });

@@ -13,6 +13,7 @@ use crate::saga::timetable::Timetable;
 use crate::saga::{EntityRegistration, Handler, MessageSettings, MessageType, Registration, Saga};
 use crate::store::{JoinSpec, SagaLimit};
 use crate::telemetry;
+use crate::telemetry::metrics::StepTimes;
 use crate::{RuntimeError, SetupError, Tick};
 
 /// Sagas provided by the user, by their type.
@@ -84,6 +85,7 @@ pub(crate) struct SubscribedSaga {
 pub(crate) struct RunnableSaga {
     pub(crate) definition: Definition,
     pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) times: StepTimes,
 }
 
 impl Registry {
@@ -118,7 +120,8 @@ impl Registry {
             let mut add = |definition: Definition, was: Vec<String>, settings, handler: &Arc<dyn Handler>| {
                 let former = was.iter().map(|was| under_name(&definition, was));
                 for definition in former.chain([definition.clone()]) {
-                    let runnable = RunnableSaga { definition, handler: handler.clone() };
+                    let runnable =
+                        RunnableSaga { definition, handler: handler.clone(), times: StepTimes::default() };
                     sagas.insert(runnable.key(), Arc::new(runnable));
                 }
                 subscriptions.push(SubscribedSaga::new(&definition, was, settings));
@@ -184,7 +187,8 @@ impl Sagas {
                 |it: &RunnableSaga| it.definition.saga == *name && !Arc::ptr_eq(&it.handler, &saga.handler);
             if self.find(topic, name).is_none() && !self.each().any(is_other) {
                 let definition = under_name(&saga.definition, name);
-                let runnable = RunnableSaga { definition, handler: saga.handler.clone() };
+                let (handler, times) = (saga.handler.clone(), StepTimes::default());
+                let runnable = RunnableSaga { definition, handler, times };
                 self.by_name.insert(runnable.key(), Arc::new(runnable));
                 added.push(renamed);
             }

@@ -391,7 +391,8 @@ impl<'a> Scope<'a> {
     /// ```
     pub fn signal<S: Signal>(&mut self, signal: S, key: impl Into<String>) -> Result<()> {
         let limit = self.engine.settings().payload_bytes_max;
-        self.signals.push(crate::api::prepare_signal(&signal, key.into(), limit).map_err(Error::permanent)?);
+        let signal = crate::api::prepare_signal(&signal, key.into(), limit).map_err(Error::permanent)?;
+        self.signals.push(SentSignal { trace: self.trace_context(), ..signal });
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use scoop_core::TraceContext;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -39,6 +40,8 @@ pub(crate) struct NewMember<'a> {
     pub(crate) topic: &'a str,
     pub(crate) message: Uuid,
     pub(crate) key: &'a str,
+    /// The span that records it.
+    pub(crate) traceparent: Option<String>,
 }
 
 /// A member of a set: the oldest waiting message of its topic, or one whose time is over before that of older ones.
@@ -47,6 +50,8 @@ pub(crate) struct SetMember {
     pub(crate) run: Uuid,
     pub(crate) topic: String,
     pub(crate) payload: Value,
+    /// The span that recorded it.
+    pub(crate) traceparent: Option<String>,
 }
 
 /// What became of a message that a collector records.
@@ -105,6 +110,15 @@ pub(crate) enum SetPolicy {
     AsItIs,
 }
 
+/// The key of the spans that recorded the members of a set, in its payload.
+const TRACEPARENTS: &str = "traceparents";
+
+/// The spans that recorded the members of a set with this payload. Malformed ones are left out.
+pub(crate) fn recorders(set: &Value) -> Vec<TraceContext> {
+    let traceparents = set.get(TRACEPARENTS).and_then(Value::as_array).into_iter().flatten();
+    traceparents.filter_map(|it| TraceContext::from_headers(it.as_str()?, None).ok()).collect()
+}
+
 /// The message of the set that these members form, if it is to be launched.
 pub(crate) fn set_message(
     spec: &JoinSpec,
@@ -119,10 +133,14 @@ pub(crate) fn set_message(
     }
     let members: Map<_, _> =
         oldest.iter().map(|member| (member.topic.clone(), member.payload.clone())).collect();
-    let payload = match missing.is_empty() {
-        true => json!({ "saga": spec.saga, "key": key, "members": members }),
-        false => json!({ "saga": spec.saga, "key": key, "members": members, "missing": missing }),
-    };
+    let mut payload = json!({ "saga": spec.saga, "key": key, "members": members });
+    if !missing.is_empty() {
+        payload["missing"] = json!(missing);
+    }
+    let traceparents: Vec<_> = oldest.iter().filter_map(|member| member.traceparent.as_deref()).collect();
+    if !traceparents.is_empty() {
+        payload[TRACEPARENTS] = json!(traceparents);
+    }
     Some(NewMessage::new(spec.topic, payload, 0))
 }
 
@@ -155,7 +173,7 @@ mod tests {
     }
 
     fn member(topic: &str) -> SetMember {
-        SetMember { run: Uuid::nil(), topic: topic.into(), payload: json!(topic.len()) }
+        SetMember { run: Uuid::nil(), topic: topic.into(), payload: json!(topic.len()), traceparent: None }
     }
 
     #[test]
@@ -167,6 +185,26 @@ mod tests {
         assert_eq!(message.topic, "joins.ship");
         let members = json!({ "paid": 4, "picked": 6 });
         assert_eq!(message.payload, json!({ "saga": "ship", "key": "7", "members": members }));
+        assert!(recorders(&message.payload).is_empty());
+    }
+
+    #[test]
+    fn set_has_the_spans_of_its_members() {
+        let header = |digit: &str| format!("00-{}-{}-01", digit.repeat(32), digit.repeat(16));
+        let recorded = |topic, traceparent| SetMember { traceparent, ..member(topic) };
+        let members = [
+            recorded("paid", Some(header("1"))),
+            recorded("picked", None),
+            recorded("other", Some("no span".into())),
+        ];
+        let message = set_message(&spec(), "7", &members, SetPolicy::IfComplete).unwrap();
+        let recorders: Vec<_> = recorders(&message.payload).iter().map(TraceContext::traceparent).collect();
+        assert_eq!(recorders, [header("1")]);
+        for forged in
+            [json!(7), json!(null), json!({ "traceparents": 7 }), json!({ "traceparents": [7, []] })]
+        {
+            assert!(super::recorders(&forged).is_empty());
+        }
     }
 
     #[test]

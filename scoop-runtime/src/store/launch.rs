@@ -154,6 +154,7 @@ impl NewMessage {
             definition: None,
             reserved_for: 0,
             limit_key: None,
+            signalled_by: None,
             run: begun,
         }
     }

@@ -63,7 +63,7 @@ pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{
     AwaitingRun, Deliver, Delivered, ExpiredSignals, LockedDelivery, NewSignal, RefusedDelivery, SIGNAL_SENT,
-    SignalClaimer, SignalSent, TransactionNumber,
+    SignalClaimer, SignalSent, TransactionNumber, sender,
 };
 pub(crate) use sizes::StoreSizes;
 pub use types::RowState;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use scoop_core::{
     Conclusion, Context, Direction, Emission, Event, EventKind, Failure, Fate, NextExecution, Path, Required,
-    Run, SentSignal, SignalKey, Wait,
+    Run, SentSignal, SignalKey, TraceContext, Wait,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::launch::PAYLOADS_BYTES_MAX;
 #[cfg(feature = "in-memory")]
-use super::signal::NewSignal;
+use super::signal::{NewSignal, sender};
 use super::types::{ClaimKey, HierarchyFlags, RowState, timestamps};
 use crate::FailedOutcome;
 use crate::store::Unhandled;
@@ -214,6 +214,8 @@ pub(super) struct SignalRow {
     payload: Value,
     /// For how many seconds it is kept.
     keep: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
 }
 
 /// A new execution of the run.
@@ -486,8 +488,9 @@ pub(super) fn count(number: usize) -> i32 {
 }
 
 impl From<SentSignal> for SignalRow {
-    fn from(SentSignal { id, to: SignalKey { name, key }, payload, keep }: SentSignal) -> Self {
-        Self { id, name, key, payload, keep: keep.as_secs_f64() }
+    fn from(SentSignal { id, to: SignalKey { name, key }, payload, keep, trace }: SentSignal) -> Self {
+        let traceparent = trace.as_ref().map(TraceContext::traceparent);
+        Self { id, name, key, payload, keep: keep.as_secs_f64(), traceparent }
     }
 }
 
@@ -500,7 +503,8 @@ impl SignalRow {
     #[cfg(feature = "in-memory")]
     pub(super) fn signal(&self) -> NewSignal {
         let keep = Duration::try_from_secs_f64(self.keep).unwrap_or(Duration::MAX);
-        NewSignal { id: self.id, to: self.to(), payload: self.payload.clone(), keep }
+        let trace = sender(self.traceparent.as_deref());
+        NewSignal { id: self.id, to: self.to(), payload: self.payload.clone(), keep, trace }
     }
 }
 

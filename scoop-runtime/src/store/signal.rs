@@ -1,10 +1,15 @@
 //! Signals, as they go to the database.
 
 pub(crate) use scoop_core::SentSignal as NewSignal;
-use scoop_core::SignalKey;
+use scoop_core::{SignalKey, TraceContext};
 use uuid::Uuid;
 
 use super::{ClaimedRun, Claimer, Lanes, Unclaimed};
+
+/// The span that has sent a signal, as stored. A malformed one is left out.
+pub(crate) fn sender(traceparent: Option<&str>) -> Option<TraceContext> {
+    TraceContext::from_headers(traceparent?, None).ok()
+}
 
 /// The signals to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use scoop_core::{Context, Direction, Entry, Failure, Lineage, RollbackProgress, Run, SignalKey, Window};
+use scoop_core::{
+    Context, Direction, Entry, Failure, Lineage, RollbackProgress, Run, SignalKey, TraceContext, Window,
+};
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -109,6 +111,8 @@ pub(crate) struct ClaimedRun {
     pub(crate) reserved_for: i32,
     /// The key under which it counts for the limit of its saga.
     pub(crate) limit_key: Option<String>,
+    /// The span that has sent the signal with which it goes on, if it goes on with one.
+    pub(crate) signalled_by: Option<TraceContext>,
     pub(crate) run: Run,
 }
 

@@ -4,8 +4,12 @@
 //! Dashboards and alerts are built on them: name, unit and labels are an interface, listed in `docs/telemetry.md`. A test
 //! compares both lists.
 
+use std::sync::OnceLock;
 use std::time::Instant;
 
+#[cfg(feature = "metrics")]
+use ::metrics::Histogram;
+use scoop_core::Definition;
 use tracing::Span;
 
 use super::Code;
@@ -17,6 +21,15 @@ const LABEL_VALUES_MAX: usize = 500;
 
 #[cfg(feature = "metrics")]
 const OTHER: &str = "(other)";
+
+/// A histogram, which records nothing without the feature.
+#[cfg(not(feature = "metrics"))]
+pub(crate) struct Histogram;
+
+#[cfg(not(feature = "metrics"))]
+impl Histogram {
+    pub(crate) fn record(&self, _: f64) {}
+}
 
 /// The declaration of a metric.
 #[cfg(test)]
@@ -61,11 +74,14 @@ macro_rules! metrics {
     };
     (@function histogram $name:literal $function:ident ($($label:ident),*) $doc:literal) => {
         #[doc = $doc]
-        pub(crate) fn $function($($label: &str,)* value: f64) {
+        pub(crate) fn $function($($label: &str,)*) -> Histogram {
             #[cfg(feature = "metrics")]
-            ::metrics::histogram!($name, vec![$(label(stringify!($label), $label)),*]).record(value);
+            return ::metrics::histogram!($name, vec![$(label(stringify!($label), $label)),*]);
             #[cfg(not(feature = "metrics"))]
-            let _ = ($($label,)* value);
+            {
+                let _: [&str; _] = [$($label),*];
+                Histogram
+            }
         }
     };
     (@function gauge $name:literal $function:ident ($($label:ident),*) $doc:literal) => {
@@ -205,21 +221,45 @@ impl CodeEnd {
     }
 }
 
+/// The histograms of the steps of a saga. Each is looked up once: its recorder is installed before the program starts
+/// Scoop, and a lookup takes longer than the rest.
+#[derive(Default)]
+pub(crate) struct StepTimes(OnceLock<Box<[StepTimesOf]>>);
+
+/// The histograms of a step, by its code and the end of that.
+type StepTimesOf = [[OnceLock<Histogram>; 3]; 4];
+
+impl StepTimes {
+    /// That of the step at this position, of so many.
+    fn of(&self, (step, steps): (usize, usize), code: Code, end: CodeEnd) -> Option<&OnceLock<Histogram>> {
+        let all = self.0.get_or_init(|| (0..steps).map(|_| StepTimesOf::default()).collect());
+        all.get(step)?.get(code as usize)?.get(end as usize)
+    }
+}
+
+/// The step whose code is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct TimedStep<'a> {
+    pub(crate) definition: &'a Definition,
+    pub(crate) times: &'a StepTimes,
+    /// Its position in the definition.
+    pub(crate) step: usize,
+}
+
 /// Measures the code of a step, until it is dropped, and records its end in its span.
 pub(crate) struct StepTimer<'a> {
     /// `None` without the feature.
     began: Option<Instant>,
-    saga: &'a str,
-    step: &'a str,
+    of: TimedStep<'a>,
     code: Code,
     span: Span,
     end: CodeEnd,
 }
 
 impl<'a> StepTimer<'a> {
-    pub(crate) fn begin(saga: &'a str, step: &'a str, code: Code, span: &Span) -> Self {
+    pub(crate) fn begin(of: TimedStep<'a>, code: Code, span: &Span) -> Self {
         let began = cfg!(feature = "metrics").then(Instant::now);
-        Self { began, saga, step, code, span: span.clone(), end: CodeEnd::Stopped }
+        Self { began, of, code, span: span.clone(), end: CodeEnd::Stopped }
     }
 
     /// Ends the measurement with this result, which it returns.
@@ -237,8 +277,14 @@ impl Drop for StepTimer<'_> {
     fn drop(&mut self) {
         spans::ends(&self.span, self.end);
         if let Some(began) = self.began {
-            let Self { saga, step, code, end, .. } = self;
-            step_seconds(saga, step, code.name(), end.name(), began.elapsed().as_secs_f64());
+            let Self { of: TimedStep { definition, times, step }, code, end, .. } = *self;
+            let Definition { saga, steps, .. } = definition;
+            let name = steps.get(step).map_or("", |step| &*step.name);
+            let look_up = || step_seconds(saga, name, code.name(), end.name());
+            let seconds = began.elapsed().as_secs_f64();
+            if let Some(known) = times.of((step, steps.len()), code, end) {
+                known.get_or_init(look_up).record(seconds);
+            }
         }
     }
 }

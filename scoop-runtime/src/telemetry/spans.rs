@@ -87,9 +87,12 @@ struct End {
 }
 
 impl RunSpan {
-    /// Begins the span, in the trace that the context of the run names.
-    pub(crate) fn begin(at: At<'_>, context: &Context) -> Self {
+    /// Begins the span, in the trace that the context of the run names, with links to these spans.
+    pub(crate) fn begin(at: At<'_>, context: &Context, links: impl FnOnce() -> Vec<TraceContext>) -> Self {
         let span = Self::of_run(at);
+        if trace::has_links(&span) {
+            links().iter().filter_map(Parent::of).for_each(|to| trace::link(&span, &to));
+        }
         let launcher = trace::stored(at, &span, context).as_ref().and_then(Parent::of);
         let own = trace::begin(&span, launcher.as_ref(), || Self::name(at));
         Self { is_first: launcher.is_none(), span, parent: own.or(launcher), end: Mutex::default() }
@@ -134,8 +137,9 @@ impl RunSpan {
         }
     }
 
-    /// The span around the user's code, so that its log lines name their run.
-    pub(crate) fn step(&self, at: At<'_>, code: Code) -> Span {
+    /// The span around the user's code, so that its log lines name their run. It is linked to the span that has sent the
+    /// signal with which the step goes on.
+    pub(crate) fn step(&self, at: At<'_>, code: Code, signalled_by: Option<&TraceContext>) -> Span {
         let span = tracing::info_span!(
             target: "scoop::step",
             parent: None,
@@ -152,6 +156,9 @@ impl RunSpan {
             attempt = at.attempt,
             outcome = Empty,
         );
+        if let Some(sender) = signalled_by.and_then(Parent::of) {
+            trace::link(&span, &sender);
+        }
         trace::begin(&span, self.parent.as_ref(), || match code {
             Code::Step | Code::Compensation => format!("{}.{}", at.saga, at.step),
             // A `finally` after a success is a step of that name.

@@ -22,6 +22,11 @@ pub(super) fn stored(at: At<'_>, span: &Span, context: &Context) -> Option<Trace
     })
 }
 
+/// Whether the links of a span are known to a tracer.
+pub(super) fn has_links(span: &Span) -> bool {
+    cfg!(feature = "opentelemetry") && !span.is_disabled()
+}
+
 /// The trace context that the headers of a caller name. Malformed ones are left out.
 pub(crate) fn of_headers(traceparent: Option<&str>, tracestate: Option<&str>) -> Option<TraceContext> {
     let trace = TraceContext::from_headers(traceparent?, tracestate);

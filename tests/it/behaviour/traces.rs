@@ -124,3 +124,124 @@ async fn forged_trace_context_in_a_row_fails_no_run() -> Result<()> {
     }
     Ok(())
 }
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "root-topic")]
+struct Shipment {
+    number: u32,
+}
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "traces.paid")]
+struct Paid;
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "traces.returned")]
+struct Returned;
+
+#[derive(Default)]
+struct Shipments;
+
+#[saga(name = "shipments")]
+#[subscribes(Shipment)]
+impl Shipments {
+    #[step(awaits(Paid, by = number))]
+    async fn ship(&self, _: &mut Scope<'_>, _: &Shipment, _: &Paid) -> Result<()> {
+        Ok(())
+    }
+
+    #[step(awaits(Returned, by = number))]
+    async fn refund(&self, _: &mut Scope<'_>, _: &Shipment, _: &Returned) -> Result<()> {
+        Ok(())
+    }
+
+    async fn number(&self, _: &mut Scope<'_>, shipment: &Shipment) -> Result<String> {
+        Ok(shipment.number.to_string())
+    }
+}
+
+/// Pays for a shipment in a step.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "cash")]
+struct Cash {
+    number: u32,
+}
+
+#[derive(Default)]
+struct Tills;
+
+#[saga(name = "tills")]
+#[subscribes(Cash)]
+impl Tills {
+    #[step]
+    async fn take(&self, scope: &mut Scope<'_>, cash: &Cash) -> Result<()> {
+        scope.signal(Paid, cash.number.to_string())
+    }
+}
+
+/// The ids of the spans to which each span of this name is linked, in the order in which these began.
+fn links(traces: &Traces, name: &str) -> Vec<Vec<String>> {
+    let spans = traces.of(name).into_iter();
+    spans.map(|it| it.links.iter().map(|link| link.span_context.span_id().to_string()).collect()).collect()
+}
+
+/// The ids of the spans of this name.
+fn span_ids(traces: &Traces, name: &str) -> Vec<String> {
+    traces.of(name).iter().map(|span| span.span_context.span_id().to_string()).collect()
+}
+
+#[tokio::test]
+async fn step_that_goes_on_with_a_signal_is_linked_to_its_sender() -> Result<()> {
+    let db = Database::new().await;
+    let (traces, _guard) = Traces::listen();
+    let scoop = db.start((Shipments, Tills)).await?;
+    // One is kept, and one comes to a run that awaits it.
+    assert_eq!(scoop.signal(Paid, "1").await?, 0);
+    let shipment = scoop.launch(Shipment { number: 1 }).await?;
+    let refunds = |tree: &Tree| {
+        tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)
+            && tree.to_string().contains("await a signal for refund")
+    };
+    shipment.comes_to(refunds).await?;
+    assert_eq!(scoop.signal(Returned, "1").await?, 1);
+    assert_eq!(shipment.ends().await?, Outcome::Committed);
+    // One is of a step, and delivered after that; one is part of a transaction.
+    let shipment = scoop.launch(Shipment { number: 2 }).await?;
+    assert_eq!(scoop.launch(Cash { number: 2 }).await?.ends().await?, Outcome::Committed);
+    shipment.comes_to(refunds).await?;
+    let mut transaction = db.pool().begin().await?;
+    assert!(scoop.signal(Returned, "2").in_transaction(&mut transaction).await?);
+    transaction.commit().await?;
+    assert_eq!(shipment.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    let kept = &span_ids(&traces, "signal traces.paid")[0];
+    let [awaited, of_caller] = &span_ids(&traces, "signal traces.returned")[..] else {
+        panic!("{}", traces.tree());
+    };
+    let of_step = &span_ids(&traces, "tills.take")[0];
+    let of =
+        |step: &str| links(&traces, step).into_iter().filter(|links| !links.is_empty()).collect::<Vec<_>>();
+    assert_eq!(of("shipments.ship"), [[kept.clone()], [of_step.clone()]]);
+    assert_eq!(of("shipments.refund"), [[awaited.clone()], [of_caller.clone()]]);
+    Ok(())
+}
+
+/// The function that a role without rights calls; other participants may leave the span out, or write what is no span.
+#[tokio::test]
+async fn signal_from_sql_is_linked_if_it_names_a_span() -> Result<()> {
+    let db = Database::new().await;
+    let (traces, _guard) = Traces::listen();
+    let scoop = db.start((Shipments,)).await?;
+    for (signal, span) in [("traces.paid", "00f067aa0ba902b7"), ("traces.returned", "00F067AA0BA902B7")] {
+        let header = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{span}-01");
+        let sent =
+            format!("SELECT scoop.send_signal(gen_random_uuid(), '{signal}', '3', 'null', 60, '{header}')");
+        db.execute(&sent).await;
+    }
+    let shipment = scoop.launch(Shipment { number: 3 }).await?;
+    assert_eq!(shipment.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    assert_eq!(links(&traces, "shipments.ship"), [vec![], vec!["00f067aa0ba902b7".to_owned()]]);
+    assert_eq!(links(&traces, "shipments.refund"), [const { Vec::<String>::new() }; 2]);
+    Ok(())
+}

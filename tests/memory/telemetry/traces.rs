@@ -1,6 +1,7 @@
 //! Traces of OpenTelemetry across the runs of a hierarchy.
 
-use opentelemetry::trace::{SpanKind, Status};
+use opentelemetry::trace::{SpanContext, SpanKind, Status};
+use opentelemetry_sdk::trace::SpanData;
 use scoop::{ContextKey, Decider};
 use tracing::Instrument as _;
 
@@ -296,5 +297,196 @@ async fn messages_launched_together_are_below_one_span() -> Result<()> {
     let runs = traces.of("run telemetry-order");
     let parents: Vec<_> = runs.iter().map(|run| run.parent_span_id).collect();
     assert_eq!(parents, [launch.span_context.span_id(); 2]);
+    Ok(())
+}
+
+#[derive(Clone, Serialize, Deserialize, Message)]
+#[message(topic = "telemetry.shipments")]
+struct Ship {
+    number: u32,
+}
+
+#[derive(Serialize, Deserialize, Signal)]
+#[signal(name = "telemetry.paid-in")]
+struct PaidIn;
+
+#[derive(Serialize, Deserialize, Signal)]
+#[signal(name = "telemetry.sent-back")]
+struct SentBack;
+
+#[derive(Default)]
+struct Shipments;
+
+#[saga(name = "telemetry-shipments")]
+#[subscribes(Ship)]
+impl Shipments {
+    #[step(awaits(PaidIn, by = number))]
+    async fn ship(&self, _: &mut Scope<'_>, _: &Ship, _: &PaidIn) -> Result<()> {
+        Ok(())
+    }
+
+    #[step(awaits(SentBack, by = number, within = "1 s"))]
+    async fn refund(&self, _: &mut Scope<'_>, _: &Ship, back: Option<&SentBack>) -> Result<()> {
+        assert!(back.is_none());
+        Ok(())
+    }
+
+    async fn number(&self, _: &mut Scope<'_>, ship: &Ship) -> Result<String> {
+        Ok(ship.number.to_string())
+    }
+}
+
+/// Pays for a shipment in a step.
+#[derive(Clone, Serialize, Deserialize, Message)]
+#[message(topic = "telemetry.cash")]
+struct Cash {
+    number: u32,
+}
+
+#[derive(Default)]
+struct Tills;
+
+#[saga(name = "telemetry-tills")]
+#[subscribes(Cash)]
+impl Tills {
+    #[step]
+    async fn take(&self, scope: &mut Scope<'_>, cash: &Cash) -> Result<()> {
+        scope.signal(PaidIn, cash.number.to_string())
+    }
+}
+
+impl Ship {
+    /// Launches it, and waits for its wait.
+    async fn awaits(self, scoop: &Scoop) -> Result<Handle> {
+        let shipment = scoop.launch(self).await?;
+        let awaits = |tree: &Tree| tree.roots().iter().all(|run| run.state == RunState::AwaitingSignal);
+        shipment.comes_to(awaits).await?;
+        Ok(shipment)
+    }
+}
+
+/// The links of the spans of this name, in the order in which these began: the ids of trace and span.
+fn links(traces: &Traces, name: &str) -> Vec<Vec<[String; 2]>> {
+    let ids = |context: &SpanContext| [context.trace_id().to_string(), context.span_id().to_string()];
+    let of = |span: SpanData| span.links.iter().map(|link| ids(&link.span_context)).collect();
+    traces.of(name).into_iter().map(of).collect()
+}
+
+/// The ids of the only span of this name.
+fn ids(traces: &Traces, name: &str) -> [String; 2] {
+    let [span] = &traces.of(name)[..] else { panic!("not one {name}: {}", traces.tree()) };
+    [span.span_context.trace_id().to_string(), span.span_context.span_id().to_string()]
+}
+
+#[tokio::test(start_paused = true)]
+async fn step_that_goes_on_with_a_signal_is_linked_to_its_sender() -> Result<()> {
+    let (traces, _guard) = Traces::listen();
+    let database = InMemory::new();
+    let program = Program::start(&database, |it| it.only::<Shipments>()).await?;
+    let shipment = Ship { number: 1 }.awaits(&program.scoop).await?;
+    assert_eq!(program.scoop.signal(PaidIn, "1").await?, 1);
+    // The second wait of the run has no signal.
+    shipment.comes_to(|tree| tree.roots().iter().all(|run| run.state == RunState::AwaitingSignal)).await?;
+    database.advance(SOON);
+    assert_eq!(shipment.ends().await?, Outcome::Committed);
+    program.scoop.shutdown().await?;
+    let sender = ids(&traces, "signal telemetry.paid-in");
+    // The first span of each step begins the wait.
+    assert_eq!(links(&traces, "telemetry-shipments.ship"), [vec![], vec![sender.clone()]]);
+    assert_eq!(links(&traces, "telemetry-shipments.refund"), [const { Vec::<[String; 2]>::new() }; 2]);
+    assert_ne!(ids(&traces, "launch telemetry.shipments")[0], sender[0], "each is a trace of its own");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn kept_signal_of_a_step_keeps_the_span_of_that_for_another_process() -> Result<()> {
+    let (sending, guard) = Traces::listen();
+    let database = InMemory::new();
+    let tills = Program::start(&database, |it| it.only::<Tills>()).await?;
+    assert_eq!(tills.scoop.launch(Cash { number: 2 }).await?.ends().await?, Outcome::Committed);
+    tills.scoop.shutdown().await?;
+    drop(guard);
+    let (continuing, _guard) = Traces::listen();
+    let program = Program::start(&database, |it| it.only::<Shipments>()).await?;
+    let shipment = program.scoop.launch(Ship { number: 2 }).await?;
+    shipment.comes_to(|tree| tree.to_string().contains("signal for refund")).await?;
+    program.scoop.shutdown().await?;
+    let sender = ids(&sending, "telemetry-tills.take");
+    assert_eq!(links(&continuing, "telemetry-shipments.ship"), [vec![], vec![sender]]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn signal_of_a_step_without_a_tracer_has_the_trace_of_its_run() -> Result<()> {
+    let database = InMemory::new();
+    let shipments = Program::start(&database, |it| it.only::<Shipments>()).await?;
+    Ship { number: 3 }.awaits(&shipments.scoop).await?;
+    shipments.scoop.shutdown().await?;
+    let tills = Program::start(&database, |it| it.only::<Tills>()).await?;
+    let cash = tills.scoop.launch(Cash { number: 3 }).trace_headers(Some(HEADER), None).await?;
+    assert_eq!(cash.ends().await?, Outcome::Committed);
+    tills.scoop.shutdown().await?;
+    let (traces, _guard) = Traces::listen();
+    let program = Program::start(&database, |it| it.only::<Shipments>()).await?;
+    eventually("the step goes on", async || !traces.of("telemetry-shipments.ship").is_empty()).await;
+    program.scoop.shutdown().await?;
+    let [trace_id, span_id] = [3..35, 36..52].map(|digits| HEADER[digits].to_owned());
+    assert_eq!(links(&traces, "telemetry-shipments.ship"), [vec![[trace_id, span_id]]]);
+    Ok(())
+}
+
+#[derive(Clone, Serialize, Deserialize, Message)]
+#[message(topic = "telemetry.captured")]
+struct Captured {
+    order: u32,
+}
+
+#[derive(Clone, Serialize, Deserialize, Message)]
+#[message(topic = "telemetry.picked")]
+struct Picked {
+    order: u32,
+}
+
+#[derive(Default)]
+struct Joining;
+
+#[saga(name = "telemetry-joining")]
+#[subscribes(join(Captured, Picked, by = order))]
+impl Joining {
+    #[step]
+    async fn ship(&self, _: &mut Scope<'_>, _: &JoiningMessage) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn thank(&self, scope: &mut Scope<'_>, _: &JoiningMessage) -> Result<()> {
+        scope.sleep(NEVER).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_run_of_a_joined_set_is_linked_to_the_traces_of_its_messages() -> Result<()> {
+    let (traces, _guard) = Traces::listen();
+    let database = InMemory::new();
+    let program = Program::start(&database, |it| it.only::<Joining>()).await?;
+    let captured = program.scoop.launch(Captured { order: 7 }).await?;
+    assert_eq!(captured.ends().await?, Outcome::Committed);
+    let picked = program.scoop.launch(Picked { order: 7 }).await?;
+    assert_eq!(picked.ends().await?, Outcome::Committed);
+    eventually("the set sleeps", async || traces.of("telemetry-joining.thank").len() == 1).await;
+    database.advance(NEVER);
+    eventually("the set goes on", async || traces.of("run telemetry-joining").len() == 2).await;
+    program.scoop.shutdown().await?;
+    let of_messages = ["telemetry.captured", "telemetry.picked"];
+    let of_messages = of_messages.map(|topic| ids(&traces, &format!("launch {topic}"))[0].clone());
+    let links = links(&traces, "run telemetry-joining");
+    let mut linked: Vec<_> = links[0].iter().map(|[trace, _]| trace.clone()).collect();
+    linked.sort();
+    let mut expected = of_messages.to_vec();
+    expected.sort();
+    assert_eq!(linked, expected);
+    assert!(links[1].is_empty(), "{links:?}");
+    let own = traces.of("run telemetry-joining")[0].span_context.trace_id().to_string();
+    assert!(!linked.contains(&own), "the set is a trace of its own");
     Ok(())
 }

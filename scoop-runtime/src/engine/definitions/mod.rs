@@ -260,7 +260,7 @@ impl Known {
 
 /// A definition as it is recorded, with the types of replies that have become part of it.
 fn published(saga: &RunnableSaga, reply_types: Option<&BTreeSet<String>>) -> PublishedDefinition {
-    let RunnableSaga { definition, handler } = saga;
+    let RunnableSaga { definition, handler, .. } = saga;
     let types: Vec<_> =
         handler.types().into_iter().chain(reply_types.into_iter().flatten().cloned()).collect();
     PublishedDefinition {

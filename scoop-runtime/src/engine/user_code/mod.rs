@@ -26,7 +26,7 @@ use crate::error::is_of_infrastructure;
 use crate::saga::registry::RunnableSaga;
 use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitSignal, UnfitValue};
 use crate::saga::{DecodeError, Handler, RetryTarget, StepEnd};
-use crate::store::{NewSignal, RolledBack, SetAside, StepTransaction, roll_back};
+use crate::store::{RolledBack, SetAside, StepTransaction, roll_back};
 use crate::telemetry::metrics::StepTimer;
 use crate::telemetry::{self, Code};
 use crate::util::ids;
@@ -258,8 +258,8 @@ async fn run_finally(
         scope.cleans_up_after(name, execution.run.iteration_of(definition, step));
         let _entry = engine.running.enter(&definition.saga, execution.key.id, name);
         let code = async { execution.saga.handler.finally(step, &mut scope, message).await };
-        let span = execution.span.step(execution.at(name), Code::Finally);
-        let timer = StepTimer::begin(&definition.saga, name, Code::Finally, &span);
+        let span = execution.span.step(execution.at(name), Code::Finally, None);
+        let timer = StepTimer::begin(execution.timed(step), Code::Finally, &span);
         let code = code.instrument(span);
         let code = code.map(|result| timer.result(result));
         outcome = boundary::call(&execution.run.source, engine.running.stop(None), code).await;
@@ -300,7 +300,7 @@ fn decode(execution: &Execution) -> Result<&(dyn Any + Send + Sync), Unfit> {
         return Ok(message.get());
     }
     let decoded = boundary::run(&execution.run.source, || {
-        let RunnableSaga { definition, handler } = &*execution.saga;
+        let RunnableSaga { definition, handler, .. } = &*execution.saga;
         match handler.decode(&definition.topic, &execution.payload) {
             Ok(message) => Ok(Ok(message)),
             Err(DecodeError::Incomplete(join)) => Ok(Err(join.to_failure(&execution.run.source))),
@@ -394,9 +394,8 @@ async fn run_user_code(
 /// An injected bug: sends the signals of a step before its outcome is known.
 async fn bug_sends_signals(engine: &Engine, signals: &[SentSignal]) {
     if is_injected(Bug::SendOfFailed) {
-        for SentSignal { id, to, payload, keep } in signals.iter().cloned() {
-            let signal = NewSignal { id, to, payload, keep };
-            drop(engine.store.send_signal(&signal, None).await);
+        for signal in signals {
+            drop(engine.store.send_signal(signal, None).await);
         }
     }
 }
@@ -460,10 +459,10 @@ async fn invoke(
     message: &(dyn Any + Send + Sync),
 ) -> Result<Returned, Error> {
     let handler = &execution.saga.handler;
-    let definition = &execution.saga.definition;
     let begin = |step: &usize, code| {
-        let span = execution.span.step(execution.at(call.step()), code);
-        let timer = StepTimer::begin(&definition.saga, &definition.steps[*step].name, code, &span);
+        let sender = execution.sender().filter(|_| matches!(call.action(), Action::Invoke { .. }));
+        let span = execution.span.step(execution.at(call.step()), code, sender);
+        let timer = StepTimer::begin(execution.timed(*step), code, &span);
         (span, timer)
     };
     // The handler is called in the `async` blocks, so that the spans contain all of the user code.

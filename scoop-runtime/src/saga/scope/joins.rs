@@ -14,7 +14,8 @@ impl Scope<'_> {
     /// hierarchy of that is launched.
     pub(crate) async fn join(&mut self, spec: &JoinSpec, key: &str) -> Result<()> {
         let (run, topic) = (self.place.run, &*self.place.definition.topic);
-        let member = NewMember { claim: self.place.key, topic, message: run.message, key };
+        let traceparent = self.trace_context().map(|trace| trace.traceparent());
+        let member = NewMember { claim: self.place.key, topic, message: run.message, key, traceparent };
         let joined = self.engine.store().join(spec, &member).await;
         match joined.map_err(|error| failed("a message could not be joined", &error))? {
             JoinResult::Recorded(launched) => self.engine.notify_joined(&launched),

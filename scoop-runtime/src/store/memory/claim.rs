@@ -215,6 +215,7 @@ impl State {
             definition: row.definition,
             reserved_for: row.reserved_for,
             limit_key: None,
+            signalled_by: row.signalled_by.clone(),
             run: row.run(identifier),
         })
     }

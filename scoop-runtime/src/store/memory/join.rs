@@ -42,11 +42,17 @@ struct MemberRow {
     payload: Value,
     since: OffsetDateTime,
     expires_at: Option<OffsetDateTime>,
+    traceparent: Option<String>,
 }
 
 impl MemberRow {
     fn member(&self) -> SetMember {
-        SetMember { run: self.run, topic: self.topic.clone(), payload: self.payload.clone() }
+        SetMember {
+            run: self.run,
+            topic: self.topic.clone(),
+            payload: self.payload.clone(),
+            traceparent: self.traceparent.clone(),
+        }
     }
 }
 
@@ -71,7 +77,7 @@ impl JoinMembers {
 impl JoinStorage for MemoryStore {
     async fn join(&self, spec: &JoinSpec, member: &NewMember<'_>) -> sqlx::Result<JoinResult> {
         self.run("join", |state| {
-            let NewMember { claim, topic, message, key } = member;
+            let NewMember { claim, topic, message, key, traceparent } = member;
             if state.claimed_under(*claim).is_none() {
                 return Ok(JoinResult::NotHeld);
             }
@@ -88,6 +94,7 @@ impl JoinStorage for MemoryStore {
                     payload: payload.map(|message| message.payload.clone()).unwrap_or_default(),
                     since: now,
                     expires_at: limit(now, spec.within),
+                    traceparent: traceparent.clone(),
                 };
                 state.join_members.waiting.push(row);
             }

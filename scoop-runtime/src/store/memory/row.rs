@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{Context, Failure, Lineage, Priority, SignalKey};
+use scoop_core::{Context, Failure, Lineage, Priority, SignalKey, TraceContext};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -57,6 +57,8 @@ pub(super) struct WorkingRow {
     pub(super) refused_by: Vec<i32>,
     /// The signal that it awaits while it is ready.
     pub(super) signal: Option<SignalKey>,
+    /// The span that sent the signal that it got, while its newest step awaits one.
+    pub(super) signalled_by: Option<TraceContext>,
     /// How many executions there were before the newest one.
     pub(super) execution: i32,
     pub(super) execution_since: Option<OffsetDateTime>,
@@ -140,6 +142,7 @@ impl WorkingRow {
             reserved_for: 0,
             refused_by: vec![],
             signal: None,
+            signalled_by: None,
             execution: 0,
             execution_since: None,
             payload_of: None,

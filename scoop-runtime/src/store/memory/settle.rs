@@ -256,7 +256,7 @@ impl State {
         self.change(run, |row| {
             row.state = state;
             row.ready_at = wakes_at.unwrap_or(row.ready_at);
-            row.signal = wait.and_then(|wait| wait.signal().cloned());
+            (row.signal, row.signalled_by) = (wait.and_then(|wait| wait.signal().cloned()), None);
             row.owner = row.owner.filter(|_| state == RowState::Running);
             row.epoch += 1;
             row.step.clone_from(&settlement.step);

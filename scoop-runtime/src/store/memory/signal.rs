@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use scoop_core::{SignalKey, output_name};
+use scoop_core::{SignalKey, TraceContext, output_name};
 use serde_json::Value;
 use time::{Date, OffsetDateTime, Time};
 use uuid::Uuid;
@@ -30,6 +30,7 @@ pub(super) struct SignalRow {
     kept_until: OffsetDateTime,
     delivered_at: Option<OffsetDateTime>,
     reached: u64,
+    trace: Option<TraceContext>,
 }
 
 impl SignalStorage for MemoryStore {
@@ -129,6 +130,7 @@ impl State {
             kept_until,
             delivered_at: None,
             reached: 0,
+            trace: signal.trace.clone(),
         };
         self.kept.entry(row.to.clone()).or_default().insert((kept_until, now, signal.id));
         self.signals.insert(signal.id, row);
@@ -202,7 +204,8 @@ impl State {
         let Some(first @ (.., id)) = first.copied() else {
             return vec![];
         };
-        let payload = self.signals.get(&id).map(|row| row.payload.clone()).unwrap_or_default();
+        let (payload, sender) =
+            self.signals.get(&id).map(|row| (row.payload.clone(), row.trace.clone())).unwrap_or_default();
         let waiting = self.awaiting.get(to).into_iter().flatten().copied();
         let waits =
             |run: &(Uuid, Uuid)| self.row(*run).is_some_and(|row| !row.giving_up && row.ready_at > now);
@@ -212,7 +215,7 @@ impl State {
         }
         for run in &waiting {
             let Some(row) = self.change(*run, |row| {
-                (row.ready_at, row.signal) = (now, None);
+                (row.ready_at, row.signal, row.signalled_by) = (now, None, sender.clone());
                 let step = row.step.clone().unwrap_or_default();
                 row.outputs.get_or_insert_default().insert(step, payload.clone());
             }) else {

@@ -114,7 +114,7 @@ impl PostgresStore {
             progress.take(lane, priority(row)?, ready_at);
             if cfg!(feature = "metrics") {
                 let waited = (OffsetDateTime::now_utc() - ready_at).as_seconds_f64();
-                metrics::queue_seconds(row.try_get("handler")?, waited.max(0.0));
+                metrics::queue_seconds(row.try_get("handler")?).record(waited.max(0.0));
             }
         }
         rows.iter().map(|row| ClaimedRun::from_row(row, identifier)).collect()

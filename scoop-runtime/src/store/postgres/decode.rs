@@ -11,7 +11,9 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::store::{ClaimKey, ClaimedRun, HierarchyFlags, RowState, Unclaimed, micros_of, no_failure};
+use crate::store::{
+    ClaimKey, ClaimedRun, HierarchyFlags, RowState, Unclaimed, micros_of, no_failure, sender,
+};
 use crate::util::stored_time::StoredTime;
 
 /// The state of this label.
@@ -109,6 +111,7 @@ impl ClaimedRun {
             definition: row.try_get("definition")?,
             reserved_for: row.try_get("reserved_for")?,
             limit_key: None,
+            signalled_by: sender(row.try_get("signalled_by")?),
             run,
         })
     }

@@ -54,7 +54,7 @@ struct KeyTransaction<'a> {
 
 impl JoinStorage for PostgresStore {
     async fn join(&self, spec: &JoinSpec, member: &NewMember<'_>) -> sqlx::Result<JoinResult> {
-        let NewMember { claim, topic, message, key } = member;
+        let NewMember { claim, topic, message, key, traceparent } = member;
         let Some(mut locked) = self.lock_join_patiently(spec, key).await? else {
             return Ok(JoinResult::Locked);
         };
@@ -62,6 +62,7 @@ impl JoinStorage for PostgresStore {
         let record = record.bind(claim.epoch).bind(&spec.saga).bind(key).bind(topic).bind(message);
         let record =
             record.bind(spec.within.map(|within| within.as_secs_f64())).bind(spec.member_bytes_max());
+        let record = record.bind(traceparent);
         let Some(row) = record.fetch_optional(&mut *locked.tx).await? else {
             return Ok(JoinResult::NotHeld);
         };
@@ -279,6 +280,11 @@ impl PostgresStore {
 
 impl SetMember {
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        Ok(Self { run: row.try_get("run")?, topic: row.try_get("topic")?, payload: row.try_get("payload")? })
+        Ok(Self {
+            run: row.try_get("run")?,
+            topic: row.try_get("topic")?,
+            payload: row.try_get("payload")?,
+            traceparent: row.try_get("traceparent")?,
+        })
     }
 }

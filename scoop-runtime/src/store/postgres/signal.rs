@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scoop_core::SignalKey;
+use scoop_core::{SignalKey, TraceContext};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::{Query, QueryScalar};
 use sqlx::types::Json;
@@ -167,7 +167,7 @@ impl PostgresStore {
         signal: &NewSignal,
         claimer: Option<SignalClaimer<'_>>,
     ) -> sqlx::Result<SignalSent> {
-        let NewSignal { id, to: SignalKey { name, key }, payload, keep } = signal;
+        let NewSignal { id, to: SignalKey { name, key }, payload, keep, trace } = signal;
         let none = Lanes::default();
         let lanes = claimer.map_or(&none, |claimer| claimer.lanes);
         let identifier = claimer.map_or("", |claimer| claimer.claimer.identifier);
@@ -183,6 +183,7 @@ impl PostgresStore {
             .bind(&lanes.reserved_for)
             .bind(claimer.map_or(0, |claimer| i64::try_from(claimer.slots).unwrap_or(i64::MAX)))
             .bind(lanes.topology)
+            .bind(trace.as_ref().map(TraceContext::traceparent))
             .all(&self.sessions)
             .await?;
         let mut sent = SignalSent { reached: rows.len() as u64, ..SignalSent::default() };
@@ -201,15 +202,17 @@ impl PostgresStore {
         executor: impl PgExecutor<'_>,
         signal: &NewSignal,
     ) -> sqlx::Result<bool> {
-        let NewSignal { id, to: SignalKey { name, key }, payload, keep } = signal;
+        let NewSignal { id, to: SignalKey { name, key }, payload, keep, trace } = signal;
+        let traceparent = trace.as_ref().map(TraceContext::traceparent);
         if !self.may_write().await? {
             let insert = sqlx::query_scalar(self.sql.signal_insert_any.clone()).bind(id).bind(name).bind(key);
-            let insert = insert.bind(Json(payload)).bind(keep.as_secs_f64());
+            let insert = insert.bind(Json(payload)).bind(keep.as_secs_f64()).bind(traceparent);
             // The transaction may be one of the user, in which names may be taken.
             return insert.persistent(self.sessions.supports_prepared()).fetch_one(executor).await;
         }
         let insert = sqlx::query(self.sql.signal_insert.clone()).bind(id).bind(name).bind(key);
-        let inserted = insert.bind(Json(payload)).bind(keep.as_secs_f64()).execute(executor).await?;
+        let insert = insert.bind(Json(payload)).bind(keep.as_secs_f64()).bind(traceparent);
+        let inserted = insert.execute(executor).await?;
         Ok(inserted.rows_affected() > 0)
     }
 

@@ -238,8 +238,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             ("text[], text[], bigint, timestamptz, uuid", "'{}', '{}', 1, '-infinity', gen_random_uuid()")
         }
         "join_record" => (
-            "uuid, uuid, bigint, text, text, text, uuid, float8, int",
-            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', gen_random_uuid(), NULL, 1",
+            "uuid, uuid, bigint, text, text, text, uuid, float8, int, text",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', gen_random_uuid(), NULL, 1, NULL",
         ),
         "join_overdue" => ("text, text, text[], int, uuid", "'', '', '{}', 1, gen_random_uuid()"),
         "limit_lock" => ("uuid, bigint, text", "NULL, 0, ''"),
@@ -278,8 +278,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             ("text, text, bigint, bigint[], uuid[], uuid[]", "'', '', 0, '{}', '{}', '{}'")
         }
         "signal_send" => (
-            "uuid, text, text, jsonb, float8, uuid, text[], text[], int[], bigint, bigint",
-            "gen_random_uuid(), '', '', '0', 1, gen_random_uuid(), '{}', '{}', '{}', 1, 0",
+            "uuid, text, text, jsonb, float8, uuid, text[], text[], int[], bigint, bigint, text",
+            "gen_random_uuid(), '', '', '0', 1, gen_random_uuid(), '{}', '{}', '{}', 1, 0, NULL",
         ),
         "entity_write" => (
             "text[], text[], bigint[], jsonb[], text[], text[], bigint[], uuid[], uuid[]",
@@ -1031,7 +1031,7 @@ async fn signals_whose_time_is_over_are_not_read_again() {
     execute(EXPIRED_SIGNALS).await;
     execute("VACUUM ANALYZE scoop.signal").await;
     let deliver = "'{paid}', '{7}', NULL, '{}', false, '20ms'";
-    let send = "gen_random_uuid(), 'paid', '7', '3', 3600, gen_random_uuid(), '{}', '{}', '{}', 1, 0";
+    let send = "gen_random_uuid(), 'paid', '7', '3', 3600, gen_random_uuid(), '{}', '{}', '{}', 1, 0, NULL";
     for (statement, values) in [("signal_deliver", deliver), ("signal_send", send)] {
         let blocks = blocks_of(&pool, statement, values).await;
         assert!(blocks < BLOCKS_MAX, "{statement} read {blocks} blocks");

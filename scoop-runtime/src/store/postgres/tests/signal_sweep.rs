@@ -12,7 +12,7 @@ use crate::store::{Deliver, NewSignal, SignalStorage as _, TransactionNumber};
 
 fn signal(key: &str) -> NewSignal {
     let to = SignalKey { name: "paid".into(), key: key.into() };
-    NewSignal { id: Uuid::now_v7(), to, payload: json!(7), keep: Duration::from_secs(3_600) }
+    NewSignal { id: Uuid::now_v7(), to, payload: json!(7), keep: Duration::from_secs(3_600), trace: None }
 }
 
 /// Makes a run that awaits the signal with this key.
