@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::args::Settings;
-use crate::limit::{CLIENTS, Limit, Rate, Script};
+use crate::baseline::{CLIENTS, Limit, Rate, Script};
+use crate::os_process::family_processor_seconds;
 use crate::outcome::Outcome;
-use crate::process::family_processor_seconds;
 use crate::report::Report;
 use crate::server::Server;
 

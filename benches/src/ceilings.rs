@@ -4,8 +4,8 @@
 //! They use as few round trips as possible. Nothing is waited for, looked up or checked. So no engine on these
 //! tables can be faster, independent of its language.
 
+use crate::baseline::CLIENTS;
 use crate::bench::Bench;
-use crate::limit::CLIENTS;
 use crate::outcome::Outcome;
 use crate::sagas;
 

@@ -11,8 +11,8 @@ use scoop::Scoop;
 use scoop::prelude::*;
 use sqlx::PgConnection;
 
+use crate::baseline::WARM_UP;
 use crate::bench::{Bench, Pace};
-use crate::limit::WARM_UP;
 use crate::outcome::Outcome as Answer;
 use crate::sagas::Meter;
 use crate::stats::percentile_ms;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use scoop::{Builder, Scoop};
 
+use crate::baseline::{CLIENTS, Script, WARM_UP};
 use crate::bench::{Bench, Pace};
-use crate::limit::{CLIENTS, Script, WARM_UP};
 use crate::limits::{Limited, LimitedByKey, Rated};
 use crate::outcome::Outcome;
 use crate::sagas::{self, Ballast, Idle, Insert, Load, Meter, Plant};

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 use scoop::prelude::*;
 
 use crate::bench::Bench;
+use crate::os_process;
 use crate::outcome::Outcome as Answer;
-use crate::process;
 use crate::sagas::Meter;
 use crate::stats::percentile_ms;
 
@@ -66,7 +66,7 @@ impl Endless {
             self.0.change(|noted| noted.claims.push(late));
         }
         if n <= executions && n % (executions / 100).max(1) == 0 {
-            let memory = process::resident_bytes(std::process::id());
+            let memory = os_process::resident_bytes(std::process::id());
             self.0.change(|noted| noted.hundredths.push((Instant::now(), memory)));
         }
         if n >= executions + SLEEPING {

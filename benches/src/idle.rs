@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::bench::Bench;
+use crate::os_process::{family_processor_seconds, processor_seconds};
 use crate::outcome::Outcome;
-use crate::process::{family_processor_seconds, processor_seconds};
 use crate::server::Database;
 use crate::thousand;
 use crate::worker::{Kind, Worker};

@@ -7,8 +7,8 @@ use std::time::Instant;
 use scoop::Scoop;
 use sqlx::{Connection, PgConnection};
 
+use crate::baseline::{CLIENTS, WARM_UP};
 use crate::bench::Bench;
-use crate::limit::{CLIENTS, WARM_UP};
 use crate::outcome::Outcome;
 use crate::sagas::Insert;
 

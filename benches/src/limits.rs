@@ -80,7 +80,9 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
         bench.report.add("B25 pause", paused, Some(without));
         count = drain::for_a_round(bench, Crowd::Inserts, without);
     }
-    bench.report.note(format!("B25: {KEYS} keys, four runs of each at once; {PAUSED} runs of the paused handler."));
+    bench
+        .report
+        .note(format!("B25: {KEYS} keys, four runs of each at once; {PAUSED} runs of the paused handler."));
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Measures Scoop in comparison with plain Postgres. See `benches/README.md`.
 
 mod args;
+mod baseline;
 mod bench;
 mod builds;
 mod ceilings;
@@ -12,19 +13,18 @@ mod endurance;
 mod executions;
 mod fairness;
 mod fan_out;
+mod four_processes;
 mod goals;
 mod growth;
 mod idle;
 mod latency;
 mod launches;
-mod limit;
 mod limits;
+mod os_process;
 mod outcome;
 mod pages;
 mod peers;
 mod price;
-mod process;
-mod processes;
 mod report;
 mod retention;
 mod rollbacks;
@@ -42,9 +42,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use args::{Command, Settings};
+use baseline::Limit;
 use bench::Bench;
 use drain::Crowd;
-use limit::Limit;
 use outcome::Outcome;
 use report::Report;
 use server::Server;
@@ -93,7 +93,7 @@ async fn run(settings: Settings) -> Outcome<()> {
     let limit = Limit::prepare(&server, settings.seconds).await?;
     let mut report = Report { settings: server.settings().await?, ..Report::default() };
     // Other work of the machine distorts the figures, so its load is reported with them.
-    report.settings.push(("load average before".into(), process::load_average()));
+    report.settings.push(("load average before".into(), os_process::load_average()));
     report.settings.push(("pool".into(), settings.pool.to_string()));
     report.settings.push(("concurrency".into(), settings.concurrency.to_string()));
     let mut bench = Bench { server, limit, settings, report };
@@ -141,7 +141,7 @@ async fn one(bench: &mut Bench, measure: &str) -> Outcome<()> {
         "B9" => drain::measure_backlog(bench).await,
         "B10" => sleepers::measure(bench).await,
         "B11" => idle::measure(bench).await,
-        "B12" => processes::measure(bench).await,
+        "B12" => four_processes::measure(bench).await,
         "B13" => endurance::measure(bench).await,
         "B14" => price::measure(bench).await,
         "B15" => drain::measure(bench, "B15", Crowd::Loaded).await,

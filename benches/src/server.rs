@@ -126,7 +126,7 @@ impl Server {
     /// The parent process of all sessions of the server, if it runs on this machine.
     pub(crate) async fn process_id(&self) -> Outcome<Option<u32>> {
         let session: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&self.admin).await?;
-        Ok(u32::try_from(session).ok().and_then(crate::process::parent_of_postgres))
+        Ok(u32::try_from(session).ok().and_then(crate::os_process::parent_of_postgres))
     }
 
     /// The folder of the server's own programs, if it is a private one.

@@ -6,8 +6,8 @@ use crate::bench::Bench;
 use crate::drain::{self, Crowd};
 use crate::growth;
 use crate::latency::WARM_UP;
+use crate::os_process;
 use crate::outcome::Outcome;
-use crate::process;
 use crate::sagas::{Approval, Meter, Request, Sleep};
 use crate::server::Database;
 use crate::stats::percentile_ms;
@@ -47,7 +47,7 @@ async fn resident(bench: &Bench, database: &Database) -> Outcome<f64> {
     worker.go().await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     // Memory is counted in pages: far below the precision of a float.
-    let bytes = process::resident_bytes(worker.process_id()) as f64;
+    let bytes = os_process::resident_bytes(worker.process_id()) as f64;
     worker.stop().await?;
     Ok(bytes)
 }

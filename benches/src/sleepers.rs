@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use crate::bench::Bench;
 use crate::drain::{self, Crowd};
 use crate::growth;
+use crate::os_process;
 use crate::outcome::Outcome;
-use crate::process;
 use crate::sagas::Sleep;
 use crate::server::Database;
 use crate::stats::percentile_ms;
@@ -63,7 +63,7 @@ async fn watched(bench: &Bench, database: &Database) -> Outcome<(f64, Vec<Durati
         }
     }
     // Memory is counted in pages: far below the precision of a float.
-    let bytes = process::resident_bytes(worker.process_id()) as f64;
+    let bytes = os_process::resident_bytes(worker.process_id()) as f64;
     worker.stop().await?;
     client.pool().close().await;
     Ok((bytes, late))

@@ -1,8 +1,8 @@
 //! The events of private servers. They are an interface, listed in `docs/telemetry.md`.
 
 #[cfg(test)]
-#[path = "../../scoop-runtime/src/telemetry/page.rs"]
-mod page;
+#[path = "../../scoop-runtime/src/telemetry/tests/guide_events.rs"]
+mod guide_events;
 
 use tracing::{debug, warn};
 
@@ -54,7 +54,7 @@ mod tests {
 
     /// Collects the reported events.
     #[derive(Clone, Default)]
-    struct Reported(Arc<Mutex<BTreeSet<page::Row>>>);
+    struct Reported(Arc<Mutex<BTreeSet<guide_events::Row>>>);
 
     impl<S: Subscriber> Layer<S> for Reported {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
@@ -74,7 +74,8 @@ mod tests {
                 report(&EmbeddedError::RuntimeGone);
             }
         });
-        let listed: BTreeSet<_> = page::rows().into_iter().filter(|(target, ..)| target == TARGET).collect();
+        let listed: BTreeSet<_> =
+            guide_events::rows().into_iter().filter(|(target, ..)| target == TARGET).collect();
         assert_eq!(*reported.0.lock().unwrap(), listed);
     }
 

@@ -29,28 +29,6 @@ pub(crate) fn parse_range(literal: &LitStr) -> syn::Result<(Duration, Duration)>
     read_range(&literal.value()).map_err(|why| syn::Error::new(literal.span(), why))
 }
 
-/// Parses `"100/s"`, `"5/10 minutes"`: so many within a time.
-pub(crate) fn parse_rate(literal: &LitStr) -> syn::Result<(u32, Duration)> {
-    read_rate(&literal.value()).map_err(|why| syn::Error::new(literal.span(), why))
-}
-
-fn read_rate(text: &str) -> Result<(u32, Duration), String> {
-    let no_rate =
-        || format!("{text:?} is no rate; write a number and a time, as in `\"100/s\"` or `\"5/10 minutes\"`");
-    let (number, period) = text.split_once('/').ok_or_else(no_rate)?;
-    let most = match number.parse::<u32>() {
-        Ok(0) => return Err("no run would ever begin; write 1 or more, or pause the saga".into()),
-        Ok(most) if i32::try_from(most).is_ok() => most,
-        _ => return Err(no_rate()),
-    };
-    let period = if period.starts_with(|first: char| first.is_ascii_digit()) {
-        period.into()
-    } else {
-        format!("1{period}")
-    };
-    Ok((most, read(&period).map_err(|_| no_rate())?))
-}
-
 fn read_range(text: &str) -> Result<(Duration, Duration), String> {
     let Some((first, last)) = text.split_once("..") else {
         return read(text).map(|only| (only, only));
@@ -62,7 +40,8 @@ fn read_range(text: &str) -> Result<(Duration, Duration), String> {
     Ok((shorter, longer))
 }
 
-fn read(text: &str) -> Result<Duration, String> {
+/// Reads a duration, or says what is wrong with the text.
+pub(crate) fn read(text: &str) -> Result<Duration, String> {
     let digits = text.chars().take_while(char::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let unit = unit.strip_prefix(' ').unwrap_or(unit);
@@ -150,25 +129,6 @@ mod tests {
         for text in ["", "..", "5s..", "..5s", "1s..=5s", "1s..2s..3s", "30s..100ms", "0s..1s", "1s..100000w"]
         {
             assert!(read_range(text).is_err(), "{text}");
-        }
-    }
-}
-
-#[cfg(test)]
-mod rates {
-    use super::*;
-
-    #[test]
-    fn a_number_and_a_time_make_a_rate() {
-        let (ms, s) = (Duration::from_millis, Duration::from_secs);
-        assert_eq!(read_rate("100/s"), Ok((100, s(1))));
-        assert_eq!(read_rate("20/minute"), Ok((20, s(60))));
-        assert_eq!(read_rate("5/10 minutes"), Ok((5, s(600))));
-        assert_eq!(read_rate("1/250ms"), Ok((1, ms(250))));
-        for text in
-            ["", "100", "/s", "100/", "0/s", "-1/s", "1.5/s", "100 / s", "100/0s", "1/s/s", "3000000000/s"]
-        {
-            assert!(read_rate(text).is_err(), "{text}");
         }
     }
 }

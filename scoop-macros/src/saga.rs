@@ -1,6 +1,7 @@
 //! `#[saga]`: an `impl` block as a saga, in three stages.
 
 mod awaits;
+mod delivery;
 pub(crate) mod expand;
 mod filter;
 mod limits;

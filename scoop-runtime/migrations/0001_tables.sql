@@ -78,7 +78,7 @@ CREATE UNIQUE INDEX one_per_run ON scoop.message_event
     WHERE type IN ('CANCELLATION_REQUESTED', 'ROLLBACK_FAILED');
 
 -- The ends of runs, by handler and time: for lists of finished runs. Each is read from its newest entry on. The condition on
--- the time always holds. Only lists repeat it, so that no other lookup of an end can be planned with this index.
+-- the time always holds. Only the view `run_end` repeats it, so that no other lookup of an end can be planned with this index.
 CREATE INDEX message_event_ended ON scoop.message_event (type, coroutine_name, created_at)
     WHERE type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND created_at >= '-infinity';
 

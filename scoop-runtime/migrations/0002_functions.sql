@@ -6,7 +6,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- Views      runs: unfinished runs, for people
 --            ready_queue: queues of ready runs; abandoned_queue: those that no living worker claims;
 --            listed_handler: states and handlers of unfinished runs; unfinished_run: unfinished runs, as programs list and explain them;
---            reached_limit: sagas at their limits; failed_handler: handlers with failed rollbacks
+--            reached_limit: sagas at their limits; run_end: ends of runs; failed_handler: handlers with failed rollbacks
 -- Workers    is_gone: whether the session of a worker has ended
 -- Runs       phase, phase_since: what a run does or waits for; tried: failed attempts
 --            has_to_give_up, wakes_at, queue_time: parts of statements
@@ -139,20 +139,23 @@ WHERE l.saga >= '' AND (NOT l.concurrency_by_key AND l.concurrency <= (
     SELECT FROM scoop.rate_window w WHERE w.saga = l.saga AND w.key = '' AND w.opens_at > clock_timestamp()
 ));
 
+-- The ends of runs, for lists of them: with the condition that chooses the index of ends.
+CREATE VIEW scoop.run_end WITH (security_invoker = true) AS
+SELECT e.* FROM scoop.message_event e
+WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity';
+
 -- The handlers of which a rollback has failed, settled or not. Goes through the index of ends from one to the next.
 CREATE VIEW scoop.failed_handler WITH (security_invoker = true) AS
 WITH RECURSIVE failed (handler) AS (
-    (SELECT e.coroutine_name FROM scoop.message_event e
-     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity'
-       AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name IS NOT NULL
+    (SELECT e.coroutine_name FROM scoop.run_end e
+     WHERE e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name IS NOT NULL
      ORDER BY e.coroutine_name LIMIT 1)
     UNION ALL
     SELECT next.handler
     FROM failed h
     CROSS JOIN LATERAL (
-        SELECT e.coroutine_name AS handler FROM scoop.message_event e
-        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity'
-          AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name > h.handler
+        SELECT e.coroutine_name AS handler FROM scoop.run_end e
+        WHERE e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name > h.handler
         ORDER BY e.coroutine_name LIMIT 1
     ) next
 )

@@ -1,5 +1,5 @@
 -- Returns all parked runs of these handlers to their queues: their limit has changed.
--- Locks: their rows, without those that other transactions have locked: limit_unpark_left.sql, or a claim under the new limit,
+-- Locks: their rows, without those that other transactions have locked: limit_unpark_orphaned.sql, or a claim under the new limit,
 -- returns these.
 -- $1 handlers
 WITH parked AS MATERIALIZED (

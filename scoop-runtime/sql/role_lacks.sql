@@ -35,6 +35,7 @@ WITH needed AS (
         ('scoop.listed_handler', '{SELECT}'),
         ('scoop.paused', '{SELECT}'),
         ('scoop.reached_limit', '{SELECT}'),
+        ('scoop.run_end', '{SELECT}'),
         ('scoop.unfinished_run', '{SELECT}')
     ) AS t (name, privileges)
     CROSS JOIN LATERAL unnest(t.privileges) AS r (privilege)

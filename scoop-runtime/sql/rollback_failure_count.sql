@@ -8,10 +8,9 @@ FROM scoop.failed_handler h
 CROSS JOIN LATERAL (
     SELECT count(*) AS count, min(e.created_at) AS oldest
     FROM (
-        SELECT e.created_at FROM scoop.message_event e
+        SELECT e.created_at FROM scoop.run_end e
         -- by its only value as a subquery: otherwise the planner may read all of another index of failed rollbacks
-        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity'
-          AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name = h.handler
+        WHERE e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name = h.handler
           -- counts, so that each is looked up by index
           AND (SELECT count(*) FROM scoop.message_event settled
                WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = e.coroutine_name

@@ -24,10 +24,9 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
 FROM (
     SELECT of_handler.* FROM scoop.failed_handler h
     CROSS JOIN LATERAL (
-        SELECT e.* FROM scoop.message_event e
+        SELECT e.* FROM scoop.run_end e
         -- by its only value as a subquery: otherwise the planner may read all of another index of failed rollbacks
-        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity'
-          AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name = h.handler
+        WHERE e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name = h.handler
           AND (e.created_at, scoop.run_id(e.cooperation_lineage))
                 < (coalesce($1::timestamptz, 'infinity'),
                    coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
@@ -41,9 +40,8 @@ FROM (
     ) of_handler
     UNION ALL
     -- forged rows without a handler
-    (SELECT e.* FROM scoop.message_event e
-     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity'
-       AND e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name IS NULL
+    (SELECT e.* FROM scoop.run_end e
+     WHERE e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name IS NULL
        AND (e.created_at, scoop.run_id(e.cooperation_lineage))
              < (coalesce($1::timestamptz, 'infinity'), coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
      ORDER BY e.created_at DESC, scoop.run_id(e.cooperation_lineage) DESC

@@ -3,17 +3,15 @@
 -- Locks: nothing.
 -- $1 since when, $2 the maximum of a count, nothing for none
 WITH RECURSIVE listed (type, handler) AS (
-    (SELECT e.type, e.coroutine_name FROM scoop.message_event e
-     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
-       AND e.created_at >= '-infinity' AND e.coroutine_name IS NOT NULL
+    (SELECT e.type, e.coroutine_name FROM scoop.run_end e
+     WHERE e.coroutine_name IS NOT NULL
      ORDER BY e.type, e.coroutine_name LIMIT 1)
     UNION ALL
     SELECT next.type, next.handler
     FROM listed l
     CROSS JOIN LATERAL (
-        SELECT e.type, e.coroutine_name AS handler FROM scoop.message_event e
-        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
-       AND e.created_at >= '-infinity' AND e.coroutine_name IS NOT NULL
+        SELECT e.type, e.coroutine_name AS handler FROM scoop.run_end e
+        WHERE e.coroutine_name IS NOT NULL
           AND (e.type, e.coroutine_name) > (l.type, l.handler)
         ORDER BY e.type, e.coroutine_name LIMIT 1
     ) next
@@ -22,9 +20,8 @@ SELECT l.handler::text, l.type::text, ended.count
 FROM listed l
 CROSS JOIN LATERAL (
     SELECT count(*) AS count FROM (
-        SELECT FROM scoop.message_event e
-        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
-          AND e.created_at >= '-infinity' AND e.type = l.type AND e.coroutine_name = l.handler AND e.created_at >= $1
+        SELECT FROM scoop.run_end e
+        WHERE e.type = l.type AND e.coroutine_name = l.handler AND e.created_at >= $1
         LIMIT $2
     ) e
 ) ended

@@ -3,26 +3,23 @@
 -- Locks: nothing.
 -- $1 since when, $2 how many runs of a handler at most, $3 how many in all
 WITH RECURSIVE listed (handler) AS (
-    (SELECT e.coroutine_name FROM scoop.message_event e
-     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.type = 'COMMITTED'
-       AND e.created_at >= '-infinity' AND e.coroutine_name IS NOT NULL
+    (SELECT e.coroutine_name FROM scoop.run_end e
+     WHERE e.type = 'COMMITTED' AND e.coroutine_name IS NOT NULL
      ORDER BY e.coroutine_name LIMIT 1)
     UNION ALL
     SELECT next.handler
     FROM listed l
     CROSS JOIN LATERAL (
-        SELECT e.coroutine_name AS handler FROM scoop.message_event e
-        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.type = 'COMMITTED'
-          AND e.created_at >= '-infinity' AND e.coroutine_name > l.handler
+        SELECT e.coroutine_name AS handler FROM scoop.run_end e
+        WHERE e.type = 'COMMITTED' AND e.coroutine_name > l.handler
         ORDER BY e.coroutine_name LIMIT 1
     ) next
 )
 SELECT l.handler::text, extract(epoch FROM ended.created_at - seen.created_at)::float8 AS seconds
 FROM listed l
 CROSS JOIN LATERAL (
-    SELECT e.message_id, e.created_at FROM scoop.message_event e
-    WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.type = 'COMMITTED'
-      AND e.created_at >= '-infinity' AND e.coroutine_name = l.handler AND e.created_at >= $1
+    SELECT e.message_id, e.created_at FROM scoop.run_end e
+    WHERE e.type = 'COMMITTED' AND e.coroutine_name = l.handler AND e.created_at >= $1
     ORDER BY e.created_at DESC
     LIMIT $2
 ) ended

@@ -8,18 +8,16 @@
 -- $8 ended before this, $9 and if at that time, with a smaller id than this; null: from the latest on; $10 how many runs,
 -- $11 how many ends to read
 WITH RECURSIVE listed (type, handler) AS (
-    (SELECT e.type, e.coroutine_name FROM scoop.message_event e
-     WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
-       AND e.created_at >= '-infinity' AND e.coroutine_name IS NOT NULL
+    (SELECT e.type, e.coroutine_name FROM scoop.run_end e
+     WHERE e.coroutine_name IS NOT NULL
        AND $1::text IS NULL
      ORDER BY e.type, e.coroutine_name LIMIT 1)
     UNION ALL
     SELECT next.type, next.handler
     FROM listed l
     CROSS JOIN LATERAL (
-        SELECT e.type, e.coroutine_name AS handler FROM scoop.message_event e
-        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
-       AND e.created_at >= '-infinity' AND e.coroutine_name IS NOT NULL
+        SELECT e.type, e.coroutine_name AS handler FROM scoop.run_end e
+        WHERE e.coroutine_name IS NOT NULL
           AND (e.type, e.coroutine_name) > (l.type, l.handler)
         ORDER BY e.type, e.coroutine_name LIMIT 1
     ) next
@@ -37,9 +35,8 @@ candidate AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT e.created_at, scoop.run_id(e.cooperation_lineage) AS id, e.cooperation_lineage AS lineage,
                e.message_id, e.coroutine_identifier, e.step, e.exception
-        FROM scoop.message_event e
-        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
-          AND e.created_at >= '-infinity' AND e.type = asked.type AND e.coroutine_name = asked.handler
+        FROM scoop.run_end e
+        WHERE e.type = asked.type AND e.coroutine_name = asked.handler
           AND e.created_at >= coalesce($4::timestamptz, '-infinity')
           AND (e.created_at, scoop.run_id(e.cooperation_lineage))
                 < (least($5::timestamptz, coalesce($8::timestamptz, 'infinity')),

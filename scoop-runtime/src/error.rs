@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::store::RolledBack;
 use crate::telemetry;
-use crate::util::shown::utc;
+use crate::util::format::utc;
 use crate::{Named, RunningStep, Wanted};
 
 /// An error of the runtime.

@@ -47,7 +47,7 @@ mod util;
 /// Times and durations as texts, for the command line and the web page.
 #[doc(hidden)]
 pub mod shown {
-    pub use crate::util::shown::{humane, utc};
+    pub use crate::util::format::{humane, utc};
 }
 
 #[cfg(feature = "in-memory")]

@@ -9,11 +9,7 @@
 //! Texts go through [`text`], which removes what must not be in a log: payloads and passwords. Texts are made only for
 //! an interested subscriber.
 
-#[cfg(test)]
-mod metric_page;
 pub(crate) mod metrics;
-#[cfg(test)]
-mod page;
 mod spans;
 mod text;
 pub(crate) mod trace;

@@ -1,4 +1,7 @@
 //! Which requests are answered: token, origin of forms, read-only mode. Adds the headers that restrict the browser.
+//!
+//! CSRF, a form that another site sends in the name of a visitor, is refused twice: here by the origin of the request, and by the
+//! token in the form (`secret.rs`, `pages/requester.rs`).
 
 use askama::Template;
 use axum::extract::{Form, OriginalUri, Request, State};

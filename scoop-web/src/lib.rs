@@ -72,7 +72,7 @@ fn routes(web: SharedWeb) -> Router {
         .route("/failures", get(pages::failures::show))
         .route("/inbox", get(pages::inbox::show))
         .route("/topology", get(pages::topology::show))
-        .route("/queue", get(pages::queue::show))
+        .route("/queue", get(pages::error_queue::show))
         .route("/schedules", get(pages::schedules::show))
         .route("/entities", get(pages::entities::show))
         .route("/pause", get(pages::pause::confirm).post(pages::pause::carry_out))

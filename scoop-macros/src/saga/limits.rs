@@ -1,5 +1,7 @@
 //! The limits of a saga: `concurrency` and `rate`.
 
+use std::time::Duration;
+
 use proc_macro2::TokenStream;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Expr, ExprLit, Ident, Lit, LitInt, LitStr, ReceiverKind, Token};
@@ -8,6 +10,9 @@ use super::parse::{Block, Function};
 use crate::duration;
 use crate::errors::Errors;
 use crate::settings::Settings;
+
+/// The message for a limit of zero.
+const NONE_BEGINS: &str = "no run would ever begin; write 1 or more, or pause the saga";
 
 /// The limits of a saga.
 #[derive(Default)]
@@ -169,7 +174,7 @@ fn unfit(function: &Function) -> Option<&'static str> {
 
 fn number(written: &LitInt) -> syn::Result<u32> {
     let why = match written.base10_parse() {
-        Ok(0) => "no run would ever begin; write 1 or more, or pause the saga",
+        Ok(0) => NONE_BEGINS,
         Ok(number) if i32::try_from(number).is_ok() => return Ok(number),
         _ => "at most 2147483647 runs are executed at once; write less, or remove this",
     };
@@ -178,6 +183,42 @@ fn number(written: &LitInt) -> syn::Result<u32> {
 
 /// `"100/s"`, `"5/10 minutes"`.
 fn runs_per_time(written: &LitStr) -> syn::Result<Rate> {
-    let (most, period) = duration::parse_rate(written)?;
+    let (most, period) = read_rate(&written.value()).map_err(|why| syn::Error::new(written.span(), why))?;
     Ok(Rate { most, period_ms: u64::try_from(period.as_millis()).unwrap_or(u64::MAX) })
+}
+
+fn read_rate(text: &str) -> Result<(u32, Duration), String> {
+    let no_rate =
+        || format!("{text:?} is no rate; write a number and a time, as in `\"100/s\"` or `\"5/10 minutes\"`");
+    let (number, period) = text.split_once('/').ok_or_else(no_rate)?;
+    let most = match number.parse::<u32>() {
+        Ok(0) => return Err(NONE_BEGINS.into()),
+        Ok(most) if i32::try_from(most).is_ok() => most,
+        _ => return Err(no_rate()),
+    };
+    let period = if period.starts_with(|first: char| first.is_ascii_digit()) {
+        period.into()
+    } else {
+        format!("1{period}")
+    };
+    Ok((most, duration::read(&period).map_err(|_| no_rate())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_and_a_time_make_a_rate() {
+        let (ms, s) = (Duration::from_millis, Duration::from_secs);
+        assert_eq!(read_rate("100/s"), Ok((100, s(1))));
+        assert_eq!(read_rate("20/minute"), Ok((20, s(60))));
+        assert_eq!(read_rate("5/10 minutes"), Ok((5, s(600))));
+        assert_eq!(read_rate("1/250ms"), Ok((1, ms(250))));
+        for text in
+            ["", "100", "/s", "100/", "0/s", "-1/s", "1.5/s", "100 / s", "100/0s", "1/s/s", "3000000000/s"]
+        {
+            assert!(read_rate(text).is_err(), "{text}");
+        }
+    }
 }

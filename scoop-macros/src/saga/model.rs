@@ -8,12 +8,14 @@ use quote::ToTokens;
 use syn::{GenericArgument, Ident, LitStr, Meta, PathArguments, Type};
 
 use super::awaits::Awaits;
+use super::delivery;
+pub(super) use super::delivery::Delivery;
 use super::filter::Filter;
 use super::limits::{self, Limits};
 use super::parse::{Block, Function};
 use super::resolve::Resolver;
 pub(super) use super::retry::{Retry, When};
-use super::schedule::{self, Schedule, one_of};
+use super::schedule::{self, Schedule};
 pub(super) use super::signature::ReturnKind;
 use super::signature::{CheckedSignature, Role, SagaTypes, output};
 use super::subscription::{self, Messages};
@@ -78,13 +80,6 @@ pub(super) struct Step {
     pub(super) rollback: Option<Call>,
     pub(super) on_child_failure: Option<Call>,
     pub(super) delivery: Delivery,
-}
-
-/// How often the code of a step runs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Delivery {
-    AtLeastOnce,
-    AtMostOnce,
 }
 
 /// The signal that a step awaits, and the call of the function that returns its key.
@@ -323,7 +318,7 @@ fn draft<'a>(function: &'a Function, block: &Block, frame: &SagaTypes<'_>, error
         finally: settings.function("finally", errors),
         rollback: settings.function("rollback", errors),
         on_child_failure: settings.function("on_child_failure", errors),
-        delivery: delivery(&settings, errors),
+        delivery: delivery::read(&settings, errors),
         shape: frame.read(&function.sig, Role::Step, errors),
     };
     if let Some(key) = settings.key("rollback_retry").filter(|_| settings.key("rollback").is_none()) {
@@ -341,29 +336,6 @@ fn draft<'a>(function: &'a Function, block: &Block, frame: &SagaTypes<'_>, error
         errors.at(draft.named_at(), format!("{why}, {added}"));
     }
     draft
-}
-
-/// A step that runs at most once is not tried again.
-fn delivery(settings: &Settings, errors: &mut Errors) -> Delivery {
-    let written = settings.text("delivery", errors);
-    if let Some(written) = written.as_ref().filter(|it| it.value() == "exactly_once") {
-        let message = "no `delivery` makes code run exactly once; what a step writes through `scope.tx()`, and what it \
-                       launches, happens exactly once with `\"at_least_once\"`, the default: remove this setting";
-        errors.at(written, message);
-        return Delivery::AtLeastOnce;
-    }
-    let known = ["at_least_once", "at_most_once"];
-    match written.and_then(|written| errors.keep(one_of("delivery", &written, &known))) {
-        Some("at_most_once") => {
-            if let Some(retry) = settings.key("retry") {
-                let message =
-                    "a step with `delivery = \"at_most_once\"` is not tried again; remove one of the two";
-                errors.at(retry, message);
-            }
-            Delivery::AtMostOnce
-        }
-        _ => Delivery::AtLeastOnce,
-    }
 }
 
 const STEP_KEYS: [&str; 12] = [

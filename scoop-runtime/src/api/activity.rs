@@ -6,8 +6,8 @@ use futures_util::future::{BoxFuture, FutureExt};
 
 use super::scoop::Scoop;
 use crate::find::CountedSpan;
+use crate::util::format::system_time;
 use crate::util::patience::Vain;
-use crate::util::shown::system_time;
 use crate::{Activity, RunDurations, RuntimeError};
 
 /// The number and the length of the spans.

@@ -5,8 +5,8 @@ use futures_util::future::{BoxFuture, FutureExt};
 use super::scoop::Scoop;
 use crate::find::{ContentsKey, Redaction, StoredContent, StoredContents};
 use crate::store::entity::StoredEntityEvent;
+use crate::util::format::system_time;
 use crate::util::patience::Vain;
-use crate::util::shown::system_time;
 use crate::{
     Content, EntityContents, EntityEventContents, RegisteredSchedule, RunContents, RunSummary, RuntimeError,
 };

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
 
+use crate::util::format::system_time;
 use crate::util::patience::Vain;
-use crate::util::shown::system_time;
 use crate::{RunCounts, RuntimeError, Scoop, When};
 
 /// The time in which ends are counted by default.

@@ -13,8 +13,8 @@ use super::command::possible_key;
 use super::scoop::Scoop;
 use crate::store::EntityId;
 use crate::store::entity::StoredEntityEvent;
+use crate::util::format::system_time;
 use crate::util::patience::Vain;
-use crate::util::shown::system_time;
 use crate::{RunId, RuntimeError};
 
 /// The default size of a page.

@@ -3,8 +3,8 @@
 use futures_util::future::{BoxFuture, FutureExt};
 use uuid::Uuid;
 
+use crate::util::format::system_time;
 use crate::util::patience::Vain;
-use crate::util::shown::system_time;
 use crate::{Explanation, RuntimeError, Scoop, Wanted};
 
 /// How often a run is looked up that is in no place.

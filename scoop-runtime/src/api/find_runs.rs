@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use crate::find::{Depth, PageSize, Part, Place, RunFilter};
 use crate::store::NewMessage;
+use crate::util::format::system_time;
 use crate::util::patience::Vain;
-use crate::util::shown::system_time;
 use crate::{Handle, RunCursor, RunPhase, RunSummary, RuntimeError, Scoop, WaitKind, When};
 
 /// The default number of runs in a page.

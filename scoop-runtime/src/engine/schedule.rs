@@ -1,5 +1,5 @@
-//! Launches the ticks of scheduled sagas. Each store turns due times into messages with `ticks_due` of `store/schedule.rs`;
-//! the times of a schedule are computed in [`crate::saga::timetable`].
+//! Launches the ticks of scheduled sagas. The times of a schedule, and those that are left out, are decided in
+//! [`crate::saga::timetable`]; a store asks for them while it has locked the schedule.
 //!
 //! The due times are in the database, and are compared with its clock. A process that finds a due schedule locks its
 //! row, launches the tick and advances the row in one transaction: so each time has exactly one tick, regardless of the
@@ -11,8 +11,9 @@ use std::time::Duration;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use crate::saga::registry::Scheduled;
 use crate::saga::timetable::TimetableError;
-use crate::store::{Awaited, DueSchedule, FireResult, ScheduleRegistration};
+use crate::store::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRegistration};
 use crate::telemetry;
+use crate::util::format::{system_time, utc};
 
 /// The longest interval between looks at the clock of the database: it may be set, and this process may be stopped.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -120,7 +121,10 @@ async fn fire_due(engine: &Engine, followed: &mut FollowedSchedules) -> sqlx::Re
     }
     match engine.store.fire_schedule(followed_now.pairs()).await? {
         FireResult::Nothing => return Ok(PAUSE_WHILE_TAKEN),
-        FireResult::Launched(handlers) => engine.notify_ready(&handlers),
+        FireResult::Launched(advanced) => {
+            report_left_out(&advanced);
+            engine.notify_ready(&advanced.handlers);
+        }
         FireResult::Unfit(taken) => {
             if let Err(error) = &taken.timetable {
                 telemetry::schedule_unfit(engine.worker, &taken.handler, error);
@@ -129,4 +133,14 @@ async fn fire_due(engine: &Engine, followed: &mut FollowedSchedules) -> sqlx::Re
         }
     }
     Ok(Duration::ZERO)
+}
+
+/// Reports the times that have no tick.
+fn report_left_out(advanced: &Advanced) {
+    if let Some((since, until)) = advanced.missed {
+        telemetry::missed_skipped(&advanced.saga, utc(system_time(since)), utc(system_time(until)));
+    }
+    if advanced.is_overlap {
+        telemetry::tick_skipped(&advanced.saga);
+    }
 }

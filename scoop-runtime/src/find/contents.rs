@@ -1,6 +1,5 @@
 //! What operators see of messages, values and entities: redacted, and only up to a size.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::SystemTime;
 
@@ -8,13 +7,11 @@ use scoop_core::read_output_name;
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::redaction::Redaction;
 use crate::{RunId, RunSummary};
 
 /// The maximum size of a value that is shown, in bytes: as it is stored, and as text.
 pub(crate) const CONTENT_BYTES_MAX: usize = 64 * 1024;
-
-/// What stands in the place of a redacted value.
-const REDACTED: &str = "[redacted]";
 
 /// A stored value, as operators see it. Display it as indented JSON.
 ///
@@ -128,48 +125,11 @@ pub(crate) enum StoredContent {
     Unreadable(String),
 }
 
-/// The stored names of the fields that are redacted.
-#[derive(Debug, Default)]
-pub(crate) struct Redaction(pub(crate) BTreeSet<String>);
-
 impl StoredContent {
     /// The value, unless it is too large.
     pub(crate) fn of(value: Value) -> Self {
         let bytes = value.to_string().len();
         if bytes <= CONTENT_BYTES_MAX { Self::Read(value) } else { Self::TooLarge { bytes: bytes as u64 } }
-    }
-}
-
-impl Redaction {
-    /// The value as operators see it.
-    pub(crate) fn shown(&self, stored: StoredContent) -> Content {
-        match stored {
-            StoredContent::Read(mut value) => {
-                self.apply(&mut value);
-                Content::Shown(value)
-            }
-            StoredContent::TooLarge { bytes } => {
-                Content::LeftOut(format!("too large to be shown: {bytes} bytes"))
-            }
-            StoredContent::Unreadable(why) => Content::LeftOut(format!("not readable: {why}")),
-        }
-    }
-
-    /// Replaces the values of redacted fields, at any depth.
-    fn apply(&self, value: &mut Value) {
-        match value {
-            Value::Object(fields) => {
-                for (name, value) in fields {
-                    if self.0.contains(name) {
-                        *value = REDACTED.into();
-                    } else {
-                        self.apply(value);
-                    }
-                }
-            }
-            Value::Array(values) => values.iter_mut().for_each(|value| self.apply(value)),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
     }
 }
 
@@ -197,18 +157,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn redacted_field_is_hidden_at_any_depth_and_no_other_is() {
-        let redaction = Redaction(["card".to_owned(), "cvc".to_owned()].into());
-        let value = json!({
-            "card": {"number": 4111}, "cards": 1, "items": [{"cvc": 123, "sku": "card"}], "cvc": null
-        });
-        let shown = json!({
-            "card": "[redacted]", "cards": 1, "items": [{"cvc": "[redacted]", "sku": "card"}], "cvc": "[redacted]"
-        });
-        assert_eq!(redaction.shown(StoredContent::Read(value)), Content::Shown(shown));
-    }
 
     #[test]
     fn values_are_outputs_or_replies_and_their_number_is_limited() {

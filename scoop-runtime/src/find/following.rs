@@ -18,7 +18,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::{Builder, Uuid};
 
 use super::FailureSummary;
-use crate::util::shown::utc;
+use crate::util::format::utc;
 use crate::util::stored_time::StoredTime;
 use crate::{HierarchyId, RunId};
 

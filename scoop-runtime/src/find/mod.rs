@@ -6,6 +6,7 @@ mod counts;
 mod cursor;
 mod explanation;
 mod following;
+mod redaction;
 mod run;
 
 use std::collections::BTreeSet;
@@ -15,7 +16,7 @@ use time::OffsetDateTime;
 
 pub(crate) use self::activity::CountedSpan;
 pub use self::activity::{Activity, ActivitySpan, RunDurations};
-pub(crate) use self::contents::{CONTENT_BYTES_MAX, ContentsKey, Redaction, StoredContent, StoredContents};
+pub(crate) use self::contents::{CONTENT_BYTES_MAX, ContentsKey, StoredContent, StoredContents};
 pub use self::contents::{Content, EntityContents, EntityEventContents, RunContents, RunValue};
 pub use self::counts::{RunCount, RunCounts};
 pub use self::cursor::{BadCursor, ListCursor, RunCursor};
@@ -27,6 +28,7 @@ pub use self::explanation::{
 };
 pub use self::following::{BadEventCursor, EventCursor, RecordedEvent};
 pub(crate) use self::following::{EventFilter, EventWindow, FollowedEvent, Following, Horizon, first_id_of};
+pub(crate) use self::redaction::Redaction;
 pub use self::run::{FailureSummary, RunPhase, RunSummary, WaitKind};
 
 /// The runs that a list has.

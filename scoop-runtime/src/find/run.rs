@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::store::RowState;
-use crate::util::shown::utc;
+use crate::util::format::utc;
 use crate::{HierarchyId, RunId};
 
 /// Declares an enum whose variants have names, in both directions.

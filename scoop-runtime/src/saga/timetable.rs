@@ -42,7 +42,7 @@ enum Times {
 }
 
 /// The due times at some moment.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Due {
     /// The times to run for now.
     pub(crate) ticks: Vec<OffsetDateTime>,
@@ -50,6 +50,15 @@ pub(crate) struct Due {
     pub(crate) next_at: Option<OffsetDateTime>,
     /// The first time that is made up for, if too many were missed for all of them.
     pub(crate) from: Option<OffsetDateTime>,
+    /// Whether times are left out since the last run has not ended.
+    pub(crate) is_overlap: bool,
+}
+
+/// The hierarchy of the last run of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastTick {
+    Ended,
+    Unfinished,
 }
 
 /// The reason for which a schedule is invalid.
@@ -96,9 +105,9 @@ impl Timetable {
     }
 
     /// The times to run for now, given the stored `next_at`.
-    pub(crate) fn due(&self, next_at: OffsetDateTime, now: OffsetDateTime) -> Due {
+    fn due(&self, next_at: OffsetDateTime, now: OffsetDateTime) -> Due {
         if now < next_at {
-            return Due { ticks: vec![], next_at: Some(next_at), from: None };
+            return Due { next_at: Some(next_at), ..Due::default() };
         }
         let come = |from| self.between(next_at, from, now);
         let mut from = None;
@@ -118,7 +127,16 @@ impl Timetable {
             (Missed::All, Some(last)) => *last,
             _ => now,
         };
-        Due { ticks, next_at: self.after(next_at, done), from }
+        Due { ticks, next_at: self.after(next_at, done), from, is_overlap: false }
+    }
+
+    /// The same after the last run, which may go on: then the schedule may leave these times out.
+    pub(crate) fn due_after(&self, last: LastTick, next_at: OffsetDateTime, now: OffsetDateTime) -> Due {
+        let due = self.due(next_at, now);
+        match (last, self.overlap) {
+            (LastTick::Unfinished, Overlap::Skip) => Due { ticks: vec![], is_overlap: true, ..due },
+            _ => due,
+        }
     }
 
     /// The times of the schedule from one of them to now. `known` is a time of the schedule that is not later.
@@ -239,7 +257,7 @@ mod tests {
         let next_at = Some(at("2026-03-10T10:00:00Z"));
         let days =
             ["2026-03-06T11:00:00Z", "2026-03-07T11:00:00Z", "2026-03-08T10:00:00Z", "2026-03-09T10:00:00Z"];
-        let due = |ticks| Due { ticks, next_at, from: None };
+        let due = |ticks| Due { ticks, next_at, ..Due::default() };
         assert_eq!(ticks(Missed::Skip), due(vec![]));
         assert_eq!(ticks(Missed::Once), due(vec![at(days[0])]));
         assert_eq!(ticks(Missed::All), due(days.map(at).into()));
@@ -311,7 +329,23 @@ mod tests {
         let (next_at, earlier) = (at("2026-03-01T10:07:00Z"), at("2026-03-01T08:00:00Z"));
         for missed in [Missed::Skip, Missed::Once, Missed::All] {
             let due = hourly(missed).due(next_at, earlier);
-            assert_eq!(due, Due { ticks: vec![], next_at: Some(next_at), from: None }, "{missed:?}");
+            assert_eq!(due, Due { next_at: Some(next_at), ..Due::default() }, "{missed:?}");
+        }
+    }
+
+    #[test]
+    fn time_during_the_last_run_is_left_out_if_the_schedule_says_so() {
+        let (next_at, now) = (at("2026-03-01T10:07:00Z"), at("2026-03-01T10:07:01Z"));
+        for overlap in [Overlap::Allow, Overlap::Skip] {
+            let timetable = Timetable { overlap, ..hourly(Missed::Once) };
+            let is_left_out = |last| {
+                let due = timetable.due_after(last, next_at, now);
+                assert_eq!(due.next_at, Some(at("2026-03-01T11:07:00Z")));
+                assert_eq!(due.is_overlap, due.ticks.is_empty());
+                due.is_overlap
+            };
+            assert!(!is_left_out(LastTick::Ended));
+            assert_eq!(is_left_out(LastTick::Unfinished), overlap == Overlap::Skip);
         }
     }
 

@@ -45,7 +45,7 @@ pub(crate) use pause::{NewPause, PAUSE_MAX, PauseProgress, RUNNING_MAX as PAUSE_
 #[cfg(test)]
 pub(crate) use postgres::tests;
 pub(crate) use postgres::{
-    ConnectionSettings, MARKED, PostgresSession, PostgresStore, RolledBack, Schema, Sessions,
+    ConnectionSettings, MARKED, PostgresSession, PostgresStore, RolledBack, SIGNAL_SENT, Schema, Sessions,
     StepTransaction, StepTransactions, check, files, migrate, refusal, roll_back, unfit_tables,
 };
 pub(crate) use queue_cursors::QueueCursors;
@@ -59,11 +59,11 @@ pub(crate) use retention::{
     PruneVerdict, Rest,
 };
 pub use schedule::RegisteredSchedule;
-pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
+pub(crate) use schedule::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{
-    AwaitingRun, Deliver, Delivered, ExpiredSignals, LockedDelivery, NewSignal, RefusedDelivery, SIGNAL_SENT,
-    SignalClaimer, SignalSent, TransactionNumber, sender,
+    AwaitingRun, Deliver, Delivered, ExpiredSignals, LockedDelivery, NewSignal, RefusedDelivery, SignalClaimer,
+    SignalSent, TransactionNumber, sender,
 };
 pub(crate) use sizes::StoreSizes;
 pub use types::RowState;

@@ -7,7 +7,7 @@ use scoop_core::Escaped;
 use uuid::Uuid;
 
 use crate::Saga;
-use crate::util::shown::{ahead, utc};
+use crate::util::format::{ahead, utc};
 
 /// What a [pause](crate::Scoop::pause) is about.
 ///

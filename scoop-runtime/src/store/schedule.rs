@@ -1,14 +1,14 @@
-//! Schedules, and the ticks that are due by them: [`ticks_due`] decides which times become messages.
+//! Schedules, and the messages of their ticks. [`Timetable`] decides which times become messages.
 
 use std::time::{Duration, SystemTime};
 
-use scoop_core::{ContextKey, Overlap, Recurrence, Schedule};
+use scoop_core::{ContextKey, Recurrence, Schedule};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::saga::timetable::{self, Timetable, TimetableError};
-use crate::util::{ids, shown};
+use crate::saga::timetable::{self, Due, Timetable, TimetableError};
+use crate::util::ids;
 use crate::{HierarchyId, Tick};
 
 /// A schedule of a saga, as the database has it.
@@ -112,6 +112,13 @@ impl ContextKey for RunCount {
 }
 
 impl<'a> TickMessage<'a> {
+    /// The runs for the due times of a schedule.
+    pub(super) fn all(taken: &'a DueSchedule, due: &Due) -> Vec<Self> {
+        let run_count = u64::try_from(taken.run_count).unwrap_or_default();
+        let runs = (run_count + 1..).zip(&due.ticks);
+        runs.map(|(run, at)| Self::new(&taken.topic, *at, run)).collect()
+    }
+
     /// The run of this number, with fresh ids.
     pub(crate) fn new(topic: &'a str, due: OffsetDateTime, run: u64) -> Self {
         let mut context = scoop_core::Context::default();
@@ -120,46 +127,34 @@ impl<'a> TickMessage<'a> {
     }
 }
 
+/// A schedule whose due ticks are launched.
+#[derive(Debug)]
+pub(crate) struct Advanced {
+    pub(crate) saga: String,
+    /// The handlers of its ticks.
+    pub(crate) handlers: Vec<String>,
+    /// Whether times were left out since the last run has not ended.
+    pub(crate) is_overlap: bool,
+    /// The first missed time, and the first one that is made up for, if too many were missed.
+    pub(crate) missed: Option<(OffsetDateTime, OffsetDateTime)>,
+}
+
+impl Advanced {
+    pub(super) fn new(taken: &DueSchedule, due: &Due, handlers: Vec<String>) -> Self {
+        let missed = due.from.map(|from| (taken.next_at, from));
+        Self { saga: taken.handler.clone(), handlers, is_overlap: due.is_overlap, missed }
+    }
+}
+
 /// The result of a lookup of due schedules.
 #[derive(Debug)]
 pub(crate) enum FireResult {
     /// None is due, or another worker has locked it.
     Nothing,
-    /// It has been advanced, and its ticks are launched for these handlers.
-    Launched(Vec<String>),
+    /// It has been advanced.
+    Launched(Advanced),
     /// This program cannot follow it.
     Unfit(DueSchedule),
-}
-
-/// The hierarchy of the last run of a schedule.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum LastTick {
-    Ended,
-    Unfinished,
-}
-
-/// The ticks of a due schedule, and its next time. `last` is the state of the last run's hierarchy.
-pub(super) fn ticks_due<'a>(
-    taken: &'a DueSchedule,
-    timetable: &Timetable,
-    last: LastTick,
-) -> (Vec<TickMessage<'a>>, Option<OffsetDateTime>) {
-    let mut due = timetable.due(taken.next_at, taken.now);
-    if let Some(from) = due.from {
-        crate::telemetry::missed_skipped(&taken.handler, utc_of(taken.next_at), utc_of(from));
-    }
-    if last == LastTick::Unfinished && timetable.overlap == Overlap::Skip {
-        crate::telemetry::tick_skipped(&taken.handler);
-        due.ticks.clear();
-    }
-    let run_count = u64::try_from(taken.run_count).unwrap_or_default();
-    let runs = run_count + 1..;
-    let ticks = runs.zip(&due.ticks).map(|(run, due)| TickMessage::new(&taken.topic, *due, run));
-    (ticks.collect(), due.next_at)
-}
-
-fn utc_of(time: OffsetDateTime) -> String {
-    shown::utc(shown::system_time(time))
 }
 
 #[cfg(test)]

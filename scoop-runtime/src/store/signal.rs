@@ -74,9 +74,6 @@ impl Default for TransactionNumber {
     }
 }
 
-/// The sender in the notification that a program without the right to deliver has sent a signal.
-pub(crate) const SIGNAL_SENT: Uuid = Uuid::max();
-
 /// What became of a signal.
 #[derive(Default)]
 pub(crate) struct SignalSent {

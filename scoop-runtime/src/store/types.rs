@@ -151,9 +151,9 @@ pub(crate) fn timestamps<S: serde::Serializer>(
     serializer.collect_seq(times.iter().copied().map(Timestamp))
 }
 
-/// What stands for a failure that has to be on record, and is not.
+/// The failure of an end that has none recorded, although it has to.
 pub(crate) fn no_failure() -> Failure {
-    Failure::new("Unknown", "no failure is on record", "scoop")
+    Failure::new("Unknown", "no failure is recorded", "scoop")
 }
 
 /// A run of which a child has ended.

@@ -288,3 +288,18 @@ impl Drop for StepTimer<'_> {
         }
     }
 }
+
+#[cfg(all(test, feature = "metrics"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_values_of_a_label_are_reported_as_other() {
+        let reported = |value: usize| label("of_a_test", &value.to_string()).value().to_owned();
+        for value in 0..LABEL_VALUES_MAX {
+            assert_eq!(reported(value), value.to_string());
+        }
+        assert_eq!(reported(LABEL_VALUES_MAX), OTHER);
+        assert_eq!(reported(LABEL_VALUES_MAX - 1), (LABEL_VALUES_MAX - 1).to_string(), "a known value stays");
+    }
+}

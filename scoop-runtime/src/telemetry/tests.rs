@@ -1,10 +1,15 @@
-//! The guide lists exactly the events that are declared.
+//! The guide lists exactly the events, operations and metrics of the code.
+
+mod guide_events;
+mod guide_metrics;
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
-use super::metric_page::{MetricRow, metric_rows};
+use self::guide_events::{PAGE, Row, quoted, rows};
+use self::guide_metrics::{MetricRow, metric_rows};
 use super::metrics::ALL;
-use super::page::{Row, rows};
 use super::*;
 
 fn declared() -> BTreeSet<Row> {
@@ -29,6 +34,37 @@ fn page_of_the_guide_lists_exactly_the_declared_events() {
         missing.is_empty() && unknown.is_empty(),
         "not on the page: {missing:#?}\nonly there: {unknown:#?}"
     );
+}
+
+/// The operations that the source files in a folder report by this function.
+fn reported_in(folder: &Path, function: &str) -> BTreeSet<String> {
+    let mut reported = BTreeSet::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            reported.append(&mut reported_in(&path, function));
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for call in text.split(&format!("telemetry::{function}(")).skip(1) {
+            let arguments = call.split(';').next().unwrap_or_default();
+            let operation = arguments.split('"').nth(1);
+            reported.insert(operation.unwrap_or_else(|| panic!("{path:?} names no operation")).to_owned());
+        }
+    }
+    reported
+}
+
+#[test]
+fn page_of_the_guide_lists_exactly_the_reported_operations() {
+    let engine = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine");
+    for event in ["operation_failed", "operation_abandoned"] {
+        let reported = reported_in(&engine, event);
+        assert!(reported.contains("settlement"), "{reported:?}");
+        let row = PAGE.lines().find(|line| line.starts_with(&format!("| `{event}` |"))).unwrap();
+        let described: BTreeSet<_> = quoted(row.split('|').nth(4).unwrap()).into_iter().collect();
+        assert_eq!(described, reported, "{event}");
+    }
 }
 
 #[test]

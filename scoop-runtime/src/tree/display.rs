@@ -8,7 +8,7 @@ use scoop_core::{Escaped, EventKind, SignalKey};
 
 use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 use crate::repair::no_program;
-use crate::util::shown::{ahead, humane, system_time, utc, utc_if_known};
+use crate::util::format::{ahead, humane, system_time, utc, utc_if_known};
 
 /// The maximum number of named sagas that a run waits for.
 const NAMED_MAX: usize = 4;

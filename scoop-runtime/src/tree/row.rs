@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, UnhandledMessage};
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::store::{RowState, no_failure};
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 use crate::{HierarchyId, Pause, RollbackFailure};
 
 /// A row of `run_tree.sql`.

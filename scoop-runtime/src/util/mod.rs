@@ -2,11 +2,11 @@
 
 pub(crate) mod database_url;
 pub(crate) mod detached;
+pub(crate) mod format;
 pub(crate) mod ids;
 pub(crate) mod name;
 pub(crate) mod patience;
 pub(crate) mod payload;
-pub(crate) mod shown;
 pub(crate) mod stored_time;
 pub(crate) mod subscribed;
 pub(crate) mod sync;

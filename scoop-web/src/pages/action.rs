@@ -9,7 +9,7 @@ use axum::response::Response;
 use scoop_runtime::{CancelAnswer, Named, RepairAnswer, RollbackAnswer, Scoop};
 use uuid::Uuid;
 
-use super::signing::{Entered, Mistake, Name, Signed};
+use super::requester::{Entered, Mistake, Name, Signed};
 use super::{Base, Fields, Frame, id_of, page};
 use crate::access::redirect;
 use crate::fault::Fault;

@@ -3,18 +3,18 @@
 pub(crate) mod action;
 mod count;
 pub(crate) mod entities;
+pub(crate) mod error_queue;
 pub(crate) mod failures;
 mod graph;
 pub(crate) mod hierarchy;
 pub(crate) mod inbox;
 pub(crate) mod overview;
 pub(crate) mod pause;
-pub(crate) mod queue;
+mod requester;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod search;
-mod signing;
 mod spark;
 pub(crate) mod topology;
 

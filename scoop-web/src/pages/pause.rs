@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use scoop_runtime::PauseTarget;
 
-use super::signing::{Entered, Mistake, Name, Signed};
+use super::requester::{Entered, Mistake, Name, Signed};
 use super::{Base, Fields, Frame, page, query_of};
 use crate::access::redirect;
 use crate::fault::Fault;

@@ -9,7 +9,7 @@ use super::*;
 const NOT_REPORTED: [&str; 3] = ["scoop_connections", "scoop_connections_used", "scoop_queue_seconds"];
 
 /// The row of the guide for a reported metric, its labels and its value.
-type ReportedMetric = (metric_page::MetricRow, Vec<(String, String)>, DebugValue);
+type ReportedMetric = (guide_metrics::MetricRow, Vec<(String, String)>, DebugValue);
 
 fn reported(snapshotter: &Snapshotter) -> Vec<ReportedMetric> {
     let metrics = snapshotter.snapshot().into_vec().into_iter();
@@ -38,7 +38,7 @@ async fn reported_metrics_are_those_of_the_guide() -> Result<()> {
     outcomes().await?;
     faults(&events).await?;
     let reported: BTreeSet<_> = reported(&snapshotter).into_iter().map(|(row, ..)| row).collect();
-    let listed = metric_page::metric_rows();
+    let listed = guide_metrics::metric_rows();
     let unlisted: Vec<_> = reported.difference(&listed).collect();
     assert!(unlisted.is_empty(), "not in the guide: {unlisted:#?}");
     let missing: Vec<_> = listed.difference(&reported).map(|(name, ..)| name).collect();

@@ -14,12 +14,12 @@ use shop::{
     Slow, Visit, shop,
 };
 
+#[path = "../../../scoop-runtime/src/telemetry/tests/guide_events.rs"]
+mod guide_events;
+#[path = "../../../scoop-runtime/src/telemetry/tests/guide_metrics.rs"]
+mod guide_metrics;
 mod health;
-#[path = "../../../scoop-runtime/src/telemetry/metric_page.rs"]
-mod metric_page;
 mod metrics;
-#[path = "../../../scoop-runtime/src/telemetry/page.rs"]
-mod page;
 mod shop;
 mod spans;
 mod traces;
@@ -409,7 +409,7 @@ async fn provoked_events_are_those_of_the_guide() -> Result<()> {
             assert_eq!(seen.fields["event"], seen.metadata.name(), "the name is a field, too");
             (target, seen.metadata.name().to_owned(), level, fields.map(str::to_owned).collect())
         });
-    let (provoked, listed) = (provoked_rows.collect::<BTreeSet<page::Row>>(), page::rows());
+    let (provoked, listed) = (provoked_rows.collect::<BTreeSet<guide_events::Row>>(), guide_events::rows());
     let unlisted: Vec<_> = provoked.difference(&listed).collect();
     assert!(unlisted.is_empty(), "not in the guide: {unlisted:#?}");
     let missing = listed.difference(&provoked).map(|(target, name, ..)| format!("{target} {name}"));

@@ -1,6 +1,6 @@
 //! Spans of `tracing`: those that the guide lists, with their fields, whether or not a tracer wants them.
 
-use super::page::{PAGE, quoted};
+use super::guide_events::{PAGE, quoted};
 use super::*;
 
 /// Name, target and fields of a span.

@@ -5,7 +5,7 @@ use scoop_core::{Action, Call, Delivery, Failure, Interrupted};
 use crate::engine::execution::{Execution, Exit};
 use crate::engine::shared::Engine;
 use crate::store::StepBeginning;
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 
 /// Records that a step begins if it runs at most once. Returns its failure if it began under an earlier claim.
 pub(super) async fn begin(

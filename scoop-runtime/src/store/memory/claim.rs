@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use scoop_core::{ChildFailure, EventKind, Execution, Failure, Path, Priority, Run, Suspension};
+use scoop_core::{ChildFailure, EventKind, Execution, Path, Priority, Run, Suspension};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
@@ -15,7 +15,7 @@ use super::row::{Lane, RowState, WorkingRow};
 use super::state::{RowKey, State, later, micros};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
-    ClaimStorage, ClaimedRun, Claimer, HierarchyFlags, Lanes, QueueCursors, Suspect, Unclaimed,
+    ClaimStorage, ClaimedRun, Claimer, HierarchyFlags, Lanes, QueueCursors, Suspect, Unclaimed, no_failure,
 };
 
 /// Runs that became ready within this time may become visible after later ones: as in `run_claim.sql`.
@@ -225,9 +225,8 @@ impl State {
         ended.sort_by_key(|child| {
             (child.rollback_started_at.is_none(), child.rollback_started_at, child.id())
         });
-        let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
         let failure = |child: &WorkingRow| ChildFailure {
-            rolled_back: child.failure.clone().unwrap_or_else(unknown),
+            rolled_back: child.failure.clone().unwrap_or_else(no_failure),
             rollback_failed: child.rollback_failure.clone(),
             rollback_requested: child.rollback_requested,
         };

@@ -22,7 +22,7 @@ use crate::find::{
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{FindStorage, RowState};
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 use crate::util::stored_time::StoredTime;
 
 impl FindStorage for MemoryStore {

@@ -6,7 +6,7 @@ use super::event_log::Event;
 use crate::RecordedEvent;
 use crate::find::{EventFilter, EventWindow, FailureSummary, FollowedEvent, Horizon};
 use crate::store::FollowStorage;
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 
 impl FollowStorage for MemoryStore {
     async fn event_horizon(&self) -> sqlx::Result<Horizon> {

@@ -13,7 +13,7 @@ use super::state::State;
 use crate::bug::{Bug, is_injected};
 use crate::store::join::{LaunchedSet, SetMember, SetPolicy, set_message};
 use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, Withdrawal};
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 use crate::{JoinWait, WaitingMember};
 
 /// The rows of `join_member`.

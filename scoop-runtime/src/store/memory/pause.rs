@@ -10,7 +10,7 @@ use super::state::{PauseRow, State};
 use crate::store::{
     EndedPause, NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseStorage, PauseTarget,
 };
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 
 /// The number of ended pauses that are kept; see `scoop.trim_ended_pauses` in the migrations.
 const ENDED_MAX: usize = 1_000;

@@ -22,7 +22,7 @@ use crate::store::{
     ClaimKey, FailedRollbackPart, InterventionSubject, Page, ParentRef, RepairRequest, RepairResult,
     RepairStorage, RequestTarget,
 };
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 use crate::{FailedOutcome, RunSummary};
 
 impl RepairStorage for MemoryStore {

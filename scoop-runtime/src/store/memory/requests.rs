@@ -11,8 +11,8 @@ use super::event_log::{Event, EventLog};
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State, after, micros};
 use crate::store::{ParentRef, RequestKey, RequestStorage, RequestTarget, RollbackStart};
+use crate::util::format::system_time;
 use crate::util::name::RUNS_NAMED;
-use crate::util::shown::system_time;
 use crate::{CancellationRequest, Named, RunId};
 
 impl RequestStorage for MemoryStore {

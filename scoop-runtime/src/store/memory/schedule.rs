@@ -5,15 +5,15 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::schedule::{Awaited, FireResult, LastTick, TickMessage, ticks_due};
 use super::MemoryStore;
 use super::launch::RootMessage;
 use super::state::{ScheduleRow, State};
-use crate::saga::timetable::{Timetable, TimetableError};
+use crate::saga::timetable::{LastTick, Timetable, TimetableError};
 use crate::store::{
-    DueSchedule, Pairs, RegisteredSchedule, RequestKey, ScheduleRegistration, ScheduleStorage,
+    Advanced, Awaited, DueSchedule, FireResult, Pairs, RegisteredSchedule, RequestKey, ScheduleRegistration,
+    ScheduleStorage, TickMessage,
 };
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 use scoop_core::{Missed, Overlap};
 
 impl ScheduleStorage for MemoryStore {
@@ -56,14 +56,15 @@ impl ScheduleStorage for MemoryStore {
                 Some(root) if state.is_busy(root) => LastTick::Unfinished,
                 _ => LastTick::Ended,
             };
-            let (ticks, next_at) = ticks_due(&taken, timetable, last);
+            let due = timetable.due_after(last, taken.next_at, now);
+            let ticks = TickMessage::all(&taken, &due);
             let handlers = state.tick(&ticks)?;
             if let Some(scheduled) = state.schedules.get_mut(&pair) {
-                scheduled.next_at = next_at;
+                scheduled.next_at = due.next_at;
                 scheduled.run_count += i64::try_from(ticks.len()).unwrap_or(i64::MAX);
                 scheduled.last_root = ticks.last().map(|tick| tick.root).or(scheduled.last_root);
             }
-            Ok(FireResult::Launched(handlers))
+            Ok(FireResult::Launched(Advanced::new(&taken, &due, handlers)))
         })
         .await
     }

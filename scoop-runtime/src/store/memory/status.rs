@@ -9,9 +9,9 @@ use super::event_log::{Event, EventLog};
 use super::requests::children_of;
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State};
-use crate::store::{HandlerOutcome, MessageStatus, StatusStorage};
+use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, no_failure};
 use crate::tree::{DeeperRuns, Extent, RunHead, RunRow, Stands, TreeRows};
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 use crate::{Pause, RunEvent, RunState};
 
 impl StatusStorage for MemoryStore {
@@ -107,8 +107,7 @@ fn outcome_of(record: &EventLog, seen: &Event) -> HandlerOutcome {
 
 /// The failure that an event has to have.
 pub(super) fn failure_of(event: Option<&Event>) -> Failure {
-    let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
-    event.and_then(|event| event.exception.clone()).unwrap_or_else(unknown)
+    event.and_then(|event| event.exception.clone()).unwrap_or_else(no_failure)
 }
 
 impl Hierarchy {

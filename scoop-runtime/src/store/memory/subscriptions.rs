@@ -12,7 +12,7 @@ use crate::api::Keep;
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 use crate::{FormerHandler, RegisteredHandler};
 
 impl SubscriptionStorage for MemoryStore {

@@ -23,7 +23,7 @@ use crate::find::{
     WorkerInfo, WorkerSaga, first_id_of,
 };
 use crate::store::{DueStorage, FindStorage, RowState, readable};
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 
 impl FindStorage for PostgresStore {
     async fn unfinished_runs(

@@ -12,7 +12,7 @@ use super::query_ext::FetchExt;
 use crate::RecordedEvent;
 use crate::find::{EventFilter, EventWindow, FailureSummary, FollowedEvent, Horizon};
 use crate::store::{FollowStorage, readable};
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 
 impl FollowStorage for PostgresStore {
     async fn event_horizon(&self) -> sqlx::Result<Horizon> {

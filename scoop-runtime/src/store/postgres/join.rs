@@ -18,8 +18,8 @@ use crate::WaitingMember;
 use crate::error::{is_of_contents, refusal};
 use crate::store::join::{LaunchedSet, SetMember, SetPolicy, set_message};
 use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, RefusedMember, Withdrawal};
+use crate::util::format::system_time;
 use crate::util::patience::note;
-use crate::util::shown::system_time;
 use crate::util::stored_time::StoredTime;
 
 /// How many overdue messages are read at once, first and at most: the keys of some may be locked.

@@ -103,7 +103,10 @@ impl LimitStorage for PostgresStore {
     }
 
     async fn unpark_left(&self) -> sqlx::Result<Vec<String>> {
-        sqlx::query_scalar(self.sql.limit_unpark_left.clone()).bind(LEFT_PARKED_MAX).all(&self.sessions).await
+        sqlx::query_scalar(self.sql.limit_unpark_orphaned.clone())
+            .bind(LEFT_PARKED_MAX)
+            .all(&self.sessions)
+            .await
     }
 }
 

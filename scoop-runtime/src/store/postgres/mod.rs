@@ -18,6 +18,7 @@ mod join;
 mod launch;
 mod limit;
 mod migrate;
+mod notification;
 mod pause;
 mod pool;
 mod preflight;
@@ -46,6 +47,7 @@ mod tree_rows;
 mod wake;
 
 pub(crate) use migrate::{files, migrate, unfit_tables};
+pub(crate) use notification::SIGNAL_SENT;
 pub(crate) use pool::{ConnectionSettings, Sessions};
 pub(crate) use preflight::{check, refusal};
 pub(crate) use session::PostgresSession;

@@ -14,8 +14,8 @@ use super::query_ext::{ExecuteExt, FetchExt};
 use crate::store::{
     EndedPause, NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseStorage, PauseTarget,
 };
+use crate::util::format::system_time;
 use crate::util::patience::note;
-use crate::util::shown::system_time;
 
 impl PauseStorage for PostgresStore {
     async fn pause(&self, asked: &NewPause) -> sqlx::Result<Pause> {

@@ -22,8 +22,8 @@ use crate::store::{
     ClaimKey, FailedRollbackPart, InterventionSubject, Page, ParentRef, RepairRequest, RepairResult,
     RepairStorage, RequestTarget, RowState, no_failure, readable,
 };
+use crate::util::format::system_time;
 use crate::util::patience::note;
-use crate::util::shown::system_time;
 
 impl RepairStorage for PostgresStore {
     async fn mark_awaiting_operator(&self, key: ClaimKey, failed: &FailedRollbackPart) -> sqlx::Result<bool> {
@@ -103,7 +103,7 @@ impl PostgresStore {
         connection: &mut PgConnection,
         root: Uuid,
     ) -> sqlx::Result<(FailedRollbacks, OffsetDateTime)> {
-        let rows = sqlx::query(self.sql.rollback_failure_list.clone())
+        let rows = sqlx::query(self.sql.rollback_failure_of_hierarchy.clone())
             .bind(root)
             .bind(OPERATOR)
             .fetch_all(&mut *connection)

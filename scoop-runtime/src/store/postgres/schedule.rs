@@ -1,5 +1,5 @@
-//! Schedules and their ticks on PostgreSQL (`schedule_*.sql`). Which ticks are launched is decided in
-//! [`crate::store::schedule`].
+//! Schedules and their ticks on PostgreSQL (`schedule_*.sql`). Which ticks are launched is decided by the
+//! [`Timetable`].
 
 use std::time::Duration;
 
@@ -14,14 +14,13 @@ use super::PostgresStore;
 use super::decode::{time, time_if_any};
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::is_of_contents;
-use crate::saga::timetable::{Timetable, TimetableError};
-use crate::store::schedule::{LastTick, ticks_due};
+use crate::saga::timetable::{LastTick, Timetable, TimetableError};
 use crate::store::{
-    Awaited, DueSchedule, FireResult, Pairs, RegisteredSchedule, RequestKey, ScheduleRegistration,
+    Advanced, Awaited, DueSchedule, FireResult, Pairs, RegisteredSchedule, RequestKey, ScheduleRegistration,
     ScheduleStorage, TickMessage,
 };
+use crate::util::format::system_time;
 use crate::util::patience::note;
-use crate::util::shown::system_time;
 
 impl DueSchedule {
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
@@ -88,9 +87,9 @@ impl ScheduleStorage for PostgresStore {
             Err(_) => return Ok(FireResult::Unfit(taken)),
         };
         match self.fire(&mut tx, &taken, timetable).await {
-            Ok(handlers) => {
+            Ok(advanced) => {
                 tx.commit().await?;
-                Ok(FireResult::Launched(handlers))
+                Ok(FireResult::Launched(advanced))
             }
             Err(error) if is_of_contents(&error) => {
                 let timetable = Err(TimetableError::Refused(error.to_string()));
@@ -131,24 +130,25 @@ impl ScheduleStorage for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Launches what is due of a schedule that was taken, and moves it on. Returns for which handlers that is.
+    /// Launches what is due of a schedule that was taken, and moves it on.
     async fn fire(
         &self,
         tx: &mut PgConnection,
         taken: &DueSchedule,
         timetable: &Timetable,
-    ) -> sqlx::Result<Vec<String>> {
+    ) -> sqlx::Result<Advanced> {
         let last = match (timetable.overlap, taken.last_root) {
             (Overlap::Skip, Some(root)) if self.is_busy(tx, root).await? => LastTick::Unfinished,
             _ => LastTick::Ended,
         };
-        let (ticks, next_at) = ticks_due(taken, timetable, last);
+        let due = timetable.due_after(last, taken.next_at, taken.now);
+        let ticks = TickMessage::all(taken, &due);
         let handlers = match ticks.is_empty() {
             true => vec![],
             false => self.tick(tx, &ticks).await?,
         };
-        self.move_schedule_on(tx, taken, next_at, &ticks).await?;
-        Ok(handlers)
+        self.move_schedule_on(tx, taken, due.next_at, &ticks).await?;
+        Ok(Advanced::new(taken, &due, handlers))
     }
 
     /// Locks one of these that is due, until the end of the transaction.

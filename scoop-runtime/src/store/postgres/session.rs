@@ -3,7 +3,6 @@
 use sqlx::Acquire;
 use sqlx::postgres::PgListener;
 use time::OffsetDateTime;
-use uuid::Uuid;
 
 use super::PostgresStore;
 use crate::store::Registered;
@@ -18,7 +17,7 @@ const KEEPALIVES: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interv
 
 /// A session with an advisory lock of its own, which the server frees with the session.
 pub(crate) struct PostgresSession {
-    listener: PgListener,
+    pub(super) listener: PgListener,
     lock_key: i64,
 }
 
@@ -36,18 +35,6 @@ impl PostgresSession {
         tables.notification(registered.worker).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(started_at)
-    }
-
-    /// Subscribes to the notifications of the processes.
-    pub(crate) async fn listen(&mut self, tables: &PostgresStore) -> sqlx::Result<()> {
-        self.listener.listen(&tables.sql.channel).await
-    }
-
-    /// Waits for a notification, and returns its sender; `None` if the session is gone.
-    pub(crate) async fn hear(&mut self) -> Option<Uuid> {
-        let notification = self.listener.try_recv().await.ok()??;
-        // Any role may notify, with any text: as another process.
-        Some(notification.payload().parse().unwrap_or_default())
     }
 
     /// Frees the lock: the connection goes back to a pool that outlives the engine.

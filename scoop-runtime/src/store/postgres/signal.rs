@@ -10,11 +10,12 @@ use sqlx::{PgExecutor, Postgres, Row};
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::notification::SIGNAL_SENT;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::{is_contended, is_denied, is_transient, is_without_tables};
 use crate::store::{
     AwaitingRun, ClaimedRun, Deliver, Delivered, ExpiredSignals, Lanes, LockedDelivery, NewSignal,
-    RefusedDelivery, SIGNAL_SENT, SignalClaimer, SignalSent, SignalStorage, TransactionNumber,
+    RefusedDelivery, SignalClaimer, SignalSent, SignalStorage, TransactionNumber,
 };
 use crate::telemetry;
 use crate::util::patience;

@@ -14,8 +14,8 @@ use super::retention::{OTHER_IDS, seconds_kept};
 use crate::api::Keep;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
+use crate::util::format::system_time;
 use crate::util::patience::note;
-use crate::util::shown::system_time;
 use crate::{FormerHandler, RegisteredHandler};
 
 impl SubscriptionStorage for PostgresStore {

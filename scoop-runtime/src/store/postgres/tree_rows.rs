@@ -15,8 +15,8 @@ use super::decode::{lineage, row_state, time_if_any, unsigned};
 use super::pause::pauses;
 use crate::store::{RowState, readable};
 use crate::tree::{RunHead, RunRow, Stands};
-use crate::util::shown;
-use crate::util::shown::system_time;
+use crate::util::format;
+use crate::util::format::system_time;
 use crate::{CancellationRequest, RunEvent};
 
 #[derive(Deserialize)]
@@ -121,5 +121,5 @@ fn signal(row: &PgRow) -> sqlx::Result<Option<SignalKey>> {
 }
 
 fn time(row: &PgRow, column: &str) -> sqlx::Result<Option<SystemTime>> {
-    Ok(time_if_any(row, column)?.map(shown::system_time))
+    Ok(time_if_any(row, column)?.map(format::system_time))
 }

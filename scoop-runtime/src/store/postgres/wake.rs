@@ -1,13 +1,12 @@
 //! Wakes parents after the end of their children (`run_wake.sql` decides which continue or commit), hands runs back
-//! (`run_release.sql`), and notifies other processes.
+//! (`run_release.sql`).
 
 use std::iter;
 
 use scoop_core::SignalKey;
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{Postgres, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -114,9 +113,5 @@ impl PostgresStore {
     pub(super) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
         let woken = sqlx::query(self.sql.run_wake_missed.clone()).all(&self.sessions).await?;
         woken.iter().map(|row| row.try_get("handler")).collect()
-    }
-
-    pub(super) fn notification(&self, worker: Uuid) -> Query<'_, Postgres, PgArguments> {
-        sqlx::query("SELECT pg_notify($1, $2)").bind(&self.sql.channel).bind(worker.to_string())
     }
 }

@@ -22,6 +22,7 @@ use crate::api::Keep;
 use crate::embedded::Embedded;
 use crate::saga::registry::SubscribedSaga;
 use crate::settings::Backoff;
+use crate::store::types::{UNKNOWN_MAX, UNKNOWN_TOO_OFTEN};
 use crate::store::{
     ClaimKey, ClaimStorage as _, ClaimedRun, Claimer, CommittedParent, FreeStorage as _, Lanes, LaunchResult,
     LaunchStorage as _, NewMessage, ParentRef, QueueCursors, RowState, SettleStorage as _, Settlement,
@@ -694,4 +695,12 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
         sqlx::raw_sql("DELETE FROM scoop.run WHERE context IS NOT NULL").execute(&pool).await.unwrap();
     }
     done(pool).await;
+}
+
+#[test]
+fn attempts_with_unknown_results_end_at_the_same_number_in_views_and_texts() {
+    let views = include_str!("../../../../migrations/0002_functions.sql");
+    assert_eq!(views.matches("doubts >=").count(), 1);
+    assert!(views.contains(&format!("r.doubts >= {UNKNOWN_MAX} THEN 'operator'")));
+    assert!(UNKNOWN_TOO_OFTEN.contains(&format!("results of {UNKNOWN_MAX} of its attempts")));
 }

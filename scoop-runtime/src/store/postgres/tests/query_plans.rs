@@ -23,7 +23,7 @@ const HOT: [&str; 84] = [
     "limit_list_keys",
     "limit_park",
     "limit_unpark",
-    "limit_unpark_left",
+    "limit_unpark_orphaned",
     "rate_read",
     "rate_write",
     "rate_due",
@@ -103,7 +103,7 @@ const HOT: [&str; 84] = [
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
 /// deadlines from the earliest on, and stop.
 const WALKS: [&str; 13] = [
-    "limit_unpark_left",
+    "limit_unpark_orphaned",
     "run_next_due",
     "handler_list_ready",
     "run_mark_overdue",
@@ -255,7 +255,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "limit_list_keys" => ("text[], text[], int[]", "'{}', '{}', '{}'"),
         "limit_park" => ("uuid[], uuid[], text[]", "'{}', '{}', '{}'"),
         "limit_unpark" => ("text[], text[], int[], text[], bigint[]", "'{}', '{}', '{}', '{}', '{}'"),
-        "limit_unpark_left" => ("bigint", "1000"),
+        "limit_unpark_orphaned" => ("bigint", "1000"),
         "rate_read" => ("text, text[]", "'', '{}'"),
         "rate_write" => {
             ("text, text[], jsonb[], boolean[], bigint[], bigint[]", "'', '{}', '{}', '{}', '{}', '{}'")

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::page::{PAGE, quoted};
+use super::guide_events::{PAGE, quoted};
 
 /// Name, kind, unit and labels of a metric.
 pub(crate) type MetricRow = (String, String, String, Vec<String>);

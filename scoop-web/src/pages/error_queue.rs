@@ -1,4 +1,5 @@
-//! The error queues: the sagas that subscribe to `Failed`, their runs, and the failures that these are about.
+//! The error queues: the sagas that subscribe to `Failed`, their runs, and the failures that these are about. The runs are a list of
+//! [`Scoop::runs`](scoop_runtime::Scoop::runs), by saga.
 
 use std::time::SystemTime;
 

@@ -1,9 +1,9 @@
 //! B12: one backlog, worked off by four processes or by one, with the same connections in all.
 
 use crate::args::Settings;
+use crate::baseline::WARM_UP;
 use crate::bench::Bench;
 use crate::drain::{self, Counted, Crowd};
-use crate::limit::WARM_UP;
 use crate::outcome::Outcome;
 use crate::worker::{Kind, Worker};
 

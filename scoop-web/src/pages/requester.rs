@@ -1,4 +1,5 @@
-//! What all forms that change something have in common: the proof that the form is of this page, and what is recorded.
+//! The requester of a form that changes something: its name and reason, which are recorded, and the token against CSRF: the proof
+//! that the form is of this page.
 
 use axum::http::HeaderMap;
 use axum::http::header::SET_COOKIE;
@@ -31,7 +32,7 @@ pub(super) struct Mistake {
     text: String,
 }
 
-/// The fields of a form for its requester, for `signed.html`.
+/// The fields of a form for its requester, for `requester.html`.
 pub(super) struct Signed {
     pub(super) form: String,
     pub(super) name: Name,

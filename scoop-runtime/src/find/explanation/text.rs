@@ -1,0 +1,316 @@
+//! Explanations in words.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use scoop_core::{Escaped, Priority};
+
+use super::{COUNT_MAX, Delay, Explanation, LimitKey, RunExplanation, WaitReason, WorkerInfo};
+use crate::Pause;
+use crate::find::{RunPhase, RunSummary, WaitKind};
+use crate::util::format::{ahead, humane, utc};
+
+impl RunExplanation {
+    /// What would end the wait, in a sentence or two.
+    pub fn ends_by(&self) -> String {
+        match self.other_pauses() {
+            [] => self.reason_ends_by(),
+            [Pause { target, until: None, .. }] => {
+                format!("{} Also, `resume` has to end the pause of {target}.", self.reason_ends_by())
+            }
+            [Pause { target, until: Some(_), .. }] => format!(
+                "{} Also, `resume` has to end the pause of {target}, unless its time is over before.",
+                self.reason_ends_by()
+            ),
+            _ => format!("{} Also, all of these pauses have to end.", self.reason_ends_by()),
+        }
+    }
+
+    /// The pauses that cover it while it waits for something else.
+    fn other_pauses(&self) -> &[Pause] {
+        match self.reason {
+            WaitReason::Pause { .. } | WaitReason::Ended => &[],
+            _ => &self.pauses,
+        }
+    }
+
+    fn reason_ends_by(&self) -> String {
+        let RunSummary { run, handler, .. } = &self.run;
+        let handler = Escaped(handler);
+        match &self.reason {
+            WaitReason::Ended => "Nothing is left to do.".into(),
+            WaitReason::Executing { worker: Some(worker) } if worker.is_alive => {
+                "It goes on when the step ends.".into()
+            }
+            WaitReason::Executing { .. } => {
+                "Another worker takes it over; if none lives, start a program that has its saga.".into()
+            }
+            WaitReason::Children { .. } => "It goes on when all its children have ended.".into(),
+            WaitReason::Signal { signal, until } => {
+                let (name, key) = (Escaped(&signal.name), Escaped(&signal.key));
+                let or = if until.is_some() { ", or at that time" } else { "" };
+                format!("It goes on when the signal `{name}` is sent with the key `{key}`{or}.")
+            }
+            WaitReason::Time { .. } => "It goes on at that time.".into(),
+            WaitReason::Slot { .. } => {
+                "It goes on when a worker has a free slot; more programs or a higher concurrency make that \
+                 earlier."
+                    .into()
+            }
+            WaitReason::Limit { key: None, .. } => {
+                format!("It goes on when runs of `{handler}` that are in execution end, wait or sleep.")
+            }
+            WaitReason::Limit { key: Some(_), .. } => {
+                "It goes on when runs of its key that are in execution end, wait or sleep.".into()
+            }
+            WaitReason::Rate { key: None, .. } => {
+                format!("It goes on when fewer runs of `{handler}` have begun within the period.")
+            }
+            WaitReason::Rate { key: Some(_), .. } => {
+                "It goes on when fewer runs of its key have begun within the period.".into()
+            }
+            WaitReason::Pause { pauses } => match &pauses[..] {
+                [Pause { target, until: None, .. }] => {
+                    format!("It goes on when `resume` ends the pause of {target}.")
+                }
+                [Pause { target, until: Some(_), .. }] => {
+                    format!("It goes on when `resume` ends the pause of {target}, or at that time.")
+                }
+                _ => "It goes on when all of these pauses have ended.".into(),
+            },
+            WaitReason::Program { definition: Some(definition), .. } => format!(
+                "It goes on when a program starts whose saga `{handler}` has definition {definition} or can continue \
+                 the run."
+            ),
+            WaitReason::Program { .. } => {
+                format!(
+                    "It goes on when a program starts that has saga `{handler}` and can continue the run."
+                )
+            }
+            WaitReason::Operator { failed_below, .. } if !failed_below.is_empty() => {
+                let runs: Vec<_> = failed_below.iter().map(ToString::to_string).collect();
+                format!(
+                    "An operator has to decide about what failed below it: `retry`, `skip` or `resolve` the run {}.",
+                    runs.join(", then the run ")
+                )
+            }
+            WaitReason::Operator { .. } => {
+                format!("An operator has to decide: `retry`, `skip` or `resolve` the run {run}.")
+            }
+        }
+    }
+}
+
+impl fmt::Display for WorkerInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker {}", Escaped(&self.identifier))?;
+        match (&self.application, &self.address) {
+            (Some(name), Some(address)) => write!(f, " ({} at {})", Escaped(name), Escaped(address))?,
+            (Some(name), None) => write!(f, " ({})", Escaped(name))?,
+            (None, Some(address)) => write!(f, " (at {})", Escaped(address))?,
+            (None, None) => {}
+        }
+        f.write_str(if self.is_alive { "" } else { ", whose session is gone" })
+    }
+}
+
+impl fmt::Display for Delay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Start => "begins",
+            Self::Sleep => "sleeps until",
+            Self::Backoff => "is retried",
+        })
+    }
+}
+
+/// A count that may stand for more.
+struct Count(usize, &'static str, &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(count, one, many) = self;
+        let or_more = if *count >= COUNT_MAX { " or more" } else { "" };
+        write!(f, "{count}{or_more} {}", if *count == 1 { one } else { many })
+    }
+}
+
+impl RunExplanation {
+    /// What it waits for, without a full stop.
+    fn write_reason(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let now = Some(self.read_at);
+        let since = self.run.since;
+        let long = self.read_at.duration_since(since).map(humane).unwrap_or_else(|_| "0 ms".into());
+        match &self.reason {
+            WaitReason::Ended => write!(f, "is {} since {}", self.run.phase, utc(since)),
+            WaitReason::Executing { worker: Some(worker) } => {
+                write!(f, "is executed by {worker}; its last event was {long} ago")
+            }
+            WaitReason::Executing { worker: None } => {
+                write!(
+                    f,
+                    "was executed by a worker that is not registered any more; its last event was {long} ago"
+                )
+            }
+            WaitReason::Children { unfinished, blocking, blocking_count } => {
+                let children = Count(*unfinished, "child", "children");
+                write!(f, "waits for {children}, for {long}")?;
+                for (nth, run) in blocking.iter().enumerate() {
+                    let before = if nth == 0 { ". Below it, " } else { "; " };
+                    write!(f, "{before}run {} of `{}` ", run.run, Escaped(&run.handler))?;
+                    write_blocker(f, run, self.read_at)?;
+                }
+                let more = blocking_count - blocking.len();
+                if more > 0 { write!(f, "; and {}", Count(more, "other", "others")) } else { Ok(()) }
+            }
+            WaitReason::Signal { signal, until } => {
+                let (name, key) = (Escaped(&signal.name), Escaped(&signal.key));
+                write!(f, "awaits the signal `{name}` with the key `{key}`, for {long}")?;
+                until.map_or(Ok(()), |until| write!(f, ", until {} at the latest", ahead(until, now)))
+            }
+            WaitReason::Time { until, delay: Delay::Sleep } => {
+                write!(f, "sleeps until {}", ahead(*until, now))
+            }
+            WaitReason::Time { until, delay } => write!(f, "{delay} at {}", ahead(*until, now)),
+            WaitReason::Slot { ahead, queued, is_suspect, workers } => {
+                let workers = Count(workers.len(), "worker has", "workers have");
+                write!(f, "waits for a free slot, for {long}: {workers} its saga, ")?;
+                write!(
+                    f,
+                    "and {} ahead of it in its queue of {queued}",
+                    Count(*ahead, "run is", "runs are")
+                )?;
+                let alone = ". It may be what ended its former workers, and each worker executes one such run at a time";
+                f.write_str(if *is_suspect { alone } else { "" })
+            }
+            WaitReason::Limit { concurrency, key, holders, ahead, queued } => {
+                let handler = Escaped(&self.run.handler);
+                write!(f, "waits for the limit of `{handler}`")?;
+                write_key(f, key.as_ref())?;
+                let executed = Count(*concurrency as usize, "run is executed", "runs are executed");
+                write!(f, ", for {long}: at most {executed} at once, ")?;
+                let before = Count(*ahead, "run is", "runs are");
+                write!(f, "and {before} ahead of it in its queue of {queued}")?;
+                let holders: Vec<_> = holders.iter().map(ToString::to_string).collect();
+                match holders.len() {
+                    0 => Ok(()),
+                    _ => write!(f, ". In execution: {}", holders.join(", ")),
+                }
+            }
+            WaitReason::Rate { runs, period, key, opens_at, ahead: before, queued } => {
+                write!(f, "waits for the rate of `{}`", Escaped(&self.run.handler))?;
+                write_key(f, key.as_ref())?;
+                let runs = Count(*runs as usize, "run begins", "runs begin");
+                write!(f, ", for {long}: {runs} within {}, ", humane(*period))?;
+                let before = Count(*before, "run is", "runs are");
+                write!(f, "and {before} ahead of it in its queue of {queued}")?;
+                opens_at.map_or(Ok(()), |at| write!(f, ". The next one may begin at {}", ahead(at, now)))
+            }
+            WaitReason::Pause { pauses } => {
+                write!(f, "waits for the end of a pause, for {long}")?;
+                for (nth, pause) in pauses.iter().enumerate() {
+                    write!(f, "{}{}", if nth == 0 { ": " } else { "; " }, pause.in_words(now))?;
+                }
+                Ok(())
+            }
+            WaitReason::Program { why: Some(why), .. } => {
+                write!(f, "waits for a program that can continue it, for {long}: {}", Escaped(why))
+            }
+            WaitReason::Program { definition, why: None } => {
+                let handler = Escaped(&self.run.handler);
+                write!(f, "waits for a program, for {long}: no living worker has saga `{handler}`")?;
+                definition.map_or(Ok(()), |number| write!(f, " with definition {number}"))
+            }
+            WaitReason::Operator { why, .. } => {
+                write!(f, "waits for an operator, for {long}: {}", Escaped(why))
+            }
+        }
+    }
+}
+
+/// The key of a run under a limit, if it has one.
+fn write_key(f: &mut fmt::Formatter<'_>, key: Option<&LimitKey>) -> fmt::Result {
+    key.map_or(Ok(()), |LimitKey { from, key }| {
+        write!(f, " for its key `{}` of `{}`", Escaped(key), Escaped(from))
+    })
+}
+
+/// What a run waits for that others wait for, in a few words.
+fn write_blocker(f: &mut fmt::Formatter<'_>, run: &RunSummary, now: SystemTime) -> fmt::Result {
+    let long = now.duration_since(run.since).map(humane).unwrap_or_else(|_| "0 ms".into());
+    match (run.waits_for, &run.awaits, run.wakes_at) {
+        (None, ..) if run.phase == RunPhase::Running => write!(f, "has been running for {long}"),
+        (Some(WaitKind::Signal), Some(signal), _) => {
+            write!(f, "awaits the signal `{}` with the key `{}`", Escaped(&signal.name), Escaped(&signal.key))
+        }
+        (Some(WaitKind::Time), _, Some(until)) => {
+            write!(f, "is {} until {}", run.phase, ahead(until, Some(now)))
+        }
+        (Some(WaitKind::Slot), ..) => write!(f, "has been waiting for a slot for {long}"),
+        (Some(WaitKind::Limit), ..) => write!(f, "has been waiting for the limit of its saga for {long}"),
+        (Some(WaitKind::Pause), ..) => write!(f, "has been waiting for the end of a pause for {long}"),
+        (Some(WaitKind::Program), ..) => write!(f, "has been waiting for a program for {long}"),
+        (Some(WaitKind::Operator), ..) => write!(f, "has been waiting for an operator for {long}"),
+        _ => write!(f, "has been {} for {long}", run.phase),
+    }
+}
+
+impl fmt::Display for RunExplanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RunSummary { run, handler, rolling_back, attempts, reason, failure, deadline, .. } = &self.run;
+        write!(f, "Run {run} of `{}` ", Escaped(handler))?;
+        self.write_reason(f)?;
+        f.write_str(".")?;
+        if self.priority != Priority::Normal {
+            write!(f, " Its priority is {}.", self.priority.name())?;
+        }
+        if *rolling_back {
+            let why = failure.as_ref().map_or_else(String::new, |why| format!(", because of {why}"));
+            write!(f, " It is rolling back{why}.")?;
+        } else if let (RunPhase::RolledBack, Some(why)) = (self.run.phase, failure) {
+            write!(f, " The reason is {why}.")?;
+        }
+        if *attempts > 0 {
+            let attempts = Count(*attempts as usize, "attempt has", "attempts have");
+            write!(f, " {attempts} failed")?;
+            let last =
+                reason.as_ref().map_or_else(String::new, |why| format!(", the last one: {}", Escaped(why)));
+            write!(f, "{last}.")?;
+        }
+        if self.giving_up {
+            f.write_str(" It gives up as soon as it can: it was cancelled, or has missed its deadline.")?;
+        } else if let Some(deadline) = deadline {
+            write!(f, " Its deadline is {}.", ahead(*deadline, Some(self.read_at)))?;
+        }
+        for pause in self.other_pauses() {
+            write!(f, " No step of it begins now: {}.", pause.in_words(Some(self.read_at)))?;
+        }
+        if let Some(join) = &self.join {
+            let (saga, key) = (Escaped(&join.saga), Escaped(&join.key));
+            write!(f, " Its message waits to be joined by `{saga}` with others of the key `{key}` since ")?;
+            write!(f, "{}; there are messages of {}", utc(join.since), Escaped(&join.present.join(", ")))?;
+            if !join.missing.is_empty() {
+                write!(f, ", and none of {}", Escaped(&join.missing.join(", ")))?;
+            }
+            let until = join.until.map(|until| format!(", until {}", ahead(until, Some(self.read_at))));
+            write!(f, "{}.", until.unwrap_or_default())?;
+        }
+        write!(f, " {}", self.ends_by())
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.runs.is_empty() {
+            return write!(
+                f,
+                "{} is {}: no handler was subscribed when it was launched.",
+                self.id, self.named
+            );
+        }
+        for (nth, run) in self.runs.iter().enumerate() {
+            write!(f, "{}{run}", if nth == 0 { "" } else { "\n\n" })?;
+        }
+        Ok(())
+    }
+}
