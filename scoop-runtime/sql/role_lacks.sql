@@ -29,12 +29,14 @@ WITH needed AS (
         ('scoop.pause', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.run_limit', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.rate_window', '{SELECT,INSERT,UPDATE,DELETE}'),
+        ('scoop.queue_lease', '{SELECT,DELETE}'),
         ('scoop.abandoned_queue', '{SELECT}'),
         ('scoop.failed_handler', '{SELECT}'),
         ('scoop.ready_queue', '{SELECT}'),
         ('scoop.listed_handler', '{SELECT}'),
         ('scoop.paused', '{SELECT}'),
         ('scoop.reached_limit', '{SELECT}'),
+        ('scoop.limited_topic', '{SELECT}'),
         ('scoop.unfinished_run', '{SELECT}')
     ) AS t (name, privileges)
     CROSS JOIN LATERAL unnest(t.privileges) AS r (privilege)

@@ -106,6 +106,8 @@ pub enum Bug {
     ExceedRates,
     /// Runs that wait for a place of their key are not returned to their queue.
     ForgetParked,
+    /// The places that other programs hold in a queue are not counted.
+    ForgetLeases,
     /// A hierarchy that awaits an operator is deleted.
     DeleteAwaiting,
     /// A hierarchy is deleted although a message of it waits to be joined, or although the messages that it joins are kept.
@@ -137,7 +139,7 @@ pub enum Feature {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 52] = [
+    pub const ALL: [Bug; 53] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -187,6 +189,7 @@ impl Bug {
         Bug::ExceedLimits,
         Bug::ExceedRates,
         Bug::ForgetParked,
+        Bug::ForgetLeases,
         Bug::DeleteAwaiting,
         Bug::DeleteNeeded,
         Bug::ForgetKept,
@@ -204,7 +207,9 @@ impl Bug {
             Self::BeginTwice => Some(Feature::AtMostOnce),
             Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
             Self::ClaimPaused => Some(Feature::Pauses),
-            Self::ExceedLimits | Self::ExceedRates | Self::ForgetParked => Some(Feature::Limits),
+            Self::ExceedLimits | Self::ExceedRates | Self::ForgetParked | Self::ForgetLeases => {
+                Some(Feature::Limits)
+            }
             Self::DeleteAwaiting | Self::DeleteNeeded | Self::ForgetKept => Some(Feature::Retention),
             Self::ForgetEntityEvent
             | Self::StaleDecisions

@@ -6,6 +6,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::limit::LimitedSaga;
+use super::queue::LimitedTopics;
 use super::pause::PauseTarget;
 use super::types::ClaimKey;
 
@@ -119,8 +120,10 @@ pub(crate) struct Topology {
     pub(crate) living: Vec<LivingWorker>,
     /// What is paused: handlers under all their names.
     pub(crate) paused: Vec<PauseTarget>,
-    /// The sagas with limits.
+    /// The sagas with limits for claims.
     pub(crate) limited: Vec<LimitedSaga>,
+    /// The topics of sagas whose queue has a limit.
+    pub(crate) limited_topics: LimitedTopics,
 }
 
 /// A living worker. The lists have an element for each of its sagas.

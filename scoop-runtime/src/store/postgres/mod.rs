@@ -22,6 +22,7 @@ mod pause;
 mod pool;
 mod preflight;
 mod query_ext;
+mod queue;
 mod rebuild;
 mod redelivery;
 mod repair;
