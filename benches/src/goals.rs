@@ -259,6 +259,9 @@ pub(crate) const GOALS: [Goal; 118] = [
     figure("B25 by key", "B1 with limits by key that are reached ÷ without", "steps/s")
         .beside("B1")
         .more_is_better(),
+    figure("B25 queue", "launches with a limit of the queue that is not reached ÷ without", "launches/s")
+        .beside("B7 single")
+        .more_is_better(),
     rate("B25 pause", "B1 beside a paused handler ÷ without", "steps/s", "B1", 0.95, 0.0).without_aim(),
     figure("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
     cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)

@@ -1,4 +1,4 @@
-//! B25: the price of limits and pauses. B1 by a saga with a limit that is never reached, by one with limits by key that are
+//! B25: the price of limits and pauses: launches to a queue with a limit that is never reached; and B1 by a saga with a limit that is never reached, by one with limits by key that are
 //! always reached, and beside a paused handler.
 
 use scoop::prelude::*;
@@ -6,6 +6,7 @@ use scoop::{Builder, PauseTarget};
 
 use crate::bench::Bench;
 use crate::drain::{self, Crowd};
+use crate::launches;
 use crate::outcome::Outcome;
 use crate::sagas::{Meter, insert};
 
@@ -72,6 +73,8 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
         bench.report.add("B25", limited, Some(without));
         bench.report.add("B25 by key", by_key, Some(without));
         bench.report.add("B25 pause", paused, Some(without));
+        let (queue, without_queue) = launches::price_of_a_queue(bench).await?;
+        bench.report.add("B25 queue", queue, Some(without_queue));
         count = drain::for_a_round(bench, Crowd::Inserts, without);
     }
     bench.report.note(format!("B25: {KEYS} keys, four runs of each at once."));

@@ -827,7 +827,7 @@ BEGIN
     WHERE (SELECT count(*) FROM scoop.message m WHERE m.id = d.id) > 0;
     taken := in_use + cardinality(in_doubt) - cardinality(launched);
     room := most - taken - (
-        SELECT coalesce(sum(greatest(least(l.places, 1000000), 0)), 0) FROM scoop.queue_lease l
+        SELECT coalesce(sum(greatest(least(coalesce(l.places, 0), 1000000), 0)), 0) FROM scoop.queue_lease l
         WHERE l.saga = ANY (names) AND l.holder <> of_holder);
     IF room > 0 AND needed > 0 THEN
         WITH RECURSIVE queue (handler, topic, lane) AS (

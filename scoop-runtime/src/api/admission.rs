@@ -36,6 +36,9 @@ const TOPICS_AGE_MAX: Duration = Duration::from_secs(1);
 /// The time for which free places are kept for a further launch while the queue is nearly full.
 const KEPT_FOR: Duration = Duration::from_millis(50);
 
+/// How often a launch asks for places that it does not get although there is room.
+const ASKED_MAX: u32 = 3;
+
 /// The pauses of a launch that waits for room double from the first to the longest. Each is shortened by chance.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -253,18 +256,24 @@ impl Queue {
         if taken != Taken::Unknown {
             return Ok(Some(taken));
         }
-        let answer = admission.trial().endure(|_| async move {
-            let sent = Instant::now();
-            let asked = lock(&self.places).request(&self.saga, sent);
-            let lease = admission.store.lease_places(&asked).await?;
-            Ok((asked, sent, lease))
-        });
-        let (asked, sent, lease) = answer.await?;
-        let Some(lease) = lease else { return Ok(None) };
-        let (mut places, now) = (lock(&self.places), Instant::now());
-        places.leased(&asked, &lease, sent, now);
-        // A place that was granted too late counts as none.
-        Ok(Some(if places.take(count, now) == Taken::Yes { Taken::Yes } else { Taken::Full }))
+        for _ in 0..ASKED_MAX {
+            let answer = admission.trial().endure(|_| async move {
+                let sent = Instant::now();
+                let asked = lock(&self.places).request(&self.saga, sent);
+                let lease = admission.store.lease_places(&asked).await?;
+                Ok((asked, sent, lease))
+            });
+            let (asked, sent, lease) = answer.await?;
+            let Some(lease) = lease else { return Ok(None) };
+            let (mut places, now) = (lock(&self.places), Instant::now());
+            places.leased(&asked, &lease, sent, now);
+            // The answer may be late, or other launches may have taken the places.
+            let taken = places.take(count, now);
+            if taken != Taken::Unknown {
+                return Ok(Some(taken));
+            }
+        }
+        Ok(Some(Taken::Full))
     }
 
     /// Gives the places of this program back if nothing uses them and the queue is nearly full.

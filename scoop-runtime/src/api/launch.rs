@@ -35,7 +35,14 @@ pub struct Launch<M, H = Handle> {
 
 impl<M: Message, H: From<Handle>> Launch<M, H> {
     pub(crate) fn new(scoop: Scoop, message: M) -> Self {
-        Self { scoop, message, key: None, options: Options::default(), room_within: None, handle: PhantomData }
+        Self {
+            scoop,
+            message,
+            key: None,
+            options: Options::default(),
+            room_within: None,
+            handle: PhantomData,
+        }
     }
 
     launch_options!();
@@ -143,7 +150,8 @@ impl<M: Message, H: From<Handle> + 'static> IntoFuture for Launch<M, H> {
             let within = self.room_within;
             let (scoop, launched, span) = self.prepare().await?;
             let (root, id) = (launched.root, launched.id);
-            let start = publish(&scoop, vec![launched], within, "a message was launched").instrument(span).await?;
+            let start =
+                publish(&scoop, vec![launched], within, "a message was launched").instrument(span).await?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
             Ok(Handle::new(scoop, root, id).started_locally(begun).into())
@@ -246,7 +254,8 @@ impl IntoFuture for LaunchUntyped {
             let within = self.room_within;
             let (scoop, launched, span) = self.prepare().await?;
             let (root, id, topic) = (launched.root, launched.id, launched.topic.clone());
-            let start = publish(&scoop, vec![launched], within, "a message was launched").instrument(span).await?;
+            let start =
+                publish(&scoop, vec![launched], within, "a message was launched").instrument(span).await?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(&topic));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
             Ok(Handle::new(scoop, root, id).started_locally(begun))

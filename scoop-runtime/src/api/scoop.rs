@@ -151,7 +151,8 @@ impl Scoop {
     /// # Errors
     ///
     /// If the message cannot be stored. [`RuntimeError::NoHandler`] if it requires a handler and none is subscribed;
-    /// it is then not launched. [`RuntimeError::QueueFull`] if a saga that would get it limits its queue, and that is full. [`RuntimeError::Unavailable`] if the database is away for longer than the
+    /// it is then not launched. [`RuntimeError::QueueFull`] if the queue of a saga that would get it has a limit and is full;
+    /// [`Launch::wait_for_room`] lets it wait. [`RuntimeError::Unavailable`] if the database is away for longer than the
     /// [patience](Builder::patience) lasts: until then the launch is retried with the same ids, so that it takes
     /// effect once. [`RuntimeError::may_have_happened`] returns whether it may have taken effect despite the error.
     ///
@@ -548,10 +549,7 @@ impl Scoop {
     }
 
     /// Launches messages in a transaction of their own, and notifies the processes with their handlers.
-    fn launch_messages(
-        &self,
-        messages: Vec<NewMessage>,
-    ) -> BoxFuture<'_, Result<StartedAs, Vain>> {
+    fn launch_messages(&self, messages: Vec<NewMessage>) -> BoxFuture<'_, Result<StartedAs, Vain>> {
         async move {
             if !messages.iter().any(|message| message.is_unique) {
                 return self.launch_now(messages).await;

@@ -6,8 +6,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::limit::LimitedSaga;
-use super::queue::LimitedTopics;
 use super::pause::PauseTarget;
+use super::queue::LimitedTopics;
 use super::types::ClaimKey;
 
 /// The runs that a worker may claim: those of some handlers, on some topic each, that are reserved for one definition

@@ -82,7 +82,7 @@ struct Projects;
 impl Projects {
     #[step]
     async fn plan(&self, scope: &mut Scope<'_>, _: &Project) -> Result<()> {
-        scope.launch(Job).detach().await?;
+        scope.detach(Job).await?;
         Ok(())
     }
 }
@@ -141,7 +141,10 @@ async fn launch_to_a_full_queue_is_refused_and_stores_nothing() -> Result<()> {
     for job in all {
         assert_eq!(job.ends().await?, Outcome::Committed);
     }
-    assert_eq!(scoop.launch(Job).wait_for_room(Duration::from_secs(60)).await?.ends().await?, Outcome::Committed);
+    assert_eq!(
+        scoop.launch(Job).wait_for_room(Duration::from_secs(60)).await?.ends().await?,
+        Outcome::Committed
+    );
     scoop.shutdown().await?;
     Ok(())
 }
@@ -176,11 +179,14 @@ async fn launch_that_waits_for_room_is_admitted_when_a_worker_claims() -> Result
     let (scoop, _) = full(&db).await?;
     let (within, client) = (Duration::from_millis(30), db.client());
     let refused = client.launch(Job).wait_for_room(within).await.map(drop);
-    assert!(matches!(&refused, Err(RuntimeError::QueueFull { waited: Some(waited), .. }) if *waited >= within));
+    assert!(
+        matches!(&refused, Err(RuntimeError::QueueFull { waited: Some(waited), .. }) if *waited >= within)
+    );
     let waits = tokio::spawn(client.launch(Job).wait_for_room(Duration::from_secs(600)).into_future());
     let untyped = scoop.launch_untyped("limits.job", json!(null)).wait_for_room(Duration::from_secs(600));
     let untyped = tokio::spawn(untyped.into_future());
-    let all = tokio::spawn(scoop.launch_all([Job, Job]).wait_for_room(Duration::from_secs(600)).into_future());
+    let all =
+        tokio::spawn(scoop.launch_all([Job, Job]).wait_for_room(Duration::from_secs(600)).into_future());
     assert_eq!(db.unfinished().await, 5);
     scoop.resume(&jobs()).await?;
     let (job, untyped) = (waits.await.unwrap()?, untyped.await.unwrap()?);
@@ -198,7 +204,10 @@ async fn more_messages_than_the_queue_takes_are_refused_without_a_wait() -> Resu
     let began = Instant::now();
     let launch = scoop.launch_all((0..6).map(|_| Job)).wait_for_room(Duration::from_secs(600)).await;
     let refused = launch.map(drop).expect_err("the queue is shorter");
-    assert!(refused.to_string().contains("6 messages on topic `limits.job` would be beyond that"), "{refused}");
+    assert!(
+        refused.to_string().contains("6 messages on topic `limits.job` would be beyond that"),
+        "{refused}"
+    );
     assert!(refused.to_string().ends_with("launch fewer messages at once, or raise the `queue` of the saga"));
     assert!(began.elapsed() < Duration::from_secs(60));
     assert_eq!(db.unfinished().await, 0);

@@ -73,7 +73,8 @@ async fn queue_is_never_longer_than_its_limit() -> Result<()> {
     let scoop = paused(&db).await?;
     let clients = [client(&db).await, client(&db).await];
     for round in 0..4 {
-        let launches = clients.iter().flat_map(|client| (0..30).map(move |_| client.launch(Item).into_future()));
+        let launches =
+            clients.iter().flat_map(|client| (0..30).map(move |_| client.launch(Item).into_future()));
         let launched = join_all(launches).await.into_iter().filter(|launched| match launched {
             Ok(_) => true,
             Err(RuntimeError::QueueFull { limit: 40, messages: 1, waited: None, .. }) => false,
@@ -178,7 +179,10 @@ async fn client_learns_of_a_limit_and_of_its_end() -> Result<()> {
     let newer = db.scoop().only::<OneItem>().start().await?;
     let stranger = self::client(&db).await;
     let refused = stranger.launch(Item).await.map(drop);
-    assert!(matches!(&refused, Err(RuntimeError::QueueFull { limit: 1, .. })), "the first launch of a client: {refused:?}");
+    assert!(
+        matches!(&refused, Err(RuntimeError::QueueFull { limit: 1, .. })),
+        "the first launch of a client: {refused:?}"
+    );
     eventually("a client that launches learns it, too", async || client.launch(Item).await.is_err()).await;
     let newest = db.scoop().only::<AnyItems>().start().await?;
     assert_eq!(db.number(LEASES).await, 0);

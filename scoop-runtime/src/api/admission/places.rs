@@ -1,5 +1,6 @@
 //! The places that this program holds in the queue of a saga: a function of what it asks and is answered.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -122,7 +123,8 @@ impl Places {
     pub(super) fn leased(&mut self, asked: &LeaseRequest, lease: &Lease, sent: Instant, now: Instant) {
         self.is_asked = false;
         self.free += lease.granted;
-        self.in_doubt.retain(|(_, message)| !lease.launched.contains(message));
+        let launched: BTreeSet<_> = lease.launched.iter().collect();
+        self.in_doubt.retain(|(_, message)| !launched.contains(message));
         self.usable_until = Some(sent + USABLE);
         (self.most, self.is_scarce) = (lease.most, lease.is_scarce);
         let full = Duration::from_micros(u64::from(lease.most) * 10).clamp(FULL_MIN, FULL_MAX);

@@ -47,7 +47,8 @@ impl State {
         let is_launched = |message: &Uuid| self.hierarchy_by_id.contains_key(message);
         let launched: Vec<_> = asked.in_doubt.iter().copied().filter(is_launched).collect();
         let taken = asked.in_use + asked.in_doubt.len() - launched.len();
-        let others = self.leases.iter().filter(|(saga, _)| names.contains(saga)).flat_map(|(_, leases)| leases);
+        let others =
+            self.leases.iter().filter(|(saga, _)| names.contains(saga)).flat_map(|(_, leases)| leases);
         let others = others.filter(|(holder, _)| **holder != asked.holder).map(|(_, (places, _))| *places);
         let others: usize = if is_injected(Bug::ForgetLeases) { 0 } else { others.sum() };
         let places = usize::try_from(most).unwrap_or(usize::MAX);
