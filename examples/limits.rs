@@ -1,4 +1,4 @@
-//! Limits of a saga: one run of each customer at once, a rate, and a pause.
+//! Limits of a saga: one run of each customer at once, a rate, a queue, and a pause.
 //!
 //! ```text
 //! cargo run --example limits
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use scoop::prelude::*;
-use scoop::{PauseTarget, WaitKind};
+use scoop::{PauseTarget, RuntimeError, WaitKind};
 
 #[derive(Message, Serialize, Deserialize)]
 struct StatementDue {
@@ -23,8 +23,9 @@ struct Statements {
     busy: Arc<Mutex<BTreeMap<u32, u32>>>,
 }
 
-/// In any half of a second four runs begin at most, in all processes together; and of each customer one at a time.
-#[saga(concurrency(1, by = customer), rate("4/500ms"))]
+/// In any half of a second four runs begin at most, in all processes together; and of each customer one at a time. No more than
+/// twenty wait.
+#[saga(concurrency(1, by = customer), rate("4/500ms"), queue = 20)]
 #[subscribes(StatementDue)]
 impl Statements {
     #[step]
@@ -63,6 +64,11 @@ async fn main() -> Result<()> {
     let why = scoop.explain(statement.id()).await?;
     assert_eq!(why.runs[0].run.waits_for, Some(WaitKind::Pause));
     println!("  {why}");
+    // The queue takes nineteen more.
+    let due = |count| (0..count).map(|nth| StatementDue { customer: nth, month: 2 });
+    let refused = scoop.launch_all(due(20)).await.map(drop).expect_err("it would be too long");
+    assert!(matches!(refused, RuntimeError::QueueFull { limit: 20, .. }));
+    println!("  {refused}");
     scoop.resume(&saga).await?;
     assert_eq!(statement.wait().await?, Outcome::Committed);
 

@@ -264,6 +264,9 @@ pub(crate) const GOALS: [Goal; 119] = [
         .more_is_better(),
     rate("B25 pause", "B1 beside a paused handler with pending runs ÷ without", "steps/s", "B1", 0.95, 0.0)
         .without_aim(),
+    figure("B25 queue", "launches with a limit of the queue that is not reached ÷ without", "launches/s")
+        .beside("B7 single")
+        .more_is_better(),
     figure("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
     cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)
         .beside("idle p99")

@@ -1,4 +1,4 @@
-//! B7: the rate of launches without any engine.
+//! B7: the rate of launches without any engine; and for B25, with a limit of the queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,16 +30,26 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     for _ in 0..bench.settings.rounds {
         let limit = bench.limit().await?;
         for (key, how) in [("B7 single", How::Single), ("B7 within", How::Within), ("B7 many", How::Many)] {
-            let rate = round(bench, how).await?;
+            let rate = round(bench, how, "").await?;
             bench.report.add(key, rate, Some(limit));
         }
     }
     Ok(())
 }
 
-/// Launches per second by as many callers as the limit has clients.
-async fn round(bench: &Bench, how: How) -> Outcome<f64> {
+/// Launches per second with a limit of the queue that is never reached, and without.
+pub(crate) async fn price_of_a_queue(bench: &Bench) -> Outcome<(f64, f64)> {
+    const LIMIT: &str = "
+        INSERT INTO scoop.run_limit (saga, handlers, queue)
+        SELECT DISTINCT h.handler, ARRAY[h.handler::text], 1000000 FROM scoop.handler h WHERE h.retired_at IS NULL";
+    let without = round(bench, How::Single, "").await?;
+    Ok((round(bench, How::Single, LIMIT).await?, without))
+}
+
+/// Launches per second by as many callers as the limit has clients, after these statements.
+async fn round(bench: &Bench, how: How, before: &'static str) -> Outcome<f64> {
     let database = bench.server.database().await?;
+    database.execute(before).await?;
     let client = database.client().await?;
     let launched = Arc::new(AtomicU64::new(0));
     let warm = Instant::now() + WARM_UP;

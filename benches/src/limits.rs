@@ -1,11 +1,13 @@
 //! B25: the price of limits and pauses. B1 by a saga with a limit that is never reached, by one with limits by key that are
-//! always reached, by one with a rate that is never reached, and beside a paused handler with pending runs.
+//! always reached, by one with a rate that is never reached, and beside a paused handler with pending runs. And launches to a
+//! queue with a limit that is never reached.
 
 use scoop::prelude::*;
 use scoop::{Builder, PauseTarget};
 
 use crate::bench::Bench;
 use crate::drain::{self, Crowd};
+use crate::launches;
 use crate::outcome::Outcome;
 use crate::sagas::{Alone, Meter, insert};
 
@@ -78,6 +80,8 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
         bench.report.add("B25 by key", by_key, Some(without));
         bench.report.add("B25 rate", rated, Some(without));
         bench.report.add("B25 pause", paused, Some(without));
+        let (queue, without_queue) = launches::price_of_a_queue(bench).await?;
+        bench.report.add("B25 queue", queue, Some(without_queue));
         count = drain::for_a_round(bench, Crowd::Inserts, without);
     }
     bench

@@ -70,7 +70,8 @@ impl Fault {
                 | RuntimeError::NoSuchKey { .. }
                 | RuntimeError::KeptKey { .. }
                 | RuntimeError::WrongId { .. }
-                | RuntimeError::NoHandler { .. },
+                | RuntimeError::NoHandler { .. }
+                | RuntimeError::QueueFull { .. },
             ) => Exit::NotAccepted,
             Self::NotFound(_) | Self::Refused(_) | Self::Declined => Exit::NotAccepted,
             Self::Runtime(_) | Self::Sql(..) | Self::Output(_) => Exit::Failed,

@@ -287,6 +287,7 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `concurrency(1, by = customer)` | the same for each key: a field of the message, or a function of the saga |
 /// | `rate("100/s")` | so many of its runs begin within any period of this length, in all processes together |
 /// | `rate("100/s", by = customer)` | the same for each key |
+/// | `queue = 10_000` | at most so many of its runs wait for a worker: launches from outside are refused above that |
 /// | `every = "1h"` | scheduled, periodically after this time: `10ms` to `3650d` |
 /// | `cron = "0 3 * * *"` | scheduled, at these times; with the feature `cron` |
 /// | `zone = "Europe/Prague"` | the time zone of `cron`, from the IANA database; by default `UTC` |

@@ -51,6 +51,9 @@ pub(crate) fn remedy(attribute: &str, key: &str) -> Option<&'static str> {
         ("#[saga]", "throttle" | "rate_limit" | "max_rate") => {
             "`rate(\"100/s\")` for the whole saga, or `rate(\"100/s\", by = customer)` for each key"
         }
+        ("#[saga]", "queue_length" | "max_queue" | "backlog" | "capacity" | "max_pending" | "buffer") => {
+            "`queue = 10_000`, the number of runs that may wait for a worker"
+        }
         ("#[saga]", "id" | "rename") => "`name = \"..\"`, which the saga is stored as",
         ("#[message]", "name" | "channel" | "queue" | "subject") => "`topic = \"..\"`",
         ("#[message]", "answer" | "response" | "returns") => "`reply = YourType`",

@@ -379,7 +379,10 @@ CREATE TABLE scoop.run_limit (
     rate_period_ms bigint CHECK (rate_period_ms > 0),
     rate_by_key    boolean NOT NULL DEFAULT false,
     key_from    varchar(255),              -- what the keys come from: a field or a function of the program; null without keys
-    CHECK ((rate IS NULL) = (rate_period_ms IS NULL) AND (rate IS NOT NULL OR concurrency IS NOT NULL)),
+    -- How many runs may wait for a worker when a program launches a message for the saga, null without a limit. Claims do not read it.
+    queue       int CHECK (queue > 0),
+    CHECK ((rate IS NULL) = (rate_period_ms IS NULL)),
+    CHECK (num_nonnulls(concurrency, rate, queue) > 0),
     CHECK ((key_from IS NOT NULL) = (concurrency_by_key OR rate_by_key)),
     CHECK (array_position(handlers, NULL) IS NULL)
 );
@@ -397,6 +400,15 @@ CREATE TABLE scoop.rate_window (
 );
 CREATE INDEX rate_window_parked ON scoop.rate_window (saga, opens_at) WHERE has_parked;
 CREATE INDEX rate_window_idle ON scoop.rate_window (saga, idle_at) WHERE NOT has_parked;
+
+-- The places in queues with a limit that programs hold for their launches: see scoop.lease_places.
+CREATE TABLE scoop.queue_lease (
+    saga   varchar(255) NOT NULL,  -- the newest name
+    holder uuid NOT NULL,          -- a client or a worker that launches
+    places int NOT NULL CHECK (places > 0),
+    until  timestamptz NOT NULL,   -- they count until then
+    PRIMARY KEY (saga, holder)
+);
 
 -- The schedules of sagas, with their next times. The newest program that started with a saga decides its schedule for
 -- all programs. A row stays when no program has its saga any more, but is not read then.

@@ -6,13 +6,15 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- Views      runs: unfinished runs, for people
 --            ready_queue: queues of ready runs; abandoned_queue: those that no living worker claims;
 --            listed_handler: states and handlers of unfinished runs; unfinished_run: unfinished runs, as programs list and explain them;
---            reached_limit: sagas at their limits; run_end: ends of runs; failed_handler: handlers with failed rollbacks
+--            reached_limit: sagas at their limits; run_end: ends of runs; failed_handler: handlers with failed rollbacks;
+--            limited_topic: topics of sagas whose queue has a limit
 -- Workers    is_gone: whether the session of a worker has ended
 -- Runs       phase, phase_since: what a run does or waits for; tried: failed attempts
 --            has_to_give_up, wakes_at, queue_time: parts of statements
 --            settle: what follows from a move of a run; failed_children: failures for a parent
 -- Failed     is_readable, send_failed, stuck_failure: messages about failures
--- Launches   launch: messages with the runs of their handlers; send_signal: signals
+-- Launches   launch: messages with the runs of their handlers; send_signal: signals; lease_places: places in queues with a
+--            limit
 -- Retention  prune: hierarchies at rest; prune_signals: signals that reach no run any more; prune_keys: kept unique keys;
 --            trim_ended_pauses: ended pauses
 -- Version    schema_version
@@ -143,6 +145,14 @@ WHERE l.saga >= '' AND (NOT l.concurrency_by_key AND l.concurrency <= (
 CREATE VIEW scoop.run_end WITH (security_invoker = true) AS
 SELECT e.* FROM scoop.message_event e
 WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity';
+
+-- The topics on which launches need a place in the queue of a saga.
+CREATE VIEW scoop.limited_topic WITH (security_invoker = true) AS
+SELECT DISTINCT h.topic, l.saga
+FROM scoop.run_limit l
+CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
+JOIN scoop.handler h ON h.handler::text = names.handler AND h.retired_at IS NULL
+WHERE l.saga >= '' AND l.queue > 0;
 
 -- The handlers of which a rollback has failed, settled or not. Goes through the index of ends from one to the next.
 CREATE VIEW scoop.failed_handler WITH (security_invoker = true) AS
@@ -784,6 +794,104 @@ BEGIN
     RETURN FOUND;
 END $$;
 REVOKE EXECUTE ON FUNCTION scoop.send_signal (uuid, text, text, jsonb, float8, text) FROM PUBLIC;
+
+-- Leases places in the queue of a saga with a limit to a program that launches messages: as many as it needs now, and a part of
+-- those that are left. The places of all programs and the runs that wait for a worker are together no more than the limit, so a
+-- launch with a place does not exceed it. The holder has `in_use` places for launches under way and for later ones. A message of
+-- `in_doubt` may be launched or not: it keeps its place until it is visible, since its run counts from then on. `most` is null
+-- if the saga has no such limit. Without anything in use or needed, the holder gives its places back.
+--
+-- The count ends at the limit. It goes through the index of ready runs from one queue to the next, so that sleeping runs cost
+-- nothing, and through that of parked runs.
+-- Locks: an advisory lock of the saga: waits for other leases of it. Then the row of the holder, and expired ones.
+CREATE FUNCTION scoop.lease_places(
+    of_saga text, of_holder uuid, in_use bigint, in_doubt uuid[], needed bigint,
+    OUT most bigint, OUT granted bigint, OUT is_scarce boolean, OUT launched uuid[])
+LANGUAGE plpgsql SECURITY DEFINER
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET lock_timeout = '2s' SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    newest text;
+    names text[];
+    taken bigint;
+    room bigint;
+BEGIN
+    IF (of_holder IS NOT NULL AND in_use BETWEEN 0 AND 1000000 AND needed BETWEEN 0 AND 1000000
+        AND cardinality(in_doubt) <= 1000000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a program cannot hold % places and need % more', in_use, needed
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT l.saga INTO newest FROM scoop.run_limit l
+    WHERE l.saga >= '' AND l.queue > 0 AND of_saga = ANY (l.handlers) ORDER BY l.saga LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    PERFORM pg_advisory_xact_lock(hashtextextended('scoop.queue_lease ' || newest, 3));
+
+    -- Each statement from here on sees what the former holders of the lock have done.
+    SELECT least(l.queue, 1000000), l.handlers INTO most, names FROM scoop.run_limit l WHERE l.saga = newest AND l.queue > 0;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    -- No program leases places for a minute: such a row is not of one, or the clock was set back.
+    DELETE FROM scoop.queue_lease l
+    WHERE l.saga = ANY (names)
+      AND (l.until > clock_timestamp() AND l.until < clock_timestamp() + interval '1 minute') IS NOT TRUE;
+    SELECT coalesce(array_agg(d.id), '{}') INTO launched
+    FROM unnest(in_doubt) AS d (id)
+    WHERE (SELECT count(*) FROM scoop.message m WHERE m.id = d.id) > 0;
+    taken := in_use + cardinality(in_doubt) - cardinality(launched);
+    room := most - taken - (
+        SELECT coalesce(sum(greatest(least(coalesce(l.places, 0), 1000000), 0)), 0) FROM scoop.queue_lease l
+        WHERE l.saga = ANY (names) AND l.holder <> of_holder);
+    IF room > 0 AND needed > 0 THEN
+        WITH RECURSIVE queue (handler, topic, lane) AS (
+            SELECT first.handler, first.topic, first.reserved_for
+            FROM unnest(names) AS own (name)
+            CROSS JOIN LATERAL (
+                SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
+                WHERE r.state = 'ready' AND r.handler = own.name
+                ORDER BY r.topic, r.reserved_for LIMIT 1
+            ) first
+            UNION ALL
+            SELECT next.handler, next.topic, next.reserved_for
+            FROM queue q
+            CROSS JOIN LATERAL (
+                SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
+                WHERE r.state = 'ready' AND r.handler = q.handler AND (r.topic, r.reserved_for) > (q.topic, q.lane)
+                ORDER BY r.topic, r.reserved_for LIMIT 1
+            ) next
+        )
+        SELECT room - count(*) INTO room
+        FROM (
+            SELECT due.id
+            FROM queue q
+            CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
+            CROSS JOIN LATERAL (
+                SELECT r.id FROM scoop.run r
+                WHERE r.state = 'ready' AND r.handler = q.handler AND r.topic = q.topic AND r.reserved_for = q.lane
+                  AND scoop.priority_of(r.context) = level.priority AND r.ready_at <= (SELECT clock_timestamp())
+            ) due
+            UNION ALL
+            SELECT r.id FROM scoop.run r
+            WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = ANY (names)
+              AND r.ready_at > (SELECT clock_timestamp())
+            LIMIT room
+        ) waiting;
+    END IF;
+    room := greatest(room, 0);
+    granted := CASE WHEN room > needed AND needed > 0 THEN needed + (room - needed) / 16 ELSE least(room, needed) END;
+    is_scarce := room - granted < most / 2;
+    IF taken + granted > 0 THEN
+        INSERT INTO scoop.queue_lease AS l (saga, holder, places, until)
+        VALUES (newest, of_holder, taken + granted, clock_timestamp() + interval '5 seconds')
+        ON CONFLICT ON CONSTRAINT queue_lease_pkey DO UPDATE SET places = excluded.places, until = excluded.until;
+    ELSE
+        DELETE FROM scoop.queue_lease l WHERE l.saga = newest AND l.holder = of_holder;
+    END IF;
+END $$;
+REVOKE EXECUTE ON FUNCTION scoop.lease_places (text, uuid, bigint, uuid[], bigint) FROM PUBLIC;
 
 -- For how many seconds finished hierarchies of this topic are kept: as the longest of its handlers says; if all of these are
 -- retired, as they said.

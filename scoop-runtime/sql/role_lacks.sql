@@ -29,6 +29,7 @@ WITH needed AS (
         ('scoop.pause', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.run_limit', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.rate_window', '{SELECT,INSERT,UPDATE,DELETE}'),
+        ('scoop.queue_lease', '{SELECT,DELETE}'),
         ('scoop.abandoned_queue', '{SELECT}'),
         ('scoop.failed_handler', '{SELECT}'),
         ('scoop.ready_queue', '{SELECT}'),
@@ -36,6 +37,7 @@ WITH needed AS (
         ('scoop.paused', '{SELECT}'),
         ('scoop.reached_limit', '{SELECT}'),
         ('scoop.run_end', '{SELECT}'),
+        ('scoop.limited_topic', '{SELECT}'),
         ('scoop.unfinished_run', '{SELECT}')
     ) AS t (name, privileges)
     CROSS JOIN LATERAL unnest(t.privileges) AS r (privilege)

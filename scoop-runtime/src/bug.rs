@@ -108,6 +108,8 @@ pub enum Bug {
     ForgetParked,
     /// Runs are claimed in the order in which they became ready, whatever their priority.
     IgnorePriority,
+    /// The places that other programs hold in a queue are not counted.
+    ForgetLeases,
     /// A hierarchy that awaits an operator is deleted.
     DeleteAwaiting,
     /// A hierarchy is deleted although a message of it waits to be joined, or although the messages that it joins are kept.
@@ -192,6 +194,7 @@ impl Bug {
         Bug::ExceedRates,
         Bug::ForgetParked,
         Bug::IgnorePriority,
+        Bug::ForgetLeases,
         Bug::DeleteAwaiting,
         Bug::DeleteNeeded,
         Bug::ForgetKept,
@@ -209,7 +212,9 @@ impl Bug {
             Self::BeginTwice => Some(Feature::AtMostOnce),
             Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
             Self::ClaimPaused => Some(Feature::Pauses),
-            Self::ExceedLimits | Self::ExceedRates | Self::ForgetParked => Some(Feature::Limits),
+            Self::ExceedLimits | Self::ExceedRates | Self::ForgetParked | Self::ForgetLeases => {
+                Some(Feature::Limits)
+            }
             Self::IgnorePriority => Some(Feature::Priorities),
             Self::DeleteAwaiting | Self::DeleteNeeded | Self::ForgetKept => Some(Feature::Retention),
             Self::ForgetEntityEvent

@@ -335,6 +335,30 @@ pub enum RuntimeError {
         subscribed: crate::Subscribed,
     },
 
+    /// The queue of a saga with `#[saga(queue = ..)]` is full. Nothing of the launch is stored. See
+    /// [the guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html).
+    #[error(
+        "the queue of saga `{}` is full{}: at most {limit} of its runs wait for a worker, and {} on topic `{}` would be beyond \
+         that; nothing was launched; {}",
+        Escaped(saga),
+        after(*waited),
+        messages_in_words(*messages),
+        Escaped(topic),
+        way_out(*messages, *limit)
+    )]
+    QueueFull {
+        /// The saga.
+        saga: String,
+        /// The topic of a message that the saga would get.
+        topic: String,
+        /// How many runs of the saga may wait for a worker.
+        limit: u32,
+        /// The number of messages of the launch that the saga would get.
+        messages: usize,
+        /// For how long the launch has [waited for room](crate::Launch::wait_for_room), if it was to wait.
+        waited: Option<Duration>,
+    },
+
     /// [`Scoop::trigger`](crate::Scoop::trigger) was called for a saga without a registered schedule.
     #[error("saga `{}` has no schedule; did a program that has it ever start?", Escaped(saga))]
     NoSchedule {
@@ -828,6 +852,25 @@ fn because(refusal: &Option<String>) -> String {
     refusal.as_ref().map_or_else(String::new, |refusal| format!(" ({})", Escaped(refusal)))
 }
 
+fn after(waited: Option<Duration>) -> String {
+    waited.map_or_else(String::new, |waited| format!(" for {waited:.1?}"))
+}
+
+fn messages_in_words(messages: usize) -> String {
+    if messages == 1 { "a message".to_owned() } else { format!("{messages} messages") }
+}
+
+/// The remedy for a full queue.
+fn way_out(messages: usize, limit: u32) -> &'static str {
+    match usize::try_from(limit).is_ok_and(|limit| messages > limit) {
+        true => "launch fewer messages at once, or raise the `queue` of the saga",
+        false => {
+            "launch again later, let the launch wait by `.wait_for_room(..)`, start more processes with the saga, or raise \
+             its `queue`"
+        }
+    }
+}
+
 fn attempts_in_vain(attempts: u32) -> &'static str {
     if attempts == 1 { "attempt failed" } else { "attempts failed" }
 }
@@ -1049,6 +1092,13 @@ mod tests {
             },
             RuntimeError::OtherMessage { id: Uuid::nil(), topic: forged(), expected: "t" },
             RuntimeError::NoSchedule { saga: forged() },
+            RuntimeError::QueueFull {
+                saga: forged(),
+                topic: "t".into(),
+                limit: 1,
+                messages: 1,
+                waited: None,
+            },
             RuntimeError::NoHandler {
                 topic: "t".into(),
                 message: "M".into(),

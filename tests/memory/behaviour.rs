@@ -41,6 +41,8 @@ mod keys_changed;
 mod limits;
 #[path = "../it/behaviour/limits_by_key.rs"]
 mod limits_by_key;
+#[path = "../it/behaviour/limits_queue.rs"]
+mod limits_queue;
 #[path = "../it/behaviour/limits_rate.rs"]
 mod limits_rate;
 #[path = "../it/behaviour/long_loops.rs"]

@@ -2,14 +2,15 @@
 //! processes fail, die and are replaced.
 //!
 //! Here is checked that at no time more runs are in execution than the limit admits, that no more begin within a period than the
-//! rate admits, and that each comes to its end.
+//! rate admits, that no more wait for their first claim than the limit of the queue admits, and that each comes to its end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use scoop::prelude::*;
-use scoop::{Builder, EventKind, Handle, Outcome, RowState};
+use scoop::{Builder, EventKind, Handle, Outcome, RowState, RuntimeError, WorkingRun};
 
 use crate::crew::{Crew, Fate, Small};
 use crate::judge::{audited, small_log};
@@ -52,6 +53,15 @@ struct Letter {
 #[derive(Clone, Copy, Message, Serialize, Deserialize)]
 #[message(topic = "limited.notice")]
 struct Notice {
+    takes: u32,
+}
+
+/// How many tasks may wait for a worker when one is launched.
+const QUEUE: usize = 4;
+
+#[derive(Clone, Copy, Message, Serialize, Deserialize)]
+#[message(topic = "limited.task")]
+struct Task {
     takes: u32,
 }
 
@@ -183,8 +193,22 @@ impl Copies {
     }
 }
 
+#[derive(Default)]
+struct Tasks;
+
+#[saga(name = "limited-tasks", concurrency = 1, queue = 4)]
+#[subscribes(Task)]
+impl Tasks {
+    #[step]
+    async fn work(&self, _: &mut Scope<'_>, task: &Task) -> Result<()> {
+        work(task.takes).await;
+        Ok(())
+    }
+}
+
 fn program(builder: Builder) -> Builder {
-    builder.only::<Orders>().only::<Parcels>().only::<Letters>().only::<Notices>().only::<Copies>()
+    let builder = builder.only::<Orders>().only::<Parcels>().only::<Letters>().only::<Notices>();
+    builder.only::<Copies>().only::<Tasks>()
 }
 
 struct World {
@@ -197,7 +221,7 @@ impl World {
     async fn play(mut self) -> Result<Vec<String>> {
         self.crew.register(program).await?;
         self.crew.start(Fate::Lives, program);
-        let client = self.crew.client().await?;
+        let clients = [self.crew.client().await?, self.crew.client().await?];
         let mut wrong = vec![];
         for _ in 0..DEEDS {
             if self.crew.dice.percent(25) {
@@ -208,7 +232,11 @@ impl World {
                 self.crew.pause(15).await;
                 wrong.extend(self.excess());
             }
-            self.act(&client).await?;
+            self.act(&clients[0]).await?;
+            if self.crew.dice.percent(30) {
+                self.burst(&clients).await?;
+                wrong.extend(self.excess());
+            }
         }
         self.crew.heal();
         self.crew.start(Fate::Lives, program);
@@ -234,6 +262,7 @@ impl World {
                 Letters::DEFINITION,
                 Notices::DEFINITION,
                 Copies::DEFINITION,
+                Tasks::DEFINITION,
             ],
         ));
         Ok(wrong)
@@ -253,7 +282,11 @@ impl World {
         let excess = LIMITS.iter().filter(|(saga, limit)| running(saga) > *limit);
         let excess =
             excess.map(|(saga, limit)| format!("limit: {} runs of {saga}, not {limit}", running(saga)));
-        excess.chain(crowded).collect()
+        // Runs of dead processes return to the queue: they have been claimed.
+        let is_new = |run: &&WorkingRun| run.handler == "limited-tasks" && run.epoch == 0;
+        let new = runs.iter().filter(is_new).count();
+        let long = (new > QUEUE).then(|| format!("queue: {new} runs of limited-tasks wait, not {QUEUE}"));
+        excess.chain(crowded).chain(long).collect()
     }
 
     /// The sagas of which more runs began within a period than may.
@@ -270,6 +303,26 @@ impl World {
             Some(format!("rate: {} runs of {saga} began within {apart:?}", most + 1))
         };
         RATES.iter().filter_map(burst).collect()
+    }
+
+    /// Several launches at once, to a queue with a limit.
+    async fn burst(&mut self, clients: &[Scoop]) -> Result<()> {
+        let dice = &mut self.crew.dice;
+        let launches: Vec<_> = (0..dice.between(1, 8))
+            .map(|nth| {
+                let launch = clients[nth as usize % clients.len()].launch(Task { takes: dice.below(20) });
+                let waits = dice.percent(20);
+                if waits { launch.wait_for_room(Duration::from_secs(600)) } else { launch }.into_future()
+            })
+            .collect();
+        for launched in join_all(launches).await {
+            match launched {
+                Ok(handle) => self.launched.push((handle, false)),
+                Err(RuntimeError::QueueFull { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// An event from outside.

@@ -146,9 +146,10 @@ fn constant(limits: &Limits) -> Option<TokenStream> {
             Some(by) => quote!(.rate_by(#most, #period_ms, #by)),
         }
     });
-    (concurrency.is_some() || rate.is_some()).then(|| {
+    let queue = limits.queue.map(|most| quote!(.queue(#most)));
+    (concurrency.is_some() || rate.is_some() || queue.is_some()).then(|| {
         quote! {
-            const LIMITS: ::scoop::__private::Limits = ::scoop::__private::Limits::NONE #concurrency #rate;
+            const LIMITS: ::scoop::__private::Limits = ::scoop::__private::Limits::NONE #concurrency #rate #queue;
         }
     })
 }

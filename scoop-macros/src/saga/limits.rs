@@ -1,4 +1,4 @@
-//! The limits of a saga: `concurrency` and `rate`.
+//! The limits of a saga: `concurrency`, `rate` and `queue`.
 
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub(super) struct Limits {
     pub(super) concurrency: Option<Limit<u32>>,
     /// How many runs begin within a period.
     pub(super) rate: Option<Limit<Rate>>,
+    /// How many runs may wait for a worker when a message is launched.
+    pub(super) queue: Option<u32>,
 }
 
 /// A limit of the saga, or of each key.
@@ -74,7 +76,7 @@ pub(super) fn read(settings: &Settings, block: &Block, errors: &mut Errors) -> L
     {
         errors.at(second, format!("the limits of a saga have one key; write `by = {first}` here, too"));
     }
-    Limits { concurrency, rate }
+    Limits { concurrency, rate, queue: queue(settings, errors) }
 }
 
 /// `concurrency = 10`.
@@ -125,6 +127,35 @@ fn rate(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<Limit
     Some(Limit { most: most?, by })
 }
 
+/// `queue = 10_000`.
+fn queue(settings: &Settings, errors: &mut Errors) -> Option<u32> {
+    let takes = "the number of runs that may wait for a worker: `queue = 10_000`";
+    let written = settings.expression("queue", takes, errors, |value| match value {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => Some(number.clone()),
+        _ => None,
+    })?;
+    let why = match written.base10_parse() {
+        Ok(0) => "no launch would ever be accepted; write 1 or more, or pause the saga",
+        Ok(number @ 1..=QUEUE_MAX) => return Some(number),
+        _ => "waiting runs are counted up to 1000000; write less, or remove this",
+    };
+    errors.at(&written, why);
+    None
+}
+
+/// Refuses the limit of a queue of a saga whose messages are accepted always.
+pub(super) fn refuse_queue(settings: &Settings, is_scheduled: bool, is_joining: bool, errors: &mut Errors) {
+    let Some(key) = settings.key("queue") else { return };
+    if is_scheduled {
+        errors.at(key, "ticks of a schedule are always accepted, so `queue` has no effect; remove it");
+    } else if is_joining {
+        errors.at(
+            key,
+            "joined messages are always accepted, so `queue` has no effect; remove it, or limit the sagas that launch them",
+        );
+    }
+}
+
 /// Parses the limit in front, and the tokens behind the comma.
 fn first_and_rest<T: Parse>(missing: String) -> impl Parser<Output = (T, TokenStream)> {
     move |input: ParseStream<'_>| {
@@ -171,6 +202,9 @@ fn unfit(function: &Function) -> Option<&'static str> {
         None
     }
 }
+
+/// The longest queue that is counted: the runtime has the same.
+const QUEUE_MAX: u32 = 1_000_000;
 
 fn number(written: &LitInt) -> syn::Result<u32> {
     let why = match written.base10_parse() {

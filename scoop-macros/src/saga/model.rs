@@ -138,6 +138,8 @@ pub(super) fn check(
             "a saga with a schedule takes its ticks only; write `#[subscribes(Tick)]`, and another saga";
         errors.at(&several.keyword, message);
     }
+    let is_joining = messages.as_ref().is_some_and(|several| several.join.is_some());
+    limits::refuse_queue(&settings, schedule.is_some(), is_joining, errors);
     let step_enum = quote::format_ident!("{ident}Step");
 
     let steps_written = block.functions().filter(|function| !function.steps.is_empty());

@@ -2,6 +2,7 @@
 
 use std::future::IntoFuture;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Context, Message};
@@ -27,12 +28,21 @@ pub struct Launch<M, H = Handle> {
     message: M,
     key: Option<String>,
     options: Options,
+    /// For how long the launch waits for room in a queue.
+    room_within: Option<Duration>,
     handle: PhantomData<fn() -> H>,
 }
 
 impl<M: Message, H: From<Handle>> Launch<M, H> {
     pub(crate) fn new(scoop: Scoop, message: M) -> Self {
-        Self { scoop, message, key: None, options: Options::default(), handle: PhantomData }
+        Self {
+            scoop,
+            message,
+            key: None,
+            options: Options::default(),
+            room_within: None,
+            handle: PhantomData,
+        }
     }
 
     launch_options!();
@@ -57,7 +67,39 @@ impl<M: Message, H: From<Handle>> Launch<M, H> {
         self
     }
 
-    /// Launches the message in a transaction of the caller: the message exists exactly if that commits.
+    /// If the queue of a saga with `#[saga(queue = ..)]` is full, waits for room: until the launch is admitted, and for at most this
+    /// time. Without this, the launch is refused at once. While it waits, nothing is stored; it looks again after pauses that
+    /// grow to half a second, and holds no connection. The [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html)
+    /// describes such limits.
+    ///
+    /// A launch [in a transaction](Self::in_transaction) does not wait, since that would keep the transaction open.
+    ///
+    /// # Errors
+    ///
+    /// The launch fails with [`RuntimeError::QueueFull`] if there is no room by then.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the launch is dropped while it waits, nothing is launched.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// scoop.launch(OrderPlaced { order: 7 }).wait_for_room(Duration::from_secs(5)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_for_room(mut self, within: Duration) -> Self {
+        self.room_within = Some(within);
+        self
+    }
+
+    /// Launches the message in a transaction of the caller: the message exists exactly if that commits. If the queue of a saga
+    /// with a limit is full, it is refused at once.
     ///
     /// # Errors
     ///
@@ -84,7 +126,7 @@ impl<M: Message, H: From<Handle>> Launch<M, H> {
     pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<H, RuntimeError> {
         let (scoop, launched, span) = self.prepare().await?;
         let (root, id) = (launched.root, launched.id);
-        insert_in(scoop.store(), scoop.unhandled(), connection, launched).instrument(span).await?;
+        insert_admitted(&scoop, connection, launched).instrument(span).await?;
         // A foreign transaction commits without a notification; poll soon.
         scoop.poll_for_foreign_commit();
         Ok(Handle::new(scoop, root, id).into())
@@ -105,9 +147,11 @@ impl<M: Message, H: From<Handle> + 'static> IntoFuture for Launch<M, H> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
+            let within = self.room_within;
             let (scoop, launched, span) = self.prepare().await?;
             let (root, id) = (launched.root, launched.id);
-            let start = publish(&scoop, vec![launched], "a message was launched").instrument(span).await?;
+            let start =
+                publish(&scoop, vec![launched], within, "a message was launched").instrument(span).await?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
             Ok(Handle::new(scoop, root, id).started_locally(begun).into())
@@ -124,6 +168,7 @@ pub struct LaunchUntyped {
     payload: serde_json::Value,
     key: Option<String>,
     options: Options,
+    room_within: Option<Duration>,
 }
 
 impl LaunchUntyped {
@@ -131,7 +176,7 @@ impl LaunchUntyped {
     const LAUNCHER: &'static str = "Scoop::launch_untyped";
 
     pub(crate) fn new(scoop: Scoop, topic: String, payload: serde_json::Value) -> Self {
-        Self { scoop, topic, payload, key: None, options: Options::default() }
+        Self { scoop, topic, payload, key: None, options: Options::default(), room_within: None }
     }
 
     launch_options!();
@@ -142,7 +187,39 @@ impl LaunchUntyped {
         self
     }
 
-    /// Launches the message in a transaction of the caller: it exists exactly if that commits.
+    /// If the queue of a saga with `#[saga(queue = ..)]` is full, waits for room: until the launch is admitted, and for at most this
+    /// time. Without this, the launch is refused at once. While it waits, nothing is stored; it looks again after pauses that
+    /// grow to half a second, and holds no connection. The [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html)
+    /// describes such limits.
+    ///
+    /// A launch [in a transaction](Self::in_transaction) does not wait, since that would keep the transaction open.
+    ///
+    /// # Errors
+    ///
+    /// The launch fails with [`RuntimeError::QueueFull`] if there is no room by then.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the launch is dropped while it waits, nothing is launched.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// scoop.launch_untyped("orders.placed", serde_json::json!({ "order": 7 })).wait_for_room(Duration::from_secs(5)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_for_room(mut self, within: Duration) -> Self {
+        self.room_within = Some(within);
+        self
+    }
+
+    /// Launches the message in a transaction of the caller: it exists exactly if that commits. If the queue of a saga with a limit
+    /// is full, it is refused at once.
     ///
     /// # Errors
     ///
@@ -154,13 +231,13 @@ impl LaunchUntyped {
     pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<Handle, RuntimeError> {
         let (scoop, launched, span) = self.prepare().await?;
         let (root, id) = (launched.root, launched.id);
-        insert_in(scoop.store(), scoop.unhandled(), connection, launched).instrument(span).await?;
+        insert_admitted(&scoop, connection, launched).instrument(span).await?;
         scoop.poll_for_foreign_commit();
         Ok(Handle::new(scoop, root, id))
     }
 
     async fn prepare(self) -> Result<(Scoop, NewMessage, Span), RuntimeError> {
-        let Self { scoop, topic, payload, key, options } = self;
+        let Self { scoop, topic, payload, key, options, .. } = self;
         let limits = scoop.limits();
         let launched = store::prepare_untyped(topic, payload, limits.payload_bytes_max, Self::LAUNCHER)?;
         let required = options.required.then_some(Self::LAUNCHER);
@@ -174,9 +251,11 @@ impl IntoFuture for LaunchUntyped {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
+            let within = self.room_within;
             let (scoop, launched, span) = self.prepare().await?;
             let (root, id, topic) = (launched.root, launched.id, launched.topic.clone());
-            let start = publish(&scoop, vec![launched], "a message was launched").instrument(span).await?;
+            let start =
+                publish(&scoop, vec![launched], within, "a message was launched").instrument(span).await?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(&topic));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
             Ok(Handle::new(scoop, root, id).started_locally(begun))
@@ -220,6 +299,7 @@ pub struct LaunchAll {
     topic: &'static str,
     /// The Rust type of the messages.
     message: &'static str,
+    room_within: Option<Duration>,
 }
 
 impl LaunchAll {
@@ -229,7 +309,7 @@ impl LaunchAll {
         topic: &'static str,
         message: &'static str,
     ) -> Self {
-        Self { scoop, prepared, topic, message }
+        Self { scoop, prepared, topic, message, room_within: None }
     }
 
     /// Makes the launch fail with [`RuntimeError::NoHandler`] if no handler is subscribed to the topic at that
@@ -240,6 +320,35 @@ impl LaunchAll {
         }
         self
     }
+
+    /// If the queue of a saga with `#[saga(queue = ..)]` is full, waits for room: until the launch is admitted, and for at most this
+    /// time. Without this, the launch is refused at once. While it waits, nothing is stored; it looks again after pauses that
+    /// grow to half a second, and holds no connection. The [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html)
+    /// describes such limits.
+    ///
+    /// # Errors
+    ///
+    /// The launch fails with [`RuntimeError::QueueFull`] if there is no room by then.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the launch is dropped while it waits, nothing is launched.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// scoop.launch_all((0..100).map(|order| OrderPlaced { order })).wait_for_room(Duration::from_secs(5)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_for_room(mut self, within: Duration) -> Self {
+        self.room_within = Some(within);
+        self
+    }
 }
 
 impl IntoFuture for LaunchAll {
@@ -248,7 +357,7 @@ impl IntoFuture for LaunchAll {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let Self { scoop, prepared, topic, .. } = self;
+            let Self { scoop, prepared, topic, room_within, .. } = self;
             let mut prepared = prepared?;
             let span = telemetry::launch_span(topic, None, prepared.len(), None);
             let bytes_max = scoop.limits().context_bytes_max;
@@ -258,20 +367,38 @@ impl IntoFuture for LaunchAll {
                 prepared = prepared.into_iter().map(|launched| launched.with(context.clone())).collect();
             }
             let ids: Vec<_> = prepared.iter().map(|launched| (launched.root, launched.id)).collect();
-            publish(&scoop, prepared, "messages were launched").instrument(span).await?;
+            publish(&scoop, prepared, room_within, "messages were launched").instrument(span).await?;
             Ok(ids.into_iter().map(|(root, id)| Handle::new(scoop.clone(), root, id)).collect())
         }
         .boxed()
     }
 }
 
-/// Launches messages in a transaction of their own.
+/// Launches a message in a transaction of the caller, if queues with a limit have room.
+fn insert_admitted<'a>(
+    scoop: &'a Scoop,
+    connection: &'a mut PgConnection,
+    launched: NewMessage,
+) -> BoxFuture<'a, Result<(), RuntimeError>> {
+    async move {
+        let admitted = scoop.admit(std::slice::from_ref(&launched), None).await?;
+        insert_in(scoop.store(), scoop.unhandled(), connection, launched).await?;
+        // The caller commits later.
+        admitted.doubt();
+        Ok(())
+    }
+    .boxed()
+}
+
+/// Launches messages in a transaction of their own. If the queue of a saga is full, waits for room for so long, if at all.
 async fn publish(
     scoop: &Scoop,
     messages: Vec<NewMessage>,
+    room_within: Option<Duration>,
     doing: &'static str,
 ) -> Result<StartedAs, RuntimeError> {
-    match scoop.launch_messages(messages).await {
+    let admitted = scoop.admit(&messages, room_within).await?;
+    match scoop.launch_admitted(messages, admitted).await {
         Ok(start) => Ok(start),
         Err(vain) => Err(match Unhandled::of(&vain.source) {
             // The refusal would not apply to messages of an earlier attempt.

@@ -10,6 +10,7 @@ mod migrate;
 mod scoop;
 
 // Launches, and the hierarchies that follow from them.
+mod admission;
 mod command;
 mod entity_events;
 mod handle;

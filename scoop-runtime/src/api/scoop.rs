@@ -8,9 +8,11 @@ use scoop_core::{Definition, Message, Signal, SignalKey};
 use sqlx::PgPool;
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::Archive;
+use super::admission::{Admission, Admitted};
 use super::launch::{Launch, LaunchAll, LaunchUntyped};
 use super::signal::SendSignal;
 use crate::api::handle::Handle;
@@ -48,6 +50,8 @@ struct Inner {
     /// Batches launches of a client, which has no engine.
     batcher: Arc<LaunchBatcher>,
     unhandled: Arc<UnhandledWarnings>,
+    /// Admits launches to queues with a limit.
+    admission: Admission,
     /// Limits the concurrent launches with a key. Each may have to wait for a transaction of another client, and one
     /// connection must remain for other statements.
     unique_launches: Semaphore,
@@ -120,6 +124,7 @@ impl Scoop {
         let unhandled = engine.as_ref().map(|engine| engine.unhandled.clone());
         let unhandled = unhandled.unwrap_or_else(|| UnhandledWarnings::new(store.clone()));
         let batcher = LaunchBatcher::new(store.clone(), engine.clone(), unhandled.clone());
+        let admission = Admission::new(store.clone(), engine.clone(), limits.patience);
         let connections = if engine.is_some() { WORKING_CONNECTIONS } else { CLIENT_CONNECTIONS };
         let keyed = Semaphore::new(usize::try_from(connections - 1).unwrap_or(1));
         Self {
@@ -129,6 +134,7 @@ impl Scoop {
                 engine,
                 batcher,
                 unhandled,
+                admission,
                 unique_launches: keyed,
                 repeated_signals: Semaphore::new(1),
                 server,
@@ -145,7 +151,8 @@ impl Scoop {
     /// # Errors
     ///
     /// If the message cannot be stored. [`RuntimeError::NoHandler`] if it requires a handler and none is subscribed;
-    /// it is then not launched. [`RuntimeError::Unavailable`] if the database is away for longer than the
+    /// it is then not launched. [`RuntimeError::QueueFull`] if the queue of a saga that would get it has a limit and is full;
+    /// [`Launch::wait_for_room`] lets it wait. [`RuntimeError::Unavailable`] if the database is away for longer than the
     /// [patience](Builder::patience) lasts: until then the launch is retried with the same ids, so that it takes
     /// effect once. [`RuntimeError::may_have_happened`] returns whether it may have taken effect despite the error.
     ///
@@ -507,11 +514,42 @@ impl Scoop {
         self.inner.limits
     }
 
-    /// Launches messages in a transaction of their own, and notifies the processes with their handlers.
-    pub(crate) fn launch_messages(
+    /// Takes places for the launch of these messages in queues with a limit. If one is full, waits for room for so long, if at
+    /// all.
+    pub(crate) async fn admit(
+        &self,
+        messages: &[NewMessage],
+        within: Option<Duration>,
+    ) -> Result<Admitted, RuntimeError> {
+        self.inner.admission.admit(messages, within).await
+    }
+
+    /// Launches messages that are admitted, as [`launch_messages`](Self::launch_messages).
+    pub(crate) async fn launch_admitted(
         &self,
         messages: Vec<NewMessage>,
-    ) -> BoxFuture<'_, Result<StartedAs, Vain>> {
+        admitted: Admitted,
+    ) -> Result<StartedAs, Vain> {
+        if admitted.is_free() {
+            return self.launch_messages(messages).await;
+        }
+        // The places are held for as long as the launch is under way, even if its future is dropped.
+        let scoop = self.clone();
+        let launched = uninterrupted(
+            async move {
+                let launched = scoop.launch_messages(messages).await;
+                if launched.as_ref().is_err_and(|vain| vain.in_doubt) {
+                    admitted.doubt();
+                }
+                Ok(launched)
+            }
+            .in_current_span(),
+        );
+        launched.await.unwrap_or_else(|error| Err(error.into()))
+    }
+
+    /// Launches messages in a transaction of their own, and notifies the processes with their handlers.
+    fn launch_messages(&self, messages: Vec<NewMessage>) -> BoxFuture<'_, Result<StartedAs, Vain>> {
         async move {
             if !messages.iter().any(|message| message.is_unique) {
                 return self.launch_now(messages).await;

@@ -26,7 +26,7 @@ use crate::saga::registry::{Sagas, Scheduled, SubscribedSaga};
 use crate::settings::Settings;
 use crate::store::join::LaunchedSet;
 use crate::store::{
-    ClaimKey, Claimer, HierarchyFlags, JoinSpec, ParentRef, SagaLimit, StepTransactions, Store,
+    ClaimKey, Claimer, HierarchyFlags, JoinSpec, LimitedTopics, ParentRef, SagaLimit, StepTransactions, Store,
 };
 use crate::telemetry;
 use crate::unhandled::UnhandledWarnings;
@@ -183,6 +183,11 @@ impl Engine {
     /// Whether sagas of this process handle what is launched on this topic.
     pub(crate) fn has_handlers_of(&self, topic: &str) -> bool {
         self.sagas().handlers_of(topic).next().is_some()
+    }
+
+    /// The topics on which launches need a place in the queue of a saga.
+    pub(crate) fn limited_topics(&self) -> Arc<LimitedTopics> {
+        self.definitions.limited_topics()
     }
 
     /// Announces ready runs of these handlers.

@@ -1,6 +1,6 @@
 //! The limits of sagas, as their attributes state them.
 
-/// The limits of a saga: `#[saga(concurrency = .., rate(..))]`. The
+/// The limits of a saga: `#[saga(concurrency = .., rate(..), queue = ..)]`. The
 /// [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html) describes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -9,6 +9,8 @@ pub struct Limits {
     pub concurrency: Option<Limit<u32>>,
     /// How many runs all processes together begin within a period.
     pub rate: Option<Limit<Rate>>,
+    /// How many runs may wait for a worker when a message is launched from outside.
+    pub queue: Option<u32>,
     /// The field or function from which the key of a message comes, if a limit is by key.
     pub by: Option<&'static str>,
 }
@@ -35,7 +37,7 @@ pub struct Rate {
 
 impl Limits {
     /// No limits.
-    pub const NONE: Self = Self { concurrency: None, rate: None, by: None };
+    pub const NONE: Self = Self { concurrency: None, rate: None, queue: None, by: None };
 
     /// At most so many runs at once.
     #[must_use]
@@ -47,6 +49,12 @@ impl Limits {
     #[must_use]
     pub const fn concurrency_by(self, most: u32, by: &'static str) -> Self {
         Self { concurrency: Some(Limit { most, is_by_key: true }), by: Some(by), ..self }
+    }
+
+    /// At most so many runs wait for a worker, or a message is not launched from outside.
+    #[must_use]
+    pub const fn queue(self, most: u32) -> Self {
+        Self { queue: Some(most), ..self }
     }
 
     /// At most so many runs begin within a period of so many milliseconds.

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::limit::LimitedSaga;
 use super::pause::PauseTarget;
+use super::queue::LimitedTopics;
 use super::types::ClaimKey;
 
 /// The runs that a worker may claim: those of some handlers, on some topic each, that are reserved for one definition
@@ -119,8 +120,10 @@ pub(crate) struct Topology {
     pub(crate) living: Vec<LivingWorker>,
     /// What is paused: handlers under all their names.
     pub(crate) paused: Vec<PauseTarget>,
-    /// The sagas with limits.
+    /// The sagas with limits for claims.
     pub(crate) limited: Vec<LimitedSaga>,
+    /// The topics of sagas whose queue has a limit.
+    pub(crate) limited_topics: LimitedTopics,
 }
 
 /// A living worker. The lists have an element for each of its sagas.

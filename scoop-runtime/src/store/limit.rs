@@ -6,6 +6,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::definitions::Lanes;
+use super::queue::QUEUE_MAX;
 use super::rate::{RateState, seconds_between};
 use super::types::{ClaimedRun, Claimer, Suspect, Unclaimed};
 use crate::bug::{Bug, is_injected};
@@ -37,6 +38,8 @@ pub(crate) struct RecordedLimit {
     pub(crate) concurrency: Option<Limit<u32>>,
     /// How many runs begin within a period.
     pub(crate) rate: Option<Limit<Rate>>,
+    /// How many runs may wait for a worker when a message is launched.
+    pub(crate) queue: Option<u32>,
 }
 
 /// The queues of a saga with a limit, from which a worker claims.
@@ -134,6 +137,12 @@ pub(crate) struct Admitted {
 const RETURNS_MAX: i64 = 100;
 
 impl RecordedLimit {
+    /// Whether claims of its runs are limited.
+    #[cfg(feature = "in-memory")]
+    pub(crate) fn is_of_claims(&self) -> bool {
+        self.concurrency.is_some() || self.rate.is_some()
+    }
+
     /// Whether a limit is by key.
     pub(crate) fn is_by_key(&self) -> bool {
         self.concurrency_by_key().is_some() || self.rate_by_key().is_some()
@@ -314,10 +323,11 @@ impl SagaLimit {
 
     /// The limits to record, if it has any: for all names that it has here or in these recorded ones.
     pub(crate) fn to_record(&self, all: &[RecordedLimit]) -> Option<RecordedLimit> {
-        let Limits { concurrency, rate, by } = self.limits;
-        if concurrency.is_none() && rate.is_none() {
+        let Limits { concurrency, rate, by, queue } = self.limits;
+        if concurrency.is_none() && rate.is_none() && queue.is_none() {
             return None;
         }
+        let queue = queue.map(|most| most.min(QUEUE_MAX));
         // As far as the columns go.
         let stored = |most: u32| most.min(i32::MAX.unsigned_abs());
         let concurrency = concurrency.map(|limit| Limit { most: stored(limit.most), ..limit });
@@ -328,7 +338,7 @@ impl SagaLimit {
         let handlers = self.all_names(all);
         let key_from = by.map(str::to_owned);
         let of = LimitedSaga { saga: self.saga.clone(), handlers, key_from };
-        Some(RecordedLimit { of, concurrency, rate })
+        Some(RecordedLimit { of, concurrency, rate, queue })
     }
 
     /// All names that it has here or in these recorded limits.
@@ -395,6 +405,7 @@ mod tests {
         assert!(limit("a", &[], Limits::NONE.concurrency(2)).is_outdated(&known), "the newest start decides");
         assert!(limit("b", &["a"], Limits::NONE.concurrency_by(2, "key")).is_outdated(&known));
         assert!(limit("b", &["a"], Limits::NONE.concurrency(2).rate(5, 1_000)).is_outdated(&known));
+        assert!(limit("b", &["a"], Limits::NONE.concurrency(2).queue(9)).is_outdated(&known));
     }
 
     #[test]

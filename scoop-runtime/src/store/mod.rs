@@ -13,6 +13,7 @@ mod limit;
 mod memory;
 mod pause;
 mod postgres;
+mod queue;
 mod queue_cursors;
 mod rate;
 mod requests;
@@ -48,6 +49,7 @@ pub(crate) use postgres::{
     ConnectionSettings, MARKED, PostgresSession, PostgresStore, RolledBack, SIGNAL_SENT, Schema, Sessions,
     StepTransaction, StepTransactions, check, files, migrate, refusal, roll_back, unfit_tables,
 };
+pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
 pub(crate) use queue_cursors::QueueCursors;
 pub(crate) use requests::{
     CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Page, PendingRuns, Redelivery,
@@ -598,6 +600,15 @@ storage! {
 
         /// Returns parked runs to their queues whose saga has no limit by key any more, a part of them. Returns their handlers.
         async fn unpark_left(&self) -> Vec<String>;
+    }
+
+    /// Queues with a limit.
+    trait QueueStorage {
+        /// The topics on which launches need a place in the queue of a saga.
+        async fn limited_topics(&self) -> LimitedTopics;
+
+        /// Leases places in the queue of a saga to a program that launches messages. `None` if the queue has no limit.
+        async fn lease_places(&self, asked: &LeaseRequest) -> Option<Lease>;
     }
 
     /// Schedules, and their due ticks.

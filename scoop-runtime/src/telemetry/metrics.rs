@@ -108,6 +108,9 @@ metrics! {
     /// The messages that were launched by this process, by clients and by steps.
     counter "scoop_launches_total" in Count = launches(topic);
 
+    /// The launches by this process that were refused, since the queue of a saga is full.
+    counter "scoop_refused_launches_total" in Count = refused_launches(topic, saga);
+
     /// The time that the code of a step took; of a decision, with its transaction.
     histogram "scoop_step_seconds" in Seconds = step_seconds(saga, step, kind, outcome);
 

@@ -65,6 +65,8 @@ mod limits;
 mod limits_by_key;
 mod limits_locked;
 mod limits_processes;
+mod limits_queue;
+mod limits_queue_processes;
 mod limits_rate;
 mod local_start;
 mod long_loops;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::SetupError;
+use scoop::{PauseTarget, SetupError};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -157,6 +157,45 @@ async fn engine_role_does_all_that_programs_and_operators_do() -> Result<()> {
     scoop.shutdown().await?;
     Scoop::builder().postgres(pool.clone()).client().await?.rebuild_working_set().await?;
     pool.close().await;
+    roles.drop(&db).await;
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "roles.postcard")]
+struct Postcard;
+
+#[derive(Default)]
+struct Postcards;
+
+#[saga(name = "roles-postcards", queue = 2)]
+#[subscribes(Postcard)]
+impl Postcards {
+    #[step]
+    async fn carry(&self, _: &mut Scope<'_>, _: &Postcard) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn roles_of_engine_and_client_launch_to_a_limited_queue() -> Result<()> {
+    let db = Database::new().await;
+    let roles = Roles::granted(&db).await;
+    let (engine, client) = (roles.pool(&db, "engine"), roles.pool(&db, "client"));
+    let scoop = Scoop::builder().postgres(engine.clone()).only::<Postcards>().start().await?;
+    assert!(scoop.pause(PauseTarget::Everything).await?.in_force);
+    let client_scoop = Scoop::builder().postgres(client.clone()).client().await?;
+    scoop.launch(Postcard).await?;
+    client_scoop.launch(Postcard).wait_for_room(Duration::from_secs(60)).await?;
+    for launcher in [&scoop, &client_scoop] {
+        let refused = launcher.launch(Postcard).await.map(drop);
+        assert!(matches!(&refused, Err(RuntimeError::QueueFull { limit: 2, .. })), "{refused:?}");
+    }
+    let forged = sqlx::query("DELETE FROM scoop.queue_lease").execute(&client).await;
+    assert!(forged.is_err_and(|error| error.to_string().contains("permission denied")));
+    scoop.shutdown().await?;
+    engine.close().await;
+    client.close().await;
     roles.drop(&db).await;
     Ok(())
 }

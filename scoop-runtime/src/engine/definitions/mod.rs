@@ -31,7 +31,9 @@ use uuid::Uuid;
 
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::{RunnableSaga, Sagas};
-use crate::store::{Lanes, LimitedQueue, LivingWorker, PublishedDefinition, Registered, Store, Topology};
+use crate::store::{
+    Lanes, LimitedQueue, LimitedTopics, LivingWorker, PublishedDefinition, Registered, Store, Topology,
+};
 use crate::util::sync::{Mutex, lock};
 
 /// The definitions of this program, and what is known of those of others.
@@ -69,6 +71,8 @@ struct View {
     limited: Arc<[LimitedQueue]>,
     /// The names of the sagas of this program that have limits.
     limited_names: BTreeSet<String>,
+    /// The topics of sagas of any program whose queue has a limit.
+    limited_topics: Arc<LimitedTopics>,
     /// The topics and names of the sagas of which another worker has the current definition.
     superseded: Vec<(String, String)>,
     /// The sagas of this program of which living workers have several definitions.
@@ -146,6 +150,11 @@ impl Definitions {
         !self.view().limited_names.is_empty()
     }
 
+    /// The topics on which launches need a place in the queue of a saga.
+    pub(super) fn limited_topics(&self) -> Arc<LimitedTopics> {
+        lock(&self.view).limited_topics.clone()
+    }
+
     /// Whether another worker has the current definition of a saga of this program, for messages on this topic.
     pub(super) fn is_superseded(&self, topic: &str, saga: &str) -> bool {
         let view = self.view();
@@ -173,13 +182,15 @@ impl Definitions {
         lock(&self.view).clone()
     }
 
-    fn derive_view(&self, worker: Uuid, Topology { living, paused, limited }: &Topology) {
+    fn derive_view(&self, worker: Uuid, topology: &Topology) {
+        let Topology { living, paused, limited, limited_topics } = topology;
         let mine = self.known();
         let (topics, names) = mine.sagas.pairs();
         let is_paused = |topic: &str, saga: &str| paused.iter().any(|paused| paused.covers(topic, saga));
         let pairs = topics.iter().zip(names).filter(|(topic, saga)| is_paused(topic, saga));
         let pairs = pairs.map(|(topic, saga)| (topic.clone(), saga.clone()));
-        let mut view = View { paused: pairs.collect(), ..View::default() };
+        let limited_topics = Arc::new(limited_topics.clone());
+        let mut view = View { paused: pairs.collect(), limited_topics, ..View::default() };
         let limit_of = |saga: &str| limited.iter().find(|it| it.handlers.iter().any(|name| name == saga));
         view.limited_names = names.iter().filter(|name| limit_of(name).is_some()).cloned().collect();
         let Some(own) = living.iter().find(|living| living.id == worker) else {

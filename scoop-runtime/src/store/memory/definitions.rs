@@ -81,11 +81,12 @@ impl DefinitionStorage for MemoryStore {
                 handlers: worker.handlers.clone(),
                 definitions: worker.definitions.clone(),
             });
-            let limited = state.limits.iter().map(|limit| limit.of.clone());
+            let limited = state.limits.iter().filter(|limit| limit.is_of_claims());
             Ok(Topology {
                 living: living.collect(),
                 paused: state.paused().collect(),
-                limited: limited.collect(),
+                limited: limited.map(|limit| limit.of.clone()).collect(),
+                limited_topics: state.limited_topics(),
             })
         })
         .await

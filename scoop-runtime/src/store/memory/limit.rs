@@ -32,6 +32,9 @@ impl LimitStorage for MemoryStore {
                 let known: Vec<_> = limit.recorded(&state.limits).cloned().collect();
                 let rates = limit.keeps_rates_of(&state.limits).and_then(|name| state.rates.remove(name));
                 limit.all_names(&state.limits).iter().for_each(|name| drop(state.rates.remove(name)));
+                if recorded.as_ref().is_none_or(|it| it.queue.is_none()) {
+                    limit.all_names(&state.limits).iter().for_each(|name| drop(state.leases.remove(name)));
+                }
                 state.limits.retain(|it| !known.contains(it));
                 state.limits.extend(recorded);
                 let handlers: Vec<_> = known.into_iter().flat_map(|it| it.of.handlers).collect();

@@ -22,6 +22,7 @@ mod join;
 mod launch;
 mod limit;
 mod pause;
+mod queue;
 mod ready_queue;
 mod rebuild;
 mod redelivery;

@@ -15,6 +15,7 @@ use super::entity::EntityRow;
 use super::event_log::{Event, EventLog};
 use super::join::JoinMembers;
 use super::limit::Parked;
+use super::queue::Leases;
 use super::ready_queue::{ReadyQueue, ReadyRun};
 use super::retention::Retention;
 use super::row::{Held, IndexKey, Lane, RowState, WorkingRow};
@@ -100,6 +101,8 @@ pub(super) struct State {
     pub(super) limits: Vec<RecordedLimit>,
     /// The runs that began of sagas with a rate, by the name of the saga.
     pub(super) rates: BTreeMap<String, RateStates>,
+    /// The places in queues with a limit that programs hold.
+    pub(super) leases: Leases,
     pub(super) ready: BTreeMap<Lane, ReadyQueue>,
     /// The ready runs that are suspects.
     pub(super) suspects: BTreeSet<ReadyRun>,

@@ -10,6 +10,7 @@ use super::PostgresStore;
 use super::decode::time;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
+use crate::store::queue::limited_topics;
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     DefinitionStorage, LimitedSaga, LivingWorker, PauseTarget, PublishedDefinition, Refusing, Registered,
@@ -75,18 +76,20 @@ impl DefinitionStorage for PostgresStore {
 
     async fn read_topology(&self) -> sqlx::Result<Topology> {
         let rows = sqlx::query(self.sql.topology_read.clone()).all(&self.sessions).await?;
-        let (mut paused, mut limits) = (None, None);
+        let (mut paused, mut limits, mut topics) = (None, None, None);
         if let Some(row) = rows.first() {
             paused = row.try_get::<Option<Json<Vec<(String, String)>>>, _>("paused")?;
             limits = row.try_get::<Option<Json<Vec<(String, Vec<String>, Option<String>)>>>, _>("limits")?;
+            topics = row.try_get::<Option<Json<Vec<(String, String)>>>, _>("limited_topics")?;
         }
         let limits = limits.map(|Json(limits)| limits).unwrap_or_default().into_iter();
         let limited = limits.map(|(saga, handlers, key_from)| LimitedSaga { saga, handlers, key_from });
         let limited = limited.collect();
+        let limited_topics = limited_topics(topics.map(|Json(topics)| topics).unwrap_or_default());
         let paused = paused.map(|Json(paused)| paused).unwrap_or_default();
         let paused = paused.into_iter().filter_map(|(kind, name)| PauseTarget::stored(&kind, name));
         let living = rows.iter().map(LivingWorker::from_row).collect::<sqlx::Result<_>>()?;
-        Ok(Topology { living, paused: paused.collect(), limited })
+        Ok(Topology { living, paused: paused.collect(), limited, limited_topics })
     }
 
     async fn mark_stuck(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {

@@ -75,7 +75,12 @@ impl LimitStorage for PostgresStore {
                 let rename = sqlx::query(self.sql.rate_rename.clone());
                 rename.bind(rates_of).bind(&limit.saga).execute(&mut *tx).await?;
             }
-            if let Some(recorded) = limit.to_record(&known) {
+            let recorded = limit.to_record(&known);
+            if recorded.as_ref().is_none_or(|it| it.queue.is_none()) {
+                let leases = sqlx::query(self.sql.queue_delete_leases.clone());
+                leases.bind(limit.all_names(&known)).execute(&mut *tx).await?;
+            }
+            if let Some(recorded) = recorded {
                 self.insert_limit(&mut tx, recorded).await?;
             }
         }
@@ -348,7 +353,7 @@ impl PostgresStore {
     async fn insert_limit(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        RecordedLimit { of: LimitedSaga { saga, handlers, key_from }, concurrency, rate }: RecordedLimit,
+        RecordedLimit { of: LimitedSaga { saga, handlers, key_from }, concurrency, rate, queue }: RecordedLimit,
     ) -> sqlx::Result<()> {
         let stored = |most: u32| i32::try_from(most).unwrap_or(i32::MAX);
         sqlx::query(self.sql.limit_insert.clone())
@@ -360,6 +365,7 @@ impl PostgresStore {
             .bind(rate.map(|limit| i64::try_from(limit.most.period_ms).unwrap_or(i64::MAX)))
             .bind(rate.is_some_and(|limit| limit.is_by_key))
             .bind(key_from)
+            .bind(queue.map(stored))
             .execute(&mut **tx)
             .await?;
         Ok(())
@@ -509,7 +515,8 @@ fn recorded(row: &PgRow) -> sqlx::Result<RecordedLimit> {
         handlers: row.try_get("handlers")?,
         key_from: row.try_get("key_from")?,
     };
-    Ok(RecordedLimit { of, concurrency: concurrency(row)?, rate: rate(row)? })
+    let queue = row.try_get::<Option<i32>, _>("queue")?.map(unsigned);
+    Ok(RecordedLimit { of, concurrency: concurrency(row)?, rate: rate(row)?, queue })
 }
 
 /// The limit of the runs that are executed at once, if the row has one.

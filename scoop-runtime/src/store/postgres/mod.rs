@@ -23,6 +23,7 @@ mod pause;
 mod pool;
 mod preflight;
 mod query_ext;
+mod queue;
 mod rebuild;
 mod redelivery;
 mod repair;

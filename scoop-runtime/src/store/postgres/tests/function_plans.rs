@@ -95,6 +95,49 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// Thirty thousand runs of a saga whose queue is limited: some wait, some are parked, some sleep.
+const QUEUE: &str = "
+    INSERT INTO scoop.run_limit (saga, handlers, queue) VALUES ('queued', '{former,queued}', 60);
+    INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, ready_at, limit_key, parked_since, last_event_at)
+    SELECT md5('root' || n)::uuid, md5('run' || n)::uuid, '{}', md5('message' || n)::uuid, 'queued',
+           CASE n % 3 WHEN 0 THEN 'former' ELSE 'queued' END, 'ready',
+           CASE n % 3 WHEN 0 THEN now() + interval '1 day' WHEN 1 THEN now() - interval '1 day' ELSE '9999-12-31Z' END,
+           CASE n % 3 WHEN 2 THEN 'key' END, CASE n % 3 WHEN 2 THEN now() END, now()
+    FROM generate_series(1, 30000) n";
+
+#[tokio::test]
+async fn lease_reads_no_more_runs_than_the_limit() {
+    const BLOCKS_MAX: i64 = 250;
+    let pool = database("leases").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute("VACUUM ANALYZE").await;
+    execute(QUEUE).await;
+    for tables in ["large tables that were looked at when they were empty", "large tables"] {
+        if tables == "large tables" {
+            execute("VACUUM ANALYZE").await;
+        }
+        let mut connection = pool.acquire().await.unwrap().detach();
+        sqlx::raw_sql(SESSION).execute(&mut connection).await.unwrap();
+        sqlx::raw_sql("BEGIN").execute(&mut connection).await.unwrap();
+        let doubt = "ARRAY(SELECT gen_random_uuid() FROM generate_series(1, 9))";
+        for saga in ["former", "queued", "queued"] {
+            let lease = format!("scoop.lease_places('{saga}', gen_random_uuid(), 3, {doubt}, 2)");
+            let blocks = blocks_of(&mut connection, &lease).await;
+            // The first call reads the catalog, too.
+            assert!(
+                saga == "former" || (20..BLOCKS_MAX).contains(&blocks),
+                "with {tables}, it read {blocks} blocks"
+            );
+        }
+        let read = "SELECT relname::text FROM pg_stat_xact_user_tables WHERE seq_scan > 0";
+        let read: Vec<String> = sqlx::query_scalar(read).fetch_all(&mut connection).await.unwrap();
+        assert!(read.is_empty(), "with {tables}, it read all of {read:?}");
+        sqlx::raw_sql("ROLLBACK").execute(&mut connection).await.unwrap();
+    }
+    done(pool).await;
+}
+
 /// The number of blocks that the statements of a call read.
 async fn blocks_of(connection: &mut PgConnection, call: &str) -> i64 {
     let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT {call}");

@@ -1,0 +1,363 @@
+//! Admission of launches from outside to queues with a limit.
+//!
+//! A launch on a topic of such a saga needs a place in its queue. A program leases places from the database: as many as its
+//! launches need, and a part of those that are left. So most launches find a place without a statement. The database counts the
+//! runs that wait for a worker together with the places of all programs, so a launch with a place does not exceed the limit.
+//!
+//! A place is used once: when the launch is committed, its run counts. Free places are used for a part of the lease only, by a
+//! monotonic clock; the rest is for launches under way to be committed. Those of unknown outcome, and those in a transaction of the
+//! caller, keep their places until their messages are seen, for some seconds.
+//!
+//! A program with sagas learns the topics with its topology. A client reads them before its first launch, and again while it
+//! launches, a second after the last time.
+
+mod places;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use self::places::{Places, Taken};
+use crate::RuntimeError;
+use crate::engine::Engine;
+use crate::store::{LimitedTopics, NewMessage, Store};
+use crate::telemetry::metrics;
+use crate::util::ids;
+use crate::util::patience::{Trial, Vain};
+use crate::util::sync::{Mutex, lock};
+
+/// The age of what a client knows of topics.
+const TOPICS_AGE_MAX: Duration = Duration::from_secs(1);
+
+/// The time for which free places are kept for a further launch while the queue is nearly full.
+const KEPT_FOR: Duration = Duration::from_millis(50);
+
+/// How often a launch asks for places that it does not get although there is room.
+const ASKED_MAX: u32 = 3;
+
+/// The pauses of a launch that waits for room double from the first to the longest. Each is shortened by chance.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Admits the launches of a program.
+pub(crate) struct Admission {
+    store: Store,
+    /// Knows the topics, if the process has one.
+    engine: Option<Arc<Engine>>,
+    patience: Duration,
+    topics: Mutex<KnownTopics>,
+    /// Held by the launch that reads the topics.
+    reading: tokio::sync::Mutex<()>,
+    queues: Mutex<BTreeMap<String, Arc<Queue>>>,
+}
+
+/// The topics, as a client has read them.
+#[derive(Default)]
+struct KnownTopics {
+    read_at: Option<Instant>,
+    topics: Arc<LimitedTopics>,
+}
+
+/// The queue of a saga.
+struct Queue {
+    saga: String,
+    places: Mutex<Places>,
+    /// Held by the launch that asks the database.
+    asking: tokio::sync::Mutex<()>,
+}
+
+/// The places of one launch. Dropped after it.
+pub(crate) struct Admitted {
+    store: Store,
+    places: Vec<HeldPlaces>,
+}
+
+/// The places of one launch in one queue, each for a message.
+struct HeldPlaces {
+    queue: Arc<Queue>,
+    messages: Vec<Uuid>,
+}
+
+/// A full queue.
+struct Full {
+    saga: String,
+    topic: String,
+    limit: u32,
+}
+
+/// The messages of a launch that need places in the queue of one saga, and the topic of one of them.
+struct Needed<'a> {
+    topic: &'a str,
+    messages: Vec<Uuid>,
+}
+
+impl Admission {
+    pub(crate) fn new(store: Store, engine: Option<Arc<Engine>>, patience: Duration) -> Self {
+        let (topics, reading, queues) = Default::default();
+        Self { store, engine, patience, topics, reading, queues }
+    }
+
+    /// Takes places for the launch of these messages. If a queue is full, waits for room for so long, if at all.
+    pub(crate) async fn admit(
+        &self,
+        messages: &[NewMessage],
+        within: Option<Duration>,
+    ) -> Result<Admitted, RuntimeError> {
+        let topics = match &self.engine {
+            Some(engine) => engine.limited_topics(),
+            None => self.topics().await,
+        };
+        if !messages.iter().any(|message| topics.contains_key(&*message.topic)) {
+            return Ok(Admitted { store: self.store.clone(), places: vec![] });
+        }
+        self.admit_limited(&topics, messages, within).await
+    }
+
+    fn admit_limited<'a>(
+        &'a self,
+        topics: &'a LimitedTopics,
+        messages: &'a [NewMessage],
+        within: Option<Duration>,
+    ) -> BoxFuture<'a, Result<Admitted, RuntimeError>> {
+        async move {
+            let mut needed: BTreeMap<&str, Needed<'_>> = BTreeMap::new();
+            for message in messages {
+                for saga in topics.get(&*message.topic).into_iter().flatten() {
+                    let new = || Needed { topic: &message.topic, messages: vec![] };
+                    needed.entry(saga).or_insert_with(new).messages.push(message.id);
+                }
+            }
+            let (since, mut pause) = (Instant::now(), PAUSE_MIN);
+            loop {
+                let Full { saga, topic, limit } = match self.try_admit(&needed).await? {
+                    Ok(admitted) => return Ok(admitted),
+                    Err(full) => full,
+                };
+                if self.is_known(messages).await? {
+                    // Nothing new is stored.
+                    return Ok(Admitted { store: self.store.clone(), places: vec![] });
+                }
+                let waited = since.elapsed();
+                let left = within.and_then(|within| within.checked_sub(waited)).unwrap_or_default();
+                let count = needed.get(&*saga).map_or(0, |needed| needed.messages.len());
+                if left.is_zero() || count > limit as usize {
+                    metrics::refused_launches(&topic, &saga, count);
+                    let waited = within.map(|_| waited);
+                    return Err(RuntimeError::QueueFull { saga, topic, limit, messages: count, waited });
+                }
+                tokio::time::sleep(shortened(pause).min(left)).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+        .boxed()
+    }
+
+    /// Takes places in all of these queues, or in none.
+    async fn try_admit(
+        &self,
+        needed: &BTreeMap<&str, Needed<'_>>,
+    ) -> Result<Result<Admitted, Full>, RuntimeError> {
+        let mut admitted = Admitted { store: self.store.clone(), places: vec![] };
+        // In the order of their names.
+        for (saga, Needed { topic, messages }) in needed {
+            let queue = self.queue(saga);
+            match queue.take(self, messages.len()).await {
+                Ok(Some(Taken::Yes)) => {
+                    admitted.places.push(HeldPlaces { queue, messages: messages.clone() });
+                }
+                Ok(None) => self.forget(saga),
+                Ok(Some(_)) => {
+                    let limit = lock(&queue.places).most();
+                    admitted.put_back();
+                    return Ok(Err(Full { saga: (*saga).to_owned(), topic: (*topic).to_owned(), limit }));
+                }
+                Err(vain) => {
+                    admitted.put_back();
+                    return Err(Vain::error("the queue of a saga was looked at")(vain));
+                }
+            }
+        }
+        Ok(Ok(admitted))
+    }
+
+    /// Whether this is the launch of a message with a key that exists already.
+    async fn is_known(&self, messages: &[NewMessage]) -> Result<bool, RuntimeError> {
+        let [NewMessage { id, root, is_unique: true, .. }] = messages else { return Ok(false) };
+        let known = self.trial().endure(|_| async {
+            let launched = self.store.root_message(*root).await?.is_some();
+            Ok(launched || self.store.key_kept_until(*id).await?.is_some())
+        });
+        known.await.map_err(Vain::error("a launched message was looked up"))
+    }
+
+    /// The topics on which launches need a place, for a client.
+    async fn topics(&self) -> Arc<LimitedTopics> {
+        let known = || {
+            let KnownTopics { read_at, topics } = &*lock(&self.topics);
+            (read_at.is_some(), read_at.is_some_and(|at| at.elapsed() < TOPICS_AGE_MAX), topics.clone())
+        };
+        let (is_read, is_new, topics) = known();
+        if is_new {
+            return topics;
+        }
+        // One launch reads. Others go on with what is known.
+        let _turn = match self.reading.try_lock() {
+            Ok(turn) => turn,
+            Err(_) if is_read => return topics,
+            Err(_) => self.reading.lock().await,
+        };
+        let (_, is_new, topics) = known();
+        if is_new {
+            return topics;
+        }
+        let read = Trial::new(Duration::ZERO).endure(|_| self.store.limited_topics()).await;
+        // If they cannot be read, the launch is attempted: that meets the same obstacle, and reports it.
+        let topics = read.map_or(topics, Arc::new);
+        *lock(&self.topics) = KnownTopics { read_at: Some(Instant::now()), topics: topics.clone() };
+        let sagas = || topics.values().flatten();
+        lock(&self.queues).retain(|saga, _| sagas().any(|it| it == saga));
+        topics
+    }
+
+    /// The queue of this saga has no limit any more.
+    fn forget(&self, saga: &str) {
+        lock(&self.topics).read_at = None;
+        lock(&self.queues).remove(saga);
+    }
+
+    fn queue(&self, saga: &str) -> Arc<Queue> {
+        let new = || {
+            let (places, asking) = (Mutex::new(Places::new()), tokio::sync::Mutex::default());
+            Arc::new(Queue { saga: saga.to_owned(), places, asking })
+        };
+        lock(&self.queues).entry(saga.to_owned()).or_insert_with(new).clone()
+    }
+
+    fn trial(&self) -> Trial {
+        Trial::new(self.patience)
+    }
+}
+
+impl Queue {
+    /// Takes so many places, and asks the database if this program does not have them. `None` if the queue has no limit.
+    async fn take(&self, admission: &Admission, count: usize) -> Result<Option<Taken>, Vain> {
+        let taken = lock(&self.places).take(count, Instant::now());
+        if taken != Taken::Unknown {
+            return Ok(Some(taken));
+        }
+        let _waiting = Waiting::new(self, count);
+        let _turn = self.asking.lock().await;
+        // Another launch may have asked for this one, too.
+        let taken = lock(&self.places).take(count, Instant::now());
+        if taken != Taken::Unknown {
+            return Ok(Some(taken));
+        }
+        for _ in 0..ASKED_MAX {
+            let answer = admission.trial().endure(|_| async move {
+                let sent = Instant::now();
+                let asked = lock(&self.places).request(&self.saga, sent);
+                let lease = admission.store.lease_places(&asked).await?;
+                Ok((asked, sent, lease))
+            });
+            let (asked, sent, lease) = answer.await?;
+            let Some(lease) = lease else { return Ok(None) };
+            let (mut places, now) = (lock(&self.places), Instant::now());
+            places.leased(&asked, &lease, sent, now);
+            // The answer may be late, or other launches may have taken the places.
+            let taken = places.take(count, now);
+            if taken != Taken::Unknown {
+                return Ok(Some(taken));
+            }
+        }
+        Ok(Some(Taken::Full))
+    }
+
+    /// Gives the places of this program back if nothing uses them and the queue is nearly full.
+    fn return_unused(self: &Arc<Self>, store: &Store) {
+        let (pause, mut places) = (KEPT_FOR, lock(&self.places));
+        if places.is_returning || !places.has_to_return() {
+            return;
+        }
+        // Without a runtime the lease ends by itself.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        places.is_returning = true;
+        let has_free = places.has_free();
+        drop(places);
+        let (queue, store) = (self.clone(), store.clone());
+        runtime.spawn(async move {
+            if has_free {
+                tokio::time::sleep(pause).await;
+            }
+            let _turn = queue.asking.lock().await;
+            let returned = {
+                let mut places = lock(&queue.places);
+                places.is_returning = false;
+                places.has_to_return().then(|| places.give_back(&queue.saga))
+            };
+            if let Some(returned) = returned {
+                // If it fails, the lease ends by itself.
+                let _ = Trial::new(Duration::ZERO).endure(|_| store.lease_places(&returned)).await;
+            }
+        });
+    }
+}
+
+/// A launch that waits for the answer of the database.
+struct Waiting<'a> {
+    queue: &'a Queue,
+    count: usize,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(queue: &'a Queue, count: usize) -> Self {
+        lock(&queue.places).wait_for(count);
+        Self { queue, count }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        lock(&self.queue.places).waited_for(self.count);
+    }
+}
+
+impl Admitted {
+    /// Whether the launch needs no place.
+    pub(crate) fn is_free(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The launch may be committed later, or never.
+    pub(crate) fn doubt(mut self) {
+        for HeldPlaces { queue, messages } in self.places.drain(..) {
+            lock(&queue.places).doubt(&messages, Instant::now());
+        }
+    }
+
+    /// The launch does not begin.
+    fn put_back(mut self) {
+        for HeldPlaces { queue, messages } in self.places.drain(..) {
+            lock(&queue.places).put_back(messages.len());
+            queue.return_unused(&self.store);
+        }
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        for HeldPlaces { queue, messages } in self.places.drain(..) {
+            lock(&queue.places).end(messages.len());
+            queue.return_unused(&self.store);
+        }
+    }
+}
+
+/// Between half of a pause and all of it, by chance.
+fn shortened(pause: Duration) -> Duration {
+    let chance = ids::now_v7().as_bytes()[15];
+    pause / 2 + pause / 2 * u32::from(chance) / 255
+}

@@ -1,0 +1,83 @@
+//! Queues with a limit; see `queue_*.sql` and `scoop.lease_places`.
+
+use std::collections::BTreeMap;
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::MemoryStore;
+use super::row::{RowState, WorkingRow};
+use super::state::State;
+use crate::bug::{Bug, is_injected};
+use crate::store::queue::{LEASE_MAX, limited_topics};
+use crate::store::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX, QueueStorage};
+
+/// The leased places of the queue of each saga, by holder, with the time until which they count.
+pub(super) type Leases = BTreeMap<String, BTreeMap<Uuid, (usize, OffsetDateTime)>>;
+
+impl QueueStorage for MemoryStore {
+    async fn limited_topics(&self) -> sqlx::Result<LimitedTopics> {
+        self.run("limited_topics", |state| Ok(state.limited_topics())).await
+    }
+
+    async fn lease_places(&self, asked: &LeaseRequest) -> sqlx::Result<Option<Lease>> {
+        self.run("lease_places", |state| Ok(state.lease_places(asked))).await
+    }
+}
+
+impl State {
+    /// The topics on which launches need a place in the queue of a saga.
+    pub(super) fn limited_topics(&self) -> LimitedTopics {
+        let pairs = self.topology.iter().filter(|listed| listed.until.is_none()).filter_map(|listed| {
+            let limit = self.limit_of(&listed.handler).filter(|limit| limit.queue.is_some())?;
+            Some((listed.topic.to_string(), limit.of.saga.clone()))
+        });
+        // A saga has several names.
+        let pairs: std::collections::BTreeSet<_> = pairs.collect();
+        limited_topics(pairs)
+    }
+
+    fn lease_places(&mut self, asked: &LeaseRequest) -> Option<Lease> {
+        let limit = self.limit_of(&asked.saga).filter(|limit| limit.queue.is_some())?;
+        let most = limit.queue?.min(QUEUE_MAX);
+        let (newest, names, now) = (limit.of.saga.clone(), limit.of.handlers.clone(), self.now());
+        for (_, leases) in self.leases.iter_mut().filter(|(saga, _)| names.contains(saga)) {
+            leases.retain(|_, (_, until)| *until > now && *until < now + LEASE_MAX);
+        }
+        let is_launched = |message: &Uuid| self.hierarchy_by_id.contains_key(message);
+        let launched: Vec<_> = asked.in_doubt.iter().copied().filter(is_launched).collect();
+        let taken = asked.in_use + asked.in_doubt.len() - launched.len();
+        let others =
+            self.leases.iter().filter(|(saga, _)| names.contains(saga)).flat_map(|(_, leases)| leases);
+        let others = others.filter(|(holder, _)| **holder != asked.holder).map(|(_, (places, _))| *places);
+        let others: usize = if is_injected(Bug::ForgetLeases) { 0 } else { others.sum() };
+        let places = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut room = places.saturating_sub(taken).saturating_sub(others);
+        if asked.needed > 0 {
+            room = room.saturating_sub(self.queued(&names, room));
+        }
+        let granted = match room.checked_sub(asked.needed) {
+            Some(rest) if asked.needed > 0 => asked.needed + rest / 16,
+            _ => room.min(asked.needed),
+        };
+        let leases = self.leases.entry(newest).or_default();
+        if taken + granted > 0 {
+            leases.insert(asked.holder, (taken + granted, now + LEASE));
+        } else {
+            leases.remove(&asked.holder);
+        }
+        Some(Lease { most, granted, is_scarce: room - granted < places / 2, launched })
+    }
+
+    /// How many runs of these handlers wait for a worker, up to this number.
+    fn queued(&self, handlers: &[String], most: usize) -> usize {
+        let is_of = |handler: &str| handlers.iter().any(|name| name == handler);
+        let now = self.now();
+        let lanes = self.ready.iter().filter(|((handler, ..), _)| is_of(handler));
+        let due = lanes.flat_map(|(_, runs)| runs.iter().take_while(|(at, ..)| *at <= now)).map(|_| ());
+        let parked = self.parked.iter().filter(|((handler, _), _)| is_of(handler)).flat_map(|(_, runs)| runs);
+        let is_parked = |row: &WorkingRow| row.state == RowState::Ready && row.ready_at > now;
+        let parked = parked.filter(|(_, run)| self.row(*run).is_some_and(is_parked)).map(|_| ());
+        due.chain(parked).take(most).count()
+    }
+}

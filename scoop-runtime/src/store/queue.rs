@@ -1,0 +1,54 @@
+//! Queues with a limit, and the places in them that programs hold for their launches.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+/// The longest queue that a limit can state: the count of a queue ends there.
+pub(crate) const QUEUE_MAX: u32 = 1_000_000;
+
+/// For how long a lease counts, by the clock of the database.
+pub(crate) const LEASE: Duration = Duration::from_secs(5);
+
+/// A lease that counts for longer is not one of a program, or the clock was set back.
+#[cfg(feature = "in-memory")]
+pub(crate) const LEASE_MAX: Duration = Duration::from_secs(60);
+
+/// The topics on which launches need a place in the queue of a saga, with these sagas.
+pub(crate) type LimitedTopics = BTreeMap<String, Vec<String>>;
+
+/// What a program asks of the queue of a saga.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseRequest {
+    pub(crate) saga: String,
+    pub(crate) holder: Uuid,
+    /// The places for launches under way, and for later ones.
+    pub(crate) in_use: usize,
+    /// The messages that may be launched or not: each has a place until it is visible.
+    pub(crate) in_doubt: Vec<Uuid>,
+    /// How many more places it needs now. Without any in use, in doubt or needed, it gives its places back.
+    pub(crate) needed: usize,
+}
+
+/// The answer, if the queue has a limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lease {
+    /// The limit.
+    pub(crate) most: u32,
+    /// How many more places the program has now.
+    pub(crate) granted: usize,
+    /// Whether less than half of the places are left: then a program keeps none that it does not use.
+    pub(crate) is_scarce: bool,
+    /// Those of the messages in doubt that are launched.
+    pub(crate) launched: Vec<Uuid>,
+}
+
+/// The topics of pairs of a topic and a saga.
+pub(crate) fn limited_topics(pairs: impl IntoIterator<Item = (String, String)>) -> LimitedTopics {
+    let mut topics = LimitedTopics::new();
+    for (topic, saga) in pairs {
+        topics.entry(topic).or_default().push(saga);
+    }
+    topics
+}

@@ -1,0 +1,275 @@
+//! Limits of the queue of a saga: launches from outside are refused while it is full.
+
+use std::time::{Duration, Instant};
+
+use scoop::{Handle, PauseTarget};
+use serde_json::json;
+
+use super::*;
+use crate::support::{Database, eventually};
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "limits.job")]
+struct Job;
+
+#[derive(Default)]
+struct Jobs;
+
+#[saga(name = "queued-jobs", queue = 5)]
+#[subscribes(Job)]
+impl Jobs {
+    #[step]
+    async fn work(&self, _: &mut Scope<'_>, _: &Job) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The same saga in a newer program, with a lower limit.
+#[derive(Default)]
+struct FewerJobs;
+
+#[saga(name = "queued-jobs", queue = 2)]
+#[subscribes(Job)]
+impl FewerJobs {
+    #[step]
+    async fn work(&self, _: &mut Scope<'_>, _: &Job) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The same saga in a newer program, without a limit.
+#[derive(Default)]
+struct AnyJobs;
+
+#[saga(name = "queued-jobs")]
+#[subscribes(Job)]
+impl AnyJobs {
+    #[step]
+    async fn work(&self, _: &mut Scope<'_>, _: &Job) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A run of each key, one at a time: the others are parked.
+#[derive(Default)]
+struct KeyedJobs;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "limits.keyed_job")]
+struct KeyedJob {
+    key: u32,
+}
+
+#[saga(name = "queued-keyed-jobs", concurrency(1, by = key), queue = 4)]
+#[subscribes(KeyedJob)]
+impl KeyedJobs {
+    #[step]
+    async fn work(&self, _: &mut Scope<'_>, _: &KeyedJob) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "limits.project")]
+struct Project;
+
+/// Launches a job in its step, and does not wait for it.
+#[derive(Default)]
+struct Projects;
+
+#[saga(name = "queued-projects")]
+#[subscribes(Project)]
+impl Projects {
+    #[step]
+    async fn plan(&self, scope: &mut Scope<'_>, _: &Project) -> Result<()> {
+        scope.detach(Job).await?;
+        Ok(())
+    }
+}
+
+fn jobs() -> PauseTarget {
+    PauseTarget::Handler("queued-jobs".into())
+}
+
+/// A program whose jobs wait.
+async fn paused(db: &Database) -> Result<Scoop> {
+    let scoop = db.scoop().only::<Jobs>().only::<Projects>().start().await?;
+    assert!(scoop.pause(jobs()).await?.in_force);
+    Ok(scoop)
+}
+
+/// The same, with a full queue.
+async fn full(db: &Database) -> Result<(Scoop, Vec<Handle>)> {
+    let scoop = paused(db).await?;
+    let mut all = vec![];
+    for _ in 0..5 {
+        all.push(scoop.launch(Job).await?);
+    }
+    Ok((scoop, all))
+}
+
+/// The limit in the refusal of a launch.
+fn limit_of<T>(launched: Result<T, RuntimeError>) -> u32 {
+    match launched {
+        Err(RuntimeError::QueueFull { saga, topic, limit, .. }) => {
+            assert_eq!((&*saga, &*topic), ("queued-jobs", "limits.job"));
+            limit
+        }
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it was launched"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn launch_to_a_full_queue_is_refused_and_stores_nothing() -> Result<()> {
+    let db = Database::new().await;
+    let (scoop, all) = full(&db).await?;
+    let refused = scoop.launch(Job).await.map(drop).expect_err("the queue is full");
+    assert_eq!(
+        refused.to_string(),
+        "the queue of saga `queued-jobs` is full: at most 5 of its runs wait for a worker, and a message on topic \
+         `limits.job` would be beyond that; nothing was launched; launch again later, let the launch wait by \
+         `.wait_for_room(..)`, start more processes with the saga, or raise its `queue`"
+    );
+    assert!(!refused.is_transient() && !refused.may_have_happened());
+    assert_eq!(limit_of(scoop.launch_untyped("limits.job", json!(null)).await), 5);
+    assert_eq!(limit_of(scoop.launch_all([Job]).await), 5);
+    assert_eq!(limit_of(scoop.launch(Job).unique("a").await), 5);
+    assert_eq!(limit_of(db.client().launch(Job).await), 5);
+    assert_eq!(db.unfinished().await, 5);
+    scoop.resume(&jobs()).await?;
+    for job in all {
+        assert_eq!(job.ends().await?, Outcome::Committed);
+    }
+    assert_eq!(
+        scoop.launch(Job).wait_for_room(Duration::from_secs(60)).await?.ends().await?,
+        Outcome::Committed
+    );
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_that_a_step_launches_is_accepted_by_a_full_queue() -> Result<()> {
+    let db = Database::new().await;
+    let (scoop, _) = full(&db).await?;
+    assert_eq!(scoop.launch(Project).await?.ends().await?, Outcome::Committed);
+    assert_eq!(db.unfinished().await, 6);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn launch_with_the_key_of_a_message_that_exists_is_not_refused() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = paused(&db).await?;
+    let first = scoop.launch(Job).unique("a").await?;
+    for _ in 0..4 {
+        scoop.launch(Job).await?;
+    }
+    assert_eq!(scoop.launch(Job).unique("a").await?.id(), first.id(), "nothing new is stored");
+    assert_eq!(limit_of(scoop.launch(Job).unique("b").await), 5);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn launch_that_waits_for_room_is_admitted_when_a_worker_claims() -> Result<()> {
+    let db = Database::new().await;
+    let (scoop, _) = full(&db).await?;
+    let (within, client) = (Duration::from_millis(30), db.client());
+    let refused = client.launch(Job).wait_for_room(within).await.map(drop);
+    assert!(
+        matches!(&refused, Err(RuntimeError::QueueFull { waited: Some(waited), .. }) if *waited >= within)
+    );
+    let waits = tokio::spawn(client.launch(Job).wait_for_room(Duration::from_secs(600)).into_future());
+    let untyped = scoop.launch_untyped("limits.job", json!(null)).wait_for_room(Duration::from_secs(600));
+    let untyped = tokio::spawn(untyped.into_future());
+    let all =
+        tokio::spawn(scoop.launch_all([Job, Job]).wait_for_room(Duration::from_secs(600)).into_future());
+    assert_eq!(db.unfinished().await, 5);
+    scoop.resume(&jobs()).await?;
+    let (job, untyped) = (waits.await.unwrap()?, untyped.await.unwrap()?);
+    for job in [vec![job, untyped], all.await.unwrap()?].concat() {
+        assert_eq!(job.ends().await?, Outcome::Committed);
+    }
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_messages_than_the_queue_takes_are_refused_without_a_wait() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = paused(&db).await?;
+    let began = Instant::now();
+    let launch = scoop.launch_all((0..6).map(|_| Job)).wait_for_room(Duration::from_secs(600)).await;
+    let refused = launch.map(drop).expect_err("the queue is shorter");
+    assert!(
+        refused.to_string().contains("6 messages on topic `limits.job` would be beyond that"),
+        "{refused}"
+    );
+    assert!(refused.to_string().ends_with("launch fewer messages at once, or raise the `queue` of the saga"));
+    assert!(began.elapsed() < Duration::from_secs(60));
+    assert_eq!(db.unfinished().await, 0);
+    assert_eq!(scoop.launch_all((0..5).map(|_| Job)).wait_for_room(Duration::from_secs(60)).await?.len(), 5);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn delayed_run_takes_no_room_before_it_is_due() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = paused(&db).await?;
+    let (hour, soon) = (Duration::from_secs(3_600), Duration::from_secs(60));
+    for _ in 0..8 {
+        scoop.launch(Job).delay(hour).wait_for_room(soon).await?;
+    }
+    assert_eq!(scoop.launch_all((0..5).map(|_| Job)).wait_for_room(soon).await?.len(), 5);
+    assert_eq!(limit_of(scoop.launch(Job).await), 5);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parked_run_takes_room() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<KeyedJobs>().start().await?;
+    assert!(scoop.pause(PauseTarget::Handler("queued-keyed-jobs".into())).await?.in_force);
+    for _ in 0..4 {
+        scoop.launch(KeyedJob { key: 1 }).await?;
+    }
+    let refused = scoop.launch(KeyedJob { key: 2 }).await.map(drop);
+    assert!(matches!(&refused, Err(RuntimeError::QueueFull { limit: 4, .. })), "{refused:?}");
+    scoop.resume(&PauseTarget::Handler("queued-keyed-jobs".into())).await?;
+    let last = scoop.launch(KeyedJob { key: 2 }).wait_for_room(Duration::from_secs(600)).await?;
+    assert_eq!(last.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn newest_program_decides_about_the_limit() -> Result<()> {
+    let db = Database::new().await;
+    let (scoop, client) = (paused(&db).await?, db.client());
+    for _ in 0..3 {
+        client.launch(Job).await?;
+    }
+    let newer = db.scoop().only::<FewerJobs>().start().await?;
+    eventually("the lower limit is known", async || {
+        matches!(client.launch(Job).await, Err(RuntimeError::QueueFull { limit: 2, .. }))
+    })
+    .await;
+    assert_eq!(limit_of(newer.launch(Job).await), 2);
+    let length = db.unfinished().await;
+    assert!((3..=5).contains(&length), "{length}: no longer than the former limit");
+    let newest = db.scoop().only::<AnyJobs>().start().await?;
+    eventually("the limit has ended", async || client.launch(Job).await.is_ok()).await;
+    for _ in 0..5 {
+        newest.launch(Job).await?;
+        client.launch(Job).await?;
+    }
+    for scoop in [scoop, newer, newest] {
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}
