@@ -143,7 +143,7 @@ pub enum Feature {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 53] = [
+    pub const ALL: [Bug; 54] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use scoop_core::Priority;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -74,7 +75,8 @@ impl State {
         let is_of = |handler: &str| handlers.iter().any(|name| name == handler);
         let now = self.now();
         let lanes = self.ready.iter().filter(|((handler, ..), _)| is_of(handler));
-        let due = lanes.flat_map(|(_, runs)| runs.iter().take_while(|(at, ..)| *at <= now)).map(|_| ());
+        let levels = lanes.flat_map(|(_, queue)| Priority::ALL.map(|level| queue.level(level)));
+        let due = levels.flat_map(|runs| runs.take_while(|(at, ..)| *at <= now)).map(|_| ());
         let parked = self.parked.iter().filter(|((handler, _), _)| is_of(handler)).flat_map(|(_, runs)| runs);
         let is_parked = |row: &WorkingRow| row.state == RowState::Ready && row.ready_at > now;
         let parked = parked.filter(|(_, run)| self.row(*run).is_some_and(is_parked)).map(|_| ());

@@ -21,7 +21,7 @@ use crate::store::{
     Rest, RetentionStorage,
 };
 use crate::util::ids;
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 
 /// The topics of messages about failed runs begin with this.
 const FAILED_TOPICS: &str = "scoop.failed";

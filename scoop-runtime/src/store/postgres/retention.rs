@@ -16,7 +16,7 @@ use crate::store::{
     DueHierarchies, DueSettlement, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes, PruneVerdict,
     Rest, RetentionStorage,
 };
-use crate::util::shown::system_time;
+use crate::util::format::system_time;
 
 /// The number of rows read by one statement.
 const ROWS_MAX: i64 = 1_000;
