@@ -64,8 +64,8 @@ pub use schedule::RegisteredSchedule;
 pub(crate) use schedule::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{
-    AwaitingRun, Deliver, Delivered, ExpiredSignals, LockedDelivery, NewSignal, RefusedDelivery, SignalClaimer,
-    SignalSent, TransactionNumber, sender,
+    AwaitingRun, Deliver, Delivered, ExpiredSignals, LockedDelivery, NewSignal, RefusedDelivery,
+    SignalClaimer, SignalSent, TransactionNumber, sender,
 };
 pub(crate) use sizes::StoreSizes;
 pub use types::RowState;

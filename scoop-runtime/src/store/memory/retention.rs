@@ -20,8 +20,8 @@ use crate::store::{
     DueHierarchies, DueSettlement, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes, PruneVerdict,
     Rest, RetentionStorage,
 };
-use crate::util::ids;
 use crate::util::format::system_time;
+use crate::util::ids;
 
 /// The topics of messages about failed runs begin with this.
 const FAILED_TOPICS: &str = "scoop.failed";
