@@ -22,7 +22,7 @@ queue AS (
     FROM unnest($3::text[], $4::text[], $8::timestamptz[], $9::int[], $12::timestamptz[], $13::timestamptz[])
         AS own (topic, handler, reached, lane, reached_high, reached_low)
     CROSS JOIN LATERAL (
-        SELECT r.ctid, min(r.ready_at) OVER () AS since, row_number() OVER (ORDER BY r.queue_time) AS place
+        SELECT r.ctid, min(r.ready_at) OVER queue AS since, row_number() OVER queue AS place
         FROM (VALUES (1, own.reached_high), (0, own.reached), (-1, own.reached_low)) AS level (priority, reached)
         CROSS JOIN LATERAL (
             SELECT r.ctid, r.ready_at, scoop.queue_time(r.ready_at, level.priority) AS queue_time
@@ -38,6 +38,7 @@ queue AS (
             ORDER BY r.ready_at
             LIMIT least($5 + 20, 1 + 10000 / cardinality($4::text[]))
         ) r
+        WINDOW queue AS (ORDER BY r.queue_time ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
         ORDER BY r.queue_time
         LIMIT least($5 + 20, 1 + 10000 / cardinality($4::text[]))
     ) r

@@ -200,7 +200,7 @@ mod inherited {
             Ok(())
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, _: &Order) -> Result<()> {
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Order, _: &Failure) -> Result<()> {
             scope.launch(item("child of a compensation")).await?;
             Ok(())
         }
@@ -214,7 +214,7 @@ mod inherited {
 
         #[step]
         async fn three(&self, _: &mut Scope<'_>, _: &Order) -> Result<()> {
-            Err("no stock".into())
+            Err(Error::msg("no stock"))
         }
     }
 
@@ -232,7 +232,7 @@ mod inherited {
             Ok(())
         }
 
-        async fn undo(&self, scope: &mut Scope<'_>, item: &Item) -> Result<()> {
+        async fn undo(&self, scope: &mut Scope<'_>, item: &Item, _: &Failure) -> Result<()> {
             self.notes.add(format!("{} undone: {}", item.name, Priority::of(scope.context()).name()));
             Ok(())
         }

@@ -392,7 +392,7 @@ fn objection(statement: &str, plan: &[String]) -> Option<String> {
         }
         let grows =
             TABLES.iter().any(|table| node.split_once(table).is_some_and(|(_, rest)| rest.starts_with(' ')));
-        let found = plan[at + 1..].iter().take_while(|line| !line.contains("->"));
+        let found = plan[at + 1..].iter().take_while(|line| !line.trim_start().starts_with("->"));
         let looks_up = found.into_iter().any(|line| line.contains(" Cond: "));
         if grows && !looks_up && !WALKS.contains(&statement) {
             return Some(format!("reads a whole index: {line}"));
