@@ -1,5 +1,5 @@
 //! Tests of a saga without a database: each of its steps fails once, each runs twice, and each commit meets a
-//! crash. Time is virtual, so that a stay of two weeks takes no time.
+//! crash. Time is virtual, so that a stay of two nights takes less than a second.
 //!
 //! ```text
 //! cargo run --example rehearsal
@@ -84,7 +84,7 @@ async fn trip(builder: Builder) -> Result<(Outcome, usize, usize)> {
     let agency = Agency::default();
     let (trips, rooms) = (Trips { agency: agency.clone() }, Rooms { agency: agency.clone() });
     let scoop = builder.in_memory().provide(trips).provide(rooms).start().await?;
-    let outcome = scoop.launch(TripBooked { nights: 14 }).await?.wait().await?;
+    let outcome = scoop.launch(TripBooked { nights: 2 }).await?.wait().await?;
     scoop.shutdown().await?;
     let (rooms, mails) = (agency.rooms.lock().unwrap().len(), agency.mails.lock().unwrap().len());
     Ok((outcome, rooms, mails))

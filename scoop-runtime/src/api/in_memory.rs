@@ -170,8 +170,8 @@ impl Scoop {
     /// PostgreSQL. The data is gone with the last clone. With the feature `in-memory`.
     ///
     /// The clock is that of tokio. If that is paused (`start_paused`, of tokio's feature `test-util`), time is
-    /// virtual: as soon as the program is idle, the clock advances to the next due time. So a sleep of two weeks
-    /// takes no time.
+    /// virtual: as soon as the program is idle, the clock advances to the next due time. So a sleep of a day takes about
+    /// a third of a second in a debug build: the engine looks each second of that time.
     ///
     /// There is no transaction, so a step that needs one ([`Scope::tx`](crate::Scope::tx),
     /// [`Scope::detach_unique`](crate::Scope::detach_unique)) fails with the reason. Values are not stored as text:

@@ -100,7 +100,7 @@ pub(super) async fn undeletable(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         return Ok(vec![Finding::good("retention", "each finished hierarchy could be deleted in its time")]);
     }
     let findings = kept.iter().map(|kept| {
-        let times = counted(kept.failures.into(), "time", "times");
+        let times = counted(kept.failures, "time", "times");
         Finding::bad(
             Level::Warning,
             "retention",
