@@ -137,7 +137,7 @@ macro_rules! launch_options {
 
         /// Sets the priority of the runs of the message among the other runs of their sagas. The messages that they launch
         /// inherit it, also in a rollback; each can set another. By default a message has that of the step that launches
-        /// it; one that a client launches is normal. See [the guide]($crate::Priority).
+        /// it; one that a client launches is normal. See [`Priority`](::scoop_core::Priority).
         pub fn priority(mut self, priority: ::scoop_core::Priority) -> Self {
             self.options.priority(priority);
             self

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::{Priority, WaitKind, WaitReason};
+use scoop::{PauseTarget, Priority, WaitKind, WaitReason};
 use serde_json::json;
 
 use super::*;
@@ -61,10 +61,15 @@ impl Chores {
     }
 }
 
-/// A program with one slot, which a first run has taken.
-async fn busy(db: &Database, jobs: &Jobs) -> Result<Scoop> {
+/// A program with one slot.
+async fn start(db: &Database, jobs: &Jobs) -> Result<Scoop> {
     let scoop = db.scoop().only::<Jobs>().only::<Chores>().concurrency(1).poll_interval(NEVER);
-    let scoop = scoop.provide(jobs.clone()).provide(Chores { jobs: jobs.clone() }).start().await?;
+    Ok(scoop.provide(jobs.clone()).provide(Chores { jobs: jobs.clone() }).start().await?)
+}
+
+/// The same, after a first run has taken the slot.
+async fn busy(db: &Database, jobs: &Jobs) -> Result<Scoop> {
+    let scoop = start(db, jobs).await?;
     scoop.launch(job("first")).await?;
     jobs.gate.arrivals(1).await;
     Ok(scoop)
@@ -99,7 +104,10 @@ async fn high_run_comes_before_a_backlog_and_a_low_one_after_it() -> Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn run_that_has_been_ready_for_longer_than_the_head_start_comes_before_a_higher_one() -> Result<()> {
     let (db, jobs) = (Database::new().await, Jobs::default());
-    let scoop = busy(&db, &jobs).await?;
+    let scoop = start(&db, &jobs).await?;
+    // No claim has passed the times before now yet.
+    let saga = PauseTarget::saga::<Jobs>();
+    scoop.pause(saga.clone()).await?;
     let (low, high) = (Priority::Low, Priority::High);
     scoop.launch(job("normal")).await?;
     scoop.launch(job("high")).priority(high).await?;
@@ -121,7 +129,10 @@ async fn run_that_has_been_ready_for_longer_than_the_head_start_comes_before_a_h
         "normal",
         "low of 4 minutes",
     ];
-    assert_eq!(order(&jobs, 7).await, expected);
+    scoop.resume(&saga).await?;
+    jobs.gate.open(7);
+    eventually("all have begun", async || jobs.notes.all().len() == 7).await;
+    assert_eq!(jobs.notes.all(), expected);
     scoop.shutdown().await?;
     Ok(())
 }
