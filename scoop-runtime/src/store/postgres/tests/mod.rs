@@ -704,3 +704,28 @@ fn attempts_with_unknown_results_end_at_the_same_number_in_views_and_texts() {
     assert!(views.contains(&format!("r.doubts >= {UNKNOWN_MAX} THEN 'operator'")));
     assert!(UNKNOWN_TOO_OFTEN.contains(&format!("results of {UNKNOWN_MAX} of its attempts")));
 }
+
+#[tokio::test]
+async fn large_hierarchy_is_deleted_with_as_many_locks_as_a_small_one() {
+    let hierarchy = include_str!("../../../../../benches/sql/large_hierarchy.sql");
+    let mut locks = vec![];
+    for runs in [20, 2_000] {
+        let pool = database(&format!("prune_locks_{runs}")).await;
+        launching(&pool).await;
+        let mut session = pool.acquire().await.unwrap();
+        let made = format!("SET bench.copies = '{runs}'; {hierarchy}; BEGIN");
+        sqlx::raw_sql(AssertSqlSafe(made)).execute(&mut *session).await.unwrap();
+        let deleted: (String, i64) = sqlx::query_as(
+            "SELECT verdict, message_count FROM scoop.prune(md5('large hierarchy')::uuid, 3600, 3600, false, false)",
+        )
+        .fetch_one(&mut *session)
+        .await
+        .unwrap();
+        assert_eq!(deleted, ("deleted".to_owned(), runs));
+        let held = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid()";
+        locks.push(sqlx::query_scalar::<_, i64>(held).fetch_one(&mut *session).await.unwrap());
+        session.close().await.unwrap();
+        done(pool).await;
+    }
+    assert_eq!(locks[0], locks[1], "locked rows are in no table of locks");
+}
