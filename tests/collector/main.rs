@@ -7,7 +7,7 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use rotel::{Received, Rotel};
+use rotel::Rotel;
 use scoop::InMemory;
 use scoop::prelude::*;
 use tracing::level_filters::LevelFilter;

@@ -79,7 +79,7 @@ macro_rules! metrics {
             return ::metrics::histogram!($name, vec![$(label(stringify!($label), $label)),*]);
             #[cfg(not(feature = "metrics"))]
             {
-                let _: [&str; _] = [$($label),*];
+                let _: &[&str] = &[$($label),*];
                 Histogram
             }
         }

@@ -197,8 +197,12 @@ impl Drop for RunSpan {
         if is_error {
             self.span.record("otel.status_code", ERROR);
         }
-        self.span.record("outcome", outcome);
-        self.span.record("failure", failure);
+        if let Some(outcome) = outcome {
+            self.span.record("outcome", outcome);
+        }
+        if let Some(failure) = failure {
+            self.span.record("failure", failure);
+        }
     }
 }
 
