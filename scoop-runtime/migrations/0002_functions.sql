@@ -865,18 +865,25 @@ BEGIN
         )
         SELECT room - count(*) INTO room
         FROM (
-            SELECT due.id
+            SELECT waiting.id
             FROM queue q
-            CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
             CROSS JOIN LATERAL (
-                SELECT r.id FROM scoop.run r
-                WHERE r.state = 'ready' AND r.handler = q.handler AND r.topic = q.topic AND r.reserved_for = q.lane
-                  AND scoop.priority_of(r.context) = level.priority AND r.ready_at <= (SELECT clock_timestamp())
-            ) due
-            UNION ALL
-            SELECT r.id FROM scoop.run r
-            WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = ANY (names)
-              AND r.ready_at > (SELECT clock_timestamp())
+                (SELECT due.id
+                 FROM (VALUES (1), (0), (-1)) AS level (priority)
+                 CROSS JOIN LATERAL (
+                     SELECT r.id FROM scoop.run r
+                     WHERE r.state = 'ready' AND r.handler = q.handler AND r.topic = q.topic
+                       AND r.reserved_for = q.lane AND scoop.priority_of(r.context) = level.priority
+                       AND r.ready_at <= (SELECT clock_timestamp())
+                     ORDER BY r.ready_at LIMIT room
+                 ) due)
+                UNION ALL
+                -- the order chooses the index of parked runs
+                (SELECT r.id FROM scoop.run r
+                 WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = q.handler AND r.topic = q.topic
+                   AND r.reserved_for = q.lane AND r.ready_at > (SELECT clock_timestamp())
+                 ORDER BY r.limit_key LIMIT room)
+            ) waiting
             LIMIT room
         ) waiting;
     END IF;

@@ -109,7 +109,7 @@ impl Admission {
     ) -> Result<Admitted, RuntimeError> {
         let topics = match &self.engine {
             Some(engine) => engine.limited_topics(),
-            None => self.topics().await,
+            None => self.topics().await?,
         };
         if !messages.iter().any(|message| topics.contains_key(&*message.topic)) {
             return Ok(Admitted { store: self.store.clone(), places: vec![] });
@@ -194,33 +194,38 @@ impl Admission {
         known.await.map_err(Vain::error("a launched message was looked up"))
     }
 
-    /// The topics on which launches need a place, for a client.
-    async fn topics(&self) -> Arc<LimitedTopics> {
+    /// The topics on which launches need a place, for a client. Without them a first launch could exceed a limit, so it waits.
+    async fn topics(&self) -> Result<Arc<LimitedTopics>, RuntimeError> {
         let known = || {
             let KnownTopics { read_at, topics } = &*lock(&self.topics);
             (read_at.is_some(), read_at.is_some_and(|at| at.elapsed() < TOPICS_AGE_MAX), topics.clone())
         };
         let (is_read, is_new, topics) = known();
         if is_new {
-            return topics;
+            return Ok(topics);
         }
         // One launch reads. Others go on with what is known.
         let _turn = match self.reading.try_lock() {
             Ok(turn) => turn,
-            Err(_) if is_read => return topics,
+            Err(_) if is_read => return Ok(topics),
             Err(_) => self.reading.lock().await,
         };
         let (_, is_new, topics) = known();
         if is_new {
-            return topics;
+            return Ok(topics);
         }
-        let read = Trial::new(Duration::ZERO).endure(|_| self.store.limited_topics()).await;
-        // If they cannot be read, the launch is attempted: that meets the same obstacle, and reports it.
-        let topics = read.map_or(topics, Arc::new);
+        let trial = Trial::new(if is_read { Duration::ZERO } else { self.patience });
+        let topics = match trial.endure(|_| self.store.limited_topics()).await {
+            Ok(topics) => Arc::new(topics),
+            // The launch goes on with what was read before.
+            Err(_) if is_read => topics,
+            // The launch would meet the same obstacle. Nothing has happened yet.
+            Err(vain) => return Err(Vain::error("a message was launched")(Vain { in_doubt: false, ..vain })),
+        };
         *lock(&self.topics) = KnownTopics { read_at: Some(Instant::now()), topics: topics.clone() };
         let sagas = || topics.values().flatten();
         lock(&self.queues).retain(|saga, _| sagas().any(|it| it == saga));
-        topics
+        Ok(topics)
     }
 
     /// The queue of this saga has no limit any more.

@@ -206,7 +206,8 @@ mod tests {
 
     #[test]
     fn place_is_not_used_at_the_end_of_its_lease_and_does_not_count_then() {
-        let (now, mut places) = (Instant::now(), leased(5, 5, Instant::now()));
+        let now = Instant::now();
+        let mut places = leased(5, 5, now);
         assert_eq!(places.take(1, now), Taken::Yes);
         let late = now + USABLE;
         assert_eq!(places.take(1, late), Taken::Unknown);
@@ -225,7 +226,8 @@ mod tests {
 
     #[test]
     fn message_in_doubt_has_a_place_until_it_is_seen() {
-        let (now, mut places) = (Instant::now(), leased(2, 2, Instant::now()));
+        let now = Instant::now();
+        let mut places = leased(2, 2, now);
         let messages = [Uuid::from_u128(1), Uuid::from_u128(2)];
         assert_eq!(places.take(2, now), Taken::Yes);
         places.doubt(&messages, now);
