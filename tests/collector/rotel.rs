@@ -63,7 +63,7 @@ fn program() -> PathBuf {
     let runs = Command::new(&program).arg("--version").output().is_ok_and(|it| it.status.success());
     assert!(
         runs,
-        "this test needs the collector rotel: `pip install --pre rotel`, and `ROTEL_AGENT` set to the path of `rotel-agent` \
+        "this test needs the collector rotel: `pip install rotel==0.0.1a15`, and `ROTEL_AGENT` set to the path of `rotel-agent` \
          in its package"
     );
     program

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use super::handle::{Begun, Handle};
-use super::launch_options::{Options, launch_options};
+use super::launch_options::{Options, launch_options, room_option};
 use super::scoop::Scoop;
 use crate::RuntimeError;
 use crate::completion::StartedAs;
@@ -67,36 +67,7 @@ impl<M: Message, H: From<Handle>> Launch<M, H> {
         self
     }
 
-    /// If the queue of a saga with `#[saga(queue = ..)]` is full, waits for room: until the launch is admitted, and for at most this
-    /// time. Without this, the launch is refused at once. While it waits, nothing is stored; it looks again after pauses that
-    /// grow to half a second, and holds no connection. The [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html)
-    /// describes such limits.
-    ///
-    /// A launch [in a transaction](Self::in_transaction) does not wait, since that would keep the transaction open.
-    ///
-    /// # Errors
-    ///
-    /// The launch fails with [`RuntimeError::QueueFull`] if there is no room by then.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the launch is dropped while it waits, nothing is launched.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct OrderPlaced { order: u32 }
-    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// scoop.launch(OrderPlaced { order: 7 }).wait_for_room(Duration::from_secs(5)).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn wait_for_room(mut self, within: Duration) -> Self {
-        self.room_within = Some(within);
-        self
-    }
+    room_option!();
 
     /// Launches the message in a transaction of the caller: the message exists exactly if that commits. If the queue of a saga
     /// with a limit is full, it is refused at once.
@@ -187,36 +158,7 @@ impl LaunchUntyped {
         self
     }
 
-    /// If the queue of a saga with `#[saga(queue = ..)]` is full, waits for room: until the launch is admitted, and for at most this
-    /// time. Without this, the launch is refused at once. While it waits, nothing is stored; it looks again after pauses that
-    /// grow to half a second, and holds no connection. The [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html)
-    /// describes such limits.
-    ///
-    /// A launch [in a transaction](Self::in_transaction) does not wait, since that would keep the transaction open.
-    ///
-    /// # Errors
-    ///
-    /// The launch fails with [`RuntimeError::QueueFull`] if there is no room by then.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the launch is dropped while it waits, nothing is launched.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct OrderPlaced { order: u32 }
-    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// scoop.launch_untyped("orders.placed", serde_json::json!({ "order": 7 })).wait_for_room(Duration::from_secs(5)).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn wait_for_room(mut self, within: Duration) -> Self {
-        self.room_within = Some(within);
-        self
-    }
+    room_option!();
 
     /// Launches the message in a transaction of the caller: it exists exactly if that commits. If the queue of a saga with a limit
     /// is full, it is refused at once.
@@ -321,34 +263,7 @@ impl LaunchAll {
         self
     }
 
-    /// If the queue of a saga with `#[saga(queue = ..)]` is full, waits for room: until the launch is admitted, and for at most this
-    /// time. Without this, the launch is refused at once. While it waits, nothing is stored; it looks again after pauses that
-    /// grow to half a second, and holds no connection. The [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html)
-    /// describes such limits.
-    ///
-    /// # Errors
-    ///
-    /// The launch fails with [`RuntimeError::QueueFull`] if there is no room by then.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the launch is dropped while it waits, nothing is launched.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct OrderPlaced { order: u32 }
-    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// scoop.launch_all((0..100).map(|order| OrderPlaced { order })).wait_for_room(Duration::from_secs(5)).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn wait_for_room(mut self, within: Duration) -> Self {
-        self.room_within = Some(within);
-        self
-    }
+    room_option!();
 }
 
 impl IntoFuture for LaunchAll {

@@ -199,4 +199,42 @@ macro_rules! launch_options {
     };
 }
 
-pub(crate) use launch_options;
+/// The method that lets a launch wait for room in a queue, for a builder with a field `room_within`.
+macro_rules! room_option {
+    () => {
+        /// If the queue of a saga with `#[saga(queue = ..)]` is full, waits for room: until the launch is admitted, and for at
+        /// most this time. Without this, the launch is refused at once. While it waits, nothing is stored; it looks again after
+        /// delays that grow to half a second, and holds no connection. The
+        /// [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html) describes such limits.
+        ///
+        /// A launch in a transaction of the caller does not wait, since that would keep the transaction open.
+        ///
+        /// # Errors
+        ///
+        /// The launch fails with [`RuntimeError::QueueFull`]($crate::RuntimeError::QueueFull) if there is no room by then.
+        ///
+        /// # Cancel safety
+        ///
+        /// If the launch is dropped while it waits, nothing is launched.
+        ///
+        /// ```no_run
+        /// # use std::time::Duration;
+        /// # use serde::{Deserialize, Serialize};
+        /// # #[derive(Serialize, Deserialize)]
+        /// # struct OrderPlaced { order: u32 }
+        /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+        /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+        /// let patience = Duration::from_secs(5);
+        /// scoop.launch(OrderPlaced { order: 7 }).wait_for_room(patience).await?;
+        /// scoop.launch_all((0..100).map(|order| OrderPlaced { order })).wait_for_room(patience).await?;
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn wait_for_room(mut self, within: ::std::time::Duration) -> Self {
+            self.room_within = Some(within);
+            self
+        }
+    };
+}
+
+pub(crate) use {launch_options, room_option};
