@@ -50,8 +50,8 @@ pub(crate) struct Admission {
     engine: Option<Arc<Engine>>,
     patience: Duration,
     topics: Mutex<KnownTopics>,
-    /// Held by the launch that reads the topics.
-    reading: tokio::sync::Mutex<()>,
+    /// Held for writing by the launch that reads the topics, and for reading by those that wait for it.
+    reading: tokio::sync::RwLock<()>,
     queues: Mutex<BTreeMap<String, Arc<Queue>>>,
 }
 
@@ -204,17 +204,29 @@ impl Admission {
         if is_new {
             return Ok(topics);
         }
-        // One launch reads. Others go on with what is known.
-        let _turn = match self.reading.try_lock() {
-            Ok(turn) => turn,
-            Err(_) if is_read => return Ok(topics),
-            Err(_) => self.reading.lock().await,
+        // One launch reads. Others go on with what is known, or wait, and then go on at once, so that they share a commit.
+        let since = Instant::now();
+        let left = || self.patience.saturating_sub(since.elapsed());
+        let _turn = loop {
+            if let Ok(turn) = self.reading.try_write() {
+                break Some(turn);
+            }
+            if is_read {
+                return Ok(topics);
+            }
+            if tokio::time::timeout(left(), self.reading.read()).await.is_err() {
+                break None;
+            }
+            let (_, is_new, topics) = known();
+            if is_new {
+                return Ok(topics);
+            }
         };
         let (_, is_new, topics) = known();
         if is_new {
             return Ok(topics);
         }
-        let trial = Trial::new(if is_read { Duration::ZERO } else { self.patience });
+        let trial = Trial::new(if is_read { Duration::ZERO } else { left() });
         let topics = match trial.endure(|_| self.store.limited_topics()).await {
             Ok(topics) => Arc::new(topics),
             // The launch goes on with what was read before.
