@@ -55,7 +55,18 @@ pub(crate) fn remedy(attribute: &str, key: &str) -> Option<&'static str> {
             "`queue = 10_000`, the number of runs that may wait for a worker"
         }
         ("#[saga]", "id" | "rename") => "`name = \"..\"`, which the saga is stored as",
-        ("#[message]", "name" | "channel" | "queue" | "subject") => "`topic = \"..\"`",
+        ("#[saga]" | "#[step]" | "#[message]", "priority") => {
+            "`.priority(Priority::High)` at the launch of a message"
+        }
+        ("#[saga]", "keep") => {
+            "`#[message(keep = \"7 days\")]`, since hierarchies are kept by their first message"
+        }
+        ("#[step]", "concurrency" | "rate" | "queue") => "it at `#[saga]`, whose limits count runs",
+        ("#[message]", "concurrency" | "rate") => "it at `#[saga]`, whose limits count runs",
+        ("#[message]", "queue") => {
+            "`topic = \"..\"` for its name, or `#[saga(queue = 10_000)]` to limit the queue of a saga"
+        }
+        ("#[message]", "name" | "channel" | "subject") => "`topic = \"..\"`",
         ("#[message]", "answer" | "response" | "returns") => "`reply = YourType`",
         _ => return None,
     };

@@ -865,8 +865,8 @@ fn way_out(messages: usize, limit: u32) -> &'static str {
     match usize::try_from(limit).is_ok_and(|limit| messages > limit) {
         true => "launch fewer messages at once, or raise the `queue` of the saga",
         false => {
-            "launch again later, let the launch wait by `.wait_for_room(..)`, start more processes with the saga, or raise \
-             its `queue`"
+            "launch again later, or let the launch wait by `.wait_for_room(..)`, which one in a transaction does not; for \
+             more room, end a pause of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`"
         }
     }
 }

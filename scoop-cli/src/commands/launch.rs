@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scoop_core::Escaped;
+use scoop_core::{Escaped, Priority};
 use scoop_runtime::{Outcome, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
@@ -32,6 +32,12 @@ pub(crate) struct LaunchArgs {
     /// Roll back unless all is done within this time
     #[arg(long, value_name = "TIME", value_parser = times::duration)]
     deadline: Option<Duration>,
+    /// The priority of its runs among those of their sagas, inherited by what they launch
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    priority: Option<Level>,
+    /// Wait for at most this time if the queue of a saga is full
+    #[arg(long, value_name = "TIME", value_parser = times::duration)]
+    wait_for_room: Option<Duration>,
     /// Launch it although no handler is subscribed to the topic
     #[arg(long)]
     without_handler: bool,
@@ -40,6 +46,24 @@ pub(crate) struct LaunchArgs {
     wait: bool,
     #[command(flatten)]
     consent: Consent,
+}
+
+/// A priority, as an argument.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Level {
+    Low,
+    Normal,
+    High,
+}
+
+impl From<Level> for Priority {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Low => Self::Low,
+            Level::Normal => Self::Normal,
+            Level::High => Self::High,
+        }
+    }
 }
 
 /// What was launched.
@@ -55,7 +79,18 @@ struct LaunchRecord {
 
 /// Launches the message.
 pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> Result<Exit, Fault> {
-    let LaunchArgs { topic, payload, unique, delay, deadline, without_handler, wait, consent } = args;
+    let LaunchArgs {
+        topic,
+        payload,
+        unique,
+        delay,
+        deadline,
+        priority,
+        wait_for_room,
+        without_handler,
+        wait,
+        consent,
+    } = args;
     let payload = payload::read(&payload)?;
     let listed = scoop.handlers().await?;
     let handlers: Vec<_> = listed.iter().filter(|it| it.topic == topic).map(|it| &*it.handler).collect();
@@ -82,6 +117,12 @@ pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> R
     }
     if let Some(deadline) = deadline {
         launch = launch.deadline(deadline);
+    }
+    if let Some(priority) = priority {
+        launch = launch.priority(priority.into());
+    }
+    if let Some(within) = wait_for_room {
+        launch = launch.wait_for_room(within);
     }
     if !without_handler {
         launch = launch.required();

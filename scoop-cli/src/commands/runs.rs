@@ -42,7 +42,8 @@ pub(crate) struct RunsArgs {
     /// Only runs that were rolled back because of a failure with this code, at any depth
     #[arg(long, value_name = "CODE")]
     failed_with: Option<String>,
-    /// Only runs that wait for this; may be repeated: children, signal, time, slot, program, operator, pause
+    /// Only runs that wait for this; may be repeated: children, signal, time, slot, limit, program,
+    /// operator, pause
     #[arg(long, value_name = "WHAT")]
     waiting_for: Vec<WaitKind>,
     /// Only runs of messages that started a hierarchy

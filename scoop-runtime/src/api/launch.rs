@@ -17,7 +17,7 @@ use crate::RuntimeError;
 use crate::completion::StartedAs;
 use crate::store::{self, NewMessage, Unhandled};
 use crate::telemetry;
-use crate::telemetry::trace::{self, with_trace};
+use crate::telemetry::trace;
 use crate::unhandled::insert_in;
 use crate::util::patience::Vain;
 
@@ -241,6 +241,7 @@ pub struct LaunchAll {
     topic: &'static str,
     /// The Rust type of the messages.
     message: &'static str,
+    options: Options,
     room_within: Option<Duration>,
 }
 
@@ -251,18 +252,10 @@ impl LaunchAll {
         topic: &'static str,
         message: &'static str,
     ) -> Self {
-        Self { scoop, prepared, topic, message, room_within: None }
+        Self { scoop, prepared, topic, message, options: Options::default(), room_within: None }
     }
 
-    /// Makes the launch fail with [`RuntimeError::NoHandler`] if no handler is subscribed to the topic at that
-    /// moment. None of the messages is stored then.
-    pub fn required(mut self) -> Self {
-        for launched in self.prepared.iter_mut().flatten() {
-            launched.required = Some(self.message);
-        }
-        self
-    }
-
+    launch_options!();
     room_option!();
 }
 
@@ -272,12 +265,16 @@ impl IntoFuture for LaunchAll {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let Self { scoop, prepared, topic, room_within, .. } = self;
+            let Self { scoop, prepared, topic, message, mut options, room_within } = self;
             let mut prepared = prepared?;
-            let span = telemetry::launch_span(topic, None, prepared.len(), None);
-            let bytes_max = scoop.limits().context_bytes_max;
-            let context =
-                with_trace(Context::default(), trace::of(&span).or_else(trace::current).as_ref(), bytes_max);
+            let limits = scoop.limits();
+            let span = telemetry::launch_span(topic, None, prepared.len(), options.trace.as_ref());
+            options.trace = trace::of(&span).or(options.trace);
+            if options.required {
+                prepared.iter_mut().for_each(|launched| launched.required = Some(message));
+            }
+            let (context, limit) = (Context::default(), limits.context_bytes_max);
+            let context = options.context(context, "client", scoop.store(), limits.patience, limit).await?;
             if !context.is_empty() {
                 prepared = prepared.into_iter().map(|launched| launched.with(context.clone())).collect();
             }

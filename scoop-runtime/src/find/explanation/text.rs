@@ -247,7 +247,7 @@ fn write_blocker(f: &mut fmt::Formatter<'_>, run: &RunSummary, now: SystemTime) 
             write!(f, "is {} until {}", run.phase, ahead(until, Some(now)))
         }
         (Some(WaitKind::Slot), ..) => write!(f, "has been waiting for a slot for {long}"),
-        (Some(WaitKind::Limit), ..) => write!(f, "has been waiting for the limit of its saga for {long}"),
+        (Some(WaitKind::Limit), ..) => write!(f, "has been waiting for a limit of its saga for {long}"),
         (Some(WaitKind::Pause), ..) => write!(f, "has been waiting for the end of a pause for {long}"),
         (Some(WaitKind::Program), ..) => write!(f, "has been waiting for a program for {long}"),
         (Some(WaitKind::Operator), ..) => write!(f, "has been waiting for an operator for {long}"),
