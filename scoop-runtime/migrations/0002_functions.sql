@@ -817,8 +817,8 @@ DECLARE
     taken bigint;
     room bigint;
 BEGIN
-    IF (of_holder IS NOT NULL AND in_use BETWEEN 0 AND 1000000 AND needed BETWEEN 0 AND 1000000
-        AND cardinality(in_doubt) <= 1000000) IS NOT TRUE THEN
+    IF (of_holder IS NOT NULL AND in_use BETWEEN 0 AND 100000 AND needed BETWEEN 0 AND 100000
+        AND cardinality(in_doubt) <= 100000) IS NOT TRUE THEN
         RAISE EXCEPTION 'a program cannot hold % places and need % more', in_use, needed
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -830,7 +830,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('scoop.queue_lease ' || newest, 3));
 
     -- Each statement from here on sees what the former holders of the lock have done.
-    SELECT least(l.queue, 1000000), l.handlers INTO most, names FROM scoop.run_limit l WHERE l.saga = newest AND l.queue > 0;
+    SELECT least(l.queue, 100000), l.handlers INTO most, names FROM scoop.run_limit l WHERE l.saga = newest AND l.queue > 0;
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -843,7 +843,7 @@ BEGIN
     WHERE (SELECT count(*) FROM scoop.message m WHERE m.id = d.id) > 0;
     taken := in_use + cardinality(in_doubt) - cardinality(launched);
     room := most - taken - (
-        SELECT coalesce(sum(greatest(least(coalesce(l.places, 0), 1000000), 0)), 0) FROM scoop.queue_lease l
+        SELECT coalesce(sum(greatest(least(coalesce(l.places, 0), 100000), 0)), 0) FROM scoop.queue_lease l
         WHERE l.saga = ANY (names) AND l.holder <> of_holder);
     IF room > 0 AND needed > 0 THEN
         WITH RECURSIVE queue (handler, topic, lane) AS (
@@ -888,7 +888,7 @@ BEGIN
         ) waiting;
     END IF;
     room := greatest(room, 0);
-    granted := CASE WHEN room > needed AND needed > 0 THEN needed + (room - needed) / 16 ELSE least(room, needed) END;
+    granted := CASE WHEN room > needed AND needed > 0 THEN needed + least((room - needed) / 16, 64) ELSE least(room, needed) END;
     is_scarce := room - granted < most / 2;
     IF taken + granted > 0 THEN
         INSERT INTO scoop.queue_lease AS l (saga, holder, places, until)
@@ -1363,8 +1363,8 @@ BEGIN
     INSERT INTO scoop.kept_hierarchy AS kept (root, topic, kind, since, failures, error)
     VALUES (hierarchy, '', 'undeletable', clock_timestamp() + retry_after * interval '1 second', 1, left(why, 1000))
     ON CONFLICT ON CONSTRAINT kept_hierarchy_pkey DO UPDATE SET
-        topic = '', kind = 'undeletable', failures = least(kept.failures, 1000) + 1, error = left(why, 1000),
-        since = clock_timestamp() + retry_after * power(2, least(kept.failures, 5)) * interval '1 second';
+        topic = '', kind = 'undeletable', failures = greatest(0, least(kept.failures, 1000)) + 1, error = left(why, 1000),
+        since = clock_timestamp() + retry_after * power(2, greatest(0, least(kept.failures, 5))) * interval '1 second';
     RETURN scoop.root_topic(hierarchy);
 END $$;
 REVOKE EXECUTE ON FUNCTION scoop.retention_put_off (uuid, text, float8) FROM PUBLIC;

@@ -33,7 +33,7 @@ left_behind AS MATERIALIZED (
 ),
 returned AS (
     UPDATE scoop.run r
-    SET ready_at = r.parked_since, parked_since = NULL
+    SET ready_at = least(r.parked_since, clock_timestamp()), parked_since = NULL
     WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM left_behind))
     RETURNING r.handler
 )

@@ -137,7 +137,7 @@ fn queue(settings: &Settings, errors: &mut Errors) -> Option<u32> {
     let why = match written.base10_parse() {
         Ok(0) => "no launch would ever be accepted; write 1 or more, or pause the saga",
         Ok(number @ 1..=QUEUE_MAX) => return Some(number),
-        _ => "waiting runs are counted up to 1000000; write less, or remove this",
+        _ => "waiting runs are counted up to 100000; write that or less, or remove this",
     };
     errors.at(&written, why);
     None
@@ -204,7 +204,7 @@ fn unfit(function: &Function) -> Option<&'static str> {
 }
 
 /// The longest queue that is counted: the runtime has the same.
-const QUEUE_MAX: u32 = 1_000_000;
+const QUEUE_MAX: u32 = 100_000;
 
 fn number(written: &LitInt) -> syn::Result<u32> {
     let why = match written.base10_parse() {

@@ -26,6 +26,7 @@ use crate::RuntimeError;
 use crate::engine::Engine;
 use crate::store::{LimitedTopics, NewMessage, Store};
 use crate::telemetry::metrics;
+use crate::util::detached::uninterrupted;
 use crate::util::ids;
 use crate::util::patience::{Trial, Vain};
 use crate::util::sync::{Mutex, lock};
@@ -171,6 +172,8 @@ impl Admission {
                 }
                 Ok(None) => self.forget(saga),
                 Ok(Some(_)) => {
+                    // A part of the places that it needs is of no use to it.
+                    queue.return_unused(&self.store, Duration::ZERO);
                     let limit = lock(&queue.places).most();
                     admitted.put_back();
                     return Ok(Err(Full { saga: (*saga).to_owned(), topic: (*topic).to_owned(), limit }));
@@ -261,31 +264,24 @@ impl Admission {
 
 impl Queue {
     /// Takes so many places, and asks the database if this program does not have them. `None` if the queue has no limit.
-    async fn take(&self, admission: &Admission, count: usize) -> Result<Option<Taken>, Vain> {
+    async fn take(self: &Arc<Self>, admission: &Admission, count: usize) -> Result<Option<Taken>, Vain> {
         let taken = lock(&self.places).take(count, Instant::now());
         if taken != Taken::Unknown {
             return Ok(Some(taken));
         }
         let _waiting = Waiting::new(self, count);
-        let _turn = self.asking.lock().await;
-        // Another launch may have asked for this one, too.
-        let taken = lock(&self.places).take(count, Instant::now());
-        if taken != Taken::Unknown {
-            return Ok(Some(taken));
-        }
         for _ in 0..ASKED_MAX {
-            let answer = admission.trial().endure(|_| async move {
-                let sent = Instant::now();
-                let asked = lock(&self.places).request(&self.saga, sent);
-                let lease = admission.store.lease_places(&asked).await?;
-                Ok((asked, sent, lease))
+            let (queue, store) = (self.clone(), admission.store.clone());
+            let ask = admission.trial().endure(|_| {
+                let (queue, store) = (queue.clone(), store.clone());
+                // Of a dropped launch, too, the answer says which places this program holds.
+                uninterrupted(async move { queue.ask(&store, count).await })
             });
-            let (asked, sent, lease) = answer.await?;
-            let Some(lease) = lease else { return Ok(None) };
-            let (mut places, now) = (lock(&self.places), Instant::now());
-            places.leased(&asked, &lease, sent, now);
+            if !ask.await? {
+                return Ok(None);
+            }
             // The answer may be late, or other launches may have taken the places.
-            let taken = places.take(count, now);
+            let taken = lock(&self.places).take(count, Instant::now());
             if taken != Taken::Unknown {
                 return Ok(Some(taken));
             }
@@ -293,9 +289,24 @@ impl Queue {
         Ok(Some(Taken::Full))
     }
 
-    /// Gives the places of this program back if nothing uses them and the queue is nearly full.
-    fn return_unused(self: &Arc<Self>, store: &Store) {
-        let (pause, mut places) = (KEPT_FOR, lock(&self.places));
+    /// Asks the database for the places that launches need, unless the answer to another launch has so many. Returns whether the
+    /// queue has a limit.
+    async fn ask(self: &Arc<Self>, store: &Store, count: usize) -> sqlx::Result<bool> {
+        let _turn = self.asking.lock().await;
+        if lock(&self.places).knows(count, Instant::now()) {
+            return Ok(true);
+        }
+        let sent = Instant::now();
+        let asked = lock(&self.places).request(&self.saga, sent);
+        let Some(lease) = store.lease_places(&asked).await? else { return Ok(false) };
+        lock(&self.places).leased(&asked, &lease, sent, Instant::now());
+        self.return_unused(store, Duration::ZERO);
+        Ok(true)
+    }
+
+    /// Gives the places of this program back if nothing uses them for so long and the queue is nearly full.
+    fn return_unused(self: &Arc<Self>, store: &Store, kept_for: Duration) {
+        let mut places = lock(&self.places);
         if places.is_returning || !places.has_to_return() {
             return;
         }
@@ -307,7 +318,7 @@ impl Queue {
         let (queue, store) = (self.clone(), store.clone());
         runtime.spawn(async move {
             if has_free {
-                tokio::time::sleep(pause).await;
+                tokio::time::sleep(kept_for).await;
             }
             let _turn = queue.asking.lock().await;
             let returned = {
@@ -359,7 +370,7 @@ impl Admitted {
     fn put_back(mut self) {
         for HeldPlaces { queue, messages } in self.places.drain(..) {
             lock(&queue.places).put_back(messages.len());
-            queue.return_unused(&self.store);
+            queue.return_unused(&self.store, KEPT_FOR);
         }
     }
 }
@@ -368,7 +379,7 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         for HeldPlaces { queue, messages } in self.places.drain(..) {
             lock(&queue.places).end(messages.len());
-            queue.return_unused(&self.store);
+            queue.return_unused(&self.store, KEPT_FOR);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// The longest queue that a limit can state: the count of a queue ends there.
-pub(crate) const QUEUE_MAX: u32 = 1_000_000;
+pub(crate) const QUEUE_MAX: u32 = 100_000;
 
 /// For how long a lease counts, by the clock of the database.
 pub(crate) const LEASE: Duration = Duration::from_secs(5);

@@ -89,6 +89,12 @@ impl Places {
         }
     }
 
+    /// Whether it is known without the database what becomes of a launch that needs so many places.
+    pub(super) fn knows(&self, count: usize, now: Instant) -> bool {
+        let is_before = |until: Option<Instant>| until.is_some_and(|until| now < until);
+        is_before(self.full_until) || self.free >= count && is_before(self.usable_until)
+    }
+
     /// A launch that needs so many places waits for the answer of the database.
     pub(super) fn wait_for(&mut self, count: usize) {
         self.needed += count;

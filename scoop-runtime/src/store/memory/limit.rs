@@ -110,6 +110,11 @@ impl State {
         self.return_parked(limit, request);
         let is_reached = self.usage(limit).room_of_saga(limit) == 0;
         let mut all = LimitedClaim { is_reached, ..LimitedClaim::default() };
+        // The keys whose parked runs have had their turn.
+        let mut returned: BTreeSet<_> = match request.freed {
+            FreedKeys::Some(keys) => keys.iter().cloned().collect(),
+            FreedKeys::Any => BTreeSet::new(),
+        };
         while !all.is_reached && all.runs.len() < request.slots {
             let runs = self.due_of(request, request.slots);
             let is_full = runs.len() == request.slots;
@@ -118,7 +123,14 @@ impl State {
                 let key = (request.key_of)(&candidate);
                 Some((candidate, key))
             });
-            let (candidates, usage) = (candidates.collect(), self.usage(limit));
+            let (candidates, usage): (Vec<(_, String)>, _) = (candidates.collect(), self.usage(limit));
+            let keys = candidates.iter().map(|(_, key)| key.clone());
+            let unseen: Vec<_> =
+                keys.filter(|key| request.suspect.is_none() && returned.insert(key.clone())).collect();
+            if self.return_earlier(limit, request, &usage, unseen) {
+                all.is_full = true;
+                continue;
+            }
             let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
             let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
             let changes = admitted.rate_changes(limit);
@@ -181,6 +193,31 @@ impl State {
                 rates.retain(|_, rate| rate.has_parked || rate.idle_at > now);
             }
         }
+    }
+
+    /// Returns parked runs to their queues, as many as these keys admit: they come before candidates of their key that became
+    /// ready later. Returns whether there were any.
+    fn return_earlier(
+        &mut self,
+        limit: &RecordedLimit,
+        request: &LimitedRequest<'_>,
+        usage: &Usage,
+        keys: Vec<String>,
+    ) -> bool {
+        let lanes = lanes_of(&request.queue.lanes).collect::<BTreeSet<_>>();
+        let mut changes = BTreeMap::new();
+        for it in usage.returns(limit, keys) {
+            let returned = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0));
+            if returned > 0 {
+                let change = it.change(i64::try_from(returned).unwrap_or(i64::MAX));
+                changes.insert(it.key, change);
+            }
+        }
+        let has_returned = !changes.is_empty();
+        if limit.rate_by_key().is_some() {
+            self.record_begun(limit, changes);
+        }
+        has_returned
     }
 
     /// What counts for the limits of a saga and of its keys.

@@ -180,6 +180,11 @@ impl PostgresStore {
         let mut usage = self.usage(tx, limit, &[]).await?;
         let mut all = LimitedClaim { is_reached: usage.room_of_saga(limit) == 0, ..LimitedClaim::default() };
         let (mut asked, mut looked_at) = (request.slots, 0);
+        // The keys whose parked runs have had their turn.
+        let mut returned: BTreeSet<_> = match request.freed {
+            FreedKeys::Some(keys) => keys.iter().cloned().collect(),
+            FreedKeys::Any => BTreeSet::new(),
+        };
         let until = Instant::now() + CANDIDATE_TIME_MAX;
         while !all.is_reached
             && all.runs.len() < request.slots
@@ -190,7 +195,13 @@ impl PostgresStore {
             let is_full = candidates.len() == asked || is_cut;
             looked_at += candidates.len();
             let keys: BTreeSet<_> = candidates.iter().map(|(_, key)| key.clone()).collect();
-            usage = self.usage(tx, limit, &keys.into_iter().collect::<Vec<_>>()).await?;
+            usage = self.usage(tx, limit, &keys.iter().cloned().collect::<Vec<_>>()).await?;
+            let unseen =
+                keys.into_iter().filter(|key| only.is_none() && returned.insert(key.clone())).collect();
+            if self.return_earlier(tx, limit, &request.queue.lanes, &mut usage, unseen).await? {
+                (is_changed, all.is_full) = (true, true);
+                continue;
+            }
             let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
             let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
             self.claim_chosen(tx, request.claimer, limit, &admitted.runs, &mut all.runs).await?;
@@ -256,6 +267,26 @@ impl PostgresStore {
             is_changed |= delete.execute(&mut **tx).await?.rows_affected() > 0;
         }
         Ok(is_changed)
+    }
+
+    /// Returns parked runs to their queues, as many as these keys admit: they come before candidates of their key that became
+    /// ready later. The end of a run before them may not have been noticed yet. Returns whether there were any.
+    async fn return_earlier(
+        &self,
+        tx: &mut Transaction<'static, Postgres>,
+        limit: &RecordedLimit,
+        lanes: &Lanes,
+        usage: &mut Usage,
+        keys: Vec<String>,
+    ) -> sqlx::Result<bool> {
+        let returns = usage.returns(limit, keys);
+        let returned = self.unpark(tx, lanes, &returns).await?;
+        if limit.rate_by_key().is_some() && !returned.is_empty() {
+            let change = |it: &Return| Some((it.key.clone(), it.change(*returned.get(&it.key)?)));
+            let changes = returns.iter().filter_map(change).collect();
+            self.record_begun(tx, limit, usage, changes).await?;
+        }
+        Ok(!returned.is_empty())
     }
 
     /// Returns so many parked runs of each key to their queues, these. Returns how many there were.
