@@ -141,6 +141,25 @@ async fn runs_of_a_key_begin_one_after_the_other_and_say_what_they_wait_for() ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn runs_of_a_key_that_are_launched_while_others_end_begin_in_the_order_of_their_launches() -> Result<()>
+{
+    let (db, calls) = (Database::new().await, Calls::default());
+    let scoop = start(&db, &calls).await?;
+    calls.gates.of(7).open(60);
+    let mut all = vec![];
+    for number in 0..60 {
+        all.push(scoop.launch(call(7, number)).await?);
+    }
+    for call in all {
+        assert_eq!(call.ends().await?, Outcome::Committed);
+    }
+    let expected: Vec<_> = (0..60).map(|number| format!("7.{number}")).collect();
+    assert_eq!(calls.notes.all(), expected);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn backlog_of_a_key_delays_no_other_key() -> Result<()> {
     let (db, calls) = (Database::new().await, Calls::default());
     let scoop = db.scoop().only::<Calls>().poll_interval(NEVER).provide(calls.clone()).concurrency(2);

@@ -273,3 +273,21 @@ async fn newest_program_decides_about_the_limit() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn launch_that_is_too_large_gives_the_places_of_others_back() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = paused(&db).await?;
+    let jobs = |count| (0..count).map(|_| Job);
+    scoop.launch_all(jobs(3)).await?;
+    for _ in 0..3 {
+        let refused = db.client().launch_all(jobs(3)).await;
+        assert!(matches!(refused, Err(RuntimeError::QueueFull { .. })), "{refused:?}");
+        let refused = db.client().launch_all(jobs(6)).wait_for_room(Duration::from_millis(20)).await;
+        assert!(matches!(refused, Err(RuntimeError::QueueFull { .. })), "{refused:?}");
+    }
+    // A lease would last longer.
+    db.client().launch_all(jobs(2)).wait_for_room(Duration::from_secs(3)).await?;
+    scoop.shutdown().await?;
+    Ok(())
+}
