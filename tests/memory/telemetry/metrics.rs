@@ -29,6 +29,30 @@ fn reported(snapshotter: &Snapshotter) -> Vec<ReportedMetric> {
     row.collect()
 }
 
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "metered.jobs")]
+struct Job;
+
+#[derive(Default)]
+struct Jobs;
+
+#[saga(name = "metered-jobs", queue = 1)]
+#[subscribes(Job)]
+impl Jobs {
+    #[step]
+    async fn work(&self, _: &mut Scope<'_>, _: &Job) -> Result<()> {
+        Ok(())
+    }
+}
+
+async fn refused_launch() -> Result<()> {
+    let program = Program::start(&InMemory::new(), |it: Builder| it.only::<Jobs>()).await?;
+    let refused = program.scoop.launch_all([Job, Job]).await;
+    assert!(matches!(refused, Err(RuntimeError::QueueFull { .. })), "{refused:?}");
+    program.scoop.shutdown().await?;
+    Ok(())
+}
+
 #[tokio::test(start_paused = true)]
 async fn reported_metrics_are_those_of_the_guide() -> Result<()> {
     let recorder = DebuggingRecorder::new();
@@ -37,6 +61,7 @@ async fn reported_metrics_are_those_of_the_guide() -> Result<()> {
     let (events, _guard) = Events::listen();
     outcomes().await?;
     faults(&events).await?;
+    refused_launch().await?;
     let reported: BTreeSet<_> = reported(&snapshotter).into_iter().map(|(row, ..)| row).collect();
     let listed = guide_metrics::metric_rows();
     let unlisted: Vec<_> = reported.difference(&listed).collect();
