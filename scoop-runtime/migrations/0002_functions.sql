@@ -889,7 +889,7 @@ BEGIN
     END IF;
     room := greatest(room, 0);
     granted := CASE WHEN room > needed AND needed > 0 THEN needed + least((room - needed) / 16, 64) ELSE least(room, needed) END;
-    is_scarce := room - granted < most / 2;
+    is_scarce := room - granted < most - most / 4;
     IF taken + granted > 0 THEN
         INSERT INTO scoop.queue_lease AS l (saga, holder, places, until)
         VALUES (newest, of_holder, taken + granted, clock_timestamp() + interval '5 seconds')

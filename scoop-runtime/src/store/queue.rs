@@ -38,7 +38,7 @@ pub(crate) struct Lease {
     pub(crate) most: u32,
     /// How many more places the program has now.
     pub(crate) granted: usize,
-    /// Whether less than half of the places are left: then a program keeps none that it does not use.
+    /// Whether less than three quarters of the places are left: then a program keeps none that it does not use.
     pub(crate) is_scarce: bool,
     /// Those of the messages in doubt that are launched.
     pub(crate) launched: Vec<Uuid>,

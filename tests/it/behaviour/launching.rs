@@ -3,6 +3,7 @@
 use std::future::{IntoFuture, poll_fn};
 use std::task::Poll;
 
+use futures_util::future::join_all;
 use scoop::{Handle, RunState, RuntimeError, Status};
 
 use super::*;
@@ -88,11 +89,7 @@ async fn launched_at_once(
     })
     .await;
     tx.commit().await?;
-    let mut launched = vec![];
-    for launch in launches {
-        launched.push(launch.await);
-    }
-    Ok(launched)
+    Ok(join_all(launches).await)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -128,8 +128,9 @@ async fn launch_to_a_full_queue_is_refused_and_stores_nothing() -> Result<()> {
     assert_eq!(
         refused.to_string(),
         "the queue of saga `queued-jobs` is full: at most 5 of its runs wait for a worker, and a message on topic \
-         `limits.job` would be beyond that; nothing was launched; launch again later, let the launch wait by \
-         `.wait_for_room(..)`, start more processes with the saga, or raise its `queue`"
+         `limits.job` would be beyond that; nothing was launched; launch again later, or let the launch wait by \
+         `.wait_for_room(..)`, which one in a transaction does not; for more room, end a pause of the saga, start more \
+         processes with it, or raise its `queue`, `concurrency` or `rate`"
     );
     assert!(!refused.is_transient() && !refused.may_have_happened());
     assert_eq!(limit_of(scoop.launch_untyped("limits.job", json!(null)).await), 5);

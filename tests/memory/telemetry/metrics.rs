@@ -48,7 +48,7 @@ impl Jobs {
 async fn refused_launch() -> Result<()> {
     let program = Program::start(&InMemory::new(), |it: Builder| it.only::<Jobs>()).await?;
     let refused = program.scoop.launch_all([Job, Job]).await;
-    assert!(matches!(refused, Err(RuntimeError::QueueFull { .. })), "it was not refused");
+    assert!(matches!(refused, Err(scoop::RuntimeError::QueueFull { .. })), "it was not refused");
     program.scoop.shutdown().await?;
     Ok(())
 }

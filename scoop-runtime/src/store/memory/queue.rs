@@ -67,7 +67,7 @@ impl State {
         } else {
             leases.remove(&asked.holder);
         }
-        Some(Lease { most, granted, is_scarce: room - granted < places / 2, launched })
+        Some(Lease { most, granted, is_scarce: room - granted < places - places / 4, launched })
     }
 
     /// How many runs of these handlers wait for a worker, up to this number.
