@@ -888,7 +888,7 @@ BEGIN
         ) waiting;
     END IF;
     room := greatest(room, 0);
-    granted := CASE WHEN room > needed AND needed > 0 THEN needed + least((room - needed) / 16, 64) ELSE least(room, needed) END;
+    granted := CASE WHEN room > needed AND needed > 0 THEN needed + least((room - needed) / 16, 1000) ELSE least(room, needed) END;
     is_scarce := room - granted < most - most / 4;
     IF taken + granted > 0 THEN
         INSERT INTO scoop.queue_lease AS l (saga, holder, places, until)

@@ -58,7 +58,7 @@ impl State {
             room = room.saturating_sub(self.queued(&names, room));
         }
         let granted = match room.checked_sub(asked.needed) {
-            Some(rest) if asked.needed > 0 => asked.needed + (rest / 16).min(64),
+            Some(rest) if asked.needed > 0 => asked.needed + (rest / 16).min(1_000),
             _ => room.min(asked.needed),
         };
         let leases = self.leases.entry(newest).or_default();
