@@ -106,7 +106,7 @@ pub enum Bug {
     ExceedRates,
     /// Runs that wait for a place of their key are not returned to their queue.
     ForgetParked,
-    /// Runs are claimed in the order in which they became ready, whatever their priority.
+    /// Runs are claimed in the order in which they became ready, without regard to their priority.
     IgnorePriority,
     /// The places that other programs hold in a queue are not counted.
     ForgetLeases,

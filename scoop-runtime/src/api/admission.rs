@@ -40,9 +40,9 @@ const KEPT_FOR: Duration = Duration::from_millis(50);
 /// How often a launch asks for places that it does not get although there is room.
 const ASKED_MAX: u32 = 3;
 
-/// The pauses of a launch that waits for room double from the first to the longest. Each is shortened by chance.
-const PAUSE_MIN: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The delays between the looks of a launch that waits for room double from the first to the longest. Each is shortened by chance.
+const DELAY_MIN: Duration = Duration::from_millis(10);
+const DELAY_MAX: Duration = Duration::from_millis(500);
 
 /// Admits the launches of a program.
 pub(crate) struct Admission {
@@ -132,7 +132,7 @@ impl Admission {
                     needed.entry(saga).or_insert_with(new).messages.push(message.id);
                 }
             }
-            let (since, mut pause) = (Instant::now(), PAUSE_MIN);
+            let (since, mut delay) = (Instant::now(), DELAY_MIN);
             loop {
                 let Full { saga, topic, limit } = match self.try_admit(&needed).await? {
                     Ok(admitted) => return Ok(admitted),
@@ -150,8 +150,8 @@ impl Admission {
                     let waited = within.map(|_| waited);
                     return Err(RuntimeError::QueueFull { saga, topic, limit, messages: count, waited });
                 }
-                tokio::time::sleep(shortened(pause).min(left)).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+                tokio::time::sleep(shortened(delay).min(left)).await;
+                delay = (delay * 2).min(DELAY_MAX);
             }
         }
         .boxed()
@@ -293,7 +293,7 @@ impl Queue {
     /// queue has a limit.
     async fn ask(self: &Arc<Self>, store: &Store, count: usize) -> sqlx::Result<bool> {
         let _turn = self.asking.lock().await;
-        if lock(&self.places).knows(count, Instant::now()) {
+        if lock(&self.places).would_take(count, Instant::now()) != Taken::Unknown {
             return Ok(true);
         }
         let sent = Instant::now();
@@ -384,8 +384,8 @@ impl Drop for Admitted {
     }
 }
 
-/// Between half of a pause and all of it, by chance.
-fn shortened(pause: Duration) -> Duration {
+/// Between half of a delay and all of it, by chance.
+fn shortened(delay: Duration) -> Duration {
     let chance = ids::now_v7().as_bytes()[15];
-    pause / 2 + pause / 2 * u32::from(chance) / 255
+    delay / 2 + delay / 2 * u32::from(chance) / 255
 }

@@ -78,21 +78,24 @@ impl Places {
 
     /// Takes so many places for a launch, if they are there.
     pub(super) fn take(&mut self, count: usize, now: Instant) -> Taken {
-        if self.free >= count && self.usable_until.is_some_and(|until| now < until) {
+        let taken = self.would_take(count, now);
+        if taken == Taken::Yes {
             self.free -= count;
             self.in_use += count;
+        }
+        taken
+    }
+
+    /// What a launch that needs so many places would get.
+    pub(super) fn would_take(&self, count: usize, now: Instant) -> Taken {
+        let is_ahead = |until: Option<Instant>| until.is_some_and(|until| now < until);
+        if self.free >= count && is_ahead(self.usable_until) {
             Taken::Yes
-        } else if self.full_until.is_some_and(|until| now < until) {
+        } else if is_ahead(self.full_until) {
             Taken::Full
         } else {
             Taken::Unknown
         }
-    }
-
-    /// Whether it is known without the database what becomes of a launch that needs so many places.
-    pub(super) fn knows(&self, count: usize, now: Instant) -> bool {
-        let is_before = |until: Option<Instant>| until.is_some_and(|until| now < until);
-        is_before(self.full_until) || self.free >= count && is_before(self.usable_until)
     }
 
     /// A launch that needs so many places waits for the answer of the database.
