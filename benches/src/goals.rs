@@ -241,9 +241,31 @@ pub(crate) const GOALS: [Goal; 120] = [
     rate("B24 B1", "B1 with metrics, spans and OpenTelemetry ÷ without", "steps/s", "B1", 0.97, 1.0),
     figure("B24 B1 processor", "the same: processor of server and program for a step", "µs").beside("B1"),
     figure("B24 B1 spans", "the same: exported spans for a step", "spans").more_is_better(),
+    rate(
+        "B24 B1 sampled",
+        "B1 with metrics and OpenTelemetry, one trace of a hundred sampled ÷ without",
+        "steps/s",
+        "B1",
+        0.97,
+        1.0,
+    ),
+    figure("B24 B1 sampled processor", "the same: processor of server and program for a step", "µs")
+        .beside("B1"),
+    figure("B24 B1 sampled spans", "the same: exported spans for a step", "spans"),
     rate("B24 B2", "B2 with metrics, spans and OpenTelemetry ÷ without", "steps/s", "B2", 0.97, 1.0),
     figure("B24 B2 processor", "the same: processor of server and program for a step", "µs").beside("B2"),
     figure("B24 B2 spans", "the same: exported spans for a step", "spans").more_is_better(),
+    rate(
+        "B24 B2 sampled",
+        "B2 with metrics and OpenTelemetry, one trace of a hundred sampled ÷ without",
+        "steps/s",
+        "B2",
+        0.97,
+        1.0,
+    ),
+    figure("B24 B2 sampled processor", "the same: processor of server and program for a step", "µs")
+        .beside("B2"),
+    figure("B24 B2 sampled spans", "the same: exported spans for a step", "spans"),
     cost(
         "B22 web",
         "the slowest page of the web page, with many runs that have ended, p50",

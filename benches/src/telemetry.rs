@@ -1,5 +1,5 @@
 //! B24: the price of telemetry, all of it on: a recorder of metrics, spans, and OpenTelemetry with a batch of spans that an
-//! exporter drops. B1 and B2 with it and without it, in turns.
+//! exporter drops. B1 and B2 with it and without it, in turns: with all traces sampled, and with one of a hundred.
 //!
 //! Both are in one build, with the features `metrics` and `opentelemetry`; without a recorder and a subscriber these do
 //! nothing but look for one. A build without the features is measured by B1 and B2.
@@ -26,7 +26,7 @@ mod on {
     use metrics_exporter_prometheus::PrometheusBuilder;
     use opentelemetry::trace::TracerProvider as _;
     use opentelemetry_sdk::error::OTelSdkResult;
-    use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+    use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporter};
     use tracing::level_filters::LevelFilter;
     use tracing_subscriber::layer::SubscriberExt as _;
 
@@ -36,33 +36,47 @@ mod on {
     /// Sagas of a first, short drain, which finds out how many a round needs.
     const PROBE: i64 = 600;
 
+    /// Which traces are exported: all, and the share that a busy service would take.
+    const SAMPLED: [(&str, f64); 2] = [("", 1.0), (" sampled", 0.01)];
+
     pub(super) async fn measure(bench: &mut Bench) -> Outcome<()> {
-        for (key, crowd) in [("B24 B1", Crowd::Inserts), ("B24 B2", Crowd::Idles)] {
+        for (drain, crowd) in [("B24 B1", Crowd::Inserts), ("B24 B2", Crowd::Idles)] {
             let mut count = for_a_round(bench, crowd, fresh(bench, crowd, PROBE).await?.per_second);
             for round in 0..bench.settings.rounds {
+                let mut with = vec![];
                 // Each comes first as often as the other.
-                let (with, without) = if round % 2 == 0 {
-                    let without = fresh(bench, crowd, count).await?;
-                    (observed(bench, crowd, count).await?, without)
-                } else {
-                    let with = observed(bench, crowd, count).await?;
-                    (with, fresh(bench, crowd, count).await?)
+                let without = if round % 2 == 0 { Some(fresh(bench, crowd, count).await?) } else { None };
+                for (_, share) in SAMPLED {
+                    with.push(observed(bench, crowd, count, share).await?);
+                }
+                let without = match without {
+                    Some(without) => without,
+                    None => fresh(bench, crowd, count).await?,
                 };
-                let (pace, exported) = with;
-                bench.report.add(key, pace.per_second, Some(without.per_second));
-                bench.add_cost(key, pace, without);
-                bench.report.add(&format!("{key} spans"), exported / steps(crowd, count), None);
+                for ((suffix, _), (pace, exported)) in SAMPLED.iter().zip(with) {
+                    let key = format!("{drain}{suffix}");
+                    bench.report.add(&key, pace.per_second, Some(without.per_second));
+                    bench.add_cost(&key, pace, without);
+                    bench.report.add(&format!("{key} spans"), exported / steps(crowd, count), None);
+                }
                 count = for_a_round(bench, crowd, without.per_second);
             }
         }
         Ok(())
     }
 
-    /// A drain with all telemetry on, and how many spans were exported.
-    async fn observed(bench: &Bench, crowd: Crowd, count: i64) -> Outcome<(crate::bench::Pace, f64)> {
+    /// A drain with all telemetry on and this share of the traces sampled, and how many spans were exported.
+    async fn observed(
+        bench: &Bench,
+        crowd: Crowd,
+        count: i64,
+        share: f64,
+    ) -> Outcome<(crate::bench::Pace, f64)> {
         let exported = Arc::new(AtomicU64::new(0));
         let exporter = Counting(exported.clone());
-        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();
+        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter);
+        let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(share)));
+        let provider = provider.with_sampler(sampler).build();
         // With the settings of the guide.
         let traces = tracing_opentelemetry::layer()
             .with_tracer(provider.tracer("scoop-bench"))
