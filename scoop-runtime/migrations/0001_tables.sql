@@ -514,9 +514,17 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE context ->> ('scoop' || '.priority')  -- in two parts: programs put the name of the schema before each dot
            WHEN 'high' THEN 1 WHEN 'low' THEN -1 ELSE 0 END;
 
+-- Whether a context names a priority. Without one, the priority is normal. Cheaper than the level itself: each statement that
+-- writes a run prepares the conditions of all indexes. The planner replaces the call by its text.
+CREATE FUNCTION scoop.names_priority(context jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN context ? ('scoop' || '.priority');
+
 -- The priority is computed, so no statement that writes a context has to write it, too.
 CREATE INDEX run_ready ON scoop.run (handler, topic, reserved_for, scoop.priority_of(context), ready_at)
     WHERE state = 'ready';
+-- Usually empty. A claim finds here whether it has to read more than one level of each queue.
+CREATE INDEX run_prioritized ON scoop.run (ready_at) WHERE state = 'ready' AND scoop.names_priority(context);
 CREATE INDEX run_suspect ON scoop.run (ready_at) WHERE state = 'ready' AND scoop.is_suspect(doubts, attempts, retries);
 CREATE INDEX run_reserved ON scoop.run (handler) WHERE reserved_for <> 0;
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;

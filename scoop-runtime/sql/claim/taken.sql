@@ -44,7 +44,7 @@ SELECT c.ready_at, c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.
        c.outputs, c.failure,
        c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failed_before, c.parent,
        c.execution, c.execution_since, c.payload_of, c.signalled_by,
-       c.rollback_since IS NOT NULL AS undoing, scoop.priority_of(c.context) AS priority,
+       c.rollback_since IS NOT NULL AS undoing,
        scoop.has_to_give_up(c.giving_up, c.give_up_at, clock_timestamp()) AS overdue,
        (SELECT m.payload FROM scoop.message m WHERE m.id = coalesce(c.payload_of, c.message_id)) AS payload,
        CASE WHEN c.epoch > c.unclaimed_epoch + 1 AND (

@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::{priority, time};
+use super::decode::time;
 use super::query_ext::FetchExt;
 use crate::error::is_of_contents;
 use crate::store::{ClaimStorage, ClaimedRun, Claimer, Lanes, QueueCursors, Suspect, Unclaimed};
@@ -108,16 +108,22 @@ impl PostgresStore {
     ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
         let identifier = claim.claimer.identifier;
         let rows = self.claim_query(claim, limit, progress, only).all(&self.sessions).await?;
+        let mut all = Vec::with_capacity(rows.len());
         for row in &rows {
             let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
             let ready_at = time(row, "ready_at")?;
-            progress.take(lane, priority(row)?, ready_at);
+            let claimed = ClaimedRun::from_row(row, identifier)?;
+            // The level of a run that cannot be read is unknown. A cursor that stays behind skips no run.
+            if let Ok(claimed) = &claimed {
+                progress.take(lane, Priority::of(&claimed.run.context), ready_at);
+            }
             if cfg!(feature = "metrics") {
                 let waited = (OffsetDateTime::now_utc() - ready_at).as_seconds_f64();
                 metrics::queue_seconds(row.try_get("handler")?).record(waited.max(0.0));
             }
+            all.push(claimed);
         }
-        rows.iter().map(|row| ClaimedRun::from_row(row, identifier)).collect()
+        Ok(all)
     }
 
     /// The statement of a claim.

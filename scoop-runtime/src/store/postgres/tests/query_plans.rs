@@ -516,6 +516,54 @@ async fn claim_skips_the_index_entries_of_claimed_runs() {
     reads_what_is_ready_and_not_what_was_taken("run_claim", (&known, 20), &unknown).await;
 }
 
+/// How often a plan looks into an index.
+fn lookups(plan: &serde_json::Value, index: &str) -> i64 {
+    let own = if plan["Index Name"] == index { plan["Actual Loops"].as_i64().unwrap() } else { 0 };
+    let below = plan["Plans"].as_array().into_iter().flatten();
+    own + below.map(|plan| lookups(plan, index)).sum::<i64>()
+}
+
+/// A ready run of another saga.
+const PRIORITIZED: &str = "
+    INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at, context)
+    SELECT id, id, ARRAY[id, id], id, 'prioritized', 'prioritized', now() + interval '{ready_in}', now(),
+           '{\"scoop.priority\": \"high\"}'
+    FROM (SELECT gen_random_uuid() AS id) ids";
+
+#[tokio::test]
+async fn claim_reads_one_level_of_each_queue_unless_a_due_run_has_a_priority() {
+    let pool = database("claimed_levels").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    store.register_alone(&pool, Uuid::nil(), 1).await;
+    // The lookups in the queues, and whether the claim has looked for priorities.
+    let looks = async |reached_high: &str| {
+        let values = format!(
+            "'{}', '', '{{t,t,t}}', '{{a,b,c}}', 100, '{{}}', '{{}}', '{{NULL,NULL,NULL}}', '{{0,0,0}}', 0, NULL, \
+             {reached_high}, '{{NULL,NULL,NULL}}'",
+            Uuid::nil()
+        );
+        let plan = carried_out(&pool, "run_claim", &values).await;
+        (lookups(&plan, "run_ready"), lookups(&plan, "run_prioritized"))
+    };
+    let unknown = "'{NULL,NULL,NULL}'";
+    execute(MANY.to_owned()).await;
+    assert_eq!(looks(unknown).await, (3, 1));
+    execute(PRIORITIZED.replace("{ready_in}", "1 hour")).await;
+    assert_eq!(looks(unknown).await, (3, 1), "it is not due");
+    execute(PRIORITIZED.replace("{ready_in}", "0")).await;
+    assert_eq!(looks(unknown).await, (9, 1));
+    execute("DELETE FROM scoop.run WHERE topic = 'prioritized'".to_owned()).await;
+    assert_eq!(looks(unknown).await, (3, 1), "it is gone");
+    assert_eq!(looks("ARRAY[NULL, now(), NULL]").await, (9, 0), "the queue of one level is known");
+    done(pool).await;
+}
+
 #[tokio::test]
 async fn lookup_of_ready_queues_skips_the_index_entries_of_claimed_runs() {
     // The index is read up to the dead entries, and after them, too.
