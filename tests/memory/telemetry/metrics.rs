@@ -45,6 +45,19 @@ impl Jobs {
     }
 }
 
+/// The same saga in a newer program, without a limit.
+#[derive(Default)]
+struct AnyJobs;
+
+#[saga(name = "metered-jobs")]
+#[subscribes(Job)]
+impl AnyJobs {
+    #[step]
+    async fn work(&self, _: &mut Scope<'_>, _: &Job) -> Result<()> {
+        Ok(())
+    }
+}
+
 async fn refused_launch() -> Result<()> {
     let program = Program::start(&InMemory::new(), |it: Builder| it.only::<Jobs>()).await?;
     let refused = program.scoop.launch_all([Job, Job]).await;
@@ -68,6 +81,46 @@ async fn reported_metrics_are_those_of_the_guide() -> Result<()> {
     assert!(unlisted.is_empty(), "not in the guide: {unlisted:#?}");
     let missing: Vec<_> = listed.difference(&reported).map(|(name, ..)| name).collect();
     assert_eq!(missing, NOT_REPORTED);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn length_of_a_queue_is_reported_beside_its_limit_until_it_has_none() -> Result<()> {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recording = ::metrics::set_default_local_recorder(&recorder);
+    let database = InMemory::new();
+    let Program { scoop, .. } = Program::start(&database, |it: Builder| it.only::<Jobs>()).await?;
+    let reports = async |expected: [f64; 2]| {
+        let is_reported = |name: &str, expected: f64| {
+            let mut rows = reported(&snapshotter).into_iter();
+            rows.any(|((own, ..), labels, value)| {
+                own == name && labels[0].1 == "metered-jobs" && value == DebugValue::Gauge(expected.into())
+            })
+        };
+        let [length, limit] = expected;
+        let looks = async {
+            while !(is_reported("scoop_queue_length", length) && is_reported("scoop_queue_limit", limit)) {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(120), looks).await.expect("it is reported")
+    };
+    reports([0.0, 1.0]).await;
+    scoop.pause(PauseTarget::Everything).await?;
+    let job = scoop.launch(Job).await?;
+    reports([1.0, 1.0]).await;
+    let handlers = scoop.handlers().await?;
+    assert_eq!(handlers[0].limits.to_string(), "queue = 1");
+    assert!(scoop.queue_lengths().await?[0].is_nearly_full());
+    let newer = Program::start(&database, |it: Builder| it.only::<AnyJobs>()).await?;
+    reports([0.0, 0.0]).await;
+    assert_eq!(scoop.queue_lengths().await?, []);
+    assert!(scoop.handlers().await?[0].limits.is_none());
+    scoop.resume(PauseTarget::Everything).await?;
+    assert_eq!(job.ends().await?, Outcome::Committed);
+    newer.scoop.shutdown().await?;
+    scoop.shutdown().await?;
     Ok(())
 }
 

@@ -161,11 +161,15 @@ impl PostgresStore {
             .bind(ROWS_MAX)
             .all(&self.sessions)
             .await?;
-        let mut page = PrunePage { roots: vec![], next: Some(PrunePlace::Events(None)) };
+        let next = Some(PrunePlace::Events(None));
+        let mut page = PrunePage { next, ..PrunePage::default() };
         for row in &rows {
             let root = row.try_get("root")?;
             if row.try_get("may_be_old")? {
                 page.roots.push(root);
+            }
+            if row.try_get("is_put_off")? {
+                page.put_off.push(root);
             }
             page.next = Some(PrunePlace::Kept(root));
         }
