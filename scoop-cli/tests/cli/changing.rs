@@ -219,7 +219,7 @@ async fn saga_is_paused_and_resumed() {
     shop.run(&["pause", "--everything", "--reason", "no time", "--for-at-most", "0s", "--yes"]).await.shows(
         expect![[r#"
             exit 2
-            2> error: a pause for 0ms would end at once; write --for-at-most 1ms or more, or leave it out: then the pause lasts until `scoop resume` ends it
+            2> error: a pause for <duration> would end at once; write --for-at-most <duration> or more, or leave it out: then the pause lasts until `scoop resume` ends it
         "#]],
     );
     let launched = shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes", "--json"]).await;
@@ -344,7 +344,7 @@ async fn old_hierarchies_are_pruned() {
     "#]]);
     shop.run(&["prune", "--older-than", "1m", "--yes"]).await.shows(expect![[r#"
         exit 2
-        2> error: nothing younger than 1h can be pruned, and --older-than is 1m; write --older-than 1h or more
+        2> error: nothing younger than 1h can be pruned, and --older-than is <duration>; write --older-than 1h or more
     "#]]);
     shop.run(&["tree", "--topic", "shop.orders", "--key", "order 1"]).await.shows(expect![[r#"
         exit 3

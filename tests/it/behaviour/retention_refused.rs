@@ -80,8 +80,6 @@ async fn hierarchy_with_a_foreign_key_of_the_user_is_kept_and_others_are_deleted
     let would_be = scoop.prune().older_than(7 * DAY).dry_run().await?;
     let refused = u64::try_from(noted.len())?;
     assert_eq!((would_be.hierarchies, would_be.kept.refused), (0, refused), "{would_be:?}");
-    let pruned = scoop.prune().older_than(7 * DAY).await?;
-    assert_eq!(pruned, would_be);
     let younger = scoop.prune().older_than(30 * DAY).dry_run().await?;
     assert_eq!((younger.kept.refused, younger.kept.recent), (0, refused), "{younger:?}");
 

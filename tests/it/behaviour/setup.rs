@@ -1,8 +1,6 @@
 //! Mistakes that prevent a start, and the location of the tables.
 
-use std::time::Duration;
-
-use scoop::{Keep, RuntimeError, SetupError};
+use scoop::{RuntimeError, SetupError};
 
 use super::*;
 use crate::support::Database;
@@ -87,29 +85,6 @@ async fn mistakes(builder: scoop::Builder) -> Vec<SetupError> {
         Ok(_) => panic!("it started"),
         Err(RuntimeError::Setup(mistakes)) => mistakes,
         Err(other) => panic!("{other}"),
-    }
-}
-
-#[tokio::test]
-async fn time_of_keep_that_is_too_short_is_named_with_the_least() {
-    let hour = Duration::from_secs(3_600);
-    for (keep, expected) in [
-        (
-            Keep::default().committed(hour - Duration::from_secs(1)),
-            "`Keep::committed` is 59 min 59 s, and the least is 1 h 0 min; write `.committed(Duration::from_secs(3600))` or more",
-        ),
-        (
-            Keep::default().committed(hour).rolled_back(Duration::ZERO),
-            "`Keep::rolled_back` is 0 ms, and the least is 1 h 0 min; write `.rolled_back(Duration::from_secs(3600))` or more",
-        ),
-        (
-            Keep::default().every(Duration::ZERO),
-            "`Keep::every` is 0 ms, and the least is 1 ms; write `.every(Duration::from_millis(1))` or more",
-        ),
-    ] {
-        let found = mistakes(Scoop::builder().keep(keep)).await;
-        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
-        assert!(found.iter().any(|found| found == expected), "{found:#?}");
     }
 }
 
