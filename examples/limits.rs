@@ -69,7 +69,7 @@ async fn main() -> Result<()> {
     let refused = scoop.launch_all(due(20)).await.map(drop).expect_err("it would be too long");
     assert!(matches!(refused, RuntimeError::QueueFull { limit: 20, .. }));
     println!("  {refused}");
-    scoop.resume(&saga).await?;
+    scoop.resume(saga).await?;
     assert_eq!(statement.wait().await?, Outcome::Committed);
 
     scoop.shutdown().await?;

@@ -6,6 +6,8 @@ use std::io;
 use scoop_core::Escaped;
 use scoop_runtime::{RuntimeError, SetupError};
 
+use crate::times::in_words;
+
 /// The exit code of the program. `args::EXIT_CODES` describes them for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -43,7 +45,21 @@ pub(crate) enum Fault {
 
 impl From<RuntimeError> for Fault {
     fn from(error: RuntimeError) -> Self {
-        Self::Runtime(error)
+        // In the words of the command line.
+        match error {
+            RuntimeError::PruneAge { age, least } => Self::Usage(format!(
+                "nothing younger than {0} can be pruned, and --older-than is {1}; write --older-than {0} or more",
+                in_words(least),
+                in_words(age)
+            )),
+            RuntimeError::PauseTime { time, least } => Self::Usage(format!(
+                "a pause for {} would end at once; write --for-at-most {} or more, or leave it out: then the pause lasts \
+                 until `scoop resume` ends it",
+                in_words(time),
+                in_words(least)
+            )),
+            error => Self::Runtime(error),
+        }
     }
 }
 

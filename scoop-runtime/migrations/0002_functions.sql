@@ -14,7 +14,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 --            settle: what follows from a move of a run; failed_children: failures for a parent
 -- Failed     is_readable, send_failed, stuck_failure: messages about failures
 -- Launches   launch: messages with the runs of their handlers; send_signal: signals; lease_places: places in queues with a
---            limit
+--            limit; waiting_runs: the length of a queue
 -- Retention  prune: hierarchies at rest; prune_signals: signals that reach no run any more; prune_keys: kept unique keys;
 --            trim_ended_pauses: ended pauses
 -- Version    schema_version
@@ -795,14 +795,65 @@ BEGIN
 END $$;
 REVOKE EXECUTE ON FUNCTION scoop.send_signal (uuid, text, text, jsonb, float8, text) FROM PUBLIC;
 
+-- How many runs of these handlers wait for a worker? The count ends at `at_most`. It goes through the index of ready runs from one
+-- queue to the next, so that sleeping runs cost nothing, and through that of parked runs.
+-- Locks: nothing.
+CREATE FUNCTION scoop.waiting_runs(names text[], at_most bigint) RETURNS bigint LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN (
+        WITH RECURSIVE queue (handler, topic, lane) AS (
+            SELECT first.handler, first.topic, first.reserved_for
+            FROM unnest(names) AS own (name)
+            CROSS JOIN LATERAL (
+                SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
+                WHERE r.state = 'ready' AND r.handler = own.name
+                ORDER BY r.topic, r.reserved_for LIMIT 1
+            ) first
+            UNION ALL
+            SELECT next.handler, next.topic, next.reserved_for
+            FROM queue q
+            CROSS JOIN LATERAL (
+                SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
+                WHERE r.state = 'ready' AND r.handler = q.handler AND (r.topic, r.reserved_for) > (q.topic, q.lane)
+                ORDER BY r.topic, r.reserved_for LIMIT 1
+            ) next
+        )
+        SELECT count(*)
+        FROM (
+            SELECT waiting.id
+            FROM queue q
+            CROSS JOIN LATERAL (
+                (SELECT due.id
+                 FROM (VALUES (1), (0), (-1)) AS level (priority)
+                 CROSS JOIN LATERAL (
+                     SELECT r.id FROM scoop.run r
+                     WHERE r.state = 'ready' AND r.handler = q.handler AND r.topic = q.topic
+                       AND r.reserved_for = q.lane AND scoop.priority_of(r.context) = level.priority
+                       AND r.ready_at <= (SELECT clock_timestamp())
+                     ORDER BY r.ready_at LIMIT at_most
+                 ) due)
+                UNION ALL
+                -- the order chooses the index of parked runs
+                (SELECT r.id FROM scoop.run r
+                 WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = q.handler AND r.topic = q.topic
+                   AND r.reserved_for = q.lane AND r.ready_at > (SELECT clock_timestamp())
+                 ORDER BY r.limit_key LIMIT at_most)
+            ) waiting
+            LIMIT at_most
+        ) waiting
+    );
+END $$;
+
 -- Leases places in the queue of a saga with a limit to a program that launches messages: as many as it needs now, and a part of
 -- those that are left. The places of all programs and the runs that wait for a worker are together no more than the limit, so a
 -- launch with a place does not exceed it. The holder has `in_use` places for launches under way and for later ones. A message of
 -- `in_doubt` may be launched or not: it keeps its place until it is visible, since its run counts from then on. `most` is null
 -- if the saga has no such limit. Without anything in use or needed, the holder gives its places back.
 --
--- The count ends at the limit. It goes through the index of ready runs from one queue to the next, so that sleeping runs cost
--- nothing, and through that of parked runs.
+-- The count ends at the limit.
 -- Locks: an advisory lock of the saga: waits for other leases of it. Then the row of the holder, and expired ones.
 CREATE FUNCTION scoop.lease_places(
     of_saga text, of_holder uuid, in_use bigint, in_doubt uuid[], needed bigint,
@@ -846,46 +897,7 @@ BEGIN
         SELECT coalesce(sum(greatest(least(coalesce(l.places, 0), 100000), 0)), 0) FROM scoop.queue_lease l
         WHERE l.saga = ANY (names) AND l.holder <> of_holder);
     IF room > 0 AND needed > 0 THEN
-        WITH RECURSIVE queue (handler, topic, lane) AS (
-            SELECT first.handler, first.topic, first.reserved_for
-            FROM unnest(names) AS own (name)
-            CROSS JOIN LATERAL (
-                SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
-                WHERE r.state = 'ready' AND r.handler = own.name
-                ORDER BY r.topic, r.reserved_for LIMIT 1
-            ) first
-            UNION ALL
-            SELECT next.handler, next.topic, next.reserved_for
-            FROM queue q
-            CROSS JOIN LATERAL (
-                SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
-                WHERE r.state = 'ready' AND r.handler = q.handler AND (r.topic, r.reserved_for) > (q.topic, q.lane)
-                ORDER BY r.topic, r.reserved_for LIMIT 1
-            ) next
-        )
-        SELECT room - count(*) INTO room
-        FROM (
-            SELECT waiting.id
-            FROM queue q
-            CROSS JOIN LATERAL (
-                (SELECT due.id
-                 FROM (VALUES (1), (0), (-1)) AS level (priority)
-                 CROSS JOIN LATERAL (
-                     SELECT r.id FROM scoop.run r
-                     WHERE r.state = 'ready' AND r.handler = q.handler AND r.topic = q.topic
-                       AND r.reserved_for = q.lane AND scoop.priority_of(r.context) = level.priority
-                       AND r.ready_at <= (SELECT clock_timestamp())
-                     ORDER BY r.ready_at LIMIT room
-                 ) due)
-                UNION ALL
-                -- the order chooses the index of parked runs
-                (SELECT r.id FROM scoop.run r
-                 WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = q.handler AND r.topic = q.topic
-                   AND r.reserved_for = q.lane AND r.ready_at > (SELECT clock_timestamp())
-                 ORDER BY r.limit_key LIMIT room)
-            ) waiting
-            LIMIT room
-        ) waiting;
+        room := room - scoop.waiting_runs(names, room);
     END IF;
     room := greatest(room, 0);
     granted := CASE WHEN room > needed AND needed > 0 THEN needed + least((room - needed) / 16, 1000) ELSE least(room, needed) END;

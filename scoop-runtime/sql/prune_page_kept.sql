@@ -2,7 +2,8 @@
 -- remembered, in the order of their ids.
 -- Locks: nothing.
 -- $1 the hierarchy after which to begin, $2 how many seconds ago, $3 how many at most
-SELECT page.root, page.kind IN ('later', 'undeletable') OR page.since < scoop.kept_since($2) AS may_be_old
+SELECT page.root, page.kind IN ('later', 'undeletable') OR page.since < scoop.kept_since($2) AS may_be_old,
+       page.kind = 'undeletable' AS is_put_off
 FROM (
     SELECT k.root, k.kind, k.since
     FROM scoop.kept_hierarchy k

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::store::RolledBack;
 use crate::telemetry;
-use crate::util::format::utc;
+use crate::util::format::{humane, utc};
 use crate::{Named, RunningStep, Wanted};
 
 /// An error of the runtime.
@@ -99,7 +99,12 @@ pub enum RuntimeError {
     },
 
     /// Data was to be deleted that is younger than is possible.
-    #[error("nothing younger than {least:?} can be pruned, and {age:?} was asked for")]
+    #[error(
+        "nothing younger than {} can be pruned, and `older_than` is {}; write `.older_than({})` or more",
+        humane(*least),
+        humane(*age),
+        written(*least)
+    )]
     PruneAge {
         /// The age.
         age: Duration,
@@ -121,6 +126,20 @@ pub enum RuntimeError {
     PauseTarget {
         /// The target with that name.
         target: crate::PauseTarget,
+    },
+
+    /// A pause would end at once.
+    #[error(
+        "a pause for {} would end at once; write `.for_at_most({})` or more, or leave it out: then the pause lasts until \
+         `resume` ends it",
+        humane(*time),
+        written(*least)
+    )]
+    PauseTime {
+        /// The time given.
+        time: Duration,
+        /// The least that is possible.
+        least: Duration,
     },
 
     /// The reason or the source of a pause, or of its end, is too long.
@@ -622,6 +641,22 @@ pub enum SetupError {
         value: usize,
     },
 
+    /// A time of [`Keep`](crate::Keep) is too short.
+    #[error(
+        "`Keep::{setting}` is {}, and the least is {}; write `.{setting}({})` or more",
+        humane(*time),
+        humane(*least),
+        written(*least)
+    )]
+    KeepTime {
+        /// The method of `Keep`.
+        setting: &'static str,
+        /// The time given.
+        time: Duration,
+        /// The least possible time.
+        least: Duration,
+    },
+
     /// The pool allows fewer connections than the engine needs to make progress.
     #[error(
         "the connection pool allows {max} connections, but scoop needs {required}: {engine} for the engine, \
@@ -1049,6 +1084,14 @@ fn distinct(names: &[String]) -> String {
     let names: std::collections::BTreeSet<_> =
         names.iter().map(|name| format!("`{}`", Escaped(name))).collect();
     names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// A time as it is written in a program.
+fn written(time: Duration) -> String {
+    match time.subsec_millis() {
+        0 => format!("Duration::from_secs({})", time.as_secs()),
+        _ => format!("Duration::from_millis({})", time.as_millis()),
+    }
 }
 
 fn listed(steps: &[RunningStep]) -> String {

@@ -55,10 +55,10 @@ pub use api::InMemory;
 pub use api::{
     ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
     EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Health, Keep, KeptHierarchies,
-    Launch, LaunchAll, LaunchUntyped, ListItem, ListRequest, Migrate, Outcome, Paused, Prune, Pruned,
-    ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Resume, Retire, Retired,
-    RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal, SetPause, Status, Undeletable, migrate,
-    migration_files,
+    Launch, LaunchAll, LaunchUntyped, ListItem, ListRequest, Migrate, Outcome, PagedListItem, Paused, Prune,
+    Pruned, ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Resume, Retire,
+    Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal, SetPause, Status, Undeletable,
+    migrate, migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
@@ -75,6 +75,7 @@ pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, S
 pub use saga::children::{Child, ChildOutcome, Reply};
 pub use saga::command::{Command, Decider};
 pub use saga::failed::{Failed, FailedOutcome};
+pub use saga::limits::{HandlerLimits, Limit, Rate};
 #[doc(hidden)]
 pub use saga::private;
 pub use saga::retry::Retry;
@@ -85,8 +86,8 @@ pub use saga::{RetryTarget, Saga, Step, StepEnd};
 #[cfg(feature = "embedded")]
 pub use scoop_embedded as embedded;
 pub use store::{
-    EndedPause, FormerHandler, Pause, PauseTarget, RegisteredHandler, RegisteredSchedule, RowState,
-    WaitingMember,
+    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RegisteredSchedule,
+    RowState, WaitingMember,
 };
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};

@@ -17,6 +17,7 @@ pub(crate) mod trace;
 use std::fmt::Display;
 
 use scoop_core::{BadTraceparent, Escaped, Failure};
+use sqlx::postgres::PgDatabaseError;
 use tracing::field::display as shown;
 use uuid::Uuid;
 
@@ -405,6 +406,22 @@ const START_ONE_THAT_READS: &str =
 /// A text for tables that operators read: as in the log.
 pub(crate) fn scrubbed(text: &dyn Display) -> String {
     Scrubbed(text).to_string()
+}
+
+/// Why the server refuses a statement, as [`scrubbed`]: without the line in the source of the server. The detail of a violated
+/// foreign key names the key; other details may quote rows.
+pub(crate) fn refusal(error: &sqlx::Error) -> String {
+    const FOREIGN_KEY: &str = "23503";
+    let sqlx::Error::Database(database) = error else { return scrubbed(error) };
+    let mut text = database.message().to_owned();
+    if let Some(constraint) = database.constraint().filter(|name| !text.contains(name)) {
+        text += &format!(", by the constraint \"{constraint}\"");
+    }
+    let postgres = database.try_downcast_ref::<PgDatabaseError>();
+    if let Some(detail) = postgres.filter(|it| it.code() == FOREIGN_KEY).and_then(PgDatabaseError::detail) {
+        text += &format!(": {}", detail.trim_end_matches('.'));
+    }
+    scrubbed(&text)
 }
 
 /// Reports runs that are stuck because the results of several attempts in a row are unknown, with their hierarchies.

@@ -163,12 +163,14 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
+    use crate::HandlerLimits;
 
     fn listed(pairs: &[(&str, &str)]) -> Vec<RegisteredHandler> {
         let listed = |(topic, handler): &(&str, &str)| RegisteredHandler {
             topic: (*topic).into(),
             handler: (*handler).into(),
             since: SystemTime::UNIX_EPOCH,
+            limits: HandlerLimits::default(),
         };
         pairs.iter().map(listed).collect()
     }

@@ -104,7 +104,7 @@ async fn of_ended_pauses_the_newest_thousand_are_kept() -> Result<()> {
         scoop.pause(target.clone()).await?;
         scoop.resume(&target).await?;
     }
-    let ended = scoop.ended_pauses(2_000).await?;
+    let ended = scoop.ended_pauses().limit(2_000).await?;
     assert_eq!(ended.len(), 1_000);
     assert_eq!(ended[0].pause.target, PauseTarget::topic("topic 1000"));
     assert_eq!(ended[999].pause.target, PauseTarget::topic("topic 1"));

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use scoop_runtime::{RegisteredHandler, RegisteredWorker, Scoop};
+use comfy_table::Cell;
+use scoop_runtime::{HandlerLimits, QueueLength, RegisteredHandler, RegisteredWorker, Scoop};
 use serde::Serialize;
 
 use crate::fault::{Exit, Fault};
@@ -25,6 +26,7 @@ enum TopologyRecord<'a> {
         workers: usize,
         /// The definitions of the saga that these have.
         definitions: Vec<i32>,
+        limits: LimitsRecord<'a>,
     },
     Worker {
         worker: &'a str,
@@ -36,9 +38,42 @@ enum TopologyRecord<'a> {
     },
 }
 
+/// The limits of a saga; null without one.
+#[derive(Serialize)]
+struct LimitsRecord<'a> {
+    concurrency: Option<u32>,
+    concurrency_by_key: bool,
+    rate: Option<u32>,
+    rate_period_ms: Option<u64>,
+    rate_by_key: bool,
+    /// The field or function from which keys come.
+    by: Option<&'a str>,
+    queue: Option<u32>,
+    /// The runs that wait in the queue, if that has a limit, which stands for that or more.
+    waiting: Option<usize>,
+}
+
+impl<'a> LimitsRecord<'a> {
+    fn new(limits: &'a HandlerLimits, waiting: Option<usize>) -> Self {
+        let HandlerLimits { concurrency, rate, queue, by, .. } = limits;
+        Self {
+            concurrency: concurrency.map(|limit| limit.most),
+            concurrency_by_key: concurrency.is_some_and(|limit| limit.is_by_key),
+            rate: rate.map(|limit| limit.most.runs),
+            rate_period_ms: rate.map(|limit| limit.most.period_ms),
+            rate_by_key: rate.is_some_and(|limit| limit.is_by_key),
+            by: by.as_deref(),
+            queue: *queue,
+            waiting,
+        }
+    }
+}
+
 /// Shows the topology.
 pub(crate) async fn show(scoop: &Scoop, output: Output, _: TopologyArgs) -> Result<Exit, Fault> {
     let (handlers, workers) = (scoop.handlers().await?, scoop.workers().await?);
+    let queues = scoop.queue_lengths().await?;
+    let queue_of = |it: &RegisteredHandler| queues.iter().find(|queue| queue.saga == it.handler);
     let served = served(&workers);
     let of = |it: &RegisteredHandler| served.get(&(&*it.topic, &*it.handler)).cloned().unwrap_or_default();
     if output.json {
@@ -47,13 +82,15 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, _: TopologyArgs) -> Resu
             let workers = definitions.len();
             definitions.sort_unstable();
             definitions.dedup();
-            let RegisteredHandler { topic, handler, since, .. } = handler;
+            let waiting = queue_of(handler).map(|queue| queue.waiting);
+            let RegisteredHandler { topic, handler, since, limits, .. } = handler;
             output.record(&TopologyRecord::Handler {
                 topic,
                 handler,
                 since: utc(*since),
                 workers,
                 definitions,
+                limits: LimitsRecord::new(limits, waiting),
             })?;
         }
         return workers
@@ -62,7 +99,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, _: TopologyArgs) -> Resu
             .map(|()| Exit::Done)
             .map_err(Into::into);
     }
-    let mut rows = Rows::new(&["TOPIC", "SAGA", "SINCE", "WORKERS"]);
+    let mut rows = Rows::new(&["TOPIC", "SAGA", "SINCE", "WORKERS", "LIMITS", "WAITING"]);
     for handler in &handlers {
         let count = of(handler).len();
         let tone = if count > 0 { Tone::Plain } else { Tone::Bad };
@@ -71,6 +108,8 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, _: TopologyArgs) -> Resu
             cell(&handler.handler),
             plain(utc(handler.since)),
             toned(count, tone),
+            cell_if_any((!handler.limits.is_none()).then(|| handler.limits.to_string())),
+            queue_of(handler).map_or_else(|| plain(""), waiting),
         ]);
     }
     if rows.is_empty() {
@@ -97,6 +136,13 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, _: TopologyArgs) -> Resu
         output.table(rows.unwrapped(0))?;
     }
     Ok(Exit::Done)
+}
+
+/// The length of a queue; its limit stands for that or more.
+fn waiting(queue: &QueueLength) -> Cell {
+    let is_full = queue.waiting >= queue.limit as usize;
+    let tone = if queue.is_nearly_full() { Tone::Bad } else { Tone::Plain };
+    toned(format_args!("{}{}", queue.waiting, if is_full { "+" } else { "" }), tone)
 }
 
 /// The definitions that living workers have, by topic and saga: one for each worker.

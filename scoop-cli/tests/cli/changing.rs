@@ -216,6 +216,12 @@ async fn saga_is_paused_and_resumed() {
     .shows(expect![[r#"
         saga `payments` is paused by ann since <time>: the bank is away; runs in a step: 0
     "#]]);
+    shop.run(&["pause", "--everything", "--reason", "no time", "--for-at-most", "0s", "--yes"]).await.shows(
+        expect![[r#"
+            exit 2
+            2> error: a pause for <duration> would end at once; write --for-at-most <duration> or more, or leave it out: then the pause lasts until `scoop resume` ends it
+        "#]],
+    );
     let launched = shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes", "--json"]).await;
     let hierarchy = launched.field("hierarchy").remove(0);
     shop.run(&["explain", &hierarchy]).await.shows(expect![[r#"
@@ -235,7 +241,7 @@ async fn saga_is_paused_and_resumed() {
         exit 3
         2> error: saga `payments` is not paused
     "#]]);
-    let ended = shop.scoop.ended_pauses(1).await.unwrap().remove(0);
+    let ended = shop.scoop.ended_pauses().limit(1).await.unwrap().remove(0);
     assert_eq!((ended.ended_by.as_deref(), ended.end_reason.as_deref()), (Some("ben"), Some("it is open")));
     shop.run(&["pause", "--everything", "--reason", "maintenance", "--for-at-most", "2h", "--yes", "--json"])
         .await
@@ -337,8 +343,8 @@ async fn old_hierarchies_are_pruned() {
         kept 1 awaiting an operator
     "#]]);
     shop.run(&["prune", "--older-than", "1m", "--yes"]).await.shows(expect![[r#"
-        exit 1
-        2> error: nothing younger than <duration> can be pruned, and <duration> was asked for
+        exit 2
+        2> error: nothing younger than 1h can be pruned, and --older-than is <duration>; write --older-than 1h or more
     "#]]);
     shop.run(&["tree", "--topic", "shop.orders", "--key", "order 1"]).await.shows(expect![[r#"
         exit 3

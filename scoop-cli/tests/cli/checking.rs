@@ -9,7 +9,7 @@ use crate::support::{Plan, Shop, program, ran};
 async fn topology_has_handlers_and_workers() {
     let mut shop = Shop::open().await;
     shop.run(&["topology"]).await.shows(expect![[r#"
-        TOPIC SAGA SINCE WORKERS
+        TOPIC SAGA SINCE WORKERS LIMITS WAITING
         shop.orders orders <time> 1
         shop.payments payments <time> 1
 
@@ -17,17 +17,40 @@ async fn topology_has_handlers_and_workers() {
         scoop-rs:<id 1> alive <time> 2 <program>/scoop
     "#]]);
     shop.run(&["topology", "--json"]).await.shows(expect![[r#"
-        {"kind":"handler","topic":"shop.orders","handler":"orders","since":"<time>","workers":1,"definitions":[2]}
-        {"kind":"handler","topic":"shop.payments","handler":"payments","since":"<time>","workers":1,"definitions":[3]}
+        {"kind":"handler","topic":"shop.orders","handler":"orders","since":"<time>","workers":1,"definitions":[2],"limits":{"concurrency":null,"concurrency_by_key":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":null,"queue":null,"waiting":null}}
+        {"kind":"handler","topic":"shop.payments","handler":"payments","since":"<time>","workers":1,"definitions":[3],"limits":{"concurrency":null,"concurrency_by_key":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":null,"queue":null,"waiting":null}}
         {"kind":"worker","worker":"scoop-rs:<id 1>","started_at":"<time>","alive":true,"application":"<program>/scoop","address":null,"handlers":["orders","payments"]}
     "#]]);
     shop.scoop.shutdown().await.unwrap();
     shop.run(&["topology"]).await.shows(expect![[r#"
-        TOPIC SAGA SINCE WORKERS
+        TOPIC SAGA SINCE WORKERS LIMITS WAITING
         shop.orders orders <time> 0
         shop.payments payments <time> 0
         2> no worker is registered
     "#]]);
+    limit_payments(&shop).await;
+    shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes", "--json"]).await.shows(expect![[r#"
+        {"hierarchy":"<id 2>","message":"<id 3>"}
+    "#]]);
+    shop.run(&["topology"]).await.shows(expect![[r#"
+        TOPIC SAGA SINCE WORKERS LIMITS WAITING
+        shop.orders orders <time> 0
+        shop.payments payments <time> 0 concurrency(2, by = order), queue = 1 1+
+        2> no worker is registered
+    "#]]);
+    let shown = shop.run(&["topology", "--json"]).await.stdout;
+    let limits = r#""limits":{"concurrency":2,"concurrency_by_key":true,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":"order","queue":1,"waiting":1}"#;
+    assert!(shown.contains(limits), "{shown}");
+}
+
+/// Limits the payments as a program with such an attribute does.
+async fn limit_payments(shop: &Shop) {
+    shop.db
+        .execute(
+            "INSERT INTO scoop.run_limit (saga, handlers, concurrency, concurrency_by_key, key_from, queue)
+             VALUES ('payments', '{payments}', 2, true, 'order', 1)",
+        )
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,12 +82,22 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
     assert!(checks(&kept).contains(&"retention: warning".to_owned()), "{kept:?}");
     let text = kept.field("text").join("\n");
     assert!(text.contains("could not be deleted, 2 times: a foreign key of table note"), "{text}");
+    assert!(!checks(&kept).contains(&"queue limits: warning".to_owned()), "{kept:?}");
 
     shop.scoop.shutdown().await.unwrap();
     let gone = shop.run(&["doctor", "--json"]).await;
     assert!(checks(&gone).contains(&"handlers: warning".to_owned()), "{gone:?}");
     let advice = gone.field("advice").join("\n");
     assert!(advice.contains("scoop retire shop.orders orders"), "{advice}");
+
+    limit_payments(&shop).await;
+    shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes"]).await;
+    let full = shop.run(&["doctor", "--json"]).await;
+    assert!(checks(&full).contains(&"queue limits: warning".to_owned()), "{full:?}");
+    let text = full.field("text").join("\n");
+    let expected =
+        "1 or more runs wait in the queue of saga `payments`, and 1 may: launches beyond that are refused";
+    assert!(text.contains(expected), "{text}");
 
     let verbose = shop.run(&["doctor", "--verbose", "--json"]).await;
     let mut all = verbose.field("check");
@@ -82,6 +115,7 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
         idle_in_transaction_session_timeout
         pauses
         queue
+        queue limits
         retention
         rights
         sessions

@@ -160,7 +160,7 @@ fn limit_key(message: &Type, limits: &Limits) -> Option<TokenStream> {
     let span = Span::call_site().located_at(by.name().span());
     let key = match by {
         Key::Field(field) => quote_spanned!(span=> &message.#field),
-        Key::Function(function) => quote_spanned!(span=> self.#function(message)),
+        Key::Function(function) => quote_spanned!(span=> &self.#function(message)),
     };
     let text = quote_spanned!(span=> ::scoop::__private::key_text(#key));
     Some(quote! {

@@ -105,27 +105,12 @@ impl<'a> Resolver<'a> {
             None => {
                 let candidates = self.functions.iter().filter(|(_, it)| !is_step(it));
                 let meant = did_you_mean(&name.to_string(), candidates.map(|(name, _)| &**name));
-                let remedy = if meant.is_empty() { self.missing_function_stub(name, role) } else { meant };
+                let stub = || format!("; write `{}`", self.frame.stub(name, role));
+                let remedy = if meant.is_empty() { stub() } else { meant };
                 errors.at(name, format!("this `impl` block has no function `{name}`{remedy}"));
             }
         }
         None
-    }
-
-    /// The missing function, for the user to copy.
-    fn missing_function_stub(&self, name: &Ident, role: Role) -> String {
-        let message = self.frame.message.map_or("YourMessage".into(), text);
-        let (failure, end) = match role {
-            Role::Compensation => (", why: &Failure", "()"),
-            Role::ChildFailureHandler => (", failure: &Failure", "()"),
-            Role::Due => ("", "SystemTime"),
-            Role::SignalKey => ("", "String"),
-            Role::Step | Role::Cleanup => ("", "()"),
-        };
-        format!(
-            "; write `async fn {name}(&self, scope: &mut Scope<'_>, message: &{message}{failure}) \
-             -> Result<{end}>`"
-        )
     }
 
     fn call(&self, caller: Caller<'_>, shape: &CheckedSignature<'_>, errors: &mut Errors) -> Option<Call> {

@@ -75,10 +75,34 @@ impl SagaTypes<'_> {
         role: Role,
         errors: &mut Errors,
     ) -> CheckedSignature<'a> {
+        if role == Role::SignalKey && sig.asyncness.is_none() {
+            // Most likely written like the key of a limit, so that the other checks would find the same mistake again.
+            let stub = self.stub(&sig.ident, role);
+            errors.at(
+                &sig.ident,
+                format!("the key of a signal comes from an `async` function; write `{stub}`"),
+            );
+            return CheckedSignature { values: vec![], end: None, returned: None };
+        }
         qualifiers(sig, errors);
         receiver(sig, errors);
         let (values, end) = (parameters::read(self, sig, role, errors), self.end(sig, role, errors));
         CheckedSignature { values, end, returned: result(sig) }
+    }
+
+    /// The signature of a function in this role, for the user to copy.
+    pub(super) fn stub(&self, name: &Ident, role: Role) -> String {
+        let message = self.message.map_or("YourMessage".into(), text);
+        let (failure, end) = match role {
+            Role::Compensation => (", why: &Failure", "()"),
+            Role::ChildFailureHandler => (", failure: &Failure", "()"),
+            Role::Due => ("", "SystemTime"),
+            Role::SignalKey => ("", "String"),
+            Role::Step | Role::Cleanup => ("", "()"),
+        };
+        format!(
+            "async fn {name}(&self, scope: &mut Scope<'_>, message: &{message}{failure}) -> Result<{end}>"
+        )
     }
 
     /// Whether the parameter refers to the type of a step's value.

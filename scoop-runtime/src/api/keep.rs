@@ -34,6 +34,9 @@ pub struct Keep {
 /// The least time for which anything is kept: younger rows may still decide whether a repeated request is a repetition.
 pub(crate) const KEEP_MIN: Duration = Duration::from_secs(60 * 60);
 
+/// The least time between two looks for what is due.
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
+
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Keep {
@@ -64,7 +67,7 @@ impl Keep {
         self
     }
 
-    /// The interval at which a program looks for what is due, by default ten minutes. The first look comes one interval
+    /// The interval at which a program looks for what is due, by default ten minutes, a millisecond at least. The first look comes one interval
     /// after the start.
     pub fn every(mut self, interval: Duration) -> Self {
         self.interval = interval;
@@ -86,13 +89,12 @@ impl Keep {
 
     /// The mistake in these times, if there is one.
     pub(crate) fn mistake(self) -> Option<SetupError> {
-        let size = |time: u64| usize::try_from(time).unwrap_or(usize::MAX);
-        let (min, value) = (size(KEEP_MIN.as_secs()), size(self.shortest().as_secs()));
-        if value < min {
-            return Some(SetupError::TooSmall { setting: "keep in seconds", min, value });
-        }
-        let setting = "the interval of keep in ms";
-        self.interval.is_zero().then_some(SetupError::TooSmall { setting, min: 1, value: 0 })
+        let too_short = |setting, time: Duration, least: Duration| {
+            (time < least).then_some(SetupError::KeepTime { setting, time, least })
+        };
+        too_short("committed", self.committed, KEEP_MIN)
+            .or_else(|| too_short("rolled_back", self.rolled_back, KEEP_MIN))
+            .or_else(|| too_short("every", self.interval, INTERVAL_MIN))
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) use keep::KEEP_MIN;
 pub use keep::Keep;
 pub use launch::{Launch, LaunchAll, LaunchUntyped};
 pub use migrate::{Migrate, migrate, migration_files};
-pub use operators::{ListItem, ListRequest};
+pub use operators::{ListItem, ListRequest, PagedListItem};
 pub use pauses::{Paused, Resume, SetPause};
 pub use prune::{KeptHierarchies, Prune, Pruned, Undeletable};
 pub(crate) use prune::{OldRows, ROWS_MAX, RefusedDeletions};

@@ -21,10 +21,6 @@ const PAGE_SIZE: u32 = 100;
 /// An entry of a [`ListRequest`].
 #[doc(hidden)]
 pub trait ListItem: Sized + Send + 'static {
-    /// The place of the entry in the list: its time as stored, and its run. The fields of an entry may have another time,
-    /// since Rust does not have all times of the server.
-    fn place(&self) -> ListCursor;
-
     /// Reads a page of the list.
     #[doc(hidden)]
     fn read(
@@ -32,6 +28,14 @@ pub trait ListItem: Sized + Send + 'static {
         after: Option<ListCursor>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>>;
+}
+
+/// An entry of a [`ListRequest`] that can be read page by page.
+#[doc(hidden)]
+pub trait PagedListItem: ListItem {
+    /// The place of the entry in the list: its time as stored, and its run. The fields of an entry may have another time,
+    /// since Rust does not have all times of the server.
+    fn place(&self) -> ListCursor;
 }
 
 /// A list about to be read. Await it.
@@ -44,7 +48,7 @@ pub struct ListRequest<T> {
 }
 
 impl<T: ListItem> ListRequest<T> {
-    fn new(scoop: Scoop) -> Self {
+    pub(super) fn new(scoop: Scoop) -> Self {
         Self { scoop, after: None, limit: PAGE_SIZE, of: std::marker::PhantomData }
     }
 
@@ -53,7 +57,9 @@ impl<T: ListItem> ListRequest<T> {
         self.limit = entries;
         self
     }
+}
 
+impl<T: PagedListItem> ListRequest<T> {
     /// Reads only the entries after this one. With the last entry of a list, this is the next page.
     pub fn after(mut self, entry: &T) -> Self {
         self.after = Some(entry.place());
@@ -89,11 +95,13 @@ where
     listed.map_err(Vain::error("runs were listed"))
 }
 
-impl ListItem for FailedCompensation {
+impl PagedListItem for FailedCompensation {
     fn place(&self) -> ListCursor {
         self.cursor()
     }
+}
 
+impl ListItem for FailedCompensation {
     fn read(
         scoop: &Scoop,
         after: Option<ListCursor>,
@@ -103,11 +111,13 @@ impl ListItem for FailedCompensation {
     }
 }
 
-impl ListItem for StuckRun {
+impl PagedListItem for StuckRun {
     fn place(&self) -> ListCursor {
         self.cursor()
     }
+}
 
+impl ListItem for StuckRun {
     fn read(
         scoop: &Scoop,
         after: Option<ListCursor>,

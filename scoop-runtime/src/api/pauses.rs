@@ -7,11 +7,12 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::time::{Instant, sleep};
 
+use super::operators::{ListItem, ListRequest};
 use crate::engine::IDENTIFIER_PREFIX;
-use crate::store::{NewPause, PauseProgress};
+use crate::store::{NewPause, PAUSE_RUNNING_MAX, PauseProgress};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
-use crate::{EndedPause, Pause, PauseTarget, RuntimeError, Scoop, telemetry};
+use crate::{EndedPause, ListCursor, Pause, PauseTarget, RuntimeError, Scoop, telemetry};
 
 /// The time for which a pause waits until all workers have acknowledged it.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
@@ -19,6 +20,9 @@ const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
 /// The pauses between looks at the progress double from the first to the longest.
 const LOOK_MIN: Duration = Duration::from_millis(2);
 const LOOK_MAX: Duration = Duration::from_millis(100);
+
+/// The shortest time for which a pause can be made.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// The longest name of a saga or topic, in bytes.
 const NAME_BYTES_MAX: usize = 255;
@@ -60,7 +64,8 @@ impl Paused {
 
 impl fmt::Display for Paused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; runs in a step: {}", self.pause, self.running)?;
+        let or_more = if self.running >= PAUSE_RUNNING_MAX { " or more" } else { "" };
+        write!(f, "{}; runs in a step: {}{or_more}", self.pause, self.running)?;
         if !self.unacknowledged.is_empty() {
             write!(f, "; not acknowledged by {}", self.unacknowledged.join(", "))?;
         }
@@ -92,7 +97,8 @@ impl SetPause {
         self
     }
 
-    /// Ends the pause by itself after this time, by the clock of the database. At most a hundred years.
+    /// Ends the pause by itself after this time, by the clock of the database: from a millisecond to a hundred years. A longer time
+    /// counts as that; a shorter one is refused. Without a time the pause lasts until [`Scoop::resume`] ends it.
     pub fn for_at_most(mut self, time: Duration) -> Self {
         self.asked.limit = Some(time);
         self
@@ -108,6 +114,9 @@ impl SetPause {
     async fn carry_out(mut self) -> Result<Paused, RuntimeError> {
         check_name(&self.asked.target)?;
         check_texts(&self.asked.source, self.asked.reason.as_deref())?;
+        if let Some(time) = self.asked.limit.filter(|time| *time < PAUSE_MIN) {
+            return Err(RuntimeError::PauseTime { time, least: PAUSE_MIN });
+        }
         // The database cannot store a NUL.
         self.asked.source = self.asked.source.replace('\0', "");
         self.asked.reason = self.asked.reason.map(|reason| reason.replace('\0', ""));
@@ -244,7 +253,7 @@ impl Scoop {
     /// # Errors
     ///
     /// [`RuntimeError::PauseTarget`] if no saga or topic can have the name; [`RuntimeError::PauseText`] if the reason or the
-    /// source is too long; or if the database fails.
+    /// source is too long; [`RuntimeError::PauseTime`] if the time is shorter than a millisecond; or if the database fails.
     ///
     /// # Cancel safety
     ///
@@ -263,12 +272,12 @@ impl Scoop {
     ///     .for_at_most(Duration::from_secs(2 * 60 * 60))
     ///     .await?;
     /// println!("{paused}");
-    /// scoop.resume(&paused.pause.target).await?;
+    /// scoop.resume(paused.pause.target).await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn pause(&self, target: PauseTarget) -> SetPause {
-        let asked = NewPause { target, reason: None, source: "scoop".into(), limit: None };
+    pub fn pause(&self, target: impl Into<PauseTarget>) -> SetPause {
+        let asked = NewPause { target: target.into(), reason: None, source: "scoop".into(), limit: None };
         SetPause { scoop: self.clone(), asked, drain: None }
     }
 
@@ -277,7 +286,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// As [`pause`](Self::pause). [`RuntimeError::may_have_happened`] returns whether the pause may have ended despite the error.
+    /// As [`pause`](Self::pause), except for the time. [`RuntimeError::may_have_happened`] returns whether the pause may have ended despite the error.
     ///
     /// # Cancel safety
     ///
@@ -287,13 +296,13 @@ impl Scoop {
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// for pause in scoop.pauses().await? {
     ///     println!("{pause}");
-    ///     scoop.resume(&pause.target).source("night shift").reason("the courier is back").await?;
+    ///     scoop.resume(pause.target).source("night shift").reason("the courier is back").await?;
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn resume(&self, target: &PauseTarget) -> Resume {
-        Resume { scoop: self.clone(), target: target.clone(), source: "scoop".into(), reason: None }
+    pub fn resume(&self, target: impl Into<PauseTarget>) -> Resume {
+        Resume { scoop: self.clone(), target: target.into(), source: "scoop".into(), reason: None }
     }
 
     /// Whether a handler was ever registered that a target covers. Otherwise its name may be mistyped.
@@ -344,7 +353,7 @@ impl Scoop {
         .boxed()
     }
 
-    /// The pauses that ended last, the latest end first: up to this number. The last 1,000 are kept.
+    /// The pauses that ended last, the latest end first. Await it. The last 1,000 are kept.
     ///
     /// # Errors
     ///
@@ -356,18 +365,25 @@ impl Scoop {
     ///
     /// ```no_run
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// for ended in scoop.ended_pauses(20).await? {
+    /// for ended in scoop.ended_pauses().limit(20).await? {
     ///     println!("{ended}");
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn ended_pauses(
-        &self,
+    pub fn ended_pauses(&self) -> ListRequest<EndedPause> {
+        ListRequest::new(self.clone())
+    }
+}
+
+impl ListItem for EndedPause {
+    fn read(
+        scoop: &Scoop,
+        _: Option<ListCursor>,
         limit: u32,
-    ) -> impl Future<Output = Result<Vec<EndedPause>, RuntimeError>> + Send {
+    ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
         async move {
-            let ended = self.patiently(|_| self.store().ended_pauses(limit)).await;
+            let ended = scoop.patiently(|_| scoop.store().ended_pauses(limit)).await;
             ended.map_err(Vain::error("the pauses were listed"))
         }
         .boxed()

@@ -1,19 +1,23 @@
 //! Deletion of finished hierarchies.
 
+use std::fmt;
 use std::future::IntoFuture;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::Escaped;
 use uuid::Uuid;
 
+use super::operators::{ListItem, ListRequest};
 use super::{Archive, KEEP_MIN};
 use crate::error::{is_of_setup, is_refused};
 use crate::store::{
     PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes, PruneVerdict, Store,
 };
 use crate::util::detached::uninterrupted;
+use crate::util::format::utc;
 use crate::util::patience::Vain;
-use crate::{HierarchyId, RuntimeError, Scoop, telemetry};
+use crate::{HierarchyId, ListCursor, RuntimeError, Scoop, telemetry};
 
 /// The default age.
 const AGE_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -59,11 +63,13 @@ pub struct KeptHierarchies {
     /// Another transaction held a lock.
     pub busy: u64,
     /// The database refuses its deletion, for example because of a foreign key of a table of yours. The event
-    /// [`undeletable`](https://docs.rs/scoop-saga/latest/scoop/guide/telemetry/index.html) has the first error.
+    /// [`undeletable`](https://docs.rs/scoop-saga/latest/scoop/guide/telemetry/index.html) has the first error. In a
+    /// [dry run](Prune::dry_run), these are the [`undeletable`](Scoop::undeletable) ones: the last attempt of a program failed,
+    /// and a call that deletes tries them again.
     pub refused: u64,
 }
 
-/// A hierarchy that programs could not delete although its time is over: see [`Scoop::undeletable`].
+/// A hierarchy that programs could not delete although its time is over: see [`Scoop::undeletable`]. Display it for one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Undeletable {
@@ -77,6 +83,33 @@ pub struct Undeletable {
     pub failures: u32,
     /// When it is tried again, at the earliest.
     pub retry_at: SystemTime,
+}
+
+impl fmt::Display for Undeletable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hierarchy, topic, error, failures, retry_at } = self;
+        write!(f, "hierarchy {hierarchy}")?;
+        if !topic.is_empty() {
+            write!(f, " of topic `{}`", Escaped(topic))?;
+        }
+        let times = if *failures == 1 { "time" } else { "times" };
+        write!(f, " could not be deleted, {failures} {times}: {}; ", Escaped(error))?;
+        write!(f, "it is tried again from {} on", utc(*retry_at))
+    }
+}
+
+impl ListItem for Undeletable {
+    fn read(
+        scoop: &Scoop,
+        _: Option<ListCursor>,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
+        async move {
+            let kept = scoop.patiently(|_| scoop.store().undeletable(limit)).await;
+            kept.map_err(Vain::error("undeletable hierarchies were listed"))
+        }
+        .boxed()
+    }
 }
 
 /// Deletions that the database refuses.
@@ -112,6 +145,7 @@ impl Pruned {
             PruneVerdict::Failed => &mut self.kept.failed,
             PruneVerdict::Needed => &mut self.kept.needed,
             PruneVerdict::Busy | PruneVerdict::Unarchived => &mut self.kept.busy,
+            PruneVerdict::Refused => &mut self.kept.refused,
             // Another call has deleted it.
             PruneVerdict::Absent => return,
         };
@@ -226,7 +260,16 @@ impl Prune {
         let mut batch = PruneBatch::default();
         loop {
             let page = self.scoop.patiently(|_| self.scoop.store().prune_page(after, self.age)).await;
-            let PrunePage { roots, next } = page.map_err(Vain::error("old hierarchies were looked up"))?;
+            let page = page.map_err(Vain::error("old hierarchies were looked up"))?;
+            let PrunePage { mut roots, put_off, next } = page;
+            if self.mode == PruneMode::Count && !put_off.is_empty() {
+                roots.retain(|root| !put_off.contains(root));
+                // They count as refused if they would be deleted.
+                let counted = self.prune_some(put_off, PruneMode::Count, PruneVerdict::Refused, pruned).await;
+                if let Err(Fault::Other(error)) = counted {
+                    return Err(error);
+                }
+            }
             let mut left = &roots[..];
             while !left.is_empty() {
                 let room = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(pruned.hierarchies));
@@ -241,7 +284,7 @@ impl Prune {
                     (Ok(()), _) => batch.took(begun.elapsed(), size),
                     (Err(Fault::Refused(error)), [root]) => {
                         pruned.kept.refused += 1;
-                        refused.add(*root, None, telemetry::scrubbed(&error));
+                        refused.add(*root, None, telemetry::refusal(&error));
                     }
                     (Err(Fault::Refused(_)), _) => {
                         batch.failed();
@@ -266,9 +309,10 @@ impl Prune {
             roots.retain(|root| !due.contains(root));
             others = std::mem::replace(&mut roots, due);
         }
-        self.prune_some(roots, self.mode, pruned).await?;
+        self.prune_some(roots, self.mode, PruneVerdict::Deleted, pruned).await?;
         if !others.is_empty() {
-            self.prune_some(others, PruneMode::Count, pruned).await?;
+            // One that has become due meanwhile is not archived.
+            self.prune_some(others, PruneMode::Count, PruneVerdict::Recent, pruned).await?;
         }
         self.report(pruned);
         Ok(())
@@ -287,11 +331,12 @@ impl Prune {
         Ok(due)
     }
 
-    /// Deletes or counts hierarchies in one transaction.
+    /// Deletes or counts hierarchies in one transaction. Those that are deleted, or would be, get the given verdict.
     async fn prune_some(
         &mut self,
         roots: Vec<Uuid>,
         mode: PruneMode,
+        deletable: PruneVerdict,
         pruned: &mut Pruned,
     ) -> Result<(), Fault> {
         let (scoop, age) = (self.scoop.clone(), self.age);
@@ -307,9 +352,8 @@ impl Prune {
             _ => Fault::Other(Vain::error("hierarchies were pruned")(vain)),
         })?;
         for result in results {
-            // One that has become due after it was not archived.
-            let is_late = self.mode != mode && result.verdict == PruneVerdict::Deleted;
-            pruned.add(if is_late { PruneResult::kept(PruneVerdict::Recent) } else { result });
+            let is_kept = result.verdict == PruneVerdict::Deleted && deletable != PruneVerdict::Deleted;
+            pruned.add(if is_kept { PruneResult::kept(deletable) } else { result });
         }
         Ok(())
     }
@@ -354,7 +398,7 @@ impl IntoFuture for Prune {
 
 impl Scoop {
     /// The finished hierarchies that programs could not delete when their time was over, the one that is tried again first at the
-    /// beginning: up to this number. The guide has a page about
+    /// beginning. Await it. The guide has a page about
     /// [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
     ///
     /// # Errors
@@ -367,21 +411,14 @@ impl Scoop {
     ///
     /// ```no_run
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// for kept in scoop.undeletable(20).await? {
-    ///     println!("{} of topic {}: {}", kept.hierarchy, kept.topic, kept.error);
+    /// for kept in scoop.undeletable().limit(20).await? {
+    ///     println!("{kept}");
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn undeletable(
-        &self,
-        limit: u32,
-    ) -> impl Future<Output = Result<Vec<Undeletable>, RuntimeError>> + Send {
-        async move {
-            let kept = self.patiently(|_| self.store().undeletable(limit)).await;
-            kept.map_err(Vain::error("undeletable hierarchies were listed"))
-        }
-        .boxed()
+    pub fn undeletable(&self) -> ListRequest<Undeletable> {
+        ListRequest::new(self.clone())
     }
 
     /// Deletes the record of hierarchies that finished long ago, and old signals. Await it for the counts. [`Prune`] has

@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use crate::store::{PendingRuns, Store};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
-use crate::{FormerHandler, RegisteredHandler, RegisteredWorker, RuntimeError, Scoop};
+use crate::{FormerHandler, QueueLength, RegisteredHandler, RegisteredWorker, RuntimeError, Scoop};
 
 /// The number of events among which launches are looked for.
 const EMISSIONS_READ_MAX: usize = 10_000;
@@ -86,7 +86,7 @@ impl Scoop {
     /// ```no_run
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// for listed in scoop.handlers().await? {
-    ///     println!("{} listens on {}", listed.handler, listed.topic);
+    ///     println!("{} listens on {}; limits: {}", listed.handler, listed.topic, listed.limits);
     /// }
     /// # Ok(())
     /// # }
@@ -95,6 +95,36 @@ impl Scoop {
         async move {
             let listed = self.patiently(|_| self.store().listed_handlers()).await;
             listed.map_err(Vain::error("the handlers were listed"))
+        }
+        .boxed()
+    }
+
+    /// The queues of the sagas with a limit of their queue (`#[saga(queue = ..)]`), by the names of the sagas. The
+    /// [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html) describes such limits;
+    /// [`RegisteredHandler::limits`] has all limits of a saga.
+    ///
+    /// The call counts the waiting runs, for each queue up to its limit.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for queue in scoop.queue_lengths().await?.iter().filter(|queue| queue.is_nearly_full()) {
+    ///     println!("{queue}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn queue_lengths(&self) -> impl Future<Output = Result<Vec<QueueLength>, RuntimeError>> + Send {
+        async move {
+            let listed = self.patiently(|_| self.store().queue_lengths()).await;
+            listed.map_err(Vain::error("the queues were listed"))
         }
         .boxed()
     }

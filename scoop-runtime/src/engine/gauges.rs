@@ -1,10 +1,11 @@
 //! Reports the gauges of the process and of the database at intervals: the feature `metrics`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::Engine;
-use crate::store::{StepTransactions, StoreSizes};
+use crate::store::{QueueLength, StepTransactions, StoreSizes};
 use crate::telemetry::{self, metrics};
 
 /// The interval of the gauges of the process.
@@ -15,11 +16,15 @@ const SIZES_EVERY: u32 = 6;
 
 /// Reports the gauges until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
+    let mut limited = BTreeSet::new();
     for turn in 0_u32.. {
         report(&engine);
         if turn.is_multiple_of(SIZES_EVERY) {
-            match engine.store.sizes().await {
-                Ok(sizes) => report_sizes(sizes),
+            match read_sizes(&engine).await {
+                Ok((sizes, queues)) => {
+                    report_sizes(sizes);
+                    report_queues(queues, &mut limited);
+                }
                 Err(error) => telemetry::operation_failed(engine.worker, "size lookup", &error),
             }
         }
@@ -29,6 +34,10 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             () = tokio::time::sleep(INTERVAL) => {}
         }
     }
+}
+
+async fn read_sizes(engine: &Engine) -> sqlx::Result<(StoreSizes, Vec<QueueLength>)> {
+    Ok((engine.store.sizes().await?, engine.store.queue_lengths().await?))
 }
 
 fn gauge(number: impl TryInto<i64>) -> f64 {
@@ -62,4 +71,18 @@ fn report_sizes(sizes: StoreSizes) {
     metrics::undeletable_hierarchies(gauge(undeletable));
     metrics::working_set_bytes(gauge(working_set_bytes));
     metrics::record_bytes(gauge(record_bytes));
+}
+
+/// Reports the queues with a limit, and that those of the other sagas in `limited` have none any more.
+fn report_queues(queues: Vec<QueueLength>, limited: &mut BTreeSet<String>) {
+    let former = std::mem::take(limited);
+    for QueueLength { saga, limit, waiting } in queues {
+        metrics::queue_length(&saga, gauge(waiting));
+        metrics::queue_limit(&saga, gauge(limit));
+        limited.insert(saga);
+    }
+    for saga in former.difference(limited) {
+        metrics::queue_length(saga, 0.0);
+        metrics::queue_limit(saga, 0.0);
+    }
 }

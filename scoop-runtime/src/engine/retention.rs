@@ -147,7 +147,7 @@ async fn settle(
     match settlement.due.roots[..] {
         [] => return Err(error),
         [root] => {
-            let text = telemetry::scrubbed(&error);
+            let text = telemetry::refusal(&error);
             let topic = engine.store.put_off(root, &text, retry_after(engine)).await?;
             refused.add(root, Some(topic), text);
             // The place goes on.

@@ -143,8 +143,20 @@ pub const fn has_own_member_topic<T: Joined>(index: usize) -> bool {
     true
 }
 
+/// What `by` names: a field, or what a function returns.
+#[diagnostic::on_unimplemented(
+    message = "a key is stored as text, and `{Self}` has none",
+    label = "cannot be a key",
+    note = "let `by` name a field that implements `Display`, such as a number, a text or a `Uuid`, or a function that \
+            returns a text of your own: `message.customer.name.clone()`"
+)]
+pub trait KeyText: ToString {}
+
+#[diagnostic::do_not_recommend]
+impl<K: ToString + ?Sized> KeyText for K {}
+
 /// The key of a message, as text.
-pub fn key_text<K: ToString>(key: K) -> String {
+pub fn key_text<K: KeyText + ?Sized>(key: &K) -> String {
     key.to_string()
 }
 

@@ -1,5 +1,9 @@
 //! The limits of sagas, as their attributes state them.
 
+use std::fmt;
+
+use scoop_core::Escaped;
+
 /// The limits of a saga: `#[saga(concurrency = .., rate(..), queue = ..)]`. The
 /// [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html) describes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +39,60 @@ pub struct Rate {
     pub period_ms: u64,
 }
 
+/// The limits of a saga that are in force: the program that started last with it decides. Display them for one line, as the
+/// attribute states them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HandlerLimits {
+    /// How many runs all processes together execute at once.
+    pub concurrency: Option<Limit<u32>>,
+    /// How many runs all processes together begin within a period.
+    pub rate: Option<Limit<Rate>>,
+    /// How many runs may wait for a worker when a message is launched from outside.
+    pub queue: Option<u32>,
+    /// The field or function from which the key of a message comes, if a limit is by key.
+    pub by: Option<String>,
+}
+
+impl HandlerLimits {
+    /// Whether there is none.
+    pub fn is_none(&self) -> bool {
+        self.concurrency.is_none() && self.rate.is_none() && self.queue.is_none()
+    }
+}
+
+impl fmt::Display for HandlerLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { concurrency, rate, queue, by } = self;
+        let by = Escaped(by.as_deref().unwrap_or_default());
+        let concurrency = concurrency.map(|Limit { most, is_by_key }| match is_by_key {
+            true => format!("concurrency({most}, by = {by})"),
+            false => format!("concurrency = {most}"),
+        });
+        let rate = rate.map(|Limit { most, is_by_key }| match is_by_key {
+            true => format!("rate(\"{most}\", by = {by})"),
+            false => format!("rate(\"{most}\")"),
+        });
+        let queue = queue.map(|most| format!("queue = {most}"));
+        let all: Vec<_> = [concurrency, rate, queue].into_iter().flatten().collect();
+        f.write_str(&all.join(", "))
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 5] =
+            [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+        let Self { runs, period_ms } = *self;
+        let whole = UNITS.into_iter().find(|(unit, _)| period_ms.is_multiple_of(*unit));
+        let (unit, name) = whole.unwrap_or((1, "ms"));
+        match period_ms / unit {
+            1 => write!(f, "{runs}/{name}"),
+            several => write!(f, "{runs}/{several}{name}"),
+        }
+    }
+}
+
 impl Limits {
     /// No limits.
     pub const NONE: Self = Self { concurrency: None, rate: None, queue: None, by: None };
@@ -67,5 +125,27 @@ impl Limits {
     #[must_use]
     pub const fn rate_by(self, runs: u32, period_ms: u64, by: &'static str) -> Self {
         Self { rate: Some(Limit { most: Rate { runs, period_ms }, is_by_key: true }), by: Some(by), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_shown_as_the_attribute_states_them() {
+        let shown = |limits: HandlerLimits| limits.to_string();
+        let rate = |runs, period_ms, is_by_key| Some(Limit { most: Rate { runs, period_ms }, is_by_key });
+        let (none, by) = (HandlerLimits::default(), Some("customer".to_owned()));
+        assert_eq!(shown(none.clone()), "");
+        assert!(none.is_none());
+        let concurrency = Some(Limit { most: 10, is_by_key: false });
+        let all = HandlerLimits { concurrency, rate: rate(100, 1_000, false), queue: Some(5), by: None };
+        assert_eq!(shown(all.clone()), "concurrency = 10, rate(\"100/s\"), queue = 5");
+        assert!(!all.is_none());
+        let concurrency = Some(Limit { most: 1, is_by_key: true });
+        let by_key = HandlerLimits { concurrency, rate: rate(5, 600_000, true), queue: None, by };
+        assert_eq!(shown(by_key), "concurrency(1, by = customer), rate(\"5/10m\", by = customer)");
+        assert_eq!(shown(HandlerLimits { rate: rate(1, 250, false), ..none }), "rate(\"1/250ms\")");
     }
 }

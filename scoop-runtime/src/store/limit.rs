@@ -10,6 +10,8 @@ use super::queue::QUEUE_MAX;
 use super::rate::{RateState, seconds_between};
 use super::types::{ClaimedRun, Claimer, Suspect, Unclaimed};
 use crate::bug::{Bug, is_injected};
+#[cfg(feature = "in-memory")]
+use crate::saga::limits::HandlerLimits;
 use crate::saga::limits::{Limit, Limits, Rate};
 
 /// A saga of this program with its limits.
@@ -166,6 +168,14 @@ impl RecordedLimit {
     /// The rate of the saga.
     pub(crate) fn rate_of_saga(&self) -> Option<Rate> {
         self.rate.filter(|limit| !limit.is_by_key).map(|limit| limit.most)
+    }
+}
+
+#[cfg(feature = "in-memory")]
+impl From<&RecordedLimit> for HandlerLimits {
+    fn from(limit: &RecordedLimit) -> Self {
+        let RecordedLimit { of, concurrency, rate, queue } = limit;
+        Self { concurrency: *concurrency, rate: *rate, queue: *queue, by: of.key_from.clone() }
     }
 }
 

@@ -49,6 +49,7 @@ pub(crate) use postgres::{
     ConnectionSettings, MARKED, PostgresSession, PostgresStore, RolledBack, SIGNAL_SENT, Schema, Sessions,
     StepTransaction, StepTransactions, check, files, migrate, refusal, roll_back, unfit_tables,
 };
+pub use queue::QueueLength;
 pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
 pub(crate) use queue_cursors::QueueCursors;
 pub(crate) use requests::{
@@ -609,6 +610,9 @@ storage! {
 
         /// Leases places in the queue of a saga to a program that launches messages. `None` if the queue has no limit.
         async fn lease_places(&self, asked: &LeaseRequest) -> Option<Lease>;
+
+        /// The queues with a limit, by the names of their sagas.
+        async fn queue_lengths(&self) -> Vec<QueueLength>;
     }
 
     /// Schedules, and their due ticks.

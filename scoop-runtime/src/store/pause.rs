@@ -28,6 +28,12 @@ pub enum PauseTarget {
     Handler(String),
 }
 
+impl From<&PauseTarget> for PauseTarget {
+    fn from(target: &PauseTarget) -> Self {
+        target.clone()
+    }
+}
+
 impl PauseTarget {
     /// The handlers of a topic.
     pub fn topic(topic: impl Into<String>) -> Self {

@@ -1,8 +1,10 @@
 //! Queues with a limit, and the places in them that programs hold for their launches.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
+use scoop_core::Escaped;
 use uuid::Uuid;
 
 /// The longest queue that a limit can state: the count of a queue ends there.
@@ -42,6 +44,33 @@ pub(crate) struct Lease {
     pub(crate) is_scarce: bool,
     /// Those of the messages in doubt that are launched.
     pub(crate) launched: Vec<Uuid>,
+}
+
+/// The queue of a saga with `#[saga(queue = ..)]`. Display it for one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueLength {
+    /// The saga.
+    pub saga: String,
+    /// How many runs may wait for a worker when a message is launched from outside.
+    pub limit: u32,
+    /// The number of runs that wait; the limit stands for that or more. Places that programs hold for launches do not count.
+    pub waiting: usize,
+}
+
+impl QueueLength {
+    /// Whether nine tenths of the places are taken, or more.
+    pub fn is_nearly_full(&self) -> bool {
+        self.waiting as u64 * 10 >= u64::from(self.limit) * 9
+    }
+}
+
+impl fmt::Display for QueueLength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { saga, limit, waiting } = self;
+        let or_more = if *waiting >= *limit as usize { " or more" } else { "" };
+        write!(f, "{waiting}{or_more} runs wait in the queue of saga `{}`, and {limit} may", Escaped(saga))
+    }
 }
 
 /// The topics of pairs of a topic and a saga.

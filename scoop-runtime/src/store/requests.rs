@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
+use crate::HandlerLimits;
 use scoop_core::{Failure, Lineage};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -160,6 +161,8 @@ pub struct RegisteredHandler {
     pub handler: String,
     /// The time of its registration, or of the latest one after it was retired.
     pub since: SystemTime,
+    /// The limits of the saga.
+    pub limits: HandlerLimits,
 }
 
 /// A handler that is not registered any more: it was retired, or its saga has another name now.

@@ -62,6 +62,8 @@ impl PrunePlace {
 #[derive(Debug, Default)]
 pub(crate) struct PrunePage {
     pub(crate) roots: Vec<Uuid>,
+    /// Those of them that could not be deleted the last time.
+    pub(crate) put_off: Vec<Uuid>,
     /// Where the next page begins; `None` at the end.
     pub(crate) next: Option<PrunePlace>,
 }
@@ -126,6 +128,8 @@ pub(crate) enum PruneVerdict {
     Busy,
     /// It could not be archived.
     Unarchived,
+    /// The database refused its deletion the last time.
+    Refused,
     /// It has no record (any more).
     Absent,
 }

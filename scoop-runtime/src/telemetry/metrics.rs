@@ -168,6 +168,12 @@ metrics! {
     /// The hierarchies whose deletion or archive failed; 1,000 if there are more.
     gauge "scoop_undeletable_hierarchies" in Count = undeletable_hierarchies();
 
+    /// The runs that wait for a worker in a queue with a limit; no more than the limit are counted.
+    gauge "scoop_queue_length" in Count = queue_length(saga);
+
+    /// The limit of the queue of a saga; 0 once it has none any more.
+    gauge "scoop_queue_limit" in Count = queue_limit(saga);
+
     /// The size of the working set with its indexes.
     gauge "scoop_working_set_bytes" in Bytes = working_set_bytes();
 

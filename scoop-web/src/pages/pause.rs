@@ -173,7 +173,7 @@ async fn carried_out(
             };
         }
         Change::Resume => {
-            web.scoop.resume(&target).source(&*entered.name).reason(&*entered.reason).await?;
+            web.scoop.resume(target).source(&*entered.name).reason(&*entered.reason).await?;
         }
     }
     Ok(Ok(entered))

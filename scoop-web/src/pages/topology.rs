@@ -7,7 +7,8 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use scoop_runtime::{
-    EndedPause, FormerHandler, Pause, PauseTarget, RegisteredHandler, RegisteredWorker, RunCounts,
+    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RegisteredWorker,
+    RunCounts,
 };
 
 use super::count::Count;
@@ -46,8 +47,17 @@ struct Handler {
     since: Moment,
     workers: usize,
     definitions: String,
+    limits: String,
+    /// Of a queue with a limit.
+    waiting: Option<Waiting>,
     is_paused: bool,
     pause: String,
+}
+
+/// The length of a queue with a limit.
+struct Waiting {
+    runs: String,
+    is_nearly_full: bool,
 }
 
 struct PauseRow {
@@ -83,11 +93,11 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base) -> Response {
 async fn read(web: &Web, base: &Base) -> Result<TopologyPage, Fault> {
     let scoop = &web.scoop;
     let counts = async { scoop.counts().await };
-    let (handlers, workers, pauses, counts) =
-        tokio::join!(scoop.handlers(), scoop.workers(), scoop.pauses(), counts);
-    let (handlers, workers, pauses, counts) = (handlers?, workers?, pauses?, counts?);
-    let (ended, former, emissions) =
-        tokio::join!(scoop.ended_pauses(ENDED_SHOWN), scoop.former_handlers(), scoop.emissions());
+    let (handlers, workers, pauses, counts, queues) =
+        tokio::join!(scoop.handlers(), scoop.workers(), scoop.pauses(), counts, scoop.queue_lengths());
+    let (handlers, workers, pauses, counts, queues) = (handlers?, workers?, pauses?, counts?, queues?);
+    let ended = scoop.ended_pauses().limit(ENDED_SHOWN).into_future();
+    let (ended, former, emissions) = tokio::join!(ended, scoop.former_handlers(), scoop.emissions());
     let (ended, former, emissions) = (ended?, former?, emissions?);
     let graph = graph(&handlers, &former, &emissions, (&workers, &pauses, &counts), base);
     let now = SystemTime::now();
@@ -97,7 +107,7 @@ async fn read(web: &Web, base: &Base) -> Result<TopologyPage, Fault> {
     }
     let topics = topics.into_iter().map(|(topic, handlers)| Topic {
         name: line(topic),
-        handlers: handlers.into_iter().map(|it| row(it, &workers, &pauses, (now, base))).collect(),
+        handlers: handlers.into_iter().map(|it| row(it, &workers, (&pauses, &queues), (now, base))).collect(),
         pause: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::topic(topic))),
     });
     let pauses = pauses.iter().map(|pause| PauseRow {
@@ -204,12 +214,17 @@ fn is_paused(pauses: &[Pause], topic: &str, handler: &str) -> bool {
 fn row(
     handler: &RegisteredHandler,
     workers: &[RegisteredWorker],
-    pauses: &[Pause],
+    (pauses, queues): (&[Pause], &[QueueLength]),
     (now, base): (SystemTime, &Base),
 ) -> Handler {
     let alive = workers.iter().filter(|worker| worker.is_alive).flat_map(|worker| &worker.sagas);
     let own = alive.filter(|saga| saga.handler == handler.handler && saga.topic == handler.topic);
     let mut definitions: Vec<_> = own.map(|saga| saga.definition).collect();
+    let queue = queues.iter().find(|queue| queue.saga == handler.handler);
+    let waiting = |queue: &QueueLength| {
+        let or_more = if queue.waiting >= queue.limit as usize { "+" } else { "" };
+        Waiting { runs: format!("{}{or_more}", queue.waiting), is_nearly_full: queue.is_nearly_full() }
+    };
     let workers = definitions.len();
     definitions.sort_unstable();
     definitions.dedup();
@@ -219,6 +234,8 @@ fn row(
         since: Moment { at: handler.since, now },
         workers,
         definitions: definitions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        limits: line(&handler.limits.to_string()),
+        waiting: queue.map(waiting),
         is_paused: is_paused(pauses, &handler.topic, &handler.handler),
         pause: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::handler(&*handler.handler))),
     }

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use scoop::{RunState, Tree};
 use scoop_test_support::Ends as _;
 
-use crate::shop::{CARD, Fill, Plan, Report, Shop};
+use crate::shop::{CARD, Fill, Order, Plan, Report, Shop};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn run_shows_steps_and_contents_without_redacted_values() {
@@ -97,6 +97,29 @@ async fn topology_is_drawn_with_launches_and_marks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn limits_are_shown_with_the_length_of_the_queue() {
+    let shop = Shop::open().await;
+    shop.get("/topology").await.has("data-label=\"Limits\"").lacks("queue = ");
+    shop.scoop.pause(scoop::PauseTarget::handler("parcels")).await.unwrap();
+    let order = Order { plan: Plan::Ship(9), card: CARD.into() };
+    let order = shop.scoop.launch(order).await.unwrap();
+    order.comes_to(|tree: &Tree| tree.runs().len() == 10).await.unwrap();
+    shop.db
+        .execute(
+            "INSERT INTO scoop.run_limit (saga, handlers, rate, rate_period_ms, queue)
+             VALUES ('parcels', '{parcels}', 5, 60000, 10)",
+        )
+        .await;
+    shop.get("/topology")
+        .await
+        .has("rate(&#34;5/m&#34;), queue = 10 <span class=\"phase bad\">9 wait</span>");
+    shop.db.execute("UPDATE scoop.run_limit SET queue = 9").await;
+    shop.get("/topology").await.has("<span class=\"phase bad\">9+ wait</span>");
+    shop.db.execute("UPDATE scoop.run_limit SET queue = 20").await;
+    shop.get("/topology").await.has("<span class=\"minor\">9 wait</span>");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn end_of_a_pause_is_shown_with_name_and_reason() {
     let shop = Shop::open().await;
     for (path, reason) in
@@ -107,7 +130,7 @@ async fn end_of_a_pause_is_shown_with_name_and_reason() {
         assert_eq!(shop.post(path, &fields).await.location(), "/topology");
     }
     shop.get("/topology").await.has("Ended pauses").has("it is mended");
-    let ended = shop.scoop.ended_pauses(1).await.unwrap().remove(0);
+    let ended = shop.scoop.ended_pauses().limit(1).await.unwrap().remove(0);
     assert_eq!((ended.ended_by.as_deref(), ended.end_reason.as_deref()), (Some("Ada"), Some("it is mended")));
 }
 

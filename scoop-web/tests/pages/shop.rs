@@ -175,7 +175,7 @@ impl Fill {
 pub(crate) struct Shop {
     pub(crate) scoop: Scoop,
     pub(crate) router: Router,
-    _db: Database,
+    pub(crate) db: Database,
 }
 
 /// A response.
@@ -247,7 +247,7 @@ impl Shop {
         let db = Database::new().await;
         let scoop = sagas(db.scoop().only::<Orders>().only::<Parcels>()).start().await.unwrap();
         let router = scoop_web::router(scoop.clone(), options);
-        Self { scoop, router, _db: db }
+        Self { scoop, router, db }
     }
 
     /// Launches an order and waits for its end.

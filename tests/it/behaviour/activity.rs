@@ -113,12 +113,12 @@ async fn end_of_a_pause_is_recorded_with_requester_and_reason() -> Result<()> {
     let scoop = db.scoop().only::<Parcels>().start().await?;
     let target = PauseTarget::saga::<Parcels>();
     assert_eq!(scoop.resume(&target).source("ben").await?, None);
-    assert_eq!(scoop.ended_pauses(10).await?, []);
+    assert_eq!(scoop.ended_pauses().limit(10).await?, []);
     scoop.pause(target.clone()).reason("the lorry is broken").source("ann").await?;
     let paused = scoop.resume(&target).source("b\0en").reason("it is mended").await?;
     scoop.pause(PauseTarget::Everything).source("ann").await?;
     scoop.resume(&PauseTarget::Everything).await?;
-    let [newest, ended] = &scoop.ended_pauses(10).await?[..] else { panic!("two pauses have ended") };
+    let [newest, ended] = &scoop.ended_pauses().limit(10).await?[..] else { panic!("two pauses have ended") };
     assert_eq!((newest.ended_by.as_deref(), newest.end_reason.as_deref()), (Some("scoop"), None));
     assert_eq!(Some(&ended.pause), paused.as_ref());
     assert_eq!((ended.ended_by.as_deref(), ended.end_reason.as_deref()), (Some("ben"), Some("it is mended")));
@@ -127,7 +127,7 @@ async fn end_of_a_pause_is_recorded_with_requester_and_reason() -> Result<()> {
         text.contains(": the lorry is broken; ended 2") && text.ends_with(" by ben: it is mended"),
         "{text}"
     );
-    assert_eq!(scoop.ended_pauses(1).await?.len(), 1);
+    assert_eq!(scoop.ended_pauses().limit(1).await?.len(), 1);
     scoop.shutdown().await?;
     Ok(())
 }

@@ -385,6 +385,24 @@ async fn full_worker_is_explained_by_the_queue() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn count_that_ends_at_its_limit_is_explained_as_that_or_more() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = db.scoop().only::<Items>().concurrency(1).poll_interval(NEVER);
+    let scoop = scoop.provide(Items { gate: gate.clone() }).start().await?;
+    scoop.launch(Item { plan: Plan::Gate }).await?;
+    gate.arrivals(1).await;
+    let client = db.client();
+    client.launch_all((0..1_001).map(|_| Item { plan: Plan::Commit })).await?;
+    let last = client.launch(Item { plan: Plan::Commit }).await?;
+    let run = only(client.explain(last.id()).await?);
+    let ahead = "1000 or more runs are ahead of it in its queue of 1000 or more";
+    assert_says(&run.to_string(), &["waits for a free slot", ahead]);
+    gate.open(1);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn id_of_nothing_and_message_without_a_handler_are_explained_as_such() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Bills>().poll_interval(NEVER).start().await?;

@@ -121,6 +121,48 @@ fn limit_of<T>(launched: Result<T, RuntimeError>) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn length_of_a_queue_is_counted_up_to_its_limit() -> Result<()> {
+    let db = Database::new().await;
+    let (scoop, _) = full(&db).await?;
+    // A step launches it: the queue gets longer than its limit.
+    assert_eq!(scoop.launch(Project).await?.ends().await?, Outcome::Committed);
+    assert_eq!(db.unfinished().await, 6);
+    let client = db.client();
+    let [queue] = &client.queue_lengths().await?[..] else { panic!("one queue has a limit") };
+    assert_eq!((&*queue.saga, queue.limit, queue.waiting), ("queued-jobs", 5, 5));
+    assert!(queue.is_nearly_full());
+    assert_eq!(queue.to_string(), "5 or more runs wait in the queue of saga `queued-jobs`, and 5 may");
+    let limits: Vec<_> = client.handlers().await?.into_iter().map(|it| (it.handler, it.limits)).collect();
+    let shown: Vec<_> = limits.iter().map(|(handler, limits)| (&**handler, limits.to_string())).collect();
+    assert_eq!(shown, [("queued-jobs", "queue = 5".to_owned()), ("queued-projects", String::new())]);
+    assert_eq!(limits[0].1.queue, Some(5));
+    scoop.resume(jobs()).await?;
+    eventually("they have ended", async || db.unfinished().await == 0).await;
+    let [queue] = &client.queue_lengths().await?[..] else { panic!("one queue has a limit") };
+    assert_eq!(queue.waiting, 0);
+    assert!(!queue.is_nearly_full());
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_with_room_is_not_nearly_full() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<KeyedJobs>().start().await?;
+    let keyed_jobs = PauseTarget::handler("queued-keyed-jobs");
+    scoop.pause(&keyed_jobs).await?;
+    for _ in 0..3 {
+        scoop.launch(KeyedJob { key: 1 }).await?;
+    }
+    let [queue] = &scoop.queue_lengths().await?[..] else { panic!("one queue has a limit") };
+    assert_eq!((queue.limit, queue.waiting, queue.is_nearly_full()), (4, 3, false));
+    let handlers = scoop.handlers().await?;
+    assert_eq!(handlers[0].limits.to_string(), "concurrency(1, by = key), queue = 4");
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn launch_to_a_full_queue_is_refused_and_stores_nothing() -> Result<()> {
     let db = Database::new().await;
     let (scoop, all) = full(&db).await?;

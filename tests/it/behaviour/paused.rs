@@ -287,6 +287,24 @@ async fn limit_ends_the_pause_by_itself() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pause_that_would_end_at_once_is_refused() -> Result<()> {
+    let Shop { db: _db, scoop, .. } = Shop::open().await?;
+    let Err(refused) = scoop.pause(parcels()).for_at_most(Duration::ZERO).await else {
+        panic!("it is paused")
+    };
+    assert_eq!(
+        refused.to_string(),
+        "a pause for 0 ms would end at once; write `.for_at_most(Duration::from_millis(1))` or more, or leave it out: then the \
+         pause lasts until `resume` ends it"
+    );
+    assert_eq!(scoop.pauses().await?, []);
+    scoop.pause(&parcels()).for_at_most(Duration::from_millis(1)).await?;
+    eventually("it has ended", async || scoop.pauses().await.is_ok_and(|pauses| pauses.is_empty())).await;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn pauses_survive_restarts_and_add_up() -> Result<()> {
     let Shop { db, gate, notes, scoop } = Shop::open().await?;
     gate.open(1);

@@ -38,7 +38,7 @@ async fn forged_texts_are_cut() -> Result<()> {
     let ended = scoop.resume(&parcels).await?.expect("it was paused");
     assert_eq!((ended.reason, ended.source), expected);
     db.execute("UPDATE scoop.ended_pause SET ended_reason = reason, ended_by = source").await;
-    let ended = scoop.ended_pauses(1).await?.remove(0);
+    let ended = scoop.ended_pauses().limit(1).await?.remove(0);
     assert_eq!((ended.end_reason, ended.ended_by), (expected.0.clone(), Some(expected.1.clone())));
     assert_eq!((ended.pause.reason, ended.pause.source), expected);
     assert_eq!(parcel.ends().await?, Outcome::Committed);

@@ -255,7 +255,11 @@ async fn limit_stops_and_progress_is_reported() -> Result<()> {
 async fn age_below_an_hour_is_refused() -> Result<()> {
     let db = Database::new().await;
     let refused = db.client().prune().older_than(Duration::from_secs(3_599)).await.unwrap_err();
-    assert_eq!(refused.to_string(), "nothing younger than 3600s can be pruned, and 3599s was asked for");
+    assert_eq!(
+        refused.to_string(),
+        "nothing younger than 1 h 0 min can be pruned, and `older_than` is 59 min 59 s; write \
+         `.older_than(Duration::from_secs(3600))` or more"
+    );
     Ok(())
 }
 

@@ -117,16 +117,16 @@ async fn hierarchy_that_the_archive_refuses_is_kept_while_others_are_deleted() -
     is_deleted(&scoop, &first).await;
     is_deleted(&scoop, &last).await;
     assert!(scoop.find(refused.id()).await.is_ok());
-    let listed = async || scoop.undeletable(10).await.is_ok_and(|kept| !kept.is_empty());
+    let listed = async || scoop.undeletable().limit(10).await.is_ok_and(|kept| !kept.is_empty());
     eventually("it is listed", listed).await;
-    let kept = scoop.undeletable(10).await?.remove(0);
+    let kept = scoop.undeletable().limit(10).await?.remove(0);
     assert_eq!((kept.hierarchy, &*kept.topic, &*kept.error), (refused.id(), "archived.order", "no room"));
     *shelf.refused.lock().unwrap() = None;
     is_deleted(&scoop, &refused).await;
     let mut orders = shelf.orders();
     orders.sort_unstable();
     assert_eq!(orders, [1, 2, 3]);
-    assert_eq!(scoop.undeletable(10).await?, []);
+    assert_eq!(scoop.undeletable().limit(10).await?, []);
     scoop.shutdown().await?;
     Ok(())
 }

@@ -268,9 +268,20 @@ async fn unique_key_outlives_its_hierarchy_by_the_given_time() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn times_below_an_hour_are_refused() -> Result<()> {
     let db = Database::new().await;
+    let hour = Duration::from_secs(3_600);
     for (keep, mistake) in [
-        (keep().committed(Duration::from_secs(3_599)), "keep in seconds"),
-        (keep().every(Duration::ZERO), "the interval of keep in ms"),
+        (
+            keep().committed(hour - Duration::from_secs(1)),
+            "`Keep::committed` is 59 min 59 s, and the least is 1 h 0 min; write `.committed(Duration::from_secs(3600))` or more",
+        ),
+        (
+            keep().committed(hour).rolled_back(Duration::ZERO),
+            "`Keep::rolled_back` is 0 ms, and the least is 1 h 0 min; write `.rolled_back(Duration::from_secs(3600))` or more",
+        ),
+        (
+            keep().every(Duration::ZERO),
+            "`Keep::every` is 0 ms, and the least is 1 ms; write `.every(Duration::from_millis(1))` or more",
+        ),
     ] {
         let refused = db.scoop().keep(keep).only::<Contracts>().start().await.err().expect("it is refused");
         assert!(refused.to_string().contains(mistake), "{refused}");

@@ -60,15 +60,28 @@ async fn hierarchy_with_a_foreign_key_of_the_user_is_kept_and_others_are_deleted
     for (_, order) in &others {
         is_deleted(&scoop, order).await;
     }
-    let is_listed = async || scoop.undeletable(10).await.is_ok_and(|kept| kept.len() == noted.len());
+    let is_listed = async || scoop.undeletable().limit(10).await.is_ok_and(|kept| kept.len() == noted.len());
     eventually("they are listed", is_listed).await;
-    for kept in scoop.undeletable(10).await? {
+    for kept in scoop.undeletable().limit(10).await? {
         assert!(noted.iter().any(|(_, order)| order.id() == kept.hierarchy), "{kept:?}");
         assert_eq!(kept.topic, "refused.order");
         assert!(kept.error.contains("violates foreign key constraint"), "{kept:?}");
+        let (_, order) =
+            noted.iter().find(|(_, order)| order.id() == kept.hierarchy).expect("it is one of them");
+        let key = format!("Key (id)=({}) is still referenced from table \"note\"", order.message_id());
+        assert!(kept.error.ends_with(&key) && !kept.error.contains("at line"), "{kept:?}");
+        let shown = kept.to_string();
+        let begin = format!("hierarchy {} of topic `refused.order` could not be deleted, ", order.id());
+        assert!(shown.starts_with(&begin) && shown.contains("; it is tried again from "), "{shown}");
         assert!(kept.failures > 0);
     }
-    assert_eq!(scoop.undeletable(1).await?.len(), 1);
+    assert_eq!(scoop.undeletable().limit(1).await?.len(), 1);
+    assert_eq!(scoop.undeletable().await?.len(), noted.len());
+    let would_be = scoop.prune().older_than(7 * DAY).dry_run().await?;
+    let refused = u64::try_from(noted.len())?;
+    assert_eq!((would_be.hierarchies, would_be.kept.refused), (0, refused), "{would_be:?}");
+    let younger = scoop.prune().older_than(30 * DAY).dry_run().await?;
+    assert_eq!((younger.kept.refused, younger.kept.recent), (0, refused), "{younger:?}");
 
     // What comes later is not held up.
     let [later] = orders(&scoop).await?;
@@ -78,7 +91,7 @@ async fn hierarchy_with_a_foreign_key_of_the_user_is_kept_and_others_are_deleted
     for (_, order) in &noted {
         is_deleted(&scoop, order).await;
     }
-    assert_eq!(scoop.undeletable(10).await?, []);
+    assert_eq!(scoop.undeletable().limit(10).await?, []);
     scoop.shutdown().await?;
     assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 0);
     Ok(())
@@ -97,7 +110,7 @@ async fn constraint_that_is_checked_at_the_commit_counts_too() -> Result<()> {
     note(&db, &noted).await;
     db.grow_older(8 * DAY).await;
     is_deleted(&scoop, &other).await;
-    let is_listed = async || scoop.undeletable(10).await.is_ok_and(|kept| kept.len() == 1);
+    let is_listed = async || scoop.undeletable().limit(10).await.is_ok_and(|kept| kept.len() == 1);
     eventually("it is listed", is_listed).await;
     scoop.shutdown().await?;
     Ok(())

@@ -453,12 +453,12 @@ async fn of_ended_pauses_the_newest_thousand_are_kept() -> Result<()> {
          SELECT 'topic', 'former', 'ann', now(), now() - n * interval '1 hour' FROM generate_series(1, 1000) n",
     )
     .await;
-    assert_eq!(scoop.ended_pauses(2_000).await?.len(), 1_000);
+    assert_eq!(scoop.ended_pauses().limit(2_000).await?.len(), 1_000);
     for topic in ["one", "two"] {
         scoop.pause(PauseTarget::topic(topic)).await?;
         scoop.resume(&PauseTarget::topic(topic)).await?;
     }
-    let ended = scoop.ended_pauses(2_000).await?;
+    let ended = scoop.ended_pauses().limit(2_000).await?;
     assert_eq!(ended.len(), 1_000);
     assert_eq!(ended[0].pause.target, PauseTarget::topic("two"));
     assert_eq!(ended[2].pause.target, PauseTarget::topic("former"));

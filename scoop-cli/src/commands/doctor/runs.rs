@@ -95,27 +95,38 @@ pub(super) async fn paused(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
 
 /// Finished hierarchies that programs could not delete.
 pub(super) async fn undeletable(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
-    let kept = scoop.undeletable(LISTED).await?;
+    let kept = scoop.undeletable().limit(LISTED).await?;
     if kept.is_empty() {
         return Ok(vec![Finding::good("retention", "each finished hierarchy could be deleted in its time")]);
     }
     let findings = kept.iter().map(|kept| {
-        let times = counted(kept.failures, "time", "times");
-        Finding::bad(
-            Level::Warning,
-            "retention",
-            format!(
-                "hierarchy {} of topic `{}` could not be deleted, {times}: {}",
-                kept.hierarchy, kept.topic, kept.error
-            ),
-            format!(
-                "remove the reason, such as a foreign key to a table of scoop or an error of the archive; it is tried again \
-                 from {} on",
-                crate::times::utc(kept.retry_at)
-            ),
-        )
+        let advice =
+            "remove the reason, such as a foreign key to a table of scoop or an error of the archive";
+        Finding::bad(Level::Warning, "retention", kept.to_string(), advice)
     });
     Ok(findings.collect())
+}
+
+/// Queues with a limit that refuse launches soon.
+pub(super) async fn queues(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
+    let queues = scoop.queue_lengths().await?;
+    let full = queues.iter().filter(|queue| queue.is_nearly_full());
+    let findings: Vec<_> = full
+        .map(|queue| {
+            Finding::bad(
+                Level::Warning,
+                "queue limits",
+                format!("{queue}: launches beyond that are refused"),
+                "end a pause of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`",
+            )
+        })
+        .collect();
+    Ok(if findings.is_empty() {
+        let limited = counted(queues.len(), "queue has", "queues have");
+        vec![Finding::good("queue limits", format!("{limited} a limit, and none is nearly full"))]
+    } else {
+        findings
+    })
 }
 
 /// Failed rollbacks, stuck runs, and runs that wait for long.

@@ -78,11 +78,12 @@ fn sound_join(messages: &Messages, join: &Join, own: &Ident, names: &[Ident]) ->
     let Join { topic, keys, .. } = join;
     let each = || messages.members.iter().map(|(_, message)| message).zip(keys);
     let by = each().map(|(message, key)| {
+        let borrow = matches!(key, Key::Function(_)).then(|| quote!(&));
         let key = key_of(key, message, &quote!(of));
         quote_spanned! {place_of(message)=>
             impl ::scoop::__private::JoinedBy<#message> for #own {
                 fn key(of: &#message) -> ::std::string::String {
-                    ::scoop::__private::key_text(#key)
+                    ::scoop::__private::key_text(#borrow #key)
                 }
             }
         }

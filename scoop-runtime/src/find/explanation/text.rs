@@ -130,8 +130,16 @@ struct Count(usize, &'static str, &'static str);
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(count, one, many) = self;
-        let or_more = if *count >= COUNT_MAX { " or more" } else { "" };
-        write!(f, "{count}{or_more} {}", if *count == 1 { one } else { many })
+        write!(f, "{} {}", OrMore(*count), if *count == 1 { one } else { many })
+    }
+}
+
+/// The number of such a count.
+struct OrMore(usize);
+
+impl fmt::Display for OrMore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.0, if self.0 >= COUNT_MAX { " or more" } else { "" })
     }
 }
 
@@ -177,8 +185,9 @@ impl RunExplanation {
                 write!(f, "waits for a free slot, for {long}: {workers} its saga, ")?;
                 write!(
                     f,
-                    "and {} ahead of it in its queue of {queued}",
-                    Count(*ahead, "run is", "runs are")
+                    "and {} ahead of it in its queue of {}",
+                    Count(*ahead, "run is", "runs are"),
+                    OrMore(*queued)
                 )?;
                 let alone = ". It may be what ended its former workers, and each worker executes one such run at a time";
                 f.write_str(if *is_suspect { alone } else { "" })
@@ -190,7 +199,7 @@ impl RunExplanation {
                 let executed = Count(*concurrency as usize, "run is executed", "runs are executed");
                 write!(f, ", for {long}: at most {executed} at once, ")?;
                 let before = Count(*ahead, "run is", "runs are");
-                write!(f, "and {before} ahead of it in its queue of {queued}")?;
+                write!(f, "and {before} ahead of it in its queue of {}", OrMore(*queued))?;
                 let holders: Vec<_> = holders.iter().map(ToString::to_string).collect();
                 match holders.len() {
                     0 => Ok(()),
@@ -203,7 +212,7 @@ impl RunExplanation {
                 let runs = Count(*runs as usize, "run begins", "runs begin");
                 write!(f, ", for {long}: {runs} within {}, ", humane(*period))?;
                 let before = Count(*before, "run is", "runs are");
-                write!(f, "and {before} ahead of it in its queue of {queued}")?;
+                write!(f, "and {before} ahead of it in its queue of {}", OrMore(*queued))?;
                 opens_at.map_or(Ok(()), |at| write!(f, ". The next one may begin at {}", ahead(at, now)))
             }
             WaitReason::Pause { pauses } => {

@@ -10,8 +10,9 @@ use super::MemoryStore;
 use super::row::{RowState, WorkingRow};
 use super::state::State;
 use crate::bug::{Bug, is_injected};
+use crate::store::limit::RecordedLimit;
 use crate::store::queue::{LEASE_MAX, limited_topics};
-use crate::store::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX, QueueStorage};
+use crate::store::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX, QueueLength, QueueStorage};
 
 /// The leased places of the queue of each saga, by holder, with the time until which they count.
 pub(super) type Leases = BTreeMap<String, BTreeMap<Uuid, (usize, OffsetDateTime)>>;
@@ -23,6 +24,11 @@ impl QueueStorage for MemoryStore {
 
     async fn lease_places(&self, asked: &LeaseRequest) -> sqlx::Result<Option<Lease>> {
         self.run("lease_places", |state| Ok(state.lease_places(asked))).await
+    }
+
+    async fn queue_lengths(&self) -> sqlx::Result<Vec<QueueLength>> {
+        // No operation with faults: the gauges read it.
+        Ok(self.at_once(|state| state.queue_lengths()))
     }
 }
 
@@ -68,6 +74,17 @@ impl State {
             leases.remove(&asked.holder);
         }
         Some(Lease { most, granted, is_scarce: room - granted < places - places / 4, launched })
+    }
+
+    fn queue_lengths(&self) -> Vec<QueueLength> {
+        let length = |limit: &RecordedLimit| {
+            let most = limit.queue?.min(QUEUE_MAX);
+            let waiting = self.queued(&limit.of.handlers, usize::try_from(most).unwrap_or(usize::MAX));
+            Some(QueueLength { saga: limit.of.saga.clone(), limit: most, waiting })
+        };
+        let mut all: Vec<_> = self.limits.iter().filter_map(length).collect();
+        all.sort_by(|one, other| one.saga.cmp(&other.saga));
+        all
     }
 
     /// How many runs of these handlers wait for a worker, up to this number.

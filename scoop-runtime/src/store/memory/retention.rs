@@ -222,11 +222,12 @@ impl State {
     /// Hierarchies that are remembered.
     fn kept_page(&self, after: Uuid, before: OffsetDateTime) -> PrunePage {
         let page = self.retention.kept.range((Bound::Excluded(after), Bound::Unbounded)).take(PAGE_MAX);
-        let mut found = PrunePage { roots: vec![], next: Some(PrunePlace::Events(None)) };
+        let mut found = PrunePage { next: Some(PrunePlace::Events(None)), ..PrunePage::default() };
         for (root, row) in page {
             found.next = Some(PrunePlace::Kept(*root));
             let is_any_age = matches!(row.kind, Kind::Later | Kind::Undeletable);
             found.roots.extend((is_any_age || row.since < before).then_some(*root));
+            found.put_off.extend((row.kind == Kind::Undeletable).then_some(*root));
         }
         found
     }
@@ -240,7 +241,11 @@ impl State {
     fn event_page(&self, after: Option<Uuid>, before: OffsetDateTime) -> PrunePage {
         let after = after.map_or(self.retention.after, place_of);
         let (roots, next, count) = self.launches(after, before, PAGE_MAX);
-        PrunePage { roots, next: (count > 0).then_some(PrunePlace::Events(Some(id_of(next)))) }
+        PrunePage {
+            roots,
+            put_off: vec![],
+            next: (count > 0).then_some(PrunePlace::Events(Some(id_of(next)))),
+        }
     }
 
     /// Launches of hierarchies before this time; the place after them, and the number of events that were read.

@@ -10,6 +10,7 @@ use super::row::{Lane, RowState, WorkingRow};
 use super::state::{Pair, Registration, RowKey, State};
 use crate::api::Keep;
 use crate::bug::{Bug, is_injected};
+use crate::saga::limits::HandlerLimits;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
 use crate::util::format::system_time;
@@ -98,6 +99,7 @@ impl SubscriptionStorage for MemoryStore {
                 topic: listed.topic.to_string(),
                 handler: listed.handler.to_string(),
                 since: system_time(listed.since),
+                limits: state.limit_of(&listed.handler).map(HandlerLimits::from).unwrap_or_default(),
             };
             Ok(listed.into_iter().map(subscription).collect())
         })

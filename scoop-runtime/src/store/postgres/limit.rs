@@ -15,7 +15,7 @@ use super::decode::unsigned;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::error::{is_contended, is_of_contents};
-use crate::saga::limits::{Limit, Rate};
+use crate::saga::limits::{HandlerLimits, Limit, Rate};
 use crate::store::limit::{Admitted, RateChange, RecordedLimit, Return, Usage};
 use crate::store::rate::{RateState, RateWindow};
 use crate::store::{
@@ -546,8 +546,19 @@ fn recorded(row: &PgRow) -> sqlx::Result<RecordedLimit> {
         handlers: row.try_get("handlers")?,
         key_from: row.try_get("key_from")?,
     };
+    let HandlerLimits { concurrency, rate, queue, .. } = limits(row)?;
+    Ok(RecordedLimit { of, concurrency, rate, queue })
+}
+
+/// The limits in a row.
+pub(super) fn limits(row: &PgRow) -> sqlx::Result<HandlerLimits> {
     let queue = row.try_get::<Option<i32>, _>("queue")?.map(unsigned);
-    Ok(RecordedLimit { of, concurrency: concurrency(row)?, rate: rate(row)?, queue })
+    Ok(HandlerLimits {
+        concurrency: concurrency(row)?,
+        rate: rate(row)?,
+        queue,
+        by: row.try_get("key_from")?,
+    })
 }
 
 /// The limit of the runs that are executed at once, if the row has one.

@@ -1,12 +1,14 @@
 //! Queues with a limit; see `queue_*.sql` and `scoop.lease_places`.
 
 use sqlx::Row;
+use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 
 use super::PostgresStore;
+use super::decode::unsigned;
 use super::query_ext::FetchExt;
 use crate::store::queue::limited_topics;
-use crate::store::{Lease, LeaseRequest, LimitedTopics, QueueStorage};
+use crate::store::{Lease, LeaseRequest, LimitedTopics, QueueLength, QueueStorage};
 
 impl QueueStorage for PostgresStore {
     async fn limited_topics(&self) -> sqlx::Result<LimitedTopics> {
@@ -32,5 +34,14 @@ impl QueueStorage for PostgresStore {
             is_scarce: row.try_get("is_scarce")?,
             launched: row.try_get::<Vec<Uuid>, _>("launched")?,
         }))
+    }
+
+    async fn queue_lengths(&self) -> sqlx::Result<Vec<QueueLength>> {
+        let read = |row: &PgRow| -> sqlx::Result<QueueLength> {
+            let (limit, waiting) = (row.try_get("most")?, row.try_get::<i64, _>("waiting")?);
+            let waiting = usize::try_from(waiting).unwrap_or(0);
+            Ok(QueueLength { saga: row.try_get("saga")?, limit: unsigned(limit), waiting })
+        };
+        sqlx::query(self.sql.queue_list.clone()).all(&self.sessions).await?.iter().map(read).collect()
     }
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use sqlx::Row;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{Connection, Postgres, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -36,13 +37,11 @@ impl RetentionStorage for PostgresStore {
     }
 
     async fn prune(&self, roots: &[Uuid], age: Duration, mode: PruneMode) -> sqlx::Result<Vec<PruneResult>> {
-        let pruned = sqlx::query(self.sql.prune_hierarchies.clone())
+        let prune = sqlx::query(self.sql.prune_hierarchies.clone())
             .bind(roots.to_vec())
             .bind(seconds(age))
-            .bind(mode == PruneMode::Count)
-            .all(&self.sessions)
-            .await?;
-        pruned.iter().map(PruneResult::from_row).collect()
+            .bind(mode == PruneMode::Count);
+        self.deletion(prune).await?.iter().map(PruneResult::from_row).collect()
     }
 
     async fn deletable(&self, roots: &[Uuid], times: PruneTimes) -> sqlx::Result<Vec<Uuid>> {
@@ -89,7 +88,7 @@ impl RetentionStorage for PostgresStore {
         settlement: &DueSettlement,
     ) -> sqlx::Result<Vec<PruneResult>> {
         let DueSettlement { due, archived, retry_after } = settlement;
-        let settled = sqlx::query(self.sql.retention_settle.clone())
+        let settle = sqlx::query(self.sql.retention_settle.clone())
             .bind(worker)
             .bind(seconds_kept(keep.committed))
             .bind(seconds_kept(keep.rolled_back))
@@ -97,10 +96,8 @@ impl RetentionStorage for PostgresStore {
             .bind(archived.clone())
             .bind(due.next)
             .bind(due.rest == Rest::Nothing)
-            .bind(seconds(*retry_after))
-            .all(&self.sessions)
-            .await?;
-        settled.iter().map(PruneResult::from_row).collect()
+            .bind(seconds(*retry_after));
+        self.deletion(settle).await?.iter().map(PruneResult::from_row).collect()
     }
 
     async fn put_off(&self, root: Uuid, error: &str, retry_after: Duration) -> sqlx::Result<String> {
@@ -154,6 +151,20 @@ impl RetentionStorage for PostgresStore {
 }
 
 impl PostgresStore {
+    /// Executes a statement that deletes hierarchies. After a refusal it waits until the server has released the locks: the error
+    /// comes before, and the next attempt on another connection would find its own hierarchies locked.
+    async fn deletion(&self, statement: Query<'_, Postgres, PgArguments>) -> sqlx::Result<Vec<PgRow>> {
+        let deletion = self.sessions.run(async |session| {
+            let rows = statement.all_on(session).await;
+            if rows.is_err() {
+                // The answer comes after the end of the transaction; the error is reported in any case.
+                let _ = session.ping().await;
+            }
+            rows
+        });
+        deletion.await
+    }
+
     async fn prune_page_kept(&self, after: Uuid, age: Duration) -> sqlx::Result<PrunePage> {
         let rows = sqlx::query(self.sql.prune_page_kept.clone())
             .bind(after)
@@ -161,11 +172,15 @@ impl PostgresStore {
             .bind(ROWS_MAX)
             .all(&self.sessions)
             .await?;
-        let mut page = PrunePage { roots: vec![], next: Some(PrunePlace::Events(None)) };
+        let next = Some(PrunePlace::Events(None));
+        let mut page = PrunePage { next, ..PrunePage::default() };
         for row in &rows {
             let root = row.try_get("root")?;
             if row.try_get("may_be_old")? {
                 page.roots.push(root);
+            }
+            if row.try_get("is_put_off")? {
+                page.put_off.push(root);
             }
             page.next = Some(PrunePlace::Kept(root));
         }

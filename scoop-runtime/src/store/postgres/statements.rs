@@ -195,6 +195,7 @@ statements! {
     prune_signals,
     queue_delete_leases,
     queue_lease,
+    queue_list,
     queue_list_topics,
     rate_delete,
     rate_delete_idle,

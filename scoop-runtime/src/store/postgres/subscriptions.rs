@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::decode::time;
+use super::limit::limits;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use super::retention::{OTHER_IDS, seconds_kept};
@@ -120,6 +121,7 @@ fn read_parent(row: &PgRow) -> sqlx::Result<Option<ParentRef>> {
 impl RegisteredHandler {
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let since = system_time(time(row, "since")?);
-        Ok(Self { topic: row.try_get("topic")?, handler: row.try_get("handler")?, since })
+        let (topic, handler) = (row.try_get("topic")?, row.try_get("handler")?);
+        Ok(Self { topic, handler, since, limits: limits(row)? })
     }
 }

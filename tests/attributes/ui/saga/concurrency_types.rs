@@ -31,6 +31,22 @@ impl NoText {
 }
 
 #[derive(Default)]
+struct NoTextOfAFunction;
+
+#[saga(concurrency(1, by = first_line))]
+#[subscribes(Order)]
+impl NoTextOfAFunction {
+    #[step]
+    async fn run(&self, _: &mut Scope<'_>, _: &Order) -> Result<()> {
+        Ok(())
+    }
+
+    fn first_line(&self, order: &Order) -> Option<u32> {
+        order.lines.first().copied()
+    }
+}
+
+#[derive(Default)]
 struct OtherMessage;
 
 #[saga(concurrency(1, by = customer))]

@@ -112,6 +112,25 @@ mod awaits_by_no_key {
     }
 }
 
+mod key_of_a_signal_written_as_that_of_a_limit {
+    use super::*;
+
+    struct Checkout;
+
+    #[saga]
+    #[subscribes(OrderPlaced)]
+    impl Checkout {
+        #[step(awaits(Paid, by = order_key))]
+        async fn ship(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+            Ok(())
+        }
+
+        fn order_key(&self, order: &OrderPlaced) -> String {
+            String::new()
+        }
+    }
+}
+
 mod awaited_signal_as_a_parameter {
     use super::*;
 

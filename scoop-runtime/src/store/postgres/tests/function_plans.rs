@@ -130,6 +130,15 @@ async fn lease_reads_no_more_runs_than_the_limit() {
                 "with {tables}, it read {blocks} blocks"
             );
         }
+        // Waiting and parked runs count, sleeping ones do not.
+        for (handler, expected) in [("queued", 20_000_i64), ("former", 0)] {
+            let count = format!("SELECT scoop.waiting_runs('{{{handler}}}', 100000)");
+            let count: i64 =
+                sqlx::query_scalar(AssertSqlSafe(count)).fetch_one(&mut connection).await.unwrap();
+            assert_eq!(count, expected, "{handler}");
+        }
+        let blocks = blocks_of(&mut connection, "scoop.waiting_runs('{former,queued}', 60)").await;
+        assert!((20..BLOCKS_MAX).contains(&blocks), "with {tables}, a count read {blocks} blocks");
         let read = "SELECT relname::text FROM pg_stat_xact_user_tables WHERE seq_scan > 0";
         let read: Vec<String> = sqlx::query_scalar(read).fetch_all(&mut connection).await.unwrap();
         assert!(read.is_empty(), "with {tables}, it read all of {read:?}");
