@@ -117,7 +117,7 @@ async fn end_of_a_pause_is_recorded_with_requester_and_reason() -> Result<()> {
     scoop.pause(target.clone()).reason("the lorry is broken").source("ann").await?;
     let paused = scoop.resume(&target).source("b\0en").reason("it is mended").await?;
     scoop.pause(PauseTarget::Everything).source("ann").await?;
-    scoop.resume(&PauseTarget::Everything).await?;
+    scoop.resume(PauseTarget::Everything).await?;
     let [newest, ended] = &scoop.ended_pauses().limit(10).await?[..] else { panic!("two pauses have ended") };
     assert_eq!((newest.ended_by.as_deref(), newest.end_reason.as_deref()), (Some("scoop"), None));
     assert_eq!(Some(&ended.pause), paused.as_ref());

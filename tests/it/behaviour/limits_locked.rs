@@ -153,7 +153,7 @@ async fn locked_run_holds_up_neither_its_key_nor_others() -> Result<()> {
     })
     .await;
     let locked = lock(&db, "SELECT FROM scoop.run ORDER BY id LIMIT 1 FOR UPDATE").await?;
-    scoop.resume(&PauseTarget::Everything).await?;
+    scoop.resume(PauseTarget::Everything).await?;
     talks.gate.open(3);
     eventually("all but the locked one have ended", async || {
         in_phase(&scoop, RunPhase::Committed).await.is_ok_and(|count| count == 4)
@@ -189,7 +189,7 @@ async fn parked_runs_of_a_paused_topic_leave_the_place_to_others() -> Result<()>
     for run in [first, behind] {
         assert_eq!(run.ends().await?, Outcome::Committed);
     }
-    scoop.resume(&PauseTarget::topic("locked.call")).await?;
+    scoop.resume(PauseTarget::topic("locked.call")).await?;
     talks.gate.open(3);
     for run in calls {
         assert_eq!(run.ends().await?, Outcome::Committed);

@@ -180,7 +180,7 @@ async fn launch_to_a_full_queue_is_refused_and_stores_nothing() -> Result<()> {
     assert_eq!(limit_of(scoop.launch(Job).unique("a").await), 5);
     assert_eq!(limit_of(db.client().launch(Job).await), 5);
     assert_eq!(db.unfinished().await, 5);
-    scoop.resume(&jobs()).await?;
+    scoop.resume(jobs()).await?;
     for job in all {
         assert_eq!(job.ends().await?, Outcome::Committed);
     }
@@ -231,7 +231,7 @@ async fn launch_that_waits_for_room_is_admitted_when_a_worker_claims() -> Result
     let all =
         tokio::spawn(scoop.launch_all([Job, Job]).wait_for_room(Duration::from_secs(600)).into_future());
     assert_eq!(db.unfinished().await, 5);
-    scoop.resume(&jobs()).await?;
+    scoop.resume(jobs()).await?;
     let (job, untyped) = (waits.await.unwrap()?, untyped.await.unwrap()?);
     for job in [vec![job, untyped], all.await.unwrap()?].concat() {
         assert_eq!(job.ends().await?, Outcome::Committed);
@@ -283,7 +283,7 @@ async fn parked_run_takes_room() -> Result<()> {
     }
     let refused = scoop.launch(KeyedJob { key: 2 }).await.map(drop);
     assert!(matches!(&refused, Err(RuntimeError::QueueFull { limit: 4, .. })), "{refused:?}");
-    scoop.resume(&PauseTarget::Handler("queued-keyed-jobs".into())).await?;
+    scoop.resume(PauseTarget::Handler("queued-keyed-jobs".into())).await?;
     let last = scoop.launch(KeyedJob { key: 2 }).wait_for_room(Duration::from_secs(600)).await?;
     assert_eq!(last.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;

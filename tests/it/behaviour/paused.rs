@@ -150,8 +150,8 @@ async fn step_in_progress_ends_and_the_next_one_begins_after_the_resume() -> Res
     let tree = order.comes_to(is_paused("pausable-parcels")).await?;
     assert!(tree.to_string().contains("saga `pausable-parcels` is paused by ann since 2"), "{tree}");
     assert_eq!(notes.all(), ["pack", "load"]);
-    assert_eq!(scoop.resume(&parcels()).await?, Some(paused.pause));
-    assert_eq!(scoop.resume(&parcels()).await?, None);
+    assert_eq!(scoop.resume(parcels()).await?, Some(paused.pause));
+    assert_eq!(scoop.resume(parcels()).await?, None);
     assert_eq!(order.ends().await?, Outcome::Committed);
     assert_eq!(notes.all(), ["pack", "load", "deliver", "close"]);
     scoop.shutdown().await?;
@@ -187,7 +187,7 @@ async fn launches_of_this_and_other_programs_wait_and_say_why() -> Result<()> {
     assert_eq!(page.runs.len(), 3);
     assert!(page.runs.iter().all(|run| run.phase == RunPhase::Pending));
 
-    client.resume(&PauseTarget::topic("paused.parcel")).await?;
+    client.resume(PauseTarget::topic("paused.parcel")).await?;
     for handle in [own, foreign, order] {
         assert_eq!(handle.ends().await?, Outcome::Committed);
     }
@@ -205,7 +205,7 @@ async fn parent_of_a_paused_saga_rests_until_the_resume() -> Result<()> {
     gate.open(1);
     order.comes_to(is_paused("pausable-orders")).await?;
     assert_eq!(notes.all(), ["pack", "load", "deliver"]);
-    scoop.resume(&PauseTarget::saga::<Orders>()).await?;
+    scoop.resume(PauseTarget::saga::<Orders>()).await?;
     assert_eq!(order.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     Ok(())
@@ -221,7 +221,7 @@ async fn rollback_of_a_paused_saga_rests_and_that_of_its_parent_waits() -> Resul
     scoop.rollback(order.id(), "it came back").await?;
     order.comes_to(is_paused("pausable-parcels")).await?;
     assert_eq!(notes.all().len(), 4, "no compensation has begun: {:?}", notes.all());
-    scoop.resume(&parcels()).await?;
+    scoop.resume(parcels()).await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
     assert_eq!(notes.all()[4..], ["unload", "unpack"]);
     scoop.shutdown().await?;
@@ -245,7 +245,7 @@ async fn signal_reaches_a_paused_run_which_goes_on_after_the_resume() -> Result<
     let [reached] = &scoop.explain(bill.id()).await?.runs[..] else { panic!("there is one run") };
     assert!(matches!(reached.reason, WaitReason::Pause { .. }), "{reached}");
     assert_eq!(notes.all(), [""; 0]);
-    scoop.resume(&PauseTarget::Everything).await?;
+    scoop.resume(PauseTarget::Everything).await?;
     assert_eq!(bill.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     Ok(())
@@ -261,7 +261,7 @@ async fn cancelled_and_overdue_runs_give_up_at_the_resume() -> Result<()> {
     cancelled.comes_to(|tree| tree.roots().iter().all(|run| run.giving_up)).await?;
     let late = db.time().await + Duration::from_millis(20);
     eventually("the deadline is over", async || db.time().await > late).await;
-    scoop.resume(&parcels()).await?;
+    scoop.resume(parcels()).await?;
     for handle in [cancelled, overdue] {
         assert!(matches!(handle.ends().await?, Outcome::RolledBack(_)));
     }
@@ -298,7 +298,7 @@ async fn pause_that_would_end_at_once_is_refused() -> Result<()> {
          pause lasts until `resume` ends it"
     );
     assert_eq!(scoop.pauses().await?, []);
-    scoop.pause(&parcels()).for_at_most(Duration::from_millis(1)).await?;
+    scoop.pause(parcels()).for_at_most(Duration::from_millis(1)).await?;
     eventually("it has ended", async || scoop.pauses().await.is_ok_and(|pauses| pauses.is_empty())).await;
     scoop.shutdown().await?;
     Ok(())
@@ -314,7 +314,7 @@ async fn pauses_survive_restarts_and_add_up() -> Result<()> {
     scoop.shutdown().await?;
     // A pause can be ended while no process lives.
     let client = db.client();
-    client.resume(&parcels()).await?;
+    client.resume(parcels()).await?;
     let again = client.pause(PauseTarget::Everything).source("bob").reason("an audit").await?;
     assert!(again.is_drained(), "{again}");
     let scoop = start(&db, &gate, &notes).await?;
@@ -324,7 +324,7 @@ async fn pauses_survive_restarts_and_add_up() -> Result<()> {
     let tree = parcel.tree().await?;
     assert_eq!(tree.roots()[0].pauses, pauses);
     assert_eq!(notes.all(), [""; 0]);
-    scoop.resume(&PauseTarget::Everything).await?;
+    scoop.resume(PauseTarget::Everything).await?;
     eventually("the parcel is delivered", async || notes.all() == ["load", "deliver"]).await;
     scoop.shutdown().await?;
     Ok(())
@@ -341,9 +341,9 @@ async fn text_of_more_than_a_thousand_characters_is_refused() -> Result<()> {
     is_refused(&scoop.pause(parcels()).source(text(1_001)).await.expect_err("it is refused"));
     assert_eq!(scoop.pauses().await?, []);
     scoop.pause(parcels()).reason(text(1_000)).source(text(1_000)).await?;
-    is_refused(&scoop.resume(&parcels()).reason(text(1_001)).await.unwrap_err());
-    is_refused(&scoop.resume(&parcels()).source(text(1_001)).await.unwrap_err());
-    scoop.resume(&parcels()).await?;
+    is_refused(&scoop.resume(parcels()).reason(text(1_001)).await.unwrap_err());
+    is_refused(&scoop.resume(parcels()).source(text(1_001)).await.unwrap_err());
+    scoop.resume(parcels()).await?;
     scoop.shutdown().await?;
     Ok(())
 }
@@ -413,13 +413,13 @@ async fn renamed_saga_stays_paused_under_all_its_names() -> Result<()> {
     scoop.retire_handler("paused.trip", "pausable-trips").await?;
     let again = scoop.pause(PauseTarget::saga::<Trips>()).await?;
     assert!(again.is_known, "{again}");
-    assert!(scoop.resume(&PauseTarget::saga::<FormerTrips>()).await?.is_some());
+    assert!(scoop.resume(PauseTarget::saga::<FormerTrips>()).await?.is_some());
     for trip in [&former, &renamed] {
         let run = scoop.explain(trip.id()).await?.runs.remove(0);
         let WaitReason::Pause { pauses } = &run.reason else { panic!("{run}") };
         assert_eq!(*pauses, std::slice::from_ref(&again.pause));
     }
-    scoop.resume(&PauseTarget::saga::<Trips>()).await?;
+    scoop.resume(PauseTarget::saga::<Trips>()).await?;
     for trip in [former, renamed] {
         assert_eq!(trip.ends().await?, Outcome::Committed);
     }
@@ -453,7 +453,7 @@ async fn schedule_of_a_paused_saga_stands_still() -> Result<()> {
     let (before, until) = (notes.all().len(), db.time().await + Duration::from_millis(300));
     eventually("many beats are due", async || db.time().await > until).await;
     assert_eq!(notes.all().len(), before);
-    scoop.resume(&PauseTarget::saga::<Beats>()).await?;
+    scoop.resume(PauseTarget::saga::<Beats>()).await?;
     eventually("it beats again", async || notes.all().len() > before + 3).await;
     let due: Vec<u64> = notes.all().iter().map(|due| due.parse()).collect::<Result<_, _>>()?;
     let longest = due.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max();
@@ -552,7 +552,7 @@ async fn set_for_a_paused_saga_is_collected_and_waits() -> Result<()> {
     let page = scoop.runs().waiting_for(WaitKind::Pause).await?;
     let [set] = &page.runs[..] else { panic!("{page:?}") };
     assert_eq!((&*set.handler, notes.all().len()), ("pausable-pairs", 0));
-    scoop.resume(&PauseTarget::saga::<Pairs>()).await?;
+    scoop.resume(PauseTarget::saga::<Pairs>()).await?;
     assert_eq!(scoop.find(set.hierarchy).await?.ends().await?, Outcome::Committed);
     assert_eq!(notes.all(), ["seven"]);
     scoop.shutdown().await?;

@@ -456,7 +456,7 @@ async fn of_ended_pauses_the_newest_thousand_are_kept() -> Result<()> {
     assert_eq!(scoop.ended_pauses().limit(2_000).await?.len(), 1_000);
     for topic in ["one", "two"] {
         scoop.pause(PauseTarget::topic(topic)).await?;
-        scoop.resume(&PauseTarget::topic(topic)).await?;
+        scoop.resume(PauseTarget::topic(topic)).await?;
     }
     let ended = scoop.ended_pauses().limit(2_000).await?;
     assert_eq!(ended.len(), 1_000);

@@ -438,7 +438,7 @@ async fn outcomes() -> Result<()> {
     saga.broken.store(true, Ordering::Relaxed);
     launch(Order { fails: true, ..Order::default() }).await?.ends().await?;
     shop.scoop.pause(PauseTarget::Everything).await?;
-    shop.scoop.resume(&PauseTarget::Everything).await?;
+    shop.scoop.resume(PauseTarget::Everything).await?;
     shop.scoop.signal(Unheard, "7").await?;
     let (before, order) = asleep(&database, "").await?;
     before.scoop.shutdown().await?;
