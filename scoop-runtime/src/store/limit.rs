@@ -213,12 +213,18 @@ impl Usage {
         Some(seconds_between(self.now, opens_at))
     }
 
-    /// The parked runs of these keys that return to their queues.
-    pub(crate) fn returns(&self, limit: &RecordedLimit, keys: Vec<String>) -> Vec<Return> {
+    /// The parked runs of these keys that return to their queues, beside those that have returned.
+    pub(crate) fn returns(
+        &self,
+        limit: &RecordedLimit,
+        returned: &Returned,
+        keys: impl IntoIterator<Item = String>,
+    ) -> Vec<Return> {
         let of_key = |key: String| {
             let KeyRoom { concurrency, rate } = self.room_of_key(limit, &key);
             let places = concurrency.min(rate).min(RETURNS_MAX);
-            Return { key, places, is_held_by_rate: places < concurrency }
+            let is_held_by_rate = places < concurrency;
+            Return { places: (places - returned.of(&key)).max(0), key, is_held_by_rate }
         };
         keys.into_iter().map(of_key).collect()
     }
@@ -254,6 +260,31 @@ impl RateChange {
     /// So many runs have begun.
     pub(crate) fn begun(runs: usize) -> Self {
         Self { begun: i64::try_from(runs).unwrap_or(i64::MAX), has_parked: None }
+    }
+}
+
+/// For how many places of each key a claim has returned parked runs that it has not claimed yet. A run may end while the claim
+/// is under way: then its place is for the next parked run, and not for one that became ready later.
+#[derive(Debug, Default)]
+pub(crate) struct Returned(BTreeMap<String, i64>);
+
+impl Returned {
+    fn of(&self, key: &str) -> i64 {
+        self.0.get(key).copied().unwrap_or(0)
+    }
+
+    /// Runs were returned for these places. Where there were fewer, none is parked any more.
+    pub(crate) fn add(&mut self, returns: &[Return]) {
+        for it in returns {
+            *self.0.entry(it.key.clone()).or_default() += it.places;
+        }
+    }
+
+    /// A run of the key is claimed.
+    pub(crate) fn claim(&mut self, key: &str) {
+        if let Some(places) = self.0.get_mut(key) {
+            *places = (*places - 1).max(0);
+        }
     }
 }
 
@@ -401,6 +432,27 @@ mod tests {
     fn limit(saga: &str, was: &[&str], limits: Limits) -> SagaLimit {
         let was = was.iter().map(|name| (*name).to_owned()).collect();
         SagaLimit { saga: saga.to_owned(), was, limits }
+    }
+
+    #[test]
+    fn place_that_becomes_free_during_a_claim_is_for_the_next_parked_run() {
+        let limit = limits(Limits::NONE.concurrency_by(2, "key"));
+        let key = || ["k".to_owned()];
+        let running = |runs| Usage { running: [("k".to_owned(), runs)].into(), ..Usage::default() };
+        let mut returned = Returned::default();
+        let places = |usage: Usage, returned: &mut Returned| {
+            let returns = usage.returns(&limit, returned, key());
+            returned.add(&returns);
+            returns[0].places
+        };
+        assert_eq!(places(running(2), &mut returned), 0, "all are taken");
+        assert_eq!(places(running(1), &mut returned), 1, "a run has ended");
+        assert_eq!(places(running(1), &mut returned), 0, "a run has returned for that place");
+        assert_eq!(places(running(0), &mut returned), 1, "another run has ended");
+        returned.claim("k");
+        assert_eq!(places(running(1), &mut returned), 0, "one has returned, and one is claimed");
+        returned.claim("k");
+        assert_eq!(places(running(1), &mut returned), 1, "both are claimed, and one of them has ended");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::state::{RowKey, State};
 use crate::LimitKey;
 use crate::bug::{Bug, is_injected};
 use crate::find::LimitFacts;
-use crate::store::limit::{Admitted, RateChange, RecordedLimit, Usage};
+use crate::store::limit::{Admitted, RateChange, RecordedLimit, Returned, Usage};
 use crate::store::rate::{micros, seconds_between};
 use crate::store::{
     Candidate, ClaimedRun, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest, QueueCursors, SagaLimit,
@@ -107,14 +107,10 @@ impl State {
     /// Returns parked runs to their queues, of the freed keys and of those whose rate admits more. Then claims due runs and parks
     /// others.
     fn claim_by_key(&mut self, limit: &RecordedLimit, request: &LimitedRequest<'_>) -> LimitedClaim {
-        self.return_parked(limit, request);
+        let mut returned = Returned::default();
+        self.return_parked(limit, request, &mut returned);
         let is_reached = self.usage(limit).room_of_saga(limit) == 0;
         let mut all = LimitedClaim { is_reached, ..LimitedClaim::default() };
-        // The keys whose parked runs have had their turn.
-        let mut returned: BTreeSet<_> = match request.freed {
-            FreedKeys::Some(keys) => keys.iter().cloned().collect(),
-            FreedKeys::Any => BTreeSet::new(),
-        };
         while !all.is_reached && all.runs.len() < request.slots {
             let runs = self.due_of(request, request.slots);
             let is_full = runs.len() == request.slots;
@@ -124,10 +120,8 @@ impl State {
                 Some((candidate, key))
             });
             let (candidates, usage): (Vec<(_, String)>, _) = (candidates.collect(), self.usage(limit));
-            let keys = candidates.iter().map(|(_, key)| key.clone());
-            let unseen: Vec<_> =
-                keys.filter(|key| request.suspect.is_none() && returned.insert(key.clone())).collect();
-            if self.return_earlier(limit, request, &usage, unseen) {
+            let keys = candidates.iter().map(|(_, key)| key.clone()).collect();
+            if request.suspect.is_none() && self.return_earlier(limit, request, &usage, &mut returned, keys) {
                 all.is_full = true;
                 continue;
             }
@@ -140,6 +134,7 @@ impl State {
                 self.park((candidate.root, candidate.id), key);
             }
             for (candidate, key) in runs {
+                returned.claim(&key);
                 let run = (candidate.root, candidate.id);
                 let claimed = self.take_ready(run, request, Some(key));
                 let counts = limit.concurrency_by_key().is_some();
@@ -166,7 +161,12 @@ impl State {
     }
 
     /// Returns parked runs to their queues: of the freed keys, and of those whose rate admits more.
-    fn return_parked(&mut self, limit: &RecordedLimit, request: &LimitedRequest<'_>) {
+    fn return_parked(
+        &mut self,
+        limit: &RecordedLimit,
+        request: &LimitedRequest<'_>,
+        returned: &mut Returned,
+    ) {
         let (lanes, now) = (lanes_of(&request.queue.lanes).collect::<BTreeSet<_>>(), micros(self.now()));
         let mut keys: BTreeSet<_> = match request.freed {
             FreedKeys::Some(keys) => keys.iter().cloned().collect(),
@@ -180,11 +180,12 @@ impl State {
             let due = rates.filter(|(_, rate)| rate.has_parked && rate.opens_at <= now);
             keys.extend(due.map(|(key, _)| key.clone()));
         }
-        let returns = self.usage(limit).returns(limit, keys.into_iter().collect());
+        let returns = self.usage(limit).returns(limit, returned, keys);
+        returned.add(&returns);
         let mut changes = BTreeMap::new();
         for it in returns {
-            let returned = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0));
-            let change = it.change(i64::try_from(returned).unwrap_or(i64::MAX));
+            let runs = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0));
+            let change = it.change(i64::try_from(runs).unwrap_or(i64::MAX));
             changes.insert(it.key, change);
         }
         if limit.rate_by_key().is_some() {
@@ -202,14 +203,17 @@ impl State {
         limit: &RecordedLimit,
         request: &LimitedRequest<'_>,
         usage: &Usage,
-        keys: Vec<String>,
+        returned: &mut Returned,
+        keys: BTreeSet<String>,
     ) -> bool {
         let lanes = lanes_of(&request.queue.lanes).collect::<BTreeSet<_>>();
+        let returns = usage.returns(limit, returned, keys);
+        returned.add(&returns);
         let mut changes = BTreeMap::new();
-        for it in usage.returns(limit, keys) {
-            let returned = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0));
-            if returned > 0 {
-                let change = it.change(i64::try_from(returned).unwrap_or(i64::MAX));
+        for it in returns {
+            let runs = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0));
+            if runs > 0 {
+                let change = it.change(i64::try_from(runs).unwrap_or(i64::MAX));
                 changes.insert(it.key, change);
             }
         }

@@ -16,7 +16,7 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::error::{is_contended, is_of_contents};
 use crate::saga::limits::{HandlerLimits, Limit, Rate};
-use crate::store::limit::{Admitted, RateChange, RecordedLimit, Return, Usage};
+use crate::store::limit::{Admitted, RateChange, RecordedLimit, Return, Returned, Usage};
 use crate::store::rate::{RateState, RateWindow};
 use crate::store::{
     Candidate, ClaimedRun, Claimer, FreedKeys, Lanes, LimitStorage, LimitedClaim, LimitedRequest,
@@ -176,15 +176,11 @@ impl PostgresStore {
         request: &LimitedRequest<'_>,
         only: Option<&[Uuid]>,
     ) -> sqlx::Result<(LimitedClaim, bool)> {
-        let mut is_changed = self.return_parked(tx, limit, request).await?;
+        let mut returned = Returned::default();
+        let mut is_changed = self.return_parked(tx, limit, request, &mut returned).await?;
         let mut usage = self.usage(tx, limit, &[]).await?;
         let mut all = LimitedClaim { is_reached: usage.room_of_saga(limit) == 0, ..LimitedClaim::default() };
         let (mut asked, mut looked_at) = (request.slots, 0);
-        // The keys whose parked runs have had their turn.
-        let mut returned: BTreeSet<_> = match request.freed {
-            FreedKeys::Some(keys) => keys.iter().cloned().collect(),
-            FreedKeys::Any => BTreeSet::new(),
-        };
         let until = Instant::now() + CANDIDATE_TIME_MAX;
         while !all.is_reached
             && all.runs.len() < request.slots
@@ -196,15 +192,17 @@ impl PostgresStore {
             looked_at += candidates.len();
             let keys: BTreeSet<_> = candidates.iter().map(|(_, key)| key.clone()).collect();
             usage = self.usage(tx, limit, &keys.iter().cloned().collect::<Vec<_>>()).await?;
-            let unseen =
-                keys.into_iter().filter(|key| only.is_none() && returned.insert(key.clone())).collect();
-            if self.return_earlier(tx, limit, &request.queue.lanes, &mut usage, unseen).await? {
+            let lanes = &request.queue.lanes;
+            if only.is_none()
+                && self.return_earlier(tx, limit, lanes, &mut usage, &mut returned, keys).await?
+            {
                 (is_changed, all.is_full) = (true, true);
                 continue;
             }
             let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
             let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
             self.claim_chosen(tx, request.claimer, limit, &admitted.runs, &mut all.runs).await?;
+            admitted.runs.iter().for_each(|(_, key)| returned.claim(key));
             let parked = self.park(tx, &admitted.over).await?;
             self.record_begun(tx, limit, &mut usage, admitted.rate_changes(limit)).await?;
             let has_passed = parked > 0;
@@ -233,6 +231,7 @@ impl PostgresStore {
         tx: &mut Transaction<'static, Postgres>,
         limit: &RecordedLimit,
         request: &LimitedRequest<'_>,
+        returned: &mut Returned,
     ) -> sqlx::Result<bool> {
         let (saga, rate, lanes) = (&limit.of.saga, limit.rate_by_key(), &request.queue.lanes);
         let mut keys: Vec<String> = match request.freed {
@@ -252,12 +251,12 @@ impl PostgresStore {
         let mut is_changed = false;
         if !keys.is_empty() {
             let mut usage = self.usage(tx, limit, &keys).await?;
-            let returns = usage.returns(limit, keys);
-            let returned = self.unpark(tx, lanes, &returns).await?;
-            let change =
-                |it: &Return| (it.key.clone(), it.change(returned.get(&it.key).copied().unwrap_or(0)));
+            let returns = usage.returns(limit, returned, keys);
+            returned.add(&returns);
+            let runs = self.unpark(tx, lanes, &returns).await?;
+            let change = |it: &Return| (it.key.clone(), it.change(runs.get(&it.key).copied().unwrap_or(0)));
             let changes = returns.iter().map(change).collect();
-            is_changed = !returned.is_empty();
+            is_changed = !runs.is_empty();
             if rate.is_some() {
                 is_changed |= self.record_begun(tx, limit, &mut usage, changes).await?;
             }
@@ -277,16 +276,18 @@ impl PostgresStore {
         limit: &RecordedLimit,
         lanes: &Lanes,
         usage: &mut Usage,
-        keys: Vec<String>,
+        returned: &mut Returned,
+        keys: BTreeSet<String>,
     ) -> sqlx::Result<bool> {
-        let returns = usage.returns(limit, keys);
-        let returned = self.unpark(tx, lanes, &returns).await?;
-        if limit.rate_by_key().is_some() && !returned.is_empty() {
-            let change = |it: &Return| Some((it.key.clone(), it.change(*returned.get(&it.key)?)));
+        let returns = usage.returns(limit, returned, keys);
+        returned.add(&returns);
+        let runs = self.unpark(tx, lanes, &returns).await?;
+        if limit.rate_by_key().is_some() && !runs.is_empty() {
+            let change = |it: &Return| Some((it.key.clone(), it.change(*runs.get(&it.key)?)));
             let changes = returns.iter().filter_map(change).collect();
             self.record_begun(tx, limit, usage, changes).await?;
         }
-        Ok(!returned.is_empty())
+        Ok(!runs.is_empty())
     }
 
     /// Returns so many parked runs of each key to their queues, these. Returns how many there were.
@@ -303,8 +304,8 @@ impl PostgresStore {
         }
         let unpark = sqlx::query_as(self.sql.limit_unpark.clone());
         let unpark = unpark.bind(&lanes.topics).bind(&lanes.handlers).bind(&lanes.reserved_for);
-        let returned: Vec<(String, i64)> = unpark.bind(keys).bind(places).all_on(tx).await?;
-        Ok(returned.into_iter().collect())
+        let runs: Vec<(String, i64)> = unpark.bind(keys).bind(places).all_on(tx).await?;
+        Ok(runs.into_iter().collect())
     }
 
     /// What counts for the limits of the saga, and of these keys.
