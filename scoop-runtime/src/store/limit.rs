@@ -546,7 +546,7 @@ mod tests {
         let limit = limits(Limits::NONE.concurrency_by(2, "k").rate_by(3, PERIOD, "k"));
         let usage = usage([("a", 0, 2), ("b", 1, 0), ("c", 0, 3), ("d", 2, 3)]);
         let keys = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
-        let returns = usage.returns(&limit, keys);
+        let returns = usage.returns(&limit, &Returned::default(), keys);
         assert_eq!(returns.iter().map(|it| it.places).collect::<Vec<_>>(), [1, 1, 0, 0]);
         let looks = |returned: [i64; 4]| {
             let changes = returns.iter().zip(returned).map(|(it, returned)| it.change(returned).has_parked);
