@@ -192,12 +192,13 @@ impl PostgresStore {
             looked_at += candidates.len();
             let keys: BTreeSet<_> = candidates.iter().map(|(_, key)| key.clone()).collect();
             usage = self.usage(tx, limit, &keys.iter().cloned().collect::<Vec<_>>()).await?;
-            let lanes = &request.queue.lanes;
-            if only.is_none()
-                && self.return_earlier(tx, limit, lanes, &mut usage, &mut returned, keys).await?
-            {
-                (is_changed, all.is_full) = (true, true);
-                continue;
+            if only.is_none() {
+                let returns = usage.returns(limit, &returned, keys);
+                returned.add(&returns);
+                if self.return_earlier(tx, limit, &request.queue.lanes, &mut usage, &returns).await? {
+                    (is_changed, all.is_full) = (true, true);
+                    continue;
+                }
             }
             let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
             let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
@@ -268,7 +269,7 @@ impl PostgresStore {
         Ok(is_changed)
     }
 
-    /// Returns parked runs to their queues, as many as these keys admit: they come before candidates of their key that became
+    /// Returns these parked runs to their queues, as many as their keys admit: they come before candidates of their key that became
     /// ready later. The end of a run before them may not have been noticed yet. Returns whether there were any.
     async fn return_earlier(
         &self,
@@ -276,12 +277,9 @@ impl PostgresStore {
         limit: &RecordedLimit,
         lanes: &Lanes,
         usage: &mut Usage,
-        returned: &mut Returned,
-        keys: BTreeSet<String>,
+        returns: &[Return],
     ) -> sqlx::Result<bool> {
-        let returns = usage.returns(limit, returned, keys);
-        returned.add(&returns);
-        let runs = self.unpark(tx, lanes, &returns).await?;
+        let runs = self.unpark(tx, lanes, returns).await?;
         if limit.rate_by_key().is_some() && !runs.is_empty() {
             let change = |it: &Return| Some((it.key.clone(), it.change(*runs.get(&it.key)?)));
             let changes = returns.iter().filter_map(change).collect();
