@@ -20,6 +20,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
 
 #[cfg(feature = "telemetry")]
 mod on {
+    use std::collections::BTreeMap;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,25 +37,21 @@ mod on {
     /// Sagas of a first, short drain, which finds out how many a round needs.
     const PROBE: i64 = 600;
 
-    /// Which traces are exported: all, and the share that a busy service would take.
-    const SAMPLED: [(&str, f64); 2] = [("", 1.0), (" sampled", 0.01)];
+    /// The share of the traces that are sampled: all, and what a busy service would take. None without telemetry.
+    const WAYS: [(&str, Option<f64>); 3] = [("", None), ("", Some(1.0)), (" sampled", Some(0.01))];
 
     pub(super) async fn measure(bench: &mut Bench) -> Outcome<()> {
         for (drain, crowd) in [("B24 B1", Crowd::Inserts), ("B24 B2", Crowd::Idles)] {
             let mut count = for_a_round(bench, crowd, fresh(bench, crowd, PROBE).await?.per_second);
             for round in 0..bench.settings.rounds {
-                let mut with = vec![];
-                // Each comes first as often as the other.
-                let without = if round % 2 == 0 { Some(fresh(bench, crowd, count).await?) } else { None };
-                for (_, share) in SAMPLED {
-                    with.push(observed(bench, crowd, count, share).await?);
+                let mut paces = BTreeMap::new();
+                // Each comes first as often as the others.
+                for way in (0..WAYS.len()).map(|turn| (round + turn) % WAYS.len()) {
+                    paces.insert(way, observed(bench, crowd, count, WAYS[way].1).await?);
                 }
-                let without = match without {
-                    Some(without) => without,
-                    None => fresh(bench, crowd, count).await?,
-                };
-                for ((suffix, _), (pace, exported)) in SAMPLED.iter().zip(with) {
-                    let key = format!("{drain}{suffix}");
+                let (without, _) = paces[&0];
+                for (way, (pace, exported)) in paces.into_iter().skip(1) {
+                    let key = format!("{drain}{}", WAYS[way].0);
                     bench.report.add(&key, pace.per_second, Some(without.per_second));
                     bench.add_cost(&key, pace, without);
                     bench.report.add(&format!("{key} spans"), exported / steps(crowd, count), None);
@@ -65,13 +62,14 @@ mod on {
         Ok(())
     }
 
-    /// A drain with all telemetry on and this share of the traces sampled, and how many spans were exported.
+    /// A drain, with all telemetry on if a share of the traces is given that is sampled, and how many spans were exported.
     async fn observed(
         bench: &Bench,
         crowd: Crowd,
         count: i64,
-        share: f64,
+        share: Option<f64>,
     ) -> Outcome<(crate::bench::Pace, f64)> {
+        let Some(share) = share else { return Ok((fresh(bench, crowd, count).await?, 0.0)) };
         let exported = Arc::new(AtomicU64::new(0));
         let exporter = Counting(exported.clone());
         let provider = SdkTracerProvider::builder().with_batch_exporter(exporter);

@@ -67,8 +67,8 @@ impl Keep {
         self
     }
 
-    /// The interval at which a program looks for what is due, by default ten minutes, a millisecond at least. The first look comes one interval
-    /// after the start.
+    /// The interval at which a program looks for what is due: by default ten minutes, a millisecond at least. The first look
+    /// comes one interval after the start.
     pub fn every(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
