@@ -1,6 +1,7 @@
 //! The rows that the statements leave, alone and concurrently.
 
 mod function_plans;
+mod limit_claims;
 mod query_plans;
 mod settle_equivalence;
 mod signal_sweep;
