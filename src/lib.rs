@@ -39,6 +39,8 @@ pub use scoop_runtime::{
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};
+#[cfg(feature = "opentelemetry")]
+pub use scoop_runtime::SampledTraces;
 
 pub mod guide;
 

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::repair::{RepairAction, RepairAnswer};
 use crate::store::{RepairRequest, RequestKey, RequestTarget, RollbackStart};
 use crate::util::detached::uninterrupted;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{RunId, RuntimeError, Scoop, Wanted};
 
 /// The response to a cancellation request.
@@ -118,13 +118,13 @@ impl Request<RepairAnswer> {
     /// The request to repair this run.
     pub(crate) fn repair(
         scoop: Scoop,
-        remedy: RepairAction,
+        action: RepairAction,
         run: RunId,
         note: String,
         asked_at: &'static Location<'static>,
     ) -> Self {
         let about = RequestInfo::new(scoop, run.uuid(), Wanted::Run, note, asked_at);
-        Self { about, kind: Kind::Repair(remedy, |answer| answer) }
+        Self { about, kind: Kind::Repair(action, |answer| answer) }
     }
 }
 
@@ -142,7 +142,7 @@ impl<A> Request<A> {
         match kind {
             Kind::Cancel(answer) => about.cancel(&target).await.map(answer),
             Kind::Rollback(answer) => about.rollback(&target).await.map(answer),
-            Kind::Repair(remedy, answer) => about.repaired(&target, remedy).await.map(answer),
+            Kind::Repair(action, answer) => about.repaired(&target, action).await.map(answer),
         }
     }
 }
@@ -173,7 +173,7 @@ impl RequestInfo {
     fn target(&self) -> BoxFuture<'_, Result<RequestTarget, RuntimeError>> {
         async move {
             let find = |_| self.scoop.store().find_target(self.id);
-            let found = self.scoop.patiently(find).await.map_err(Vain::error("a request was made"))?;
+            let found = self.scoop.patiently(find).await.map_err(GivenUp::error("a request was made"))?;
             let is_hierarchy = |target: &RequestTarget| target.lineage.ids().len() == 1;
             match found {
                 Some(target) if self.wanted != Wanted::Run || !is_hierarchy(&target) => Ok(target),
@@ -189,7 +189,7 @@ impl RequestInfo {
             let store = self.scoop.store();
             let cancel = |attempt| store.cancel(target, &request, asked.with(attempt));
             let cancelled = self.scoop.patiently(cancel).await;
-            let cancelled = cancelled.map_err(Vain::error("a cancellation was requested"))?;
+            let cancelled = cancelled.map_err(GivenUp::error("a cancellation was requested"))?;
             let answer = match (cancelled.any_marked, cancelled.fresh) {
                 (true, _) => CancelAnswer::Accepted,
                 (false, true) => CancelAnswer::NothingToDo,
@@ -210,7 +210,7 @@ impl RequestInfo {
             let store = self.scoop.store();
             let undo = |attempt| store.request_rollback(target, &request, asked.with(attempt));
             let undone = self.scoop.patiently(undo).await;
-            Ok(match undone.map_err(Vain::error("a rollback was requested"))? {
+            Ok(match undone.map_err(GivenUp::error("a rollback was requested"))? {
                 RollbackStart::Begun(handlers) => {
                     self.scoop.notify_ready(&handlers);
                     RollbackAnswer::Accepted
@@ -227,17 +227,17 @@ impl RequestInfo {
     fn repaired<'a>(
         &'a self,
         target: &'a RequestTarget,
-        remedy: RepairAction,
+        action: RepairAction,
     ) -> BoxFuture<'a, Result<RepairAnswer, RuntimeError>> {
         async move {
             let asked = RequestKey::new();
             let (note, source) = (&*self.reason, &*self.source);
             let repair = |attempt| async move {
-                let asked = RepairRequest { remedy, note, source, asked: asked.with(attempt) };
+                let asked = RepairRequest { action, note, source, asked: asked.with(attempt) };
                 self.scoop.store().repair(target, &asked).await
             };
             let repaired = self.scoop.patiently(repair).await;
-            let repaired = repaired.map_err(Vain::error("a failed compensation was repaired"))?;
+            let repaired = repaired.map_err(GivenUp::error("a failed compensation was repaired"))?;
             match repaired {
                 Err(refusal) => Ok(refusal.into()),
                 Ok(repaired) => {

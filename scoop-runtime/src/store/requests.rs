@@ -108,7 +108,7 @@ pub(crate) struct InterventionSubject<'a> {
 
 /// A requested intervention, with its reason and requester.
 pub(crate) struct RepairRequest<'a> {
-    pub(crate) remedy: RepairAction,
+    pub(crate) action: RepairAction,
     pub(crate) note: &'a str,
     pub(crate) source: &'a str,
     pub(crate) asked: RequestKey,

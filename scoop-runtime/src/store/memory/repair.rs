@@ -126,12 +126,12 @@ impl State {
         };
         let held = failed_rollbacks.get(id).is_some_and(|run| run.presence == Presence::AwaitsOperator);
         if state == Some(RowState::Stuck) && !held {
-            return match asked.remedy {
+            return match asked.action {
                 RepairAction::Retry => self.give_a_chance(target, asked).ok_or(Refusal::Busy),
                 _ => Err(Refusal::Stuck),
             };
         }
-        let decision = match failed_rollbacks.decide(asked.remedy, id, others) {
+        let decision = match failed_rollbacks.decide(asked.action, id, others) {
             Ok(decision) => decision,
             Err(Refusal::NotFailed) if state.is_some() => return Err(Refusal::Busy),
             Err(refusal) => return Err(refusal),
@@ -168,7 +168,7 @@ impl State {
             run: target.lineage.id(),
             handler: handler.to_owned(),
             part: decision.map(|decision| decision.part.clone()),
-            kind: asked.remedy.as_str(),
+            kind: asked.action.as_str(),
             reruns_part: decision.is_some_and(|decision| decision.repeats),
             note: Some(asked.note.replace('\0', "")).filter(|note| !note.is_empty()),
             source: asked.source.replace('\0', ""),
@@ -419,6 +419,7 @@ impl WorkingRow {
             },
             since: system_time(self.ready_at),
             giving_up: self.giving_up,
+            needs_retry: self.state == RowState::Stuck && self.doubts >= UNKNOWN_MAX,
             stored_since: self.ready_at.into(),
         }
     }
