@@ -24,10 +24,10 @@ use uuid::Uuid;
 use crate::Subscribed;
 use crate::store::{ExpiredSignals, LockedDelivery, RefusedDelivery, RefusedMember};
 pub(crate) use spans::{Code, RunSpan, launch_span, signal_span};
-#[cfg(feature = "opentelemetry")]
-pub use trace::SampledTraces;
 use text::{Scrubbed, Told};
 pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
+#[cfg(feature = "opentelemetry")]
+pub use trace::SampledTraces;
 
 /// The fields shared by all events about a run.
 #[derive(Clone, Copy)]

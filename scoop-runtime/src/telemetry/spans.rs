@@ -4,8 +4,8 @@
 //! test compares both lists. The span of a run is not entered, so it adds nothing to the log lines of a step.
 
 use scoop_core::{Context, Failure, SignalKey, TraceContext};
-use tracing::{Instrument as _, Span};
 use tracing::field::{Empty, display as shown};
+use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
 use super::At;

@@ -145,7 +145,8 @@ async fn trace_that_is_not_sampled_goes_on_without_spans() -> Result<()> {
     scoop.shutdown().await?;
     assert_eq!(traces.tree(), "");
     assert_eq!(steps.0.load(Ordering::Relaxed), 2, "log lines of both steps have a span");
-    let stored = "SELECT DISTINCT coalesce(regexp_replace(context ->> 'traceparent', '-[0-9a-f]{16}-', ' '), 'none')
+    let stored =
+        "SELECT DISTINCT coalesce(regexp_replace(context ->> 'traceparent', '-[0-9a-f]{16}-', ' '), 'none')
         FROM scoop.message_event";
     let [trace] = &*db.texts(stored).await else { panic!("all events are of one trace") };
     assert!(trace.ends_with(" 00"), "{trace}");
