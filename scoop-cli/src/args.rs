@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    contents, counts, doctor, events, explain, launch, manual, migrate, pause, prune, rebuild, requests,
-    retire, runs, serve, signal, timeline, topology, tree,
+    contents, counts, doctor, events, explain, launch, manual, migrate, pause, prune, rebuild, redeliver,
+    requests, retire, runs, serve, signal, timeline, topology, tree, trigger,
 };
 use crate::connection::Connection;
 
@@ -54,7 +54,7 @@ pub(crate) enum Color {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     #[command(flatten)]
-    Client(ClientCommand),
+    Client(Box<ClientCommand>),
     Doctor(doctor::DoctorArgs),
     Migrate(migrate::MigrateArgs),
     Completions(manual::CompletionsArgs),
@@ -71,15 +71,11 @@ pub(crate) enum ClientCommand {
     Counts(counts::CountsArgs),
     Events(events::EventsArgs),
     Launch(launch::LaunchArgs),
+    Trigger(trigger::TriggerArgs),
+    Redeliver(redeliver::RedeliverArgs),
     Signal(signal::SignalArgs),
-    /// Cancel a hierarchy or a part of it: its unfinished runs are rolled back
-    ///
-    /// Running steps end first, and runs that have not begun never begin.
-    Cancel(requests::RequestArgs),
-    /// Roll back a finished hierarchy or a part of it
-    ///
-    /// The compensations of its steps run, the newest step first, and before each step those of the messages that it launched.
-    Rollback(requests::RequestArgs),
+    Cancel(requests::CancelArgs),
+    Rollback(requests::RollbackArgs),
     Retry(requests::RetryArgs),
     Skip(requests::SkipArgs),
     Resolve(requests::ResolveArgs),
