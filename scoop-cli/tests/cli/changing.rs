@@ -703,6 +703,10 @@ async fn bar_is_drawn_on_a_terminal_only() {
     shop.unmended_order(3).await;
     let ran = shop.run(&["retry", "--state", "rollback-failed", "--yes"]).await;
     assert!(ran.code == 0 && !ran.stderr.contains(" of "), "{ran:?}");
+    let prune = ["prune", "--older-than", "1d", "--limit", "7", "--yes"];
+    let ran = shop.run_on_terminal(&prune, "").await;
+    assert!(ran.code == 0 && ran.stdout.contains("0 of 7 hierarchies"), "{ran:?}");
+    assert_eq!(shop.run(&prune).await.stderr, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
