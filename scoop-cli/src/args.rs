@@ -12,9 +12,10 @@ use crate::connection::Connection;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  failed: the database, the output, a part of `rebuild`, or the wait of `launch` or `pause`
+  1  failed: the database, the output, a part of `rebuild`, or the wait of `launch`, `trigger` or
+     `pause`; or `cancel` or `retry` of many runs was interrupted
   2  the command line is wrong, or `--yes` is missing without a terminal
-  3  nothing has this id or name, the request was not accepted, or it was declined
+  3  nothing has this id or name, a request was not accepted, or it was declined
   4  `doctor` found a problem";
 
 /// Finds, explains and repairs sagas, on the database alone.
