@@ -30,14 +30,14 @@ pub use scoop_runtime::{
     FormerHandler, Handle, HandlerLimits, Health, HierarchyId, Intervention, JoinWait, Keep, KeptHierarchies,
     Launch, LaunchAll, LaunchUntyped, Limit, LimitKey, ListCursor, ListRequest, Migrate, Named, NoResult,
     Outcome, Pause, PauseTarget, Paused, Prune, Pruned, QueueLength, Rate, ReadTree, RebuildChange,
-    RebuildComparison, RebuildEntities, RebuildReport, RebuiltEntities, RecordedEvent, Redeliver,
-    Redelivered, RegisteredHandler, RegisteredSchedule, RegisteredWorker, RepairAnswer, RepairStatus, Reply,
-    Request, Resume, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunContents,
-    RunCount, RunCounts, RunCursor, RunDifference, RunDurations, RunEvent, RunExplanation, RunId, RunInfo,
-    RunPage, RunPhase, RunState, RunSummary, RunValue, RunningStep, RuntimeError, Saga, Scoop, Scope,
-    SendSignal, SetPause, SetupError, SkippedHierarchy, SqlEntity, Status, Step, StepEnd, StopSignal,
-    StuckRun, Subscribed, Tick, Tree, Undeletable, UnhandledMessage, UniqueLaunch, WaitKind, WaitReason,
-    WaitingMember, Wanted, When, WorkerInfo, WorkerSaga, migrate, migration_files,
+    RebuildComparison, RebuildEntities, RebuildProgress, RebuildReport, RebuildWorkingSet, RebuiltEntities,
+    RecordedEvent, Redeliver, Redelivered, RegisteredHandler, RegisteredSchedule, RegisteredWorker,
+    RepairAnswer, RepairStatus, Reply, Request, Resume, Retire, Retired, Retry, RetryTarget, RollbackAnswer,
+    RollbackFailure, RunContents, RunCount, RunCounts, RunCursor, RunDifference, RunDurations, RunEvent,
+    RunExplanation, RunId, RunInfo, RunPage, RunPhase, RunState, RunSummary, RunValue, RunningStep,
+    RuntimeError, Saga, Scoop, Scope, SendSignal, SetPause, SetupError, SkippedHierarchy, SqlEntity, Status,
+    Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, Undeletable, UnhandledMessage, UniqueLaunch,
+    WaitKind, WaitReason, WaitingMember, Wanted, When, WorkerInfo, WorkerSaga, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

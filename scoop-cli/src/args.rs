@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    contents, counts, doctor, events, explain, launch, manual, migrate, pause, prune, rebuild, requests,
-    retire, runs, serve, signal, timeline, topology, tree,
+    contents, counts, doctor, events, explain, launch, manual, migrate, pause, prune, rebuild, redeliver,
+    requests, retire, runs, serve, signal, timeline, topology, tree, trigger,
 };
 use crate::connection::Connection;
 
@@ -12,9 +12,10 @@ use crate::connection::Connection;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  failed: the database, the output, a part of `rebuild`, or the wait of `launch` or `pause`
+  1  failed: the database, the output, a part of `rebuild`, or the wait of `launch`, `trigger` or
+     `pause`; or `cancel` or `retry` of many runs was interrupted
   2  the command line is wrong, or `--yes` is missing without a terminal
-  3  nothing has this id or name, the request was not accepted, or it was declined
+  3  nothing has this id or name, a request was not accepted, or it was declined
   4  `doctor` found a problem";
 
 /// Finds, explains and repairs sagas, on the database alone.
@@ -54,7 +55,7 @@ pub(crate) enum Color {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     #[command(flatten)]
-    Client(ClientCommand),
+    Client(Box<ClientCommand>),
     Doctor(doctor::DoctorArgs),
     Migrate(migrate::MigrateArgs),
     Completions(manual::CompletionsArgs),
@@ -71,15 +72,11 @@ pub(crate) enum ClientCommand {
     Counts(counts::CountsArgs),
     Events(events::EventsArgs),
     Launch(launch::LaunchArgs),
+    Trigger(trigger::TriggerArgs),
+    Redeliver(redeliver::RedeliverArgs),
     Signal(signal::SignalArgs),
-    /// Cancel a hierarchy or a part of it: its unfinished runs are rolled back
-    ///
-    /// Running steps end first, and runs that have not begun never begin.
-    Cancel(requests::RequestArgs),
-    /// Roll back a finished hierarchy or a part of it
-    ///
-    /// The compensations of its steps run, the newest step first, and before each step those of the messages that it launched.
-    Rollback(requests::RequestArgs),
+    Cancel(requests::CancelArgs),
+    Rollback(requests::RollbackArgs),
     Retry(requests::RetryArgs),
     Skip(requests::SkipArgs),
     Resolve(requests::ResolveArgs),

@@ -58,6 +58,14 @@ impl From<RuntimeError> for Fault {
                 in_words(time),
                 in_words(least)
             )),
+            RuntimeError::QueueFull { saga, limit, waited, .. } => {
+                let still = waited.map(|waited| format!(" after {}", in_words(waited))).unwrap_or_default();
+                Self::Refused(format!(
+                    "the queue of saga `{saga}` is full{still}: at most {limit} of its runs may wait for a worker; nothing was \
+                     launched; launch again later, or let the launch wait by --wait-for-room; for more room, end a pause \
+                     of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`"
+                ))
+            }
             error => Self::Runtime(error),
         }
     }
@@ -87,7 +95,7 @@ impl Fault {
                 | RuntimeError::KeptKey { .. }
                 | RuntimeError::WrongId { .. }
                 | RuntimeError::NoHandler { .. }
-                | RuntimeError::QueueFull { .. },
+                | RuntimeError::NoSchedule { .. },
             ) => Exit::NotAccepted,
             Self::NotFound(_) | Self::Refused(_) | Self::Declined => Exit::NotAccepted,
             Self::Runtime(_) | Self::Sql(..) | Self::Output(_) => Exit::Failed,

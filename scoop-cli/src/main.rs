@@ -7,6 +7,7 @@ mod commands;
 mod connection;
 mod consent;
 mod fault;
+mod interrupt;
 mod output;
 mod progress;
 mod times;

@@ -1,6 +1,7 @@
 //! What commands write: tables and texts for people, JSON for programs. All texts from the database are escaped.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
@@ -36,16 +37,12 @@ pub(crate) enum Tone {
 impl Output {
     pub(crate) fn new(global: &Global) -> Self {
         let is_terminal = io::stdout().is_terminal();
-        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let is_colored = match global.color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => {
-                is_terminal
-                    && !is_set("NO_COLOR")
-                    && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-            }
-        };
+        let variable = std::env::var_os;
+        let is_colored = is_colored(
+            global.color,
+            is_terminal,
+            (variable("NO_COLOR").as_deref(), variable("TERM").as_deref()),
+        );
         Self { json: global.json, is_colored, is_terminal }
     }
 
@@ -71,6 +68,17 @@ impl Output {
     pub(crate) fn table(self, rows: Rows) -> io::Result<()> {
         let width = self.is_terminal.then(|| rows.table.width().unwrap_or(WIDTH_DEFAULT));
         self.line(rows.text(width, self.is_colored))
+    }
+}
+
+/// Whether output has colors; the variables are `NO_COLOR` and `TERM`.
+fn is_colored(color: Color, is_terminal: bool, (no_color, term): (Option<&OsStr>, Option<&OsStr>)) -> bool {
+    match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => {
+            is_terminal && no_color.is_none_or(OsStr::is_empty) && term.is_none_or(|term| term != "dumb")
+        }
     }
 }
 
@@ -209,6 +217,21 @@ mod tests {
         };
         assert!(rows().text(None, true).contains("\u{1b}["));
         assert!(!rows().text(None, false).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn colors_are_for_terminals_unless_the_environment_refuses_them() {
+        let colored = |color, is_terminal, no_color: Option<&str>, term: Option<&str>| {
+            is_colored(color, is_terminal, (no_color.map(OsStr::new), term.map(OsStr::new)))
+        };
+        assert!(colored(Color::Auto, true, None, Some("xterm")) && colored(Color::Auto, true, None, None));
+        assert!(!colored(Color::Auto, false, None, Some("xterm")));
+        assert!(!colored(Color::Auto, true, Some("1"), Some("xterm")));
+        assert!(!colored(Color::Auto, true, Some("0"), None));
+        assert!(colored(Color::Auto, true, Some(""), None));
+        assert!(!colored(Color::Auto, true, None, Some("dumb")));
+        assert!(colored(Color::Always, false, Some("1"), Some("dumb")));
+        assert!(!colored(Color::Never, true, None, None));
     }
 
     #[test]

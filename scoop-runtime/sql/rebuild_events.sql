@@ -94,7 +94,7 @@ part (root, id) AS (
         OFFSET 0
     ) begun
 )
-SELECT record.lineage[1] AS root, record.*,
+SELECT record.lineage[1] AS root, record.*, (SELECT count(*) FROM unfinished) AS hierarchies,
        -- a program knows the years 1 to 9999
        record.created_at BETWEEN '0001-01-01Z' AND '9999-12-31Z'
            AND coalesce(record.redelivered_at, record.created_at) BETWEEN '0001-01-01Z' AND '9999-12-31Z' AS has_times

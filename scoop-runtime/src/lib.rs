@@ -56,9 +56,9 @@ pub use api::{
     ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
     EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Health, Keep, KeptHierarchies,
     Launch, LaunchAll, LaunchUntyped, ListItem, ListRequest, Migrate, Outcome, PagedListItem, Paused, Prune,
-    Pruned, ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Resume, Retire,
-    Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal, SetPause, Status, Undeletable,
-    migrate, migration_files,
+    Pruned, ReadTree, RebuildEntities, RebuildWorkingSet, RebuiltEntities, Redeliver, Redelivered, Request,
+    Resume, Retire, Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal, SetPause, Status,
+    Undeletable, migrate, migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
@@ -69,7 +69,8 @@ pub use find::{
     RunSummary, RunValue, WaitKind, WaitReason, WorkerInfo, WorkerSaga,
 };
 pub use rebuild::{
-    ChangedField, RebuildChange, RebuildComparison, RebuildReport, RunDifference, SkippedHierarchy,
+    ChangedField, RebuildChange, RebuildComparison, RebuildProgress, RebuildReport, RunDifference,
+    SkippedHierarchy,
 };
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};

@@ -74,21 +74,22 @@ pub(crate) async fn check(connection: &Connection, output: Output, args: DoctorA
             findings.extend(of_runs(&scoop).await?);
         }
         Err(Fault::Runtime(RuntimeError::Setup(mistakes))) => {
-            findings.extend(mistakes.iter().map(|mistake| {
-                let advice = match mistake {
-                    SetupError::NoTables { .. } | SetupError::SchemaTooOld { .. } => {
-                        Some("run `scoop migrate`")
-                    }
-                    SetupError::SchemaTooNew { .. } => Some("update this program"),
-                    _ => None,
-                };
-                let advice = advice.map(str::to_owned);
-                Finding { level: Level::Problem, check: "tables", text: mistake.to_string(), advice }
-            }));
+            findings.extend(mistakes.iter().map(of_setup));
         }
         Err(fault) => return Err(fault),
     }
     write(output, findings, args.verbose)
+}
+
+/// Why the tables are not those of this version.
+fn of_setup(mistake: &SetupError) -> Finding {
+    let advice = match mistake {
+        SetupError::NoTables { .. } | SetupError::SchemaTooOld { .. } => Some("run `scoop migrate`"),
+        SetupError::SchemaTooNew { .. } => Some("update this program"),
+        _ => None,
+    };
+    let advice = advice.map(str::to_owned);
+    Finding { level: Level::Problem, check: "tables", text: mistake.to_string(), advice }
 }
 
 async fn of_runs(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
@@ -133,4 +134,27 @@ fn write(output: Output, mut findings: Vec<Finding>, verbose: bool) -> Result<Ex
         ));
     }
     Ok(if problems > 0 { Exit::Problems } else { Exit::Done })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_another_version_are_a_problem_with_what_to_do() {
+        let schema = || "scoop".to_owned();
+        for (mistake, advice) in [
+            (SetupError::NoTables { what: "schema `scoop`".into() }, Some("run `scoop migrate`")),
+            (SetupError::SchemaTooOld { schema: schema(), found: 1, known: 3 }, Some("run `scoop migrate`")),
+            (SetupError::SchemaTooNew { schema: schema(), found: 4, known: 3 }, Some("update this program")),
+            (SetupError::SchemaDiffers { schema: schema(), version: 2 }, None),
+        ] {
+            let found = of_setup(&mistake);
+            assert_eq!(
+                (found.level, found.check, found.advice.as_deref()),
+                (Level::Problem, "tables", advice)
+            );
+            assert!(found.text.contains("`scoop`"), "{}", found.text);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use scoop_core::{Escaped, Priority};
-use scoop_runtime::{Outcome, Scoop};
+use scoop_runtime::{Handle, Outcome, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -127,7 +127,11 @@ pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> R
     if !without_handler {
         launch = launch.required();
     }
-    let launched = launch.await?;
+    launched(output, launch.await?, wait).await
+}
+
+/// Writes what was launched, and with `wait` its end.
+pub(super) async fn launched(output: Output, launched: Handle, wait: bool) -> Result<Exit, Fault> {
     let (hierarchy, message) = (launched.id().uuid(), launched.message_id());
     if !wait {
         if output.json {

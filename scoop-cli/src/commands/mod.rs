@@ -5,8 +5,10 @@ pub(crate) mod counts;
 pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod explain;
+mod filters;
 pub(crate) mod launch;
 pub(crate) mod manual;
+mod many;
 pub(crate) mod migrate;
 mod names;
 pub(crate) mod pause;
@@ -14,6 +16,7 @@ mod payload;
 pub(crate) mod prune;
 pub(crate) mod rebuild;
 mod records;
+pub(crate) mod redeliver;
 pub(crate) mod requests;
 pub(crate) mod retire;
 pub(crate) mod runs;
@@ -23,6 +26,7 @@ mod target;
 pub(crate) mod timeline;
 pub(crate) mod topology;
 pub(crate) mod tree;
+pub(crate) mod trigger;
 
 use scoop_runtime::Scoop;
 
@@ -39,7 +43,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Fault> {
         Command::Migrate(args) => return migrate::run(&connection, output, args).await,
         Command::Completions(args) => return manual::completions(args),
         Command::Man(args) => return manual::man(args),
-        Command::Client(command) => command,
+        Command::Client(command) => *command,
     };
     let scoop = connection.client().await?;
     let ended = carry_out(&scoop, output, command).await;
@@ -57,6 +61,8 @@ async fn carry_out(scoop: &Scoop, output: Output, command: ClientCommand) -> Res
         ClientCommand::Counts(args) => counts::show(scoop, output, args).await,
         ClientCommand::Events(args) => events::follow(scoop, output, args).await,
         ClientCommand::Launch(args) => launch::launch(scoop, output, args).await,
+        ClientCommand::Trigger(args) => trigger::trigger(scoop, output, args).await,
+        ClientCommand::Redeliver(args) => redeliver::redeliver(scoop, output, args).await,
         ClientCommand::Signal(args) => signal::send(scoop, output, args).await,
         ClientCommand::Cancel(args) => requests::cancel(scoop, output, args).await,
         ClientCommand::Rollback(args) => requests::rollback(scoop, output, args).await,

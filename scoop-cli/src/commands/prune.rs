@@ -71,10 +71,14 @@ pub(crate) async fn prune(scoop: &Scoop, output: Output, args: PruneArgs) -> Res
     if dry_run {
         prune = prune.dry_run();
     }
-    let progress = Progress::begin("looking for old hierarchies");
-    let tell = progress.teller();
-    prune = prune.on_progress(move |so_far| {
-        tell(format!("{} hierarchies, {} events", so_far.hierarchies, so_far.events))
+    let progress = match limit {
+        Some(limit) => Progress::of(limit, "hierarchies"),
+        None => Progress::begin("looking for old hierarchies"),
+    };
+    let (tell, count) = (progress.teller(), progress.counter("hierarchies"));
+    prune = prune.on_progress(move |so_far| match limit {
+        Some(limit) => count(so_far.hierarchies, limit),
+        None => tell(format!("{} hierarchies, {} events", so_far.hierarchies, so_far.events)),
     });
     let pruned = prune.await;
     drop(progress);

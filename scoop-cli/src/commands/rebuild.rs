@@ -80,7 +80,9 @@ pub(crate) async fn rebuild(scoop: &Scoop, output: Output, args: RebuildArgs) ->
         return Ok(Exit::Done);
     }
     let progress = Progress::begin("reading the events of unfinished hierarchies");
-    let report = scoop.rebuild_working_set().await;
+    let count = progress.counter("hierarchies");
+    let rebuild = scoop.rebuild_working_set();
+    let report = rebuild.on_progress(move |so_far| count(so_far.hierarchies, so_far.total)).await;
     drop(progress);
     let report = report?;
     let (before, after) = (report.before, report.after);

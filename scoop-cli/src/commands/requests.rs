@@ -1,18 +1,67 @@
 //! `scoop cancel`, `rollback`, `retry`, `skip` and `resolve`: requests about a run or a hierarchy.
 
 use scoop_core::Escaped;
-use scoop_runtime::{CancelAnswer, Explanation, RepairAnswer, RunId, Scoop};
+use scoop_runtime::{CancelAnswer, Explanation, RepairAnswer, RunId, RunPhase, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::many::{Many, ManyRequest};
 use super::target::{Target, id};
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
 
-// The help of `cancel` and `rollback` is beside their names, in `args.rs`.
+/// A cancellation of many runs.
+const CANCEL: ManyRequest = ManyRequest {
+    command: "cancel",
+    phases: &[
+        RunPhase::Pending,
+        RunPhase::Ready,
+        RunPhase::Retrying,
+        RunPhase::Running,
+        RunPhase::Waiting,
+        RunPhase::Sleeping,
+        RunPhase::AwaitingSignal,
+        RunPhase::Stuck,
+    ],
+    spares_rollbacks: true,
+};
+
+/// A retry of many runs.
+const RETRY: ManyRequest = ManyRequest {
+    command: "retry",
+    phases: &[RunPhase::Stuck, RunPhase::AwaitingOperator, RunPhase::RollbackFailed],
+    spares_rollbacks: false,
+};
+
+/// Cancel a hierarchy or a part of it, or all runs that pass filters: unfinished runs are rolled back
+///
+/// Running steps end first, and runs that have not begun never begin.
+///
+/// With filters in place of an id, each unfinished run that passes them is cancelled, with what it has launched; those that
+/// roll back already are left out. The command lists how many they are before the question; `--dry-run` lists the runs. It
+/// can be interrupted between two runs.
 #[derive(Debug, clap::Args)]
-pub(crate) struct RequestArgs {
+pub(crate) struct CancelArgs {
+    /// The id of a run or a hierarchy
+    #[arg(value_name = "ID", value_parser = id::<Uuid>)]
+    id: Option<Uuid>,
+    /// The unique key with which the message was launched on the topic of --topic, instead of an id
+    #[arg(long, requires = "topic")]
+    key: Option<String>,
+    #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
+    consent: Consent,
+    #[command(flatten, next_help_heading = "Many runs, instead of an id")]
+    many: Many,
+}
+
+/// Roll back a finished hierarchy or a part of it
+///
+/// The compensations of its steps run, the newest step first, and before each step those of the messages that it launched.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RollbackArgs {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -21,18 +70,24 @@ pub(crate) struct RequestArgs {
     consent: Consent,
 }
 
-/// Retry a failed compensation, or a stuck run
+/// Retry a failed compensation or a stuck run, or all that pass filters
 ///
 /// If the compensation succeeds, the rollback goes on from there. A stuck run is retried with the programs that live now.
+///
+/// With filters in place of an id, each failed rollback and each stuck run that passes them is retried. The command lists how
+/// many they are before the question; `--dry-run` lists the runs. It can be interrupted between two runs. A run whose rollback
+/// failed because of runs below it goes on with these.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RetryArgs {
     /// The id of the run
-    #[arg(value_parser = id::<RunId>)]
-    run: RunId,
+    #[arg(value_name = "RUN", value_parser = id::<Uuid>)]
+    run: Option<Uuid>,
     #[command(flatten)]
     source: Source,
     #[command(flatten)]
     consent: Consent,
+    #[command(flatten, next_help_heading = "Many runs, instead of an id")]
+    many: Many,
 }
 
 /// Skip a failed compensation: its effects stay, and the rollback goes on after it
@@ -92,19 +147,39 @@ struct AnswerRecord<'a> {
 }
 
 /// Cancels.
-pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: RequestArgs) -> Result<Exit, Fault> {
-    let RequestArgs { target, reason: Reason { reason, source }, consent } = args;
-    let id = target.id(scoop).await?;
+pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> Result<Exit, Fault> {
+    let CancelArgs { id, key, reason: Reason { reason, source: Source { source } }, consent, many } = args;
+    let id = match (key, &many.filters.topic) {
+        (Some(_), _) if id.is_some() || !many.is_empty_but_topic() => {
+            return Err(Fault::Usage(
+                "a key names a hierarchy: write `scoop cancel --topic TOPIC --key KEY` with its other options, or leave the \
+                 key out for all runs that pass the filters"
+                    .into(),
+            ));
+        }
+        (Some(key), Some(topic)) => Some(scoop.find_topic_by_key(topic, &key).await?.id().uuid()),
+        _ => many.or_id("cancel", id)?,
+    };
+    let Some(id) = id else {
+        if many.filters.failed_with.is_some() {
+            return Err(Fault::Usage(
+                "`scoop cancel --failed-with` chooses nothing: a run with a failure rolls back already"
+                    .into(),
+            ));
+        }
+        let cancel = async |run| Ok(scoop.cancel(run, &reason).source(&source).await?.into());
+        return many.carry_out((scoop, output, consent), &CANCEL, cancel).await;
+    };
     if !consent.to(output, &format!("cancel {}", described(scoop, id).await?))? {
         return Ok(Exit::Done);
     }
-    let answer = scoop.cancel(id, reason).source(source.source).await?;
+    let answer = scoop.cancel(id, reason).source(source).await?;
     answered(output, answer.name(), &answer.to_string())
 }
 
 /// Rolls back.
-pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RequestArgs) -> Result<Exit, Fault> {
-    let RequestArgs { target, reason: Reason { reason, source }, consent } = args;
+pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) -> Result<Exit, Fault> {
+    let RollbackArgs { target, reason: Reason { reason, source }, consent } = args;
     let id = target.id(scoop).await?;
     if !consent.to(output, &format!("roll back {}", described(scoop, id).await?))? {
         return Ok(Exit::Done);
@@ -115,11 +190,15 @@ pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RequestArgs) -
 
 /// Retries.
 pub(crate) async fn retry(scoop: &Scoop, output: Output, args: RetryArgs) -> Result<Exit, Fault> {
-    let RetryArgs { run, source, consent } = args;
-    if !consent.to(output, &format!("retry {}", described(scoop, run.uuid()).await?))? {
+    let RetryArgs { run, source: Source { source }, consent, many } = args;
+    let Some(run) = many.or_id("retry", run)? else {
+        let retry = async |run| Ok(scoop.retry(run).source(&source).await?.into());
+        return many.carry_out((scoop, output, consent), &RETRY, retry).await;
+    };
+    if !consent.to(output, &format!("retry {}", described(scoop, run).await?))? {
         return Ok(Exit::Done);
     }
-    repaired(output, scoop.retry(run).source(source.source).await?)
+    repaired(output, scoop.retry(run).source(source).await?)
 }
 
 /// Skips.

@@ -1,18 +1,20 @@
 //! `scoop runs`
 
-use std::time::SystemTime;
-
-use scoop_runtime::{FindRuns, PauseTarget, RunCursor, RunPhase, Scoop, WaitKind};
+use comfy_table::Cell;
+use scoop_runtime::{RunCursor, RunSummary, Scoop};
 use serde::Serialize;
 
-use super::names;
+use super::filters::Filters;
 use super::records::RunRecord;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, Rows, cell, phase, plain};
 use crate::times;
 
+/// The columns of a list of runs.
+pub(super) const HEADER: [&str; 5] = ["RUN", "SAGA", "STATE", "SINCE", "ABOUT"];
+
 /// The maximum number of runs in a page of the library.
-const PAGE_MAX: usize = 1_000;
+pub(super) const PAGE_MAX: usize = 1_000;
 
 /// How many pages are read without a run of the list before the command stops.
 const EMPTY_PAGES_MAX: usize = 20;
@@ -23,32 +25,8 @@ const EMPTY_PAGES_MAX: usize = 20;
 /// combined. A list that is cut off ends with the place from which the next one goes on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunsArgs {
-    /// Only runs of this saga
-    #[arg(long, value_name = "SAGA")]
-    handler: Option<String>,
-    /// Only runs of messages of this topic
-    #[arg(long)]
-    topic: Option<String>,
-    /// Only runs in this state; may be repeated: pending, ready, retrying, running, waiting, sleeping, awaiting-signal,
-    /// stuck, awaiting-operator, committed, rolled-back, rollback-failed
-    #[arg(long)]
-    state: Vec<RunPhase>,
-    /// Only runs that came into their state at this time or later: a time, or a duration such as 2h for two hours ago
-    #[arg(long, value_name = "TIME", value_parser = times::time)]
-    since: Option<SystemTime>,
-    /// Only runs that came into their state before this time
-    #[arg(long, value_name = "TIME", value_parser = times::time)]
-    until: Option<SystemTime>,
-    /// Only runs that were rolled back because of a failure with this code, at any depth
-    #[arg(long, value_name = "CODE")]
-    failed_with: Option<String>,
-    /// Only runs that wait for this; may be repeated: children, signal, time, slot, limit, program,
-    /// operator, pause
-    #[arg(long, value_name = "WHAT")]
-    waiting_for: Vec<WaitKind>,
-    /// Only runs of messages that started a hierarchy
-    #[arg(long)]
-    roots: bool,
+    #[command(flatten)]
+    filters: Filters,
     /// How many runs at most
     #[arg(long, value_name = "RUNS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -63,38 +41,13 @@ struct NextRecord {
     next: String,
 }
 
-impl RunsArgs {
-    fn query(&self, scoop: &Scoop) -> FindRuns {
-        let mut query = scoop.runs();
-        if let Some(handler) = &self.handler {
-            query = query.handler(handler);
-        }
-        if let Some(topic) = &self.topic {
-            query = query.topic(topic);
-        }
-        if let Some(since) = self.since {
-            query = query.since(since);
-        }
-        if let Some(until) = self.until {
-            query = query.until(until);
-        }
-        if let Some(code) = &self.failed_with {
-            query = query.failed_with(code);
-        }
-        query = self.state.iter().fold(query, |query, state| query.state(*state));
-        query = self.waiting_for.iter().fold(query, |query, wait| query.waiting_for(*wait));
-        if self.roots { query.roots() } else { query }
-    }
-}
-
 /// Lists the runs.
 pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Result<Exit, Fault> {
-    let query = args.query(scoop);
+    let query = args.filters.query(scoop);
     let mut left = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let (mut place, mut empty_pages) = (args.after, 0);
-    let (handler, topic) = (args.handler, args.topic);
     let mut is_empty = true;
-    let mut rows = Rows::new(&["RUN", "SAGA", "STATE", "SINCE", "ABOUT"]);
+    let mut rows = Rows::new(&HEADER);
     loop {
         let page = query.clone().page(left.min(PAGE_MAX)).after(place).await?;
         left = left.saturating_sub(page.runs.len());
@@ -104,14 +57,7 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
             if output.json {
                 output.record(&RunRecord::from(run))?;
             } else {
-                let about = cell(run.about());
-                rows.add([
-                    plain(run.run),
-                    cell(&run.handler),
-                    phase(run.phase),
-                    plain(times::utc(run.since)),
-                    about,
-                ]);
+                rows.add(row(run));
             }
         }
         place = page.next;
@@ -121,7 +67,7 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
     }
     let next = place.map(|place| place.to_string());
     if is_empty && next.is_none() {
-        check_names(scoop, handler, topic).await?;
+        args.filters.check_names(scoop).await?;
     }
     if output.json {
         next.map_or(Ok(()), |next| output.record(&NextRecord { next }))?;
@@ -138,11 +84,8 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
     Ok(Exit::Done)
 }
 
-/// Checks the names of an empty list: one may be mistyped.
-async fn check_names(scoop: &Scoop, handler: Option<String>, topic: Option<String>) -> Result<(), Fault> {
-    let named = [handler.map(PauseTarget::handler), topic.map(PauseTarget::topic)];
-    for target in named.into_iter().flatten() {
-        names::check(scoop, &target).await?;
-    }
-    Ok(())
+/// The cells of a run, under [`HEADER`].
+pub(super) fn row(run: &RunSummary) -> [Cell; 5] {
+    let since = plain(times::utc(run.since));
+    [plain(run.run), cell(&run.handler), phase(run.phase), since, cell(run.about())]
 }

@@ -7,6 +7,7 @@ use scoop_web::Options;
 use serde::Serialize;
 
 use crate::fault::{Exit, Fault};
+use crate::interrupt::interrupted;
 use crate::output::Output;
 
 /// Serve the web page, until the program is interrupted
@@ -49,12 +50,6 @@ pub(crate) async fn serve(scoop: &Scoop, output: Output, args: ServeArgs) -> Res
     } else {
         output.line(page.url())?;
     }
-    let interrupted = async {
-        // Without the signal the program ends as the system has it end.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
-    page.until(interrupted).await?;
+    page.until(interrupted()).await?;
     Ok(Exit::Done)
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use expect_test::expect;
-use scoop::{Outcome, RunState};
+use scoop::{Outcome, RunPhase, RunState};
 use scoop_test_support::Ends as _;
 
-use crate::support::{Plan, Shop};
+use crate::support::{Mail, Mails, Plan, Report, Shop};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn message_is_launched_by_topic_and_json() {
@@ -155,13 +155,13 @@ async fn failed_compensation_is_retried_skipped_or_resolved() {
         would retry <id 1>, a run of `orders` in hierarchy <id 2> (rollback failed)
     "#]]);
     shop.run(&["retry", &runs[0].1, "--yes"]).await.shows(expect![[r#"
-        accepted: the decision is recorded, and the rollback goes on
+        accepted: the decision is recorded, and the run or the rollback goes on
     "#]]);
     shop.run(&[&["skip", &runs[1].1], &reason[..]].concat()).await.shows(expect![[r#"
-        accepted: the decision is recorded, and the rollback goes on
+        accepted: the decision is recorded, and the run or the rollback goes on
     "#]]);
     shop.run(&[&["resolve", &runs[2].1, "--json"], &reason[..]].concat()).await.shows(expect![[r#"
-        {"answer":"accepted","text":"the decision is recorded, and the rollback goes on"}
+        {"answer":"accepted","text":"the decision is recorded, and the run or the rollback goes on"}
     "#]]);
     shop.run(&[&["resolve", &runs[2].1], &reason[..]].concat()).await.shows(expect![[r#"
         exit 3
@@ -385,5 +385,410 @@ async fn lost_working_set_is_rebuilt_without_living_programs() {
     "#]]);
     shop.run(&["rebuild", "--yes", "--json"]).await.shows(expect![[r#"
         {"before":2,"after":2,"skipped":[]}
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn launch_has_a_delay_a_deadline_and_a_priority() {
+    let mut shop = Shop::open().await;
+    let order = r#"{"number":1,"plan":"Commit"}"#;
+    let later =
+        ["launch", "shop.orders", order, "--yes", "--delay", "2h", "--deadline", "3h", "--priority", "high"];
+    assert_eq!(shop.run(&later).await.code, 0);
+    let listed = shop.run(&["runs", "--json"]).await;
+    assert_eq!(listed.field("state"), ["pending"]);
+    let hours = "SELECT round(extract(epoch FROM $ - clock_timestamp()) / 3600)::bigint FROM scoop.run WHERE state = 'ready'";
+    let run = listed.field("run").remove(0);
+    assert_eq!(shop.db.number(&hours.replace('$', "ready_at")).await, 2);
+    let from_now = async |field: &str| {
+        let time = listed.field(field).remove(0);
+        shop.db.number(&hours.replace('$', &format!("'{time}'::timestamptz"))).await
+    };
+    assert_eq!((from_now("wakes_at").await, from_now("deadline").await), (2, 3));
+    assert_eq!(shop.run(&["explain", &run, "--json"]).await.field("priority"), ["high"]);
+    let low = ["launch", "shop.orders", order, "--yes", "--priority", "urgent"];
+    let ran = shop.run(&low).await;
+    assert!(ran.code == 2 && ran.stderr.contains("[possible values: low, normal, high]"), "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn launch_to_a_full_queue_is_refused_after_the_time_to_wait() {
+    let mut shop = Shop::open().await;
+    shop.scoop.shutdown().await.unwrap();
+    shop.limit_payments().await;
+    let payment = ["launch", "shop.payments", r#"{"order":1}"#, "--yes"];
+    assert_eq!(shop.run(&payment).await.code, 0);
+    shop.run(&[&payment[..], &["--wait-for-room", "100ms"]].concat()).await.shows(expect![[r#"
+        exit 3
+        2> error: the queue of saga `payments` is full after <duration>: at most 1 of its runs may wait for a worker; nothing was launched; launch again later, or let the launch wait by --wait-for-room; for more room, end a pause of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`
+    "#]]);
+    shop.run(&payment).await.shows(expect![[r#"
+        exit 3
+        2> error: the queue of saga `payments` is full: at most 1 of its runs may wait for a worker; nothing was launched; launch again later, or let the launch wait by --wait-for-room; for more room, end a pause of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dry_run_says_what_would_be_done_and_changes_nothing() {
+    let mut shop = Shop::open().await;
+    let unpaid = shop.unpaid_order(1).await;
+    let (_, failed) = shop.unmended_order(2).await;
+    let done = shop.order(3, Plan::Commit).await.id().to_string();
+    let pause = ["pause", "--saga", "orders", "--reason", "maintenance", "--yes"];
+    assert_eq!(shop.run(&pause).await.code, 0);
+    let rows = "SELECT (SELECT count(*) FROM scoop.message_event) + (SELECT count(*) FROM scoop.signal)
+                     + (SELECT count(*) FROM scoop.intervention) + (SELECT count(*) FROM scoop.pause)";
+    let before = shop.db.number(rows).await;
+    let reason = ["--reason", "none", "--dry-run"];
+    shop.run(&["signal", "shop.paid", "order 1", r#"{"cents":1}"#, "--dry-run"]).await.shows(expect![[r#"
+            would send the signal `shop.paid` with the key `order 1`
+        "#]]);
+    shop.run(&[&["rollback", &done], &reason[..]].concat()).await.shows(expect![[r#"
+        would roll back <id 1>, the hierarchy that begins with run <id 2> of `orders` (committed)
+    "#]]);
+    shop.run(&[&["skip", &failed], &reason[..]].concat()).await.shows(expect![[r#"
+        would skip the failed compensation of <id 3>, a run of `orders` in hierarchy <id 4> (rollback failed)
+    "#]]);
+    shop.run(&[&["resolve", &failed], &reason[..]].concat()).await.shows(expect![[r#"
+        would count as rolled back by hand: <id 3>, a run of `orders` in hierarchy <id 4> (rollback failed)
+    "#]]);
+    shop.run(&["resume", "--saga", "orders", "--dry-run"]).await.shows(expect![[r#"
+        would resume saga `orders`
+    "#]]);
+    shop.run(&["resume", "--saga", "orders", "--dry-run", "--json"]).await.shows(expect![[r#"
+        {"would":"resume saga `orders`"}
+    "#]]);
+    assert_eq!(shop.db.number(rows).await, before);
+    assert!(unpaid.tree().await.unwrap().cancellations().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn question_on_a_terminal_is_answered_with_yes_or_no() {
+    let mut shop = Shop::open().await;
+    let order = shop.unpaid_order(1).await;
+    let id = order.id().to_string();
+    let cancel = ["cancel", &id, "--reason", "the customer left"];
+    shop.run_on_terminal(&cancel, "n\n").await.shows(expect![[r#"
+        exit 3
+        This will cancel <id 1>, the hierarchy that begins with run <id 2> of `orders` (waiting).
+        Go on? [y/N] nothing was done
+    "#]]);
+    for answer in ["\n", "yes, but\n"] {
+        let ran = shop.run_on_terminal(&cancel, answer).await;
+        assert!(ran.code == 3 && ran.stdout.ends_with("Go on? [y/N] nothing was done\r\n"), "{ran:?}");
+    }
+    assert!(order.tree().await.unwrap().cancellations().is_empty());
+    shop.run_on_terminal(&cancel, "y\n").await.shows(expect![[r#"
+        This will cancel <id 1>, the hierarchy that begins with run <id 2> of `orders` (waiting).
+        Go on? [y/N] accepted: the unfinished runs give up
+    "#]]);
+    assert!(matches!(order.wait().await.unwrap(), Outcome::RolledBack(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stuck_run_is_retried() {
+    let mut shop = Shop::open().await;
+    let order = shop.stuck_order(1).await;
+    let payment = order.tree().await.unwrap().runs()[1].id().to_string();
+    shop.run(&["skip", &payment, "--reason", "none", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        stuck: the run has not failed, but is stuck: it can only be retried
+    "#]]);
+    shop.run(&["retry", &payment, "--dry-run"]).await.shows(expect![[r#"
+        would retry <id 1>, a run of `payments` in hierarchy <id 2> (stuck)
+    "#]]);
+    shop.run(&["retry", &payment, "--yes"]).await.shows(expect![[r#"
+        accepted: the decision is recorded, and the run or the rollback goes on
+    "#]]);
+    order.comes_to(|tree| tree.runs()[1].state == RunState::AwaitingSignal).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_retry_all_failed_rollbacks_and_stuck_runs_that_pass() {
+    let mut shop = Shop::open().await;
+    let (_, first) = shop.unmended_order(1).await;
+    shop.unmended_order(2).await;
+    shop.order(3, Plan::Fail("sold out".into())).await;
+    shop.stuck_order(4).await;
+    let filters = ["retry", "--failed-with", "bank-closed"];
+    shop.run(&[&filters[..], &["--dry-run"]].concat()).await.shows(expect![[r#"
+        RUN SAGA STATE SINCE ABOUT
+        <id 1> orders rollback failed <time> waits for an operator; bank-closed: the bank is closed
+        <id 2> orders rollback failed <time> waits for an operator; bank-closed: the bank is closed
+        would retry 2 runs: 2 of `orders` (rollback failed)
+    "#]]);
+    shop.run(&["retry", "--state", "stuck", "--dry-run", "--json"]).await.shows(expect![[r#"
+        {"run":"<id 3>","hierarchy":"<id 4>","parent":"<id 5>","handler":"payments","topic":"shop.payments","message":"<id 6>","state":"stuck","since":"<time>","waits_for":"program","attempts":0,"reason":"the step `collect` is gone","failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null}
+        {"would":"retry 1 run: 1 of `payments` (stuck)"}
+    "#]]);
+    shop.run(&filters).await.shows(expect![[r#"
+        exit 2
+        2> error: this changes something, and no terminal is there for a question: add --yes, or --dry-run to see what would be done
+    "#]]);
+    assert_eq!(shop.db.number("SELECT count(*) FROM scoop.intervention").await, 0);
+    shop.run(&[&filters[..], &["--limit", "1", "--yes"]].concat()).await.shows(expect![[r#"
+        accepted: 1 run
+        2> there may be more: the limit was reached
+    "#]]);
+    assert_eq!(shop.db.number("SELECT count(*) FROM scoop.intervention").await, 1);
+    shop.run(&["retry", "--handler", "payments", "--yes", "--json"]).await.shows(expect![[r#"
+        {"runs":1,"accepted":1,"covered":0,"refused":[],"left":0,"more":false}
+    "#]]);
+    shop.run(&["retry", "--handler", "payments", "--since", "1h", "--yes", "--json"]).await.shows(expect![[
+        r#"
+            {"runs":0,"accepted":0,"covered":0,"refused":[],"left":0,"more":false}
+        "#
+    ]]);
+    shop.run(&["retry", "--handler", "payment", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: no handler was ever registered for saga `payment`; did you mean `payments`?
+    "#]]);
+    shop.run(&["retry", &first, "--handler", "orders", "--yes"]).await.shows(expect![[r#"
+        exit 2
+        2> error: an id and filters together are not possible: write `scoop retry <id 2>` with its other options, or leave the id out for all runs that pass the filters
+    "#]]);
+    shop.run(&["retry", "--yes"]).await.shows(expect![[r#"
+        exit 2
+        2> error: an id is missing, or filters that choose runs, such as --handler: `scoop retry --help` lists them
+    "#]]);
+    shop.run(&["retry", "--state", "committed", "--yes"]).await.shows(expect![[r#"
+        exit 2
+        2> error: `scoop retry --state committed` is not possible; the states are: stuck, awaiting-operator, rollback-failed
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_cancel_all_unfinished_runs_that_pass() {
+    let mut shop = Shop::open().await;
+    let orders = [shop.unpaid_order(1).await, shop.unpaid_order(2).await, shop.unpaid_order(3).await];
+    shop.order(4, Plan::Commit).await;
+    let reason = ["--reason", "the shop is closed", "--source", "support"];
+    let cancel = |options: &[&'static str]| [&["cancel"][..], options, &reason].concat();
+    shop.run(&cancel(&["--handler", "orders", "--dry-run"])).await.shows(expect![[r#"
+        RUN SAGA STATE SINCE ABOUT
+        <id 1> orders waiting <time> waits for children
+        <id 2> orders waiting <time> waits for children
+        <id 3> orders waiting <time> waits for children
+        would cancel 3 runs: 3 of `orders` (waiting)
+    "#]]);
+    shop.run(&cancel(&["--handler", "orders", "--limit", "1", "--yes"])).await.shows(expect![[r#"
+        accepted: 1 run
+        2> there may be more: the limit was reached
+    "#]]);
+    let cancelled = async |order: &scoop::Handle| order.tree().await.unwrap().cancellations().len();
+    assert_eq!(cancelled(&orders[2]).await, 1);
+    assert!(matches!(orders[2].wait().await.unwrap(), Outcome::RolledBack(_)));
+    // The payments are cancelled with their orders.
+    shop.run(&cancel(&["--state", "waiting", "--state", "awaiting-signal", "--yes"])).await.shows(expect![[
+        r#"
+            accepted: 2 runs
+            settled with another run of the hierarchy: 2 runs
+        "#
+    ]]);
+    for order in &orders {
+        assert!(matches!(order.wait().await.unwrap(), Outcome::RolledBack(_)));
+    }
+    let asked = &orders[0].tree().await.unwrap().cancellations()[0].clone();
+    assert_eq!((&*asked.reason, &*asked.source), ("the shop is closed", "support"));
+    shop.run(&cancel(&["--roots", "--yes"])).await.shows(expect![[r#"
+        2> no such runs
+    "#]]);
+    shop.run(&cancel(&["--failed-with", "sold-out", "--yes"])).await.shows(expect![[r#"
+        exit 2
+        2> error: `scoop cancel --failed-with` chooses nothing: a run with a failure rolls back already
+    "#]]);
+    shop.run(&cancel(&["--topic", "shop.orders", "--key", "order 1", "--roots", "--yes"]))
+        .await
+        .shows(expect![[r#"
+            exit 2
+            2> error: a key names a hierarchy: write `scoop cancel --topic TOPIC --key KEY` with its other options, or leave the key out for all runs that pass the filters
+        "#]]);
+    shop.run(&cancel(&["--key", "order 1", "--yes"])).await.shows(expect![[r#"
+        exit 2
+        2> error: the following required arguments were not provided:
+        2> --topic <TOPIC>
+        2> 
+        2> Usage: scoop cancel --reason <TEXT> --topic <TOPIC> --key <KEY> --yes --source <NAME> --database-url <URL> [ID]
+        2> 
+        2> For more information, try '--help'.
+    "#]]);
+    let by_key = shop.unpaid_order(5).await;
+    shop.run(&cancel(&["--topic", "shop.orders", "--key", "order 5", "--yes"])).await.shows(expect![[r#"
+        accepted: the unfinished runs give up
+    "#]]);
+    assert!(matches!(by_key.wait().await.unwrap(), Outcome::RolledBack(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_failed_because_of_one_below_it_is_settled_with_that() {
+    let mut shop = Shop::open().await;
+    let order = shop.order(1, Plan::Nest).await;
+    let phases: Vec<_> = order.tree().await.unwrap().runs().iter().map(|run| run.state.phase()).collect();
+    assert_eq!(phases, [RunPhase::RollbackFailed; 2]);
+    let parent = order.tree().await.unwrap().runs()[0].id().to_string();
+    shop.run(&["retry", &parent, "--yes"]).await.shows(expect![[r#"
+        exit 3
+        failed below: its rollback failed because of runs below it: retry those, and it goes on
+    "#]]);
+    shop.run(&["retry", "--handler", "orders", "--roots", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        accepted: 0 runs
+        failed below: 1 run: its rollback failed because of runs below it: retry those, and it goes on
+    "#]]);
+    shop.run(&["retry", "--handler", "orders", "--yes"]).await.shows(expect![[r#"
+        accepted: 1 run
+        settled with another run of the hierarchy: 1 run
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_requests_are_counted_by_their_reasons() {
+    let mut shop = Shop::open().await;
+    // The cancelled run stays as it is, since no program can continue it.
+    shop.stuck_order(1).await;
+    let cancel = ["cancel", "--handler", "payments", "--reason", "none", "--yes"];
+    assert_eq!(shop.run(&cancel).await.code, 0);
+    shop.run(&cancel).await.shows(expect![[r#"
+        exit 3
+        accepted: 0 runs
+        already requested: 1 run: a cancellation was requested before
+    "#]]);
+    shop.run(&[&cancel[..], &["--json"]].concat()).await.shows(expect![[r#"
+        exit 3
+        {"runs":1,"accepted":0,"covered":0,"refused":[{"answer":"already requested","text":"a cancellation was requested before","runs":1}],"left":0,"more":false}
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_requests_end_between_two_when_the_user_interrupts_them() {
+    let mut shop = Shop::open().await;
+    let orders =
+        [shop.unmended_order(1).await.0, shop.unmended_order(2).await.0, shop.unmended_order(3).await.0];
+    shop.scoop.shutdown().await.unwrap();
+    let mut blocker = shop.db.pool().begin().await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1::uuid::text, 0))")
+        .bind(orders[1].id().uuid())
+        .execute(&mut *blocker)
+        .await
+        .unwrap();
+    let retry = shop.command(&["retry", "--handler", "orders", "--yes"]).spawn().unwrap();
+    let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    while shop.db.number(waits).await == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let interrupt = format!("kill -s INT {}", retry.id().unwrap());
+    assert!(tokio::process::Command::new("sh").args(["-c", &interrupt]).status().await.unwrap().success());
+    blocker.commit().await.unwrap();
+    let ran = shop.ended(retry).await;
+    ran.shows(expect![[r#"
+        exit 1
+        accepted: 2 runs
+        not requested: 1 run
+    "#]]);
+    assert_eq!(shop.db.number("SELECT count(*) FROM scoop.intervention").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bar_is_drawn_on_a_terminal_only() {
+    let mut shop = Shop::open().await;
+    shop.unmended_order(1).await;
+    shop.unmended_order(2).await;
+    let retry = ["retry", "--state", "rollback-failed"];
+    let ran = shop.run_on_terminal(&retry, "y\n").await;
+    assert!(
+        ran.code == 0 && ran.stdout.contains(" of 2 runs") && ran.stdout.contains("accepted: 2 runs"),
+        "{ran:?}"
+    );
+    shop.unmended_order(3).await;
+    let ran = shop.run(&["retry", "--state", "rollback-failed", "--yes"]).await;
+    assert!(ran.code == 0 && !ran.stderr.contains(" of "), "{ran:?}");
+    let prune = ["prune", "--older-than", "1d", "--limit", "7", "--yes"];
+    let ran = shop.run_on_terminal(&prune, "").await;
+    assert!(ran.code == 0 && ran.stdout.contains("0 of 7 hierarchies"), "{ran:?}");
+    assert_eq!(shop.run(&prune).await.stderr, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scheduled_saga_is_run_by_hand() {
+    let mut shop = Shop::with(|scoop| scoop.only::<Report>()).await;
+    shop.run(&["trigger", "report", "--dry-run"]).await.shows(expect![[r#"
+        would run saga `report` once, now
+    "#]]);
+    shop.run(&["trigger", "report"]).await.shows(expect![[r#"
+        exit 2
+        2> error: this changes something, and no terminal is there for a question: add --yes, or --dry-run to see what would be done
+    "#]]);
+    assert_eq!(shop.db.number("SELECT run_count FROM scoop.schedule").await, 0);
+    shop.run(&["trigger", "report", "--yes", "--wait"]).await.shows(expect![[r#"
+        <id 1>
+        committed
+    "#]]);
+    shop.run(&["trigger", "report", "--yes", "--wait", "--json"]).await.shows(expect![[r#"
+        {"hierarchy":"<id 2>","message":"<id 3>","outcome":"committed","text":"committed"}
+    "#]]);
+    assert_eq!(shop.db.number("SELECT run_count FROM scoop.schedule").await, 2);
+    shop.run(&["trigger", "reports", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: saga `reports` has no schedule; did you mean `report`?
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_without_a_handler_are_redelivered_to_a_later_one() {
+    let mut shop = Shop::open().await;
+    let mut mails = vec![];
+    for to in ["ann", "ben", "eve"] {
+        mails.push(shop.scoop.launch(Mail { to: to.into() }).await.unwrap());
+    }
+    shop.run(&["redeliver", "shop.mails", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: no handler is subscribed to topic `shop.mails`; there are `shop.orders`, `shop.payments`
+    "#]]);
+    let later = shop.db.scoop().only::<Mails>().start().await.unwrap();
+    shop.run(&["redeliver", "shop.mails", "--dry-run"]).await.shows(expect![[r#"
+        would deliver at most 1000 messages on topic `shop.mails` to mails: those that had no handler, of the last day
+    "#]]);
+    shop.run(&["redeliver", "shop.mails", "--since", "2h", "--limit", "1", "--dry-run", "--json"])
+        .await
+        .shows(expect![[r#"
+            {"would":"deliver at most 1 message on topic `shop.mails` to mails: those that had no handler, of the time since <time>"}
+        "#]]);
+    shop.run(&["redeliver", "shop.mails", "--limit", "2", "--yes"]).await.shows(expect![[r#"
+        redelivered 2 messages
+        <id 1>
+        <id 2>
+        2> there may be more: the limit was reached; repeat the command
+    "#]]);
+    shop.run(&["redeliver", "shop.mails", "--since", "1h", "--yes", "--json"]).await.shows(expect![[r#"
+        {"hierarchies":["<id 3>"],"more":false}
+    "#]]);
+    shop.run(&["redeliver", "shop.mails", "--yes"]).await.shows(expect![[r#"
+        redelivered 0 messages
+    "#]]);
+    for mail in mails {
+        assert_eq!(mail.ends().await.unwrap(), Outcome::Committed);
+    }
+    later.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prune_ends_at_its_limit() {
+    let mut shop = Shop::open().await;
+    for number in 1..=3 {
+        shop.order(number, Plan::Commit).await;
+    }
+    shop.db.grow_older(Duration::from_secs(2 * 86_400)).await;
+    let prune = ["prune", "--older-than", "1d", "--limit", "2"];
+    shop.run(&[&prune[..], &["--dry-run"]].concat()).await.shows(expect![[r#"
+        would delete 2 hierarchies with 2 messages and 10 events, and 0 signals
+        there may be more: the limit was reached
+    "#]]);
+    shop.run(&[&prune[..], &["--yes"]].concat()).await.shows(expect![[r#"
+        deleted 2 hierarchies with 2 messages and 10 events, and 0 signals
+        there may be more: the limit was reached
+    "#]]);
+    shop.run(&[&prune[..], &["--yes", "--json"]].concat()).await.shows(expect![[r#"
+        {"dry_run":false,"hierarchies":1,"messages":1,"events":5,"signals":0,"unique_keys":0,"kept":{"recent":0,"unfinished":0,"failed":0,"needed":0,"busy":0,"refused":0},"more":false}
     "#]]);
 }

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use scoop_embedded::Embedded;
 
-use crate::support::{Plan, Shop, program, ran};
+use crate::support::{Order, Orders, Plan, Shop, program, ran};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn topology_has_handlers_and_workers() {
@@ -28,7 +28,7 @@ async fn topology_has_handlers_and_workers() {
         shop.payments payments <time> 0
         2> no worker is registered
     "#]]);
-    limit_payments(&shop).await;
+    shop.limit_payments().await;
     shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes", "--json"]).await.shows(expect![[r#"
         {"hierarchy":"<id 2>","message":"<id 3>"}
     "#]]);
@@ -41,16 +41,6 @@ async fn topology_has_handlers_and_workers() {
     let shown = shop.run(&["topology", "--json"]).await.stdout;
     let limits = r#""limits":{"concurrency":2,"concurrency_by_key":true,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":"order","queue":1,"waiting":1}"#;
     assert!(shown.contains(limits), "{shown}");
-}
-
-/// Limits the payments as a program with such an attribute does.
-async fn limit_payments(shop: &Shop) {
-    shop.db
-        .execute(
-            "INSERT INTO scoop.run_limit (saga, handlers, concurrency, concurrency_by_key, key_from, queue)
-             VALUES ('payments', '{payments}', 2, true, 'order', 1)",
-        )
-        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,7 +80,7 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
     let advice = gone.field("advice").join("\n");
     assert!(advice.contains("scoop retire shop.orders orders"), "{advice}");
 
-    limit_payments(&shop).await;
+    shop.limit_payments().await;
     shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes"]).await;
     let full = shop.run(&["doctor", "--json"]).await;
     assert!(checks(&full).contains(&"queue limits: warning".to_owned()), "{full:?}");
@@ -109,6 +99,7 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
         client_connection_check_interval
         clock
         connections
+        definitions
         durability
         failed rollbacks
         handlers
@@ -193,6 +184,170 @@ async fn doctor_sees_open_transactions_dead_workers_and_stuck_runs() {
         assert!(texts.contains(part), "{part} is missing: {texts}");
     }
     assert_eq!(doctor.code, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_has_nothing_to_say_about_a_healthy_shop_on_a_server_with_good_settings() {
+    let settings = [
+        ("shared_preload_libraries", "pg_stat_statements"),
+        ("client_connection_check_interval", "10s"),
+        ("fsync", "on"),
+        ("full_page_writes", "on"),
+    ];
+    let server = Embedded::builder();
+    let server = settings.into_iter().fold(server, |server, (name, value)| server.setting(name, value));
+    let server = server.start().await.unwrap();
+    let pool = sqlx::PgPool::connect_with(server.connect_options()).await.unwrap();
+    sqlx::raw_sql("CREATE EXTENSION pg_stat_statements").execute(&pool).await.unwrap();
+    let scoop = scoop::Scoop::builder().postgres(pool.clone()).only::<Orders>().start().await.unwrap();
+    let order = Order { number: 1, plan: Plan::Commit, card: String::new() };
+    scoop.launch(order).await.unwrap().wait().await.unwrap();
+    let doctor = async |args: &[&str]| {
+        let mut command = program(&[&["doctor"], args].concat());
+        command.env("DATABASE_URL", server.url());
+        ran(command, &mut vec![]).await
+    };
+    doctor(&[]).await.shows(expect![[r#"
+        2> 0 problems, 0 warnings, 26 checks found nothing
+    "#]]);
+    let all = doctor(&["--verbose", "--json"]).await;
+    assert_eq!(all.code, 0);
+    let checks = all.field("level").into_iter().zip(all.field("check"));
+    let checks: Vec<_> = checks.map(|(level, check)| format!("{level} {check}")).collect();
+    expect![[r#"
+        good version
+        good standby
+        good autovacuum
+        good durability
+        good synchronous_commit
+        good statement_timeout
+        good idle_in_transaction_session_timeout
+        good client_connection_check_interval
+        good connections
+        good sessions
+        good wraparound
+        good clock
+        good transactions
+        good tables
+        good bloat
+        good slow statements
+        good rights
+        good workers
+        good handlers
+        good definitions
+        good pauses
+        good failed rollbacks
+        good stuck runs
+        good queue
+        good queue limits
+        good retention"#]]
+    .assert_eq(&checks.join("\n"));
+    let texts = all.field("text").join("\n");
+    for part in [
+        "PostgreSQL ",
+        " connections are in use: ",
+        "by `scoop-cli`",
+        "1 worker lives",
+        "0 runs are unfinished",
+    ] {
+        assert!(texts.contains(part), "{part} is missing: {texts}");
+    }
+    scoop.shutdown().await.unwrap();
+    pool.close().await;
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_notes_workers_with_different_definitions() {
+    let mut shop = Shop::open().await;
+    let definitions = async |shop: &mut Shop| {
+        let doctor = shop.run(&["doctor", "--json", "--verbose"]).await;
+        let found = doctor.field("check").iter().position(|check| check == "definitions").unwrap();
+        (
+            doctor.field("level")[found].clone(),
+            doctor.field("text")[found].clone(),
+            doctor.field("advice")[found].clone(),
+        )
+    };
+    let (level, text, _) = definitions(&mut shop).await;
+    assert_eq!((&*level, &*text), ("good", "all living workers have the same definition of each saga"));
+    // The other worker lives as long as the session of the first one.
+    shop.db
+        .execute(
+            "INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
+             SELECT '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a', lock_key, backend, role, topics, handlers, '{1000,1000}', now()
+             FROM scoop.worker",
+        )
+        .await;
+    let (level, text, advice) = definitions(&mut shop).await;
+    assert_eq!(level, "note");
+    assert!(
+        text.starts_with("living workers have different definitions of saga `orders`: 1 worker has"),
+        "{text}"
+    );
+    assert!(text.ends_with(", 1 worker has definition 1000"), "{text}");
+    assert!(advice.starts_with("finish the deployment"), "{advice}");
+    shop.db.execute("DELETE FROM scoop.worker WHERE id = '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a'").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reader_role_looks_and_changes_nothing() {
+    let shop = Shop::open().await;
+    let order = shop.unpaid_order(1).await.id().to_string();
+    let role = format!("reader_{}", uuid::Uuid::new_v4().simple());
+    shop.db
+        .execute(&format!(
+            "CREATE ROLE {role};
+             GRANT USAGE ON SCHEMA scoop TO {role};
+             GRANT SELECT ON ALL TABLES IN SCHEMA scoop TO {role};
+             GRANT EXECUTE ON FUNCTION scoop.schema_version TO {role}"
+        ))
+        .await;
+    let mut ids = vec![];
+    let mut reader = async |args: &[&str]| {
+        let mut command = shop.command(args);
+        command.env("PGOPTIONS", format!("-c role={role}"));
+        ran(command, &mut ids).await
+    };
+    reader(&["runs"]).await.shows(expect![[r#"
+        RUN SAGA STATE SINCE ABOUT
+        <id 1> payments awaiting signal <time> awaits `shop.paid` with key `order 1`
+        <id 2> orders waiting <time> waits for children
+    "#]]);
+    reader(&["cancel", &order, "--reason", "no", "--yes"]).await.shows(expect![[r#"
+        exit 1
+        2> error: the role of the connections lacks a right while a cancellation was requested: permission denied for table message_event; the guide lists the GRANTs that each role needs
+    "#]]);
+    reader(&["retry", "--state", "stuck", "--yes"]).await.shows(expect![[r#"
+        2> no such runs
+    "#]]);
+    reader(&["cancel", "--handler", "payments", "--reason", "no", "--yes"]).await.shows(expect![[r#"
+        exit 1
+        accepted: 0 runs
+        not requested: 1 run
+        2> error: the role of the connections lacks a right while a cancellation was requested: permission denied for table message_event; the guide lists the GRANTs that each role needs
+    "#]]);
+    reader(&["launch", "shop.payments", r#"{"order":1}"#, "--yes"]).await.shows(expect![[r#"
+        exit 1
+        2> error: the role of the connections lacks a right while a message was launched: permission denied for function launch; the guide lists the GRANTs that each role needs
+    "#]]);
+    for args in [
+        &["tree", &order][..],
+        &["explain", &order],
+        &["counts"],
+        &["topology"],
+        &["events"],
+        &["timeline", &order],
+    ] {
+        let ran = reader(args).await;
+        assert!(ran.code == 0 && !ran.stdout.is_empty(), "{args:?}: {ran:?}");
+    }
+    let doctor = reader(&["doctor", "--json"]).await;
+    let found = doctor.field("check").iter().position(|check| check == "rights").unwrap();
+    assert_eq!(doctor.field("level")[found], "note");
+    assert!(doctor.field("text")[found].contains("it lacks "), "{doctor:?}");
+    assert!(doctor.field("check").contains(&"sessions".to_owned()), "{doctor:?}");
+    shop.db.execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -35,6 +35,30 @@ async fn runs_are_listed_with_state_and_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn runs_are_listed_by_saga_and_time() {
+    let mut shop = Shop::open().await;
+    shop.order(1, Plan::Commit).await;
+    shop.unpaid_order(2).await;
+    shop.run(&["runs", "--handler", "payments"]).await.shows(expect![[r#"
+        RUN SAGA STATE SINCE ABOUT
+        <id 1> payments awaiting signal <time> awaits `shop.paid` with key `order 2`
+    "#]]);
+    shop.run(&["runs", "--until", "0s", "--handler", "payments", "--behind-proxy"]).await.shows(expect![[
+        r#"
+            RUN SAGA STATE SINCE ABOUT
+            <id 1> payments awaiting signal <time> awaits `shop.paid` with key `order 2`
+        "#
+    ]]);
+    shop.run(&["runs", "--until", "1h"]).await.shows(expect![[r#"
+        2> no such runs
+    "#]]);
+    shop.run(&["runs", "--since", "1h", "--until", "0s", "--state", "committed"]).await.shows(expect![[r#"
+            RUN SAGA STATE SINCE ABOUT
+            <id 2> orders committed <time>
+        "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn list_that_is_cut_off_goes_on_from_its_end() {
     let mut shop = Shop::open().await;
     for number in 1..=3 {
@@ -165,6 +189,36 @@ async fn runs_are_counted_by_saga_and_state() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn counts_end_at_a_limit_unless_they_are_to_be_exact() {
+    let mut shop = Shop::open().await;
+    shop.unpaid_order(1).await;
+    shop.scoop.shutdown().await.unwrap();
+    shop.db
+        .execute(
+            "INSERT INTO scoop.run
+             SELECT copy.*
+             FROM scoop.run r
+             CROSS JOIN LATERAL (SELECT gen_random_uuid() AS id, n FROM generate_series(1, 10100) n) new
+             CROSS JOIN LATERAL jsonb_populate_record(r, jsonb_build_object(
+                 'id', new.id, 'message_id', new.id, 'lineage', to_jsonb(r.lineage[:2] || new.id))) copy
+             WHERE r.handler = 'payments'",
+        )
+        .await;
+    shop.run(&["counts"]).await.shows(expect![[r#"
+        SAGA STATE RUNS OLDEST
+        orders waiting 1 <duration>
+        payments awaiting signal 10000+ <duration>
+        2> 10001+ unfinished; 0 ended since <time>
+    "#]]);
+    shop.run(&["counts", "--exact"]).await.shows(expect![[r#"
+        SAGA STATE RUNS OLDEST
+        orders waiting 1 <duration>
+        payments awaiting signal 10101 <duration>
+        2> 10102 unfinished; 0 ended since <time>
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn events_are_followed_from_a_place() {
     let mut shop = Shop::open().await;
     // The place: of a first call, which ends with the first event that it sees.
@@ -195,6 +249,22 @@ async fn events_are_followed_from_a_place() {
     let json = shop.run(&[&follow[..], &["--json"]].concat()).await;
     assert_eq!(json.field("kind").len(), 6);
     assert_eq!(json.field("next").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_come_later_are_followed_until_the_count_is_reached() {
+    let mut shop = Shop::open().await;
+    let place = shop.run(&["events", "--json"]).await.field("next").remove(0);
+    let follow = ["events", "--follow", "--after", &place, "--handler", "orders", "--count", "6", "--json"];
+    let follower = shop.command(&follow).spawn().unwrap();
+    shop.order(1, Plan::Commit).await;
+    // The first two of its events are the last two.
+    shop.order(2, Plan::Commit).await;
+    let followed = shop.ended(follower).await;
+    assert_eq!(followed.code, 0);
+    let kinds = ["SEEN", "SUSPENDED", "SUSPENDED", "COMMITTED", "SEEN", "SUSPENDED"];
+    assert_eq!(followed.field("kind"), kinds);
+    assert_eq!(followed.field("next").len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,16 +4,20 @@ use expect_test::expect_file;
 
 use crate::support::{program, ran};
 
-#[tokio::test]
-async fn help_texts_are_those_of_the_file() {
-    let main = ran(program(&["--help"]), &mut vec![]).await.stdout;
+/// The commands in the help of the program.
+fn commands(main: &str) -> Vec<&str> {
     let commands =
         main.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     // A line that begins later continues the text of the one before.
     let commands = commands.filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
-    let commands: Vec<_> = commands.filter_map(|line| line.split(' ').next()).collect();
+    commands.filter_map(|line| line.split(' ').next()).filter(|command| *command != "help").collect()
+}
+
+#[tokio::test]
+async fn help_texts_are_those_of_the_file() {
+    let main = ran(program(&["--help"]), &mut vec![]).await.stdout;
     let mut all = main.clone();
-    for command in commands.into_iter().filter(|command| *command != "help") {
+    for command in commands(&main) {
         let help = ran(program(&[command, "--help"]), &mut vec![]).await.stdout;
         // The options of all commands are in the help of the program.
         let own = help.split("\nConnection:").next().unwrap_or_default();
@@ -23,19 +27,40 @@ async fn help_texts_are_those_of_the_file() {
 }
 
 #[tokio::test]
-async fn completions_and_manual_name_all_commands() {
-    for (shell, part) in [("bash", "complete -F"), ("zsh", "#compdef scoop"), ("fish", "complete -c scoop")] {
+async fn completions_of_each_shell_name_all_commands() {
+    let main = ran(program(&["--help"]), &mut vec![]).await.stdout;
+    assert!(commands(&main).len() > 25, "{main}");
+    for (shell, part) in [
+        ("bash", "complete -F"),
+        ("elvish", "edit:completion:arg-completer[scoop]"),
+        ("fish", "complete -c scoop"),
+        ("powershell", "Register-ArgumentCompleter"),
+        ("zsh", "#compdef scoop"),
+    ] {
         let ran = ran(program(&["completions", shell]), &mut vec![]).await;
-        assert!(ran.code == 0 && ran.stdout.contains(part) && ran.stdout.contains("rollback"), "{shell}");
+        assert!(ran.code == 0 && ran.stdout.contains(part), "{shell}: {}", ran.stdout);
+        let words: std::collections::BTreeSet<_> =
+            ran.stdout.split(|char: char| !char.is_ascii_alphanumeric()).collect();
+        for command in commands(&main) {
+            assert!(words.contains(command), "{shell} does not name {command}");
+        }
     }
+}
+
+#[tokio::test]
+async fn manual_has_a_page_for_each_command() {
+    let main = ran(program(&["--help"]), &mut vec![]).await.stdout;
     let page = ran(program(&["man"]), &mut vec![]).await;
     assert!(page.code == 0 && page.stdout.contains(".TH scoop 1"), "{}", page.stdout);
-    for command in ["doctor", "explain"] {
-        assert!(page.stdout.contains(&format!("scoop\\-{command}(1)")), "{command}");
-    }
     let dir = std::env::temp_dir().join(format!("scoop-man-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     assert_eq!(ran(program(&["man", "--dir", dir.to_str().unwrap()]), &mut vec![]).await.code, 0);
+    for command in commands(&main) {
+        assert!(page.stdout.contains(&format!("scoop\\-{command}(1)")), "{command}");
+        let of_command = std::fs::read_to_string(dir.join(format!("scoop-{command}.1"))).unwrap();
+        assert!(of_command.contains(&format!(".TH scoop-{command} 1")), "{of_command}");
+        assert!(of_command.contains(".SH OPTIONS") && of_command.contains("database\\-url"), "{of_command}");
+    }
     let explain = std::fs::read_to_string(dir.join("scoop-explain.1")).unwrap();
     std::fs::remove_dir_all(&dir).unwrap();
     assert!(explain.contains("what would end that"), "{explain}");

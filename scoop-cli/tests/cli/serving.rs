@@ -2,23 +2,94 @@
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
+use tokio::process::Child;
 
 use crate::support::Shop;
+
+/// What a form that changes something has.
+const POST: &str = "method=\"post\"";
+
+/// The program that serves the page, with what it has written.
+struct Server {
+    program: Child,
+    line: String,
+}
+
+impl Server {
+    async fn start(shop: &Shop, options: &[&str]) -> Self {
+        let args = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
+        let mut program = shop.command(&args).spawn().unwrap();
+        let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
+        let line = lines.next_line().await.unwrap().unwrap();
+        Self { program, line }
+    }
+
+    async fn stop(mut self) {
+        self.program.kill().await.unwrap();
+    }
+}
+
+/// The response to a request for this path, with a cookie.
+async fn get(address: &str, path: &str, cookie: &str) -> String {
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    connection.read_to_string(&mut response).await.unwrap();
+    response
+}
+
+/// Opens the URL: the address, and the cookie that comes with the redirect.
+async fn log_in(url: &str) -> (String, String) {
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let response = get(address, &format!("/{path}"), "none=").await;
+    assert!(response.starts_with("HTTP/1.1 303 "), "{response}");
+    let header = |name: &str| {
+        let values = response.lines().filter_map(|line| line.split_once(": "));
+        values
+            .filter(|(it, _)| it.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(header("location"), "/");
+    let cookie = header("set-cookie").split(';').next().unwrap().to_owned();
+    assert!(cookie.starts_with("scoop-"), "{response}");
+    (address.to_owned(), cookie)
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_is_served_at_the_written_url() {
     let shop = Shop::open().await;
-    let mut program = shop.command(&["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap();
-    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
-    let url = lines.next_line().await.unwrap().unwrap();
-    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
-    let mut connection = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    connection.write_all(request.as_bytes()).await.unwrap();
-    let mut response = String::new();
-    connection.read_to_string(&mut response).await.unwrap();
-    assert!(response.starts_with("HTTP/1.1 303 ") && response.contains("set-cookie: scoop-"), "{response}");
-    program.kill().await.unwrap();
+    let server = Server::start(&shop, &[]).await;
+    let (address, cookie) = log_in(&server.line).await;
+    let page = get(&address, "/", &cookie).await;
+    assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("<title>"), "{page}");
+    let refused = get(&address, "/", "none=").await;
+    assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
+    let topology = get(&address, "/topology", &cookie).await;
+    assert!(topology.contains("shop.orders") && topology.contains("Pause everything"), "{topology}");
+    let pause = get(&address, "/pause?everything=1", &cookie).await;
+    assert!(pause.starts_with("HTTP/1.1 200 ") && pause.contains(POST), "{pause}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn read_only_page_has_no_actions() {
+    let shop = Shop::open().await;
+    let server = Server::start(&shop, &["--read-only", "--json", "--token", "0123456789abcdef"]).await;
+    let written: serde_json::Value = serde_json::from_str(&server.line).unwrap();
+    let url = written["url"].as_str().unwrap();
+    assert!(url.ends_with("/?token=0123456789abcdef"), "{url}");
+    let (address, cookie) = log_in(url).await;
+    let topology = get(&address, "/topology", &cookie).await;
+    assert!(topology.starts_with("HTTP/1.1 200 ") && topology.contains("shop.orders"), "{topology}");
+    assert!(!topology.contains(POST) && !topology.contains("Pause everything"), "{topology}");
+    let pause = get(&address, "/pause?everything=1", &cookie).await;
+    assert!(pause.starts_with("HTTP/1.1 403 ") && !pause.contains(POST), "{pause}");
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

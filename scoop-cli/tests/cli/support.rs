@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use expect_test::Expect;
 use scoop::prelude::*;
-use scoop::{Builder, RunState, Tree};
+use scoop::{Builder, PauseTarget, RunState, Tree};
 use scoop_test_support::Ends as _;
 use scoop_test_support::postgres::Database;
 use sqlx::ConnectOptions as _;
@@ -22,6 +22,8 @@ pub(crate) enum Plan {
     FailToUndo,
     /// It launches a payment, which awaits a signal.
     Pay,
+    /// It launches an order that fails and whose compensation fails.
+    Nest,
 }
 
 #[derive(Message, Serialize, Deserialize)]
@@ -65,6 +67,10 @@ impl Orders {
         if order.plan == Plan::Pay {
             scope.launch(Payment { order: order.number }).await?;
         }
+        if order.plan == Plan::Nest {
+            let below = Order { number: order.number, plan: Plan::FailToUndo, card: String::new() };
+            scope.launch(below).await?;
+        }
         Ok(())
     }
 
@@ -77,7 +83,7 @@ impl Orders {
         match &order.plan {
             Plan::Fail(why) => Err(SoldOut(why.clone()).into()),
             Plan::FailToUndo => Err(SoldOut("none left".into()).into()),
-            Plan::Commit | Plan::Pay => Ok(()),
+            Plan::Commit | Plan::Pay | Plan::Nest => Ok(()),
         }
     }
 }
@@ -95,6 +101,37 @@ impl Payments {
 
     async fn key(&self, _: &mut Scope<'_>, payment: &Payment) -> Result<String> {
         Ok(format!("order {}", payment.order))
+    }
+}
+
+/// A message whose saga belongs to another program.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "shop.mails")]
+pub(crate) struct Mail {
+    pub(crate) to: String,
+}
+
+#[derive(Default)]
+pub(crate) struct Mails;
+
+#[saga(name = "mails")]
+#[subscribes(Mail)]
+impl Mails {
+    #[step]
+    async fn send(&self, _: &mut Scope<'_>, _: &Mail) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Report;
+
+#[saga(name = "report", every = "30 days")]
+#[subscribes(Tick)]
+impl Report {
+    #[step]
+    async fn write(&self, _: &mut Scope<'_>, _: &Tick) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -163,11 +200,72 @@ impl Shop {
         order
     }
 
+    /// Launches an order whose payment no program can begin.
+    pub(crate) async fn stuck_order(&self, number: u32) -> scoop::Handle {
+        let payments = PauseTarget::handler("payments");
+        self.scoop.pause(&payments).reason("a test").await.unwrap();
+        let order = Order { number, plan: Plan::Pay, card: "4111".into() };
+        let order = self.scoop.launch(order).await.unwrap();
+        order.comes_to(|tree| tree.runs().len() == 2).await.unwrap();
+        let stuck = "UPDATE scoop.run SET state = 'stuck', reason = 'the step `collect` is gone' WHERE handler = 'payments'";
+        self.db.execute(stuck).await;
+        self.scoop.resume(&payments).await.unwrap();
+        order
+    }
+
+    /// Launches an order whose rollback fails, and returns its run.
+    pub(crate) async fn unmended_order(&mut self, number: u32) -> (scoop::Handle, String) {
+        let order = self.order(number, Plan::FailToUndo).await;
+        let run = order.tree().await.unwrap().runs()[0].id().to_string();
+        (order, run)
+    }
+
+    /// Limits the payments as a program with such an attribute does.
+    pub(crate) async fn limit_payments(&self) {
+        self.db
+            .execute(
+                "INSERT INTO scoop.run_limit (saga, handlers, concurrency, concurrency_by_key, key_from, queue)
+                 VALUES ('payments', '{payments}', 2, true, 'order', 1)",
+            )
+            .await;
+    }
+
     /// The program on this database, with these arguments.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = program(args);
         command.env("DATABASE_URL", &self.url);
         command
+    }
+
+    /// Runs the program on a terminal. If it asks, it gets this answer.
+    pub(crate) async fn run_on_terminal(&mut self, args: &[&str], answer: &str) -> Ran {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let quoted = |text: &&str| format!("'{}'", text.replace('\'', r"'\''"));
+        let words: Vec<_> = [env!("CARGO_BIN_EXE_scoop")].iter().chain(args).map(quoted).collect();
+        // Wide enough for each row, and without the answer in the output.
+        let line = format!("stty cols 200 rows 40 -echo; {}", words.join(" "));
+        let mut command = Command::new("script");
+        configure(&mut command, &["-q", "-e", "-c", &line, "/dev/null"]);
+        command
+            .env("DATABASE_URL", &self.url)
+            .env("SHELL", "/bin/sh")
+            .env("TERM", "xterm")
+            .stdin(Stdio::piped());
+        let mut child = command.spawn().expect("`script` is installed");
+        let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut written = vec![];
+        while stdout.read_buf(&mut written).await.unwrap() > 0 {
+            if written.ends_with(b"[y/N] ") {
+                stdin.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+        let (status, stderr) = (child.wait().await.unwrap(), vec![]);
+        shown(std::process::Output { status, stdout: written, stderr }, &mut self.ids)
+    }
+
+    /// The result of a call that was begun.
+    pub(crate) async fn ended(&mut self, child: tokio::process::Child) -> Ran {
+        shown(child.wait_with_output().await.unwrap(), &mut self.ids)
     }
 
     /// Runs the program to its end.
@@ -182,18 +280,23 @@ impl Shop {
         let mut command = self.command(args);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();
-        shown(child.wait_with_output().await.unwrap(), &mut self.ids)
+        self.ended(child).await
     }
 }
 
 /// The program with these arguments, without a database.
 pub(crate) fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scoop"));
+    configure(&mut command, args);
+    command
+}
+
+/// Gives a command its arguments, and none of the settings of this process.
+fn configure(command: &mut Command, args: &[&str]) {
     for name in ["DATABASE_URL", "SCOOP_SCHEMA", "NO_COLOR", "USER", "COLUMNS"] {
         command.env_remove(name);
     }
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    command
 }
 
 /// Runs the program to its end.

@@ -61,6 +61,7 @@ pub use pauses::{Paused, Resume, SetPause};
 pub use prune::{KeptHierarchies, Prune, Pruned, Undeletable};
 pub(crate) use prune::{OldRows, ROWS_MAX, RefusedDeletions};
 pub use read_tree::ReadTree;
+pub use rebuild::RebuildWorkingSet;
 pub use rebuild_entities::{EntityNotRebuilt, RebuildEntities, RebuiltEntities};
 pub use redelivery::{Redeliver, Redelivered};
 pub use requests::{CancelAnswer, Request, RollbackAnswer};

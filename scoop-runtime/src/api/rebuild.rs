@@ -1,15 +1,66 @@
 //! Rebuilds the working set from the protocol's tables, after it was damaged or lost.
 
-use futures_util::FutureExt;
+use std::future::IntoFuture;
+
+use futures_util::future::{BoxFuture, FutureExt};
 
 use super::scoop::Scoop;
 use crate::util::patience::GivenUp;
-use crate::{RebuildComparison, RebuildReport, RunDifference, RuntimeError};
+use crate::{RebuildComparison, RebuildProgress, RebuildReport, RunDifference, RuntimeError};
+
+/// A function that is called with the progress of a rebuild.
+type OnProgress = Box<dyn FnMut(RebuildProgress) + Send>;
+
+/// A rebuild of the working set. Await it for a [`RebuildReport`].
+#[must_use = "nothing is rebuilt before this is awaited"]
+pub struct RebuildWorkingSet {
+    scoop: Scoop,
+    on_progress: OnProgress,
+}
+
+impl RebuildWorkingSet {
+    /// Sets a function that is called after each hierarchy. If one cannot be rebuilt, a second pass begins with the first
+    /// hierarchy again.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let rebuild = scoop.rebuild_working_set();
+    /// rebuild.on_progress(|so_far| println!("{} of {}", so_far.hierarchies, so_far.total)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_progress(mut self, report: impl FnMut(RebuildProgress) + Send + 'static) -> Self {
+        self.on_progress = Box::new(report);
+        self
+    }
+
+    async fn carry_out(mut self) -> Result<RebuildReport, RuntimeError> {
+        let mut trial = self.scoop.trial().once();
+        let rebuilt = loop {
+            let attempt = self.scoop.store().rebuild(&mut *self.on_progress);
+            if let Some(rebuilt) = trial.attempt(attempt).await {
+                break rebuilt;
+            }
+        };
+        rebuilt
+            .map_err(GivenUp::error("the working set was rebuilt"))?
+            .map_err(|workers| RuntimeError::WorkersAlive { workers })
+    }
+}
+
+impl IntoFuture for RebuildWorkingSet {
+    type Output = Result<RebuildReport, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.carry_out().boxed()
+    }
+}
 
 impl Scoop {
     /// Rebuilds the working set (the table `run`, the next work of each run) from the recorded events. A
     /// [client](Scoop::client) calls it while no process runs sagas, after the table was damaged or lost, or to
-    /// verify it.
+    /// verify it. Await it; [`RebuildWorkingSet`] has a method that reports the progress.
     ///
     /// The progress of each run, its waits and its cancellation are preserved. The number of attempts, the pauses
     /// between them, and the reasons of [stuck](Scoop::stuck_runs) runs are lost: stuck runs are retried once.
@@ -40,14 +91,8 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn rebuild_working_set(&self) -> impl Future<Output = Result<RebuildReport, RuntimeError>> + Send {
-        async move {
-            let rebuilt = self.trial().once().endure(|_| self.store().rebuild()).await;
-            rebuilt
-                .map_err(GivenUp::error("the working set was rebuilt"))?
-                .map_err(|workers| RuntimeError::WorkersAlive { workers })
-        }
-        .boxed()
+    pub fn rebuild_working_set(&self) -> RebuildWorkingSet {
+        RebuildWorkingSet { scoop: self.clone(), on_progress: Box::new(|_| ()) }
     }
 
     /// Compares the working set with the recorded events, and calls a function with each run that a

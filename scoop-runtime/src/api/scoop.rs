@@ -309,22 +309,45 @@ impl Scoop {
     /// # }
     /// ```
     pub async fn trigger<S: Saga>(&self) -> Result<Handle, RuntimeError> {
-        self.trigger_definition(S::DEFINITION).await
+        let Definition { saga, topic, .. } = S::DEFINITION;
+        self.trigger_schedule(topic.to_string(), saga.to_string()).await
     }
 
-    fn trigger_definition(&self, saga: Definition) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
+    /// As [`trigger`](Self::trigger), with the saga given by its stored name.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let outcome = scoop.trigger_named("nightly-report").await?.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn trigger_named(
+        &self,
+        saga: impl Into<String>,
+    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
+        let saga = saga.into();
         async move {
-            let Definition { saga, topic, .. } = saga;
-            let (scoop, name) = (self.clone(), saga.to_string());
+            let scheduled = self.schedules().await?.into_iter().find(|schedule| schedule.handler == saga);
+            match scheduled {
+                Some(schedule) => self.trigger_schedule(schedule.topic, saga).await,
+                None => Err(RuntimeError::NoSchedule { saga }),
+            }
+        }
+        .boxed()
+    }
+
+    fn trigger_schedule(&self, topic: String, saga: String) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
+        async move {
+            let (scoop, name) = (self.clone(), saga.clone());
             let (root, asked) = (ids::now_v7(), RequestKey::new());
             let triggering = uninterrupted(async move {
                 let store = scoop.store();
-                let trigger = |attempt| store.trigger(&topic, &saga, root, asked.with(attempt));
+                let trigger = |attempt| store.trigger(&topic, &name, root, asked.with(attempt));
                 Ok(scoop.patiently(trigger).await)
             });
             let triggered = triggering.await.unwrap_or_else(|error| Err(error.into()));
             let triggered = triggered.map_err(GivenUp::error("a saga was run by hand"))?;
-            self.notify_ready(&triggered.ok_or(RuntimeError::NoSchedule { saga: name })?);
+            self.notify_ready(&triggered.ok_or(RuntimeError::NoSchedule { saga })?);
             Ok(Handle::new(self.clone(), root, asked.id))
         }
         .boxed()

@@ -30,6 +30,16 @@ pub struct RebuildReport {
     pub skipped: Vec<SkippedHierarchy>,
 }
 
+/// The progress of a [rebuild](crate::RebuildWorkingSet::on_progress).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RebuildProgress {
+    /// The number of hierarchies that are done.
+    pub hierarchies: u64,
+    /// The number of those that have to be read: all that are unfinished.
+    pub total: u64,
+}
+
 /// A hierarchy that cannot be [rebuilt](crate::Scoop::rebuild_working_set): a record is damaged or unreadable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -55,7 +55,7 @@ impl RepairAnswer {
 impl fmt::Display for RepairAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Accepted => "the decision is recorded, and the rollback goes on",
+            Self::Accepted => "the decision is recorded, and the run or the rollback goes on",
             Self::NotFailed => "the run has no failed rollback, or it was settled before",
             Self::StillRunning => {
                 "a repair is in progress, or its parent has not recorded the failure: repeat it later"

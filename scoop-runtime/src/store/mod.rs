@@ -104,8 +104,8 @@ use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
 use crate::util::when::Now;
 use crate::{
-    CancellationRequest, Child, FailedCompensation, Intervention, Named, RebuildComparison, RebuildReport,
-    RunDifference, StuckRun,
+    CancellationRequest, Child, FailedCompensation, Intervention, Named, RebuildComparison, RebuildProgress,
+    RebuildReport, RunDifference, StuckRun,
 };
 
 /// Topics and names of sagas, pair by pair.
@@ -113,6 +113,9 @@ pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
 
 /// A function that is called with each run that a rebuild would change.
 pub(crate) type OnDifference<'a> = &'a mut (dyn FnMut(RunDifference) + Send);
+
+/// A function that is called with the progress of a rebuild.
+pub(crate) type OnRebuilt<'a> = &'a mut (dyn FnMut(RebuildProgress) + Send);
 
 /// The store of runs and their history.
 #[derive(Clone)]
@@ -637,8 +640,8 @@ storage! {
     /// The rebuild of the working set.
     trait RebuildStorage {
         /// Rebuilds the working set. If processes are alive, it returns their number instead. Hierarchies at fault are
-        /// left out of a further pass, in a transaction of its own: their rows are gone in the first one.
-        async fn rebuild(&self) -> Result<RebuildReport, i64>;
+        /// left out of a further pass, in a transaction of its own: their rows are gone in the first one. Reports each hierarchy.
+        async fn rebuild(&self, report: OnRebuilt<'_>) -> Result<RebuildReport, i64>;
 
         /// Reports the runs that a rebuild would change, by a consistent view of the record and the working set.
         async fn compare_with_record(&self, report: OnDifference<'_>) -> RebuildComparison;

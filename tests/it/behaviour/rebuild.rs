@@ -431,6 +431,20 @@ async fn rebuild_beside_a_live_worker_is_refused() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_of_a_rebuild_is_reported_after_each_unfinished_hierarchy() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = all(&db, &open()).start().await?;
+    scoop.launch(Top::default()).await?.ends().await?;
+    scoop.shutdown().await?;
+    stopped(&db, 3).await?;
+    let (sender, told) = std::sync::mpsc::channel();
+    let rebuild = db.client().rebuild_working_set();
+    rebuild.on_progress(move |it| sender.send((it.hierarchies, it.total)).expect("it is awaited")).await?;
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(1, 3), (2, 3), (3, 3)]);
+    Ok(())
+}
+
 /// Hierarchies at their gates, in the order of their ids, after all processes have stopped.
 async fn stopped(db: &Database, count: usize) -> Result<Vec<Handle>> {
     let gate = Gate::default();

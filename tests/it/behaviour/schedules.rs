@@ -601,10 +601,11 @@ mod by_hand {
         assert_eq!(scoop.trigger::<Daily>().await?.ends().await?, Outcome::Committed);
         let client = Scoop::client(db.pool().clone());
         assert_eq!(client.trigger::<Daily>().await?.ends().await?, Outcome::Committed);
-        let ticks = received.next(2).await;
-        assert_eq!(ticks.iter().map(Tick::count).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(client.trigger_named("daily").await?.ends().await?, Outcome::Committed);
+        let ticks = received.next(3).await;
+        assert_eq!(ticks.iter().map(Tick::count).collect::<Vec<_>>(), [1, 2, 3]);
         assert!(ticks[0].due() > asked && ticks[1].due() > ticks[0].due());
-        assert_eq!((next_at(&db, "daily").await, fired(&db).await), (before, 2));
+        assert_eq!((next_at(&db, "daily").await, fired(&db).await), (before, 3));
         scoop.shutdown().await?;
         Ok(())
     }
@@ -612,9 +613,12 @@ mod by_hand {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_saga_that_no_program_has_cannot_be_run() {
         let db = Database::new().await;
-        match Scoop::client(db.pool().clone()).trigger::<Daily>().await.err() {
-            Some(RuntimeError::NoSchedule { saga }) => assert_eq!(saga, "daily"),
-            other => panic!("{other:?}"),
+        let client = Scoop::client(db.pool().clone());
+        for refused in [client.trigger::<Daily>().await, client.trigger_named("daily").await] {
+            match refused.err() {
+                Some(RuntimeError::NoSchedule { saga }) => assert_eq!(saga, "daily"),
+                other => panic!("{other:?}"),
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Checks of rights, workers and unfinished runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use scoop_runtime::{RepairStatus, RunPhase, Scoop};
@@ -33,25 +33,25 @@ pub(super) async fn rights(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     }])
 }
 
-/// Dead workers, and handlers without a living one.
+/// Dead workers, handlers without a living one, and different definitions of a saga.
 pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let (workers, handlers) = (scoop.workers().await?, scoop.handlers().await?);
     let mut findings = vec![];
-    let living = workers.iter().filter(|worker| worker.is_alive).count();
-    for dead in workers.iter().filter(|worker| !worker.is_alive) {
-        let (level, advice) = if living > 0 {
-            (Level::Warning, "nothing: a living worker takes its runs over within seconds")
-        } else {
+    let (living, dead): (Vec<_>, Vec<_>) = workers.iter().partition(|worker| worker.is_alive);
+    for dead in dead {
+        let (level, advice) = if living.is_empty() {
             (Level::Problem, "start a program with sagas: its runs wait for one that takes them over")
+        } else {
+            (Level::Warning, "nothing: a living worker takes its runs over within seconds")
         };
         let since = crate::times::utc(dead.started_at);
         let text = format!("worker {}, started {since}, has died and is still registered", dead.identifier);
         findings.push(Finding::bad(level, "workers", text, advice));
     }
     if findings.is_empty() {
-        findings.push(Finding::good("workers", format!("{living} workers live")));
+        findings.push(Finding::good("workers", counted(living.len(), "worker lives", "workers live")));
     }
-    let own = workers.iter().filter(|worker| worker.is_alive).flat_map(|worker| &worker.sagas);
+    let own = living.iter().flat_map(|worker| &worker.sagas);
     let served: BTreeSet<_> = own.map(|saga| (&*saga.topic, &*saga.handler)).collect();
     let orphans: Vec<_> =
         handlers.iter().filter(|it| !served.contains(&(&*it.topic, &*it.handler))).collect();
@@ -71,12 +71,46 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         ));
     }
     if orphans.is_empty() {
-        findings.push(Finding::good(
-            "handlers",
-            format!("each of {} handlers has a living program", handlers.len()),
-        ));
+        let count = counted(handlers.len(), "handler", "handlers");
+        findings.push(Finding::good("handlers", format!("each of {count} has a living program")));
     }
+    // A saga of several topics counts once for each worker.
+    let defined = living.iter().flat_map(|worker| {
+        worker.sagas.iter().map(|saga| (&*saga.handler, saga.definition)).collect::<BTreeSet<_>>()
+    });
+    findings.extend(definitions(defined));
     Ok(findings)
+}
+
+/// Sagas of which living workers have different definitions: each saga with its definition, for each worker.
+fn definitions<'a>(served: impl Iterator<Item = (&'a str, i32)>) -> Vec<Finding> {
+    let mut by_saga: BTreeMap<_, BTreeMap<i32, usize>> = BTreeMap::new();
+    for (saga, definition) in served {
+        *by_saga.entry(saga).or_default().entry(definition).or_default() += 1;
+    }
+    let different = by_saga.iter().filter(|(_, definitions)| definitions.len() > 1);
+    let findings: Vec<_> = different
+        .map(|(saga, definitions)| {
+            let parts = definitions.iter().map(|(definition, workers)| {
+                format!("{} definition {definition}", counted(*workers, "worker has", "workers have"))
+            });
+            let parts: Vec<_> = parts.collect();
+            Finding::bad(
+                Level::Note,
+                "definitions",
+                format!("living workers have different definitions of saga `{saga}`: {}", parts.join(", ")),
+                "finish the deployment, so that all have the newest one; a run under another one may wait for a worker that \
+                 has it",
+            )
+        })
+        .collect();
+    if findings.is_empty() {
+        return vec![Finding::good(
+            "definitions",
+            "all living workers have the same definition of each saga",
+        )];
+    }
+    findings
 }
 
 /// What is paused: nothing resumes a pause without a limit by itself.
@@ -217,4 +251,24 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         ));
     }
     Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn different_definitions_of_a_saga_are_a_note() {
+        let served = [("orders", 7), ("orders", 9), ("payments", 3), ("orders", 9), ("payments", 3)];
+        let [found] = &definitions(served.into_iter())[..] else { panic!("one finding") };
+        let text = "living workers have different definitions of saga `orders`: 1 worker has definition 7, \
+                    2 workers have definition 9";
+        assert_eq!((found.level, &*found.text), (Level::Note, text));
+        assert!(found.advice.as_deref().is_some_and(|advice| advice.starts_with("finish the deployment")));
+        let [good] = &definitions(served[2..].iter().copied().filter(|(saga, _)| *saga == "payments"))[..]
+        else {
+            panic!("one finding")
+        };
+        assert_eq!(good.level, Level::Good);
+    }
 }

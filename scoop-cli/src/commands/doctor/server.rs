@@ -9,6 +9,12 @@ use super::{Finding, Level};
 use crate::fault::Fault;
 use crate::times::in_words;
 
+/// The oldest version of the server that the tables work on.
+const VERSION_MIN: i32 = 15_00_00;
+
+/// The maximum number of applications that are named.
+const APPLICATIONS_MAX: usize = 5;
+
 /// The share of connections in use from which on it is a warning, in percent.
 const CONNECTIONS_MAX_PERCENT: i64 = 85;
 
@@ -34,34 +40,83 @@ struct Reader<'a> {
     persistent: bool,
 }
 
+/// Settings of the server for this session, and its state.
+#[derive(Clone, Debug)]
+struct Server {
+    version: String,
+    version_number: i32,
+    in_recovery: bool,
+    autovacuum: bool,
+    /// Whether a power cut takes back no commit.
+    is_durable: bool,
+    synchronous_commit: String,
+    statement_timeout_ms: i64,
+    idle_timeout_ms: i64,
+    check_interval_ms: i64,
+    connections: i64,
+    connections_max: i32,
+    sees_all_sessions: bool,
+    xid_age: i64,
+    /// Its clock, since 1970.
+    now_ms: i64,
+}
+
+impl Server {
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            version: row.try_get("version")?,
+            version_number: row.try_get("version_num")?,
+            in_recovery: row.try_get("in_recovery")?,
+            autovacuum: row.try_get("autovacuum")?,
+            is_durable: row.try_get("fsync")? && row.try_get("full_page_writes")?,
+            synchronous_commit: row.try_get("synchronous_commit")?,
+            statement_timeout_ms: row.try_get("statement_timeout_ms")?,
+            idle_timeout_ms: row.try_get("idle_timeout_ms")?,
+            check_interval_ms: row.try_get("check_interval_ms")?,
+            connections: row.try_get("connections")?,
+            connections_max: row.try_get("connections_max")?,
+            sees_all_sessions: row.try_get("sees_all_sessions")?,
+            xid_age: row.try_get("xid_age")?,
+            now_ms: row.try_get("now_ms")?,
+        })
+    }
+}
+
+/// An application with the number of its sessions.
+type Application = (String, i64);
+
 /// Checks the settings, the connections, the clock and the open transactions.
 pub(super) async fn check(
     pool: &PgPool,
     is_behind_proxy: bool,
     open_for: Duration,
 ) -> Result<Vec<Finding>, Fault> {
+    const DOING: &str = "the server was asked for its settings";
     let reader = Reader { pool, persistent: !is_behind_proxy };
     // The first query opens the connection, which would count as time on the way.
-    pool.acquire().await.map_err(Fault::sql("the server was asked for its settings"))?;
-    let asked = (Instant::now(), SystemTime::now());
+    pool.acquire().await.map_err(Fault::sql(DOING))?;
+    let (begun, here) = (Instant::now(), SystemTime::now());
     let query = sqlx::query(include_str!("../../../sql/settings.sql")).persistent(reader.persistent);
-    let row = query.fetch_one(pool).await.map_err(Fault::sql("the server was asked for its settings"))?;
-    let mut findings = settings(&row).map_err(Fault::sql("the settings of the server were read"))?;
-    let now: i64 = row.try_get("now_ms").map_err(Fault::sql("the clock of the server was read"))?;
-    findings.push(clock(now, asked));
+    let row = query.fetch_one(pool).await.map_err(Fault::sql(DOING))?;
+    let way = begun.elapsed();
+    let server = Server::from_row(&row).map_err(Fault::sql(DOING))?;
+    let query = sqlx::query_as(include_str!("../../../sql/sessions.sql")).persistent(reader.persistent);
+    let applications: Vec<Application> = query.fetch_all(pool).await.map_err(Fault::sql(DOING))?;
+    let mut findings = settings(&server, &applications);
+    findings.push(clock(server.now_ms, here, way));
     findings.extend(transactions(reader, open_for).await?);
     Ok(findings)
 }
 
-fn settings(row: &PgRow) -> sqlx::Result<Vec<Finding>> {
+fn settings(server: &Server, applications: &[Application]) -> Vec<Finding> {
     use Level::{Problem, Warning};
     let mut findings = vec![];
     let mut check = |is_bad: bool, finding: Finding, good: String| {
         findings.push(if is_bad { finding } else { Finding::good(finding.check, good) });
     };
-    let (version, number): (String, i32) = (row.try_get("version")?, row.try_get("version_num")?);
+    let version = &server.version;
     check(
-        number < 15_00_00,
+        server.version_number < VERSION_MIN,
         Finding::bad(
             Problem,
             "version",
@@ -71,7 +126,7 @@ fn settings(row: &PgRow) -> sqlx::Result<Vec<Finding>> {
         format!("PostgreSQL {version}"),
     );
     check(
-        row.try_get("in_recovery")?,
+        server.in_recovery,
         Finding::bad(
             Problem,
             "standby",
@@ -81,7 +136,7 @@ fn settings(row: &PgRow) -> sqlx::Result<Vec<Finding>> {
         "the server is no standby".into(),
     );
     check(
-        !row.try_get("autovacuum")?,
+        !server.autovacuum,
         Finding::bad(
             Problem,
             "autovacuum",
@@ -90,9 +145,8 @@ fn settings(row: &PgRow) -> sqlx::Result<Vec<Finding>> {
         ),
         "autovacuum is on".into(),
     );
-    let durable = row.try_get("fsync")? && row.try_get("full_page_writes")?;
     check(
-        !durable,
+        !server.is_durable,
         Finding::bad(
             Problem,
             "durability",
@@ -101,7 +155,7 @@ fn settings(row: &PgRow) -> sqlx::Result<Vec<Finding>> {
         ),
         "fsync and full_page_writes are on".into(),
     );
-    let synchronous: String = row.try_get("synchronous_commit")?;
+    let synchronous = &server.synchronous_commit;
     check(
         synchronous == "off",
         Finding::bad(
@@ -113,7 +167,7 @@ fn settings(row: &PgRow) -> sqlx::Result<Vec<Finding>> {
         ),
         format!("synchronous_commit = {synchronous}"),
     );
-    let limit: i64 = row.try_get("statement_timeout_ms")?;
+    let limit = server.statement_timeout_ms;
     check(
         limit > 0,
         Finding::bad(
@@ -126,7 +180,7 @@ fn settings(row: &PgRow) -> sqlx::Result<Vec<Finding>> {
         ),
         "statement_timeout is off".into(),
     );
-    let limit: i64 = row.try_get("idle_timeout_ms")?;
+    let limit = server.idle_timeout_ms;
     check(
         (1..60_000).contains(&limit),
         Finding::bad(
@@ -140,7 +194,7 @@ fn settings(row: &PgRow) -> sqlx::Result<Vec<Finding>> {
         ),
         "no short idle_in_transaction_session_timeout".into(),
     );
-    let interval: i64 = row.try_get("check_interval_ms")?;
+    let interval = server.check_interval_ms;
     check(
         interval == 0,
         Finding::bad(
@@ -152,19 +206,20 @@ fn settings(row: &PgRow) -> sqlx::Result<Vec<Finding>> {
         ),
         format!("client_connection_check_interval = {interval} ms"),
     );
-    let (used, max): (i64, i32) = (row.try_get("connections")?, row.try_get("connections_max")?);
+    let (used, max) = (server.connections, server.connections_max);
+    let in_use = format!("{used} of {max} connections are in use{}", of_applications(applications));
     check(
         used * 100 > i64::from(max) * CONNECTIONS_MAX_PERCENT,
         Finding::bad(
             Warning,
             "connections",
-            format!("{used} of {max} connections are in use"),
+            in_use.clone(),
             "raise max_connections, lower the pools of the programs, or use a proxy",
         ),
-        format!("{used} of {max} connections are in use"),
+        in_use,
     );
     check(
-        !row.try_get::<bool, _>("sees_all_sessions")?,
+        !server.sees_all_sessions,
         Finding::bad(
             Level::Note,
             "sessions",
@@ -173,7 +228,7 @@ fn settings(row: &PgRow) -> sqlx::Result<Vec<Finding>> {
         ),
         "the role of this connection sees all sessions".into(),
     );
-    let age: i64 = row.try_get("xid_age")?;
+    let age = server.xid_age;
     check(
         age > XID_AGE_MAX,
         Finding::bad(
@@ -186,13 +241,29 @@ fn settings(row: &PgRow) -> sqlx::Result<Vec<Finding>> {
         ),
         format!("the oldest row was frozen {age} transactions ago"),
     );
-    Ok(findings)
+    findings
 }
 
-/// Compares the clock of the server with that of this machine.
-fn clock(server_ms: i64, (begun, asked): (Instant, SystemTime)) -> Finding {
-    let way = begun.elapsed();
-    let here = asked.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + way / 2;
+/// The sessions by application, after the sum of all.
+fn of_applications(applications: &[Application]) -> String {
+    let mut parts: Vec<_> = applications
+        .iter()
+        .take(APPLICATIONS_MAX)
+        .map(|(name, sessions)| match &**name {
+            "" => format!("{sessions} without a name"),
+            name => format!("{sessions} by `{name}`"),
+        })
+        .collect();
+    let others: i64 = applications.iter().skip(APPLICATIONS_MAX).map(|(_, sessions)| sessions).sum();
+    if others > 0 {
+        parts.push(format!("{others} by others"));
+    }
+    if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) }
+}
+
+/// Compares the clock of the server with that of this machine: at `here` it was asked, and the answer came after `way`.
+fn clock(server_ms: i64, here: SystemTime, way: Duration) -> Finding {
+    let here = here.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + way / 2;
     let server = Duration::from_millis(u64::try_from(server_ms).unwrap_or(0));
     // What may be the time of the way is no difference.
     let apart = server.abs_diff(here).saturating_sub(way / 2);
@@ -295,48 +366,215 @@ pub(super) async fn statements(pool: &PgPool, schema: &str) -> Result<Vec<Findin
     rows.iter().map(read).collect::<sqlx::Result<_>>().map_err(Fault::sql(DOING))
 }
 
+/// A table, with its rows and its size.
+#[derive(Clone, Debug)]
+struct Table {
+    name: String,
+    live: i64,
+    dead: i64,
+    bytes: i64,
+    vacuumed_ms_ago: Option<i64>,
+}
+
+impl Table {
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            name: row.try_get("name")?,
+            live: row.try_get("live")?,
+            dead: row.try_get("dead")?,
+            bytes: row.try_get("bytes")?,
+            vacuumed_ms_ago: row.try_get("vacuumed_ms_ago")?,
+        })
+    }
+}
+
 /// Looks for tables with many removed rows.
 pub(super) async fn tables(pool: &PgPool, schema: &str) -> Result<Vec<Finding>, Fault> {
     const DOING: &str = "the sizes of the tables were looked up";
     let query = sqlx::query(include_str!("../../../sql/tables.sql")).persistent(false);
     let rows = query.bind(schema).fetch_all(pool).await.map_err(Fault::sql(DOING))?;
-    let (mut findings, mut bytes) = (vec![], 0);
-    for row in &rows {
-        let read = || -> sqlx::Result<(String, i64, i64, i64, Option<i64>)> {
-            let vacuumed = row.try_get("vacuumed_ms_ago")?;
-            Ok((
-                row.try_get("name")?,
-                row.try_get("live")?,
-                row.try_get("dead")?,
-                row.try_get("bytes")?,
-                vacuumed,
-            ))
-        };
-        let (name, live, dead, size, vacuumed) = read().map_err(Fault::sql(DOING))?;
-        bytes += size;
+    let tables = rows.iter().map(Table::from_row).collect::<sqlx::Result<Vec<_>>>();
+    Ok(bloat(schema, &tables.map_err(Fault::sql(DOING))?))
+}
+
+fn bloat(schema: &str, tables: &[Table]) -> Vec<Finding> {
+    let bloated = |table: &&Table| {
         // The working set is small, and most of its rows are short-lived: the vacuum of the server follows at 2 %.
-        let allowed = if name == "run" { 10 * live } else { live / 2 };
-        if dead > DEAD_MIN.max(allowed) {
-            let vacuumed = vacuumed
+        let allowed = if table.name == "run" { table.live.saturating_mul(10) } else { table.live / 2 };
+        table.dead > DEAD_MIN.max(allowed)
+    };
+    let findings: Vec<_> = tables
+        .iter()
+        .filter(bloated)
+        .map(|Table { name, live, dead, vacuumed_ms_ago, .. }| {
+            let vacuumed = vacuumed_ms_ago
                 .and_then(|ago| u64::try_from(ago).ok())
                 .map_or("never".into(), |ago| format!("{} ago", in_words(Duration::from_millis(ago))));
-            findings.push(Finding::bad(
+            Finding::bad(
                 Level::Warning,
                 "bloat",
                 format!("table `{name}` has {dead} removed rows beside {live}; its last vacuum was {vacuumed}"),
-                format!("look for old transactions, and run VACUUM {}.{name}; if it comes back, let autovacuum run more often", identifier(schema)),
-            ));
-        }
+                format!(
+                    "look for old transactions, and run VACUUM {}.{name}; if it comes back, let autovacuum run more often",
+                    identifier(schema)
+                ),
+            )
+        })
+        .collect();
+    if !findings.is_empty() {
+        return findings;
     }
-    if findings.is_empty() {
-        let text =
-            format!("{} tables with {} MB in all, without many removed rows", rows.len(), bytes / 1_000_000);
-        findings.push(Finding::good("bloat", text));
-    }
-    Ok(findings)
+    let bytes: i64 = tables.iter().map(|table| table.bytes).sum();
+    let text =
+        format!("{} tables with {} MB in all, without many removed rows", tables.len(), bytes / 1_000_000);
+    vec![Finding::good("bloat", text)]
 }
 
 /// A name as an identifier of SQL.
 fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server without a fault.
+    fn good() -> Server {
+        Server {
+            version: "17.2".into(),
+            version_number: 17_00_02,
+            in_recovery: false,
+            autovacuum: true,
+            is_durable: true,
+            synchronous_commit: "on".into(),
+            statement_timeout_ms: 0,
+            idle_timeout_ms: 0,
+            check_interval_ms: 10_000,
+            connections: 40,
+            connections_max: 97,
+            sees_all_sessions: true,
+            xid_age: 1_000,
+            now_ms: 0,
+        }
+    }
+
+    /// The findings that are not good, with their levels and advice.
+    fn bad(findings: Vec<Finding>) -> Vec<(Level, &'static str, String)> {
+        let bad = findings.into_iter().filter(|finding| finding.level != Level::Good);
+        bad.map(|finding| {
+            assert!(finding.advice.is_some_and(|advice| !advice.is_empty()), "{}", finding.check);
+            (finding.level, finding.check, finding.text)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn server_without_a_fault_has_good_findings_only() {
+        assert_eq!(bad(settings(&good(), &[])), []);
+    }
+
+    #[test]
+    fn each_bad_setting_is_the_only_finding_that_is_not_good() {
+        use Level::{Note, Problem, Warning};
+        type Spoil = fn(&mut Server);
+        let cases: [(Spoil, Level, &str); 12] = [
+            (|it| (it.version, it.version_number) = ("14.9".into(), 14_00_09), Problem, "version"),
+            (|it| it.in_recovery = true, Problem, "standby"),
+            (|it| it.autovacuum = false, Problem, "autovacuum"),
+            (|it| it.is_durable = false, Problem, "durability"),
+            (|it| it.synchronous_commit = "off".into(), Warning, "synchronous_commit"),
+            (|it| it.statement_timeout_ms = 5_000, Warning, "statement_timeout"),
+            (|it| it.idle_timeout_ms = 59_999, Warning, "idle_in_transaction_session_timeout"),
+            (|it| it.check_interval_ms = 0, Note, "client_connection_check_interval"),
+            (|it| it.connections = 83, Warning, "connections"),
+            (|it| it.sees_all_sessions = false, Note, "sessions"),
+            (|it| it.xid_age = XID_AGE_MAX + 1, Problem, "wraparound"),
+            (|it| it.connections_max = 40, Warning, "connections"),
+        ];
+        for (spoil, level, check) in cases {
+            let mut server = good();
+            spoil(&mut server);
+            let found = bad(settings(&server, &[]));
+            let [(found_level, found_check, _)] = &found[..] else { panic!("{check}: {found:?}") };
+            assert_eq!((*found_level, *found_check), (level, check));
+        }
+    }
+
+    #[test]
+    fn setting_at_its_limit_is_good() {
+        let server = Server {
+            version_number: VERSION_MIN,
+            idle_timeout_ms: 60_000,
+            connections: 82,
+            xid_age: XID_AGE_MAX,
+            synchronous_commit: "remote_apply".into(),
+            ..good()
+        };
+        assert_eq!(bad(settings(&server, &[])), []);
+    }
+
+    #[test]
+    fn sessions_are_summed_up_by_application() {
+        let applications: Vec<_> =
+            [("shop", 30), ("", 4), ("psql", 2), ("a", 1), ("b", 1), ("c", 1), ("d", 1)]
+                .map(|(name, sessions)| (name.to_owned(), sessions))
+                .into();
+        let findings = settings(&good(), &applications);
+        let text =
+            findings.iter().find(|finding| finding.check == "connections").map(|finding| &*finding.text);
+        let expected = "40 of 97 connections are in use: 30 by `shop`, 4 without a name, 2 by `psql`, 1 by `a`, 1 by `b`, \
+                        2 by others";
+        assert_eq!(text, Some(expected));
+    }
+
+    #[test]
+    fn clocks_apart_are_a_warning_and_far_apart_a_problem() {
+        let here = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let level = |server_ms| clock(server_ms, here, Duration::from_millis(200)).level;
+        assert_eq!(level(1_000_000_100), Level::Good);
+        // The time of the way is no difference.
+        assert_eq!(level(1_000_001_200), Level::Good);
+        assert_eq!(level(1_000_001_300), Level::Warning);
+        assert_eq!(level(999_998_000), Level::Warning);
+        assert_eq!(level(1_000_000_000 - 61_000), Level::Problem);
+        let found = clock(1_000_000_100 + 90_100, here, Duration::from_millis(200));
+        assert_eq!(found.text, "the clocks of the server and of this machine are 1m 30s apart");
+    }
+
+    #[test]
+    fn table_with_many_removed_rows_is_named_with_its_last_vacuum() {
+        let table = |name: &str, live, dead, vacuumed_ms_ago| Table {
+            name: name.into(),
+            live,
+            dead,
+            bytes: 3_000_000,
+            vacuumed_ms_ago,
+        };
+        let good = [
+            table("message", 200_000, 100_000, None),
+            table("message_event", 0, DEAD_MIN, None),
+            table("run", 10_000, 100_000, None),
+        ];
+        let [found] = &bloat("scoop", &good)[..] else { panic!("one finding") };
+        assert_eq!(
+            (found.level, &*found.text),
+            (Level::Good, "3 tables with 9 MB in all, without many removed rows")
+        );
+        let found = bloat(
+            "scoop",
+            &[
+                table("message", 200_000, 100_001, None),
+                table("run", 10_000, 100_001, Some(7_200_000)),
+                table("x", 1, 1, None),
+            ],
+        );
+        let texts: Vec<_> = found.iter().map(|finding| (finding.level, &*finding.text)).collect();
+        let expected = [
+            "table `message` has 100001 removed rows beside 200000; its last vacuum was never",
+            "table `run` has 100001 removed rows beside 10000; its last vacuum was 2h ago",
+        ];
+        assert_eq!(texts, expected.map(|text| (Level::Warning, text)));
+        assert!(found[1].advice.as_deref().is_some_and(|advice| advice.contains("VACUUM \"scoop\".run;")));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::store::{OnDifference, RebuildStorage};
+use crate::store::{OnDifference, OnRebuilt, RebuildStorage};
 
 use scoop_core::{Failure, Lineage, SignalKey};
 use serde_json::{Map, Value, json};
@@ -14,14 +14,14 @@ use super::event_log::{Event, EventLog};
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, State};
 use crate::rebuild::{
-    OperatorAction, RebuildComparison, RebuildReport, Rebuilt, RecordedEvent, RunDifference,
+    OperatorAction, RebuildComparison, RebuildProgress, RebuildReport, Rebuilt, RecordedEvent, RunDifference,
     SubscriptionPeriod, newest_outputs, rebuild,
 };
 use crate::repair::RepairAction;
 use crate::util::ids;
 
 impl RebuildStorage for MemoryStore {
-    async fn rebuild(&self) -> sqlx::Result<Result<RebuildReport, i64>> {
+    async fn rebuild(&self, report: OnRebuilt<'_>) -> sqlx::Result<Result<RebuildReport, i64>> {
         self.run("rebuild", |state| {
             let alive =
                 state.workers.values().filter(|worker| state.sessions.contains_key(&worker.session)).count();
@@ -30,12 +30,21 @@ impl RebuildStorage for MemoryStore {
             }
             let epoch = state.fresh_epoch();
             let (mut before, mut after) = (0, 0);
-            for root in state.hierarchies.keys().copied().collect::<Vec<_>>() {
-                let rows = state.rebuilt(root, state.now(), epoch);
+            let (mut rebuilt, now) = (vec![], state.now());
+            for root in state.hierarchies.keys().copied() {
+                rebuilt.push((root, state.rebuilt(root, now, epoch)));
+            }
+            let total = rebuilt.iter().filter(|(_, rows)| !rows.is_empty()).count() as u64;
+            let mut hierarchies = 0;
+            for (root, rows) in rebuilt {
                 let old = state.hierarchy(root).into_iter().flat_map(|hierarchy| hierarchy.rows.keys());
                 let old: Vec<_> = old.copied().collect();
                 (before, after) = (before + old.len(), after + rows.len());
                 old.into_iter().for_each(|id| drop(state.remove((root, id))));
+                if !rows.is_empty() {
+                    hierarchies += 1;
+                    report(RebuildProgress { hierarchies, total });
+                }
                 rows.into_iter().for_each(|row| state.insert(row));
             }
             let count = |rows| u64::try_from(rows).unwrap_or(u64::MAX);

@@ -1,7 +1,7 @@
 //! Rebuilds the working set from the recorded events, or compares it with them. A hierarchy that cannot be rebuilt keeps
 //! its rows, and the others are rebuilt.
 
-use crate::store::{OnDifference, RebuildStorage};
+use crate::store::{OnDifference, OnRebuilt, RebuildStorage};
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::TryStreamExt;
@@ -20,7 +20,7 @@ use super::query_ext::FetchExt;
 use super::rollback_history::outside_of_time;
 use crate::error::is_of_contents;
 use crate::rebuild::{
-    OperatorAction, RebuildChange, RebuildComparison, RebuildReport, Rebuilt, RecordedEvent,
+    OperatorAction, RebuildChange, RebuildComparison, RebuildProgress, RebuildReport, Rebuilt, RecordedEvent,
     RecordedExecution, RunDifference, SkippedHierarchy, SubscriptionPeriod, newest_outputs, rebuild, root_of,
 };
 use crate::repair::RepairAction;
@@ -45,7 +45,7 @@ struct Pass {
 /// What becomes of the rebuilt runs.
 enum Purpose<'a> {
     /// They are written into the empty working set.
-    Rebuild,
+    Rebuild { report: OnRebuilt<'a> },
     /// They are compared with the working set.
     Compare { now: OffsetDateTime, report: OnDifference<'a> },
 }
@@ -75,10 +75,10 @@ impl Part {
 }
 
 impl RebuildStorage for PostgresStore {
-    async fn rebuild(&self) -> sqlx::Result<Result<RebuildReport, i64>> {
+    async fn rebuild(&self, report: OnRebuilt<'_>) -> sqlx::Result<Result<RebuildReport, i64>> {
         let mut skipped = BTreeMap::new();
         loop {
-            match self.rebuild_but(&skipped).await? {
+            match self.rebuild_but(&skipped, &mut *report).await? {
                 Ok(Pass { before, after, at_fault }) if at_fault.is_empty() => {
                     return Ok(Ok(RebuildReport { before, after, skipped: all_skipped(skipped) }));
                 }
@@ -126,7 +126,7 @@ fn all_skipped(reasons: Reasons) -> Vec<SkippedHierarchy> {
 
 impl PostgresStore {
     /// The same, without these hierarchies. If others are at fault, nothing has changed.
-    async fn rebuild_but(&self, skipped: &Reasons) -> sqlx::Result<Result<Pass, i64>> {
+    async fn rebuild_but(&self, skipped: &Reasons, report: OnRebuilt<'_>) -> sqlx::Result<Result<Pass, i64>> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         // It idles while a hierarchy is read on another connection, however long that takes.
         sqlx::raw_sql("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *tx).await?;
@@ -141,7 +141,7 @@ impl PostgresStore {
         let cleared = sqlx::query(self.sql.rebuild_clear.clone()).bind(roots).fetch_one(&mut *tx).await?;
         let [cleared, kept] = [cleared.try_get("cleared")?, cleared.try_get("kept")?].map(i64::cast_unsigned);
         let mut pass = Pass { before: cleared + kept, after: kept, at_fault: Reasons::new() };
-        self.rebuild_all(&mut tx, &mut reader, skipped, &mut pass, Purpose::Rebuild).await?;
+        self.rebuild_all(&mut tx, &mut reader, skipped, &mut pass, Purpose::Rebuild { report }).await?;
         match pass.at_fault.is_empty() {
             true => tx.commit().await.inspect_err(note)?,
             false => tx.rollback().await?,
@@ -164,10 +164,12 @@ impl PostgresStore {
         let mut events = sqlx::query(self.sql.rebuild_events.clone()).fetch(reader);
         let (mut hierarchy, mut rebuilt): (Vec<RecordedEvent>, Vec<Rebuilt>) = Default::default();
         let (mut after, mut last) = (Uuid::nil(), Uuid::nil());
+        let (mut hierarchies, mut total) = (skipped.len() as u64, 0);
         loop {
             let next = match events.try_next().await? {
                 Some(row) => {
                     let root = row.try_get("root")?;
+                    total = row.try_get("hierarchies").map(i64::cast_unsigned)?;
                     if skipped.contains_key(&root) || pass.at_fault.contains_key(&root) {
                         continue;
                     }
@@ -196,6 +198,10 @@ impl PostgresStore {
                         pass.at_fault.extend(root.map(|root| (root, reason)));
                     }
                     Err(error) => return Err(error),
+                }
+                if let (Purpose::Rebuild { report }, false) = (&mut purpose, hierarchy.is_empty()) {
+                    hierarchies += 1;
+                    report(RebuildProgress { hierarchies, total });
                 }
                 hierarchy.clear();
             }
@@ -254,7 +260,7 @@ impl PostgresStore {
     ) -> sqlx::Result<()> {
         self.read_outputs(&mut *tx, &mut part.runs).await?;
         match purpose {
-            Purpose::Rebuild => {
+            Purpose::Rebuild { .. } => {
                 let insert = sqlx::query(self.sql.rebuild_insert.clone()).bind(Json(&part.runs));
                 insert.execute(tx).await.map(drop)
             }

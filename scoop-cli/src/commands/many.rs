@@ -1,0 +1,393 @@
+//! A request for each of many runs: `scoop cancel` and `scoop retry` with filters in place of an id.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+
+use scoop_core::Escaped;
+use scoop_runtime::{CancelAnswer, HierarchyId, RepairAnswer, RunId, RunPhase, RuntimeError, Scoop};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::filters::Filters;
+use super::records::RunRecord;
+use super::runs::{HEADER, PAGE_MAX, row};
+use crate::consent::Consent;
+use crate::fault::{Exit, Fault};
+use crate::interrupt::interrupted;
+use crate::output::{Output, Rows, counted};
+use crate::progress::Progress;
+
+/// The maximum number of sagas and states in a question.
+const GROUPS_MAX: usize = 5;
+
+/// Runs that are chosen by filters.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Many {
+    #[command(flatten)]
+    pub(super) filters: Filters,
+    /// How many of these runs at most
+    #[arg(long, value_name = "RUNS", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+}
+
+/// The kind of a request that can be made for many runs.
+pub(super) struct ManyRequest {
+    /// The name of the command.
+    pub(super) command: &'static str,
+    /// The states in which a run can get it.
+    pub(super) phases: &'static [RunPhase],
+    /// Whether runs are left out that roll back already.
+    pub(super) spares_rollbacks: bool,
+}
+
+/// The response to a request for one run.
+pub(super) struct Answer {
+    name: &'static str,
+    text: String,
+    kind: AnswerKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AnswerKind {
+    Accepted,
+    /// Refused, unless the same request was accepted for another run of the hierarchy, which decides on this one, too.
+    Dependent,
+    Refused,
+}
+
+impl From<CancelAnswer> for Answer {
+    fn from(answer: CancelAnswer) -> Self {
+        let kind = match answer {
+            CancelAnswer::Accepted => AnswerKind::Accepted,
+            _ => AnswerKind::Dependent,
+        };
+        Self { name: answer.name(), text: answer.to_string(), kind }
+    }
+}
+
+impl From<RepairAnswer> for Answer {
+    fn from(answer: RepairAnswer) -> Self {
+        let kind = match answer {
+            RepairAnswer::Accepted => AnswerKind::Accepted,
+            RepairAnswer::FailedBelow => AnswerKind::Dependent,
+            _ => AnswerKind::Refused,
+        };
+        Self { name: answer.name(), text: answer.to_string(), kind }
+    }
+}
+
+impl Answer {
+    /// The answer if the run was deleted after it was listed.
+    fn gone() -> Self {
+        let text = "the run is not there any more: its hierarchy was deleted".to_owned();
+        Self { name: "gone", text, kind: AnswerKind::Refused }
+    }
+}
+
+/// The runs that pass the filters.
+#[derive(Default)]
+struct Chosen {
+    /// In the order of their ids, which is that of their beginnings: ancestors before descendants.
+    runs: BTreeMap<Uuid, HierarchyId>,
+    groups: BTreeMap<(String, RunPhase), usize>,
+    /// Whether the limit was reached, so that there may be more.
+    more: bool,
+}
+
+impl Chosen {
+    /// How many they are, by saga and state.
+    fn described(&self) -> String {
+        let groups = self.groups.iter().take(GROUPS_MAX);
+        let mut groups: Vec<_> = groups
+            .map(|((saga, phase), count)| format!("{count} of `{}` ({phase})", Escaped(saga)))
+            .collect();
+        let others: usize = self.groups.values().skip(GROUPS_MAX).sum();
+        if others > 0 {
+            groups.push(format!("{others} others"));
+        }
+        format!("{}: {}", counted(self.runs.len(), "run", "runs"), groups.join(", "))
+    }
+}
+
+/// What became of the requests.
+#[derive(Default)]
+struct Tally {
+    accepted: usize,
+    /// The hierarchies of accepted requests.
+    hierarchies: BTreeSet<HierarchyId>,
+    dependent: Vec<(HierarchyId, Answer)>,
+    refused: BTreeMap<&'static str, (String, usize)>,
+}
+
+/// The result.
+#[derive(Serialize)]
+struct ManyRecord<'a> {
+    runs: usize,
+    accepted: usize,
+    /// Those that the decision on another run of their hierarchy settles.
+    covered: usize,
+    refused: Vec<RefusedRecord<'a>>,
+    /// Those without a request, since the user interrupted the command or an error ended it.
+    left: usize,
+    /// Whether the limit was reached, so that there may be more runs.
+    more: bool,
+}
+
+/// Refused requests with one answer.
+#[derive(Serialize)]
+struct RefusedRecord<'a> {
+    answer: &'a str,
+    text: &'a str,
+    runs: usize,
+}
+
+impl Tally {
+    fn count(&mut self, hierarchy: HierarchyId, answer: Answer) {
+        match answer.kind {
+            AnswerKind::Accepted => {
+                self.accepted += 1;
+                self.hierarchies.insert(hierarchy);
+            }
+            AnswerKind::Dependent => self.dependent.push((hierarchy, answer)),
+            AnswerKind::Refused => self.refuse(answer),
+        }
+    }
+
+    fn refuse(&mut self, Answer { name, text, .. }: Answer) {
+        self.refused.entry(name).or_insert((text, 0)).1 += 1;
+    }
+
+    /// The result for so many runs.
+    fn ended(mut self, runs: usize) -> Ended {
+        let mut covered = 0;
+        for (hierarchy, answer) in std::mem::take(&mut self.dependent) {
+            if self.hierarchies.contains(&hierarchy) {
+                covered += 1;
+            } else {
+                self.refuse(answer);
+            }
+        }
+        let Self { accepted, refused, .. } = self;
+        let refusals: usize = refused.values().map(|(_, runs)| runs).sum();
+        Ended { runs, accepted, covered, refused, left: runs - accepted - covered - refusals }
+    }
+}
+
+/// What became of all requests.
+struct Ended {
+    runs: usize,
+    accepted: usize,
+    covered: usize,
+    refused: BTreeMap<&'static str, (String, usize)>,
+    left: usize,
+}
+
+impl Ended {
+    fn exit(&self) -> Exit {
+        match (self.left, self.refused.is_empty()) {
+            (0, true) => Exit::Done,
+            (0, false) => Exit::NotAccepted,
+            _ => Exit::Failed,
+        }
+    }
+
+    /// Writes it. `more` says that the limit was reached.
+    fn write(&self, output: Output, more: bool) -> Result<(), Fault> {
+        let Self { runs, accepted, covered, refused, left } = self;
+        let (runs, accepted, covered, left) = (*runs, *accepted, *covered, *left);
+        if output.json {
+            let refused = refused.iter();
+            let refused = refused.map(|(answer, (text, runs))| RefusedRecord { answer, text, runs: *runs });
+            let refused = refused.collect();
+            output.record(&ManyRecord { runs, accepted, covered, refused, left, more })?;
+            return Ok(());
+        }
+        output.line(format_args!("accepted: {}", counted(accepted, "run", "runs")))?;
+        if covered > 0 {
+            let runs = counted(covered, "run", "runs");
+            output.line(format_args!("settled with another run of the hierarchy: {runs}"))?;
+        }
+        for (answer, (text, runs)) in refused {
+            output.line(format_args!("{answer}: {}: {text}", counted(*runs, "run", "runs")))?;
+        }
+        if left > 0 {
+            output.line(format_args!("not requested: {}", counted(left, "run", "runs")))?;
+        }
+        if more {
+            output.remark("there may be more: the limit was reached");
+        }
+        Ok(())
+    }
+}
+
+impl Many {
+    /// The one id that the command is about; `None` if it is about the runs that pass the filters.
+    pub(super) fn or_id(&self, command: &str, id: Option<Uuid>) -> Result<Option<Uuid>, Fault> {
+        match (id, self.filters.is_empty()) {
+            (Some(id), true) if self.limit.is_none() => Ok(Some(id)),
+            (Some(id), _) => Err(Fault::Usage(format!(
+                "an id and filters together are not possible: write `scoop {command} {id}` with its other options, or leave \
+                 the id out for all runs that pass the filters"
+            ))),
+            (None, true) => Err(Fault::Usage(format!(
+                "an id is missing, or filters that choose runs, such as --handler: `scoop {command} --help` lists them"
+            ))),
+            (None, false) => Ok(None),
+        }
+    }
+
+    /// Whether only a topic is given.
+    pub(super) fn is_empty_but_topic(&self) -> bool {
+        self.filters.is_empty_but_topic() && self.limit.is_none()
+    }
+
+    /// Makes a request for each of the runs, after a question.
+    pub(super) async fn carry_out(
+        &self,
+        (scoop, output, consent): (&Scoop, Output, Consent),
+        request: &ManyRequest,
+        ask: impl AsyncFn(RunId) -> Result<Answer, RuntimeError>,
+    ) -> Result<Exit, Fault> {
+        let chosen = self.choose(scoop, output, request, consent.is_dry_run()).await?;
+        if chosen.runs.is_empty() {
+            self.filters.check_names(scoop).await?;
+            if output.json && !consent.is_dry_run() {
+                Tally::default().ended(0).write(output, false)?;
+                return Ok(Exit::Done);
+            }
+            output.remark("no such runs");
+            return Ok(Exit::Done);
+        }
+        if !consent.to(output, &format!("{} {}", request.command, chosen.described()))? {
+            return Ok(Exit::Done);
+        }
+        let mut tally = Tally::default();
+        let asked = ask_all(&chosen, &mut tally, ask).await;
+        let ended = tally.ended(chosen.runs.len());
+        ended.write(output, chosen.more)?;
+        asked.map(|()| ended.exit())
+    }
+
+    /// Lists the runs. In a dry run they are written, too.
+    async fn choose(
+        &self,
+        scoop: &Scoop,
+        output: Output,
+        request: &ManyRequest,
+        is_dry_run: bool,
+    ) -> Result<Chosen, Fault> {
+        let mut query = self.filters.query(scoop);
+        if self.filters.state.is_empty() {
+            query = request.phases.iter().fold(query, |query, phase| query.state(*phase));
+        }
+        if let Some(phase) = self.filters.state.iter().find(|phase| !request.phases.contains(phase)) {
+            let option = |phase: &RunPhase| phase.name().replace(' ', "-");
+            let possible: Vec<_> = request.phases.iter().map(option).collect();
+            return Err(Fault::Usage(format!(
+                "`scoop {} --state {}` is not possible; the states are: {}",
+                request.command,
+                option(phase),
+                possible.join(", ")
+            )));
+        }
+        let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
+        let mut chosen = Chosen::default();
+        let mut rows = Rows::new(&HEADER);
+        let progress = Progress::begin("looking for runs");
+        let tell = progress.teller();
+        let mut place = None;
+        loop {
+            let page = query.clone().page(PAGE_MAX).after(place).await?;
+            for run in page.runs.iter().filter(|run| !(request.spares_rollbacks && run.rolling_back)) {
+                if chosen.runs.len() == limit {
+                    chosen.more = true;
+                    break;
+                }
+                // One that ends between two pages may be on both.
+                if chosen.runs.insert(run.run.uuid(), run.hierarchy).is_some() {
+                    continue;
+                }
+                *chosen.groups.entry((run.handler.clone(), run.phase)).or_default() += 1;
+                match (is_dry_run, output.json) {
+                    (true, true) => output.record(&RunRecord::from(run))?,
+                    (true, false) => rows.add(row(run)),
+                    (false, _) => {}
+                }
+            }
+            tell(format!("looking for runs: {} so far", chosen.runs.len()));
+            place = page.next;
+            if place.is_none() || chosen.more {
+                break;
+            }
+        }
+        drop(progress);
+        if !rows.is_empty() {
+            output.table(rows.unwrapped(0).unwrapped(3))?;
+        }
+        Ok(chosen)
+    }
+}
+
+/// Makes the request for one run after the other, until the user interrupts that.
+async fn ask_all(
+    chosen: &Chosen,
+    tally: &mut Tally,
+    ask: impl AsyncFn(RunId) -> Result<Answer, RuntimeError>,
+) -> Result<(), Fault> {
+    let progress = Progress::of(chosen.runs.len() as u64, "runs");
+    let mut interrupted = pin!(interrupted());
+    for (run, hierarchy) in &chosen.runs {
+        let stop = tokio::select! {
+            biased;
+            () = &mut interrupted => true,
+            () = std::future::ready(()) => false,
+        };
+        if stop {
+            break;
+        }
+        let answer = match ask(RunId::from(*run)).await {
+            Err(RuntimeError::NoSuchRun { .. } | RuntimeError::WrongId { .. }) => Answer::gone(),
+            answer => answer?,
+        };
+        tally.count(*hierarchy, answer);
+        progress.advance();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn question_names_a_few_groups_and_counts_the_others() {
+        let mut chosen = Chosen::default();
+        for (number, saga) in ["a", "b", "c", "d", "e", "f", "g"].into_iter().enumerate() {
+            chosen.runs.insert(Uuid::from_u128(number as u128), Uuid::nil().into());
+            chosen.groups.insert((saga.into(), RunPhase::Stuck), 1);
+        }
+        let expected = "7 runs: 1 of `a` (stuck), 1 of `b` (stuck), 1 of `c` (stuck), 1 of `d` (stuck), \
+                        1 of `e` (stuck), 2 others";
+        assert_eq!(chosen.described(), expected);
+    }
+
+    #[test]
+    fn refusal_that_another_run_of_the_hierarchy_settles_is_none() {
+        let [one, other] = [1, 2].map(|id| HierarchyId::from(Uuid::from_u128(id)));
+        let mut tally = Tally::default();
+        for (hierarchy, answer) in [
+            (one, RepairAnswer::FailedBelow),
+            (one, RepairAnswer::Accepted),
+            (one, RepairAnswer::StillRunning),
+            (other, RepairAnswer::FailedBelow),
+        ] {
+            tally.count(hierarchy, answer.into());
+        }
+        let ended = tally.ended(5);
+        assert_eq!((ended.accepted, ended.covered, ended.left), (1, 1, 1));
+        let refused: Vec<_> = ended.refused.iter().map(|(answer, (_, runs))| (*answer, *runs)).collect();
+        assert_eq!(refused, [("failed below", 1), ("still running", 1)]);
+        assert_eq!(ended.exit(), Exit::Failed);
+        assert_eq!(Ended { left: 0, ..ended }.exit(), Exit::NotAccepted);
+    }
+}
