@@ -6,7 +6,7 @@ pub use scoop_runtime::private as __private;
 pub use scoop_core::{
     Anew, Applies, BadTraceparent, Caller, Context, ContextError, ContextKey, Deadline, DeadlineKind,
     Decision, Definition, Delivery, Entity, EntityKey, Error, EventKind, Failure, FailureCode, Frame,
-    FromError, HasReply, Here, Interrupted, JoinIncomplete, Lineage, Message, Missed, NameError, Next,
+    FromError, HasReply, Here, Interrupted, JoinIncomplete, KeepTimes, Lineage, Message, Missed, NameError, Next,
     Overlap, Priority, Recurrence, Rejection, Result, Schedule, Signal, SignalKey, StepDefinition, StepKind,
     Stored, TraceContext, Unauthorized, With,
 };

@@ -70,6 +70,23 @@ fn several_processes_share_the_work() {
     assert_charged_once(&folder.0.join("ledger.csv"));
 }
 
+#[test]
+fn served_shop_goes_on_until_it_is_interrupted_and_then_balances_its_books() {
+    let (folder, database) = (Folder::new("serves"), Database::of_the_machine("serves"));
+    let mut command = Command::new(example());
+    command.args(["--serve", "--every", "20ms", "--state"]).arg(&folder.0);
+    let mut running = Running::spawn(on(database.as_ref(), &mut command));
+    while running.placed() < 40 {
+        assert!(running.progresses(1), "it ends:\n{}", running.log);
+    }
+    running.interrupt();
+    let output = running.finish();
+    // The provider has refused the first refund, and no operator has retried it.
+    assert!(output.contains("awaiting an operator: order 2"), "{output}");
+    assert!(output.contains("the books balance"), "{output}");
+    assert_charged_once(&folder.0.join("ledger.csv"));
+}
+
 /// A database for one test.
 struct Database {
     runtime: tokio::runtime::Runtime,
@@ -140,7 +157,11 @@ impl Running {
         let mut command = Command::new(example());
         command.args(["--stock-times", "3", "--data"]);
         command.arg(folder.join("data")).arg("--state").arg(folder);
-        let piped = on(database, &mut command).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::spawn(on(database, &mut command))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().unwrap();
         let progress = lines_of(child.stderr.take().unwrap());
         let log = String::new();
@@ -157,6 +178,18 @@ impl Running {
             Err(RecvTimeoutError::Disconnected) => false,
             Err(RecvTimeoutError::Timeout) => panic!("it hangs:\n{}", self.log),
         })
+    }
+
+    /// The number of placed orders by the last line of progress, once the given ones have ended; 0 before.
+    fn placed(&self) -> u64 {
+        let last = self.log.lines().last().and_then(|line| line.split_once(" orders placed"));
+        last.and_then(|(placed, _)| placed.parse().ok()).unwrap_or_default()
+    }
+
+    /// Ends the example as Ctrl+C does.
+    fn interrupt(&self) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     }
 
     fn kill(mut self) {

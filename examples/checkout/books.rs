@@ -16,19 +16,38 @@ use crate::provider::Provider;
 type Amounts = BTreeMap<i32, i64>;
 
 /// Prints the comparisons and the differences. Returns whether there are no differences.
-pub async fn check(scoop: &Scoop, provider: &Provider, shop: &Shop, ended: &[Ended]) -> Result<bool> {
+///
+/// `unsettled` are orders that await an operator, since the provider has refused a refund: they are reserved and
+/// paid, and no parcel is on the way.
+pub async fn check(
+    scoop: &Scoop,
+    provider: &Provider,
+    shop: &Shop,
+    ended: &[Ended],
+    unsettled: &[Ended],
+) -> Result<bool> {
     let pool = scoop.pool();
     let committed = |order: &&Ended| order.outcome == Outcome::Committed;
-    let due: Amounts = ended.iter().filter(committed).map(|order| (order.order, order.cents)).collect();
-    let sold: Vec<i32> = due.keys().copied().collect();
-    let parcels: Amounts = sold.iter().map(|order| (*order, 1)).collect();
-    let placed: Amounts = shop.orders.iter().map(|order| (order.order, 1)).collect();
+    let sold = || ended.iter().filter(committed);
+    let parcels: Amounts = sold().map(|order| (order.order, 1)).collect();
+    let due: Amounts = sold().chain(unsettled).map(|order| (order.order, order.cents)).collect();
+    let open: Amounts = due.keys().map(|order| (*order, 1)).collect();
+    let reserved: Vec<i32> = due.keys().copied().collect();
+    let given = shop.orders.iter().map(|order| order.order);
+    let all = ended.iter().chain(unsettled).map(|order| order.order);
+    let placed: Amounts = given.chain(all).map(|order| (order, 1)).collect();
+    let mut finished = finished(ended);
+    finished.extend(unsettled.iter().map(|order| (order.order, 1)));
 
     println!();
     let compared = [
-        compare("orders finished", &placed, &finished(ended)),
-        compare("orders confirmed", &parcels, &amounts(pool, CONFIRMED).await?),
-        compare("units off the shelves", &units_in(pool, &sold).await?, &amounts(pool, UNITS_GONE).await?),
+        compare("orders finished", &placed, &finished),
+        compare("orders confirmed", &open, &amounts(pool, CONFIRMED).await?),
+        compare(
+            "units off the shelves",
+            &units_in(pool, &reserved).await?,
+            &amounts(pool, UNITS_GONE).await?,
+        ),
         compare("cents paid, as we know", &due, &amounts(pool, PAID).await?),
         compare("cents paid, as the provider knows", &due, &ledger(provider)?),
         compare("parcels on the way", &parcels, &amounts(pool, PARCELS).await?),

@@ -7,7 +7,7 @@
 //! ```text
 //! cargo run --example checkout                        # a small shop on a private PostgreSQL
 //! cargo run --example checkout -- --state /tmp/shop   # kept: kill it, start it again
-//! cargo run --example checkout -- --serve             # with the web page
+//! cargo run --example checkout -- --serve             # with the web page, and orders until Ctrl+C
 //! DATABASE_URL=postgres://.. cargo run --example checkout   # in as many terminals as you like
 //! ```
 
@@ -22,21 +22,21 @@ mod payments;
 mod progress;
 mod provider;
 mod report;
+mod serving;
 mod settings;
 mod stock;
 mod tables;
 
-use std::io;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use scoop::prelude::*;
-use tokio::task::JoinHandle;
 
 use crate::data::Shop;
 use crate::orders::Ended;
 use crate::payments::Payments;
 use crate::provider::Provider;
+use crate::serving::OpenShop;
 use crate::settings::Settings;
 
 #[tokio::main]
@@ -47,6 +47,9 @@ async fn main() -> Result<ExitCode> {
     };
     let shop = data::read(&settings.data)?;
     let provider = Provider::at(settings.ledger_folder())?;
+    if settings.serve {
+        provider.go_down();
+    }
 
     // The sagas without dependencies are registered automatically.
     let scoop = settings
@@ -56,31 +59,26 @@ async fn main() -> Result<ExitCode> {
         .await?;
     tables::create(&scoop, &provider).await?;
 
-    let page = if settings.serve { Some(serve(&scoop).await?) } else { None };
+    let open = if settings.serve { Some(OpenShop::open(&scoop).await?) } else { None };
     let began = Instant::now();
     let steps_before = report::count_steps(&scoop).await?;
     let ended = tokio::select! {
         ended = trade(&scoop, &settings, &shop) => ended?,
-        error = progress::show(&scoop, shop.orders.len(), settings.quiet) => return Err(error),
+        error = progress::show(&scoop, Some(shop.orders.len()), settings.quiet) => return Err(error),
     };
     let steps = report::count_steps(&scoop).await? - steps_before;
 
     report::print(&ended, steps, began.elapsed()).await?;
-    let balanced = books::check(&scoop, &provider, &shop, &ended).await?;
-    if let Some(page) = page {
-        println!("the web page goes on until Ctrl+C");
-        page.await??;
-    }
+    let balanced = match open {
+        None => books::check(&scoop, &provider, &shop, &ended, &[]).await?,
+        Some(open) => {
+            open.until_interrupted(&scoop, &settings, &shop).await?;
+            serving::close(&scoop, &provider, &shop).await?
+        }
+    };
     scoop.shutdown().await?;
     settings.clear_up();
     Ok(if balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Serves the web page on any free port of this machine, until Ctrl+C.
-async fn serve(scoop: &Scoop) -> Result<JoinHandle<io::Result<()>>> {
-    let page = scoop_web::bind(([127, 0, 0, 1], 0), scoop.clone(), scoop_web::Options::new()).await?;
-    println!("the web page: {}", page.url());
-    Ok(tokio::spawn(page.until(async { tokio::signal::ctrl_c().await.unwrap_or_default() })))
 }
 
 /// Fills the shelves, places all orders, and waits until every one has ended. Work that an earlier or another

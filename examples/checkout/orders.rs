@@ -2,7 +2,7 @@
 
 use scoop::Handle;
 use scoop::prelude::*;
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::courier::{self, ShipOrder};
@@ -153,6 +153,16 @@ pub async fn place(scoop: &Scoop, orders: &[OrderPlaced]) -> Result<()> {
         transaction.commit().await?;
     }
     Ok(())
+}
+
+/// A further order: the given ones in turns, under the next free number.
+pub async fn next(pool: &PgPool, given: &[OrderPlaced]) -> Result<OrderPlaced> {
+    let last: i32 =
+        sqlx::query_scalar("SELECT coalesce(max(id), 0) FROM orders.orders").fetch_one(pool).await?;
+    let order = last + 1;
+    let turn = usize::try_from(order)? % given.len().max(1);
+    let again = given.get(turn).ok_or_else(|| Error::msg("there is no order to place again"))?;
+    Ok(OrderPlaced { order, ..again.clone() })
 }
 
 /// The row and the message are committed together, so an existing row implies the launch.

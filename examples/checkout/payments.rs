@@ -2,7 +2,7 @@
 
 use scoop::prelude::*;
 
-use crate::provider::{ChargeError, Provider};
+use crate::provider::{ChargeError, Provider, RefundError};
 
 pub const TABLES: &str = "
     CREATE SCHEMA payments;
@@ -62,7 +62,7 @@ impl Payments {
     }
 
     /// Gets exactly the value that `charge` returned. A failed compensation needs an operator, so all temporary
-    /// errors are retried.
+    /// errors are retried. Only a refusal of the provider is final: then the rollback waits for a decision.
     async fn refund(
         &self,
         scope: &mut Scope<'_>,
@@ -71,8 +71,11 @@ impl Payments {
         _why: &Failure,
     ) -> Result<()> {
         let key = scope.idempotency_key();
-        let refunded = self.provider.refund(key, paid.id.clone()).await;
-        refunded.map_err(Error::infrastructure)?;
+        match self.provider.refund(key, paid.id.clone()).await {
+            Ok(()) => {}
+            Err(RefundError::Refused(refused)) => return Err(refused.into()),
+            Err(RefundError::Unknown(lost)) => return Err(Error::infrastructure(lost)),
+        }
         sqlx::query("UPDATE payments.payments SET refunded = true WHERE id = $1")
             .bind(&paid.id)
             .execute(scope.tx().await?)

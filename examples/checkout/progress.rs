@@ -8,16 +8,18 @@ use scoop::prelude::*;
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Writes to stderr until it is dropped: one line that changes, or many where lines cannot.
+/// Writes to stderr until it is dropped: one line that changes, or many where lines cannot. `orders` is the number
+/// of orders, if that is known.
 /// Returns only if it fails.
-pub async fn show(scoop: &Scoop, orders: usize, quiet: bool) -> Error {
+pub async fn show(scoop: &Scoop, orders: Option<usize>, quiet: bool) -> Error {
     match show_forever(scoop, orders, quiet).await {
         Err(error) => error,
     }
 }
 
-async fn show_forever(scoop: &Scoop, orders: usize, quiet: bool) -> Result<Infallible> {
+async fn show_forever(scoop: &Scoop, orders: Option<usize>, quiet: bool) -> Result<Infallible> {
     let mut line = Line { last: String::new() };
+    let of = orders.map(|orders| format!(" of {orders}")).unwrap_or_default();
     loop {
         let (placed, confirmed, rejected): (i64, i64, i64) = sqlx::query_as(
             "SELECT count(*),
@@ -28,9 +30,7 @@ async fn show_forever(scoop: &Scoop, orders: usize, quiet: bool) -> Result<Infal
         .fetch_one(scoop.pool())
         .await?;
         if !quiet {
-            line.show(format!(
-                "{placed} of {orders} orders placed, {confirmed} confirmed, {rejected} rejected"
-            ));
+            line.show(format!("{placed}{of} orders placed, {confirmed} confirmed, {rejected} rejected"));
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use uuid::Uuid;
 
@@ -16,6 +17,8 @@ const LIMIT_CENTS: i64 = 500_000;
 #[derive(Clone)]
 pub struct Provider {
     ledger: Arc<PathBuf>,
+    /// Whether the next refund is refused.
+    is_down: Arc<AtomicBool>,
 }
 
 /// One line of the ledger. A refund has a negative amount.
@@ -36,11 +39,27 @@ pub enum ChargeError {
 #[error("the card is not good for {0} cents")]
 pub struct Declined(i64);
 
+pub enum RefundError {
+    Refused(RefundRefused),
+    Unknown(io::Error),
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the payment provider is down and refused to refund {payment}: retry when it is up again")]
+pub struct RefundRefused {
+    payment: String,
+}
+
 impl Provider {
     pub fn at(folder: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
         let ledger = Arc::new(folder.join("ledger.csv"));
-        Ok(Self { ledger })
+        Ok(Self { ledger, is_down: Arc::default() })
+    }
+
+    /// From now on the provider is down, until it has refused one refund.
+    pub fn go_down(&self) {
+        self.is_down.store(true, Ordering::Relaxed);
     }
 
     /// Charges a card and returns the payment's id. By rule, it declines amounts above the limit, and the
@@ -65,13 +84,17 @@ impl Provider {
         }
     }
 
-    pub async fn refund(&self, key: Uuid, payment: String) -> io::Result<()> {
+    /// Refunds a payment. A provider that is down refuses.
+    pub async fn refund(&self, key: Uuid, payment: String) -> Result<(), RefundError> {
+        if self.is_down.swap(false, Ordering::Relaxed) {
+            return Err(RefundError::Refused(RefundRefused { payment }));
+        }
         let refund = self.once(key, move |ledger| {
             let charge = ledger.iter().find(|entry| entry.payment == payment);
             let charge = charge.expect("only what was charged is refunded").clone();
             Entry { key, cents: -charge.cents, ..charge }
         });
-        refund.await.map(drop)
+        refund.await.map(drop).map_err(RefundError::Unknown)
     }
 
     /// All charges and refunds.

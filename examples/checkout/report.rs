@@ -54,6 +54,7 @@ fn print_outcomes(ended: &[Ended]) {
 fn describe(outcome: &Outcome) -> String {
     match (outcome, cause_of(outcome)) {
         (Outcome::RolledBack(_), Some(cause)) => format!("rolled back: {cause}"),
+        (Outcome::RollbackFailed(_), _) => "rollback failed".into(),
         (other, _) => other.to_string(),
     }
 }

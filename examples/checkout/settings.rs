@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use scoop::Builder;
 use scoop::prelude::*;
@@ -17,7 +18,10 @@ A checkout across four services.
                      everything is temporary
   --stock-times <n>  so many times the stock that products.csv lists
   --quiet            no progress
-  --serve            shows the shop in a browser: writes the URL of the web page, and goes on until Ctrl+C
+  --serve            shows the shop in a browser: writes the URL of the web page, and goes on placing
+                     orders until Ctrl+C; the payment provider refuses the first refund, for
+                     which an operator is needed
+  --every <time>     with --serve: the time between two orders, such as 250ms; by default 1s
 
 With DATABASE_URL set, that database is used, by as many processes as you like.
 ";
@@ -27,6 +31,8 @@ pub struct Settings {
     pub stock_times: i32,
     pub quiet: bool,
     pub serve: bool,
+    /// The time between two of the orders that are placed while the page is served.
+    pub every: Duration,
     state: Option<PathBuf>,
 }
 
@@ -38,6 +44,7 @@ impl Settings {
             stock_times: 1,
             quiet: false,
             serve: false,
+            every: Duration::from_secs(1),
             state: None,
         };
         let mut arguments = env::args().skip(1);
@@ -52,6 +59,7 @@ impl Settings {
                 "--stock-times" => settings.stock_times = value()?.parse()?,
                 "--quiet" => settings.quiet = true,
                 "--serve" => settings.serve = true,
+                "--every" => settings.every = duration(&value()?)?,
                 "--help" => return Ok(None),
                 _ => return Err(Error::msg(format!("{name} is not known; see --help"))),
             }
@@ -86,6 +94,15 @@ impl Settings {
             let _ = fs::remove_dir_all(temporary());
         }
     }
+}
+
+/// Parses `250ms` and `2s`.
+fn duration(text: &str) -> Result<Duration> {
+    let parsed = match text.strip_suffix("ms") {
+        Some(millis) => millis.parse().map(Duration::from_millis),
+        None => text.strip_suffix('s').unwrap_or_default().parse().map(Duration::from_secs),
+    };
+    parsed.map_err(|_| Error::msg(format!("{text} is no time: write 250ms or 2s")))
 }
 
 fn temporary() -> PathBuf {

@@ -10,7 +10,7 @@ pub const TABLES: &str = "
     CREATE TABLE stock.products (
         id           int PRIMARY KEY,
         name         text NOT NULL,
-        received     int NOT NULL,  -- what was there at first
+        received     int NOT NULL,  -- what was there at first, and what was refilled
         units        int NOT NULL CHECK (units >= 0),
         discontinued boolean NOT NULL
     );";
@@ -75,6 +75,14 @@ impl Stock {
             .await?;
         Ok(())
     }
+}
+
+/// Fills the shelf of a product up to what was there at first.
+pub async fn refill(pool: &PgPool, product: &Product, times: i32) -> Result<()> {
+    let refill = "UPDATE stock.products SET received = received + $2 - units, units = $2
+                  WHERE id = $1 AND units < $2";
+    sqlx::query(refill).bind(product.id).bind(product.units * times).execute(pool).await?;
+    Ok(())
 }
 
 /// Fills the shelves, unless that was done before.

@@ -59,7 +59,7 @@ pub use former_attempts::Tried;
 pub use interrupted::Interrupted;
 pub use join_incomplete::JoinIncomplete;
 pub use lineage::Lineage;
-pub use message::{HasReply, Message, TOPIC_BYTES_MAX};
+pub use message::{HasReply, KeepTimes, Message, TOPIC_BYTES_MAX};
 pub use next::{Anew, Next, With};
 pub use priority::Priority;
 pub use rollback::{Instance, Plan, RollbackNames, RollbackPart, Undoes, output_name, read_output_name};

@@ -49,12 +49,34 @@ pub trait Message: Stored + Send + Sync + 'static {
     const MANY_REPLIES: bool = false;
 
     /// For how long the finished hierarchies that start with such a message are kept, in place of the times of the
-    /// program: `#[message(keep = "90 days")]`. [`Duration::MAX`] means for ever.
-    const KEEP: Option<Duration> = None;
+    /// program: `#[message(keep = "90 days")]`, `#[message(keep(committed = "7 days", rolled_back = "30 days"))]`.
+    const KEEP: KeepTimes = KeepTimes { committed: None, rolled_back: None };
 
     /// The stored names of the fields whose values the web page and the command line do not show:
     /// `#[message(redact(card, cvc))]`.
     const REDACTED: &'static [&'static str] = &[];
+}
+
+/// For how long finished hierarchies are kept after their last event, by their outcome.
+///
+/// `None` is the time of the program, [`Duration::MAX`] means for ever. A hierarchy that awaits an operator is never deleted.
+///
+/// ```
+/// # extern crate scoop_core as scoop;
+/// use std::time::Duration;
+/// use scoop::KeepTimes;
+///
+/// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// // As `#[message(keep(rolled_back = "90 days"))]` writes it.
+/// const KEEP: KeepTimes = KeepTimes { committed: None, rolled_back: Some(DAY.saturating_mul(90)) };
+/// assert_ne!(KEEP, KeepTimes::default());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeepTimes {
+    /// The time for hierarchies that committed: an hour at least.
+    pub committed: Option<Duration>,
+    /// The time for hierarchies with a run that was rolled back, and for those without a handler: an hour at least.
+    pub rolled_back: Option<Duration>,
 }
 
 /// A message whose handlers reply.

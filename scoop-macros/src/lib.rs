@@ -21,6 +21,7 @@ mod failure_code;
 mod message;
 mod misplaced;
 mod names;
+mod keep;
 mod near_miss;
 mod redact;
 mod saga;

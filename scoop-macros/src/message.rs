@@ -1,14 +1,12 @@
 //! `#[derive(Message)]`: a type, its topic, and its replies.
 
-use std::time::Duration;
-
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{DeriveInput, LitStr};
 
 use crate::derive::{self, Attribute};
-use crate::duration;
 use crate::errors::Errors;
+use crate::keep;
 use crate::names::{self, Kind, did_you_mean, kebab_case};
 use crate::redact;
 
@@ -17,9 +15,6 @@ const MESSAGE: Attribute = Attribute {
     keys: &["topic", "reply", "replies", "handlers", "keep", "redact"],
     example: "#[message(topic = \"..\")]",
 };
-
-/// The least time for which finished hierarchies are kept, as in the runtime.
-const KEEP_MIN: Duration = Duration::from_secs(60 * 60);
 
 /// The implementation of `Message`. Its supertraits require serde's traits, so that the compiler reports a
 /// missing one at the user's type.
@@ -54,8 +49,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         )
     });
 
-    let keep = settings.text("keep", &mut errors);
-    let keep = keep.and_then(|text| errors.keep(time_kept(&text)));
+    let keep = keep::constant(&settings, &mut errors);
 
     let redacted = settings.tokens("redact", "redact(field, another_field)", &mut errors);
     let redacted = redacted.map(|fields| {
@@ -81,26 +75,6 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         }
         #has_reply
     }
-}
-
-/// The constant for a time of at least an hour, or for `forever`.
-fn time_kept(literal: &LitStr) -> syn::Result<TokenStream> {
-    let time = if literal.value() == "forever" {
-        quote!(::core::time::Duration::MAX)
-    } else {
-        let time = duration::parse(literal)
-            .map_err(|error| syn::Error::new(literal.span(), format!("{error}; or `\"forever\"`")))?;
-        if time < KEEP_MIN {
-            let message =
-                "hierarchies are kept for an hour at least; write `\"1h\"` or more, or `\"forever\"`";
-            return Err(syn::Error::new(literal.span(), message));
-        }
-        let seconds = time.as_secs();
-        quote!(::core::time::Duration::from_secs(#seconds))
-    };
-    Ok(quote! {
-        const KEEP: ::core::option::Option<::core::time::Duration> = ::core::option::Option::Some(#time);
-    })
 }
 
 /// The only value of `handlers`.

@@ -61,6 +61,8 @@ pub(crate) fn remedy(attribute: &str, key: &str) -> Option<&'static str> {
         ("#[saga]", "keep") => {
             "`#[message(keep = \"7 days\")]`, since hierarchies are kept by their first message"
         }
+        ("keep", "success" | "succeeded" | "done" | "completed") => "`committed = \"7 days\"`",
+        ("keep", "compensated" | "aborted" | "undone" | "cancelled") => "`rolled_back = \"30 days\"`",
         ("#[step]", "concurrency" | "rate" | "queue") => "it at `#[saga]`, whose limits count runs",
         ("#[message]", "concurrency" | "rate") => "it at `#[saga]`, whose limits count runs",
         ("#[message]", "queue") => {

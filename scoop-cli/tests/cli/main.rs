@@ -2,6 +2,7 @@
 
 mod changing;
 mod checking;
+mod checkout;
 mod finding;
 mod help;
 mod serving;

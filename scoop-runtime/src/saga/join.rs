@@ -121,11 +121,12 @@ impl<T: Joined> HandledMessage<T> {
     }
 }
 
-/// The settings of a set: the longest time for which one of these types has hierarchies kept, and the redacted fields of all.
+/// The settings of a set: the longest times for which one of these types has hierarchies kept, and the redacted fields of all.
 fn joined_settings(members: &[JoinMember]) -> MessageSettings {
     let all = members.iter().map(|member| (member.settings)());
     all.fold(MessageSettings::default(), |mut set, member| {
-        set.keep = set.keep.max(member.keep);
+        set.keep.committed = set.keep.committed.max(member.keep.committed);
+        set.keep.rolled_back = set.keep.rolled_back.max(member.keep.rolled_back);
         set.redacted.extend(member.redacted);
         set
     })

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
-use scoop_core::{Definition, Entity, Failure, JoinIncomplete, Message, Next, Result, Schedule};
+use scoop_core::{Definition, Entity, Failure, JoinIncomplete, KeepTimes, Message, Next, Result, Schedule};
 use serde_json::Value;
 
 use crate::{Retry, Scope};
@@ -206,7 +206,7 @@ pub struct HandledMessage<T> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MessageSettings {
     /// [`Message::KEEP`].
-    pub(crate) keep: Option<Duration>,
+    pub(crate) keep: KeepTimes,
     /// [`Message::REDACTED`].
     pub(crate) redacted: Vec<&'static str>,
 }

@@ -5,7 +5,7 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{CodedError, Definition, Schedule};
+use scoop_core::{CodedError, Definition, KeepTimes, Schedule};
 
 use crate::api::Keep;
 use crate::saga::join::collector_name;
@@ -248,7 +248,9 @@ impl SubscribedSaga {
     /// The times for which finished hierarchies are kept that start with one of its messages, in a program with these
     /// times.
     pub(crate) fn kept(&self, by_default: Keep) -> Keep {
-        self.settings.keep.map_or(by_default, |time| by_default.committed(time).rolled_back(time))
+        let KeepTimes { committed, rolled_back } = self.settings.keep;
+        let committed = committed.unwrap_or(by_default.committed);
+        by_default.committed(committed).rolled_back(rolled_back.unwrap_or(by_default.rolled_back))
     }
 
     fn new(definition: &Definition, was: Vec<String>, settings: MessageSettings) -> Self {

@@ -2,6 +2,7 @@
 #![deny(warnings)]
 use scoop::prelude::*;
 use std::collections::HashMap;
+use std::time::Duration;
 
 #[derive(Serialize, Deserialize)]
 struct Quote(u32);
@@ -22,6 +23,22 @@ struct OffersWanted;
 
 #[derive(Message, Serialize, Deserialize)]
 struct Silent;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(keep = "1h")]
+struct KeptForAnHour;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(keep = forever)]
+struct KeptForEver;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(keep(committed = "7 days", rolled_back = "forever", failed = forever))]
+struct KeptByOutcome;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(keep(rolled_back = "2 days"))]
+struct KeptIfRolledBack;
 
 #[derive(ContextKey, Serialize, Deserialize)]
 struct TenantId(u32);
@@ -60,6 +77,13 @@ pub(crate) fn main() {
     let _: <Silent as Message>::Reply = ();
     const { assert!(OffersWanted::MANY_REPLIES && !QuotesWanted::MANY_REPLIES && !Silent::MANY_REPLIES) };
     assert_eq!(QuotesWanted::TOPIC, "quotes.wanted");
+    let times = |keep: scoop::KeepTimes| [keep.committed, keep.rolled_back];
+    let hours = |hours: u64| Some(Duration::from_secs(hours * 60 * 60));
+    assert_eq!(times(Silent::KEEP), [None, None]);
+    assert_eq!(times(KeptForAnHour::KEEP), [hours(1), hours(1)]);
+    assert_eq!(times(KeptForEver::KEEP), [Some(Duration::MAX), Some(Duration::MAX)]);
+    assert_eq!(times(KeptByOutcome::KEEP), [hours(7 * 24), Some(Duration::MAX)]);
+    assert_eq!(times(KeptIfRolledBack::KEEP), [None, hours(48)]);
     assert_eq!(TenantId::KEY, "TenantId");
     assert_eq!(Priority::KEY, "Another one's");
     assert_eq!(Made::KEY, "made");

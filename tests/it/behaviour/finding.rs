@@ -71,6 +71,28 @@ handler! {
     step "take" take => at_gate().silently();
 }
 
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "finding.bill")]
+struct Bill;
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "finding.paid", keep = "1 day")]
+struct Paid;
+
+handler! {
+    Bills: "bills" on Bill;
+    step "send" send => done().silently();
+
+    #[step(name = "pay", awaits(Paid, by = key))]
+    async fn pay(&self, _: &mut Scope<'_>, _: &Bill, _: &Paid) -> Result<()> {
+        Ok(())
+    }
+
+    async fn key(&self, _: &mut Scope<'_>, _: &Bill) -> Result<String> {
+        Ok("order 7".into())
+    }
+}
+
 async fn start(db: &Database, gate: &Gate) -> Result<Scoop> {
     let scoop = db.scoop().only::<Orders>().only::<Items>().poll_interval(NEVER);
     Ok(scoop.provide(Items { gate: gate.clone() }).start().await?)
@@ -232,6 +254,48 @@ async fn runs_without_a_program_wait_for_one() -> Result<()> {
     let page = client.runs().waiting_for(WaitKind::Program).await?;
     assert_eq!(words(&page), ["orders pending"]);
     assert_eq!(words(&client.runs().waiting_for(WaitKind::Slot).await?), [""; 0]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_that_await_a_signal_are_listed_with_its_key() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Orders>().only::<Bills>().poll_interval(NEVER).start().await?;
+    let sleeping = scoop.launch(Order { plan: Plan::Sleep }).await?;
+    sleeping.comes_to(is(RunState::Sleeping)).await?;
+    let bill = scoop.launch(Bill).await?;
+    bill.comes_to(is(RunState::AwaitingSignal)).await?;
+    let page = scoop.runs().waiting_for(WaitKind::Signal).await?;
+    assert_eq!(words(&page), ["bills awaiting signal"]);
+    let awaited = page.runs[0].awaits.as_ref().expect("it awaits a signal");
+    assert_eq!((&*awaited.name, &*awaited.key), ("finding.paid", "order 7"));
+    let page = scoop.runs().waiting_for(WaitKind::Signal).waiting_for(WaitKind::Time).await?;
+    assert_eq!(words(&page), ["bills awaiting signal", "orders sleeping"]);
+    scoop.signal(Paid, "order 7").await?;
+    assert_eq!(bill.ends().await?, Outcome::Committed);
+    assert_eq!(words(&scoop.runs().waiting_for(WaitKind::Signal).await?), [""; 0]);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_that_wait_for_a_slot_are_listed_without_the_one_that_has_it() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = db.scoop().only::<Items>().concurrency(1).poll_interval(NEVER);
+    let scoop = scoop.provide(Items { gate: gate.clone() }).start().await?;
+    let first = scoop.launch(Item).await?;
+    gate.arrivals(1).await;
+    let client = db.client();
+    let (second, third) = (client.launch(Item).await?, client.launch(Item).await?);
+    let page = client.runs().waiting_for(WaitKind::Slot).await?;
+    assert_eq!(words(&page), ["items pending"; 2]);
+    assert_eq!([page.runs[0].hierarchy, page.runs[1].hierarchy], [third.id(), second.id()]);
+    gate.open(3);
+    for item in [first, second, third] {
+        assert_eq!(item.ends().await?, Outcome::Committed);
+    }
+    assert_eq!(words(&client.runs().waiting_for(WaitKind::Slot).await?), [""; 0]);
+    scoop.shutdown().await?;
     Ok(())
 }
 

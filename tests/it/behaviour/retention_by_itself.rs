@@ -30,6 +30,49 @@ struct Deed;
 #[message(topic = "kept.unsubscribed")]
 struct Unsubscribed;
 
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+enum Plan {
+    Commit,
+    Fail,
+    FailToRollBack,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "kept.invoice", keep(committed = "60 days", rolled_back = "20 days", failed = forever))]
+struct Invoice(Plan);
+
+/// Kept for the time of the program if it is rolled back.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "kept.reminder", keep(committed = "20 days"))]
+struct Reminder(Plan);
+
+#[derive(Default)]
+struct Letters;
+
+#[saga(name = "kept-letters")]
+#[subscribes(any(Invoice, Reminder))]
+impl Letters {
+    #[step(rollback = unwrite)]
+    async fn write(&self, _: &mut Scope<'_>, _: &LettersMessage) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn send(&self, _: &mut Scope<'_>, letter: &LettersMessage) -> Result<()> {
+        if plan_of(letter) == Plan::Commit { Ok(()) } else { Err(SIMULATED.into()) }
+    }
+
+    async fn unwrite(&self, _: &mut Scope<'_>, letter: &LettersMessage, _: &Failure) -> Result<()> {
+        if plan_of(letter) == Plan::FailToRollBack { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+}
+
+fn plan_of(letter: &LettersMessage) -> Plan {
+    match letter {
+        LettersMessage::Invoice(Invoice(plan)) | LettersMessage::Reminder(Reminder(plan)) => *plan,
+    }
+}
+
 #[derive(Clone, Default)]
 struct Orders {
     gate: Gate,
@@ -85,7 +128,7 @@ fn keep() -> Keep {
 
 async fn start(db: &Database, gate: &Gate, keep: Keep) -> Result<Scoop> {
     let builder = db.scoop().keep(keep).only::<Orders>().provide(Orders { gate: gate.clone() });
-    Ok(builder.only::<Contracts>().only::<Deeds>().start().await?)
+    Ok(builder.only::<Contracts>().only::<Deeds>().only::<Letters>().start().await?)
 }
 
 async fn ended(scoop: &Scoop, message: impl Message) -> Result<Handle> {
@@ -184,6 +227,42 @@ async fn message_types_have_times_of_their_own() -> Result<()> {
     assert_eq!(by_hand.dry_run().await?.hierarchies, 1);
     assert_eq!(scoop.prune().older_than(100 * DAY).await?.hierarchies, 1);
     assert!(!is_kept(&scoop, &deed).await);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_outcome_of_a_message_type_has_its_own_time() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db, &Gate::default(), keep()).await?;
+    let invoices = [
+        ended(&scoop, Invoice(Plan::Commit)).await?,
+        ended(&scoop, Invoice(Plan::Fail)).await?,
+        ended(&scoop, Invoice(Plan::FailToRollBack)).await?,
+    ];
+    let reminders =
+        [ended(&scoop, Reminder(Plan::Commit)).await?, ended(&scoop, Reminder(Plan::Fail)).await?];
+    let kept = async || {
+        let mut kept = vec![];
+        for letter in invoices.iter().chain(&reminders) {
+            kept.push(is_kept(&scoop, letter).await);
+        }
+        kept
+    };
+    db.grow_older(11 * DAY).await;
+    all_is_looked_at(&db, &scoop).await?;
+    assert_eq!(kept().await, [true; 5], "19 days are over");
+    db.grow_older(2 * DAY).await;
+    is_deleted(&scoop, &invoices[1]).await;
+    is_deleted(&scoop, &reminders[0]).await;
+    assert_eq!(kept().await, [true, false, true, false, true], "21 days are over");
+    db.grow_older(10 * DAY).await;
+    is_deleted(&scoop, &reminders[1]).await;
+    assert_eq!(kept().await, [true, false, true, false, false], "31 days are over");
+    db.grow_older(30 * DAY).await;
+    is_deleted(&scoop, &invoices[0]).await;
+    db.grow_older(4_000 * DAY).await;
+    all_is_looked_at(&db, &scoop).await?;
+    assert_eq!(kept().await, [false, false, true, false, false], "it awaits an operator");
     Ok(())
 }
 

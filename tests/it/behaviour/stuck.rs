@@ -1,6 +1,6 @@
 //! Runs that the program at hand cannot continue: they wait for one that can.
 
-use scoop::{CancelAnswer, Handle, RepairAnswer, RunState, Tree};
+use scoop::{CancelAnswer, Handle, RepairAnswer, RunPhase, RunState, Tree, WaitKind, WaitReason};
 
 use super::*;
 use crate::support::Database;
@@ -124,6 +124,33 @@ async fn stuck_with<S: Saga>(other: impl Message, why: &str) -> Result<()> {
         M0 SUSPENDED checkout charge
         M0 COMMITTED checkout charge",
     );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stuck_run_is_listed_and_explained_with_its_reason() -> Result<()> {
+    let db = Database::new().await;
+    let root = left_half_way(&db).await?;
+    let scoop = db.scoop().only::<shorter::Checkout>().only::<ChildHandler>().start().await?;
+    let reason = reason(&root).await?;
+    assert!(reason.contains("no step `reserve` any more"), "{reason}");
+    let explanation = scoop.explain(root.id()).await?;
+    let [run] = &explanation.runs[..] else { panic!("{explanation}") };
+    let WaitReason::Program { why: Some(why), .. } = &run.reason else { panic!("{run:?}") };
+    assert_eq!(*why, reason);
+    let text = run.to_string();
+    let (_, said) = text.split_once("waits for a program that can continue it, for ").expect("it says so");
+    assert_eq!(said.matches(&reason).count(), 1, "{text}");
+    let listed = scoop.runs().waiting_for(WaitKind::Program).await?.runs;
+    let [listed] = &listed[..] else { panic!("{listed:?}") };
+    assert_eq!((listed.run, listed.phase), (run.run.run, RunPhase::Stuck));
+    assert_eq!(listed.reason, Some(reason));
+    scoop.shutdown().await?;
+
+    let fitting = db.start((before::Checkout, ChildHandler)).await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    assert_eq!(fitting.explain(root.id()).await?.runs[0].reason, WaitReason::Ended);
+    assert_eq!(fitting.runs().waiting_for(WaitKind::Program).await?.runs, []);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use scoop::Handle;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -122,6 +123,42 @@ async fn cleanup_that_cannot_be_committed_is_reported() -> Result<()> {
     let retried = &events.of("retried")[0];
     assert_eq!((&*retried.fields["step"], &*retried.fields["infrastructure"]), ("charge", "true"));
     assert!(events.of("cleanup_lost")[0].fields["reason"].contains("violates foreign key constraint"));
+    Ok(())
+}
+
+/// Current thread: the recorder is that of a thread.
+#[tokio::test]
+async fn time_in_the_queue_and_connections_are_measured() -> Result<()> {
+    let db = database().await;
+    db.start((OrderSaga,)).await?.shutdown().await?;
+    // Launched while no program has the saga, the run is claimed from its queue.
+    let order = db.client().launch(Order { sleeps: true, ..Order::new() }).await?;
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recording = ::metrics::set_default_local_recorder(&recorder);
+    let held = db.pool().acquire().await?;
+    let scoop = db.start((OrderSaga,)).await?;
+    order.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::Sleeping)).await?;
+    // Once: a look sets gauges to 0 until they are reported again.
+    let metrics = snapshotter.snapshot().into_vec();
+    let of = |name: &str, label: &str| {
+        let is_it =
+            |key: &::metrics::Key| key.name() == name && key.labels().map(|label| label.value()).eq([label]);
+        let found = metrics.iter().find(|(key, ..)| is_it(key.key()));
+        found.map(|(.., value)| value).unwrap_or_else(|| panic!("{name} of {label} is not reported"))
+    };
+    let gauge = |name: &str, label: &str| match of(name, label) {
+        DebugValue::Gauge(value) => value.into_inner(),
+        other => panic!("{name}: {other:?}"),
+    };
+    let DebugValue::Histogram(waited) = of("scoop_queue_seconds", "order") else { panic!("no histogram") };
+    assert!(waited.len() == 1 && waited[0].into_inner() > 0.0, "{waited:?}");
+    for (pool, used_min) in [("engine", 0.0), ("steps", 1.0)] {
+        let [open, used] = ["scoop_connections", "scoop_connections_used"].map(|name| gauge(name, pool));
+        assert!(open >= 1.0 && used >= used_min && used <= open, "{pool}: {used} of {open}");
+    }
+    drop(held);
+    scoop.shutdown().await?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
 use super::*;
 
-/// Metrics that need a database.
+/// Metrics that need a database: `tests/it/behaviour/telemetry.rs`.
 const NOT_REPORTED: [&str; 3] = ["scoop_connections", "scoop_connections_used", "scoop_queue_seconds"];
 
 /// The row of the guide for a reported metric, its labels and its value.

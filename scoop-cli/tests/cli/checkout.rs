@@ -1,0 +1,128 @@
+//! Two minutes with the example `checkout`: the refund that its payment provider refuses is found, explained and retried.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use scoop_test_support::eventually;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::TcpStream;
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::support::{Ran, program, ran};
+
+/// The time limit for what the example is about to do, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The number of orders that the example places at first.
+const GIVEN: usize = 25;
+
+/// The example with its web page, on a private PostgreSQL. It is killed when this is dropped.
+struct Example {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Example {
+    fn serve() -> Self {
+        // `cargo test` builds the examples beside the tests.
+        let test = std::env::current_exe().unwrap();
+        let profile = test.ancestors().nth(2).unwrap();
+        let example: PathBuf = profile.join("examples/checkout");
+        assert!(example.exists(), "first run `cargo build --examples`");
+        let mut command = Command::new(example);
+        command.args(["--serve", "--every", "100ms", "--quiet"]).env_remove("DATABASE_URL");
+        let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// The rest of the next line that begins so.
+    async fn line_after(&mut self, beginning: &str) -> String {
+        let found = timeout(PATIENCE, async {
+            loop {
+                let line = self.lines.next_line().await.unwrap().expect("the example goes on");
+                if let Some(rest) = line.trim_start().strip_prefix(beginning) {
+                    return rest.to_owned();
+                }
+            }
+        });
+        found.await.unwrap_or_else(|_| panic!("no line begins with {beginning:?}"))
+    }
+
+    /// Ends the example as Ctrl+C does, and returns the rest of its output.
+    async fn interrupt(mut self) -> String {
+        let id = self.child.id().expect("it runs").to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().await.unwrap().success());
+        let mut rest = String::new();
+        while let Some(line) = timeout(PATIENCE, self.lines.next_line()).await.expect("it ends").unwrap() {
+            rest += &line;
+            rest += "\n";
+        }
+        let status = timeout(PATIENCE, self.child.wait()).await.expect("it ends").unwrap();
+        assert!(status.success(), "{status}:\n{rest}");
+        rest
+    }
+}
+
+/// The response to a request for this path.
+async fn get(address: &str, path: &str, cookie: &str) -> String {
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    connection.read_to_string(&mut response).await.unwrap();
+    response
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refund_that_the_checkout_example_was_refused_is_found_explained_and_retried() {
+    let mut example = Example::serve();
+    let page = example.line_after("the web page: ").await;
+    let url = example.line_after("export DATABASE_URL='").await;
+    let url = url.trim_end_matches('\'');
+    let run = example.line_after("scoop explain ").await;
+    assert_eq!(example.line_after("scoop retry ").await, run);
+
+    // The page, with the cookie for its token.
+    let (address, path) = page.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let response = get(address, &format!("/{path}"), "").await;
+    let (_, cookie) = response.split_once("set-cookie: ").expect("the token is taken");
+    let (cookie, _) = cookie.split_once(';').unwrap();
+    let inbox = get(address, "/inbox", cookie).await;
+    assert!(inbox.contains("the payment provider is down and refused to refund P"), "{inbox}");
+    assert!(inbox.contains(&format!("/actions/retry/{run}")), "{inbox}");
+
+    // The command line.
+    let scoop = async |args: &[&str]| -> Ran {
+        let mut command = program(args);
+        command.env("DATABASE_URL", url);
+        let ran = ran(command, &mut vec![]).await;
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran
+    };
+    let awaiting = ["runs", "--waiting-for", "operator", "--handler", "payments", "--json"];
+    let found = scoop(&awaiting).await;
+    assert_eq!(found.field("run"), [&*run]);
+    let order = found.field("hierarchy").remove(0);
+    let explained = scoop(&["explain", &run]).await.stdout;
+    assert!(explained.contains("waits for an operator"), "{explained}");
+    assert!(explained.contains("the payment provider is down and refused to refund P"), "{explained}");
+
+    let retried = scoop(&["retry", &run, "--yes"]).await.stdout;
+    assert!(retried.starts_with("accepted: "), "{retried}");
+    eventually("it is settled", async || scoop(&awaiting).await.stdout.is_empty()).await;
+    eventually("the order is rolled back", async || {
+        scoop(&["explain", &order]).await.stdout.contains("of `checkout` is rolled back since ")
+    })
+    .await;
+
+    // Meanwhile orders flow.
+    let orders = ["runs", "--roots", "--handler", "checkout", "--limit", "1000", "--json"];
+    eventually("further orders are placed", async || scoop(&orders).await.field("run").len() > GIVEN + 2)
+        .await;
+    let end = example.interrupt().await;
+    assert!(end.contains("the books balance") && !end.contains("awaiting an operator"), "{end}");
+}
