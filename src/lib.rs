@@ -33,9 +33,9 @@ pub use scoop_runtime::{
     Request, Resume, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunContents,
     RunCount, RunCounts, RunCursor, RunDifference, RunDurations, RunEvent, RunExplanation, RunId, RunInfo,
     RunPage, RunPhase, RunState, RunSummary, RunValue, RunningStep, RuntimeError, Saga, Scoop, Scope,
-    SendSignal, SetPause, SetupError, SkippedHierarchy, SqlEntity, Status, Step, StepEnd, StopSignal,
-    StuckRun, Subscribed, Tick, Tree, Undeletable, UnhandledMessage, UniqueLaunch, WaitKind, WaitReason,
-    WaitingMember, Wanted, When, WorkerInfo, WorkerSaga, migrate, migration_files,
+    SendSignal, SetPause, SetupError, SignalAnswer, SkippedHierarchy, SqlEntity, Status, Step, StepEnd,
+    StopSignal, StuckRun, Subscribed, Tick, Tree, Undeletable, UnhandledMessage, UniqueLaunch, WaitKind,
+    WaitReason, WaitingMember, Wanted, When, WorkerInfo, WorkerSaga, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

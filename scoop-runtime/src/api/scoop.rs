@@ -309,13 +309,32 @@ impl Scoop {
     /// # }
     /// ```
     pub async fn trigger<S: Saga>(&self) -> Result<Handle, RuntimeError> {
-        self.trigger_definition(S::DEFINITION).await
+        let Definition { saga, topic, .. } = S::DEFINITION;
+        self.trigger_named(saga, topic).await
     }
 
-    fn trigger_definition(&self, saga: Definition) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
+    /// As [`trigger`](Self::trigger), with the saga and its topic given by name, as [`schedules`](Self::schedules) lists
+    /// them: for tools that do not have the type of the saga.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for schedule in scoop.schedules().await? {
+    ///     scoop.trigger_named(schedule.handler, schedule.topic).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn trigger_named(
+        &self,
+        saga: impl Into<String>,
+        topic: impl Into<String>,
+    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
+        self.triggered(saga.into(), topic.into())
+    }
+
+    fn triggered(&self, saga: String, topic: String) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
         async move {
-            let Definition { saga, topic, .. } = saga;
-            let (scoop, name) = (self.clone(), saga.to_string());
+            let (scoop, name) = (self.clone(), saga.clone());
             let (root, asked) = (ids::now_v7(), RequestKey::new());
             let triggering = uninterrupted(async move {
                 let store = scoop.store();
