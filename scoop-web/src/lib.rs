@@ -77,6 +77,8 @@ fn routes(web: SharedWeb) -> Router {
         .route("/queue", get(pages::error_queue::show))
         .route("/schedules", get(pages::schedules::show))
         .route("/entities", get(pages::entities::show))
+        .route("/retry", get(pages::retry_many::confirm).post(pages::retry_many::carry_out))
+        .route("/trigger", get(pages::trigger::confirm).post(pages::trigger::carry_out))
         .route("/pause", get(pages::pause::confirm).post(pages::pause::carry_out))
         .route("/resume", get(pages::pause::confirm).post(pages::pause::carry_out))
         .route("/changes", get(live::stream))
