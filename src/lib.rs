@@ -6,9 +6,9 @@ pub use scoop_runtime::private as __private;
 pub use scoop_core::{
     Anew, Applies, BadTraceparent, Caller, Context, ContextError, ContextKey, Deadline, DeadlineKind,
     Decision, Definition, Delivery, Entity, EntityKey, Error, EventKind, Failure, FailureCode, Frame,
-    FromError, HasReply, Here, Interrupted, JoinIncomplete, KeepTimes, Lineage, Message, Missed, NameError, Next,
-    Overlap, Priority, Recurrence, Rejection, Result, Schedule, Signal, SignalKey, StepDefinition, StepKind,
-    Stored, TraceContext, Unauthorized, With,
+    FromError, HasReply, Here, Interrupted, JoinIncomplete, KeepTimes, Lineage, Message, Missed, NameError,
+    Next, Overlap, Priority, Recurrence, Rejection, Result, Schedule, Signal, SignalKey, StepDefinition,
+    StepKind, Stored, TraceContext, Unauthorized, With,
 };
 pub use scoop_macros::{
     ContextKey, FailureCode, Message, Signal, command, entity, saga, step, subscribes, trace,
@@ -35,9 +35,10 @@ pub use scoop_runtime::{
     RepairAnswer, RepairStatus, Reply, Request, Resume, Retire, Retired, Retry, RetryTarget, RollbackAnswer,
     RollbackFailure, RunContents, RunCount, RunCounts, RunCursor, RunDifference, RunDurations, RunEvent,
     RunExplanation, RunId, RunInfo, RunPage, RunPhase, RunState, RunSummary, RunValue, RunningStep,
-    RuntimeError, Saga, Scoop, Scope, SendSignal, SetPause, SetupError, SkippedHierarchy, SqlEntity, Status,
-    Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, Undeletable, UnhandledMessage, UniqueLaunch,
-    WaitKind, WaitReason, WaitingMember, Wanted, When, WorkerInfo, WorkerSaga, migrate, migration_files,
+    RuntimeError, Saga, Scoop, Scope, SendSignal, SetPause, SetupError, SignalAnswer, SkippedHierarchy,
+    SqlEntity, Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, Undeletable,
+    UnhandledMessage, UniqueLaunch, WaitKind, WaitReason, WaitingMember, Wanted, When, WorkerInfo,
+    WorkerSaga, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

@@ -100,16 +100,16 @@ CREATE INDEX return_value_reply ON scoop.return_value
     (scoop.run_id(cooperation_lineage), handler_name)
     WHERE variable_name NOT LIKE 'Output of %';
 
--- All interventions of operators, for failed rollbacks and stuck runs. The working set follows from the record, and
--- this table and the next two are a part of that.
+-- All interventions of operators: for failed rollbacks and stuck runs, and signals that they sent to a run. The working set
+-- follows from the record, and this table and the next two are a part of that.
 CREATE TABLE scoop.intervention (
     id           uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
     root         uuid NOT NULL,
     run          uuid NOT NULL,  -- the last of the lineage
     handler      varchar(255) NOT NULL,
     message_id   uuid NOT NULL,
-    step         varchar(255),  -- the part of the rollback that it is about; none for a run that was stuck
-    kind         text NOT NULL CHECK (kind IN ('retry', 'skip', 'resolve')),
+    step         varchar(255),  -- the part of the rollback that it is about; none for a run that was stuck, or got a signal
+    kind         text NOT NULL CHECK (kind IN ('retry', 'skip', 'resolve', 'signal')),
     reruns_part  boolean NOT NULL DEFAULT false,  -- the part has a SUSPENDED, and is to run again nevertheless
     note         text,
     source       text NOT NULL,  -- the requester

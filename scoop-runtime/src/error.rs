@@ -390,7 +390,8 @@ pub enum RuntimeError {
         waited: Option<Duration>,
     },
 
-    /// [`Scoop::trigger`](crate::Scoop::trigger) was called for a saga without a registered schedule.
+    /// [`Scoop::trigger`](crate::Scoop::trigger) or [`trigger_named`](crate::Scoop::trigger_named) was called for a saga
+    /// without a registered schedule.
     #[error("saga `{}` has no schedule; did a program that has it ever start?", Escaped(saga))]
     NoSchedule {
         /// The saga.

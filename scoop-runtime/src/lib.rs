@@ -57,8 +57,8 @@ pub use api::{
     EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Health, Keep, KeptHierarchies,
     Launch, LaunchAll, LaunchUntyped, ListItem, ListRequest, Migrate, Outcome, PagedListItem, Paused, Prune,
     Pruned, ReadTree, RebuildEntities, RebuildWorkingSet, RebuiltEntities, Redeliver, Redelivered, Request,
-    Resume, Retire, Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal, SetPause, Status,
-    Undeletable, migrate, migration_files,
+    Resume, Retire, Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal, SetPause,
+    SignalAnswer, Status, Undeletable, migrate, migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};

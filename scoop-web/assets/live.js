@@ -27,10 +27,11 @@
     state.hidden = !text;
   };
 
-  // The link or button that has the focus is found again by its address.
+  // The element that has the focus is found again by its address or its id.
+  const name = (element) => element.getAttribute("href") ?? element.id;
   const focused = () => {
     const element = document.activeElement;
-    return element && region.contains(element) ? element.getAttribute("href") : null;
+    return element && region.contains(element) ? name(element) : "";
   };
 
   const summary = (details) => details.querySelector("summary")?.textContent;
@@ -38,13 +39,15 @@
   const replace = (html) => {
     const next = new DOMParser().parseFromString(html, "text/html").getElementById("live");
     if (!next) return;
-    const href = focused();
+    const focus = focused();
+    const checked = new Set([...region.querySelectorAll("input:checked")].map((it) => it.id));
     const opened = new Map([...region.querySelectorAll("details")].map((it) => [summary(it), it.open]));
     region.replaceChildren(...next.childNodes);
     for (const it of region.querySelectorAll("details")) it.open = opened.get(summary(it)) ?? it.open;
-    if (href === null) return;
-    for (const link of region.querySelectorAll("a[href]")) {
-      if (link.getAttribute("href") === href) { link.focus({ preventScroll: true }); break; }
+    for (const it of region.querySelectorAll("input[type=checkbox]")) it.checked = checked.has(it.id);
+    if (!focus) return;
+    for (const element of region.querySelectorAll("a[href], button, input")) {
+      if (name(element) === focus) { element.focus({ preventScroll: true }); break; }
     }
   };
 

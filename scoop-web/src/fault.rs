@@ -46,11 +46,21 @@ impl Fault {
         match self {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Forbidden(_) | Self::Runtime(RuntimeError::Denied { .. }) => StatusCode::FORBIDDEN,
-            Self::BadRequest(_) | Self::Runtime(RuntimeError::PauseText { .. }) => StatusCode::BAD_REQUEST,
+            Self::BadRequest(_)
+            | Self::Runtime(
+                RuntimeError::PauseText { .. }
+                | RuntimeError::Signal { .. }
+                | RuntimeError::TooLarge { .. }
+                | RuntimeError::NulCharacter { .. }
+                | RuntimeError::NestingTooDeep { .. },
+            ) => StatusCode::BAD_REQUEST,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::Runtime(
                 RuntimeError::NoSuchRun { .. }
                 | RuntimeError::NoSuchMessage { .. }
+                | RuntimeError::NoSuchKey { .. }
+                | RuntimeError::KeptKey { .. }
+                | RuntimeError::NoSchedule { .. }
                 | RuntimeError::WrongId { .. },
             ) => StatusCode::NOT_FOUND,
             Self::Runtime(RuntimeError::Unavailable { .. }) => StatusCode::SERVICE_UNAVAILABLE,
@@ -58,7 +68,7 @@ impl Fault {
         }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Self::NotFound(text) | Self::Forbidden(text) | Self::BadRequest(text) => text.clone(),
             Self::Misdirected => {

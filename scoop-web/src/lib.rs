@@ -1,7 +1,7 @@
 //! The web page of Scoop: finds, explains and repairs sagas, in a browser.
 //!
-//! [`router`] is an axum [`Router`] to mount in a service; [`bind`] serves the page alone. Both take a [`Scoop`] of a
-//! program with sagas, or a client. The page reads and writes by the public functions of the library only, so the rights
+//! [`router`] is an axum [`Router`] to mount in a service; [`bind`] serves the page alone; [`health()`] has the endpoints for the
+//! probes of an orchestrator. All take a [`Scoop`] of a program with sagas, or a client. The page reads and writes by the public functions of the library only, so the rights
 //! of the role decide what it can do: those of a reader are enough for all but the actions.
 //!
 //! By default a token protects the page, which [`Options::token`] returns, and each action needs a confirmation and the
@@ -19,6 +19,7 @@
 mod access;
 mod assets;
 mod fault;
+mod health;
 mod live;
 mod options;
 mod pages;
@@ -34,6 +35,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use scoop_runtime::Scoop;
 
+pub use crate::health::health;
 use crate::live::Live;
 pub use crate::options::{Options, WeakToken};
 use crate::secret::Secret;
@@ -75,6 +77,8 @@ fn routes(web: SharedWeb) -> Router {
         .route("/queue", get(pages::error_queue::show))
         .route("/schedules", get(pages::schedules::show))
         .route("/entities", get(pages::entities::show))
+        .route("/retry", get(pages::retry_many::confirm).post(pages::retry_many::carry_out))
+        .route("/trigger", get(pages::trigger::confirm).post(pages::trigger::carry_out))
         .route("/pause", get(pages::pause::confirm).post(pages::pause::carry_out))
         .route("/resume", get(pages::pause::confirm).post(pages::pause::carry_out))
         .route("/changes", get(live::stream))

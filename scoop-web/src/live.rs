@@ -151,7 +151,8 @@ pub(crate) async fn stream(State(web): State<SharedWeb>, RawQuery(query): RawQue
     };
     let events = stream::unfold(follower, async |mut follower| {
         follower.next().await?;
-        Some((Ok::<_, Infallible>(Event::default().event("changed").data("")), follower))
+        // Browsers drop an event without data.
+        Some((Ok::<_, Infallible>(Event::default().event("changed").data("changed")), follower))
     });
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }

@@ -23,6 +23,8 @@ pub struct Serving {
 
 /// Binds the page to an address: `127.0.0.1:0` for any free port of this machine.
 ///
+/// `/live` and `/ready` beside the page are those of [`health`](crate::health()), and need no token.
+///
 /// The page is served without TLS. Bind it to a loopback address, and let a proxy or a tunnel do the rest. Without a token it
 /// answers only requests for loopback names, and for [other hosts](Options::hosts) if these are set.
 ///
@@ -53,7 +55,9 @@ pub async fn bind(address: impl Into<SocketAddr>, scoop: Scoop, options: Options
     let live = Live::new(scoop.clone());
     let stopped = live.stopped();
     let options = options.on_loopback();
-    let router = routes(Arc::new(Web { secret: Secret::of(options.token()), scoop, options, live }));
+    let health = crate::health(scoop.clone());
+    let router =
+        routes(Arc::new(Web { secret: Secret::of(options.token()), scoop, options, live })).merge(health);
     Ok(Serving { listener, router, url, stopped })
 }
 

@@ -43,6 +43,18 @@ impl Health {
 }
 
 impl Scoop {
+    /// The state of the engine of this process, without a look at the database: for the probe of liveness, which an outage of
+    /// the database must not delay.
+    ///
+    /// ```no_run
+    /// # fn example(scoop: scoop_runtime::Scoop) {
+    /// let is_live = scoop.engine_state() != scoop_runtime::EngineState::Failed;
+    /// # }
+    /// ```
+    pub fn engine_state(&self) -> EngineState {
+        self.engine().map_or(EngineState::Absent, |engine| engine.state())
+    }
+
     /// Reads the health of this process. Takes one short statement, and no more than 2 s.
     ///
     /// # Cancel safety
@@ -60,16 +72,12 @@ impl Scoop {
             let began = Instant::now();
             let answer = tokio::time::timeout(DATABASE_MAX, self.store().pauses()).await;
             let database = matches!(answer, Ok(Ok(_))).then(|| began.elapsed());
-            match self.engine() {
-                Some(engine) => Health {
-                    database,
-                    engine: engine.state(),
-                    has_session: engine.has_session(),
-                    lag: engine.lag(),
-                },
-                None => {
-                    Health { database, engine: EngineState::Absent, has_session: false, lag: Duration::ZERO }
-                }
+            let engine = self.engine();
+            Health {
+                database,
+                engine: self.engine_state(),
+                has_session: engine.is_some_and(|engine| engine.has_session()),
+                lag: engine.map_or(Duration::ZERO, |engine| engine.lag()),
             }
         }
         .boxed()

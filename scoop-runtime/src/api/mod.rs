@@ -64,7 +64,7 @@ pub use read_tree::ReadTree;
 pub use rebuild::RebuildWorkingSet;
 pub use rebuild_entities::{EntityNotRebuilt, RebuildEntities, RebuiltEntities};
 pub use redelivery::{Redeliver, Redelivered};
-pub use requests::{CancelAnswer, Request, RollbackAnswer};
+pub use requests::{CancelAnswer, Request, RollbackAnswer, SignalAnswer};
 pub use scoop::Scoop;
 pub use signal::SendSignal;
 pub(crate) use signal::prepare as prepare_signal;

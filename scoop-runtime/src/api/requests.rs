@@ -1,4 +1,4 @@
-//! Requests about a hierarchy or a part of it: cancellation, rollback, repair.
+//! Requests about a hierarchy or a part of it: cancellation, rollback, repair, a signal to a run.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -6,12 +6,16 @@ use std::panic::Location;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Failure, Frame};
+use serde_json::Value;
 use uuid::Uuid;
 
+use super::signal::SendSignal;
+
 use crate::repair::{RepairAction, RepairAnswer};
-use crate::store::{RepairRequest, RequestKey, RequestTarget, RollbackStart};
+use crate::store::{RepairRequest, RequestKey, RequestTarget, Requester, RollbackStart};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::GivenUp;
+use crate::util::payload;
 use crate::{RunId, RuntimeError, Scoop, Wanted};
 
 /// The response to a cancellation request.
@@ -42,6 +46,20 @@ pub enum RollbackAnswer {
     /// An earlier rollback of the runs or of their descendants failed. Nothing happens before an operator has
     /// repaired that.
     FailedBefore,
+}
+
+/// The response to the request to send a run a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SignalAnswer {
+    /// The request is recorded, and the signal has reached the run: it continues. So do other runs that awaited the same
+    /// name and key.
+    Accepted,
+    /// The request is recorded, and the signal is sent, but has reached no run yet: another signal of its key came first, the
+    /// run is locked, or the role may not deliver it. It is kept for a minute.
+    Kept,
+    /// The run awaits no signal. Nothing happens.
+    NotAwaiting,
 }
 
 impl CancelAnswer {
@@ -90,6 +108,27 @@ impl fmt::Display for RollbackAnswer {
     }
 }
 
+impl SignalAnswer {
+    /// Its name, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Kept => "kept",
+            Self::NotAwaiting => "not awaiting",
+        }
+    }
+}
+
+impl fmt::Display for SignalAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Accepted => "the signal has reached the run",
+            Self::Kept => "the signal is sent, but has not reached the run yet; it is kept for a minute",
+            Self::NotAwaiting => "the run awaits no signal",
+        })
+    }
+}
+
 /// A request about to be made. Await it.
 #[must_use = "nothing is requested before this is awaited"]
 pub struct Request<A> {
@@ -112,6 +151,7 @@ enum Kind<A> {
     Cancel(fn(CancelAnswer) -> A),
     Rollback(fn(RollbackAnswer) -> A),
     Repair(RepairAction, fn(RepairAnswer) -> A),
+    Signal(Value, fn(SignalAnswer) -> A),
 }
 
 impl Request<RepairAnswer> {
@@ -143,6 +183,7 @@ impl<A> Request<A> {
             Kind::Cancel(answer) => about.cancel(&target).await.map(answer),
             Kind::Rollback(answer) => about.rollback(&target).await.map(answer),
             Kind::Repair(action, answer) => about.repaired(&target, action).await.map(answer),
+            Kind::Signal(payload, answer) => about.signal(&target, payload).await.map(answer),
         }
     }
 }
@@ -231,10 +272,9 @@ impl RequestInfo {
     ) -> BoxFuture<'a, Result<RepairAnswer, RuntimeError>> {
         async move {
             let asked = RequestKey::new();
-            let (note, source) = (&*self.reason, &*self.source);
             let repair = |attempt| async move {
-                let asked = RepairRequest { action, note, source, asked: asked.with(attempt) };
-                self.scoop.store().repair(target, &asked).await
+                let requester = self.requester(asked.with(attempt));
+                self.scoop.store().repair(target, &RepairRequest { action, requester }).await
             };
             let repaired = self.scoop.patiently(repair).await;
             let repaired = repaired.map_err(GivenUp::error("a failed compensation was repaired"))?;
@@ -245,6 +285,35 @@ impl RequestInfo {
                     Ok(RepairAnswer::Accepted)
                 }
             }
+        }
+        .boxed()
+    }
+}
+
+impl RequestInfo {
+    fn requester(&self, asked: RequestKey) -> Requester<'_> {
+        Requester { note: &self.reason, source: &self.source, asked }
+    }
+
+    /// Records the request first: a signal without a record would have no sender.
+    fn signal<'a>(
+        &'a self,
+        target: &'a RequestTarget,
+        payload: Value,
+    ) -> BoxFuture<'a, Result<SignalAnswer, RuntimeError>> {
+        async move {
+            let limit = self.scoop.limits().payload_bytes_max;
+            let payload = payload::storable(payload, limit, || format!("the signal for run {}", self.id))?;
+            let asked = RequestKey::new();
+            let record = |attempt| async move {
+                self.scoop.store().record_signal(target, self.requester(asked.with(attempt))).await
+            };
+            let awaited = self.scoop.patiently(record).await;
+            let Some(to) = awaited.map_err(GivenUp::error("a signal was sent to a run"))? else {
+                return Ok(SignalAnswer::NotAwaiting);
+            };
+            let reached = SendSignal::by_operator(self.scoop.clone(), to, payload).await?;
+            Ok(if reached > 0 { SignalAnswer::Accepted } else { SignalAnswer::Kept })
         }
         .boxed()
     }
@@ -328,5 +397,42 @@ impl Scoop {
         let (scoop, asked_at) = (self.clone(), Location::caller());
         let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
         Request { about, kind: Kind::Rollback(|answer| answer) }
+    }
+
+    /// Sends a run the signal that it awaits, given by its JSON: for operators, who see the run and not the sender. Await it
+    /// for the response.
+    ///
+    /// Name and key are those that the run awaits at that moment. All other runs that await them get the signal, too, as
+    /// with [`Scoop::signal_named`]. Nothing checks that the runs can read the JSON. The request is recorded as an
+    /// [intervention](Scoop::interventions) in the run, before the signal is sent; the payload is not part of it.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a hierarchy or a
+    /// message; if the payload cannot be stored; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the signal may be sent even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RunId, RuntimeError, Scoop, SignalAnswer};
+    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
+    /// let paid = serde_json::json!({ "amount": 990 });
+    /// let answer = scoop.signal_run(run, paid, "the bank has called").source("accounting").await?;
+    /// assert_eq!(answer, SignalAnswer::Accepted);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn signal_run(
+        &self,
+        run: impl Into<RunId>,
+        payload: Value,
+        note: impl Into<String>,
+    ) -> Request<SignalAnswer> {
+        let (scoop, asked_at) = (self.clone(), Location::caller());
+        let about = RequestInfo::new(scoop, run.into().uuid(), Wanted::Run, note.into(), asked_at);
+        Request { about, kind: Kind::Signal(payload, |answer| answer) }
     }
 }

@@ -39,6 +39,12 @@ impl SendSignal {
         Self { scoop, prepared }
     }
 
+    /// A signal for runs that await it now, with a payload that was checked before.
+    pub(super) fn by_operator(scoop: Scoop, to: SignalKey, payload: Value) -> Self {
+        let signal = NewSignal { id: ids::now_v7(), to, payload, keep: KEEP_BY_OPERATOR, trace: None };
+        Self { scoop, prepared: Ok(signal) }
+    }
+
     /// Sets the time for which the signal is kept if no run awaits it, instead of that of its type.
     pub fn keep(mut self, time: Duration) -> Self {
         if let Ok(signal) = &mut self.prepared {
@@ -132,6 +138,10 @@ const KEEP_MAX: Duration = Duration::from_secs(100_000_000_000);
 
 /// The time for which a signal without a type is kept: that of a derived type without a setting.
 const KEEP_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The time for which a signal is kept that an operator sends to a waiting run. If another signal reaches the run first, this
+/// one must not end a later wait.
+const KEEP_BY_OPERATOR: Duration = Duration::from_secs(60);
 
 /// Checks a signal and its key.
 pub(crate) fn prepare<S: Signal>(signal: &S, key: String, limit: usize) -> Result<NewSignal, RuntimeError> {

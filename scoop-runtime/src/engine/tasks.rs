@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::{RwLock, Semaphore};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::decisions::DecisionQueue;
@@ -93,11 +93,10 @@ pub(crate) async fn start(
     }
     telemetry::metrics::describe();
     telemetry::started(worker, engine.subscriptions.len(), engine.settings.concurrency);
-    tokio::spawn(serve(
-        engine.clone(),
-        session,
-        Queues { settlements, undecided, of_tables, parents, deliveries },
-    ));
+    // Also a task that its runtime drops before the first poll cancels it.
+    let gone = engine.gone.clone().drop_guard();
+    let queues = Queues { settlements, undecided, of_tables, parents, deliveries };
+    tokio::spawn(serve(engine.clone(), session, queues, gone));
     Ok(engine)
 }
 
@@ -123,9 +122,8 @@ struct Queues {
 
 /// Runs until it is stopped, then shuts down: no new claims; running steps end and are settled; their runs are
 /// handed back, and the other workers are notified.
-async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Queues) {
+async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Queues, _gone: DropGuard) {
     let Queues { settlements, undecided, of_tables, parents, deliveries } = queues;
-    let _gone = engine.gone.clone().drop_guard();
     let drained = CancellationToken::new();
     // After a panic below, the session ends, so that other workers take the runs over.
     let _drained = drained.clone().drop_guard();

@@ -18,6 +18,9 @@ pub(crate) use self::decision::{
 #[cfg(feature = "in-memory")]
 pub(crate) use self::decision::{OperatorEvent, RestoredRun};
 
+/// The stored kind of an intervention that sends a run the signal that it awaits.
+pub(crate) const SIGNAL: &str = "signal";
+
 /// The response to a repair request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -153,9 +156,9 @@ pub struct Intervention {
     pub run: RunId,
     /// Its saga.
     pub handler: String,
-    /// The part of its rollback that had failed; `None` if the run was stuck.
+    /// The part of its rollback that had failed; `None` if the run was stuck, or awaited a signal.
     pub step: Option<String>,
-    /// The kind: `retry`, `skip` or `resolve`.
+    /// The kind: `retry`, `skip`, `resolve` or `signal`.
     pub kind: String,
     /// The reason.
     pub note: Option<String>,

@@ -54,7 +54,7 @@ pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
 pub(crate) use queue_cursors::QueueCursors;
 pub(crate) use requests::{
     CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Page, PendingRuns, Redelivery,
-    RepairRequest, RepairResult, RequestKey, RequestTarget, RetiredHandler, RollbackStart,
+    RepairRequest, RepairResult, RequestKey, RequestTarget, Requester, RetiredHandler, RollbackStart,
 };
 pub use requests::{FormerHandler, RegisteredHandler};
 pub(crate) use retention::{
@@ -82,7 +82,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use scoop_core::{Beginning, Entry, EventKind, Failure, RecordedStep, RollbackNames, Run};
+use scoop_core::{Beginning, Entry, EventKind, Failure, RecordedStep, RollbackNames, Run, SignalKey};
 use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor};
 use time::OffsetDateTime;
@@ -476,6 +476,10 @@ storage! {
 
         /// Carries out an intervention on a run, if that is possible.
         async fn repair(&self, target: &RequestTarget, asked: &RepairRequest<'_>) -> Result<RepairResult, Refusal>;
+
+        /// Records that an operator sends a run the signal that it awaits, and returns the name and key of that signal;
+        /// `None` if the run awaits none.
+        async fn record_signal(&self, target: &RequestTarget, requester: Requester<'_>) -> Option<SignalKey>;
 
         /// A page of failed compensations, newest first.
         async fn failed_compensations(&self, page: Page) -> Vec<FailedCompensation>;

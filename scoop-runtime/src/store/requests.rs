@@ -102,16 +102,24 @@ impl RepairResult {
 pub(crate) struct InterventionSubject<'a> {
     pub(crate) target: &'a RequestTarget,
     pub(crate) handler: &'a str,
-    /// None for a run that was stuck.
+    /// The stored name.
+    pub(crate) kind: &'static str,
+    /// None for a run that was stuck, or gets a signal.
     pub(crate) decision: Option<&'a Decision>,
 }
 
-/// A requested intervention, with its reason and requester.
-pub(crate) struct RepairRequest<'a> {
-    pub(crate) action: RepairAction,
+/// The requester of an intervention, with its reason.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requester<'a> {
     pub(crate) note: &'a str,
     pub(crate) source: &'a str,
     pub(crate) asked: RequestKey,
+}
+
+/// A requested repair.
+pub(crate) struct RepairRequest<'a> {
+    pub(crate) action: RepairAction,
+    pub(crate) requester: Requester<'a>,
 }
 
 /// The start of a page of a list, and its size.

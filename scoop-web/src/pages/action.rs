@@ -6,11 +6,12 @@ use askama::Template;
 use axum::extract::{Form, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use scoop_runtime::{CancelAnswer, Named, RepairAnswer, RollbackAnswer, Scoop};
+use scoop_runtime::{CancelAnswer, Named, RepairAnswer, RollbackAnswer, Scoop, SignalAnswer};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::requester::{Entered, Mistake, Name, Signed};
-use super::{Base, Fields, Frame, id_of, page};
+use super::{Base, Fields, Frame, check_may_act, id_of, page};
 use crate::access::redirect;
 use crate::fault::Fault;
 use crate::shown::{block, line, query};
@@ -24,10 +25,12 @@ pub(crate) enum Action {
     Retry,
     Skip,
     Resolve,
+    Signal,
 }
 
 impl Action {
-    const ALL: [Self; 5] = [Self::Cancel, Self::Rollback, Self::Retry, Self::Skip, Self::Resolve];
+    const ALL: [Self; 6] =
+        [Self::Cancel, Self::Rollback, Self::Retry, Self::Skip, Self::Resolve, Self::Signal];
 
     /// Its name in URLs.
     pub(super) const fn name(self) -> &'static str {
@@ -37,6 +40,7 @@ impl Action {
             Self::Retry => "retry",
             Self::Skip => "skip",
             Self::Resolve => "resolve",
+            Self::Signal => "signal",
         }
     }
 
@@ -48,11 +52,24 @@ impl Action {
             Self::Retry => "Retry",
             Self::Skip => "Skip",
             Self::Resolve => "Resolve",
+            Self::Signal => "Send the signal",
+        }
+    }
+
+    /// The words before what it is about.
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Rollback => "roll back",
+            Self::Retry => "retry",
+            Self::Skip => "skip the failed compensation of",
+            Self::Resolve => "resolve",
+            Self::Signal => "send the awaited signal to",
         }
     }
 
     /// What it does.
-    const fn meaning(self) -> &'static str {
+    pub(super) const fn meaning(self) -> &'static str {
         match self {
             Self::Cancel => {
                 "Its unfinished runs are rolled back. Running steps end first, and runs that have not begun never begin."
@@ -69,6 +86,10 @@ impl Action {
                 "The failed compensation is left out: its effects stay, and the rollback goes on after it."
             }
             Self::Resolve => "The run counts as rolled back by hand: nothing more of it is executed.",
+            Self::Signal => {
+                "All runs that await the same signal with the same key get the payload, and go on. Nothing checks that they \
+                 can read it."
+            }
         }
     }
 
@@ -83,7 +104,10 @@ impl Action {
 
     /// The names and texts of its answers.
     fn answers(self) -> Vec<(&'static str, String)> {
-        use {CancelAnswer as Cancel, RepairAnswer as Repair, RollbackAnswer as Rollback};
+        use {
+            CancelAnswer as Cancel, RepairAnswer as Repair, RollbackAnswer as Rollback,
+            SignalAnswer as Signal,
+        };
         match self {
             Self::Cancel => [Cancel::Accepted, Cancel::AlreadyRequested, Cancel::NothingToDo]
                 .map(|answer| (answer.name(), answer.to_string()))
@@ -106,6 +130,9 @@ impl Action {
             ]
             .map(|answer| (answer.name(), answer.to_string()))
             .into(),
+            Self::Signal => [Signal::Accepted, Signal::Kept, Signal::NotAwaiting]
+                .map(|answer| (answer.name(), answer.to_string()))
+                .into(),
         }
     }
 }
@@ -145,7 +172,16 @@ struct ActionPage {
     explanations: Vec<String>,
     /// Where the user goes back to.
     back: String,
+    /// The entered payload, if the action needs one.
+    payload: Option<String>,
     signed: Signed,
+}
+
+/// What a form for an action has, besides the action and the id.
+struct Filled {
+    entered: Entered,
+    /// Of a signal.
+    payload: String,
 }
 
 /// Shows the page that asks for the confirmation.
@@ -155,9 +191,9 @@ pub(crate) async fn confirm(
     headers: HeaderMap,
     Path((action, id)): Path<(String, String)>,
 ) -> Response {
-    let entered = Entered::before(&headers);
+    let filled = Filled { entered: Entered::before(&headers), payload: String::new() };
     match asked(&web, (&action, &id)) {
-        Ok((action, id)) => ask(&web, &base, &headers, (action, id, entered, None)).await,
+        Ok((action, id)) => ask(&web, &base, &headers, (action, id, filled, None)).await,
         Err(fault) => fault.page(&base.0),
     }
 }
@@ -179,12 +215,18 @@ pub(crate) async fn carry_out(
         Ok(entered) => entered,
         Err(fault) => return fault.page(&base.0),
     };
-    if let Some(mistake) = entered.mistake(action.needs_reason()) {
-        let mut response = ask(&web, &base, &headers, (action, id, entered, Some(mistake))).await;
-        *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
-        return response;
-    }
-    match request(&web.scoop, action, id, &entered).await {
+    let payload = fields.exact("payload").unwrap_or_default().to_owned();
+    let filled = Filled { entered, payload };
+    let value = match filled.checked(action) {
+        Ok(value) => value,
+        Err(mistake) => {
+            let mut response = ask(&web, &base, &headers, (action, id, filled, Some(mistake))).await;
+            *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
+            return response;
+        }
+    };
+    let Filled { entered, .. } = filled;
+    match request(&web.scoop, (action, id), value, &entered).await {
         Ok((answer, is_run)) => {
             let kind = if is_run { "runs" } else { "hierarchies" };
             let told = query([("action", action.name()), ("answer", answer)]);
@@ -194,11 +236,23 @@ pub(crate) async fn carry_out(
     }
 }
 
+impl Filled {
+    /// The payload, if the action needs one and nothing is wrong.
+    fn checked(&self, action: Action) -> Result<Option<Value>, Mistake> {
+        if let Some(mistake) = self.entered.mistake(action.needs_reason()) {
+            return Err(mistake);
+        }
+        if action != Action::Signal {
+            return Ok(None);
+        }
+        let read = serde_json::from_str(&self.payload);
+        read.map(Some).map_err(|error| Mistake::new("payload", format!("The payload is no JSON: {error}.")))
+    }
+}
+
 /// The action and the id, if the page has actions.
 fn asked(web: &Web, (action, id): (&str, &str)) -> Result<(Action, Uuid), Fault> {
-    if web.options.is_read_only() {
-        return Err(Fault::Forbidden("This page is read-only.".into()));
-    }
+    check_may_act(web)?;
     Ok((Action::of(action)?, id_of(id)?))
 }
 
@@ -207,7 +261,7 @@ async fn ask(
     web: &Web,
     base: &Base,
     headers: &HeaderMap,
-    (action, id, entered, error): (Action, Uuid, Entered, Option<Mistake>),
+    (action, id, filled, error): (Action, Uuid, Filled, Option<Mistake>),
 ) -> Response {
     let explanation = match web.scoop.explain(id).await {
         Ok(explanation) => explanation,
@@ -215,6 +269,7 @@ async fn ask(
     };
     let is_run = matches!(explanation.named, Named::Run { .. });
     let back = format!("{}/{}/{id}", base.0, if is_run { "runs" } else { "hierarchies" });
+    let Filled { entered, payload } = filled;
     page(&ActionPage {
         frame: Frame::new(web, base, "Runs", format!("{}: confirm", action.label())),
         action,
@@ -222,6 +277,7 @@ async fn ask(
         named: line(&explanation.named.to_string()),
         explanations: explanation.runs.iter().map(|run| block(&run.to_string())).collect(),
         back,
+        payload: (action == Action::Signal).then_some(payload),
         signed: Signed::new(web, headers, entered, error, action.needs_reason()),
     })
 }
@@ -229,8 +285,8 @@ async fn ask(
 /// Makes the request: the name of the answer, and whether the id is that of a run.
 async fn request(
     scoop: &Scoop,
-    action: Action,
-    id: Uuid,
+    (action, id): (Action, Uuid),
+    payload: Option<Value>,
     entered: &Entered,
 ) -> Result<(&'static str, bool), Fault> {
     let is_run = matches!(scoop.explain(id).await?.named, Named::Run { .. });
@@ -241,6 +297,9 @@ async fn request(
         Action::Retry => scoop.retry(id).source(name).await?.name(),
         Action::Skip => scoop.skip(id, reason).source(name).await?.name(),
         Action::Resolve => scoop.resolve(id, reason).source(name).await?.name(),
+        Action::Signal => {
+            scoop.signal_run(id, payload.unwrap_or_default(), reason).source(name).await?.name()
+        }
     };
     Ok((answer, is_run))
 }

@@ -29,6 +29,8 @@ struct InboxPage {
 
 /// A page of one of the lists.
 struct Section {
+    /// The last part of the ids of its elements.
+    name: &'static str,
     entries: Vec<Entry>,
     /// The URL of the next page.
     next: Option<String>,
@@ -47,6 +49,19 @@ struct Entry {
     since: Moment,
     note: &'static str,
     actions: Vec<Action>,
+}
+
+impl Section {
+    /// Whether several of its runs can be retried at once.
+    fn is_selectable(&self) -> bool {
+        self.entries.iter().any(Entry::can_be_retried)
+    }
+}
+
+impl Entry {
+    fn can_be_retried(&self) -> bool {
+        self.actions.contains(&Action::Retry)
+    }
 }
 
 /// Shows the page.
@@ -69,6 +84,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<InboxPage, Faul
     let possible = |actions: Vec<Action>| if read_only { vec![] } else { actions };
     let last = |length: usize, last: Option<ListCursor>| last.filter(|_| length >= PAGE_SIZE as usize);
     let section = |name, entries: Vec<Entry>, next: Option<ListCursor>, after: Option<ListCursor>| Section {
+        name,
         entries,
         next: next.map(|next| format!("{}/inbox{}#{name}", base.0, query([(name, &*next.to_string())]))),
         first: after.map(|_| format!("{}/inbox#{name}", base.0)),

@@ -11,12 +11,14 @@ pub(crate) mod inbox;
 pub(crate) mod overview;
 pub(crate) mod pause;
 mod requester;
+pub(crate) mod retry_many;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod search;
 mod spark;
 pub(crate) mod topology;
+pub(crate) mod trigger;
 
 use std::convert::Infallible;
 
@@ -69,6 +71,12 @@ impl Fields {
     /// The last value of a field, unless it is empty.
     pub(crate) fn last<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         self.all(name).next_back()
+    }
+
+    /// The last value of a field with the spaces at its ends, unless it is empty.
+    pub(crate) fn exact(&self, name: &str) -> Option<&str> {
+        let values = self.0.iter().filter(|(it, _)| it == name).map(|(_, value)| &**value);
+        values.rev().find(|value| !value.is_empty())
     }
 
     /// The value of a field that is a number, up to a limit.
@@ -185,7 +193,15 @@ fn query_of(query: Option<String>) -> Fields {
     Fields::of(query.as_deref().unwrap_or_default())
 }
 
-/// The id in a path.
+/// Refuses the request if the page has no actions.
+fn check_may_act(web: &Web) -> Result<(), Fault> {
+    match web.options.is_read_only() {
+        true => Err(Fault::Forbidden("This page is read-only.".into())),
+        false => Ok(()),
+    }
+}
+
+/// The id in a path or a field.
 fn id_of(text: &str) -> Result<Uuid, Fault> {
     text.parse().map_err(|_| Fault::NotFound(format!("`{}` is no id of a run or a hierarchy", line(text))))
 }

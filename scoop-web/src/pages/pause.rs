@@ -11,7 +11,7 @@ use axum::response::Response;
 use scoop_runtime::PauseTarget;
 
 use super::requester::{Entered, Mistake, Name, Signed};
-use super::{Base, Fields, Frame, page, query_of};
+use super::{Base, Fields, Frame, check_may_act, page, query_of};
 use crate::access::redirect;
 use crate::fault::Fault;
 use crate::shown::{line, query};
@@ -122,9 +122,7 @@ type Asked<'a> = (&'a Web, &'a Base, &'a HeaderMap);
 
 /// The target, if the page has actions.
 fn target((web, ..): Asked<'_>, query: &Fields) -> Result<PauseTarget, Fault> {
-    if web.options.is_read_only() {
-        return Err(Fault::Forbidden("This page is read-only.".into()));
-    }
+    check_may_act(web)?;
     target_of(query)
 }
 

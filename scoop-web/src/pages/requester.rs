@@ -32,6 +32,12 @@ pub(super) struct Mistake {
     text: String,
 }
 
+impl Mistake {
+    pub(super) fn new(field: &'static str, text: String) -> Self {
+        Self { field, text }
+    }
+}
+
 /// The fields of a form for its requester, for `requester.html`.
 pub(super) struct Signed {
     pub(super) form: String,

@@ -174,6 +174,7 @@ pub(super) fn actions_for(phase: RunPhase) -> Vec<Action> {
         RunPhase::Stuck => vec![Action::Retry, Action::Cancel],
         RunPhase::Committed => vec![Action::Rollback],
         RunPhase::RolledBack => vec![],
+        RunPhase::AwaitingSignal => vec![Action::Signal, Action::Cancel],
         _ => vec![Action::Cancel],
     }
 }

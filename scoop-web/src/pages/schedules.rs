@@ -8,7 +8,7 @@ use axum::response::Response;
 use scoop_runtime::shown::humane;
 use scoop_runtime::{RegisteredSchedule, RegisteredWorker};
 
-use super::{Base, Frame, page_of};
+use super::{Base, Frame, page_of, trigger};
 use crate::fault::Fault;
 use crate::shown::{Moment, line, query};
 use crate::{SharedWeb, Web};
@@ -35,6 +35,8 @@ struct Row {
     missed: String,
     overlap: String,
     has_program: bool,
+    /// The address of the page that runs it now.
+    trigger: String,
 }
 
 /// Shows the page.
@@ -71,6 +73,7 @@ fn row(schedule: &RegisteredSchedule, workers: &[RegisteredWorker], now: SystemT
         last: schedule.last.map(|last| format!("{}/hierarchies/{last}", base.0)),
         missed: line(&schedule.missed),
         overlap: line(&schedule.overlap),
+        trigger: trigger::address(base, &schedule.handler),
         has_program: alive.into_iter().any(|saga| is_own(&saga.handler, &saga.topic)),
     }
 }

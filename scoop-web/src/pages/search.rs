@@ -1,4 +1,4 @@
-//! The search: an id leads to its page; the name of a saga or a topic, a failure code or a unique key to the list.
+//! The search: an id or a unique key leads to its page; the name of a saga or a topic, or a failure code, to the list.
 
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{Base, Fields};
 use crate::access::redirect;
 use crate::fault::Fault;
-use crate::shown::{line, query};
+use crate::shown::query;
 use crate::{SharedWeb, Web};
 
 /// Sends the browser to what was searched for.
@@ -21,21 +21,20 @@ pub(crate) async fn find(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 }
 
 async fn found(web: &Web, fields: &Fields) -> Result<String, Fault> {
+    match (fields.last("topic"), fields.exact("key")) {
+        (Some(topic), Some(key)) => {
+            let found = web.scoop.find_topic_by_key(topic, key).await?;
+            return Ok(format!("/hierarchies/{}", found.id()));
+        }
+        (None, None) => {}
+        _ => {
+            let why = "A unique key is looked up with the topic of its message: both are needed.";
+            return Err(Fault::BadRequest(why.into()));
+        }
+    }
     let text = fields.last("q").unwrap_or_default();
     if let Ok(id) = text.parse::<Uuid>() {
         return path_of(&web.scoop, id).await;
-    }
-    if let Some(topic) = fields.last("topic") {
-        return match web.scoop.find_topic_by_key(topic, text).await {
-            Ok(found) => Ok(format!("/hierarchies/{}", found.id())),
-            // The id follows from the key, so it says nothing to the user.
-            Err(RuntimeError::NoSuchMessage { .. }) => Err(Fault::NotFound(format!(
-                "No message was launched on topic `{}` with the key `{}`, or its hierarchy was pruned.",
-                line(topic),
-                line(text)
-            ))),
-            Err(error) => Err(error.into()),
-        };
     }
     let handlers = web.scoop.handlers().await?;
     let pair = if text.is_empty() {

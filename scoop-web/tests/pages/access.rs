@@ -84,12 +84,35 @@ async fn pages_restrict_the_browser() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn first_load_is_small() {
-    let shop = Shop::open().await;
+async fn first_load_is_small_with_thirty_sagas_and_fifty_workers() {
+    let mut shop = Shop::open().await;
     for _ in 0..10 {
-        shop.order(Plan::Fail("none left".into())).await;
+        shop.order(Plan::Fail("none left ".repeat(100))).await;
+    }
+    // Workers without a session would be deleted by a program with sagas.
+    shop.scoop.shutdown().await.unwrap();
+    shop.scoop = shop.db.client();
+    shop.router = scoop_web::router(shop.scoop.clone(), Options::new().without_token());
+    shop.db
+        .execute(
+            "INSERT INTO scoop.handler (topic, handler)
+             SELECT format('shop.topic-%s', n), format('a-saga-of-the-shop-with-a-name-%s', n) FROM generate_series(10, 39) n",
+        )
+        .await;
+    shop.db
+        .execute(
+            "INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
+             SELECT scoop.gen_uuid_v7(), n, n, (SELECT oid FROM pg_roles WHERE rolname = current_user),
+                    array_agg(topic), array_agg(handler), array_agg(1), now()
+             FROM generate_series(1, 50) n CROSS JOIN scoop.handler GROUP BY n",
+        )
+        .await;
+    for n in 10..40 {
+        shop.scoop.launch_untyped(format!("shop.topic-{n}"), serde_json::json!({})).await.unwrap();
     }
     let got = shop.get("/").await;
+    got.has("of a-saga-of-the-shop-with-a-name-10\"").has("of a-saga-of-the-shop-with-a-name-39\"");
+    assert_eq!(got.text.matches("<td data-label=\"Worker\"").count(), 50);
     let mut bytes = got.text.len();
     for part in got.text.split("/assets/").skip(1) {
         let name = part.split_once('"').unwrap().0;

@@ -17,6 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The environment variable with the folder to which the images of the guide are written.
 const IMAGES: &str = "SCOOP_IMAGES";
 
+/// Keys, as WebDriver names them.
+pub(crate) const TAB: &str = "\u{e004}";
+pub(crate) const ENTER: &str = "\u{e007}";
+
 /// The size of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
@@ -114,10 +118,45 @@ impl Browser {
         }
     }
 
+    /// Waits until a script returns true.
+    pub(crate) async fn until(&self, script: &str) {
+        let came = tokio::time::timeout(PATIENCE, async {
+            while self.value(script).await != json!(true) {
+                tokio::task::yield_now().await;
+            }
+        });
+        if came.await.is_err() {
+            panic!("{script:?} is not true of\n{}", self.client.source().await.unwrap());
+        }
+    }
+
+    /// Presses keys, one after the other, or enters a text where the focus is.
+    pub(crate) async fn press(&self, keys: &str) {
+        self.client.active_element().await.unwrap().send_keys(keys).await.unwrap();
+    }
+
+    /// Presses the tabulator until the focused element fits.
+    pub(crate) async fn tab_to(&self, css: &str) {
+        let script = "return document.activeElement.matches(arguments[0])";
+        for _ in 0..100 {
+            self.press(TAB).await;
+            if self.client.execute(script, vec![json!(css)]).await.unwrap() == json!(true) {
+                return;
+            }
+        }
+        panic!("{css:?} does not get the focus in\n{}", self.client.source().await.unwrap());
+    }
+
     /// Clicks a link or a button, and waits for the page that follows.
     pub(crate) async fn click(&self, css: &str) {
-        let element = self.client.find(Locator::Css(css)).await;
-        element.unwrap_or_else(|error| panic!("{css}: {error}")).click().await.unwrap();
+        loop {
+            let element = self.client.find(Locator::Css(css)).await;
+            match element.unwrap_or_else(|error| panic!("{css}: {error}")).click().await {
+                // A live update has replaced it meanwhile.
+                Err(error) if error.is_stale_element_reference() => {}
+                clicked => return clicked.unwrap(),
+            }
+        }
     }
 
     /// Enters a text.

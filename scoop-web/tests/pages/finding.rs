@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 
-use crate::shop::{Collected, Plan, Shop};
+use crate::shop::{CARD, Collected, Order, Plan, Shop};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn overview_counts_runs_and_lists_failures_and_workers() {
@@ -35,6 +35,43 @@ async fn list_is_filtered_and_paged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn filters_by_wait_topic_and_roots_find_runs() {
+    let shop = Shop::open().await;
+    let order = shop.shipped(2).await;
+    shop.order(Plan::Commit).await;
+    let tree = order.tree().await.unwrap();
+    let (root, parcels) = (tree.roots()[0].id(), tree.roots()[0].children.iter().map(|it| it.id()));
+    let parcels: Vec<_> = parcels.collect();
+    for (filter, found) in [
+        ("waiting=signal", parcels.clone()),
+        ("waiting=children", vec![root]),
+        ("waiting=signal&waiting=children", vec![parcels[0], parcels[1], root]),
+        ("topic=shop.parcels", parcels),
+        ("roots=1&state=waiting", vec![root]),
+    ] {
+        let got = shop.get(&format!("/runs?{filter}")).await;
+        assert_eq!(got.text.matches("<td data-label=\"Run\">").count(), found.len(), "{filter}");
+        for run in found {
+            got.has(&format!("/runs/{run}\""));
+        }
+    }
+    shop.get("/runs?roots=1").await.lacks("<td data-label=\"Saga\">parcels");
+    shop.get("/runs?waiting=signal&topic=shop.parcels").await.has("value=\"signal\" checked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retried_run_shows_its_attempts_and_its_context() {
+    let shop = Shop::with_all_sagas().await;
+    let mail = shop.retried().await;
+    let run = mail.tree().await.unwrap().roots()[0].id();
+    let got = shop.get(&format!("/runs/{run}")).await;
+    got.has("<dt>Failed attempts</dt><dd>1</dd>").has("step in progress").has("failed attempts</span>");
+    got.has("Last failed attempt").has("the mailbox is full");
+    got.has("<summary>Context</summary>").has("&#34;shop.tenant&#34;: {").has("&#34;Northwind&#34;");
+    shop.get("/runs?state=retrying").await.has(&format!("/runs/{run}\""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn search_leads_to_what_was_meant() {
     let shop = Shop::open().await;
     let order = shop.order(Plan::Commit).await;
@@ -50,6 +87,24 @@ async fn search_leads_to_what_was_meant() {
     assert_eq!(found("q=".into()).await, "/runs");
     let nothing = "q=0197a6b2-6b1c-7000-8000-000000000001";
     assert_eq!(shop.get(&format!("/search?{nothing}")).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_is_found_by_its_unique_key() {
+    let shop = Shop::open().await;
+    let order = Order { plan: Plan::Commit, card: CARD.into() };
+    let order = shop.scoop.launch(order).unique(" order & 7 ").await.unwrap();
+    shop.get("/runs?topic=shop.orders").await.has("name=\"topic\" value=\"shop.orders\" required");
+    let found = "/search?topic=shop.orders&key=+order+%26+7+";
+    assert_eq!(shop.get(found).await.location(), format!("/hierarchies/{}", order.id()));
+    let got = shop.get("/search?topic=shop.orders&key=%3Cb%3Eorder+8").await;
+    assert_eq!(got.status, StatusCode::NOT_FOUND);
+    got.has("no message was launched on topic").has("&#60;b&#62;order 8").lacks("<b>");
+    for half in ["topic=shop.orders", "key=7"] {
+        let got = shop.get(&format!("/search?{half}")).await;
+        assert_eq!(got.status, StatusCode::BAD_REQUEST, "{half}");
+        got.has("both are needed");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,8 @@ mod access;
 mod acting;
 mod browser;
 mod browsing;
+mod deciding;
 mod finding;
+mod health;
 mod operating;
 mod shop;

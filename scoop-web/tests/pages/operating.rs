@@ -97,6 +97,18 @@ async fn topology_is_drawn_with_launches_and_marks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn paused_saga_has_its_mark_in_the_graph() {
+    let shop = Shop::open().await;
+    shop.get("/topology").await.lacks("saga idle").lacks("saga parcels, paused");
+    shop.scoop.pause(scoop::PauseTarget::topic("shop.parcels")).await.unwrap();
+    let got = shop.get("/topology").await;
+    got.has("aria-label=\"saga parcels, paused\"><rect class=\"saga idle\"").has(">paused</text>");
+    got.lacks("aria-label=\"saga orders, paused\"");
+    shop.scoop.resume(scoop::PauseTarget::topic("shop.parcels")).await.unwrap();
+    shop.get("/topology").await.lacks("saga idle");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn limits_are_shown_with_the_length_of_the_queue() {
     let shop = Shop::open().await;
     shop.get("/topology").await.has("data-label=\"Limits\"").lacks("queue = ");

@@ -39,9 +39,10 @@ pub(crate) struct Order {
 }
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(topic = "shop.parcels")]
+#[message(topic = "shop.parcels", redact(card))]
 pub(crate) struct Parcel {
     number: u32,
+    card: String,
 }
 
 #[derive(Signal, Serialize, Deserialize)]
@@ -66,7 +67,7 @@ impl Orders {
     async fn reserve(&self, scope: &mut Scope<'_>, order: &Order) -> Result<Reserved> {
         if let Plan::Ship(parcels) = order.plan {
             for number in 0..parcels {
-                scope.launch(Parcel { number }).await?;
+                scope.launch(Parcel { number, card: CARD.into() }).await?;
             }
         }
         if let Plan::FailBelow = order.plan {
@@ -108,6 +109,34 @@ impl Parcels {
 
     async fn key(&self, _: &mut Scope<'_>, parcel: &Parcel) -> Result<String> {
         Ok(format!("parcel {}", parcel.number))
+    }
+}
+
+/// Who an order is for.
+#[derive(ContextKey, Serialize, Deserialize)]
+#[context(key = "shop.tenant")]
+pub(crate) struct Tenant {
+    pub(crate) name: String,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "shop.mails")]
+pub(crate) struct Mail {}
+
+#[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]
+#[error("the mailbox is full")]
+struct MailboxFull;
+
+/// Fails at its first attempt, and waits for the next one.
+#[derive(Default)]
+pub(crate) struct Mails;
+
+#[saga(name = "mails")]
+#[subscribes(Mail)]
+impl Mails {
+    #[step(retry(max = 2, backoff = "1h..1h"))]
+    async fn send(&self, _: &mut Scope<'_>, _: &Mail) -> Result<()> {
+        Err(MailboxFull.into())
     }
 }
 
@@ -237,9 +266,10 @@ impl Shop {
         Self::of(options, |scoop| scoop).await
     }
 
-    /// The same with an error queue, a schedule and an entity.
+    /// The same with mails, an error queue, a schedule and an entity.
     pub(crate) async fn with_all_sagas() -> Self {
-        let all = |scoop: Builder| scoop.only::<OnCall>().only::<Report>().only::<Decider<Fill>>();
+        let all =
+            |scoop: Builder| scoop.only::<Mails>().only::<OnCall>().only::<Report>().only::<Decider<Fill>>();
         Self::of(Options::new().without_token(), all).await
     }
 
@@ -265,6 +295,25 @@ impl Shop {
             waits.count() == parcels as usize
         };
         order.comes_to(waiting).await.unwrap();
+        order
+    }
+
+    /// Launches a mail for a tenant, and waits until its first attempt has failed.
+    pub(crate) async fn retried(&self) -> Handle {
+        let tenant = Tenant { name: "Northwind".into() };
+        let mail = self.scoop.launch(Mail {}).with(tenant).await.unwrap();
+        mail.comes_to(|tree| matches!(tree.roots()[0].state, RunState::Retrying { .. })).await.unwrap();
+        mail
+    }
+
+    /// Launches an order whose message becomes unreadable after its first step, and waits until its run is stuck.
+    pub(crate) async fn stuck(&self) -> Handle {
+        let order = self.shipped(1).await;
+        let message = order.message_id();
+        let spoil = format!("UPDATE scoop.message SET payload = '{{}}' WHERE id = '{message}'");
+        self.db.execute(&spoil).await;
+        self.scoop.signal(Collected {}, "parcel 0").await.unwrap();
+        order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await.unwrap();
         order
     }
 

@@ -59,6 +59,31 @@ async fn message_and_signal_of_json_reach_the_saga_of_their_types() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn run_gets_the_signal_that_it_awaits_and_its_sender_is_recorded() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = start(&db, &notes).await?;
+    let order = scoop.launch(Order { number: 7 }).await?;
+    let tree = order.comes_to(|tree| tree.roots()[0].state == RunState::AwaitingSignal).await?;
+    let run = tree.roots()[0].id();
+    let send = || scoop.signal_run(run, json(r#"{"amount":990}"#), "the bank has called").source("Ada");
+    let refused = scoop.signal_run(run, json(r#""a\u0000b""#), "").await.err();
+    assert!(matches!(refused, Some(RuntimeError::NulCharacter { .. })), "{refused:?}");
+    assert!(scoop.interventions(order.id()).await?.is_empty(), "nothing was sent");
+    assert_eq!(send().await?, scoop::SignalAnswer::Accepted);
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    assert_eq!(send().await?, scoop::SignalAnswer::NotAwaiting);
+    assert_eq!(notes.all(), ["990 for 7"]);
+    let sent = scoop.interventions(order.id()).await?;
+    let [sent] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!((&*sent.kind, &*sent.source, sent.run, &sent.step), ("signal", "Ada", run, &None));
+    assert_eq!(sent.to_string(), "signal by Ada: the bank has called");
+    let wrong = scoop.signal_run(order.id().uuid(), json("1"), "").await.err();
+    assert!(matches!(wrong, Some(RuntimeError::WrongId { .. })), "{wrong:?}");
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn impossible_topic_name_or_key_is_refused_by_name() -> Result<()> {
     let (db, notes) = (Database::new().await, Notes::default());
     let scoop = start(&db, &notes).await?;

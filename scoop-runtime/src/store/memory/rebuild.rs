@@ -17,7 +17,7 @@ use crate::rebuild::{
     OperatorAction, RebuildComparison, RebuildProgress, RebuildReport, Rebuilt, RecordedEvent, RunDifference,
     SubscriptionPeriod, newest_outputs, rebuild,
 };
-use crate::repair::RepairAction;
+use crate::repair::{RepairAction, SIGNAL};
 use crate::util::ids;
 
 impl RebuildStorage for MemoryStore {
@@ -140,7 +140,9 @@ impl State {
         let mut events: Vec<_> = record.events.iter().chain(&record.repeated_failures).collect();
         events.sort_by_key(|event| (event.at, event.place));
         let events: Vec<_> = events.into_iter().map(|event| event.recorded(record)).collect();
-        let revivals = record.interventions.iter().map(|done| OperatorAction {
+        // A signal revives nothing.
+        let decisions = record.interventions.iter().filter(|done| done.kind != SIGNAL);
+        let revivals = decisions.map(|done| OperatorAction {
             run: done.run,
             at: done.at,
             resolves: done.kind == RepairAction::Resolve.as_str(),

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use scoop_core::{EventKind, Lineage, OPERATOR};
+use scoop_core::{EventKind, Lineage, OPERATOR, SignalKey};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -14,13 +14,13 @@ use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, Registration, RowKey, State, after, later};
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent,
-    OtherDescendants, Presence, Refusal, RepairAction, RepairStatus, RestoredRun, StuckRun,
+    OtherDescendants, Presence, Refusal, RepairAction, RepairStatus, RestoredRun, SIGNAL, StuckRun,
     failed_again_reason, no_program,
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     ClaimKey, FailedRollbackPart, InterventionSubject, Page, ParentRef, RepairRequest, RepairResult,
-    RepairStorage, RequestTarget,
+    RepairStorage, RequestTarget, Requester,
 };
 use crate::util::format::system_time;
 use crate::{FailedOutcome, RunSummary};
@@ -63,6 +63,27 @@ impl RepairStorage for MemoryStore {
         asked: &RepairRequest<'_>,
     ) -> sqlx::Result<Result<RepairResult, Refusal>> {
         self.run("repair", |state| Ok(state.repair(target, asked))).await
+    }
+
+    async fn record_signal(
+        &self,
+        target: &RequestTarget,
+        requester: Requester<'_>,
+    ) -> sqlx::Result<Option<SignalKey>> {
+        self.run("record_signal", |state| {
+            let (run, now) = ((target.lineage.root_id(), target.lineage.id()), state.now());
+            let waits =
+                |row: &&WorkingRow| row.state == RowState::Ready && !row.giving_up && row.ready_at > now;
+            let Some(row) = state.row(run).filter(waits) else { return Ok(None) };
+            let Some(to) = row.signal.clone() else { return Ok(None) };
+            let handler = row.handler.to_string();
+            if !state.requests.contains(&requester.asked.id) {
+                let subject = InterventionSubject { target, handler: &handler, kind: SIGNAL, decision: None };
+                state.intervene(subject, requester, now);
+            }
+            Ok(Some(to))
+        })
+        .await
     }
 
     async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
@@ -112,7 +133,7 @@ impl State {
         let failed_rollbacks = hierarchy.failed_rollbacks(&self.topology);
         let newest = failed_rollbacks.iter().map(|(newest, _)| after(*newest)).max();
         let now = newest.map_or(self.now(), |newest| newest.max(self.now()));
-        if self.requests.contains(&asked.asked.id) {
+        if self.requests.contains(&asked.requester.asked.id) {
             return Ok(RepairResult::before(target, now));
         }
         let failed_rollbacks = FailedRollbacks::new(failed_rollbacks.into_iter().map(|(_, run)| run));
@@ -127,7 +148,7 @@ impl State {
         let held = failed_rollbacks.get(id).is_some_and(|run| run.presence == Presence::AwaitsOperator);
         if state == Some(RowState::Stuck) && !held {
             return match asked.action {
-                RepairAction::Retry => self.give_a_chance(target, asked).ok_or(Refusal::Busy),
+                RepairAction::Retry => self.give_a_chance(target, asked.requester).ok_or(Refusal::Busy),
                 _ => Err(Refusal::Stuck),
             };
         }
@@ -137,8 +158,9 @@ impl State {
             Err(refusal) => return Err(refusal),
         };
         let handler = failed_rollbacks.get(id).ok_or(Refusal::NotFailed)?.handler.clone();
-        let subject = InterventionSubject { target, handler: &handler, decision: Some(&decision) };
-        self.intervene(subject, asked, now);
+        let (kind, decided) = (asked.action.as_str(), Some(&decision));
+        let subject = InterventionSubject { target, handler: &handler, kind, decision: decided };
+        self.intervene(subject, asked.requester, now);
         self.carry_out(root, &decision, now);
         let parent = decision.parent.map(|id| ParentRef { root, id, at: now });
         let ready = decision.revived.into_iter().filter(|run| run.state == RowState::Ready);
@@ -146,7 +168,7 @@ impl State {
     }
 
     /// Gives a stuck run another chance.
-    fn give_a_chance(&mut self, target: &RequestTarget, asked: &RepairRequest<'_>) -> Option<RepairResult> {
+    fn give_a_chance(&mut self, target: &RequestTarget, requester: Requester<'_>) -> Option<RepairResult> {
         let (now, run) = (self.now(), (target.lineage.root_id(), target.lineage.id()));
         self.row(run).filter(|row| !row.awaits_operator)?;
         let row = self.change(run, |row| {
@@ -155,23 +177,28 @@ impl State {
             row.doubts = row.doubts.min(UNKNOWN_MAX - 3);
         })?;
         let handler = row.handler.to_string();
-        self.intervene(InterventionSubject { target, handler: &handler, decision: None }, asked, now);
+        let kind = RepairAction::Retry.as_str();
+        self.intervene(
+            InterventionSubject { target, handler: &handler, kind, decision: None },
+            requester,
+            now,
+        );
         Some(RepairResult { handlers: vec![handler], parent: None })
     }
 
     /// Records an intervention.
-    fn intervene(&mut self, subject: InterventionSubject<'_>, asked: &RepairRequest<'_>, at: OffsetDateTime) {
-        let InterventionSubject { target, handler, decision } = subject;
-        self.requests.insert(asked.asked.id);
+    fn intervene(&mut self, subject: InterventionSubject<'_>, requester: Requester<'_>, at: OffsetDateTime) {
+        let InterventionSubject { target, handler, kind, decision } = subject;
+        self.requests.insert(requester.asked.id);
         let hierarchy = self.hierarchies.entry(target.lineage.root_id()).or_default();
         hierarchy.record.interventions.push(InterventionRow {
             run: target.lineage.id(),
             handler: handler.to_owned(),
             part: decision.map(|decision| decision.part.clone()),
-            kind: asked.action.as_str(),
+            kind,
             reruns_part: decision.is_some_and(|decision| decision.repeats),
-            note: Some(asked.note.replace('\0', "")).filter(|note| !note.is_empty()),
-            source: asked.source.replace('\0', ""),
+            note: Some(requester.note.replace('\0', "")).filter(|note| !note.is_empty()),
+            source: requester.source.replace('\0', ""),
             at,
         });
     }

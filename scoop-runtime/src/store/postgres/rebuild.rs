@@ -23,7 +23,7 @@ use crate::rebuild::{
     OperatorAction, RebuildChange, RebuildComparison, RebuildProgress, RebuildReport, Rebuilt, RecordedEvent,
     RecordedExecution, RunDifference, SkippedHierarchy, SubscriptionPeriod, newest_outputs, rebuild, root_of,
 };
-use crate::repair::RepairAction;
+use crate::repair::{RepairAction, SIGNAL};
 use crate::util::patience::note;
 
 /// The number of runs written by one statement.
@@ -293,10 +293,14 @@ impl PostgresStore {
             sqlx::query(self.sql.intervention_list.clone()).bind(root_of(failed)).fetch_all(tx).await?;
         let read = |row: &PgRow| {
             let kind: &str = row.try_get("kind")?;
+            // A signal revives nothing.
+            if kind == SIGNAL {
+                return Ok(None);
+            }
             let resolves = kind == RepairAction::Resolve.as_str();
-            Ok(OperatorAction { run: row.try_get("run")?, at: time(row, "requested_at")?, resolves })
+            Ok(Some(OperatorAction { run: row.try_get("run")?, at: time(row, "requested_at")?, resolves }))
         };
-        rows.iter().map(read).collect()
+        rows.iter().map(read).filter_map(Result::transpose).collect()
     }
 
     /// Reads the values of steps that the rows of these runs contain.

@@ -1,6 +1,6 @@
 //! The statements for operators: lists of failed rollbacks and stuck runs, and interventions in them.
 
-use scoop_core::{Context, Lineage, OPERATOR};
+use scoop_core::{Context, Lineage, OPERATOR, SignalKey};
 use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -15,12 +15,12 @@ use super::{PostgresStore, Sessions};
 use crate::RepairStatus;
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OtherDescendants, Presence,
-    Refusal, RepairAction, StuckRun, failed_again_reason, no_program,
+    Refusal, RepairAction, SIGNAL, StuckRun, failed_again_reason, no_program,
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     ClaimKey, FailedRollbackPart, InterventionSubject, Page, ParentRef, RepairRequest, RepairResult,
-    RepairStorage, RequestTarget, RowState, no_failure, readable,
+    RepairStorage, RequestTarget, Requester, RowState, no_failure, readable,
 };
 use crate::util::format::system_time;
 use crate::util::patience::note;
@@ -49,7 +49,7 @@ impl RepairStorage for PostgresStore {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.hierarchy_lock.clone()).bind(root).execute(&mut *tx).await?;
         let (failed_rollbacks, now) = self.failed_rollbacks(&mut tx, root).await?;
-        if self.is_done(&mut tx, asked.asked).await? {
+        if self.is_done(&mut tx, asked.requester.asked).await? {
             return Ok(Ok(RepairResult::before(target, now)));
         }
         let (state, others) = self.others(&mut tx, target, &failed_rollbacks.ids()).await?;
@@ -59,7 +59,7 @@ impl RepairStorage for PostgresStore {
             if asked.action != RepairAction::Retry {
                 return Ok(Err(Refusal::Stuck));
             }
-            let repaired = self.give_a_chance(&mut tx, target, asked).await?;
+            let repaired = self.give_a_chance(&mut tx, target, asked.requester).await?;
             tx.commit().await.inspect_err(note)?;
             return Ok(repaired.ok_or(Refusal::Busy));
         }
@@ -71,13 +71,40 @@ impl RepairStorage for PostgresStore {
         let Some(run) = failed_rollbacks.get(run) else {
             return Ok(Err(Refusal::NotFailed));
         };
-        let subject = InterventionSubject { target, handler: &run.handler, decision: Some(&decision) };
-        self.record(&mut tx, subject, asked, now).await?;
+        let (kind, decided) = (asked.action.as_str(), Some(&decision));
+        let subject = InterventionSubject { target, handler: &run.handler, kind, decision: decided };
+        self.record(&mut tx, subject, asked.requester, now).await?;
         self.carry_out(&mut tx, root, &decision, now).await?;
         tx.commit().await.inspect_err(note)?;
         let parent = decision.parent.map(|id| ParentRef { root, id, at: now });
         let ready = decision.revived.into_iter().filter(|run| run.state == RowState::Ready);
         Ok(Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent }))
+    }
+
+    async fn record_signal(
+        &self,
+        target: &RequestTarget,
+        requester: Requester<'_>,
+    ) -> sqlx::Result<Option<SignalKey>> {
+        let root = target.lineage.root_id();
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        // A hierarchy with this run in it is not deleted meanwhile.
+        sqlx::query(self.sql.hierarchy_lock.clone()).bind(root).execute(&mut *tx).await?;
+        let awaited: Option<(String, String, String)> = sqlx::query_as(self.sql.signal_awaited_by.clone())
+            .bind(root)
+            .bind(target.lineage.id())
+            .fetch_optional(&mut *tx)
+            .await?;
+        let Some((handler, name, key)) = awaited else {
+            return Ok(None);
+        };
+        if !self.is_done(&mut tx, requester.asked).await? {
+            let now = sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut tx).await?;
+            let subject = InterventionSubject { target, handler: &handler, kind: SIGNAL, decision: None };
+            self.record(&mut tx, subject, requester, now).await?;
+            tx.commit().await.inspect_err(note)?;
+        }
+        Ok(Some(SignalKey { name, key }))
     }
 
     async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
@@ -142,7 +169,7 @@ impl PostgresStore {
         &self,
         connection: &mut PgConnection,
         target: &RequestTarget,
-        asked: &RepairRequest<'_>,
+        requester: Requester<'_>,
     ) -> sqlx::Result<Option<RepairResult>> {
         let handler: Option<String> = sqlx::query_scalar(self.sql.run_retry_one_stuck.clone())
             .bind(target.lineage.root_id())
@@ -154,16 +181,17 @@ impl PostgresStore {
             return Ok(None);
         };
         let now = sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut *connection).await?;
-        let subject = InterventionSubject { target, handler: &handler, decision: None };
-        self.record(connection, subject, asked, now).await?;
+        let kind = RepairAction::Retry.as_str();
+        let subject = InterventionSubject { target, handler: &handler, kind, decision: None };
+        self.record(connection, subject, requester, now).await?;
         Ok(Some(RepairResult { handlers: vec![handler], parent: None }))
     }
 
     async fn record(
         &self,
         connection: &mut PgConnection,
-        InterventionSubject { target, handler, decision }: InterventionSubject<'_>,
-        asked: &RepairRequest<'_>,
+        InterventionSubject { target, handler, kind, decision }: InterventionSubject<'_>,
+        requester: Requester<'_>,
         now: OffsetDateTime,
     ) -> sqlx::Result<()> {
         sqlx::query(self.sql.intervention_insert.clone())
@@ -172,12 +200,12 @@ impl PostgresStore {
             .bind(handler)
             .bind(target.message)
             .bind(decision.map(|decision| &decision.part))
-            .bind(asked.action.as_str())
+            .bind(kind)
             .bind(decision.is_some_and(|decision| decision.repeats))
-            .bind(Some(asked.note.replace('\0', "")).filter(|note| !note.is_empty()))
-            .bind(asked.source.replace('\0', ""))
+            .bind(Some(requester.note.replace('\0', "")).filter(|note| !note.is_empty()))
+            .bind(requester.source.replace('\0', ""))
             .bind(now)
-            .bind(asked.asked.id)
+            .bind(requester.asked.id)
             .execute(connection)
             .await?;
         Ok(())

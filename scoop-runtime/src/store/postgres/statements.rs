@@ -286,6 +286,7 @@ statements! {
     settle_launch_one = [settlement_one, lock, launch, values, wait, wait_result],
     settle_request_rollback_many = [settlement_many, lock, request_rollback, wait, wait_result],
     signal_awaited,
+    signal_awaited_by,
     signal_awaited_key,
     signal_deliver,
     signal_expire_kept,
