@@ -107,7 +107,7 @@ impl Site {
             stop(&format!("retry?run={run}&run={stuck}"), "Retry 2 runs?"),
             stop("queue", "sold-out: none left"),
             stop("schedules", "every 1 h 30 min"),
-            stop("trigger?saga=report&topic=report", "Run now?"),
+            stop("trigger?saga=report&topic=ticks.report", "Run now?"),
             stop("entities?name=stock&key=pen", "shop.filled"),
             stop("topology", "the scales are broken"),
             stop("pause?saga=parcels", "Pause?"),

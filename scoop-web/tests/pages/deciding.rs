@@ -79,7 +79,7 @@ async fn read_only_page_has_no_signals_schedules_and_selections() {
     reader.get("/inbox").await.has("the bank is closed").lacks("checkbox").lacks("/retry");
     for path in [
         format!("/actions/signal/{parcel}"),
-        "/trigger?saga=report&topic=scoop.tick".into(),
+        "/trigger?saga=report&topic=ticks.report".into(),
         format!("/retry?run={failed}"),
     ] {
         assert_eq!(reader.get(&path).await.status, StatusCode::FORBIDDEN, "{path}");
