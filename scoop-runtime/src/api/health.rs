@@ -47,8 +47,9 @@ impl Scoop {
     /// the database must not delay.
     ///
     /// ```no_run
-    /// # fn example(scoop: scoop_runtime::Scoop) {
-    /// let is_live = scoop.engine_state() != scoop_runtime::EngineState::Failed;
+    /// # use scoop_runtime::{EngineState, Scoop};
+    /// # fn example(scoop: Scoop) {
+    /// let is_live = scoop.engine_state() != EngineState::Failed;
     /// # }
     /// ```
     pub fn engine_state(&self) -> EngineState {
