@@ -27,10 +27,10 @@ enum Written {
 pub(crate) fn constant(settings: &Settings, errors: &mut Errors) -> Option<TokenStream> {
     let key = settings.key("keep")?;
     let [committed, rolled_back] = if settings.is_nested("keep") {
-        let times = settings.nested("keep", &OUTCOMES, EXAMPLE, errors)?;
-        if OUTCOMES.iter().all(|outcome| times.key(outcome).is_none()) {
+        if settings.tokens("keep", EXAMPLE, errors)?.is_empty() {
             errors.at(key, format!("name a time for an outcome: `{EXAMPLE}`"));
         }
+        let times = settings.nested("keep", &OUTCOMES, EXAMPLE, errors)?;
         check_failed(&times, errors);
         ["committed", "rolled_back"].map(|outcome| time(&times, outcome, errors))
     } else {
