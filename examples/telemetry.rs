@@ -26,7 +26,7 @@ use scoop::prelude::*;
 use serde_json::Value;
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument as _, info, info_span};
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 #[derive(Message, Serialize, Deserialize)]
@@ -96,6 +96,8 @@ async fn main() -> Result<()> {
     let traces = tracing_opentelemetry::layer().with_tracer(tracer.tracer("telemetry"));
     // A place in the source of Scoop, one of the threads of a step, and two readings of the clock whenever a step waits.
     let traces = traces.with_location(false).with_threads(false).with_tracked_inactivity(false);
+    // Nothing is collected for traces that the sampler leaves out. Here it takes all.
+    let traces = traces.with_filter(scoop::SampledTraces);
     tracing_subscriber::registry().with(LevelFilter::INFO).with(traces).init();
 
     let scoop = Scoop::builder().embedded().start().await?;

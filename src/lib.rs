@@ -13,6 +13,8 @@ pub use scoop_core::{
 pub use scoop_macros::{
     ContextKey, FailureCode, Message, Signal, command, entity, saga, step, subscribes, trace,
 };
+#[cfg(feature = "opentelemetry")]
+pub use scoop_runtime::SampledTraces;
 #[cfg(feature = "embedded")]
 pub use scoop_runtime::embedded;
 #[cfg(feature = "simulation")]

@@ -127,7 +127,6 @@ fn tests_of_scenarios(text: &str) -> Vec<String> {
     names.filter(named).map(scenario).collect()
 }
 
-/// Fails if one of these tests does not exist, or if there is none. A file stands before its tests.
 /// A test with a `main` of its own, which checks a list of promises: each is a function.
 const KILL_TEST: &str = "tests/kill/";
 
@@ -135,6 +134,7 @@ fn has_function(text: &str, name: &str) -> bool {
     text.lines().any(|line| line.trim().starts_with(&format!("fn {name}(")))
 }
 
+/// Fails if one of these tests does not exist, or if there is none. A file stands before its tests.
 fn check_tests(row: &str, named: &str) {
     let (mut file, mut count) = (None, 0);
     for name in named.split('`').skip(1).step_by(2) {

@@ -233,6 +233,28 @@ mod tests {
     }
 
     #[test]
+    fn charts_of_the_documentation_show_the_recorded_results() -> Outcome<()> {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let files = std::fs::read_dir(package.join("results"))?;
+        let mut files = files.map(|file| Ok(file?.path())).collect::<Outcome<Vec<_>>>()?;
+        files.sort();
+        let reports = files.iter().map(|path| Report::read(path)).collect::<Outcome<Vec<_>>>()?;
+        for chart in &CHARTS {
+            let path = package.join("../docs/images").join(chart.file);
+            let drawn = format!("{}\n", picture(chart, &entries(chart, &reports)));
+            let stored =
+                std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            // Not `assert_eq`, which would print both.
+            assert!(
+                drawn == stored,
+                "{} is of other results: draw it by `scoop-bench charts`",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
     fn charts_name_keys_of_the_table() {
         let keys = CHARTS.iter().flat_map(|chart| chart.keys).map(|(_, key)| *key);
         let unknown: Vec<_> =

@@ -29,7 +29,7 @@ mod on {
     use opentelemetry_sdk::error::OTelSdkResult;
     use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporter};
     use tracing::level_filters::LevelFilter;
-    use tracing_subscriber::layer::SubscriberExt as _;
+    use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 
     use super::{Bench, Outcome};
     use crate::drain::{Crowd, for_a_round, fresh, steps};
@@ -80,7 +80,8 @@ mod on {
             .with_tracer(provider.tracer("scoop-bench"))
             .with_location(false)
             .with_threads(false)
-            .with_tracked_inactivity(false);
+            .with_tracked_inactivity(false)
+            .with_filter(scoop::SampledTraces);
         let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(traces);
         let recorder = PrometheusBuilder::new().build_recorder();
         // For this thread, on which the whole program runs.

@@ -1,5 +1,6 @@
 //! What commands write: tables and texts for people, JSON for programs. All texts from the database are escaped.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
@@ -135,6 +136,12 @@ impl Rows {
 pub(crate) fn counted(count: impl TryInto<u64>, one: &str, many: &str) -> String {
     let count = count.try_into().unwrap_or(u64::MAX);
     format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// A name as a word of a command line that a person copies: `shipping (join)` with quotes.
+pub(crate) fn shell(name: &str) -> Cow<'_, str> {
+    // Only a NUL has no quoted form, and PostgreSQL stores none.
+    shlex::try_quote(name).unwrap_or(Cow::Borrowed(name))
 }
 
 /// A cell with a text that may be from the database.

@@ -327,7 +327,7 @@ CREATE TABLE scoop.worker (
     handlers   text[] NOT NULL,
     definitions int[] NOT NULL,  -- of each handler the definition that the process has
     started_at timestamptz NOT NULL,  -- of two definitions of a handler, that of the later start is current
-    topology   bigint NOT NULL DEFAULT 0,  -- raised whenever a process or a pause starts or ends; claims name the value they know
+    topology   bigint NOT NULL DEFAULT 0,  -- raised when a process or a pause starts or ends, or a limit changes; claims name the value they know
     acknowledged bigint NOT NULL DEFAULT 0,  -- the topology read last while there was a pause: no earlier claim is under way
     -- Each process reads the rows of all. An empty list has no dimension, hence no bound either.
     CONSTRAINT sagas_are_lists CHECK (

@@ -15,8 +15,11 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- Failed     is_readable, send_failed, stuck_failure: messages about failures
 -- Launches   launch: messages with the runs of their handlers; send_signal: signals; lease_places: places in queues with a
 --            limit; waiting_runs: the length of a queue
--- Retention  prune: hierarchies at rest; prune_signals: signals that reach no run any more; prune_keys: kept unique keys;
+-- Retention  keep_of, keep_keys_of, needs_archive, kept_since: times and settings of a type of messages;
+--            retention_next, retention_settle, retention_put_off: the next hierarchies to delete;
+--            prune: hierarchies at rest; prune_signals: signals that reach no run any more; prune_keys: kept unique keys;
 --            trim_ended_pauses: ended pauses
+-- Pauses     paused: what each pause covers; pauses_of: those of a run
 -- Version    schema_version
 
 -- What each pause covers: everything, a topic, or a handler under all names that its saga has had.

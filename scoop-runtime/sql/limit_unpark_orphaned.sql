@@ -21,7 +21,7 @@ without_limit AS MATERIALIZED (
         WHERE l.saga >= '' AND p.handler::text = ANY (l.handlers) AND (l.concurrency_by_key OR l.rate_by_key)
     )
 ),
-left_behind AS MATERIALIZED (
+orphaned AS MATERIALIZED (
     SELECT r.ctid
     FROM without_limit w
     CROSS JOIN LATERAL (
@@ -34,7 +34,7 @@ left_behind AS MATERIALIZED (
 returned AS (
     UPDATE scoop.run r
     SET ready_at = least(r.parked_since, clock_timestamp()), parked_since = NULL
-    WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM left_behind))
+    WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM orphaned))
     RETURNING r.handler
 )
 SELECT DISTINCT r.handler::text FROM returned r

@@ -1,5 +1,5 @@
--- Marks the topology as changed, since a worker started, ended or changed its definitions, or a pause begins or ends: a
--- claim by outdated knowledge takes nothing.
+-- Marks the topology as changed, since a worker started, ended or changed its definitions, a pause begins or ends, or a limit
+-- changes: a claim by outdated knowledge takes nothing.
 -- Locks: all rows of worker, one after the other by their ids; not against claims, but against refusals of runs
 -- (worker_share.sql).
 WITH living AS (

@@ -91,6 +91,8 @@ pub use store::{
 };
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};
+#[cfg(feature = "opentelemetry")]
+pub use telemetry::SampledTraces;
 pub use tree::{Bar, BarKind, CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 #[doc(hidden)]
 pub use util::database_url::connect_options;

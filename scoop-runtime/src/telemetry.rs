@@ -26,6 +26,8 @@ use crate::store::{ExpiredSignals, LockedDelivery, RefusedDelivery, RefusedMembe
 pub(crate) use spans::{Code, RunSpan, launch_span, signal_span};
 use text::{Scrubbed, Told};
 pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
+#[cfg(feature = "opentelemetry")]
+pub use trace::SampledTraces;
 
 /// The fields shared by all events about a run.
 #[derive(Clone, Copy)]

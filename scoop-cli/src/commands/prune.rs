@@ -57,7 +57,7 @@ pub(crate) async fn prune(scoop: &Scoop, output: Output, args: PruneArgs) -> Res
     let dry_run = consent.is_dry_run();
     let at_most = limit.map(|limit| format!("at most {limit} ")).unwrap_or_default();
     let change = format!(
-        "delete {at_most}finished hierarchies without an event in the last {}, and signals as old",
+        "delete {at_most}finished hierarchies without an event in the last {}, signals as old, and unique keys whose time is over",
         in_words(older_than)
     );
     if !dry_run {

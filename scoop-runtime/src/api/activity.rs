@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use super::scoop::Scoop;
 use crate::find::CountedSpan;
 use crate::util::format::system_time;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{Activity, RunDurations, RuntimeError};
 
 /// The number and the length of the spans.
@@ -49,7 +49,7 @@ impl Scoop {
     /// ```
     pub fn activity(&self) -> BoxFuture<'_, Result<Activity, RuntimeError>> {
         async move {
-            let failed = || Vain::error("activity was looked up");
+            let failed = || GivenUp::error("activity was looked up");
             let now = self.patiently(|_| self.store().now()).await.map_err(failed())?.latest;
             let bounds: Vec<_> = (0..=SPANS).rev().map(|nth| now - SPAN * nth).collect();
             let counted = self.patiently(|_| self.store().counted_spans(&bounds, READ_MAX)).await;

@@ -28,7 +28,7 @@ use crate::store::{LimitedTopics, NewMessage, Store};
 use crate::telemetry::metrics;
 use crate::util::detached::uninterrupted;
 use crate::util::ids;
-use crate::util::patience::{Trial, Vain};
+use crate::util::patience::{GivenUp, Trial};
 use crate::util::sync::{Mutex, lock};
 
 /// The age of what a client knows of topics.
@@ -178,9 +178,9 @@ impl Admission {
                     admitted.put_back();
                     return Ok(Err(Full { saga: (*saga).to_owned(), topic: (*topic).to_owned(), limit }));
                 }
-                Err(vain) => {
+                Err(given_up) => {
                     admitted.put_back();
-                    return Err(Vain::error("the queue of a saga was looked at")(vain));
+                    return Err(GivenUp::error("the queue of a saga was looked at")(given_up));
                 }
             }
         }
@@ -194,7 +194,7 @@ impl Admission {
             let launched = self.store.root_message(*root).await?.is_some();
             Ok(launched || self.store.key_kept_until(*id).await?.is_some())
         });
-        known.await.map_err(Vain::error("a launched message was looked up"))
+        known.await.map_err(GivenUp::error("a launched message was looked up"))
     }
 
     /// The topics on which launches need a place, for a client. Without them a first launch could exceed a limit, so it waits.
@@ -235,7 +235,12 @@ impl Admission {
             // The launch goes on with what was read before.
             Err(_) if is_read => topics,
             // The launch would meet the same obstacle. Nothing has happened yet.
-            Err(vain) => return Err(Vain::error("a message was launched")(Vain { in_doubt: false, ..vain })),
+            Err(given_up) => {
+                return Err(GivenUp::error("a message was launched")(GivenUp {
+                    in_doubt: false,
+                    ..given_up
+                }));
+            }
         };
         *lock(&self.topics) = KnownTopics { read_at: Some(Instant::now()), topics: topics.clone() };
         let sagas = || topics.values().flatten();
@@ -264,7 +269,7 @@ impl Admission {
 
 impl Queue {
     /// Takes so many places, and asks the database if this program does not have them. `None` if the queue has no limit.
-    async fn take(self: &Arc<Self>, admission: &Admission, count: usize) -> Result<Option<Taken>, Vain> {
+    async fn take(self: &Arc<Self>, admission: &Admission, count: usize) -> Result<Option<Taken>, GivenUp> {
         let taken = lock(&self.places).take(count, Instant::now());
         if taken != Taken::Unknown {
             return Ok(Some(taken));

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt};
 use uuid::Uuid;
 
 use crate::store::Store;
-use crate::util::patience::{Trial, Vain};
+use crate::util::patience::{GivenUp, Trial};
 use crate::{Builder, HierarchyId, RuntimeError};
 
 /// The number of parts of a hierarchy whose rows are in memory at the same time.
@@ -117,7 +117,7 @@ impl ArchiveBatch {
         F: Future<Output = sqlx::Result<T>> + Send,
     {
         let read = Trial::new(self.patience).endure(|_| read(&self.store)).await;
-        read.map_err(Vain::error("hierarchies were archived")).map_err(io::Error::other)
+        read.map_err(GivenUp::error("hierarchies were archived")).map_err(io::Error::other)
     }
 }
 

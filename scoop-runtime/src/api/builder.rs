@@ -17,7 +17,7 @@ use crate::settings::{
     CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, FAILURE_TEXT_BYTES_MIN, Limits, Settings, WORKING_CONNECTIONS,
 };
 use crate::store::{self, ConnectionSettings, PostgresStore, Schema, Sessions, StepTransactions, Store};
-use crate::util::patience::{Trial, Vain};
+use crate::util::patience::{GivenUp, Trial};
 use crate::{RuntimeError, Saga, Scoop, SetupError};
 
 /// The settings of a program with sagas, which [starts](Builder::start) it.
@@ -387,7 +387,7 @@ impl Builder {
 /// Checks that the tables are those of this version of scoop.
 async fn check_tables(sessions: &Sessions, schema: &Schema, patience: Duration) -> Result<(), RuntimeError> {
     let unfit = Trial::new(patience).endure(|_| store::unfit_tables(sessions, schema));
-    match unfit.await.map_err(Vain::error("the tables were looked up")) {
+    match unfit.await.map_err(GivenUp::error("the tables were looked up")) {
         Ok(None) => Ok(()),
         Ok(Some(unfit)) => Err(vec![unfit].into()),
         Err(error) => Err(error.denied()),

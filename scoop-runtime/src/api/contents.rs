@@ -6,7 +6,7 @@ use super::scoop::Scoop;
 use crate::find::{ContentsKey, Redaction, StoredContent, StoredContents};
 use crate::store::entity::StoredEntityEvent;
 use crate::util::format::system_time;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{
     Content, EntityContents, EntityEventContents, RegisteredSchedule, RunContents, RunSummary, RuntimeError,
 };
@@ -16,6 +16,9 @@ const VALUES_MAX: usize = 50;
 
 /// The maximum number of events of an entity on a page.
 const EVENTS_MAX: u32 = 50;
+
+/// The number of keys in a list of entities.
+const KEYS_MAX: u32 = 50;
 
 /// The maximum number of names of entities.
 const NAMES_MAX: u32 = 1_000;
@@ -97,7 +100,7 @@ impl Scoop {
         values_max: usize,
     ) -> Result<Vec<StoredContents>, RuntimeError> {
         let contents = self.patiently(|_| self.store().run_contents(runs, values_max)).await;
-        contents.map_err(Vain::error("the contents of runs were looked up"))
+        contents.map_err(GivenUp::error("the contents of runs were looked up"))
     }
 
     /// The names of all entities, in their order; up to 1,000.
@@ -122,7 +125,7 @@ impl Scoop {
     pub fn entity_names(&self) -> BoxFuture<'_, Result<Vec<String>, RuntimeError>> {
         async move {
             let names = self.patiently(|_| self.store().entity_names(NAMES_MAX)).await;
-            names.map_err(Vain::error("entities were listed"))
+            names.map_err(GivenUp::error("entities were listed"))
         }
         .boxed()
     }
@@ -155,8 +158,8 @@ impl Scoop {
     ) -> BoxFuture<'static, Result<Vec<String>, RuntimeError>> {
         let (scoop, name, after) = (self.clone(), name.to_owned(), after.to_owned());
         async move {
-            let keys = scoop.patiently(|_| scoop.store().named_entity_keys(&name, &after, EVENTS_MAX)).await;
-            keys.map_err(Vain::error("entities were listed"))
+            let keys = scoop.patiently(|_| scoop.store().named_entity_keys(&name, &after, KEYS_MAX)).await;
+            keys.map_err(GivenUp::error("entities were listed"))
         }
         .boxed()
     }
@@ -189,7 +192,7 @@ impl Scoop {
     ) -> BoxFuture<'static, Result<Option<EntityContents>, RuntimeError>> {
         let (scoop, name, key) = (self.clone(), name.to_owned(), key.to_owned());
         async move {
-            let failed = || Vain::error("an entity was looked up");
+            let failed = || GivenUp::error("an entity was looked up");
             let redaction = scoop.redaction().await?;
             let entity =
                 scoop.patiently(|_| scoop.store().named_entity(&name, &key)).await.map_err(failed())?;
@@ -236,14 +239,14 @@ impl Scoop {
     pub fn schedules(&self) -> BoxFuture<'_, Result<Vec<RegisteredSchedule>, RuntimeError>> {
         async move {
             let listed = self.patiently(|_| self.store().listed_schedules()).await;
-            listed.map_err(Vain::error("schedules were listed"))
+            listed.map_err(GivenUp::error("schedules were listed"))
         }
         .boxed()
     }
 
     async fn redaction(&self) -> Result<Redaction, RuntimeError> {
         let fields = self.patiently(|_| self.store().redacted_fields()).await;
-        fields.map(Redaction).map_err(Vain::error("redacted fields were looked up"))
+        fields.map(Redaction).map_err(GivenUp::error("redacted fields were looked up"))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::util::format::system_time;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{RunCounts, RuntimeError, Scoop, When};
 
 /// The time in which ends are counted by default.
@@ -43,7 +43,7 @@ impl CountRuns {
     async fn read(self) -> Result<RunCounts, RuntimeError> {
         let scoop = &self.scoop;
         let now =
-            scoop.patiently(|_| scoop.store().now()).await.map_err(Vain::error("the clock was read"))?;
+            scoop.patiently(|_| scoop.store().now()).await.map_err(GivenUp::error("the clock was read"))?;
         let since = match self.since {
             Some(since) => When::At(since).instant(now.latest)?,
             None => now.latest - WINDOW,
@@ -52,8 +52,8 @@ impl CountRuns {
         let unfinished = scoop.patiently(|_| scoop.store().unfinished_counts(limit(UNFINISHED_MAX))).await;
         let finished = scoop.patiently(|_| scoop.store().finished_counts(since, limit(ENDS_MAX))).await;
         Ok(RunCounts {
-            unfinished: unfinished.map_err(Vain::error("runs were counted"))?,
-            finished: finished.map_err(Vain::error("runs were counted"))?,
+            unfinished: unfinished.map_err(GivenUp::error("runs were counted"))?,
+            finished: finished.map_err(GivenUp::error("runs were counted"))?,
             since: system_time(since),
             read_at: system_time(now.latest),
         })

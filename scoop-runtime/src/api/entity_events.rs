@@ -14,7 +14,7 @@ use super::scoop::Scoop;
 use crate::store::EntityId;
 use crate::store::entity::StoredEntityEvent;
 use crate::util::format::system_time;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{RunId, RuntimeError};
 
 /// The default size of a page.
@@ -109,7 +109,7 @@ impl<E> IntoFuture for EntityEvents<E> {
             let id = possible_key(id)?;
             let after = i64::try_from(after).unwrap_or(i64::MAX);
             let events = scoop.patiently(|_| scoop.store().entity_events(&id, after, limit)).await;
-            let events = events.map_err(Vain::error("the events of an entity were looked up"))?;
+            let events = events.map_err(GivenUp::error("the events of an entity were looked up"))?;
             events.into_iter().map(|event| EntityEvent::new(&id, event)).collect()
         }
         .boxed()

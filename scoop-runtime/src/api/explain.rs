@@ -4,7 +4,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use uuid::Uuid;
 
 use crate::util::format::system_time;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{Explanation, RuntimeError, Scoop, Wanted};
 
 /// How often a run is looked up that is in no place.
@@ -48,7 +48,7 @@ impl Scoop {
         async move {
             let doing = "a run was explained";
             let named = self.patiently(|_| self.store().named(id)).await;
-            let Some(named) = named.map_err(Vain::error(doing))? else {
+            let Some(named) = named.map_err(GivenUp::error(doing))? else {
                 return Err(self.misnamed(id, Wanted::RunOrHierarchy).await?);
             };
             let (hierarchy, ids) = named.runs_of(id);
@@ -58,17 +58,17 @@ impl Scoop {
                 for _ in 0..LOOKS {
                     let facts =
                         self.patiently(|_| self.store().run_facts(hierarchy.uuid(), run.uuid())).await;
-                    if let Some(mut facts) = facts.map_err(Vain::error(doing))? {
+                    if let Some(mut facts) = facts.map_err(GivenUp::error(doing))? {
                         if let Some(join) = &mut facts.join {
                             let workers = self.patiently(|_| self.store().listed_workers()).await;
-                            join.complete(&facts.run.handler, &workers.map_err(Vain::error(doing))?);
+                            join.complete(&facts.run.handler, &workers.map_err(GivenUp::error(doing))?);
                         }
                         runs.push(facts.explain());
                         break;
                     }
                 }
             }
-            let now = self.patiently(|_| self.store().now()).await.map_err(Vain::error(doing))?;
+            let now = self.patiently(|_| self.store().now()).await.map_err(GivenUp::error(doing))?;
             Ok(Explanation { id, named, hierarchy, runs, read_at: system_time(now.latest) })
         }
         .boxed()

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::find::{Depth, PageSize, Part, Place, RunFilter};
 use crate::store::NewMessage;
 use crate::util::format::system_time;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{Handle, RunCursor, RunPhase, RunSummary, RuntimeError, Scoop, WaitKind, When};
 
 /// The default number of runs in a page.
@@ -138,7 +138,7 @@ impl FindRuns {
             let scoop = &self.scoop;
             let size = self.page_size(self.size - page.runs.len());
             let part = scoop.patiently(|_| scoop.store().finished_runs(&self.filter, after, size)).await;
-            let part = part.map_err(Vain::error("runs were listed"))?;
+            let part = part.map_err(GivenUp::error("runs were listed"))?;
             page.runs.extend(part.runs);
             page.next = part.next.map(|ended| RunCursor(Place::Ended(ended)));
         }
@@ -148,7 +148,7 @@ impl FindRuns {
     async fn read_unfinished(&self, after: Option<Uuid>) -> Result<Part<Uuid>, RuntimeError> {
         let (scoop, size) = (&self.scoop, self.page_size(self.size));
         let part = scoop.patiently(|_| scoop.store().unfinished_runs(&self.filter, after, size)).await;
-        part.map_err(Vain::error("runs were listed"))
+        part.map_err(GivenUp::error("runs were listed"))
     }
 
     fn page_size(&self, runs: usize) -> PageSize {
@@ -281,7 +281,7 @@ impl Scoop {
             let Err(RuntimeError::NoSuchMessage { .. }) = found else { return found };
             // The id follows from the key, so it says nothing to the caller.
             let kept = scoop.patiently(|_| scoop.store().key_kept_until(ids.id)).await;
-            match kept.map_err(Vain::error("a unique key was looked up"))? {
+            match kept.map_err(GivenUp::error("a unique key was looked up"))? {
                 Some(until) => Err(RuntimeError::KeptKey { topic, key, until: system_time(until) }),
                 None => Err(RuntimeError::NoSuchKey { topic, key }),
             }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::find::{EventFilter, EventWindow, Following};
 use crate::store::Store;
-use crate::util::patience::{Trial, Vain};
+use crate::util::patience::{GivenUp, Trial};
 use crate::{EventCursor, HierarchyId, RecordedEvent, RuntimeError, Scoop};
 
 /// The default interval between two looks.
@@ -183,7 +183,7 @@ impl EventStream {
         if self.following.as_ref().is_none_or(|following| following.window().is_none()) {
             let store = &self.store;
             let horizon = Trial::new(self.patience).endure(|_| store.event_horizon()).await;
-            let horizon = horizon.map_err(Vain::error("events were followed"))?;
+            let horizon = horizon.map_err(GivenUp::error("events were followed"))?;
             let following = self.following.get_or_insert_with(|| Following::from_now(&horizon));
             following.begin(horizon, BATCH);
         }
@@ -195,7 +195,7 @@ impl EventStream {
         let (store, filter): (&Store, &EventFilter) = (&self.store, &self.filter);
         let window: &EventWindow = &window;
         let read = Trial::new(self.patience).endure(|_| store.events(window, filter)).await;
-        let read = following.take(read.map_err(Vain::error("events were followed"))?);
+        let read = following.take(read.map_err(GivenUp::error("events were followed"))?);
         if !self.skips {
             self.ahead.extend(read);
         }

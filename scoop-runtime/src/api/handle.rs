@@ -16,7 +16,7 @@ use super::read_tree::ReadTree;
 use crate::completion::{CompletionListener, RunEnd, StartedAs};
 use crate::store::{HandlerOutcome, MessageStatus, Store};
 use crate::tree::Extent;
-use crate::util::patience::{Trial, Vain};
+use crate::util::patience::{GivenUp, Trial};
 use crate::{HierarchyId, RuntimeError, Scoop, Tree};
 
 /// First pause before the end of a hierarchy is polled again, which another process may be executing; doubled each
@@ -306,7 +306,7 @@ impl Handle {
     async fn look(&self, patience: Duration) -> Result<Status, RuntimeError> {
         let look = |_| self.scoop.store().status(self.root, self.message);
         let standing = Trial::new(patience).endure(look).await;
-        let standing = standing.map_err(Vain::error("a hierarchy was looked up"))?;
+        let standing = standing.map_err(GivenUp::error("a hierarchy was looked up"))?;
         if !standing.emitted {
             return Err(RuntimeError::NoSuchMessage { id: self.message });
         }
@@ -346,11 +346,11 @@ impl Handle {
         async move {
             let store = self.scoop.store();
             let rows = self.scoop.patiently(|_| store.tree(self.message, extent)).await;
-            let rows = rows.map_err(Vain::error("the runs of a hierarchy were looked up"))?;
+            let rows = rows.map_err(GivenUp::error("the runs of a hierarchy were looked up"))?;
             let asked = self.scoop.patiently(|_| store.cancellations(self.root)).await;
-            let asked = asked.map_err(Vain::error("the requests of a hierarchy were looked up"))?;
+            let asked = asked.map_err(GivenUp::error("the requests of a hierarchy were looked up"))?;
             let done = self.scoop.patiently(|_| store.interventions(self.root)).await;
-            let done = done.map_err(Vain::error("interventions were looked up"))?;
+            let done = done.map_err(GivenUp::error("interventions were looked up"))?;
             Ok(Tree::of(rows, done, asked))
         }
         .boxed()

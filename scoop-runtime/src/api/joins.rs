@@ -3,7 +3,7 @@
 use futures_util::future::FutureExt;
 use uuid::Uuid;
 
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{HierarchyId, RuntimeError, Scoop, WaitingMember};
 
 /// The maximum number of messages in a list.
@@ -36,7 +36,7 @@ impl Scoop {
     ) -> impl Future<Output = Result<Vec<HierarchyId>, RuntimeError>> + Send {
         async move {
             let roots = self.patiently(|_| self.store().joined(message)).await;
-            let roots = roots.map_err(Vain::error("a joined hierarchy was looked up"))?;
+            let roots = roots.map_err(GivenUp::error("a joined hierarchy was looked up"))?;
             Ok(roots.into_iter().map(HierarchyId::from).collect())
         }
         .boxed()
@@ -64,7 +64,7 @@ impl Scoop {
     pub fn waiting_members(&self) -> impl Future<Output = Result<Vec<WaitingMember>, RuntimeError>> + Send {
         async move {
             let listed = self.patiently(|_| self.store().waiting_members(LIMIT)).await;
-            listed.map_err(Vain::error("the waiting messages were listed"))
+            listed.map_err(GivenUp::error("the waiting messages were listed"))
         }
         .boxed()
     }

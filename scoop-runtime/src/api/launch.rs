@@ -19,7 +19,7 @@ use crate::store::{self, NewMessage, Unhandled};
 use crate::telemetry;
 use crate::telemetry::trace;
 use crate::unhandled::insert_in;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 
 /// A message about to be launched. Await it.
 #[must_use = "nothing is launched without `.await`: write `.await?` after it"]
@@ -312,10 +312,10 @@ async fn publish(
     let admitted = scoop.admit(&messages, room_within).await?;
     match scoop.launch_admitted(messages, admitted).await {
         Ok(start) => Ok(start),
-        Err(vain) => Err(match Unhandled::of(&vain.source) {
+        Err(given_up) => Err(match Unhandled::of(&given_up.source) {
             // The refusal would not apply to messages of an earlier attempt.
             Some(unhandled) => unhandled.explained(scoop.store()).await,
-            None => Vain::error(doing)(vain),
+            None => GivenUp::error(doing)(given_up),
         }),
     }
 }

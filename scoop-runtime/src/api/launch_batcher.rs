@@ -18,7 +18,7 @@ use crate::settings::CLIENT_CONNECTIONS;
 use crate::store::Unhandled;
 use crate::store::{LaunchResult, NewMessage, Store, known_before};
 use crate::unhandled::UnhandledWarnings;
-use crate::util::patience::{Trial, Vain};
+use crate::util::patience::{GivenUp, Trial};
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// The maximum number of launches in a batch. There is at most one batch per connection.
@@ -53,7 +53,7 @@ struct Queue {
 struct PendingLaunch {
     message: NewMessage,
     trial: Trial,
-    answer: oneshot::Sender<Result<StartedAs, Vain>>,
+    answer: oneshot::Sender<Result<StartedAs, GivenUp>>,
 }
 
 impl LaunchBatcher {
@@ -70,7 +70,7 @@ impl LaunchBatcher {
         self: &Arc<Self>,
         message: NewMessage,
         trial: Trial,
-    ) -> Result<StartedAs, Vain> {
+    ) -> Result<StartedAs, GivenUp> {
         let (answer, answered) = oneshot::channel();
         if self.queue().add(PendingLaunch { message, trial, answer }) {
             tokio::spawn(self.clone().write_all(WriterGuard::new(&self.queue)));
@@ -83,7 +83,7 @@ impl LaunchBatcher {
         self: &Arc<Self>,
         messages: Vec<NewMessage>,
         mut trial: Trial,
-    ) -> Result<Vec<StartedAs>, Vain> {
+    ) -> Result<Vec<StartedAs>, GivenUp> {
         self.try_to_write(&mut Arc::new(messages), &mut trial).await
     }
 
@@ -108,17 +108,17 @@ impl LaunchBatcher {
         while let Some((first, _)) = waiting.iter().min_by_key(|(trial, _)| trial.until()) {
             let mut trial = first.shared();
             let mut shared = Arc::new(std::mem::take(&mut messages));
-            let vain = match self.try_to_write(&mut shared, &mut trial).await {
+            let given_up = match self.try_to_write(&mut shared, &mut trial).await {
                 Ok(started) => {
                     for ((_, answer), start) in waiting.into_iter().zip(started) {
                         let _ = answer.send(Ok(start));
                     }
                     return;
                 }
-                Err(vain) => vain,
+                Err(given_up) => given_up,
             };
             messages = Arc::unwrap_or_clone(shared);
-            if is_rejection(&vain.source) && waiting.len() > 1 {
+            if is_rejection(&given_up.source) && waiting.len() > 1 {
                 for (message, (mut trial, answer)) in messages.into_iter().zip(waiting) {
                     let started = self.try_to_write(&mut Arc::new(vec![message]), &mut trial).await;
                     let _ = answer.send(started.map(|started| started[0]));
@@ -126,10 +126,10 @@ impl LaunchBatcher {
                 return;
             }
             if waiting.len() == 1 {
-                waiting.pop().map(|(_, answer)| answer.send(Err(vain)));
+                waiting.pop().map(|(_, answer)| answer.send(Err(given_up)));
                 return;
             }
-            let (transient, source) = (is_transient(&vain.source), Arc::new(vain.source));
+            let (transient, source) = (is_transient(&given_up.source), Arc::new(given_up.source));
             let all = std::mem::take(&mut messages).into_iter().zip(std::mem::take(&mut waiting));
             for (message, (mut own, answer)) in all {
                 own.after(&trial);
@@ -137,7 +137,7 @@ impl LaunchBatcher {
                     messages.push(message);
                     waiting.push((own, answer));
                 } else {
-                    let _ = answer.send(Err(own.vain(clone_error(&source))));
+                    let _ = answer.send(Err(own.given_up(clone_error(&source))));
                 }
             }
         }
@@ -147,7 +147,7 @@ impl LaunchBatcher {
         self: &Arc<Self>,
         messages: &mut Arc<Vec<NewMessage>>,
         trial: &mut Trial,
-    ) -> Result<Vec<StartedAs>, Vain> {
+    ) -> Result<Vec<StartedAs>, GivenUp> {
         if let Some(engine) = &self.engine {
             loop {
                 let attempt = trial.next_attempt();

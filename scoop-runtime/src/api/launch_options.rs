@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 
 use crate::store::Store;
 use crate::telemetry::trace::{self, with_trace};
-use crate::util::patience::{Trial, Vain};
+use crate::util::patience::{GivenUp, Trial};
 use crate::{RuntimeError, When};
 
 /// The options of one launch.
@@ -79,7 +79,7 @@ impl Options {
             }
             if !self.deadlines.is_empty() || self.not_before.is_some() {
                 let now = Trial::new(patience).endure(|_| store.now()).await;
-                let now = now.map_err(Vain::error("the clock was read"))?;
+                let now = now.map_err(GivenUp::error("the clock was read"))?;
                 let source = self.source.as_deref().unwrap_or(launcher);
                 for (kind, when) in self.deadlines {
                     context.tighten(
@@ -102,7 +102,7 @@ impl Options {
 pub(crate) fn wake_up_time(when: When, store: &Store) -> BoxFuture<'_, Result<OffsetDateTime, RuntimeError>> {
     async move {
         let now = Trial::new(Duration::ZERO).endure(|_| store.now()).await;
-        let now = now.map_err(Vain::error("the clock was read"))?;
+        let now = now.map_err(GivenUp::error("the clock was read"))?;
         when.instant(now.latest)
     }
     .boxed()

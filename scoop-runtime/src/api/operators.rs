@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::repair::RepairAction;
 use crate::store::{Page, Store};
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{
     FailedCompensation, HierarchyId, Intervention, ListCursor, RepairAnswer, Request, RunId, RuntimeError,
     Scoop, StuckRun,
@@ -92,7 +92,7 @@ where
     F: Future<Output = sqlx::Result<T>> + Send + 'a,
 {
     let listed = scoop.patiently(|_| read(scoop.store())).await;
-    listed.map_err(Vain::error("runs were listed"))
+    listed.map_err(GivenUp::error("runs were listed"))
 }
 
 impl PagedListItem for FailedCompensation {
@@ -155,9 +155,10 @@ impl Scoop {
         ListRequest::new(self.clone())
     }
 
-    /// The runs that no living program can continue, oldest first, each with the reason. Await it.
+    /// The runs that do not continue by themselves, longest first, each with the reason. Await it.
     ///
-    /// They continue when a program with a fitting saga starts, or at once by [`Scoop::retry`].
+    /// They continue when a program with a fitting saga starts, or at once by [`Scoop::retry`]; those whose attempts had too
+    /// many unknown results only by the latter: see [`StuckRun::needs_retry`].
     ///
     /// # Errors
     ///
@@ -289,7 +290,7 @@ impl Scoop {
     fn interventions_of(&self, root: Uuid) -> BoxFuture<'_, Result<Vec<Intervention>, RuntimeError>> {
         async move {
             let done = self.patiently(|_| self.store().interventions(root)).await;
-            let done = done.map_err(Vain::error("interventions were looked up"))?;
+            let done = done.map_err(GivenUp::error("interventions were looked up"))?;
             if done.is_empty() {
                 // There was no intervention, or there is no such hierarchy.
                 self.root_message(root).await?;

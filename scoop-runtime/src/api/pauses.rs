@@ -11,7 +11,7 @@ use super::operators::{ListItem, ListRequest};
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::store::{NewPause, PAUSE_RUNNING_MAX, PauseProgress};
 use crate::util::detached::uninterrupted;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{EndedPause, ListCursor, Pause, PauseTarget, RuntimeError, Scoop, telemetry};
 
 /// The time for which a pause waits until all workers have acknowledged it.
@@ -127,13 +127,13 @@ impl SetPause {
             uninterrupted(async move { Ok(scoop.patiently(|_| scoop.store().pause(&asked)).await) })
         };
         let pause = pausing.await.unwrap_or_else(|error| Err(error.into()));
-        let pause = pause.map_err(Vain::error("a pause was made"))?;
+        let pause = pause.map_err(GivenUp::error("a pause was made"))?;
         telemetry::pause_began(&pause);
         scoop.on_pauses_changed();
         let mut look = LOOK_MIN;
         loop {
             let progress = scoop.patiently(|_| scoop.store().pause_progress(&pause.target)).await;
-            let paused = Paused::new(pause.clone(), progress.map_err(Vain::error("a pause was made"))?);
+            let paused = Paused::new(pause.clone(), progress.map_err(GivenUp::error("a pause was made"))?);
             let (is_done, limit) = match drain {
                 Some(limit) => (paused.is_drained(), limit),
                 None => (paused.unacknowledged.is_empty(), ACKNOWLEDGED_WITHIN),
@@ -194,7 +194,7 @@ impl Resume {
             uninterrupted(async move { Ok(resume.await) })
         };
         let ended = resuming.await.unwrap_or_else(|error| Err(error.into()));
-        let ended = ended.map_err(Vain::error("a pause was ended"))?;
+        let ended = ended.map_err(GivenUp::error("a pause was ended"))?;
         if let Some(pause) = &ended {
             telemetry::pause_ended(pause, "it was resumed");
             scoop.on_pauses_changed();
@@ -331,7 +331,7 @@ impl Scoop {
         let (scoop, target) = (self.clone(), target.clone());
         async move {
             let progress = scoop.patiently(|_| scoop.store().pause_progress(&target)).await;
-            progress.map(|progress| progress.is_known).map_err(Vain::error("a name was looked up"))
+            progress.map(|progress| progress.is_known).map_err(GivenUp::error("a name was looked up"))
         }
         .boxed()
     }
@@ -348,7 +348,7 @@ impl Scoop {
     pub fn pauses(&self) -> impl Future<Output = Result<Vec<Pause>, RuntimeError>> + Send {
         async move {
             let pauses = self.patiently(|_| self.store().pauses()).await;
-            pauses.map_err(Vain::error("the pauses were listed"))
+            pauses.map_err(GivenUp::error("the pauses were listed"))
         }
         .boxed()
     }
@@ -384,7 +384,7 @@ impl ListItem for EndedPause {
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
         async move {
             let ended = scoop.patiently(|_| scoop.store().ended_pauses(limit)).await;
-            ended.map_err(Vain::error("the pauses were listed"))
+            ended.map_err(GivenUp::error("the pauses were listed"))
         }
         .boxed()
     }

@@ -16,7 +16,7 @@ use crate::store::{
 };
 use crate::util::detached::uninterrupted;
 use crate::util::format::utc;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{HierarchyId, ListCursor, RuntimeError, Scoop, telemetry};
 
 /// The default age.
@@ -106,7 +106,7 @@ impl ListItem for Undeletable {
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
         async move {
             let kept = scoop.patiently(|_| scoop.store().undeletable(limit)).await;
-            kept.map_err(Vain::error("undeletable hierarchies were listed"))
+            kept.map_err(GivenUp::error("undeletable hierarchies were listed"))
         }
         .boxed()
     }
@@ -260,7 +260,7 @@ impl Prune {
         let mut batch = PruneBatch::default();
         loop {
             let page = self.scoop.patiently(|_| self.scoop.store().prune_page(after, self.age)).await;
-            let page = page.map_err(Vain::error("old hierarchies were looked up"))?;
+            let page = page.map_err(GivenUp::error("old hierarchies were looked up"))?;
             let PrunePage { mut roots, put_off, next } = page;
             if self.mode == PruneMode::Count && !put_off.is_empty() {
                 roots.retain(|root| !put_off.contains(root));
@@ -323,7 +323,7 @@ impl Prune {
         let (scoop, times) = (self.scoop.clone(), PruneTimes::Age(self.age));
         let store = scoop.store();
         let due = scoop.patiently(|_| store.deletable(roots, times)).await;
-        let due = due.map_err(Vain::error("hierarchies were looked up"))?;
+        let due = due.map_err(GivenUp::error("hierarchies were looked up"))?;
         if !due.is_empty() {
             let archived = archive.take(store, scoop.limits().patience, &due).await;
             archived.map_err(RuntimeError::unarchived(due.len()))?;
@@ -345,11 +345,11 @@ impl Prune {
             let (scoop, roots) = (scoop.clone(), roots.clone());
             uninterrupted(async move { scoop.store().prune(&roots, age, mode).await })
         });
-        let results = results.await.map_err(|vain| match &vain.source {
+        let results = results.await.map_err(|given_up| match &given_up.source {
             source if mode == PruneMode::Delete && is_refused(source) && !is_of_setup(source) => {
-                Fault::Refused(vain.source)
+                Fault::Refused(given_up.source)
             }
-            _ => Fault::Other(Vain::error("hierarchies were pruned")(vain)),
+            _ => Fault::Other(GivenUp::error("hierarchies were pruned")(given_up)),
         })?;
         for result in results {
             let is_kept = result.verdict == PruneVerdict::Deleted && deletable != PruneVerdict::Deleted;
@@ -367,7 +367,7 @@ impl Prune {
                     let scoop = scoop.clone();
                     uninterrupted(async move { rows.prune(scoop.store(), mode).await })
                 });
-                let count = count.await.map_err(Vain::error("old rows were pruned"))?;
+                let count = count.await.map_err(GivenUp::error("old rows were pruned"))?;
                 rows.count(pruned, count);
                 if count > 0 {
                     self.report(pruned);

@@ -3,7 +3,7 @@
 use futures_util::FutureExt;
 
 use super::scoop::Scoop;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{RebuildComparison, RebuildReport, RunDifference, RuntimeError};
 
 impl Scoop {
@@ -44,7 +44,7 @@ impl Scoop {
         async move {
             let rebuilt = self.trial().once().endure(|_| self.store().rebuild()).await;
             rebuilt
-                .map_err(Vain::error("the working set was rebuilt"))?
+                .map_err(GivenUp::error("the working set was rebuilt"))?
                 .map_err(|workers| RuntimeError::WorkersAlive { workers })
         }
         .boxed()
@@ -89,6 +89,6 @@ impl Scoop {
                 break compared;
             }
         };
-        compared.map_err(Vain::error("the working set was compared with the record"))
+        compared.map_err(GivenUp::error("the working set was compared with the record"))
     }
 }

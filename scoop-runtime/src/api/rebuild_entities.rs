@@ -13,7 +13,7 @@ use crate::RuntimeError;
 use crate::rebuild::{EntityFold, Unfolded};
 use crate::store::EntityId;
 use crate::store::entity::Refolded;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 
 /// The number of events that are read at a time, and of those that are applied at most while the entity is locked.
 const EVENTS_MAX: u32 = 100;
@@ -129,7 +129,7 @@ impl Rebuild {
         loop {
             let page = u32::try_from(left).unwrap_or(u32::MAX).min(KEYS_MAX);
             let keys = self.scoop.patiently(|_| self.scoop.store().entity_keys(name, &after, page)).await;
-            let keys = keys.map_err(Vain::error("the entities were listed"))?;
+            let keys = keys.map_err(GivenUp::error("the entities were listed"))?;
             let is_last = keys.len() < page as usize;
             for key in keys {
                 self.rebuild(EntityId { name, key: key.clone() }).await?;
@@ -190,7 +190,7 @@ impl Rebuild {
         loop {
             loop {
                 let page = self.scoop.patiently(|_| store.entity_events(id, fold.version, EVENTS_MAX)).await;
-                let page = page.map_err(Vain::error("the events of an entity were looked up"))?;
+                let page = page.map_err(GivenUp::error("the events of an entity were looked up"))?;
                 let is_last = page.len() < EVENTS_MAX as usize;
                 self.report.events += page.len() as u64;
                 if let Err(unfolded) = fold.apply(page) {
@@ -216,7 +216,7 @@ impl Rebuild {
                     Ok((fold.version, fold.written(bytes_max)?))
                 })
             });
-            match refolded.await.map_err(Vain::error("the state of an entity was rebuilt"))? {
+            match refolded.await.map_err(GivenUp::error("the state of an entity was rebuilt"))? {
                 Refolded::Written { changed, events } => {
                     self.report.events += events;
                     return Ok(Ok(changed));

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::store::Redelivery;
 use crate::util::detached::uninterrupted;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{HierarchyId, RuntimeError, Scoop, Subscribed, When};
 
 /// The default age limit of redelivered messages.
@@ -57,7 +57,7 @@ impl Redeliver {
 
     async fn carry_out(self) -> Result<Redelivered, RuntimeError> {
         let listed = self.scoop.patiently(|_| self.scoop.store().listed_handlers()).await;
-        let listed = listed.map_err(Vain::error("the handlers were looked up"))?;
+        let listed = listed.map_err(GivenUp::error("the handlers were looked up"))?;
         if !listed.iter().any(|listed| listed.topic == self.topic) {
             let subscribed = Subscribed::near(&self.topic, listed.iter().map(|listed| &*listed.topic));
             let message = "Scoop::redeliver".to_owned();
@@ -73,7 +73,7 @@ impl Redeliver {
                 self.scoop.trial().once().endure(|_| {
                     uninterrupted(page(self.scoop.clone(), self.topic.clone(), since, after, room))
                 });
-            let page = page.await.map_err(Vain::error("messages were redelivered"))?;
+            let page = page.await.map_err(GivenUp::error("messages were redelivered"))?;
             redelivered.hierarchies.extend(page.roots.into_iter().map(HierarchyId::from));
             after = page.next;
             if after.is_none() {
@@ -87,7 +87,7 @@ impl Redeliver {
     /// The earliest launch time of redelivered messages.
     async fn begin(&self) -> Result<OffsetDateTime, RuntimeError> {
         let now = self.scoop.patiently(|_| self.scoop.store().now()).await;
-        let now = now.map_err(Vain::error("the clock was read"))?;
+        let now = now.map_err(GivenUp::error("the clock was read"))?;
         match self.since {
             Some(since) => When::At(since).instant(now.earliest),
             None => Ok(now.earliest - LOOKS_BACK),

@@ -10,11 +10,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::signal::SendSignal;
-
 use crate::repair::{RepairAction, RepairAnswer};
 use crate::store::{RepairRequest, RequestKey, RequestTarget, Requester, RollbackStart};
 use crate::util::detached::uninterrupted;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::util::payload;
 use crate::{RunId, RuntimeError, Scoop, Wanted};
 
@@ -158,13 +157,13 @@ impl Request<RepairAnswer> {
     /// The request to repair this run.
     pub(crate) fn repair(
         scoop: Scoop,
-        remedy: RepairAction,
+        action: RepairAction,
         run: RunId,
         note: String,
         asked_at: &'static Location<'static>,
     ) -> Self {
         let about = RequestInfo::new(scoop, run.uuid(), Wanted::Run, note, asked_at);
-        Self { about, kind: Kind::Repair(remedy, |answer| answer) }
+        Self { about, kind: Kind::Repair(action, |answer| answer) }
     }
 }
 
@@ -182,7 +181,7 @@ impl<A> Request<A> {
         match kind {
             Kind::Cancel(answer) => about.cancel(&target).await.map(answer),
             Kind::Rollback(answer) => about.rollback(&target).await.map(answer),
-            Kind::Repair(remedy, answer) => about.repaired(&target, remedy).await.map(answer),
+            Kind::Repair(action, answer) => about.repaired(&target, action).await.map(answer),
             Kind::Signal(payload, answer) => about.signal(&target, payload).await.map(answer),
         }
     }
@@ -214,7 +213,7 @@ impl RequestInfo {
     fn target(&self) -> BoxFuture<'_, Result<RequestTarget, RuntimeError>> {
         async move {
             let find = |_| self.scoop.store().find_target(self.id);
-            let found = self.scoop.patiently(find).await.map_err(Vain::error("a request was made"))?;
+            let found = self.scoop.patiently(find).await.map_err(GivenUp::error("a request was made"))?;
             let is_hierarchy = |target: &RequestTarget| target.lineage.ids().len() == 1;
             match found {
                 Some(target) if self.wanted != Wanted::Run || !is_hierarchy(&target) => Ok(target),
@@ -230,7 +229,7 @@ impl RequestInfo {
             let store = self.scoop.store();
             let cancel = |attempt| store.cancel(target, &request, asked.with(attempt));
             let cancelled = self.scoop.patiently(cancel).await;
-            let cancelled = cancelled.map_err(Vain::error("a cancellation was requested"))?;
+            let cancelled = cancelled.map_err(GivenUp::error("a cancellation was requested"))?;
             let answer = match (cancelled.any_marked, cancelled.fresh) {
                 (true, _) => CancelAnswer::Accepted,
                 (false, true) => CancelAnswer::NothingToDo,
@@ -251,7 +250,7 @@ impl RequestInfo {
             let store = self.scoop.store();
             let undo = |attempt| store.request_rollback(target, &request, asked.with(attempt));
             let undone = self.scoop.patiently(undo).await;
-            Ok(match undone.map_err(Vain::error("a rollback was requested"))? {
+            Ok(match undone.map_err(GivenUp::error("a rollback was requested"))? {
                 RollbackStart::Begun(handlers) => {
                     self.scoop.notify_ready(&handlers);
                     RollbackAnswer::Accepted
@@ -268,16 +267,16 @@ impl RequestInfo {
     fn repaired<'a>(
         &'a self,
         target: &'a RequestTarget,
-        remedy: RepairAction,
+        action: RepairAction,
     ) -> BoxFuture<'a, Result<RepairAnswer, RuntimeError>> {
         async move {
             let asked = RequestKey::new();
             let repair = |attempt| async move {
                 let requester = self.requester(asked.with(attempt));
-                self.scoop.store().repair(target, &RepairRequest { remedy, requester }).await
+                self.scoop.store().repair(target, &RepairRequest { action, requester }).await
             };
             let repaired = self.scoop.patiently(repair).await;
-            let repaired = repaired.map_err(Vain::error("a failed compensation was repaired"))?;
+            let repaired = repaired.map_err(GivenUp::error("a failed compensation was repaired"))?;
             match repaired {
                 Err(refusal) => Ok(refusal.into()),
                 Ok(repaired) => {
@@ -309,7 +308,7 @@ impl RequestInfo {
                 self.scoop.store().record_signal(target, self.requester(asked.with(attempt))).await
             };
             let awaited = self.scoop.patiently(record).await;
-            let Some(to) = awaited.map_err(Vain::error("a signal was sent to a run"))? else {
+            let Some(to) = awaited.map_err(GivenUp::error("a signal was sent to a run"))? else {
                 return Ok(SignalAnswer::NotAwaiting);
             };
             let reached = SendSignal::by_operator(self.scoop.clone(), to, payload).await?;

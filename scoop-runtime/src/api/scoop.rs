@@ -27,7 +27,7 @@ use crate::store::{
 use crate::unhandled::UnhandledWarnings;
 use crate::util::detached::uninterrupted;
 use crate::util::ids;
-use crate::util::patience::{Attempt, Trial, Vain};
+use crate::util::patience::{Attempt, GivenUp, Trial};
 use crate::{Builder, HierarchyId, RuntimeError, Saga, Wanted};
 
 /// A server that belongs to a program; dropping it blocks until it has stopped.
@@ -342,7 +342,7 @@ impl Scoop {
                 Ok(scoop.patiently(trigger).await)
             });
             let triggered = triggering.await.unwrap_or_else(|error| Err(error.into()));
-            let triggered = triggered.map_err(Vain::error("a saga was run by hand"))?;
+            let triggered = triggered.map_err(GivenUp::error("a saga was run by hand"))?;
             self.notify_ready(&triggered.ok_or(RuntimeError::NoSchedule { saga: name })?);
             Ok(Handle::new(self.clone(), root, asked.id))
         }
@@ -385,7 +385,7 @@ impl Scoop {
     /// Looks up the message that started this hierarchy.
     pub(crate) async fn root_message(&self, id: Uuid) -> Result<Uuid, RuntimeError> {
         let found = self.patiently(|_| self.store().root_message(id)).await;
-        match found.map_err(Vain::error("a hierarchy was looked up"))? {
+        match found.map_err(GivenUp::error("a hierarchy was looked up"))? {
             Some(message) => Ok(message),
             None => Err(self.misnamed(id, Wanted::Hierarchy).await?),
         }
@@ -394,7 +394,7 @@ impl Scoop {
     /// The error for a request with an id that does not name what was `wanted`.
     pub(crate) async fn misnamed(&self, id: Uuid, wanted: Wanted) -> Result<RuntimeError, RuntimeError> {
         let named = self.patiently(|_| self.store().named(id)).await;
-        let named = named.map_err(Vain::error("an id was looked up"))?;
+        let named = named.map_err(GivenUp::error("an id was looked up"))?;
         Ok(match (named, wanted) {
             (Some(named), _) => RuntimeError::WrongId { id, named, wanted },
             (None, Wanted::Hierarchy) => RuntimeError::NoSuchMessage { id },
@@ -548,7 +548,7 @@ impl Scoop {
         &self,
         messages: Vec<NewMessage>,
         admitted: Admitted,
-    ) -> Result<StartedAs, Vain> {
+    ) -> Result<StartedAs, GivenUp> {
         if admitted.is_free() {
             return self.launch_messages(messages).await;
         }
@@ -557,7 +557,7 @@ impl Scoop {
         let launched = uninterrupted(
             async move {
                 let launched = scoop.launch_messages(messages).await;
-                if launched.as_ref().is_err_and(|vain| vain.in_doubt) {
+                if launched.as_ref().is_err_and(|given_up| given_up.in_doubt) {
                     admitted.doubt();
                 }
                 Ok(launched)
@@ -568,7 +568,7 @@ impl Scoop {
     }
 
     /// Launches messages in a transaction of their own, and notifies the processes with their handlers.
-    fn launch_messages(&self, messages: Vec<NewMessage>) -> BoxFuture<'_, Result<StartedAs, Vain>> {
+    fn launch_messages(&self, messages: Vec<NewMessage>) -> BoxFuture<'_, Result<StartedAs, GivenUp>> {
         async move {
             if !messages.iter().any(|message| message.is_unique) {
                 return self.launch_now(messages).await;
@@ -587,7 +587,7 @@ impl Scoop {
 
     /// Launches with retries. The ids of the messages exist already, so a retry finds the messages of an earlier
     /// attempt.
-    async fn launch_now(&self, mut messages: Vec<NewMessage>) -> Result<StartedAs, Vain> {
+    async fn launch_now(&self, mut messages: Vec<NewMessage>) -> Result<StartedAs, GivenUp> {
         // A commit in memory costs nothing that a batch would save.
         let is_batched = matches!(self.store(), Store::Postgres(_)) && messages.len() == 1;
         if is_batched && !messages[0].is_unique {
@@ -601,7 +601,7 @@ impl Scoop {
     }
 
     /// Retries this for as long as the patience of the program lasts. The argument is the attempt.
-    pub(crate) async fn patiently<T: Send, F>(&self, attempt: impl FnMut(Attempt) -> F) -> Result<T, Vain>
+    pub(crate) async fn patiently<T: Send, F>(&self, attempt: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
     where
         F: Future<Output = sqlx::Result<T>> + Send,
     {
@@ -651,7 +651,7 @@ impl Scoop {
             None => {
                 let store = self.store();
                 let woken = self.patiently(|_| store.wake(&runs)).await;
-                woken.map_err(Vain::error("a cancellation was requested"))?;
+                woken.map_err(GivenUp::error("a cancellation was requested"))?;
                 // A failed notification is made up for by polling.
                 let _ = store.notify(Uuid::nil()).await;
             }
@@ -666,7 +666,7 @@ impl Scoop {
             return Ok(());
         };
         let woken = self.patiently(|_| self.store().wake(&parent)).await;
-        let woken = woken.map_err(Vain::error("a failed compensation was repaired"))?;
+        let woken = woken.map_err(GivenUp::error("a failed compensation was repaired"))?;
         self.notify_ready(&woken);
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::engine;
 use crate::store::NewSignal;
 use crate::telemetry::{self, trace};
 use crate::util::detached::uninterrupted;
-use crate::util::patience::{Attempt, Vain};
+use crate::util::patience::{Attempt, GivenUp};
 use crate::util::{ids, payload};
 
 /// A signal about to be sent. Await it.
@@ -120,7 +120,7 @@ impl IntoFuture for SendSignal {
                 Ok(sent)
             });
             let sent = sending.instrument(span).await.unwrap_or_else(|error| Err(error.into()));
-            sent.map_err(Vain::error("a signal was sent"))
+            sent.map_err(GivenUp::error("a signal was sent"))
         }
         .boxed()
     }

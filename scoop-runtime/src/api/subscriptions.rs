@@ -6,7 +6,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::store::{PendingRuns, Store};
 use crate::util::detached::uninterrupted;
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{FormerHandler, QueueLength, RegisteredHandler, RegisteredWorker, RuntimeError, Scoop};
 
 /// The number of events among which launches are looked for.
@@ -41,7 +41,7 @@ impl Retire {
         self
     }
 
-    async fn carry_out(self) -> Result<Retired, Vain> {
+    async fn carry_out(self) -> Result<Retired, GivenUp> {
         let Self { scoop, topic, handler, pending } = &self;
         // A retry would not count the runs dropped by the first attempt.
         let retire_once = |_| scoop.store().retire(topic, handler, *pending);
@@ -65,7 +65,7 @@ impl IntoFuture for Retire {
         async move {
             let retiring = uninterrupted(async move { Ok(self.carry_out().await) });
             let retired = retiring.await.unwrap_or_else(|error| Err(error.into()));
-            retired.map_err(Vain::error("a handler was retired"))
+            retired.map_err(GivenUp::error("a handler was retired"))
         }
         .boxed()
     }
@@ -94,7 +94,7 @@ impl Scoop {
     pub fn handlers(&self) -> impl Future<Output = Result<Vec<RegisteredHandler>, RuntimeError>> + Send {
         async move {
             let listed = self.patiently(|_| self.store().listed_handlers()).await;
-            listed.map_err(Vain::error("the handlers were listed"))
+            listed.map_err(GivenUp::error("the handlers were listed"))
         }
         .boxed()
     }
@@ -124,7 +124,7 @@ impl Scoop {
     pub fn queue_lengths(&self) -> impl Future<Output = Result<Vec<QueueLength>, RuntimeError>> + Send {
         async move {
             let listed = self.patiently(|_| self.store().queue_lengths()).await;
-            listed.map_err(Vain::error("the queues were listed"))
+            listed.map_err(GivenUp::error("the queues were listed"))
         }
         .boxed()
     }
@@ -151,7 +151,7 @@ impl Scoop {
     pub fn former_handlers(&self) -> impl Future<Output = Result<Vec<FormerHandler>, RuntimeError>> + Send {
         async move {
             let former = self.patiently(|_| self.store().former_handlers()).await;
-            former.map_err(Vain::error("the handlers were listed"))
+            former.map_err(GivenUp::error("the handlers were listed"))
         }
         .boxed()
     }
@@ -177,7 +177,7 @@ impl Scoop {
     pub fn emissions(&self) -> impl Future<Output = Result<Vec<(String, String)>, RuntimeError>> + Send {
         async move {
             let emissions = self.patiently(|_| self.store().emissions(EMISSIONS_READ_MAX)).await;
-            emissions.map_err(Vain::error("launches were looked up"))
+            emissions.map_err(GivenUp::error("launches were looked up"))
         }
         .boxed()
     }
@@ -204,7 +204,7 @@ impl Scoop {
     pub fn workers(&self) -> impl Future<Output = Result<Vec<RegisteredWorker>, RuntimeError>> + Send {
         async move {
             let listed = self.patiently(|_| self.store().listed_workers()).await;
-            listed.map_err(Vain::error("the workers were listed"))
+            listed.map_err(GivenUp::error("the workers were listed"))
         }
         .boxed()
     }
@@ -235,7 +235,7 @@ impl Scoop {
                 #[cfg(feature = "in-memory")]
                 Store::Memory(_) => Ok(vec![]),
             };
-            lacking.map_err(Vain::error("the rights of the role were checked"))
+            lacking.map_err(GivenUp::error("the rights of the role were checked"))
         }
         .boxed()
     }

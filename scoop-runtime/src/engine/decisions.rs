@@ -18,7 +18,6 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
 use uuid::Uuid;
 
 use self::batch::{OutcomeIfCommitted, Settles, decide_all};
@@ -38,7 +37,7 @@ use crate::saga::registry::RunnableSaga;
 use crate::store::entity::DecisionsSettled;
 use crate::store::{ClaimKey, EntityId, HierarchyFlags, Unhandled};
 use crate::telemetry::metrics::{CodeEnd, StepTimer};
-use crate::telemetry::trace::{self, with_trace};
+use crate::telemetry::trace::with_trace;
 use crate::telemetry::{self, Code};
 
 /// About how many decisions one transaction takes at most; see [`Busy::take`].
@@ -49,7 +48,7 @@ const BATCH_MAX: usize = 200;
 const SLOW_CODE: Duration = Duration::from_secs(5);
 
 /// The capacity of the queue. A run waits while it is full.
-const QUEUE_MAX: usize = 1_000;
+const CHANNEL_MAX: usize = 1_000;
 
 /// A decision to be made.
 struct Undecided {
@@ -157,8 +156,8 @@ pub(super) struct DecisionQueue {
 impl DecisionQueue {
     /// The queue, and the receivers of decisions about entities of the engine, and about those in tables of the user.
     pub(super) fn new() -> (Self, Queue, Queue) {
-        let (own, decisions) = mpsc::channel(QUEUE_MAX);
-        let (tables, of_tables) = mpsc::channel(QUEUE_MAX);
+        let (own, decisions) = mpsc::channel(CHANNEL_MAX);
+        let (tables, of_tables) = mpsc::channel(CHANNEL_MAX);
         (Self { own, tables }, decisions, of_tables)
     }
 
@@ -193,8 +192,8 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
     let position = execution.saga.definition.steps.iter().position(|it| it.kind == StepKind::Decide);
     let timer = StepTimer::begin(execution.timed(position.unwrap_or(0)), code, &span);
     let bytes_max = engine.settings.context_bytes_max;
-    undecided.event_context = with_trace(undecided.event_context, trace::of(&span).as_ref(), bytes_max);
-    let outcome = engine.decisions.decide(undecided).instrument(span).await;
+    undecided.event_context = with_trace(undecided.event_context, span.trace().as_ref(), bytes_max);
+    let outcome = span.around(engine.decisions.decide(undecided)).await;
     timer.end(match &outcome {
         DecisionOutcome::Settled(_, Ok(_)) => CodeEnd::Succeeded,
         DecisionOutcome::Failed(_) => CodeEnd::Failed,

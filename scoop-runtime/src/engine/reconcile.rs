@@ -33,7 +33,7 @@ pub(super) async fn reconcile(engine: &Engine, signals: Delivery) -> sqlx::Resul
         engine.reschedule_timer();
     }
     telemetry::unknown_too_often(&freed.stuck);
-    engine.notify_ready(&engine.store.unpark_left().await?);
+    engine.notify_ready(&engine.store.unpark_orphaned().await?);
     Ok(())
 }
 

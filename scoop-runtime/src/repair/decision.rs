@@ -210,7 +210,7 @@ impl FailedRollbacks {
     /// Decides on a repair.
     pub(crate) fn decide(
         &self,
-        remedy: RepairAction,
+        action: RepairAction,
         run: Uuid,
         others: OtherDescendants,
     ) -> Result<Decision, Refusal> {
@@ -223,7 +223,7 @@ impl FailedRollbacks {
             return Err(Refusal::Busy);
         }
         let mut decision = Decision { part: target.part.clone(), ..Decision::default() };
-        match remedy {
+        match action {
             RepairAction::Retry if !in_the_way.is_empty() => return Err(Refusal::FailedBelow),
             RepairAction::Retry => {
                 let failed_there =
@@ -241,7 +241,7 @@ impl FailedRollbacks {
         self.revive_above(target, &above, &mut decision.revived);
         let parent = above.first().map(|run| run.id());
         let waits = above.first().filter(|run| run.failed_with_children()).map(|run| run.id());
-        match remedy {
+        match action {
             RepairAction::Resolve => decision.parent = parent,
             RepairAction::Retry | RepairAction::Skip => {
                 decision.revived.push(target.revived(RowState::Ready, waits))
@@ -379,10 +379,10 @@ mod tests {
 
     fn decide(
         runs: impl IntoIterator<Item = FailedRollback>,
-        remedy: RepairAction,
+        action: RepairAction,
         run: u128,
     ) -> Result<Decision, Refusal> {
-        FailedRollbacks::new(runs).decide(remedy, id(run), OtherDescendants::None)
+        FailedRollbacks::new(runs).decide(action, id(run), OtherDescendants::None)
     }
 
     /// The runs that are added to the working set, with their states and the runs that wait for them.
@@ -471,7 +471,7 @@ mod tests {
         let with = |at: usize, presence| {
             let mut runs = family();
             runs[at].presence = presence;
-            move |remedy, run| decide(runs.clone(), remedy, run).map(|_| ())
+            move |action, run| decide(runs.clone(), action, run).map(|_| ())
         };
         for at in [0, 1, 3] {
             assert_eq!(with(at, Presence::Busy)(RepairAction::Retry, 5), Err(Refusal::Busy), "run {at}");
@@ -511,13 +511,13 @@ mod tests {
 
     #[test]
     fn part_that_stopped_waiting_for_children_runs_again() {
-        let run = |leaves_behind, remedy| {
+        let run = |leaves_behind, action| {
             let run = FailedRollback {
                 leaves_behind,
                 suspended_part: Some("Rollback of b[0,]".into()),
                 ..failed(&[2], 5)
             };
-            decide([run], remedy, 2).unwrap().repeats
+            decide([run], action, 2).unwrap().repeats
         };
         assert!(run(true, RepairAction::Retry) && !run(false, RepairAction::Retry));
         assert!(!run(true, RepairAction::Skip), "a skip leaves the children unchanged");

@@ -117,7 +117,8 @@ pub enum RepairStatus {
     InProgress,
 }
 
-/// A run that no living program can continue.
+/// A run that does not continue by itself: no living program can continue it, or the results of too many attempts are
+/// unknown.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StuckRun {
@@ -140,6 +141,9 @@ pub struct StuckRun {
     /// Whether it was cancelled, or missed a deadline. It gives up when it can continue; until then all its ancestors
     /// wait.
     pub giving_up: bool,
+    /// Whether only [`Scoop::retry`](crate::Scoop::retry) makes it continue: the results of several attempts in a row are
+    /// unknown. Any other stuck run continues when a program that can continue it starts, too.
+    pub needs_retry: bool,
     /// `since` as stored.
     pub(crate) stored_since: StoredTime,
 }

@@ -604,7 +604,7 @@ storage! {
         async fn claim_limited(&self, request: LimitedRequest<'_>) -> LimitedClaim;
 
         /// Returns parked runs to their queues whose saga has no limit by key any more, a part of them. Returns their handlers.
-        async fn unpark_left(&self) -> Vec<String>;
+        async fn unpark_orphaned(&self) -> Vec<String>;
     }
 
     /// Queues with a limit.

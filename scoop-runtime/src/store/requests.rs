@@ -118,7 +118,7 @@ pub(crate) struct Requester<'a> {
 
 /// A requested repair.
 pub(crate) struct RepairRequest<'a> {
-    pub(crate) remedy: RepairAction,
+    pub(crate) action: RepairAction,
     pub(crate) requester: Requester<'a>,
 }
 

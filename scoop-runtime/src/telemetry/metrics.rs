@@ -13,7 +13,7 @@ use scoop_core::Definition;
 use tracing::Span;
 
 use super::Code;
-use super::spans;
+use super::spans::{self, StepSpan};
 
 /// The number of values of a label that a process reports. Further ones are reported as [`OTHER`].
 #[cfg(feature = "metrics")]
@@ -159,7 +159,7 @@ metrics! {
     /// The unfinished runs in the database, as the server estimates.
     gauge "scoop_unfinished_runs" in Count = unfinished_runs();
 
-    /// The runs that no living program can continue; 1,000 if there are more.
+    /// The runs that do not continue by themselves; 1,000 if there are more.
     gauge "scoop_stuck_runs" in Count = stuck_runs();
 
     /// The runs whose rollback failed and that await an operator; 1,000 if there are more.
@@ -266,7 +266,7 @@ pub(crate) struct StepTimer<'a> {
 }
 
 impl<'a> StepTimer<'a> {
-    pub(crate) fn begin(of: TimedStep<'a>, code: Code, span: &Span) -> Self {
+    pub(crate) fn begin(of: TimedStep<'a>, code: Code, StepSpan { span, .. }: &StepSpan) -> Self {
         let began = cfg!(feature = "metrics").then(Instant::now);
         Self { began, of, code, span: span.clone(), end: CodeEnd::Stopped }
     }

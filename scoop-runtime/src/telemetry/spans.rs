@@ -4,8 +4,8 @@
 //! test compares both lists. The span of a run is not entered, so it adds nothing to the log lines of a step.
 
 use scoop_core::{Context, Failure, SignalKey, TraceContext};
-use tracing::Span;
 use tracing::field::{Empty, display as shown};
+use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
 use super::At;
@@ -89,11 +89,11 @@ struct End {
 impl RunSpan {
     /// Begins the span, in the trace that the context of the run names, with links to these spans.
     pub(crate) fn begin(at: At<'_>, context: &Context, links: impl FnOnce() -> Vec<TraceContext>) -> Self {
-        let span = Self::of_run(at);
+        let launcher = trace::stored(at, context).as_ref().and_then(Parent::of);
+        let span = Parent::makes(launcher.as_ref(), || Self::of_run(at));
         if trace::has_links(&span) {
             links().iter().filter_map(Parent::of).for_each(|to| trace::link(&span, &to));
         }
-        let launcher = trace::stored(at, &span, context).as_ref().and_then(Parent::of);
         let own = trace::begin(&span, launcher.as_ref(), || Self::name(at));
         Self { is_first: launcher.is_none(), span, parent: own.or(launcher), end: Mutex::default() }
     }
@@ -139,33 +139,35 @@ impl RunSpan {
 
     /// The span around the user's code, so that its log lines name their run. It is linked to the span that has sent the
     /// signal with which the step goes on.
-    pub(crate) fn step(&self, at: At<'_>, code: Code, signalled_by: Option<&TraceContext>) -> Span {
-        let span = tracing::info_span!(
-            target: "scoop::step",
-            parent: None,
-            "step",
-            otel.status_code = Empty,
-            kind = code.name(),
-            saga = at.saga,
-            step = at.step,
-            run = shown(at.run),
-            root = shown(at.root),
-            is_root = at.is_root(),
-            hierarchy = shown(at.hierarchy),
-            topic = at.topic,
-            attempt = at.attempt,
-            outcome = Empty,
-        );
+    pub(crate) fn step(&self, at: At<'_>, code: Code, signalled_by: Option<&TraceContext>) -> StepSpan {
+        let span = Parent::makes(self.parent.as_ref(), || {
+            tracing::info_span!(
+                target: "scoop::step",
+                parent: None,
+                "step",
+                otel.status_code = Empty,
+                kind = code.name(),
+                saga = at.saga,
+                step = at.step,
+                run = shown(at.run),
+                root = shown(at.root),
+                is_root = at.is_root(),
+                hierarchy = shown(at.hierarchy),
+                topic = at.topic,
+                attempt = at.attempt,
+                outcome = Empty,
+            )
+        });
         if let Some(sender) = signalled_by.and_then(Parent::of) {
             trace::link(&span, &sender);
         }
-        trace::begin(&span, self.parent.as_ref(), || match code {
+        let own = trace::begin(&span, self.parent.as_ref(), || match code {
             Code::Step | Code::Compensation => format!("{}.{}", at.saga, at.step),
             // A `finally` after a success is a step of that name.
             Code::Finally if at.step.ends_with(" (finally)") => format!("{}.{}", at.saga, at.step),
             Code::ChildFailure | Code::Finally => format!("{}.{} ({})", at.saga, at.step, code.name()),
         });
-        span
+        StepSpan { span, continues: if own.is_none() { self.parent.clone() } else { None } }
     }
 
     /// The run fails, or its rollback does.
@@ -203,6 +205,25 @@ impl Drop for RunSpan {
         if let Some(failure) = failure {
             self.span.record("failure", failure);
         }
+    }
+}
+
+/// The span around the user's code.
+pub(crate) struct StepSpan {
+    pub(super) span: Span,
+    /// The trace of its run, if no tracer knows the span.
+    continues: Option<Parent>,
+}
+
+impl StepSpan {
+    /// Executes the code within the span.
+    pub(crate) fn around<F: Future>(self, code: F) -> impl Future<Output = F::Output> {
+        trace::within(self.continues, code).instrument(self.span)
+    }
+
+    /// The trace context that messages of the step continue.
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        trace::of(&self.span).or_else(|| self.continues.as_ref()?.trace())
     }
 }
 

@@ -6,13 +6,16 @@ use tracing::Span;
 
 use super::{At, trace_refused};
 
-pub(crate) use bridge::{Parent, begin, current, link, of};
+#[cfg(feature = "opentelemetry")]
+pub use bridge::SampledTraces;
+pub(crate) use bridge::{Parent, begin, current, link, of, within};
 
-/// The trace context that a run was launched with, if its span or those of its steps may need it. A malformed one is left
-/// out.
-pub(super) fn stored(at: At<'_>, span: &Span, context: &Context) -> Option<TraceContext> {
-    let is_needed =
-        || !span.is_disabled() || tracing::span_enabled!(target: "scoop::step", tracing::Level::INFO);
+/// The trace context that a run was launched with, if a subscriber takes spans of runs or steps. A malformed one is left out.
+pub(super) fn stored(at: At<'_>, context: &Context) -> Option<TraceContext> {
+    let is_needed = || {
+        tracing::span_enabled!(target: "scoop::run", tracing::Level::INFO)
+            || tracing::span_enabled!(target: "scoop::step", tracing::Level::INFO)
+    };
     if !cfg!(feature = "opentelemetry") || !is_needed() {
         return None;
     }
@@ -44,17 +47,76 @@ pub(crate) fn with_trace(context: Context, trace: Option<&TraceContext>, bytes_m
 
 #[cfg(feature = "opentelemetry")]
 mod bridge {
+    use std::cell::Cell;
+    use std::future::poll_fn;
+    use std::pin::pin;
     use std::str::FromStr as _;
 
     use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState};
+    use tracing::subscriber::Interest;
+    use tracing::{Metadata, Subscriber};
     use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+    use tracing_subscriber::layer::{Context, Filter};
 
     use super::{Span, TraceContext};
 
+    thread_local! {
+        /// Whether the span that this thread makes belongs to a trace that is not sampled.
+        static IS_UNSAMPLED: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// A filter for the layer of `tracing-opentelemetry`: it leaves out the spans of runs and steps whose trace is not
+    /// sampled.
+    ///
+    /// Without it, the layer collects the attributes of each span before its sampler decides, and drops them again. The
+    /// decision is that of the span with which the trace begins, as by `Sampler::ParentBased`. Spans of your own within a step
+    /// are part of the same trace, and not exported either.
+    ///
+    /// ```
+    /// use opentelemetry::trace::TracerProvider as _;
+    /// use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
+    /// use tracing::level_filters::LevelFilter;
+    /// use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+    ///
+    /// let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(0.01)));
+    /// let provider = SdkTracerProvider::builder().with_sampler(sampler).build();
+    /// let traces = tracing_opentelemetry::layer().with_tracer(provider.tracer("shop"));
+    /// let traces = traces.with_filter(scoop_runtime::SampledTraces);
+    /// let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(traces);
+    /// # drop(subscriber);
+    /// ```
+    #[derive(Clone, Copy, Debug)]
+    pub struct SampledTraces;
+
+    impl<S: Subscriber> Filter<S> for SampledTraces {
+        fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+            !(metadata.is_span() && IS_UNSAMPLED.get())
+        }
+
+        fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+            // Of these two, each span is asked for: the others are of no run.
+            let depends = metadata.is_span() && ["scoop::run", "scoop::step"].contains(&metadata.target());
+            if depends { Interest::sometimes() } else { Interest::always() }
+        }
+    }
+
     /// The parent of spans.
+    #[derive(Clone)]
     pub(crate) struct Parent(opentelemetry::Context);
 
     impl Parent {
+        /// Makes a span of its trace.
+        pub(crate) fn makes(parent: Option<&Self>, span: impl FnOnce() -> Span) -> Span {
+            IS_UNSAMPLED.set(parent.is_some_and(|parent| !parent.is_sampled()));
+            let span = span();
+            IS_UNSAMPLED.set(false);
+            span
+        }
+
+        pub(crate) fn is_sampled(&self) -> bool {
+            self.0.span().span_context().is_sampled()
+        }
+
         /// A span of another process, or of an earlier time.
         pub(crate) fn of(trace: &TraceContext) -> Option<Self> {
             let state = trace.tracestate().and_then(|state| TraceState::from_str(state).ok());
@@ -98,6 +160,17 @@ mod bridge {
         is_known.then_some(Parent(context))
     }
 
+    /// Executes code in a trace that is not sampled: spans in it, and messages that it launches, continue that trace. The layer
+    /// does the same for a span that it knows.
+    pub(crate) async fn within<F: Future>(unsampled: Option<Parent>, code: F) -> F::Output {
+        let mut code = pin!(code);
+        poll_fn(|context| {
+            let _attached = unsampled.as_ref().map(|Parent(parent)| parent.clone().attach());
+            code.as_mut().poll(context)
+        })
+        .await
+    }
+
     /// Links a span that has not begun to an earlier one.
     pub(crate) fn link(span: &Span, to: &Parent) {
         span.add_link(to.0.span().span_context().clone());
@@ -129,9 +202,18 @@ mod bridge {
     use super::{Span, TraceContext};
 
     /// The parent of spans, of which there is none.
+    #[derive(Clone)]
     pub(crate) struct Parent(Infallible);
 
     impl Parent {
+        pub(crate) fn makes(_: Option<&Self>, span: impl FnOnce() -> Span) -> Span {
+            span()
+        }
+
+        pub(crate) fn is_sampled(&self) -> bool {
+            match self.0 {}
+        }
+
         pub(crate) fn of(_: &TraceContext) -> Option<Self> {
             None
         }
@@ -143,6 +225,10 @@ mod bridge {
 
     pub(crate) fn begin(_: &Span, _: Option<&Parent>, _: impl FnOnce() -> String) -> Option<Parent> {
         None
+    }
+
+    pub(crate) async fn within<F: Future>(_: Option<Parent>, code: F) -> F::Output {
+        code.await
     }
 
     pub(crate) fn link(_: &Span, to: &Parent) {

@@ -69,7 +69,7 @@ pub(crate) struct Trial {
 
 /// An operation that was given up.
 #[derive(Debug)]
-pub(crate) struct Vain {
+pub(crate) struct GivenUp {
     pub(crate) attempts: u32,
     pub(crate) waited: Duration,
     pub(crate) patience: Duration,
@@ -127,7 +127,10 @@ impl Trial {
 
     /// Makes attempts until one succeeds or is refused by the server, or the patience is over. The argument is
     /// the attempt.
-    pub(crate) async fn endure<T: Send, F>(mut self, mut attempt: impl FnMut(Attempt) -> F) -> Result<T, Vain>
+    pub(crate) async fn endure<T: Send, F>(
+        mut self,
+        mut attempt: impl FnMut(Attempt) -> F,
+    ) -> Result<T, GivenUp>
     where
         F: Future<Output = sqlx::Result<T>> + Send,
     {
@@ -143,7 +146,7 @@ impl Trial {
     pub(crate) async fn attempt<T: Send>(
         &mut self,
         work: impl Future<Output = sqlx::Result<T>> + Send,
-    ) -> Option<Result<T, Vain>> {
+    ) -> Option<Result<T, GivenUp>> {
         let mut answer = None;
         let ended = {
             let work = async {
@@ -156,7 +159,7 @@ impl Trial {
     }
 
     /// Makes an attempt at work without a result: the same code for all operations.
-    async fn attempt_any(&mut self, work: AnyWork<'_>) -> Option<Result<(), Vain>> {
+    async fn attempt_any(&mut self, work: AnyWork<'_>) -> Option<Result<(), GivenUp>> {
         self.attempts += 1;
         let current = Arc::new(CurrentAttempt { until: self.until(), in_doubt: AtomicBool::new(false) });
         let error = match CURRENT.scope(current.clone(), work).await {
@@ -171,7 +174,7 @@ impl Trial {
         }
         if refused || self.has_expired() {
             let error = self.error.take().unwrap_or(sqlx::Error::PoolTimedOut);
-            return Some(Err(self.vain(error)));
+            return Some(Err(self.given_up(error)));
         }
         if self.attempts > IMMEDIATE {
             tokio::time::sleep_until((Instant::now() + self.pause).min(self.until())).await;
@@ -181,17 +184,17 @@ impl Trial {
     }
 
     /// The result of giving up after this error.
-    pub(crate) fn vain(&self, source: sqlx::Error) -> Vain {
+    pub(crate) fn given_up(&self, source: sqlx::Error) -> GivenUp {
         let (attempts, waited, patience) = (self.attempts, self.since.elapsed(), self.patience);
-        Vain { attempts, waited, patience, in_doubt: self.in_doubt, source }
+        GivenUp { attempts, waited, patience, in_doubt: self.in_doubt, source }
     }
 }
 
-impl Vain {
+impl GivenUp {
     /// The error for users.
     pub(crate) fn error(doing: &'static str) -> impl FnOnce(Self) -> RuntimeError {
-        move |vain| {
-            let Self { attempts, waited, patience, in_doubt: may_have_happened, source } = vain;
+        move |given_up| {
+            let Self { attempts, waited, patience, in_doubt: may_have_happened, source } = given_up;
             if let Some(what) = is_without_tables(&source) {
                 return vec![SetupError::NoTables { what }].into();
             }
@@ -211,7 +214,7 @@ fn may_succeed_later(error: &sqlx::Error) -> bool {
     is_transient(error) || is_contended(error)
 }
 
-impl From<sqlx::Error> for Vain {
+impl From<sqlx::Error> for GivenUp {
     /// The failure of an operation without retries.
     fn from(source: sqlx::Error) -> Self {
         let (waited, patience, in_doubt) = (Duration::ZERO, Duration::ZERO, loses_answer(&source));

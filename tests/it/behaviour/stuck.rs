@@ -172,6 +172,7 @@ async fn stuck_runs_are_listed_and_get_another_chance_on_request() -> Result<()>
     let [stuck] = &*client.stuck_runs().await? else { panic!("one run is stuck") };
     assert_eq!((&*stuck.handler, stuck.step.as_deref()), ("checkout", Some("reserve")));
     assert_eq!((&stuck.reason, stuck.rolling_back, stuck.giving_up), (&reason, false, false));
+    assert!(!stuck.needs_retry);
     assert_eq!(stuck.lineage.root_id(), root.id());
     assert_eq!(client.stuck_runs().after(stuck).await?.len(), 0);
     assert_eq!(client.skip(stuck.lineage.id(), "").await?, RepairAnswer::Stuck);

@@ -1,8 +1,13 @@
 //! Traces of OpenTelemetry on PostgreSQL: stored contexts, other processes, forged rows.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use opentelemetry_sdk::trace::Sampler;
 use tracing::Instrument as _;
+use tracing::span::{Attributes, Id};
+use tracing_subscriber::layer::Layer;
 
 use super::*;
 use crate::support::Database;
@@ -98,6 +103,53 @@ async fn another_process_continues_the_trace_of_a_hierarchy() -> Result<()> {
     }
     assert_eq!(launching.ids().len(), 1);
     assert_eq!(continuing.ids(), launching.ids());
+    Ok(())
+}
+
+#[derive(Default)]
+struct Couriers;
+
+#[saga(name = "couriers")]
+#[subscribes(Order)]
+impl Couriers {
+    #[step]
+    async fn ask(&self, scope: &mut Scope<'_>, _: &Order) -> Result<()> {
+        async {
+            let known = scope.trace_context().expect("the trace goes on");
+            assert!(known.traceparent().ends_with("-00"), "{known:?}");
+            scope.launch(Parcel).await
+        }
+        .instrument(tracing::info_span!("a request of the step"))
+        .await?;
+        Ok(())
+    }
+}
+
+/// Counts the spans of steps, as a subscriber for logs does that prints them.
+#[derive(Clone, Default)]
+struct Steps(Arc<AtomicUsize>);
+
+impl<S: tracing::Subscriber> Layer<S> for Steps {
+    fn on_new_span(&self, span: &Attributes<'_>, _: &Id, _: tracing_subscriber::layer::Context<'_, S>) {
+        self.0.fetch_add(usize::from(span.metadata().name() == "step"), Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn trace_that_is_not_sampled_goes_on_without_spans() -> Result<()> {
+    let (db, steps) = (Database::new().await, Steps::default());
+    let (traces, _guard) = Traces::listen_beside(Sampler::AlwaysOff, steps.clone());
+    let scoop = db.start((Couriers, Parcels)).await?;
+    let order = scoop.launch(Order).await?;
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    assert_eq!(traces.tree(), "");
+    assert_eq!(steps.0.load(Ordering::Relaxed), 2, "log lines of both steps have a span");
+    let stored =
+        "SELECT DISTINCT coalesce(regexp_replace(context ->> 'traceparent', '-[0-9a-f]{16}-', ' '), 'none')
+        FROM scoop.message_event";
+    let [trace] = &*db.texts(stored).await else { panic!("all events are of one trace") };
+    assert!(trace.ends_with(" 00"), "{trace}");
     Ok(())
 }
 

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use opentelemetry::trace::{SpanId, Status, TraceId, TracerProvider as _};
-use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
+use opentelemetry_sdk::trace::{InMemorySpanExporter, Sampler, SdkTracerProvider, SpanData};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::{Identity, Layer, SubscriberExt as _};
 
 use crate::events;
 
@@ -21,11 +22,21 @@ pub struct Traces {
 impl Traces {
     /// Keeps the spans of this thread of level INFO and above until the guard is dropped.
     pub fn listen() -> (Self, DefaultGuard) {
+        Self::listen_beside(Sampler::AlwaysOn, Identity::new())
+    }
+
+    /// The same with a sampler for spans at the beginning of a trace, beside another layer.
+    pub fn listen_beside(
+        sampler: Sampler,
+        other: impl Layer<Registry> + Send + Sync,
+    ) -> (Self, DefaultGuard) {
         events::have_a_second_subscriber();
         let spans = InMemorySpanExporter::default();
-        let provider = SdkTracerProvider::builder().with_simple_exporter(spans.clone()).build();
+        let provider = SdkTracerProvider::builder().with_simple_exporter(spans.clone());
+        let provider = provider.with_sampler(Sampler::ParentBased(Box::new(sampler))).build();
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("tests"));
-        let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(layer);
+        let layer = layer.with_filter(scoop::SampledTraces);
+        let subscriber = tracing_subscriber::registry().with(other).with(LevelFilter::INFO).with(layer);
         let guard = tracing::subscriber::set_default(subscriber);
         (Self { spans, _provider: provider }, guard)
     }

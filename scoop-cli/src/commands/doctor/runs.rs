@@ -9,14 +9,14 @@ use super::{Finding, Level};
 use crate::commands::counts;
 use crate::commands::pause::options;
 use crate::fault::Fault;
-use crate::output::counted;
+use crate::output::{counted, shell};
 use crate::times::in_words;
 
 /// How many runs of a kind are listed by their ids.
 const LISTED: u32 = 10;
 
 /// How long a ready run may wait for a slot.
-const QUEUE_MAX: Duration = Duration::from_secs(60);
+const LATE_AFTER: Duration = Duration::from_secs(60);
 
 /// What the role of the connection lacks to run sagas.
 pub(super) async fn rights(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
@@ -40,7 +40,7 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let living = workers.iter().filter(|worker| worker.is_alive).count();
     for dead in workers.iter().filter(|worker| !worker.is_alive) {
         let (level, advice) = if living > 0 {
-            (Level::Warning, "nothing: a living worker takes its runs over within a minute")
+            (Level::Warning, "nothing: a living worker takes its runs over within seconds")
         } else {
             (Level::Problem, "start a program with sagas: its runs wait for one that takes them over")
         };
@@ -63,7 +63,11 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             format!(
                 "no living program has saga `{handler}`, and the messages of topic `{topic}` wait for it"
             ),
-            format!("start its program; if it will not come back: scoop retire {topic} {handler}"),
+            format!(
+                "start its program; if it will not come back: scoop retire {} {}",
+                shell(topic),
+                shell(handler)
+            ),
         ));
     }
     if orphans.is_empty() {
@@ -173,10 +177,14 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             Level::Problem,
             "stuck runs",
             format!("run {} of `{}` is stuck: {}", stuck.id(), stuck.handler, stuck.reason),
-            format!(
-                "start a program that can continue it; it is retried then, or by: scoop retry {}",
-                stuck.id()
-            ),
+            if stuck.needs_retry {
+                format!("find out from the logs why its attempts end, then: scoop retry {}", stuck.id())
+            } else {
+                format!(
+                    "start a program that can continue it; it is retried then, or by: scoop retry {}",
+                    stuck.id()
+                )
+            },
         )
     }));
     if stuck.is_empty() {
@@ -186,13 +194,13 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let late = counted.unfinished.iter().filter_map(|count| {
         let waits = counted.read_at.duration_since(count.oldest?).ok()?;
         // Pending runs may have been launched for a later time, and ready ones of a retired program wait for that.
-        (count.phase == RunPhase::Ready && waits > QUEUE_MAX).then_some((count, waits))
+        (count.phase == RunPhase::Ready && waits > LATE_AFTER).then_some((count, waits))
     });
     let late: Vec<_> = late.collect();
     findings.extend(late.iter().map(|(count, waits)| {
         Finding::bad(
             Level::Warning,
-            "queue",
+            "late runs",
             format!(
                 "{} runs of `{}` are ready, the oldest for {}",
                 counts::shown([*count]),
@@ -204,7 +212,7 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     }));
     if late.is_empty() {
         findings.push(Finding::good(
-            "queue",
+            "late runs",
             format!("{unfinished} runs are unfinished, and none is ready for long"),
         ));
     }

@@ -324,7 +324,7 @@ pub(super) async fn tables(pool: &PgPool, schema: &str) -> Result<Vec<Finding>, 
                 Level::Warning,
                 "bloat",
                 format!("table `{name}` has {dead} removed rows beside {live}; its last vacuum was {vacuumed}"),
-                format!("look for old transactions, and run VACUUM {schema}.{name}; if it comes back, let autovacuum run more often"),
+                format!("look for old transactions, and run VACUUM {}.{name}; if it comes back, let autovacuum run more often", identifier(schema)),
             ));
         }
     }
@@ -334,4 +334,9 @@ pub(super) async fn tables(pool: &PgPool, schema: &str) -> Result<Vec<Finding>, 
         findings.push(Finding::good("bloat", text));
     }
     Ok(findings)
+}
+
+/// A name as an identifier of SQL.
+fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -10,7 +10,7 @@ use super::{Handle, LOCAL_GRACE, Outcome, POLL_MIN, Status};
 use crate::completion::CompletionListener;
 use crate::saga::command::decision_name;
 use crate::saga::shape;
-use crate::util::patience::{Trial, Vain};
+use crate::util::patience::{GivenUp, Trial};
 use crate::{Command, NoResult, RuntimeError};
 
 impl Handle {
@@ -63,8 +63,8 @@ impl Handle {
                                 return Err(self.no_result(topic, undecided(outcome), None));
                             }
                         }
-                        Err(vain) => {
-                            let error = Vain::error("the decision of a command was looked up")(vain);
+                        Err(given_up) => {
+                            let error = GivenUp::error("the decision of a command was looked up")(given_up);
                             if !error.is_transient() {
                                 return Err(error);
                             }

@@ -5,7 +5,7 @@ use scoop_core::{Failure, Message};
 
 use super::{Handle, Outcome, POLL_MAX, POLL_MIN};
 use crate::saga::children::{Child, ChildQuery, Launches, Reply, replies_of, reply_name};
-use crate::util::patience::Vain;
+use crate::util::patience::GivenUp;
 use crate::{FailedStep, NoResult, RollbackFailure, RuntimeError};
 
 /// The maximum number of runs that are searched for the step that failed first.
@@ -95,7 +95,7 @@ impl Handle {
             let messages = [self.message];
             let asked = ChildQuery { of: Launches::Given(&messages), topic: None, replies: Some(replies) };
             let children = self.scoop.patiently(|_| self.scoop.store().children(asked)).await;
-            let children = children.map_err(Vain::error("the replies to a message were looked up"))?;
+            let children = children.map_err(GivenUp::error("the replies to a message were looked up"))?;
             match children.first() {
                 None => self.status().await.map(|_| children),
                 Some(child) if child.topic != topic => {

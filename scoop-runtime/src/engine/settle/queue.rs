@@ -8,7 +8,7 @@ use crate::store::Unhandled;
 use crate::store::{SettleResult, Settlement};
 
 /// The capacity of the queue of outcomes. A sender waits while it is full.
-const QUEUE_MAX: usize = 1_000;
+const CHANNEL_MAX: usize = 1_000;
 
 pub(in crate::engine) type Answer = Result<SettleResult, SettleError>;
 
@@ -41,7 +41,7 @@ pub(in crate::engine) enum SettleError {
 
 impl Settler {
     pub(in crate::engine) fn new() -> (Self, Queue) {
-        let (queue, outcomes) = mpsc::channel(QUEUE_MAX);
+        let (queue, outcomes) = mpsc::channel(CHANNEL_MAX);
         (Self { queue }, Arc::new(Mutex::new(outcomes)))
     }
 

@@ -13,7 +13,6 @@ use futures_util::FutureExt;
 use scoop_core::{
     Action, Call, Conclusion, Context, Error, Failure, Fate, NextExecution, Returned, SentSignal, StepKind,
 };
-use tracing::Instrument as _;
 
 use self::boundary::{Held, Stopped};
 use self::running::Stop;
@@ -260,8 +259,7 @@ async fn run_finally(
         let code = async { execution.saga.handler.finally(step, &mut scope, message).await };
         let span = execution.span.step(execution.at(name), Code::Finally, None);
         let timer = StepTimer::begin(execution.timed(step), Code::Finally, &span);
-        let code = code.instrument(span);
-        let code = code.map(|result| timer.result(result));
+        let code = span.around(code).map(|result| timer.result(result));
         outcome = boundary::call(&execution.run.source, engine.running.stop(None), code).await;
         if !matches!(outcome, Ok(Ok(()))) {
             break;
@@ -474,7 +472,7 @@ async fn invoke(
                 StepKind::Code | StepKind::Wait | StepKind::Decide => Code::Step,
             };
             let (span, timer) = begin(step, code);
-            let end = execute(&**handler, kind, *step, scope, message).instrument(span);
+            let end = span.around(execute(&**handler, kind, *step, scope, message));
             let end = end.map(|result| timer.result(result)).await?;
             let of = StepName { saga: &execution.saga.definition.saga, step: call.step() };
             let output = end.output.transpose().map_err(|why| Unstorable::output(of, why))?;
@@ -486,20 +484,20 @@ async fn invoke(
             if execution.saga.definition.steps[*step].compensated {
                 let undoing = async { handler.compensate(*step, scope, message, cause).await };
                 let (span, timer) = begin(step, Code::Compensation);
-                undoing.instrument(span).map(|result| timer.result(result)).await?;
+                span.around(undoing).map(|result| timer.result(result)).await?;
             }
             if *finally {
                 scope.cleans_up();
                 let cleanup = async { handler.finally(*step, scope, message).await };
                 let (span, timer) = begin(step, Code::Finally);
-                cleanup.instrument(span).map(|result| timer.result(result)).await?;
+                span.around(cleanup).map(|result| timer.result(result)).await?;
             }
             Ok(Returned::nothing())
         }
         Action::HandleChildFailure { step, failure, .. } => {
             let handling = async { handler.on_child_failure(*step, scope, message, failure).await };
             let (span, timer) = begin(step, Code::ChildFailure);
-            let next = handling.instrument(span).map(|result| timer.result(result)).await?;
+            let next = span.around(handling).map(|result| timer.result(result)).await?;
             Ok(Returned { next, ..Returned::nothing() })
         }
     }

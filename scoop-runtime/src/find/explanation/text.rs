@@ -94,6 +94,10 @@ impl RunExplanation {
                     runs.join(", then the run ")
                 )
             }
+            // The results of several attempts are unknown, so there is nothing to skip or resolve.
+            WaitReason::Operator { .. } if self.run.phase == RunPhase::Stuck => {
+                format!("An operator has to decide: `retry` the run {run}.")
+            }
             WaitReason::Operator { .. } => {
                 format!("An operator has to decide: `retry`, `skip` or `resolve` the run {run}.")
             }

@@ -70,8 +70,8 @@ impl LimitStorage for MemoryStore {
         .await
     }
 
-    async fn unpark_left(&self) -> sqlx::Result<Vec<String>> {
-        self.run("unpark_left", |state| {
+    async fn unpark_orphaned(&self) -> sqlx::Result<Vec<String>> {
+        self.run("unpark_orphaned", |state| {
             let has_limit = |handler: &str| state.limit_of(handler).is_some_and(RecordedLimit::is_by_key);
             let left: BTreeSet<_> = state.parked.keys().map(|(handler, _)| handler.to_string()).collect();
             let left: Vec<_> = left.into_iter().filter(|handler| !has_limit(handler)).collect();

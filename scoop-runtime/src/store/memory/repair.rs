@@ -147,18 +147,18 @@ impl State {
         };
         let held = failed_rollbacks.get(id).is_some_and(|run| run.presence == Presence::AwaitsOperator);
         if state == Some(RowState::Stuck) && !held {
-            return match asked.remedy {
+            return match asked.action {
                 RepairAction::Retry => self.give_a_chance(target, asked.requester).ok_or(Refusal::Busy),
                 _ => Err(Refusal::Stuck),
             };
         }
-        let decision = match failed_rollbacks.decide(asked.remedy, id, others) {
+        let decision = match failed_rollbacks.decide(asked.action, id, others) {
             Ok(decision) => decision,
             Err(Refusal::NotFailed) if state.is_some() => return Err(Refusal::Busy),
             Err(refusal) => return Err(refusal),
         };
         let handler = failed_rollbacks.get(id).ok_or(Refusal::NotFailed)?.handler.clone();
-        let (kind, decided) = (asked.remedy.as_str(), Some(&decision));
+        let (kind, decided) = (asked.action.as_str(), Some(&decision));
         let subject = InterventionSubject { target, handler: &handler, kind, decision: decided };
         self.intervene(subject, asked.requester, now);
         self.carry_out(root, &decision, now);
@@ -446,6 +446,7 @@ impl WorkingRow {
             },
             since: system_time(self.ready_at),
             giving_up: self.giving_up,
+            needs_retry: self.state == RowState::Stuck && self.doubts >= UNKNOWN_MAX,
             stored_since: self.ready_at.into(),
         }
     }

@@ -34,7 +34,7 @@ const CANDIDATE_BYTES_MAX: i64 = 1 << 20;
 const CANDIDATE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The number of runs of a handler that were left parked that one statement returns.
-const LEFT_PARKED_MAX: i64 = 1_000;
+const ORPHANED_MAX: i64 = 1_000;
 
 /// Begins a claim. It waits 100 ms for the lock of a limit; `engine/limits.rs` looks again later. The rows of runs are not waited for.
 const BEGIN_CLAIM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '100ms'";
@@ -107,9 +107,9 @@ impl LimitStorage for PostgresStore {
         }
     }
 
-    async fn unpark_left(&self) -> sqlx::Result<Vec<String>> {
+    async fn unpark_orphaned(&self) -> sqlx::Result<Vec<String>> {
         sqlx::query_scalar(self.sql.limit_unpark_orphaned.clone())
-            .bind(LEFT_PARKED_MAX)
+            .bind(ORPHANED_MAX)
             .all(&self.sessions)
             .await
     }

@@ -56,14 +56,14 @@ impl RepairStorage for PostgresStore {
         let is_stuck = state == Some(RowState::Stuck);
         let held = failed_rollbacks.get(run).is_some_and(|run| run.presence == Presence::AwaitsOperator);
         if is_stuck && !held {
-            if asked.remedy != RepairAction::Retry {
+            if asked.action != RepairAction::Retry {
                 return Ok(Err(Refusal::Stuck));
             }
             let repaired = self.give_a_chance(&mut tx, target, asked.requester).await?;
             tx.commit().await.inspect_err(note)?;
             return Ok(repaired.ok_or(Refusal::Busy));
         }
-        let decision = match failed_rollbacks.decide(asked.remedy, run, others) {
+        let decision = match failed_rollbacks.decide(asked.action, run, others) {
             Ok(decision) => decision,
             Err(Refusal::NotFailed) if state.is_some() => return Ok(Err(Refusal::Busy)),
             Err(refusal) => return Ok(Err(refusal)),
@@ -71,7 +71,7 @@ impl RepairStorage for PostgresStore {
         let Some(run) = failed_rollbacks.get(run) else {
             return Ok(Err(Refusal::NotFailed));
         };
-        let (kind, decided) = (asked.remedy.as_str(), Some(&decision));
+        let (kind, decided) = (asked.action.as_str(), Some(&decision));
         let subject = InterventionSubject { target, handler: &run.handler, kind, decision: decided };
         self.record(&mut tx, subject, asked.requester, now).await?;
         self.carry_out(&mut tx, root, &decision, now).await?;
@@ -331,6 +331,7 @@ impl StuckRun {
             handler,
             since: system_time(stored_since.time()),
             giving_up: row.try_get("giving_up")?,
+            needs_retry: row.try_get::<i32, _>("doubts")? >= UNKNOWN_MAX,
             stored_since,
         })
     }

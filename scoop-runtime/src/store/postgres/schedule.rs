@@ -163,7 +163,7 @@ impl PostgresStore {
 
     /// Whether anything of the hierarchy has not ended.
     async fn is_busy(&self, tx: &mut PgConnection, root: Uuid) -> sqlx::Result<bool> {
-        sqlx::query_scalar(self.sql.schedule_is_running.clone()).bind(root).one_on(tx).await
+        sqlx::query_scalar(self.sql.hierarchy_is_unfinished.clone()).bind(root).one_on(tx).await
     }
 
     /// Launches ticks, and returns their handlers.

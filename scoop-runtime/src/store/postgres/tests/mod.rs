@@ -26,8 +26,8 @@ use crate::settings::Backoff;
 use crate::store::types::{UNKNOWN_MAX, UNKNOWN_TOO_OFTEN};
 use crate::store::{
     ClaimKey, ClaimStorage as _, ClaimedRun, Claimer, CommittedParent, FreeStorage as _, Lanes, LaunchResult,
-    LaunchStorage as _, NewMessage, ParentRef, QueueCursors, RowState, SettleStorage as _, Settlement,
-    SubscriptionStorage as _, WakeOptions, WakeStorage as _,
+    LaunchStorage as _, NewMessage, ParentRef, QUEUE_MAX, QueueCursors, RowState, SettleStorage as _,
+    Settlement, SubscriptionStorage as _, WakeOptions, WakeStorage as _,
 };
 
 /// Pauses that no test waits for.
@@ -704,6 +704,18 @@ fn attempts_with_unknown_results_end_at_the_same_number_in_views_and_texts() {
     assert_eq!(views.matches("doubts >=").count(), 1);
     assert!(views.contains(&format!("r.doubts >= {UNKNOWN_MAX} THEN 'operator'")));
     assert!(UNKNOWN_TOO_OFTEN.contains(&format!("results of {UNKNOWN_MAX} of its attempts")));
+}
+
+#[test]
+fn longest_queue_that_is_counted_is_the_same_in_functions_statements_and_attribute() {
+    let functions = include_str!("../../../../migrations/0002_functions.sql");
+    let attribute = include_str!("../../../../../scoop-macros/src/saga/limits.rs");
+    assert!(functions.contains(&format!("SELECT least(l.queue, {QUEUE_MAX}), l.handlers INTO most")));
+    assert!(functions.contains(&format!("least(coalesce(l.places, 0), {QUEUE_MAX})")));
+    let list = include_str!("../../../../sql/queue_list.sql");
+    assert_eq!(list.matches(&format!("least(l.queue, {QUEUE_MAX})")).count(), 2);
+    assert!(attribute.contains("const QUEUE_MAX: u32 = 100_000;"));
+    assert_eq!(QUEUE_MAX, 100_000);
 }
 
 #[tokio::test]

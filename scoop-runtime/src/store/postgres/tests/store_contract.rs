@@ -96,6 +96,9 @@ struct Tested {
     advanced: std::sync::Mutex<Duration>,
     /// A worker that is never enlisted: it only takes over.
     heir: Uuid,
+    /// The order of the rounds in all streams: that in which readers see them first. The times of events would not do, since
+    /// transactions become visible in another order than they write.
+    order: Mutex<BTreeMap<Uuid, usize>>,
 }
 
 /// The suite knows no pauses.
@@ -341,13 +344,15 @@ impl Rounds for Handle {
     }
 
     async fn read(&self, stream: &str) -> Result<Vec<Entry>, Error> {
+        // Locked before the look, so that each look sees all that an earlier one has seen.
+        let mut order = self.0.order.lock().await;
         let mut noted = self.0.outside.noted().await?;
-        noted.retain(|noted| noted.entry.stream == stream);
-        // The events of a launch have no order of their own.
-        let mut order = BTreeMap::new();
-        for (place, noted) in noted.iter().enumerate() {
+        for noted in &noted {
+            let place = order.len();
             order.entry(noted.round).or_insert(place);
         }
+        noted.retain(|noted| noted.entry.stream == stream);
+        // The events of a launch have no order of their own.
         noted.sort_by_key(|noted| (order[&noted.round], noted.place));
         Ok(noted.into_iter().map(|noted| noted.entry).collect())
     }
@@ -384,9 +389,9 @@ impl World for Handle {
 
 /// A world of its own on this store.
 fn tested(outside: Outside) -> Handle {
-    let (faults, holders, advanced) = Default::default();
+    let (faults, holders, advanced, order) = Default::default();
     let store = outside.store();
-    Handle(Arc::new(Tested { store, outside, faults, holders, advanced, heir: Uuid::now_v7() }))
+    Handle(Arc::new(Tested { store, outside, faults, holders, advanced, heir: Uuid::now_v7(), order }))
 }
 
 /// Registers the handler of items.

@@ -1,0 +1,267 @@
+//! The mistakes for which a program cannot start.
+
+use std::time::Duration;
+
+use scoop_core::Escaped;
+
+use super::words::written;
+use crate::util::format::humane;
+
+/// A mistake that prevents a program from starting.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// Two sagas have the same name, so their runs could not be distinguished.
+    #[error(
+        "two sagas are named `{name}`: {types}; give one of them another name with `#[saga(name = \"...\")]`"
+    )]
+    DuplicateSagaName {
+        /// The name.
+        name: String,
+        /// The Rust types.
+        types: String,
+    },
+
+    /// Two error types have the same code, so a stored failure could not be attributed to one of them.
+    #[error(
+        "two errors have the code `{code}`: {types}; give one of them another code with `#[failure(code = \"...\")]`"
+    )]
+    DuplicateFailureCode {
+        /// The code.
+        code: String,
+        /// The Rust types.
+        types: String,
+    },
+
+    /// Two entities have the same name, so their states could not be distinguished.
+    #[error(
+        "two entities are named `{name}`: {types}; give one of them another name with `#[entity(name = \"...\")]`"
+    )]
+    DuplicateEntityName {
+        /// The name.
+        name: String,
+        /// The Rust types, and those of their keys.
+        types: String,
+    },
+
+    /// An entity applies two events of one topic, so a stored event could not be attributed to one of them.
+    #[error(
+        "entity `{name}` applies several events with the topic `{topic}`: {types}; give each its own topic"
+    )]
+    DuplicateApplication {
+        /// The entity.
+        name: String,
+        /// The topic.
+        topic: String,
+        /// The Rust types of the events.
+        types: String,
+    },
+
+    /// The states of an entity are in a table, and the program runs in memory, without a database.
+    #[error(
+        "the states of the entity `{entity}` are in a table, and this program runs in memory: its command `{saga}` needs \
+         `.postgres(pool)` or `.embedded()`"
+    )]
+    TableInMemory {
+        /// The entity.
+        entity: String,
+        /// The saga of the command.
+        saga: String,
+    },
+
+    /// A saga has dependencies, and was not [provided](crate::Builder::provide).
+    #[error(
+        "saga `{name}` was never provided: call `.provide({type_name} {{ .. }})` on the builder, or implement `Default` for it"
+    )]
+    NotProvided {
+        /// The saga.
+        name: String,
+        /// Its Rust type.
+        type_name: &'static str,
+    },
+
+    /// A provided saga is not one that this program runs.
+    #[error("`{type_name}` was provided, but it is none of the sagas that this program runs")]
+    NotASaga {
+        /// The Rust type.
+        type_name: &'static str,
+    },
+
+    /// Handlers of one topic expect different message types.
+    #[error(
+        "topic `{topic}` is claimed by several message types: {types}; handlers of one topic must agree on its type"
+    )]
+    ConflictingTopicTypes {
+        /// The topic.
+        topic: String,
+        /// The Rust types.
+        types: String,
+    },
+
+    /// A schedule is invalid, or a saga has only one of a schedule and the message type [`Tick`](crate::Tick).
+    #[error("saga `{name}` cannot run on a schedule: {why}")]
+    Schedule {
+        /// The saga.
+        name: String,
+        /// The mistake, and its remedy.
+        why: String,
+    },
+
+    /// A name cannot be stored.
+    #[error(transparent)]
+    Name(#[from] scoop_core::NameError),
+
+    /// A setting is out of range.
+    #[error("{setting} must be >= {min}, but is {value}")]
+    TooSmall {
+        /// The setting.
+        setting: &'static str,
+        /// The least possible value.
+        min: usize,
+        /// The value given.
+        value: usize,
+    },
+
+    /// A time of [`Keep`](crate::Keep) is too short.
+    #[error(
+        "`Keep::{setting}` is {}, and the least is {}; write `.{setting}({})` or more",
+        humane(*time),
+        humane(*least),
+        written(*least)
+    )]
+    KeepTime {
+        /// The method of `Keep`.
+        setting: &'static str,
+        /// The time given.
+        time: Duration,
+        /// The least possible time.
+        least: Duration,
+    },
+
+    /// The pool allows fewer connections than the engine needs to make progress.
+    #[error(
+        "the connection pool allows {max} connections, but scoop needs {required}: {engine} for the engine, \
+         and at least one for steps; raise `max_connections`",
+        engine = required - 1
+    )]
+    PoolTooSmall {
+        /// The pool's limit.
+        max: u32,
+        /// The least possible limit.
+        required: u32,
+    },
+
+    /// The connection that listens has no session of its own: it leads through a proxy that assigns sessions per
+    /// transaction.
+    #[error(
+        "the connection that listens gets another session of the server for each transaction, as behind a \
+         proxy with `pool_mode = transaction`, so that it would hear nothing and hold no lock; give it a \
+         way to the server itself: `.listen_directly(options)` on the builder"
+    )]
+    SharedSession,
+
+    /// The connection that listens leads to another database than the pool.
+    #[error(
+        "the options of `.listen_directly(options)` lead to another database than the pool; both must lead \
+         to the same one"
+    )]
+    DatabaseMismatch,
+
+    /// The pool caches prepared statements, although it [leads through a proxy](crate::Builder::behind_proxy) that
+    /// does not keep them.
+    #[error(
+        "the pool leads through a proxy, where a prepared statement may be gone or another client's, but its \
+         connections cache theirs; make it with `PgConnectOptions::statement_cache_capacity(0)`"
+    )]
+    StatementCacheEnabled,
+
+    /// The schema's name cannot be used.
+    #[error("{name:?} cannot be the name of a schema: {why}; give another by `.schema(..)` on the builder")]
+    SchemaName {
+        /// The name.
+        name: String,
+        /// The mistake in it.
+        why: String,
+    },
+
+    /// The tables do not exist, and this program does not make them.
+    #[error(
+        "{what}: the first program with sagas that starts on a schema (`Builder::start`) makes them there; start one, \
+         or call `scoop::migrate`, or name the schema of those that run (`.schema(..)`), or connect to \
+         their database"
+    )]
+    NoTables {
+        /// The missing object.
+        what: String,
+    },
+
+    /// The role of the pool lacks a permission on the server.
+    #[error(
+        "the server refused while {doing}: {}; grant what the guide's page about security lists to the role of the \
+         connections, or have a role that may create tables make them (`scoop::migrate`)",
+        Escaped(refusal)
+    )]
+    Denied {
+        /// The operation.
+        doing: String,
+        /// The error of the server.
+        refusal: String,
+    },
+
+    /// The server lacks what scoop uses.
+    #[error("this PostgreSQL is version {version}; scoop needs 15 or later")]
+    DatabaseTooOld {
+        /// The server's version.
+        version: String,
+    },
+
+    /// The tables were made by an earlier version of scoop, and this program does not change them.
+    #[error(
+        "schema `{schema}` is of version {found}, and this program needs {known}; bring the tables up to date with \
+         `scoop::migrate`, or start a program with sagas that is built with this version of scoop"
+    )]
+    SchemaTooOld {
+        /// The schema.
+        schema: String,
+        /// Its version.
+        found: i64,
+        /// The version needed.
+        known: i64,
+    },
+
+    /// The tables were made by a later version of scoop.
+    #[error(
+        "schema `{schema}` is of version {found}, but this program knows versions up to {known} only; \
+         update the program, or give it another schema"
+    )]
+    SchemaTooNew {
+        /// The schema.
+        schema: String,
+        /// Its version.
+        found: i64,
+        /// The newest version known here.
+        known: i64,
+    },
+
+    /// The tables differ from those that this version of scoop makes.
+    #[error(
+        "schema `{schema}` was not made by this version of scoop: its version {version} differs; \
+         give the program another schema"
+    )]
+    SchemaDiffers {
+        /// The schema.
+        schema: String,
+        /// The version that differs.
+        version: i64,
+    },
+
+    /// No database was chosen: neither a pool nor a private PostgreSQL nor the memory of the program.
+    #[error(
+        "no database: call `.postgres(pool)`, `.embedded()` or `.in_memory()` on the builder (the last two with the features `embedded` and `in-memory`)"
+    )]
+    NoDatabase,
+}
+
+pub(super) fn list(errors: &[SetupError]) -> String {
+    errors.iter().map(|error| format!("\n  - {error}")).collect()
+}
