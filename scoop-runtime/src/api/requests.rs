@@ -10,7 +10,6 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::signal::SendSignal;
-
 use crate::repair::{RepairAction, RepairAnswer};
 use crate::store::{RepairRequest, RequestKey, RequestTarget, Requester, RollbackStart};
 use crate::util::detached::uninterrupted;
