@@ -218,13 +218,14 @@ WHERE r.state <> 'ended';
 -- Whether the session of a worker is gone: its lock is free, or no backend of the worker's role is left that could hold
 -- it. Every role of the database can read the key of a lock in `pg_locks`, queue for it, and get it when the worker
 -- dies; but it cannot be that backend. The start of a backend is visible to members of its role only.
--- Locks: the advisory lock, until the end of the transaction, if it is free.
+-- Locks: the advisory lock, until the end of the transaction, if it is free although that backend lives: the server has room for
+-- a few thousand locks, and there may be more rows of dead workers.
 CREATE FUNCTION scoop.is_gone(lock_key bigint, backend int, backend_since timestamptz, role oid) RETURNS boolean
 LANGUAGE sql VOLATILE
-RETURN pg_try_advisory_xact_lock(lock_key) OR NOT EXISTS (
+RETURN CASE WHEN EXISTS (
     SELECT FROM pg_stat_get_activity(backend) a
     WHERE a.usesysid = role AND coalesce(a.backend_start = backend_since, true)
-);
+) THEN pg_try_advisory_xact_lock(lock_key) ELSE true END;
 
 -- The failed attempts before one more by a program with this definition: how many were of the same step, and under
 -- which definitions. `again` is whether the former attempts were of the same step. If it is null, they were if they
@@ -1218,6 +1219,9 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     page_size CONSTANT int := 1000;
+    -- An event with a later id would end the search for good. The ids of programs begin with their time.
+    ids_end CONSTANT uuid := (
+        lpad(to_hex((extract(epoch FROM clock_timestamp() + interval '1 day') * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid;
     before timestamptz;
     event record;
     event_count int := 0;
@@ -1273,14 +1277,14 @@ BEGIN
     FROM scoop.keep_time t;
     behind := greatest(behind, extract(epoch FROM before - (
         SELECT greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', e.created_at))
-        FROM scoop.message_event e WHERE e.id > next_event ORDER BY e.id LIMIT 1)));
+        FROM scoop.message_event e WHERE e.id > next_event AND e.id < ids_end ORDER BY e.id LIMIT 1)));
     IF cardinality(roots) < max_count THEN
         FOR event IN
             SELECT e.id, greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', e.created_at)) AS created_at,
                    CASE WHEN e.type = 'EMITTED' AND cardinality(e.cooperation_lineage) = 1
                         THEN e.cooperation_lineage[1] END AS root
             FROM scoop.message_event e
-            WHERE e.id > next_event
+            WHERE e.id > next_event AND e.id < ids_end
             ORDER BY e.id
             LIMIT page_size
         LOOP

@@ -49,6 +49,7 @@ impl Fault {
             Self::BadRequest(_)
             | Self::Runtime(
                 RuntimeError::PauseText { .. }
+                | RuntimeError::PauseTarget { .. }
                 | RuntimeError::Signal { .. }
                 | RuntimeError::TooLarge { .. }
                 | RuntimeError::NulCharacter { .. }

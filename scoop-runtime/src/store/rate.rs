@@ -73,7 +73,7 @@ impl RateWindow {
         // A lower rate than before may be exceeded by more than one group.
         let mut count = counting.iter().map(|begun| begun.2).fold(0, i64::saturating_add);
         for begun in counting {
-            count -= begun.2;
+            count = count.saturating_sub(begun.2);
             if count < i64::from(rate.runs) {
                 return Some(begun.1.saturating_add(rate.period()));
             }
@@ -94,8 +94,10 @@ impl RateWindow {
             return window;
         }
         match window.0.last_mut() {
-            Some(last) if i64::from(rate.runs) > GROUPS && now - last.0 < rate.period() / GROUPS => {
-                (last.1, last.2) = (now.max(last.1), last.2 + count);
+            Some(last)
+                if i64::from(rate.runs) > GROUPS && now.saturating_sub(last.0) < rate.period() / GROUPS =>
+            {
+                (last.1, last.2) = (now.max(last.1), last.2.saturating_add(count));
             }
             _ => window.0.push(Begun(now, now, count)),
         }

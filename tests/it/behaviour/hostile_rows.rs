@@ -1,6 +1,6 @@
 //! Rows that another program has written into the tables: they stop their own run, and no other.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use scoop::{Handle, StuckRun};
 use uuid::Uuid;
@@ -242,7 +242,15 @@ async fn second_request_to_roll_back_a_message_is_refused_where_it_enters() -> R
 async fn unreadable_failures_are_listed() -> Result<()> {
     let (db, gate) = (tables().await?, Gate::default());
     let (scoop, root) = at_the_gate(&db, &gate, Work).await?;
-    for (exception, handler) in [("NULL", "'one'"), ("'7'", "'two'"), ("'{\"message\": 7}'", "NULL")] {
+    let nested = format!("'{}{}'", "[".repeat(200), "]".repeat(200));
+    let forged = [
+        ("NULL", "'one'"),
+        ("'7'", "'two'"),
+        ("'{\"message\": 7}'", "NULL"),
+        ("'{\"type\": 1e400}'", "'three'"),
+        (&nested, "'four'"),
+    ];
+    for (exception, handler) in forged {
         db.execute(&format!(
             "INSERT INTO scoop.message_event
                  (message_id, type, coroutine_name, step, cooperation_lineage, exception)
@@ -255,9 +263,33 @@ async fn unreadable_failures_are_listed() -> Result<()> {
     let listed = scoop.failed_compensations().await?;
     gate.open(1);
     assert_eq!(root.ends().await?, Outcome::Committed);
-    assert_eq!(listed.len(), 3);
+    assert_eq!(listed.len(), 5);
     assert!(listed.iter().all(|failed| failed.hierarchy() == root.id()));
+    assert!(scoop.runs().await?.runs.iter().any(|run| run.hierarchy == root.id()));
+    let mut events = scoop.events().since(SystemTime::UNIX_EPOCH).follow();
+    for _ in 0..forged.len() {
+        while events.next().await.expect("a stream has no end")?.kind != scoop::EventKind::RollbackFailed {}
+    }
     others_finish(&scoop, &gate).await?;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+/// More workers than the server has room for locks.
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_dead_workers_are_reaped_beside_a_living_one() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    db.execute(
+        "INSERT INTO scoop.worker (id, lock_key, backend, backend_since, role, topics, handlers, definitions, started_at)
+         SELECT gen_random_uuid(), 100000000000 + n, 999999, now(), 10, '{}', '{}', '{}', now()
+         FROM generate_series(1, 8000) n",
+    )
+    .await;
+    let scoop = start(&db, &gate).await?;
+    assert!(scoop.workers().await?.iter().any(|worker| worker.is_alive));
+    others_finish(&scoop, &gate).await?;
+    eventually("all of them are reaped", async || db.number("SELECT count(*) FROM scoop.worker").await == 1)
+        .await;
     scoop.shutdown().await?;
     Ok(())
 }

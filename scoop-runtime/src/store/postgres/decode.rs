@@ -12,9 +12,16 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::store::{
-    ClaimKey, ClaimedRun, HierarchyFlags, RowState, Unclaimed, micros_of, no_failure, sender,
+    ClaimKey, ClaimedRun, HierarchyFlags, RowState, Unclaimed, micros_of, no_failure, readable, sender,
 };
 use crate::util::stored_time::StoredTime;
+
+/// The failure in this column, for a list. A value that cannot be read must not hide the other rows: JSON of the server may be
+/// nested deeper than that of this program, or have larger numbers.
+pub(super) fn failure_if_readable(row: &PgRow, column: &str) -> Option<Failure> {
+    let Json(failure) = row.try_get::<Option<Json<Value>>, _>(column).ok()??;
+    readable(failure).0
+}
 
 /// The state of this label.
 pub(super) fn row_state(name: &str) -> sqlx::Result<RowState> {

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use scoop_core::SignalKey;
-use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::{lineage, priority, stored_time, time, time_if_any, unsigned};
+use super::decode::{failure_if_readable, lineage, priority, stored_time, time, time_if_any, unsigned};
 use super::limit::{concurrency, rate};
 use super::pause::pauses;
 use super::pool::READ_COMMITTED;
@@ -22,7 +20,7 @@ use crate::find::{
     LimitKey, PageSize, Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary,
     WorkerInfo, WorkerSaga, first_id_of,
 };
-use crate::store::{DueStorage, FindStorage, RowState, readable};
+use crate::store::{DueStorage, FindStorage, RowState};
 use crate::util::format::system_time;
 
 impl FindStorage for PostgresStore {
@@ -393,8 +391,7 @@ fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid
     let Some(run) = row.try_get::<Option<Uuid>, _>("id")? else {
         return Ok(None);
     };
-    let failure: Option<Json<Value>> = row.try_get("failure")?;
-    let failure = failure.and_then(|Json(failure)| readable(failure).0);
+    let failure = failure_if_readable(row, "failure");
     if !filter.admits_failure(failure.as_ref()) {
         return Ok(None);
     }
@@ -438,8 +435,7 @@ fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedP
         return Ok(None);
     };
     let phase = end(row)?;
-    let failure: Option<Json<Value>> = row.try_get("failure")?;
-    let failure = failure.and_then(|Json(failure)| readable(failure).0);
+    let failure = failure_if_readable(row, "failure");
     if !filter.admits_failure(failure.as_ref()) {
         return Ok(None);
     }

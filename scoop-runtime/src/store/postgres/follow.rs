@@ -1,17 +1,15 @@
 //! The record, for followers.
 
 use scoop_core::EventKind;
-use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::types::Json;
 
 use super::PostgresStore;
-use super::decode::{lineage, stored_time, time};
+use super::decode::{failure_if_readable, lineage, stored_time, time};
 use super::query_ext::FetchExt;
 use crate::RecordedEvent;
 use crate::find::{EventFilter, EventWindow, FailureSummary, FollowedEvent, Horizon};
-use crate::store::{FollowStorage, readable};
+use crate::store::FollowStorage;
 use crate::util::format::system_time;
 
 impl FollowStorage for PostgresStore {
@@ -49,8 +47,7 @@ impl FollowedEvent {
         let kind: &str = row.try_get("type")?;
         let kind = EventKind::from_name(kind)
             .ok_or_else(|| sqlx::Error::Decode(format!("`{kind}` is no kind of an event").into()))?;
-        let failure: Option<Json<Value>> = row.try_get("failure")?;
-        let failure = failure.and_then(|Json(failure)| readable(failure).0);
+        let failure = failure_if_readable(row, "failure");
         let at = stored_time(row, "created_at")?;
         let event = RecordedEvent::of(kind, &lineage(row)?);
         let event = RecordedEvent {

@@ -1,14 +1,13 @@
 //! The statements for operators: lists of failed rollbacks and stuck runs, and interventions in them.
 
 use scoop_core::{Context, Lineage, OPERATOR, SignalKey};
-use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::decode::{lineage, row_state, stored_time, time, time_if_any, unsigned};
+use super::decode::{failure_if_readable, lineage, row_state, stored_time, time, time_if_any, unsigned};
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use super::{PostgresStore, Sessions};
@@ -20,7 +19,7 @@ use crate::repair::{
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     ClaimKey, FailedRollbackPart, InterventionSubject, Page, ParentRef, RepairRequest, RepairResult,
-    RepairStorage, RequestTarget, Requester, RowState, no_failure, readable,
+    RepairStorage, RequestTarget, Requester, RowState, no_failure,
 };
 use crate::util::format::system_time;
 use crate::util::patience::note;
@@ -296,8 +295,7 @@ impl FailedCompensation {
             _ => RepairStatus::AwaitingOperator,
         };
         let handler: Option<String> = row.try_get("handler")?;
-        let failure: Option<Json<Value>> = row.try_get("failure")?;
-        let failure = failure.and_then(|Json(failure)| readable(failure).0);
+        let failure = failure_if_readable(row, "failure");
         let stored_at = stored_time(row, "failed_at")?;
         Ok(Self {
             lineage: lineage(row)?,
