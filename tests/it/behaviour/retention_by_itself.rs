@@ -175,23 +175,6 @@ async fn committed_hierarchies_are_deleted_after_a_week_and_others_after_a_month
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn event_with_the_last_id_of_all_ends_no_deletion() -> Result<()> {
-    let db = Database::new().await;
-    let scoop = start(&db, &Gate::default(), keep()).await?;
-    db.execute(
-        "INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, created_at)
-         VALUES ('ffffffff-ffff-ffff-ffff-ffffffffffff', gen_random_uuid(), 'SEEN',
-                 ARRAY[gen_random_uuid(), gen_random_uuid()], '-infinity')",
-    )
-    .await;
-    // The first look passes over all events that are there, the second one begins behind them.
-    all_is_looked_at(&db, &scoop).await?;
-    all_is_looked_at(&db, &scoop).await?;
-    scoop.shutdown().await?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn unfinished_hierarchies_are_deleted_a_week_after_their_end() -> Result<()> {
     let (db, gate) = (Database::new().await, Gate::default());
     let scoop = start(&db, &gate, keep()).await?;

@@ -466,6 +466,31 @@ async fn of_ended_pauses_the_newest_thousand_are_kept() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn event_with_the_last_id_of_all_ends_no_deletion() -> Result<()> {
+    let (db, feeds) = (Database::new().await, open());
+    let scoop = start(&db, &feeds).await?;
+    db.execute(
+        "UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800;
+         INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, created_at)
+         VALUES ('ffffffff-ffff-ffff-ffff-ffffffffffff', gen_random_uuid(), 'SEEN',
+                 ARRAY[gen_random_uuid(), gen_random_uuid()], '-infinity')",
+    )
+    .await;
+    // The first looks pass over all events that are there, the later ones begin behind them.
+    for _ in 0..2 {
+        assert_eq!(scoop.launch(Feed { cursor: 0, fails: false }).await?.ends().await?, Outcome::Committed);
+        db.grow_older(60 * DAY).await;
+        let mut deleted = 0;
+        for _ in 0..4 {
+            deleted += settle(&db, 10, true).await;
+        }
+        assert_eq!(deleted, 1);
+    }
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn infinite_times_of_hierarchies_stop_no_deletion() -> Result<()> {
     let (db, feeds) = (Database::new().await, open());
     let scoop = start(&db, &feeds).await?;
