@@ -42,15 +42,29 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
                              AND back.message_id = seen.message_id))
                  END
        ) AS leaves_behind,
-       -- launched by the run above during its rollback
-       coalesce((
-           SELECT emitted.created_at > above.created_at
-           FROM scoop.message_event emitted
-           JOIN scoop.message_event above
-               ON above.type = 'ROLLING_BACK' AND above.coroutine_name = emitted.coroutine_name
-              AND scoop.run_id(above.cooperation_lineage) = scoop.run_id(emitted.cooperation_lineage)
-           WHERE emitted.type = 'EMITTED' AND emitted.message_id = failed.message_id
-       ), false) AS compensates
+       -- launched by the run above during its rollback; computed once for each run above, since that reads all its
+       -- events
+       failed.message_id IN (
+           SELECT launch.message_id
+           FROM (
+               SELECT scoop.run_id(emitted.cooperation_lineage) AS run, emitted.coroutine_name,
+                      array_agg(emitted.message_id) AS messages, array_agg(emitted.created_at) AS times
+               FROM scoop.message_event child
+               JOIN scoop.message_event emitted
+                   ON emitted.type = 'EMITTED' AND emitted.message_id = child.message_id
+               WHERE child.type = 'ROLLBACK_FAILED' AND child.cooperation_lineage[1] = $1
+               GROUP BY 1, 2
+           ) above
+           CROSS JOIN LATERAL (
+               SELECT min(e.created_at) AS created_at
+               FROM scoop.message_event e
+               WHERE scoop.run_id(e.cooperation_lineage) = above.run
+                 -- as a text: otherwise the planner may read the index of all such events
+                 AND e.type::text = 'ROLLING_BACK' AND e.coroutine_name = above.coroutine_name
+           ) back
+           CROSS JOIN LATERAL unnest(above.messages, above.times) launch (message_id, emitted_at)
+           WHERE launch.emitted_at > back.created_at
+       ) AS compensates
 FROM scoop.message_event failed
 JOIN scoop.message_event turned
     ON turned.type = 'ROLLING_BACK' AND turned.coroutine_name = failed.coroutine_name

@@ -1164,3 +1164,79 @@ async fn overdue_member_is_looked_up_among_many_of_its_key() {
     }
     done(pool).await;
 }
+
+/// A failed run, and `{of}` failed children that it launched: every second one during its rollback, and all others
+/// before that.
+const FAILED_CHILDREN: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5('{of} message' || n)::uuid, 'many', '{}' FROM generate_series(0, {of}) n;
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at, exception)
+    SELECT md5('{of} message' || n)::uuid, type::scoop.message_event_type, handler, step,
+           array_remove(ARRAY[md5('{of}')::uuid, CASE WHEN depth > 0 THEN md5('{of} run')::uuid END,
+                              CASE WHEN depth > 1 THEN md5('{of} run' || n)::uuid END], NULL),
+           now() + at * interval '1 second', CASE type WHEN 'ROLLBACK_FAILED' THEN '{}'::jsonb END
+    FROM generate_series(0, {of}) n
+    CROSS JOIN LATERAL (VALUES
+        (true, 'EMITTED', NULL, NULL, 0, 0),
+        (true, 'SEEN', 'many', NULL, 1, 1),
+        (true, 'SUSPENDED', 'many', 'step', 1, 2),
+        (true, 'ROLLING_BACK', 'many', 'step', 1, 4),
+        (true, 'ROLLBACK_FAILED', 'many', 'step', 1, 10),
+        (false, 'EMITTED', 'many', 'step', 1, CASE WHEN n % 2 = 0 THEN 5 ELSE 3 END),
+        (false, 'SEEN', 'many', NULL, 2, 6),
+        (false, 'SUSPENDED', 'many', 'step', 2, 7),
+        (false, 'ROLLING_BACK', 'many', 'step', 2, 8),
+        (false, 'ROLLBACK_FAILED', 'many', 'step', 2, 9)
+    ) events (is_above, type, handler, step, depth, at)
+    WHERE is_above = (n = 0)";
+
+#[tokio::test]
+async fn failed_rollbacks_of_a_hierarchy_cost_in_proportion_to_their_number() {
+    let pool = database("failed_children").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    execute("VACUUM ANALYZE".into()).await;
+    for children in [1_000, 4_000] {
+        execute(FAILED_CHILDREN.replace("{of}", &children.to_string())).await;
+    }
+    let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
+    let (_, text) = statements.iter().find(|(name, _)| *name == "rollback_failure_of_hierarchy").unwrap();
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE".into()).await;
+        }
+        let mut costs = vec![];
+        for children in [1_000, 4_000] {
+            let prepare = format!("{SESSION}; PREPARE p (uuid, text) AS {}", text.as_str());
+            let root = format!("md5('{children}')::uuid, 'operator'");
+            let explain = format!("{prepare}; EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE p ({root})");
+            let plan = explained(&pool, explain).await;
+            assert_eq!(plan["Actual Rows"].as_f64(), Some(f64::from(children + 1)));
+            costs.push((blocks_read(&plan), rows_handled(&plan)));
+        }
+        let [(blocks, rows), (more_blocks, more_rows)] = *costs else { panic!() };
+        assert!(more_blocks < blocks * 5, "{costs:?} blocks and rows, analyzed: {looked_at}");
+        assert!(more_rows < rows * 5.0, "{costs:?} blocks and rows, analyzed: {looked_at}");
+    }
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    let root: Uuid = sqlx::query_scalar("SELECT md5('1000')::uuid").fetch_one(&pool).await.unwrap();
+    let mut connection = pool.acquire().await.unwrap();
+    let (failed, _) = store.failed_rollbacks(&mut connection, root).await.unwrap();
+    let compensations = failed.ids().into_iter().filter(|run| failed.get(*run).unwrap().compensates);
+    assert_eq!(compensations.count(), 500, "those that were launched during the rollback");
+    drop(connection);
+    done(pool).await;
+}
+
+/// The number of rows that the nodes of a plan returned, or read and dropped.
+fn rows_handled(plan: &serde_json::Value) -> f64 {
+    let number = |key: &str| plan[key].as_f64().unwrap_or(0.0);
+    let rows =
+        number("Actual Rows") + number("Rows Removed by Filter") + number("Rows Removed by Join Filter");
+    let below: f64 = plan["Plans"].as_array().into_iter().flatten().map(rows_handled).sum();
+    rows * number("Actual Loops") + below
+}
