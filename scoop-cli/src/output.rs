@@ -15,6 +15,9 @@ use crate::args::{Color, Global};
 /// The width of a table whose terminal does not have a width.
 const WIDTH_DEFAULT: u16 = 100;
 
+/// The longest text of a cell, in characters.
+const CELL_CHARS_MAX: usize = 2_000;
+
 /// Where and how a command writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
@@ -154,7 +157,13 @@ pub(crate) fn shell(name: &str) -> Cow<'_, str> {
 
 /// A cell with a text that may be from the database.
 pub(crate) fn cell(text: impl AsRef<str>) -> Cell {
-    Cell::new(Escaped(text.as_ref()))
+    Cell::new(Escaped(&shortened(text.as_ref())))
+}
+
+/// The beginning of a text that may be from the database: as much as a cell has.
+pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
+    let end = text.char_indices().nth(CELL_CHARS_MAX).map(|(end, _)| end);
+    end.and_then(|end| text.get(..end)).map_or(Cow::Borrowed(text), |cut| format!("{cut}…").into())
 }
 
 /// A cell with a text that may be from the database, or nothing.
@@ -206,6 +215,13 @@ mod tests {
         let text = rows.text(Some(60), false);
         assert!(text.lines().count() > 2 && text.contains(id), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    }
+
+    #[test]
+    fn long_text_of_a_cell_is_cut() {
+        let whole = "ü".repeat(CELL_CHARS_MAX);
+        assert_eq!(cell(&whole).content(), whole);
+        assert_eq!(cell(format!("{whole}ab")).content(), format!("{whole}…"));
     }
 
     #[test]

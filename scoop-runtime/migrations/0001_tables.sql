@@ -300,6 +300,9 @@ CREATE TABLE scoop.handler (
     -- A process reads these rows of all. An empty list has no dimension, hence no bound either.
     CONSTRAINT former_names_are_a_list CHECK (
         array_ndims(was) = 1 AND array_lower(was, 1) = 1 AND array_position(was, NULL) IS NULL
+    ),
+    CONSTRAINT former_names_are_few CHECK (
+        cardinality(was) <= 1000 AND octet_length(array_to_string(was, '')) <= 262144
     )
 );
 CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE retired_at IS NULL;
@@ -335,7 +338,11 @@ CREATE TABLE scoop.worker (
         AND array_lower(handlers, 1) = 1 AND array_ndims(definitions) = 1 AND array_lower(definitions, 1) = 1
     ),
     CHECK (array_position(topics || handlers, NULL) IS NULL AND array_position(definitions, NULL) IS NULL),
-    CHECK (cardinality(topics) = cardinality(handlers) AND cardinality(handlers) = cardinality(definitions))
+    CHECK (cardinality(topics) = cardinality(handlers) AND cardinality(handlers) = cardinality(definitions)),
+    CONSTRAINT sagas_are_not_too_many CHECK (
+        cardinality(handlers) <= 100000 AND octet_length(array_to_string(topics, '')) <= 16777216
+        AND octet_length(array_to_string(handlers, '')) <= 16777216
+    )
 );
 
 -- What is paused: no worker begins a step of it, and its runs stay in their queues. The view `paused` has the names of sagas
@@ -347,7 +354,9 @@ CREATE TABLE scoop.pause (
     source text NOT NULL,  -- the requester
     since  timestamptz NOT NULL DEFAULT clock_timestamp(),
     until  timestamptz,    -- null: until it is resumed
-    PRIMARY KEY (kind, name)
+    PRIMARY KEY (kind, name),
+    -- Programs write at most 1,000 characters of each, and each process reads the rows of all.
+    CONSTRAINT texts_are_short CHECK (octet_length(reason) <= 1000000 AND octet_length(source) <= 1000000)
 );
 CREATE INDEX pause_until ON scoop.pause (until) WHERE until IS NOT NULL;
 
@@ -384,7 +393,11 @@ CREATE TABLE scoop.run_limit (
     CHECK ((rate IS NULL) = (rate_period_ms IS NULL)),
     CHECK (num_nonnulls(concurrency, rate, queue) > 0),
     CHECK ((key_from IS NOT NULL) = (concurrency_by_key OR rate_by_key)),
-    CHECK (array_position(handlers, NULL) IS NULL)
+    CHECK (array_position(handlers, NULL) IS NULL),
+    -- Each process reads the rows of all.
+    CONSTRAINT names_are_few CHECK (
+        cardinality(handlers) <= 1000 AND octet_length(array_to_string(handlers, '')) <= 262144
+    )
 );
 
 -- The runs of sagas with a rate that began in the last period: of each key, or with an empty key of the saga. Claims write it under
@@ -425,7 +438,11 @@ CREATE TABLE scoop.schedule (
     last_root uuid,            -- the hierarchy of the last of them
     since     timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (topic, handler),
-    CHECK ((every_ms IS NULL) = (cron IS NOT NULL) AND (cron IS NULL) = (zone IS NULL))
+    CHECK ((every_ms IS NULL) = (cron IS NOT NULL) AND (cron IS NULL) = (zone IS NULL)),
+    CONSTRAINT texts_are_short CHECK (
+        octet_length(cron) <= 100000 AND octet_length(zone) <= 1000
+        AND octet_length(missed) <= 1000 AND octet_length(overlap) <= 1000
+    )
 );
 
 CREATE TYPE scoop.run_state AS ENUM (

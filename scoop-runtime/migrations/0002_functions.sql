@@ -12,7 +12,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- Runs       phase, phase_since: what a run does or waits for; tried: failed attempts
 --            has_to_give_up, wakes_at, queue_time: parts of statements
 --            settle: what follows from a move of a run; failed_children: failures for a parent
--- Failed     is_readable, send_failed, stuck_failure: messages about failures
+-- Failed     is_readable, send_failed, stuck_failure: messages about failures; shown_failure: a failure as lists read it
 -- Launches   launch: messages with the runs of their handlers; send_signal: signals; lease_places: places in queues with a
 --            limit; waiting_runs: the length of a queue
 -- Retention  keep_of, keep_keys_of, needs_archive, kept_since: times and settings of a type of messages;
@@ -580,6 +580,18 @@ RETURN NOT coalesce(
     octet_length(value::text) > bytes_max
     OR jsonb_path_exists(value, 'strict $.** ? (@.type() == "number" && (@ > 1.7e308 || @ < -1.7e308))')
     OR jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")'), false);
+
+-- A failure as lists of runs read it: one that is larger than programs write, which is about 128 KiB, is left out. Its size as
+-- it is stored, which costs nothing to know, decides about most of them. The planner replaces the call by its text.
+CREATE FUNCTION scoop.shown_failure(failure jsonb) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE
+    WHEN failure IS NULL OR pg_column_size(failure) <= 10000 THEN failure
+    WHEN pg_column_size(failure) <= 262144 AND octet_length(failure::text) <= 1048576 THEN failure
+    ELSE jsonb_build_object(
+        'type', 'TooLarge', 'source', 'unknown',
+        'message', 'the failure is too large to be read: ' || pg_column_size(failure) || ' bytes as it is stored')
+END;
 
 -- Sends the message `Failed` about a run that ended or is stuck, to each topic of it that has a handler. Returns the
 -- handlers with a new run. One message for each event of the run: a run that is stuck again without an event in between

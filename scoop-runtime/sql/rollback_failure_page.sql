@@ -4,7 +4,7 @@
 -- $1 older than this (nothing: the newest), $2 and if as old, with a smaller id than this, $3 how many
 SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutine_name AS handler, m.topic,
        coalesce(again.step, failed.step) AS step,
-       coalesce(again.exception, failed.exception) AS failure,
+       scoop.shown_failure(coalesce(again.exception, failed.exception)) AS failure,
        failed.created_at AS failed_at,
        r.state::text AS state, coalesce(r.awaits_operator, false) AS awaits_operator,
        EXISTS (

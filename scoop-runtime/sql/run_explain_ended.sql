@@ -4,11 +4,11 @@
 SELECT ended.cooperation_lineage AS lineage, $1 AS id, ended.message_id,
        (SELECT m.topic FROM scoop.message m WHERE m.id = ended.message_id) AS topic,
        ended.coroutine_name AS handler, ended.type::text AS type, ended.created_at AS ended_at,
-       CASE ended.type WHEN 'ROLLBACK_FAILED' THEN ended.exception WHEN 'ROLLED_BACK' THEN (
+       scoop.shown_failure(CASE ended.type WHEN 'ROLLBACK_FAILED' THEN ended.exception WHEN 'ROLLED_BACK' THEN (
            SELECT e.exception FROM scoop.message_event e
            WHERE e.type = 'ROLLING_BACK' AND e.message_id = ended.message_id
              AND e.coroutine_name = ended.coroutine_name
-       ) END AS failure,
+       ) END) AS failure,
        ended.coroutine_identifier AS worker, ended.step
 FROM (
     SELECT e.* FROM scoop.message_event e

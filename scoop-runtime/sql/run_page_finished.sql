@@ -71,14 +71,14 @@ described AS (
 found AS (
     SELECT d.* FROM described d
     WHERE ($2::text IS NULL OR d.topic = $2)
-      AND ($6::text IS NULL OR jsonb_path_exists(d.failure, '$.** ? (@.type == $code)',
+      AND ($6::text IS NULL OR jsonb_path_exists(scoop.shown_failure(d.failure), '$.** ? (@.type == $code)',
                                                  jsonb_build_object('code', $6)))
     ORDER BY d.created_at DESC, d.id DESC
     LIMIT $10
 )
 SELECT floor.created_at AS floor_at, floor.id AS floor_id,
-       f.lineage, f.id, f.message_id, f.topic, f.handler, f.type::text AS type, f.created_at AS ended_at, f.failure,
-       f.coroutine_identifier AS worker, f.step
+       f.lineage, f.id, f.message_id, f.topic, f.handler, f.type::text AS type, f.created_at AS ended_at,
+       scoop.shown_failure(f.failure) AS failure, f.coroutine_identifier AS worker, f.step
 FROM (SELECT) AS always
 LEFT JOIN (SELECT c.created_at, c.id FROM candidate c ORDER BY c.created_at DESC, c.id DESC OFFSET $11 - 1 LIMIT 1)
     AS floor ON true

@@ -4,8 +4,8 @@
 -- Locks: nothing.
 -- $1 longer than since this (nothing: the first), $2 and if as long, with a greater id, $3 how many
 SELECT * FROM (
-    (SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.rolling_back, r.reason, r.giving_up,
-            r.ready_at AS stuck_since, r.id, r.doubts
+    (SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.rolling_back, left(r.reason, 10000) AS reason,
+            r.giving_up, r.ready_at AS stuck_since, r.id, r.doubts
      FROM scoop.run r
      WHERE r.state = 'stuck' AND NOT r.awaits_operator
        AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))

@@ -98,7 +98,7 @@ unhandled AS (
     )
 )
 SELECT n.lineage, n.message_id, n.handler, m.topic,
-       r.state::text AS state, r.attempts + r.retries AS attempts, r.reason, r.rolling_back, r.giving_up, r.owner,
+       r.state::text AS state, r.attempts + r.retries AS attempts, left(r.reason, 10000) AS reason, r.rolling_back, r.giving_up, r.owner,
        NOT EXISTS (
            SELECT FROM scoop.worker w, unnest(w.topics, w.handlers) AS own (topic, handler)
            WHERE own.topic = r.topic AND own.handler = r.handler
@@ -128,7 +128,7 @@ LEFT JOIN LATERAL (
     SELECT jsonb_agg(
         jsonb_build_object(
             'type', e.type, 'step', e.step, 'worker', e.coroutine_identifier,
-            'handling', e.child_failure_handler_iteration, 'exception', e.exception, 'wait', e.wait,
+            'handling', e.child_failure_handler_iteration, 'exception', scoop.shown_failure(e.exception), 'wait', e.wait,
             'anew', e.created_at = n.began_at,
             'micros', CASE WHEN e.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z'
                            THEN (extract(epoch FROM e.created_at) * 1000000)::bigint END)

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::connection::Connection;
 use crate::fault::{Exit, Fault};
-use crate::output::{Output, Rows, Tone, counted, plain, toned};
+use crate::output::{Output, Rows, Tone, counted, plain, shortened, toned};
 use crate::times;
 
 /// Check the server, the tables and the runs, and say what to do about each problem
@@ -121,7 +121,11 @@ fn write(output: Output, mut findings: Vec<Finding>, verbose: bool) -> Result<Ex
             };
             let advice =
                 advice.as_ref().map(|advice| format!("\n-> {}", Escaped(advice))).unwrap_or_default();
-            rows.add([toned(word, tone), plain(check), plain(format_args!("{}{advice}", Escaped(text)))]);
+            rows.add([
+                toned(word, tone),
+                plain(check),
+                plain(format_args!("{}{advice}", Escaped(&shortened(text)))),
+            ]);
         }
         if !rows.is_empty() {
             output.table(rows)?;

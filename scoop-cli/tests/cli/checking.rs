@@ -187,6 +187,25 @@ async fn doctor_sees_open_transactions_dead_workers_and_stuck_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn doctor_counts_pauses_and_handlers_beyond_the_first() {
+    let mut shop = Shop::open().await;
+    shop.db
+        .execute(
+            "INSERT INTO scoop.handler (topic, handler) SELECT 't' || n, 'h' || n FROM generate_series(1, 25) AS n;
+             INSERT INTO scoop.pause (kind, name, source) SELECT 'topic', 't' || n, 'ann' FROM generate_series(1, 25) AS n",
+        )
+        .await;
+    let doctor = shop.run(&["doctor", "--json"]).await;
+    let (checks, texts) = (doctor.field("check"), doctor.field("text").join("\n"));
+    for (check, text) in
+        [("handlers", "15 more handlers have no living program"), ("pauses", "15 more pauses are in force")]
+    {
+        assert_eq!(checks.iter().filter(|it| *it == check).count(), 11, "{doctor:?}");
+        assert!(texts.contains(text), "{texts}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn doctor_has_nothing_to_say_about_a_healthy_shop_on_a_server_with_good_settings() {
     let settings = [
         ("shared_preload_libraries", "pg_stat_statements"),

@@ -468,6 +468,109 @@ async fn former_names_in_another_form_are_refused() -> Result<()> {
     Ok(())
 }
 
+/// Each process reads these rows of all.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_and_texts_beyond_those_of_programs_are_refused() -> Result<()> {
+    let db = tables().await?;
+    let names = |characters, count| format!("array_fill(repeat('x', {characters}), ARRAY[{count}])");
+    let limit = |handlers| {
+        format!("INSERT INTO scoop.run_limit (saga, handlers, concurrency) VALUES ('zz', {handlers}, 1)")
+    };
+    let was = |was| format!("UPDATE scoop.handler SET was = {was} WHERE handler = 'worker'");
+    let worker = |topics: &str, handlers: &str| {
+        format!(
+            "INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
+             SELECT gen_random_uuid(), 7, 0, 10, topics, handlers, array_fill(1, ARRAY[cardinality(handlers)]), now()
+             FROM (SELECT {topics} AS topics, {handlers} AS handlers) AS lists"
+        )
+    };
+    let pause = |reason, source| {
+        let reason = format!("repeat('x', {reason}), repeat('x', {source})");
+        format!("INSERT INTO scoop.pause (kind, name, reason, source) VALUES ('topic', 'zz', {reason})")
+    };
+    let schedule = |cron, zone| {
+        format!(
+            "INSERT INTO scoop.schedule (topic, handler, cron, zone, missed, overlap, next_at)
+             VALUES ('t', 'h', repeat('x', {cron}), repeat('x', {zone}), 'skip', 'skip', 'infinity')"
+        )
+    };
+    for (forged, constraint) in [
+        (limit(names(1_000, 1_000)), "names_are_few"),
+        (limit(names(1, 1_001)), "names_are_few"),
+        (was(names(1_000, 1_000)), "former_names_are_few"),
+        (was(names(1, 1_001)), "former_names_are_few"),
+        (worker(&names(1, 100_001), &names(1, 100_001)), "sagas_are_not_too_many"),
+        (worker(&names(17_000, 1_000), &names(1, 1_000)), "sagas_are_not_too_many"),
+        (worker(&names(1, 1_000), &names(17_000, 1_000)), "sagas_are_not_too_many"),
+        (pause(1_000_001, 1), "texts_are_short"),
+        (pause(1, 1_000_001), "texts_are_short"),
+        (schedule(100_001, 3), "texts_are_short"),
+        (schedule(9, 1_001), "texts_are_short"),
+    ] {
+        let refused = sqlx::query(sqlx::AssertSqlSafe(forged.clone())).execute(db.pool()).await;
+        let refused = refused.expect_err(&forged).to_string();
+        assert!(refused.contains(&format!("\"{constraint}\"")), "{forged}: {refused}");
+    }
+    // What programs may write.
+    db.execute(&limit(names(180, 1_000))).await;
+    db.execute(&was(names(180, 1_000))).await;
+    db.execute(&worker(&names(63, 20_000), &names(720, 20_000))).await;
+    db.execute(&pause(4_000, 4_000)).await;
+    db.execute(&schedule(9, 3)).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_and_reasons_beyond_those_of_programs_are_cut_in_lists() -> Result<()> {
+    let db = tables().await?;
+    let scoop = db.client();
+    let root = scoop.launch(Work).await?;
+    // Little as it is stored; much as it is stored, and little as a text; as large as programs write.
+    let random = |rows| format!("(SELECT string_agg(md5(n::text), '') FROM generate_series(1, {rows}) AS n)");
+    for (handler, message) in
+        [("one", "repeat('x', 3000000)".to_owned()), ("two", random(30_000)), ("three", random(4_000))]
+    {
+        db.execute(&format!(
+            "INSERT INTO scoop.message_event
+                 (message_id, type, coroutine_name, step, cooperation_lineage, exception)
+             SELECT message_id, 'ROLLBACK_FAILED', '{handler}', 'pay', ARRAY['{root}', gen_random_uuid()]::uuid[],
+                    jsonb_build_object('type', 'large', 'source', 'bank', 'message', {message})
+             FROM scoop.message_event WHERE type = 'EMITTED' AND cooperation_lineage[1] = '{root}'",
+            root = root.id(),
+        ))
+        .await;
+    }
+    db.execute(
+        "UPDATE scoop.run SET state = 'stuck', reason = repeat('x', 1000000) WHERE handler = 'worker'",
+    )
+    .await;
+
+    let (mut codes, mut sizes) = (vec![], vec![]);
+    for failed in scoop.failed_compensations().await? {
+        sizes.push(failed.failure.message.len());
+        codes.push((failed.handler, failed.failure.kind));
+    }
+    codes.sort();
+    let of = |handler: &str, code: &str| (handler.to_owned(), code.to_owned());
+    let expected = [of("one", "TooLarge"), of("three", "large"), of("two", "TooLarge")];
+    assert_eq!(codes, expected);
+    sizes.sort_unstable();
+    assert!(sizes[1] < 200 && sizes[2] == 128_000, "{sizes:?}");
+    let stuck = scoop.stuck_runs().await?.remove(0);
+    assert_eq!(stuck.reason, "x".repeat(10_000));
+
+    let (mut codes, mut reasons) = (vec![], vec![]);
+    for run in scoop.runs().await?.runs {
+        codes.extend(run.failure.map(|failure| (run.handler, failure.code)));
+        reasons.extend(run.reason);
+    }
+    codes.sort();
+    assert_eq!((codes, reasons), (expected.to_vec(), vec![stuck.reason.clone()]));
+    assert!(scoop.explain(stuck.id()).await?.to_string().len() < 20_000);
+    assert!(root.tree().await?.to_string().len() < 20_000);
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_end_makes_its_run_stuck() -> Result<()> {
     forged_end(Work, "worker", "COMMITTED", "one_per_handler").await

@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::output::{counted, shell};
 use crate::times::in_words;
 
-/// How many runs of a kind are listed by their ids.
+/// How many runs of a kind are listed by their ids, and how many pauses and handlers by their names.
 const LISTED: u32 = 10;
 
 /// How long a ready run may wait for a slot.
@@ -55,7 +55,7 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let served: BTreeSet<_> = own.map(|saga| (&*saga.topic, &*saga.handler)).collect();
     let orphans: Vec<_> =
         handlers.iter().filter(|it| !served.contains(&(&*it.topic, &*it.handler))).collect();
-    for orphan in &orphans {
+    for orphan in orphans.iter().take(LISTED as usize) {
         let (topic, handler) = (&orphan.topic, &orphan.handler);
         findings.push(Finding::bad(
             Level::Warning,
@@ -69,6 +69,11 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
                 shell(handler)
             ),
         ));
+    }
+    let others = orphans.len().saturating_sub(LISTED as usize);
+    if others > 0 {
+        let text = format!("{} no living program", counted(others, "more handler has", "more handlers have"));
+        findings.push(Finding::bad(Level::Warning, "handlers", text, "all are listed by: scoop topology"));
     }
     if orphans.is_empty() {
         let count = counted(handlers.len(), "handler", "handlers");
@@ -119,7 +124,7 @@ pub(super) async fn paused(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     if pauses.is_empty() {
         return Ok(vec![Finding::good("pauses", "nothing is paused")]);
     }
-    let findings = pauses.iter().map(|pause| {
+    let findings = pauses.iter().take(LISTED as usize).map(|pause| {
         let resume = format!("scoop resume {}", options(&pause.target));
         let (level, advice) = if pause.until.is_some() {
             (Level::Note, format!("nothing: it ends by itself; to end it now: {resume}"))
@@ -128,7 +133,15 @@ pub(super) async fn paused(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         };
         Finding::bad(level, "pauses", pause.to_string(), advice)
     });
-    Ok(findings.collect())
+    let mut findings: Vec<_> = findings.collect();
+    let others = pauses.get(LISTED as usize..).unwrap_or_default();
+    if !others.is_empty() {
+        let level =
+            if others.iter().all(|pause| pause.until.is_some()) { Level::Note } else { Level::Warning };
+        let text = format!("{} in force", counted(others.len(), "more pause is", "more pauses are"));
+        findings.push(Finding::bad(level, "pauses", text, "all are listed by: scoop pauses"));
+    }
+    Ok(findings)
 }
 
 /// Finished hierarchies that programs could not delete.
