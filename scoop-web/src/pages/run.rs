@@ -19,9 +19,10 @@ use crate::fault::Fault;
 use crate::shown::{Moment, Phase, block, excerpt, line};
 use crate::{SharedWeb, Web};
 
-/// The maximum numbers of events and children that are shown.
+/// The maximum numbers of events, children and requests that are shown.
 const EVENTS_SHOWN: usize = 500;
 const CHILDREN_SHOWN: usize = 100;
+const REQUESTS_SHOWN: usize = 100;
 
 /// The maximum number of steps that are shown.
 const STEPS_SHOWN: usize = 100;
@@ -68,6 +69,7 @@ struct Details {
     failures: Vec<(&'static str, String)>,
     /// Repairs and cancellations.
     requests: Vec<(String, String)>,
+    requests_left_out: usize,
     children: Vec<Child>,
     children_left_out: usize,
     unhandled: Vec<String>,
@@ -252,6 +254,8 @@ fn steps(info: &RunInfo) -> Vec<StepRow> {
 fn details(info: &RunInfo, mut requests: Vec<(String, String)>) -> Details {
     requests.extend(info.interventions.iter().map(|done| (utc(done.at), line(&done.to_string()))));
     requests.sort();
+    let requests_left_out = requests.len().saturating_sub(REQUESTS_SHOWN);
+    requests.drain(..requests_left_out);
     let events_left_out = info.events.len().saturating_sub(EVENTS_SHOWN);
     let mut steps = steps(info);
     let steps_left_out = steps.len().saturating_sub(STEPS_SHOWN);
@@ -263,6 +267,7 @@ fn details(info: &RunInfo, mut requests: Vec<(String, String)>) -> Details {
         events_left_out,
         failures: failures(&info.state, &info.events),
         requests,
+        requests_left_out,
         children: info.children.iter().take(CHILDREN_SHOWN).map(child).collect(),
         children_left_out: info.children.len().saturating_sub(CHILDREN_SHOWN),
         unhandled: info.unhandled.iter().map(|message| line(&message.to_string())).collect(),

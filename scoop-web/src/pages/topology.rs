@@ -22,12 +22,16 @@ use crate::{SharedWeb, Web};
 /// The number of ended pauses that are shown.
 const ENDED_SHOWN: u32 = 20;
 
+/// The number of pauses that are shown, those that last longest.
+const PAUSES_SHOWN: usize = 500;
+
 #[derive(Template)]
 #[template(path = "topology.html")]
 struct TopologyPage {
     frame: Frame,
     topics: Vec<Topic>,
     pauses: Vec<PauseRow>,
+    pauses_left_out: usize,
     ended: Vec<EndedRow>,
     pause_all: String,
     drawing: Option<Drawing>,
@@ -110,7 +114,8 @@ async fn read(web: &Web, base: &Base) -> Result<TopologyPage, Fault> {
         handlers: handlers.into_iter().map(|it| row(it, &workers, (&pauses, &queues), (now, base))).collect(),
         pause: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::topic(topic))),
     });
-    let pauses = pauses.iter().map(|pause| PauseRow {
+    let pauses_left_out = pauses.len().saturating_sub(PAUSES_SHOWN);
+    let pauses = pauses.iter().take(PAUSES_SHOWN).map(|pause| PauseRow {
         target: line(&pause.target.to_string()),
         reason: pause.reason.as_deref().map(line).unwrap_or_default(),
         source: line(&pause.source),
@@ -122,6 +127,7 @@ async fn read(web: &Web, base: &Base) -> Result<TopologyPage, Fault> {
         frame: Frame::new(web, base, "Topology", "Topology"),
         topics: topics.collect(),
         pauses: pauses.collect(),
+        pauses_left_out,
         ended: ended.iter().map(|it| ended_row(it, now)).collect(),
         drawing: graph.draw(),
         former: former.iter().map(|it| former_row(it, (now, base))).collect(),
