@@ -104,8 +104,8 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
         failed rollbacks
         handlers
         idle_in_transaction_session_timeout
+        late runs
         pauses
-        queue
         queue limits
         retention
         rights
@@ -257,7 +257,7 @@ async fn doctor_has_nothing_to_say_about_a_healthy_shop_on_a_server_with_good_se
         good pauses
         good failed rollbacks
         good stuck runs
-        good queue
+        good late runs
         good queue limits
         good retention"#]]
     .assert_eq(&checks.join("\n"));

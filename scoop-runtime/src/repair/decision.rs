@@ -197,8 +197,7 @@ impl FailedRollbacks {
         let runs: BTreeMap<_, _> = runs.into_iter().map(|run| (run.id(), run)).collect();
         let mut blockers: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (id, child) in &runs {
-            let above = child.lineage.parent().and_then(|parent| runs.get(&parent.id()));
-            if let Some(above) = above.filter(|above| blocks(child, above)) {
+            if let Some(above) = parent_in(&runs, child).filter(|above| blocks(child, above)) {
                 blockers.entry(above.id()).or_default().push(*id);
             }
         }
@@ -304,7 +303,7 @@ impl FailedRollbacks {
     fn blocked_ancestors(&self, run: &FailedRollback) -> Vec<&FailedRollback> {
         let mut above: Vec<&FailedRollback> = vec![];
         let mut below = run;
-        while let Some(parent) = below.lineage.parent().and_then(|parent| self.get(parent.id())) {
+        while let Some(parent) = parent_in(&self.runs, below) {
             if !blocks(below, parent) {
                 break;
             }
@@ -333,6 +332,16 @@ impl FailedRollbacks {
         }
         all
     }
+}
+
+/// The parent of a run, if its rollback failed, too. Forged lineages of two runs may name each other as parents, so the whole
+/// lineage has to fit: a shorter one ends the way up.
+fn parent_in<'a>(
+    runs: &'a BTreeMap<Uuid, FailedRollback>,
+    run: &FailedRollback,
+) -> Option<&'a FailedRollback> {
+    let lineage = run.lineage.parent()?;
+    runs.get(&lineage.id()).filter(|parent| parent.lineage == lineage)
 }
 
 /// Whether the run was still waiting for this child when it failed. A failure that the run accepted before does not
@@ -480,6 +489,17 @@ mod tests {
         assert_eq!(retried.revived.len(), 20_001, "the run, the parent and the other children");
         // With a look at all of them for each, it takes minutes.
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn runs_that_name_each_other_as_parents_block_neither() {
+        let [one, other] = [&[2, 3][..], &[3, 2][..]].map(|path| failed_with_children(path, 5));
+        let failed = FailedRollbacks::new([one, other]);
+        for run in [2, 3] {
+            assert_eq!(failed.undecided_below(id(run)), []);
+            let decided = failed.decide(RepairAction::Retry, id(run), OtherDescendants::None);
+            assert_eq!(decided.unwrap().revived.len(), 1, "only the run itself");
+        }
     }
 
     #[test]

@@ -109,6 +109,25 @@ async fn paused_saga_has_its_mark_in_the_graph() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pauses_and_repairs_beyond_a_maximum_are_counted() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::Commit).await;
+    let run = order.tree().await.unwrap().roots()[0].id();
+    shop.db
+        .execute(&format!(
+            "INSERT INTO scoop.pause (kind, name, source) SELECT 'topic', 't' || n, 'ann' FROM generate_series(1, 507) AS n;
+             INSERT INTO scoop.intervention (root, run, handler, message_id, kind, source, requested_at)
+             SELECT '{}', '{run}', 'orders', gen_random_uuid(), 'retry', 'ann', now() FROM generate_series(1, 107)",
+            order.id()
+        ))
+        .await;
+    let got = shop.get("/topology").await;
+    got.has("7 later ones are not shown");
+    assert_eq!(got.text.matches("data-label=\"Paused\"").count(), 500);
+    shop.get(&format!("/runs/{run}")).await.has("7 earlier ones are not shown");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn limits_are_shown_with_the_length_of_the_queue() {
     let shop = Shop::open().await;
     shop.get("/topology").await.has("data-label=\"Limits\"").lacks("queue = ");
