@@ -496,7 +496,7 @@ mod tests {
         let [one, other] = [&[2, 3][..], &[3, 2][..]].map(|path| failed_with_children(path, 5));
         let failed = FailedRollbacks::new([one, other]);
         for run in [2, 3] {
-            assert_eq!(failed.undecided_below(id(run)), []);
+            assert!(failed.undecided_below(id(run)).is_empty());
             let decided = failed.decide(RepairAction::Retry, id(run), OtherDescendants::None);
             assert_eq!(decided.unwrap().revived.len(), 1, "only the run itself");
         }
