@@ -73,6 +73,7 @@ mod bridge {
     /// are part of the same trace, and not exported either.
     ///
     /// ```
+    /// # use scoop_runtime::SampledTraces;
     /// use opentelemetry::trace::TracerProvider as _;
     /// use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
     /// use tracing::level_filters::LevelFilter;
@@ -81,7 +82,7 @@ mod bridge {
     /// let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(0.01)));
     /// let provider = SdkTracerProvider::builder().with_sampler(sampler).build();
     /// let traces = tracing_opentelemetry::layer().with_tracer(provider.tracer("shop"));
-    /// let traces = traces.with_filter(scoop_runtime::SampledTraces);
+    /// let traces = traces.with_filter(SampledTraces);
     /// let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(traces);
     /// # drop(subscriber);
     /// ```
