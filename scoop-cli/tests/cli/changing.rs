@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use expect_test::expect;
 use scoop::{Outcome, RunPhase, RunState};
-use scoop_test_support::Ends as _;
+use scoop_test_support::{Ends as _, eventually};
 
 use crate::support::{Mail, Mails, Plan, Report, Shop};
 
@@ -674,9 +674,7 @@ async fn many_requests_end_between_two_when_the_user_interrupts_them() {
     let retry = shop.command(&["retry", "--handler", "orders", "--yes"]).spawn().unwrap();
     let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
                  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    while shop.db.number(waits).await == 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    eventually("the second request waits for the lock", async || shop.db.number(waits).await > 0).await;
     let interrupt = format!("kill -s INT {}", retry.id().unwrap());
     assert!(tokio::process::Command::new("sh").args(["-c", &interrupt]).status().await.unwrap().success());
     blocker.commit().await.unwrap();

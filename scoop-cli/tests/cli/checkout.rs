@@ -5,11 +5,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use scoop_test_support::eventually;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
+use crate::http::{get, log_in};
 use crate::support::{Ran, program, ran};
 
 /// The time limit for what the example is about to do, even on a busy machine.
@@ -66,17 +66,6 @@ impl Example {
     }
 }
 
-/// The response to a request for this path.
-async fn get(address: &str, path: &str, cookie: &str) -> String {
-    let mut connection = TcpStream::connect(address).await.unwrap();
-    let request =
-        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
-    connection.write_all(request.as_bytes()).await.unwrap();
-    let mut response = String::new();
-    connection.read_to_string(&mut response).await.unwrap();
-    response
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn refund_that_the_checkout_example_was_refused_is_found_explained_and_retried() {
     let mut example = Example::serve();
@@ -87,11 +76,8 @@ async fn refund_that_the_checkout_example_was_refused_is_found_explained_and_ret
     assert_eq!(example.line_after("scoop retry ").await, run);
 
     // The page, with the cookie for its token.
-    let (address, path) = page.strip_prefix("http://").unwrap().split_once('/').unwrap();
-    let response = get(address, &format!("/{path}"), "").await;
-    let (_, cookie) = response.split_once("set-cookie: ").expect("the token is taken");
-    let (cookie, _) = cookie.split_once(';').unwrap();
-    let inbox = get(address, "/inbox", cookie).await;
+    let (address, cookie) = log_in(&page).await;
+    let inbox = get(&address, "/inbox", &cookie).await;
     assert!(inbox.contains("the payment provider is down and refused to refund P"), "{inbox}");
     assert!(inbox.contains(&format!("/actions/retry/{run}")), "{inbox}");
 

@@ -5,5 +5,6 @@ mod checking;
 mod checkout;
 mod finding;
 mod help;
+mod http;
 mod serving;
 mod support;

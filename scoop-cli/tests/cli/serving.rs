@@ -1,9 +1,9 @@
 //! The web page, as the program serves it.
 
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 
+use crate::http::{get, log_in};
 use crate::support::Shop;
 
 /// What a form that changes something has.
@@ -27,37 +27,6 @@ impl Server {
     async fn stop(mut self) {
         self.program.kill().await.unwrap();
     }
-}
-
-/// The response to a request for this path, with a cookie.
-async fn get(address: &str, path: &str, cookie: &str) -> String {
-    let mut connection = TcpStream::connect(address).await.unwrap();
-    let request =
-        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
-    connection.write_all(request.as_bytes()).await.unwrap();
-    let mut response = String::new();
-    connection.read_to_string(&mut response).await.unwrap();
-    response
-}
-
-/// Opens the URL: the address, and the cookie that comes with the redirect.
-async fn log_in(url: &str) -> (String, String) {
-    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
-    let response = get(address, &format!("/{path}"), "none=").await;
-    assert!(response.starts_with("HTTP/1.1 303 "), "{response}");
-    let header = |name: &str| {
-        let values = response.lines().filter_map(|line| line.split_once(": "));
-        values
-            .filter(|(it, _)| it.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value)
-            .next()
-            .unwrap()
-            .to_owned()
-    };
-    assert_eq!(header("location"), "/");
-    let cookie = header("set-cookie").split(';').next().unwrap().to_owned();
-    assert!(cookie.starts_with("scoop-"), "{response}");
-    (address.to_owned(), cookie)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -113,7 +113,8 @@ impl Default for Keep {
 impl Builder {
     /// The times for which finished hierarchies are kept: by default 7 days if they committed, and 30 days otherwise. A type
     /// of messages can have times of its own: `#[message(keep = "90 days")]`, `keep = "forever"`, or one for each outcome:
-    /// `keep(committed = "7 days", rolled_back = "30 days")`. Then programs with sagas delete the whole record of a hierarchy, in small transactions beside their work, one process at a time.
+    /// `keep(committed = "7 days", rolled_back = "30 days")`. Then programs with sagas delete the whole record of a hierarchy, in
+    /// small transactions beside their work, one process at a time.
     ///
     /// The times count for hierarchies that begin with a message to a saga of this program. If sagas of several programs
     /// handle it, the longest time counts. For messages without a handler the times of the program that deletes count. The

@@ -287,9 +287,7 @@ impl RequestInfo {
         }
         .boxed()
     }
-}
 
-impl RequestInfo {
     fn requester(&self, asked: RequestKey) -> Requester<'_> {
         Requester { note: &self.reason, source: &self.source, asked }
     }

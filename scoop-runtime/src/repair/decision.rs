@@ -334,8 +334,7 @@ impl FailedRollbacks {
     }
 }
 
-/// The parent of a run, if its rollback failed, too. Forged lineages of two runs may name each other as parents, so the whole
-/// lineage has to fit: a shorter one ends the way up.
+/// The parent of a run, if its rollback failed, too. Its whole lineage has to fit: forged runs may name each other as parents.
 fn parent_in<'a>(
     runs: &'a BTreeMap<Uuid, FailedRollback>,
     run: &FailedRollback,

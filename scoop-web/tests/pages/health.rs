@@ -39,7 +39,7 @@ async fn mounted_endpoints_follow_the_program_without_the_page() {
 #[tokio::test(flavor = "multi_thread")]
 async fn program_without_its_database_is_live_and_not_ready() {
     // Nothing listens at this port.
-    let pool = sqlx::PgPool::connect_lazy("postgres://nobody:secret@127.0.0.1:1/nothing").unwrap();
+    let pool = sqlx::PgPool::connect_lazy("postgres://absent:secret@127.0.0.1:1/nothing").unwrap();
     let router = scoop_web::health(Scoop::client(pool));
     assert_eq!(health_of(&router).await, (200, 503, "not ready: the database does not answer\n".into()));
 }
