@@ -114,7 +114,7 @@ mod bridge {
             span
         }
 
-        pub(crate) fn is_sampled(&self) -> bool {
+        fn is_sampled(&self) -> bool {
             self.0.span().span_context().is_sampled()
         }
 
@@ -209,10 +209,6 @@ mod bridge {
     impl Parent {
         pub(crate) fn makes(_: Option<&Self>, span: impl FnOnce() -> Span) -> Span {
             span()
-        }
-
-        pub(crate) fn is_sampled(&self) -> bool {
-            match self.0 {}
         }
 
         pub(crate) fn of(_: &TraceContext) -> Option<Self> {
