@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use fantoccini::actions::{InputSource as _, KeyAction, KeyActions};
 use fantoccini::wd::Capabilities;
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -131,8 +132,14 @@ impl Browser {
     }
 
     /// Presses keys, one after the other, or enters a text where the focus is.
+    ///
+    /// The keys go to the window, not to an element, which a live update may replace meanwhile.
     pub(crate) async fn press(&self, keys: &str) {
-        self.client.active_element().await.unwrap().send_keys(keys).await.unwrap();
+        let mut actions = KeyActions::new("keyboard".into());
+        for value in keys.chars() {
+            actions = actions.then(KeyAction::Down { value }).then(KeyAction::Up { value });
+        }
+        self.client.perform_actions(actions).await.unwrap();
     }
 
     /// Presses the tabulator until the focused element fits.
