@@ -7,11 +7,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use scoop::{Builder, Scoop};
+use scoop::{Builder, Handle, Priority, RuntimeError, Scoop};
 
 use crate::baseline::{CLIENTS, Script, WARM_UP};
 use crate::bench::{Bench, Pace};
-use crate::limits::{Limited, LimitedByKey, Rated};
+use crate::limits::{Limited, LimitedByKey, Narrow, Rated, RatedByKey};
 use crate::outcome::Outcome;
 use crate::sagas::{self, Ballast, Idle, Insert, Load, Meter, Plant};
 use crate::server::Database;
@@ -32,6 +32,9 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(1800);
 /// Size of the payloads and contexts of B15.
 const BALLAST_BYTES: usize = 4000;
 
+/// The priorities of `Crowd::Prioritized`.
+const PRIORITIES: [Priority; 3] = [Priority::Low, Priority::Normal, Priority::High];
+
 /// The kind of sagas in a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crowd {
@@ -41,8 +44,12 @@ pub(crate) enum Crowd {
     FellingTrees,
     Loaded,
     Limited,
+    Narrow,
     LimitedByKey,
     Rated,
+    RatedByKey,
+    /// As `Inserts`, a third of them at each priority.
+    Prioritized,
 }
 
 /// B1 to B5 and B15: rounds of a fresh database each.
@@ -231,11 +238,9 @@ impl Crowd {
     /// The user's transactions of each saga.
     fn steps(self) -> f64 {
         match self {
-            Self::Inserts | Self::Idles | Self::Loaded | Self::Limited | Self::LimitedByKey | Self::Rated => {
-                3.0
-            }
             Self::Trees => sagas::TREE_STEPS,
             Self::FellingTrees => sagas::TREE_ROLLBACK_STEPS,
+            _ => 3.0,
         }
     }
 }
@@ -253,7 +258,13 @@ pub(crate) async fn launch(client: &Scoop, crowd: Crowd, count: i64) -> Outcome<
             Crowd::FellingTrees => client.launch_all(numbers.map(|n| Plant { n, fails: true })).await?,
             Crowd::Limited => client.launch_all(numbers.map(|n| Limited { n })).await?,
             Crowd::LimitedByKey => client.launch_all(numbers.map(|n| LimitedByKey { n })).await?,
+            Crowd::Narrow => client.launch_all(numbers.map(|n| Narrow { n })).await?,
             Crowd::Rated => client.launch_all(numbers.map(|n| Rated { n })).await?,
+            Crowd::RatedByKey => client.launch_all(numbers.map(|n| RatedByKey { n })).await?,
+            Crowd::Prioritized => {
+                let priority = PRIORITIES[usize::try_from(first / BATCH)? % PRIORITIES.len()];
+                client.launch_all(numbers.map(|n| Insert { n })).priority(priority).await?
+            }
             Crowd::Inserts | Crowd::Loaded => client.launch_all(numbers.map(|n| Insert { n })).await?,
         };
     }
@@ -261,13 +272,26 @@ pub(crate) async fn launch(client: &Scoop, crowd: Crowd, count: i64) -> Outcome<
 }
 
 async fn launch_loaded(client: &Scoop, count: i64) -> Outcome<()> {
+    let client = client.clone();
+    launch_singly(count, move |n| {
+        let message = Load { n, ballast: noise(BALLAST_BYTES) };
+        client.launch(message).with(Ballast(noise(BALLAST_BYTES))).into_future()
+    })
+    .await
+}
+
+/// Launches so many messages, each by itself, from as many callers as `pgbench` has clients.
+pub(crate) async fn launch_singly<L, F>(count: i64, launch: L) -> Outcome<()>
+where
+    L: Fn(i64) -> F + Clone + Send + 'static,
+    F: Future<Output = Result<Handle, RuntimeError>> + Send,
+{
     let callers: Vec<_> = (0..i64::from(CLIENTS))
         .map(|caller| {
-            let client = client.clone();
+            let launch = launch.clone();
             tokio::spawn(async move {
                 for n in (caller..count).step_by(CLIENTS as usize) {
-                    let message = Load { n, ballast: noise(BALLAST_BYTES) };
-                    client.launch(message).with(Ballast(noise(BALLAST_BYTES))).await?;
+                    launch(n).await?;
                 }
                 Outcome::Ok(())
             })

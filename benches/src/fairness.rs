@@ -8,6 +8,7 @@ use crate::bench::Bench;
 use crate::drain::{self, Crowd};
 use crate::fan_out;
 use crate::latency::WARM_UP;
+use crate::limits;
 use crate::outcome::Outcome;
 use crate::sagas::{Alone, Meter, Spread};
 use crate::stats::percentile_ms;
@@ -27,9 +28,13 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
         let idle = beside_nothing(bench).await?;
         let (idle_p50, idle_p99) = (percentile_ms(&idle, 50), percentile_ms(&idle, 99));
         bench.report.add("F1 idle", idle_p99, None);
-        let crowded = beside_backlog(bench, backlog).await?;
+        let crowded = beside_backlog(bench, Crowd::Inserts, backlog).await?;
         bench.report.add("F1", percentile_ms(&crowded, 99), Some(idle_p99));
         bench.report.add("F1 p50", percentile_ms(&crowded, 50), Some(idle_p50));
+        let limited = beside_backlog(bench, Crowd::LimitedByKey, backlog).await?;
+        bench.report.add("F1 limited", percentile_ms(&limited, 99), Some(idle_p99));
+        let prioritized = beside_backlog(bench, Crowd::Prioritized, backlog).await?;
+        bench.report.add("F1 priority", percentile_ms(&prioritized, 99), Some(idle_p99));
         let fanned = beside_fan_out(bench).await?;
         bench.report.add("F2", percentile_ms(&fanned, 99), Some(idle_p99));
         bench.report.add("F2 p50", percentile_ms(&fanned, 50), Some(idle_p50));
@@ -38,9 +43,9 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     }
     let patience = PATIENCE.as_secs();
     bench.report.note(format!("F1: the backlog was of {backlog} ready runs."));
-    bench
-        .report
-        .note(format!("F1, F2: who takes more than {patience} s counts with that; looking ends with it."));
+    bench.report.note(format!(
+        "F1, F2: a saga that takes more than {patience} s counts with that, and no further one is launched."
+    ));
     Ok(())
 }
 
@@ -54,11 +59,13 @@ async fn beside_nothing(bench: &Bench) -> Outcome<Vec<Duration>> {
     Ok(times)
 }
 
-async fn beside_backlog(bench: &Bench, backlog: i64) -> Outcome<Vec<Duration>> {
+async fn beside_backlog(bench: &Bench, crowd: Crowd, backlog: i64) -> Outcome<Vec<Duration>> {
     let database = bench.server.database().await?;
-    drain::launch(&database.client().await?, Crowd::Inserts, backlog).await?;
+    limits::register(bench, &database, crowd).await?;
+    drain::launch(&database.client().await?, crowd, backlog).await?;
     let meter = Meter::default();
-    let scoop = database.engine(&bench.settings, &meter).await?.start().await?;
+    let builder = database.engine(&bench.settings, &meter).await?;
+    let scoop = limits::with_saga(crowd, builder, &meter).start().await?;
     alone(&scoop, WARM_UP, || true).await?;
     let enough = backlog.unsigned_abs() * 9 / 10;
     let times = alone(&scoop, 1000, || meter.ended() < enough).await?;

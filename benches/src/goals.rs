@@ -96,7 +96,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the table.
-pub(crate) const GOALS: [Goal; 126] = [
+pub(crate) const GOALS: [Goal; 131] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
     processor("B1 processor"),
     figure("B1 protocol", "the same beside a step that is recorded in a table like ours", "steps/s")
@@ -278,10 +278,19 @@ pub(crate) const GOALS: [Goal; 126] = [
     figure("B25", "B1 with a limit for the saga that is not reached ÷ without", "steps/s")
         .beside("B1")
         .more_is_better(),
+    figure("B25 reached", "B1 with a limit for the saga that is reached ÷ without", "steps/s")
+        .beside("B1")
+        .more_is_better(),
     figure("B25 by key", "B1 with limits by key that are reached ÷ without", "steps/s")
         .beside("B1")
         .more_is_better(),
     figure("B25 rate", "B1 with a rate that is not reached ÷ without", "steps/s")
+        .beside("B1")
+        .more_is_better(),
+    figure("B25 rate by key", "B1 with a rate for each of 100 keys that is not reached ÷ without", "steps/s")
+        .beside("B1")
+        .more_is_better(),
+    figure("B25 priority", "B1 with a third of the runs at each priority ÷ without", "steps/s")
         .beside("B1")
         .more_is_better(),
     rate("B25 pause", "B1 beside a paused handler with pending runs ÷ without", "steps/s", "B1", 0.95, 0.0)
@@ -295,6 +304,14 @@ pub(crate) const GOALS: [Goal; 126] = [
         .judged_by_ratio()
         .without_aim(),
     figure("F1 p50", "the same, p50", "ms").beside("idle p50"),
+    cost("F1 limited", "the same beside a backlog with limits by key that are reached, p99", "ms", 10.0, 0.0)
+        .beside("idle p99")
+        .judged_by_ratio()
+        .without_aim(),
+    cost("F1 priority", "the same beside a backlog of all priorities, p99", "ms", 10.0, 0.0)
+        .beside("idle p99")
+        .judged_by_ratio()
+        .without_aim(),
     figure("F1 count", "how many of them there were", "sagas").more_is_better(),
     cost("F2", "the same beside a fan-out of 10,000 children, p99", "ms", 10.0, 0.0)
         .beside("idle p99")

@@ -1,6 +1,6 @@
-//! B25: the price of limits and pauses. B1 by a saga with a limit that is never reached, by one with limits by key that are
-//! always reached, by one with a rate that is never reached, and beside a paused handler with pending runs. And launches to a
-//! queue with a limit that is never reached.
+//! B25: the price of limits, pauses and priorities. B1 by a saga with a limit that is never reached or always, by one with
+//! limits by key that are always reached, by one with a rate that is never reached, by key or not, with a third of the runs at
+//! each priority, and beside a paused handler with pending runs. And launches to a queue with a limit that is never reached.
 
 use scoop::prelude::*;
 use scoop::{Builder, PauseTarget};
@@ -10,6 +10,7 @@ use crate::drain::{self, Crowd};
 use crate::launches;
 use crate::outcome::Outcome;
 use crate::sagas::{Alone, Meter, insert};
+use crate::server::Database;
 
 /// Runs of a first, short drain, which finds out how many a round needs.
 const PROBE: i64 = 600;
@@ -61,8 +62,10 @@ macro_rules! inserts {
 }
 
 inserts!(Limited, LimitedInserts, "bench.limited", (concurrency = 100_000));
+inserts!(Narrow, NarrowInserts, "bench.narrow", (concurrency = 16));
 inserts!(LimitedByKey, InsertsByKey, "bench.limited-by-key", (concurrency(4, by = key)));
 inserts!(Rated, InsertsAtRate, "bench.rated", (rate("1000000/s")));
+inserts!(RatedByKey, InsertsAtRateByKey, "bench.rated-by-key", (rate("1000000/s", by = key)));
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     let mut count = drain::for_a_round(
@@ -70,16 +73,21 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
         Crowd::Inserts,
         drain::fresh(bench, Crowd::Inserts, PROBE).await?.per_second,
     );
+    const WAYS: [(&str, Crowd, bool); 7] = [
+        ("B25", Crowd::Limited, false),
+        ("B25 reached", Crowd::Narrow, false),
+        ("B25 by key", Crowd::LimitedByKey, false),
+        ("B25 rate", Crowd::Rated, false),
+        ("B25 rate by key", Crowd::RatedByKey, false),
+        ("B25 priority", Crowd::Prioritized, false),
+        ("B25 pause", Crowd::Inserts, true),
+    ];
     for _ in 0..bench.settings.rounds {
-        let without = fresh(bench, Crowd::Inserts, count, None).await?;
-        let limited = fresh(bench, Crowd::Limited, count, None).await?;
-        let by_key = fresh(bench, Crowd::LimitedByKey, count, None).await?;
-        let rated = fresh(bench, Crowd::Rated, count, None).await?;
-        let paused = fresh(bench, Crowd::Inserts, count, Some(PauseTarget::Handler("lone".into()))).await?;
-        bench.report.add("B25", limited, Some(without));
-        bench.report.add("B25 by key", by_key, Some(without));
-        bench.report.add("B25 rate", rated, Some(without));
-        bench.report.add("B25 pause", paused, Some(without));
+        let without = fresh(bench, Crowd::Inserts, count, false).await?;
+        for (key, crowd, is_paused) in WAYS {
+            let rate = fresh(bench, crowd, count, is_paused).await?;
+            bench.report.add(key, rate, Some(without));
+        }
         let (queue, without_queue) = launches::price_of_a_queue(bench).await?;
         bench.report.add("B25 queue", queue, Some(without_queue));
         count = drain::for_a_round(bench, Crowd::Inserts, without);
@@ -90,26 +98,40 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     Ok(())
 }
 
-/// Steps per second of so many sagas, in a fresh database, perhaps beside a pause.
-async fn fresh(bench: &Bench, crowd: Crowd, count: i64, pause: Option<PauseTarget>) -> Outcome<f64> {
-    let database = bench.server.database().await?;
-    let client = database.client().await?;
-    let with_saga = |builder: Builder, meter: &Meter| match crowd {
-        Crowd::Limited => builder.only::<LimitedInserts>().provide(LimitedInserts(meter.clone())),
-        Crowd::LimitedByKey => builder.only::<InsertsByKey>().provide(InsertsByKey(meter.clone())),
-        Crowd::Rated => builder.only::<InsertsAtRate>().provide(InsertsAtRate(meter.clone())),
+/// Adds the saga of a crowd with a limit.
+pub(crate) fn with_saga(crowd: Crowd, builder: Builder, meter: &Meter) -> Builder {
+    let meter = meter.clone();
+    match crowd {
+        Crowd::Limited => builder.only::<LimitedInserts>().provide(LimitedInserts(meter)),
+        Crowd::Narrow => builder.only::<NarrowInserts>().provide(NarrowInserts(meter)),
+        Crowd::LimitedByKey => builder.only::<InsertsByKey>().provide(InsertsByKey(meter)),
+        Crowd::Rated => builder.only::<InsertsAtRate>().provide(InsertsAtRate(meter)),
+        Crowd::RatedByKey => builder.only::<InsertsAtRateByKey>().provide(InsertsAtRateByKey(meter)),
         _ => builder,
-    };
-    // A message has the handlers that are registered when it is launched.
+    }
+}
+
+/// Registers the saga of a crowd: a message has the handlers that are registered when it is launched.
+pub(crate) async fn register(bench: &Bench, database: &Database, crowd: Crowd) -> Outcome<()> {
     let meter = Meter::default();
-    let scoop = with_saga(database.engine(&bench.settings, &meter).await?, &meter).start().await?;
+    let builder = database.engine(&bench.settings, &meter).await?;
+    let scoop = with_saga(crowd, builder, &meter).start().await?;
     scoop.shutdown().await?;
     scoop.pool().close().await;
-    if let Some(pause) = pause {
-        client.pause(pause).await?;
+    Ok(())
+}
+
+/// Steps per second of so many sagas, in a fresh database, perhaps beside a pause.
+async fn fresh(bench: &Bench, crowd: Crowd, count: i64, is_paused: bool) -> Outcome<f64> {
+    let database = bench.server.database().await?;
+    let client = database.client().await?;
+    register(bench, &database, crowd).await?;
+    if is_paused {
+        client.pause(PauseTarget::Handler("lone".into())).await?;
         client.launch_all((0..PAUSED).map(|n| Alone { n })).await?;
     }
     drain::launch(&client, crowd, count).await?;
+    let with_saga = |builder: Builder, meter: &Meter| with_saga(crowd, builder, meter);
     let rate = drain::drain_with(bench, &database, crowd, count, with_saga).await?.per_second;
     bench.server.remove(database).await?;
     Ok(rate)

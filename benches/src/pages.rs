@@ -1,6 +1,6 @@
 //! B22: pages of runs, explanations and the web page, with many runs that have ended or that sleep.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
@@ -36,11 +36,15 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
 
 async fn measured(bench: &mut Bench, database: &Database, key: &str, with: &str) -> Outcome<()> {
     let client = database.client().await?;
+    let mut lists = vec![];
     for _ in 0..bench.settings.rounds {
-        let pages = pages(&client).await?;
+        lists = pages(&client).await?;
+        let pages: Vec<_> = lists.iter().flat_map(|(_, times)| times.iter().copied()).collect();
         bench.report.add(key, percentile_ms(&pages, 99), None);
         bench.report.add(&format!("{key} p50"), percentile_ms(&pages, 50), None);
     }
+    let each = lists.iter().map(|(list, times)| format!("{list} {:.1} ms", percentile_ms(times, 99)));
+    bench.report.note(format!("{key}, p99 of each: {}", each.collect::<Vec<_>>().join(", ")));
     let mut web = vec![];
     for _ in 0..bench.settings.rounds {
         web = web_pages(&client).await?;
@@ -99,36 +103,58 @@ async fn web_pages(client: &Scoop) -> Outcome<Vec<(String, Duration)>> {
     Ok(pages)
 }
 
-/// The time of each page.
-async fn pages(client: &Scoop) -> Outcome<Vec<Duration>> {
+/// The times of the pages of each list, of explanations, of counts, and of lookups by a unique key that was not used.
+async fn pages(client: &Scoop) -> Outcome<Vec<(&'static str, Vec<Duration>)>> {
     let first = client.runs().page(1).await?;
-    let handler = first.runs.first().map(|run| run.handler.clone()).unwrap_or_default();
-    let lists: [FindRuns; 7] = [
-        client.runs(),
-        client.runs().handler(&handler),
-        client.runs().state(RunPhase::Committed),
-        client.runs().state(RunPhase::Sleeping),
-        client.runs().waiting_for(WaitKind::Program),
-        client.runs().handler(&handler).state(RunPhase::RolledBack),
-        client.runs().handler(&handler).failed_with("none"),
+    let Some(run) = first.runs.first() else { return Err("no run is left in the database".into()) };
+    let (handler, topic) = (&run.handler, &run.topic);
+    let two_weeks_ago = SystemTime::now() - Duration::from_hours(14 * 24);
+    let runs = || client.runs();
+    let lists: [(&str, FindRuns); 12] = [
+        ("all", runs()),
+        ("handler", runs().handler(handler)),
+        ("topic", runs().topic(topic)),
+        ("roots", runs().roots()),
+        ("committed", runs().state(RunPhase::Committed)),
+        ("sleeping", runs().state(RunPhase::Sleeping)),
+        ("since two weeks ago", runs().since(two_weeks_ago)),
+        ("until two weeks ago", runs().until(two_weeks_ago)),
+        ("waiting for a program", runs().waiting_for(WaitKind::Program)),
+        ("rolled back", runs().handler(handler).state(RunPhase::RolledBack)),
+        ("code", runs().handler(handler).failed_with("none")),
+        ("topic, committed, until two weeks ago", {
+            runs().topic(topic).state(RunPhase::Committed).until(two_weeks_ago)
+        }),
     ];
     let mut times = vec![];
-    for list in lists {
+    for (name, list) in lists {
+        let mut of_list = vec![];
         let mut next = None;
         for _ in 0..PAGES {
             let begun = Instant::now();
             let page = list.clone().after(next).await?;
-            times.push(begun.elapsed());
+            of_list.push(begun.elapsed());
             next = page.next;
             if next.is_none() {
                 break;
             }
         }
+        times.push((name, of_list));
     }
-    for run in first.runs {
+    let (mut explanations, mut counts, mut keys) = (vec![], vec![], vec![]);
+    for nth in 0..PAGES {
         let begun = Instant::now();
         client.explain(run.run).await?;
-        times.push(begun.elapsed());
+        explanations.push(begun.elapsed());
+        let begun = Instant::now();
+        client.counts().await?;
+        counts.push(begun.elapsed());
+        let begun = Instant::now();
+        if client.find_topic_by_key(topic, &format!("key {nth}")).await.is_ok() {
+            return Err("a key that was not used is found".into());
+        }
+        keys.push(begun.elapsed());
     }
+    times.extend([("explain", explanations), ("counts", counts), ("unique key", keys)]);
     Ok(times)
 }

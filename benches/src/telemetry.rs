@@ -32,7 +32,9 @@ mod on {
     use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 
     use super::{Bench, Outcome};
-    use crate::drain::{Crowd, for_a_round, fresh, steps};
+    use crate::bench::Pace;
+    use crate::drain::{self, Crowd, for_a_round, fresh, steps};
+    use crate::sagas::{Idle, Insert};
 
     /// Sagas of a first, short drain, which finds out how many a round needs.
     const PROBE: i64 = 600;
@@ -63,13 +65,8 @@ mod on {
     }
 
     /// A drain, with all telemetry on if a share of the traces is given that is sampled, and how many spans were exported.
-    async fn observed(
-        bench: &Bench,
-        crowd: Crowd,
-        count: i64,
-        share: Option<f64>,
-    ) -> Outcome<(crate::bench::Pace, f64)> {
-        let Some(share) = share else { return Ok((fresh(bench, crowd, count).await?, 0.0)) };
+    async fn observed(bench: &Bench, crowd: Crowd, count: i64, share: Option<f64>) -> Outcome<(Pace, f64)> {
+        let Some(share) = share else { return Ok((launched_singly(bench, crowd, count).await?, 0.0)) };
         let exported = Arc::new(AtomicU64::new(0));
         let exporter = Counting(exported.clone());
         let provider = SdkTracerProvider::builder().with_batch_exporter(exporter);
@@ -88,12 +85,27 @@ mod on {
         let pace = {
             let _metrics = metrics::set_default_local_recorder(&recorder);
             let _traces = tracing::subscriber::set_default(subscriber);
-            fresh(bench, crowd, count).await?
+            launched_singly(bench, crowd, count).await?
         };
         provider.shutdown()?;
         tracing::callsite::rebuild_interest_cache();
         // Far below the precision of a float.
         Ok((pace, exported.load(Ordering::Relaxed) as f64))
+    }
+
+    /// A drain of messages that are launched each by itself: those of one launch are in one trace, so that they would all be
+    /// sampled, or none.
+    async fn launched_singly(bench: &Bench, crowd: Crowd, count: i64) -> Outcome<Pace> {
+        let database = bench.server.database().await?;
+        let client = database.client().await?;
+        if crowd == Crowd::Idles {
+            drain::launch_singly(count, move |n| client.launch(Idle { n }).into_future()).await?;
+        } else {
+            drain::launch_singly(count, move |n| client.launch(Insert { n }).into_future()).await?;
+        }
+        let pace = drain::drain(bench, &database, crowd, count).await?;
+        bench.server.remove(database).await?;
+        Ok(pace)
     }
 
     /// Counts spans, and drops them.

@@ -93,7 +93,6 @@ async fn rolled_back_order_is_found_and_explained_on_one_page() {
     browser.shows("td", "began to roll back").await;
     // The order itself.
     browser.shows("#contents ~ details pre", "\"country\"").await;
-    browser.image("web_checkout").await;
     site.close().await;
 }
 
