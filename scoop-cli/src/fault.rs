@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::net::SocketAddr;
 
 use scoop_core::Escaped;
 use scoop_runtime::{RuntimeError, SetupError};
@@ -33,6 +34,8 @@ pub(crate) enum Fault {
     Sql(&'static str, sqlx::Error),
     /// The output cannot be written.
     Output(io::Error),
+    /// An address cannot be bound.
+    Bind(SocketAddr, io::Error),
     /// The command line, or a file that it names, is wrong.
     Usage(String),
     /// Nothing has the given name.
@@ -98,7 +101,10 @@ impl Fault {
                 | RuntimeError::NoSchedule { .. },
             ) => Exit::NotAccepted,
             Self::NotFound(_) | Self::Refused(_) | Self::Declined => Exit::NotAccepted,
-            Self::Runtime(_) | Self::Sql(..) | Self::Output(_) => Exit::Failed,
+            Self::Runtime(
+                RuntimeError::Signal { .. } | RuntimeError::PauseTarget { .. } | RuntimeError::PauseText { .. },
+            ) => Exit::Usage,
+            Self::Runtime(_) | Self::Sql(..) | Self::Output(_) | Self::Bind(..) => Exit::Failed,
             Self::Usage(_) => Exit::Usage,
         }
     }
@@ -128,6 +134,7 @@ impl Fault {
             Self::Runtime(error) => chain(error),
             Self::Sql(doing, error) => format!("the database failed while {doing}: {}", chain(error)),
             Self::Output(error) => format!("the output cannot be written: {}", chain(error)),
+            Self::Bind(address, error) => format!("{address} cannot be bound: {}", chain(error)),
             Self::Declined => String::new(),
             Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) => Escaped(text).to_string(),
         }

@@ -81,6 +81,8 @@ mod several_topics;
 mod sleeping;
 #[path = "../it/behaviour/stuck.rs"]
 mod stuck;
+#[path = "../it/behaviour/timelines.rs"]
+mod timelines;
 #[path = "../it/behaviour/trees.rs"]
 mod trees;
 #[path = "../it/behaviour/trees_parts.rs"]

@@ -199,3 +199,67 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: ExplainArgs) -> Re
     }
     Ok(Exit::Done)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use scoop_core::SignalKey;
+    use scoop_runtime::LimitKey;
+
+    use super::*;
+
+    /// Programs read these fields: docs/command_line.md lists them.
+    #[test]
+    fn each_kind_of_wait_has_its_fields() {
+        let at = UNIX_EPOCH + Duration::from_secs(90);
+        let key = || Some(LimitKey::new("customer", "7"));
+        let expected = [
+            (WaitReason::Ended, r#"{"for":"nothing"}"#),
+            (WaitReason::Executing { worker: None }, r#"{"for":"step","worker":null}"#),
+            (
+                WaitReason::Children { unfinished: 2, blocking: vec![], blocking_count: 1 },
+                r#"{"for":"children","unfinished":2,"blocking_count":1,"blocking":[]}"#,
+            ),
+            (
+                WaitReason::Signal { signal: SignalKey::new("paid", "order 7"), until: Some(at) },
+                r#"{"for":"signal","signal":{"name":"paid","key":"order 7"},"until":"1970-01-01T00:01:30.000Z"}"#,
+            ),
+            (
+                WaitReason::Time { until: at, delay: Delay::Backoff },
+                r#"{"for":"time","until":"1970-01-01T00:01:30.000Z","delay":"backoff"}"#,
+            ),
+            (
+                WaitReason::Slot { ahead: 3, queued: 4, is_suspect: false, workers: vec![] },
+                r#"{"for":"slot","ahead":3,"queued":4,"suspect":false,"workers":[]}"#,
+            ),
+            (
+                WaitReason::Program { definition: Some(2), why: Some("no step `pack`".into()) },
+                r#"{"for":"program","definition":2,"why":"no step `pack`"}"#,
+            ),
+            (
+                WaitReason::Operator { why: "it is stuck".into(), failed_below: vec![] },
+                r#"{"for":"operator","why":"it is stuck","failed_below":[]}"#,
+            ),
+            (
+                WaitReason::Limit { concurrency: 2, key: key(), holders: vec![], ahead: 0, queued: 1 },
+                r#"{"for":"limit","concurrency":2,"key_from":"customer","key":"7","holders":[],"ahead":0,"queued":1}"#,
+            ),
+            (
+                WaitReason::Rate {
+                    runs: 5,
+                    period: Duration::from_secs(60),
+                    key: None,
+                    opens_at: Some(at),
+                    ahead: 0,
+                    queued: 1,
+                },
+                r#"{"for":"rate","runs":5,"period_seconds":60.0,"key_from":null,"key":null,"opens_at":"1970-01-01T00:01:30.000Z","ahead":0,"queued":1}"#,
+            ),
+            (WaitReason::Pause { pauses: vec![] }, r#"{"for":"pause","pauses":[]}"#),
+        ];
+        for (reason, json) in expected {
+            assert_eq!(serde_json::to_string(&WaitRecord::from(&reason)).unwrap(), json);
+        }
+    }
+}

@@ -44,7 +44,7 @@ pub(crate) async fn serve(scoop: &Scoop, output: Output, args: ServeArgs) -> Res
         options = options.read_only();
     }
     let page = scoop_web::bind(listen, scoop.clone(), options).await;
-    let page = page.map_err(|error| Fault::Refused(format!("{listen} cannot be bound: {error}")))?;
+    let page = page.map_err(|error| Fault::Bind(listen, error))?;
     if output.json {
         output.record(&PageRecord { url: page.url() })?;
     } else {

@@ -91,7 +91,7 @@ async fn signal_reaches_the_run_that_awaits_it() {
     "#]]);
     assert_eq!(order.wait().await.unwrap(), Outcome::Committed);
     shop.run(&["signal", "", "order 7", "--yes"]).await.shows(expect![[r#"
-        exit 1
+        exit 2
         2> error: the signal `` cannot be sent: its name has 0 characters; 1 to 180 are possible
     "#]]);
     let id = "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a";
@@ -256,6 +256,48 @@ async fn saga_is_paused_and_resumed() {
         2> Usage: scoop pause --reason <TEXT> --yes --database-url <URL> <--saga <NAME>|--topic <NAME>|--everything>
         2> 
         2> For more information, try '--help'.
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topic_is_paused_and_resumed() {
+    let mut shop = Shop::open().await;
+    let pause = ["pause", "--topic", "shop.payments", "--reason", "the bank is away", "--source", "ann"];
+    shop.run(&[&pause[..], &["--yes"]].concat()).await.shows(expect![[r#"
+        topic `shop.payments` is paused by ann since <time>: the bank is away; runs in a step: 0
+    "#]]);
+    shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes"]).await.shows(expect![[r#"
+        <id 1>
+    "#]]);
+    assert_eq!(shop.run(&["runs", "--waiting-for", "pause", "--json"]).await.field("handler"), ["payments"]);
+    shop.run(&["resume", "--topic", "shop.payments", "--yes", "--json"]).await.shows(expect![[r#"
+        {"saga":null,"topic":"shop.payments","reason":"the bank is away","source":"ann","since":"<time>","until":null}
+    "#]]);
+    shop.run(&["resume", "--topic", "shop.payment", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: topic `shop.payment` is not paused
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pause_that_a_worker_does_not_acknowledge_names_it_and_fails() {
+    let mut shop = Shop::open().await;
+    // The other worker lives as long as the session of the first one.
+    shop.db
+        .execute(
+            "INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
+             SELECT '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a', lock_key, backend, role, topics, handlers, definitions, now()
+             FROM scoop.worker",
+        )
+        .await;
+    let pause = ["pause", "--saga", "payments", "--reason", "the bank is away", "--drain", "10ms", "--yes"];
+    shop.run(&pause).await.shows(expect![[r#"
+        exit 1
+        saga `payments` is paused by scoop-cli since <time>: the bank is away; runs in a step: 0; not acknowledged by scoop-rs:<id 1>
+    "#]]);
+    shop.db.execute("DELETE FROM scoop.worker WHERE id = '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a'").await;
+    shop.run(&[&pause[..], &["--json"]].concat()).await.shows(expect![[r#"
+        {"saga":"payments","topic":null,"reason":"the bank is away","source":"scoop-cli","since":"<time>","until":null,"in_force":true,"is_known":true,"unacknowledged":[],"running":0}
     "#]]);
 }
 

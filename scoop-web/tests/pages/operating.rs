@@ -88,9 +88,13 @@ async fn topology_is_drawn_with_launches_and_marks() {
     let got = shop.get("/topology").await;
     got.has("aria-label=\"saga orders, ")
         .has("aria-label=\"topic shop.parcels\"")
-        .has("ended in the last hour");
+        .has("aria-label=\"saga parcels, 0 ended in the last hour\"");
     assert_eq!(got.text.matches("class=\"edge\"").count(), 3, "two subscriptions and a launch");
     got.lacks("Retired").lacks(" style=");
+    for _ in 0..3 {
+        shop.order(Plan::Commit).await;
+    }
+    shop.get("/topology").await.has("aria-label=\"saga orders, 3 ended in the last hour\"");
     shop.scoop.retire_handler("shop.parcels", "parcels").await.unwrap();
     let got = shop.get("/topology").await;
     got.has("<rect class=\"saga retired\"").has(">retired</text>").has("<h2 id=\"former\">Retired</h2>");
@@ -163,6 +167,22 @@ async fn end_of_a_pause_is_shown_with_name_and_reason() {
     shop.get("/topology").await.has("Ended pauses").has("it is mended");
     let ended = shop.scoop.ended_pauses().limit(1).await.unwrap().remove(0);
     assert_eq!((ended.ended_by.as_deref(), ended.end_reason.as_deref()), (Some("Ada"), Some("it is mended")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_is_paused_and_resumed() {
+    let shop = Shop::open().await;
+    let page = shop.get("/pause?everything=1").await;
+    let fields = [("form", page.form()), ("name", "Ada"), ("reason", "maintenance"), ("limit", "1h")];
+    assert_eq!(shop.post("/pause?everything=1", &fields).await.location(), "/topology");
+    let pauses = shop.scoop.pauses().await.unwrap();
+    assert_eq!((pauses.len(), &pauses[0].target), (1, &scoop::PauseTarget::Everything));
+    assert!(pauses[0].until.is_some());
+    shop.get("/topology").await.has("saga orders, paused").has("saga parcels, paused").has("maintenance");
+    let page = shop.get("/resume?everything=1").await;
+    let fields = [("form", page.form()), ("name", "Ada"), ("reason", "it is over")];
+    assert_eq!(shop.post("/resume?everything=1", &fields).await.location(), "/topology");
+    assert!(shop.scoop.pauses().await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

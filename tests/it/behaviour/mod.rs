@@ -117,6 +117,7 @@ mod step_outputs;
 mod stuck;
 mod tampering;
 mod telemetry;
+mod timelines;
 mod topology;
 mod traces;
 mod trees;

@@ -196,6 +196,33 @@ async fn launches_of_this_and_other_programs_wait_and_say_why() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pause_is_in_force_in_all_processes_when_the_call_returns() -> Result<()> {
+    let Shop { db, gate, notes, scoop } = Shop::open().await?;
+    let others = [start(&db, &gate, &notes).await?, start(&db, &gate, &notes).await?];
+    gate.open(1_000);
+    let parcel = || Parcel { fails: false };
+    for round in 0..5 {
+        let paused = db.client().pause(parcels()).await?;
+        assert!(paused.in_force && paused.unacknowledged.is_empty(), "{paused}");
+        assert!(scoop.pause(parcels()).drain(LONG).await?.is_drained());
+        let begun = notes.all().len();
+        let waiting = scoop.launch_all((0..20).map(|_| parcel())).await?;
+        for handle in &waiting {
+            handle.comes_to(is_paused("pausable-parcels")).await?;
+        }
+        assert_eq!(notes.all().len(), begun, "no step has begun in round {round}");
+        others[round % 2].resume(parcels()).await?;
+        for handle in waiting {
+            assert_eq!(handle.ends().await?, Outcome::Committed);
+        }
+    }
+    for process in others.into_iter().chain([scoop]) {
+        process.shutdown().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn parent_of_a_paused_saga_rests_until_the_resume() -> Result<()> {
     let Shop { db: _db, gate, notes, scoop, .. } = Shop::open().await?;
     let order = scoop.launch(Order { fails: false }).await?;
