@@ -102,7 +102,9 @@ impl Fault {
             ) => Exit::NotAccepted,
             Self::NotFound(_) | Self::Refused(_) | Self::Declined => Exit::NotAccepted,
             Self::Runtime(
-                RuntimeError::Signal { .. } | RuntimeError::PauseTarget { .. } | RuntimeError::PauseText { .. },
+                RuntimeError::Signal { .. }
+                | RuntimeError::PauseTarget { .. }
+                | RuntimeError::PauseText { .. },
             ) => Exit::Usage,
             Self::Runtime(_) | Self::Sql(..) | Self::Output(_) | Self::Bind(..) => Exit::Failed,
             Self::Usage(_) => Exit::Usage,

@@ -222,7 +222,10 @@ mod tests {
                 r#"{"for":"children","unfinished":2,"blocking_count":1,"blocking":[]}"#,
             ),
             (
-                WaitReason::Signal { signal: SignalKey::new("paid", "order 7"), until: Some(at) },
+                WaitReason::Signal {
+                    signal: SignalKey { name: "paid".into(), key: "order 7".into() },
+                    until: Some(at),
+                },
                 r#"{"for":"signal","signal":{"name":"paid","key":"order 7"},"until":"1970-01-01T00:01:30.000Z"}"#,
             ),
             (
