@@ -67,7 +67,7 @@ async fn web_pages(client: &Scoop) -> Outcome<Vec<(String, Duration)>> {
         "/runs?state=rolled+back&code=none",
         "/failures",
         "/inbox",
-        "/queue",
+        "/error-queue",
         "/schedules",
         "/entities",
         "/topology",

@@ -74,7 +74,7 @@ fn routes(web: SharedWeb) -> Router {
         .route("/failures", get(pages::failures::show))
         .route("/inbox", get(pages::inbox::show))
         .route("/topology", get(pages::topology::show))
-        .route("/queue", get(pages::error_queue::show))
+        .route("/error-queue", get(pages::error_queue::show))
         .route("/schedules", get(pages::schedules::show))
         .route("/entities", get(pages::entities::show))
         .route("/retry", get(pages::retry_many::confirm).post(pages::retry_many::carry_out))

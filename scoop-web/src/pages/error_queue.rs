@@ -18,7 +18,7 @@ use crate::{SharedWeb, Web};
 const PAGE_SIZE: usize = 25;
 
 #[derive(Template)]
-#[template(path = "queue.html")]
+#[template(path = "error_queue.html")]
 struct QueuePage {
     frame: Frame,
     queues: Vec<Queue>,
@@ -74,7 +74,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<QueuePage, Faul
     let address = |handler: &RegisteredHandler, after: Option<&str>| {
         let pairs = [("handler", &*handler.handler), ("topic", &*handler.topic)];
         let pairs = pairs.into_iter().chain(after.map(|after| ("after", after)));
-        format!("{}/queue{}", base.0, query(pairs))
+        format!("{}/error-queue{}", base.0, query(pairs))
     };
     let queues = handlers.iter().enumerate().map(|(at, handler)| Queue {
         handler: line(&handler.handler),

@@ -124,7 +124,7 @@ impl Frame {
             ("/runs", "Runs"),
             ("/failures", "Failures"),
             ("/inbox", "Inbox"),
-            ("/queue", "Error queue"),
+            ("/error-queue", "Error queue"),
             ("/schedules", "Schedules"),
             ("/entities", "Entities"),
             ("/topology", "Topology"),
