@@ -332,8 +332,8 @@ storage! {
         /// workers.
         async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> ();
 
-        /// The living workers, and what is paused.
-        async fn read_topology(&self) -> Topology;
+        /// The living workers, what is paused, and the limits of these sagas.
+        async fn read_topology(&self, sagas: &[String]) -> Topology;
 
         /// Hands over a run that cannot be continued under this definition, if it is still held under this key.
         async fn mark_stuck(&self, refusal: Refusing<'_>) -> SetAside;
