@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use scoop_runtime::{RepairStatus, RunPhase, Scoop};
 
-use super::{Finding, Level};
+use super::{Advice, Finding, Level};
 use crate::commands::counts;
 use crate::commands::pause::options;
 use crate::fault::Fault;
-use crate::output::{counted, shell};
+use crate::output::{counted, shell_words};
 use crate::times::in_words;
 
 /// How many runs of a kind are listed by their ids, and how many pauses and handlers by their names.
@@ -63,17 +63,21 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             format!(
                 "no living program has saga `{handler}`, and the messages of topic `{topic}` wait for it"
             ),
-            format!(
-                "start its program; if it will not come back: scoop retire {} {}",
-                shell(topic),
-                shell(handler)
+            Advice::with_command(
+                "start its program; if it will not come back:",
+                format!("scoop retire {}", shell_words(&[topic, handler])),
             ),
         ));
     }
     let others = orphans.len().saturating_sub(LISTED as usize);
     if others > 0 {
         let text = format!("{} no living program", counted(others, "more handler has", "more handlers have"));
-        findings.push(Finding::bad(Level::Warning, "handlers", text, "all are listed by: scoop topology"));
+        findings.push(Finding::bad(
+            Level::Warning,
+            "handlers",
+            text,
+            Advice::with_command("all are listed by:", "scoop topology"),
+        ));
     }
     if orphans.is_empty() {
         let count = counted(handlers.len(), "handler", "handlers");
@@ -127,11 +131,11 @@ pub(super) async fn paused(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let findings = pauses.iter().take(LISTED as usize).map(|pause| {
         let resume = format!("scoop resume {}", options(&pause.target));
         let (level, advice) = if pause.until.is_some() {
-            (Level::Note, format!("nothing: it ends by itself; to end it now: {resume}"))
+            (Level::Note, "nothing: it ends by itself; to end it now:")
         } else {
-            (Level::Warning, format!("when the reason is gone: {resume}"))
+            (Level::Warning, "when the reason is gone:")
         };
-        Finding::bad(level, "pauses", pause.to_string(), advice)
+        Finding::bad(level, "pauses", pause.to_string(), Advice::with_command(advice, resume))
     });
     let mut findings: Vec<_> = findings.collect();
     let others = pauses.get(LISTED as usize..).unwrap_or_default();
@@ -139,7 +143,12 @@ pub(super) async fn paused(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         let level =
             if others.iter().all(|pause| pause.until.is_some()) { Level::Note } else { Level::Warning };
         let text = format!("{} in force", counted(others.len(), "more pause is", "more pauses are"));
-        findings.push(Finding::bad(level, "pauses", text, "all are listed by: scoop pauses"));
+        findings.push(Finding::bad(
+            level,
+            "pauses",
+            text,
+            Advice::with_command("all are listed by:", "scoop pauses"),
+        ));
     }
     Ok(findings)
 }
@@ -196,10 +205,12 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
                 failed.step,
                 failed.failure.summary()
             ),
-            format!(
-                "mend the reason, then: scoop retry {0}; or scoop skip {0}, scoop resolve {0}",
-                failed.id()
-            ),
+            Advice {
+                text: "mend the reason, then one of:".into(),
+                commands: ["retry", "skip", "resolve"]
+                    .map(|act| format!("scoop {act} {}", failed.id()))
+                    .into(),
+            },
         )
     }));
     let counted = scoop.counts().await?;
@@ -212,7 +223,10 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
                 "the rollbacks of {} runs failed, and no operator has settled them",
                 counts::shown(undecided)
             ),
-            "mend the reasons; all are listed by: scoop runs --state awaiting-operator",
+            Advice::with_command(
+                "mend the reasons; all are listed by:",
+                "scoop runs --state awaiting-operator",
+            ),
         ));
     }
     if failed.is_empty() {
@@ -224,14 +238,14 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             Level::Problem,
             "stuck runs",
             format!("run {} of `{}` is stuck: {}", stuck.id(), stuck.handler, stuck.reason),
-            if stuck.needs_retry {
-                format!("find out from the logs why its attempts end, then: scoop retry {}", stuck.id())
-            } else {
-                format!(
-                    "start a program that can continue it; it is retried then, or by: scoop retry {}",
-                    stuck.id()
-                )
-            },
+            Advice::with_command(
+                if stuck.needs_retry {
+                    "find out from the logs why its attempts end, then:"
+                } else {
+                    "start a program that can continue it; it is retried then, or by:"
+                },
+                format!("scoop retry {}", stuck.id()),
+            ),
         )
     }));
     if stuck.is_empty() {
@@ -277,7 +291,7 @@ mod tests {
         let text = "living workers have different definitions of saga `orders`: 1 worker has definition 7, \
                     2 workers have definition 9";
         assert_eq!((found.level, &*found.text), (Level::Note, text));
-        assert!(found.advice.as_deref().is_some_and(|advice| advice.starts_with("finish the deployment")));
+        assert!(found.advice.as_ref().is_some_and(|advice| advice.text.starts_with("finish the deployment")));
         let [good] = &definitions(served[2..].iter().copied().filter(|(saga, _)| *saga == "payments"))[..]
         else {
             panic!("one finding")
