@@ -102,14 +102,30 @@ fn escaped_json(json: &str) -> String {
 /// A table without lines. On a terminal, long texts are wrapped; otherwise each row is one line.
 pub(crate) struct Rows {
     table: Table,
+    whole_lines: Vec<String>,
 }
+
+/// The character that stands for the first whole line until a table has its width; those after it stand for the others. No text
+/// needs them: their use is private.
+const WHOLE_LINE: u32 = 0xF_0000;
+
+/// The indentation of a whole line.
+const INDENTATION: &str = "    ";
 
 impl Rows {
     pub(crate) fn new(header: &[&str]) -> Self {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.set_header(header.iter().map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
-        Self { table }
+        Self { table, whole_lines: vec![] }
+    }
+
+    /// What stands in a cell for a line that is never wrapped, such as a command, which users copy.
+    pub(crate) fn whole_line(&mut self, line: impl Display) -> String {
+        let nth = u32::try_from(self.whole_lines.len()).ok();
+        let mark = nth.and_then(|nth| char::from_u32(WHOLE_LINE.checked_add(nth)?));
+        self.whole_lines.push(line.to_string());
+        mark.map_or_else(|| line.to_string(), String::from)
     }
 
     /// A column that is never wrapped, such as that of ids, which users copy.
@@ -139,7 +155,23 @@ impl Rows {
         if is_colored {
             self.table.enforce_styling();
         }
-        self.table.trim_fmt()
+        let text = self.table.trim_fmt();
+        if self.whole_lines.is_empty() {
+            return text;
+        }
+        let lines = text.lines().map(|line| self.with_whole_line(line));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// A line of the table; with the whole line in place of the character for it, which is the last one.
+    fn with_whole_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
+        let mark = line.chars().next_back();
+        let nth = mark.and_then(|mark| u32::from(mark).checked_sub(WHOLE_LINE));
+        let whole = nth.and_then(|nth| self.whole_lines.get(usize::try_from(nth).ok()?));
+        let Some(whole) = whole else { return line.into() };
+        let before = line.trim_end_matches(|char: char| Some(char) == mark || char == ' ');
+        let line_break = if before.is_empty() { "" } else { "\n" };
+        format!("{before}{line_break}{INDENTATION}{whole}").into()
     }
 }
 
@@ -153,6 +185,19 @@ pub(crate) fn counted(count: impl TryInto<u64>, one: &str, many: &str) -> String
 pub(crate) fn shell(name: &str) -> Cow<'_, str> {
     // Only a NUL has no quoted form, and PostgreSQL stores none.
     shlex::try_quote(name).unwrap_or(Cow::Borrowed(name))
+}
+
+/// Names as words of a command line: after `--` if one of them begins as an option does.
+pub(crate) fn shell_words(names: &[&str]) -> String {
+    let dashes = names.iter().any(|name| name.starts_with('-')).then_some(Cow::Borrowed("--"));
+    let words = dashes.into_iter().chain(names.iter().map(|name| shell(name)));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// An option with a name as its value: after `=` if the name begins as an option does.
+pub(crate) fn shell_option(option: &str, name: &str) -> String {
+    let separator = if name.starts_with('-') { '=' } else { ' ' };
+    format!("{option}{separator}{}", shell(name))
 }
 
 /// A cell with a text that may be from the database.
@@ -215,6 +260,35 @@ mod tests {
         let text = rows.text(Some(60), false);
         assert!(text.lines().count() > 2 && text.contains(id), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    }
+
+    #[test]
+    fn whole_line_of_a_table_is_never_wrapped() {
+        let command = "scoop retire 'the orders of the shop' 'orders (join)'";
+        for width in [5, 30, 60, 200] {
+            let mut rows = Rows::new(&["LEVEL", "CHECK", "FINDING"]);
+            for _ in 0..20 {
+                let line = rows.whole_line(command);
+                rows.add([
+                    plain("warning"),
+                    plain("handlers of topics"),
+                    plain(format_args!("nothing has it\n{line}")),
+                ]);
+            }
+            let text = rows.text(Some(width), false);
+            let lines = text.lines().filter(|line| *line == format!("{INDENTATION}{command}"));
+            assert_eq!(lines.count(), 20, "{width}: {text}");
+            assert!(text.chars().all(|char| u32::from(char) < WHOLE_LINE), "{width}: {text}");
+        }
+    }
+
+    #[test]
+    fn names_that_begin_as_options_are_words_and_values() {
+        assert_eq!(shell_words(&["shop.orders", "orders (join)"]), "shop.orders 'orders (join)'");
+        assert_eq!(shell_words(&["-t", "orders"]), "-- -t orders");
+        assert_eq!(shell_words(&["shop", "--all of it"]), "-- shop '--all of it'");
+        assert_eq!(shell_option("--saga", "orders (join)"), "--saga 'orders (join)'");
+        assert_eq!(shell_option("--saga", "-v x"), "--saga='-v x'");
     }
 
     #[test]

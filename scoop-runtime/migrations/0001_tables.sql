@@ -393,8 +393,8 @@ CREATE TABLE scoop.run_limit (
     CHECK ((rate IS NULL) = (rate_period_ms IS NULL)),
     CHECK (num_nonnulls(concurrency, rate, queue) > 0),
     CHECK ((key_from IS NOT NULL) = (concurrency_by_key OR rate_by_key)),
-    CHECK (array_position(handlers, NULL) IS NULL),
-    -- Each process reads the rows of all.
+    CHECK (array_ndims(handlers) = 1 AND array_lower(handlers, 1) = 1 AND array_position(handlers, NULL) IS NULL),
+    -- Each process looks through the rows of all.
     CONSTRAINT names_are_few CHECK (
         cardinality(handlers) <= 1000 AND octet_length(array_to_string(handlers, '')) <= 262144
     )

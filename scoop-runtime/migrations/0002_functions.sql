@@ -149,13 +149,18 @@ CREATE VIEW scoop.run_end WITH (security_invoker = true) AS
 SELECT e.* FROM scoop.message_event e
 WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity';
 
--- The topics on which launches need a place in the queue of a saga.
+-- The topics on which launches need a place in the queue of a saga: of several limits that name a handler, the first counts, as in
+-- scoop.lease_places.
 CREATE VIEW scoop.limited_topic WITH (security_invoker = true) AS
-SELECT DISTINCT h.topic, l.saga
-FROM scoop.run_limit l
-CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
-JOIN scoop.handler h ON h.handler::text = names.handler AND h.retired_at IS NULL
-WHERE l.saga >= '' AND l.queue > 0;
+SELECT DISTINCT first.topic, first.saga
+FROM (
+    SELECT DISTINCT ON (h.topic, h.handler) h.topic, l.saga
+    FROM scoop.run_limit l
+    CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
+    JOIN scoop.handler h ON h.handler::text = names.handler AND h.retired_at IS NULL
+    WHERE l.saga >= '' AND l.queue > 0
+    ORDER BY h.topic, h.handler, l.saga
+) first;
 
 -- The handlers of which a rollback has failed, settled or not. Goes through the index of ends from one to the next.
 CREATE VIEW scoop.failed_handler WITH (security_invoker = true) AS

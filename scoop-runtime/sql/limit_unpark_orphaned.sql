@@ -13,13 +13,16 @@ WITH RECURSIVE parked_handler (handler) AS (
         ORDER BY r.handler LIMIT 1
     ) next
 ),
+limited (handler) AS MATERIALIZED (
+    SELECT names.handler
+    FROM scoop.run_limit l
+    CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
+    WHERE l.saga >= '' AND (l.concurrency_by_key OR l.rate_by_key)
+),
 -- before the rows are locked: those of the others stay as they are
 without_limit AS MATERIALIZED (
     SELECT p.handler FROM parked_handler p
-    WHERE NOT EXISTS (
-        SELECT FROM scoop.run_limit l
-        WHERE l.saga >= '' AND p.handler::text = ANY (l.handlers) AND (l.concurrency_by_key OR l.rate_by_key)
-    )
+    WHERE NOT EXISTS (SELECT FROM limited l WHERE l.handler = p.handler::text)
 ),
 orphaned AS MATERIALIZED (
     SELECT r.ctid

@@ -1,10 +1,13 @@
 -- How many runs of each handler have failed in their rollback, with no operator having settled that, and are not in the
 -- working set? Since when does the one wait that waits longest? Goes through the index of ends from one handler with a failed
--- rollback to the next, and counts the newest of each.
+-- rollback to the next, and counts the newest of each. A row without a handler says that some were left out.
 -- Locks: nothing.
--- $1 the maximum of a count, nothing for none
+-- $1 the maximum of a count, nothing for none, $2 of how many handlers, nothing for all
+WITH listed AS MATERIALIZED (
+    SELECT h.handler FROM scoop.failed_handler h LIMIT $2
+)
 SELECT h.handler::text, failed.count, failed.oldest
-FROM scoop.failed_handler h
+FROM listed h
 CROSS JOIN LATERAL (
     SELECT count(*) AS count, min(e.created_at) AS oldest
     FROM (
@@ -23,4 +26,7 @@ CROSS JOIN LATERAL (
     ) e
 ) failed
 WHERE failed.count > 0
-ORDER BY h.handler
+UNION ALL
+SELECT NULL, 0, NULL
+WHERE (SELECT count(*) FROM listed) >= $2
+ORDER BY 1

@@ -1,20 +1,26 @@
--- How many runs have ended since a time, by handler and kind of end? Goes through the index of ends from one kind and
--- handler to the next, and counts the entries since then.
+-- How many runs have ended since a time, by handler and kind of end? Goes through the index of ends from one handler of each
+-- kind to the next, and counts the entries since then. A row without a handler says that some were left out.
 -- Locks: nothing.
--- $1 since when, $2 the maximum of a count, nothing for none
-WITH RECURSIVE listed (type, handler) AS (
-    (SELECT e.type, e.coroutine_name FROM scoop.run_end e
-     WHERE e.coroutine_name IS NOT NULL
-     ORDER BY e.type, e.coroutine_name LIMIT 1)
-    UNION ALL
-    SELECT next.type, next.handler
-    FROM listed l
+-- $1 since when, $2 the maximum of a count, nothing for none, $3 of how many handlers of each kind, nothing for all
+WITH listed AS MATERIALIZED (
+    SELECT k.type, h.handler
+    FROM unnest('{COMMITTED,ROLLED_BACK,ROLLBACK_FAILED}'::scoop.message_event_type[]) AS k (type)
     CROSS JOIN LATERAL (
-        SELECT e.type, e.coroutine_name AS handler FROM scoop.run_end e
-        WHERE e.coroutine_name IS NOT NULL
-          AND (e.type, e.coroutine_name) > (l.type, l.handler)
-        ORDER BY e.type, e.coroutine_name LIMIT 1
-    ) next
+        WITH RECURSIVE named (handler) AS (
+            (SELECT e.coroutine_name FROM scoop.run_end e
+             WHERE e.type = k.type AND e.coroutine_name IS NOT NULL
+             ORDER BY e.coroutine_name LIMIT 1)
+            UNION ALL
+            SELECT next.handler
+            FROM named n
+            CROSS JOIN LATERAL (
+                SELECT e.coroutine_name AS handler FROM scoop.run_end e
+                WHERE e.type = k.type AND e.coroutine_name > n.handler
+                ORDER BY e.coroutine_name LIMIT 1
+            ) next
+        )
+        SELECT n.handler FROM named n LIMIT $3
+    ) h
 )
 SELECT l.handler::text, l.type::text, ended.count
 FROM listed l
@@ -26,4 +32,7 @@ CROSS JOIN LATERAL (
     ) e
 ) ended
 WHERE ended.count > 0
-ORDER BY l.handler, l.type
+UNION ALL
+SELECT NULL, NULL, 0
+WHERE EXISTS (SELECT FROM listed l GROUP BY l.type HAVING count(*) >= $3)
+ORDER BY 1, 2

@@ -1,5 +1,5 @@
--- Which runs have ended, latest end first? Goes through the index of ends from one kind and handler to the next, and takes
--- the latest ends of each. An end counts unless the run was undone, repaired, or continues after it. Reads no more
+-- Which runs have ended, latest end first? Goes through the index of ends from one handler of each asked kind to the next, and
+-- takes the latest ends of each. An end counts unless the run was undone, repaired, or continues after it. Reads no more
 -- entries than asked: `floor_at` and `floor_id` are the last one that was read if there may be more. One row without a run
 -- if none is found.
 -- Locks: nothing.
@@ -7,23 +7,26 @@
 -- the maximum length of the lineage; each null for all
 -- $8 ended before this, $9 and if at that time, with a smaller id than this; null: from the latest on; $10 how many runs,
 -- $11 how many ends to read
-WITH RECURSIVE listed (type, handler) AS (
-    (SELECT e.type, e.coroutine_name FROM scoop.run_end e
-     WHERE e.coroutine_name IS NOT NULL
-       AND $1::text IS NULL
-     ORDER BY e.type, e.coroutine_name LIMIT 1)
-    UNION ALL
-    SELECT next.type, next.handler
-    FROM listed l
+WITH asked (type, handler) AS (
+    SELECT k.type, h.handler::text
+    FROM unnest('{COMMITTED,ROLLED_BACK,ROLLBACK_FAILED}'::scoop.message_event_type[]) AS k (type)
     CROSS JOIN LATERAL (
-        SELECT e.type, e.coroutine_name AS handler FROM scoop.run_end e
-        WHERE e.coroutine_name IS NOT NULL
-          AND (e.type, e.coroutine_name) > (l.type, l.handler)
-        ORDER BY e.type, e.coroutine_name LIMIT 1
-    ) next
-),
-asked (type, handler) AS (
-    SELECT l.type, l.handler::text FROM listed l WHERE l.type::text = ANY ($3) IS NOT FALSE
+        WITH RECURSIVE named (handler) AS (
+            (SELECT e.coroutine_name FROM scoop.run_end e
+             WHERE e.type = k.type AND e.coroutine_name IS NOT NULL
+             ORDER BY e.coroutine_name LIMIT 1)
+            UNION ALL
+            SELECT next.handler
+            FROM named n
+            CROSS JOIN LATERAL (
+                SELECT e.coroutine_name AS handler FROM scoop.run_end e
+                WHERE e.type = k.type AND e.coroutine_name > n.handler
+                ORDER BY e.coroutine_name LIMIT 1
+            ) next
+        )
+        SELECT n.handler FROM named n
+    ) h
+    WHERE $1::text IS NULL AND k.type::text = ANY ($3) IS NOT FALSE
     UNION ALL
     SELECT type, $1
     FROM unnest('{COMMITTED,ROLLED_BACK,ROLLBACK_FAILED}'::scoop.message_event_type[]) AS type

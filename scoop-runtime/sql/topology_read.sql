@@ -1,10 +1,28 @@
--- Which workers live, since when, and which definitions do they have? And what is paused, which sagas have limits for claims,
--- and which topics have sagas whose queue is limited, in each row the same: of one snapshot with the topology, so that a claim
--- that names it follows these pauses and limits.
+-- Which workers live, since when, and which definitions do they have? What is paused, which of these sagas have limits for claims,
+-- and which topics have sagas whose queue is limited? All of one snapshot, so that a claim that names the topology follows these
+-- pauses and limits. Each is a row of its own, since a single value would be too large for a server with many.
+--
+-- A limit is a row for each of the given names that it has: of several limits that have it, the first. So the rows of other programs
+-- cost no more than their lookup, whatever names they list.
 -- Locks: nothing.
-SELECT w.id, w.topology, w.acknowledged, w.started_at, w.topics, w.handlers, w.definitions,
-       (SELECT jsonb_agg(jsonb_build_array(p.kind, p.covers)) FROM scoop.paused p) AS paused,
-       (SELECT jsonb_agg(jsonb_build_array(l.saga, l.handlers, l.key_from)) FROM scoop.run_limit l
-        WHERE l.concurrency IS NOT NULL OR l.rate IS NOT NULL) AS limits,
-       (SELECT jsonb_agg(jsonb_build_array(t.topic, t.saga)) FROM scoop.limited_topic t) AS limited_topics
+-- $1 names of sagas
+SELECT 'worker' AS kind, NULL::text AS name, NULL::text AS of_name, NULL::text AS key_from,
+       w.id, w.topology, w.acknowledged, w.started_at, w.topics, w.handlers, w.definitions
 FROM scoop.worker w
+UNION ALL
+SELECT 'pause', p.covers, p.kind, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM scoop.paused p
+UNION ALL
+SELECT 'limit', l.saga, l.handler, l.key_from, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM (
+    SELECT DISTINCT ON (own.handler) own.handler, l.saga::text, l.key_from::text
+    FROM (SELECT DISTINCT own.handler FROM unnest($1::text[]) AS own (handler)) own
+    JOIN (
+        scoop.run_limit l CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
+    ) ON names.handler = own.handler
+    WHERE l.saga >= '' AND (l.concurrency IS NOT NULL OR l.rate IS NOT NULL)
+    ORDER BY own.handler, l.saga
+) l
+UNION ALL
+SELECT 'limited topic', t.topic, t.saga, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM scoop.limited_topic t

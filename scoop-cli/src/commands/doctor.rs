@@ -3,6 +3,7 @@
 mod runs;
 mod server;
 
+use std::fmt;
 use std::time::Duration;
 
 use scoop_core::Escaped;
@@ -34,8 +35,50 @@ struct Finding {
     /// The name of the check, which stays the same.
     check: &'static str,
     text: String,
-    /// What to do.
-    advice: Option<String>,
+    advice: Option<Advice>,
+}
+
+/// What to do about a finding. Displayed on one line, it has the commands after the text.
+#[derive(Debug)]
+struct Advice {
+    text: String,
+    /// One of these, or all in their order, as the text says.
+    commands: Vec<String>,
+}
+
+impl Advice {
+    /// A text that ends with a colon, and a command.
+    fn with_command(text: impl Into<String>, command: impl Into<String>) -> Self {
+        Self { text: text.into(), commands: vec![command.into()] }
+    }
+}
+
+impl From<String> for Advice {
+    fn from(text: String) -> Self {
+        Self { text, commands: vec![] }
+    }
+}
+
+impl From<&str> for Advice {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        for (nth, command) in self.commands.iter().enumerate() {
+            write!(f, "{} {command}", if nth == 0 { "" } else { ";" })?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Advice {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// How bad a finding is.
@@ -57,7 +100,7 @@ impl Finding {
         Self { level: Level::Good, check, text: text.into(), advice: None }
     }
 
-    fn bad(level: Level, check: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Self {
+    fn bad(level: Level, check: &'static str, text: impl Into<String>, advice: impl Into<Advice>) -> Self {
         Self { level, check, text: text.into(), advice: Some(advice.into()) }
     }
 }
@@ -84,11 +127,12 @@ pub(crate) async fn check(connection: &Connection, output: Output, args: DoctorA
 /// Why the tables are not those of this version.
 fn of_setup(mistake: &SetupError) -> Finding {
     let advice = match mistake {
-        SetupError::NoTables { .. } | SetupError::SchemaTooOld { .. } => Some("run `scoop migrate`"),
-        SetupError::SchemaTooNew { .. } => Some("update this program"),
+        SetupError::NoTables { .. } | SetupError::SchemaTooOld { .. } => {
+            Some(Advice::with_command("make the tables those of this version:", "scoop migrate"))
+        }
+        SetupError::SchemaTooNew { .. } => Some("update this program".into()),
         _ => None,
     };
-    let advice = advice.map(str::to_owned);
     Finding { level: Level::Problem, check: "tables", text: mistake.to_string(), advice }
 }
 
@@ -119,13 +163,15 @@ fn write(output: Output, mut findings: Vec<Finding>, verbose: bool) -> Result<Ex
                 Level::Warning => ("warning", Tone::Idle),
                 Level::Problem => ("problem", Tone::Bad),
             };
-            let advice =
-                advice.as_ref().map(|advice| format!("\n-> {}", Escaped(advice))).unwrap_or_default();
-            rows.add([
-                toned(word, tone),
-                plain(check),
-                plain(format_args!("{}{advice}", Escaped(&shortened(text)))),
-            ]);
+            let mut finding = Escaped(&shortened(text)).to_string();
+            if let Some(Advice { text, commands }) = advice {
+                finding += &format!("\n-> {}", Escaped(text));
+                for command in commands {
+                    // A command that is wrapped cannot be copied.
+                    finding += &format!("\n{}", rows.whole_line(Escaped(command)));
+                }
+            }
+            rows.add([toned(word, tone), plain(check), plain(finding)]);
         }
         if !rows.is_empty() {
             output.table(rows)?;
@@ -147,15 +193,16 @@ mod tests {
     #[test]
     fn tables_of_another_version_are_a_problem_with_what_to_do() {
         let schema = || "scoop".to_owned();
+        let migrate = "make the tables those of this version: scoop migrate";
         for (mistake, advice) in [
-            (SetupError::NoTables { what: "schema `scoop`".into() }, Some("run `scoop migrate`")),
-            (SetupError::SchemaTooOld { schema: schema(), found: 1, known: 3 }, Some("run `scoop migrate`")),
+            (SetupError::NoTables { what: "schema `scoop`".into() }, Some(migrate)),
+            (SetupError::SchemaTooOld { schema: schema(), found: 1, known: 3 }, Some(migrate)),
             (SetupError::SchemaTooNew { schema: schema(), found: 4, known: 3 }, Some("update this program")),
             (SetupError::SchemaDiffers { schema: schema(), version: 2 }, None),
         ] {
             let found = of_setup(&mistake);
             assert_eq!(
-                (found.level, found.check, found.advice.as_deref()),
+                (found.level, found.check, found.advice.map(|advice| advice.to_string()).as_deref()),
                 (Level::Problem, "tables", advice)
             );
             assert!(found.text.contains("`scoop`"), "{}", found.text);

@@ -10,7 +10,7 @@ use super::names;
 use super::requests::Source;
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
-use crate::output::{Output, shell};
+use crate::output::{Output, shell_option};
 use crate::times::{duration, utc};
 
 /// Pause a saga, a topic, or everything, in all processes
@@ -71,8 +71,8 @@ struct Target {
 /// The options of `pause` and `resume` that name a target.
 pub(super) fn options(target: &PauseTarget) -> String {
     match target {
-        PauseTarget::Handler(saga) => format!("--saga {}", shell(saga)),
-        PauseTarget::Topic(topic) => format!("--topic {}", shell(topic)),
+        PauseTarget::Handler(saga) => shell_option("--saga", saga),
+        PauseTarget::Topic(topic) => shell_option("--topic", topic),
         _ => "--everything".to_owned(),
     }
 }

@@ -205,6 +205,30 @@ async fn doctor_counts_pauses_and_handlers_beyond_the_first() {
     }
 }
 
+/// The commands have names that begin as options do, and blanks.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_that_doctor_advises_are_lines_that_can_be_copied() {
+    let mut shop = Shop::open().await;
+    shop.db
+        .execute(
+            "INSERT INTO scoop.handler (topic, handler) VALUES ('-t', '--all of it');
+             INSERT INTO scoop.pause (kind, name, source) VALUES ('topic', '-t', 'ann'), ('handler', '-v x', 'ann')",
+        )
+        .await;
+    let doctor = shop.run(&["doctor"]).await;
+    let commands: Vec<_> = doctor.stdout.lines().filter_map(|line| line.strip_prefix("    ")).collect();
+    for expected in
+        ["scoop retire -- -t '--all of it'", "scoop resume --topic=-t", "scoop resume --saga='-v x'"]
+    {
+        assert!(commands.contains(&expected), "{expected} is missing: {}", doctor.stdout);
+        let words = shlex::split(expected).unwrap();
+        let words: Vec<_> = words[1..].iter().map(String::as_str).collect();
+        let (command, rest) = words.split_first().unwrap();
+        let done = shop.run(&[&[*command, "--yes"], rest].concat()).await;
+        assert_eq!(done.code, 0, "{expected}: {done:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_has_nothing_to_say_about_a_healthy_shop_on_a_server_with_good_settings() {
     let settings = [

@@ -1,15 +1,11 @@
-//! Messages, values, entities and schedules, for operators: without the types of the program.
+//! Messages, values and entities, for operators: without the types of the program.
 
 use futures_util::future::{BoxFuture, FutureExt};
 
 use super::scoop::Scoop;
-use crate::find::{ContentsKey, Redaction, StoredContent, StoredContents};
-use crate::store::entity::StoredEntityEvent;
-use crate::util::format::system_time;
+use crate::find::{ContentsKey, Redaction, StoredContents};
 use crate::util::patience::GivenUp;
-use crate::{
-    Content, EntityContents, EntityEventContents, RegisteredSchedule, RunContents, RunSummary, RuntimeError,
-};
+use crate::{Content, EntityContents, EntityEventContents, RunContents, RunSummary, RuntimeError};
 
 /// The maximum number of values of a run.
 const VALUES_MAX: usize = 50;
@@ -194,11 +190,10 @@ impl Scoop {
         async move {
             let failed = || GivenUp::error("an entity was looked up");
             let redaction = scoop.redaction().await?;
-            let entity =
-                scoop.patiently(|_| scoop.store().named_entity(&name, &key)).await.map_err(failed())?;
+            let entity = scoop.patiently(|_| scoop.store().entity_row(&name, &key)).await.map_err(failed())?;
             let after = i64::try_from(after).unwrap_or(i64::MAX);
             let limit = EVENTS_MAX + 1;
-            let read = |_| scoop.store().named_entity_events(&name, &key, after, limit);
+            let read = |_| scoop.store().entity_event_rows(&name, &key, after, limit);
             let mut events = scoop.patiently(read).await.map_err(failed())?;
             if entity.is_none() && events.is_empty() {
                 return Ok(None);
@@ -206,10 +201,11 @@ impl Scoop {
             let entity = entity.unwrap_or_default();
             let is_more = events.len() > EVENTS_MAX as usize;
             events.truncate(EVENTS_MAX as usize);
-            let events: Vec<_> = events.into_iter().map(|event| shown(event, &redaction)).collect();
+            let events = events.into_iter().map(|event| EntityEventContents::new(event, &redaction));
+            let events: Vec<_> = events.collect();
             Ok(Some(EntityContents {
                 version: u64::try_from(entity.version).unwrap_or(0),
-                state: entity.state.map(|state| redaction.shown(StoredContent::of(state))),
+                state: entity.state.map(|state| redaction.shown(state)),
                 next: events.last().filter(|_| is_more).map(|last| last.version),
                 events,
             }))
@@ -217,48 +213,8 @@ impl Scoop {
         .boxed()
     }
 
-    /// The schedules of sagas, by topic and saga: those of all programs that ever started on this schema.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
-    /// for schedule in scoop.schedules().await? {
-    ///     println!("{} is next due at {:?}", schedule.handler, schedule.next_at);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn schedules(&self) -> BoxFuture<'_, Result<Vec<RegisteredSchedule>, RuntimeError>> {
-        async move {
-            let listed = self.patiently(|_| self.store().listed_schedules()).await;
-            listed.map_err(GivenUp::error("schedules were listed"))
-        }
-        .boxed()
-    }
-
     async fn redaction(&self) -> Result<Redaction, RuntimeError> {
         let fields = self.patiently(|_| self.store().redacted_fields()).await;
         fields.map(Redaction).map_err(GivenUp::error("redacted fields were looked up"))
-    }
-}
-
-fn shown(event: StoredEntityEvent, redaction: &Redaction) -> EntityEventContents {
-    let StoredEntityEvent { version, at, message, run, event } = event;
-    let (topic, payload) = event.unzip();
-    EntityEventContents {
-        version: u64::try_from(version).unwrap_or(0),
-        at: system_time(at),
-        topic,
-        payload: payload.map(|payload| redaction.shown(StoredContent::of(payload))),
-        message_id: message,
-        command: run.into(),
     }
 }

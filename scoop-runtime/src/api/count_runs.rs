@@ -3,8 +3,9 @@
 use std::future::IntoFuture;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::{BoxFuture, FutureExt, join};
 
+use crate::find::CountLimits;
 use crate::util::format::system_time;
 use crate::util::patience::GivenUp;
 use crate::{RunCounts, RuntimeError, Scoop, When};
@@ -25,6 +26,7 @@ pub struct CountRuns {
     scoop: Scoop,
     since: Option<SystemTime>,
     is_exact: bool,
+    sagas: Option<usize>,
 }
 
 impl CountRuns {
@@ -40,6 +42,22 @@ impl CountRuns {
         self
     }
 
+    /// Sets the maximum number of sagas: in each state the runs of those are counted whose names come first. The cost grows with
+    /// their number. By default the runs of all are counted. [`RunCounts::is_complete`] says whether some may be left out.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// let counts = scoop.counts().sagas(100).await?;
+    /// println!("{} counts, all of them: {}", counts.unfinished.len(), counts.is_complete);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sagas(mut self, sagas: usize) -> Self {
+        self.sagas = Some(sagas);
+        self
+    }
+
     async fn read(self) -> Result<RunCounts, RuntimeError> {
         let scoop = &self.scoop;
         let now =
@@ -48,12 +66,16 @@ impl CountRuns {
             Some(since) => When::At(since).instant(now.latest)?,
             None => now.latest - WINDOW,
         };
-        let limit = |max| (!self.is_exact).then_some(max);
-        let unfinished = scoop.patiently(|_| scoop.store().unfinished_counts(limit(UNFINISHED_MAX))).await;
-        let finished = scoop.patiently(|_| scoop.store().finished_counts(since, limit(ENDS_MAX))).await;
+        let limits = |runs| CountLimits { runs: (!self.is_exact).then_some(runs), sagas: self.sagas };
+        let unfinished = scoop.patiently(|_| scoop.store().unfinished_counts(limits(UNFINISHED_MAX)));
+        let finished = scoop.patiently(|_| scoop.store().finished_counts(since, limits(ENDS_MAX)));
+        let (unfinished, finished) = join(unfinished, finished).await;
+        let unfinished = unfinished.map_err(GivenUp::error("runs were counted"))?;
+        let finished = finished.map_err(GivenUp::error("runs were counted"))?;
         Ok(RunCounts {
-            unfinished: unfinished.map_err(GivenUp::error("runs were counted"))?,
-            finished: finished.map_err(GivenUp::error("runs were counted"))?,
+            is_complete: unfinished.is_complete && finished.is_complete,
+            unfinished: unfinished.counts,
+            finished: finished.counts,
             since: system_time(since),
             read_at: system_time(now.latest),
         })
@@ -94,6 +116,6 @@ impl Scoop {
     /// # }
     /// ```
     pub fn counts(&self) -> CountRuns {
-        CountRuns { scoop: self.clone(), since: None, is_exact: false }
+        CountRuns { scoop: self.clone(), since: None, is_exact: false, sagas: None }
     }
 }

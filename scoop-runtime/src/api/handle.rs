@@ -17,7 +17,7 @@ use crate::completion::{CompletionListener, RunEnd, StartedAs};
 use crate::store::{HandlerOutcome, MessageStatus, Store};
 use crate::tree::Extent;
 use crate::util::patience::{GivenUp, Trial};
-use crate::{HierarchyId, RuntimeError, Scoop, Tree};
+use crate::{HierarchyId, RunSummary, RuntimeError, Scoop, Tree};
 
 /// First pause before the end of a hierarchy is polled again, which another process may be executing; doubled each
 /// time, up to [`POLL_MAX`].
@@ -153,6 +153,12 @@ pub enum Status {
 impl Handle {
     pub(crate) fn new(scoop: Scoop, root: Uuid, message: Uuid) -> Self {
         Self { scoop, root, message, local_start: None }
+    }
+
+    /// The part of a hierarchy that begins with the message of this run. Unlike [`Scoop::find`], it needs no record of a launch.
+    #[doc(hidden)]
+    pub fn of_run(scoop: &Scoop, run: &RunSummary) -> Self {
+        Self::new(scoop.clone(), run.hierarchy.uuid(), run.message_id)
     }
 
     /// The same, with the launch of the hierarchy in this process.

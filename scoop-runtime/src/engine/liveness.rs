@@ -148,7 +148,7 @@ pub(super) async fn serve_session(
 
 /// Whether this worker is registered. True if that is unknown.
 async fn is_listed(engine: &Engine) -> bool {
-    let topology = engine.store.read_topology().await;
+    let topology = engine.store.read_topology(&[]).await;
     topology.map_or(true, |topology| topology.living.iter().any(|living| living.id == engine.worker))
 }
 

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use sqlx::error::DatabaseError;
+use sqlx::postgres::PgDatabaseError;
+
 use super::RuntimeError;
 use crate::store::RolledBack;
 use crate::telemetry;
@@ -129,10 +132,17 @@ pub(crate) fn is_of_contents(error: &sqlx::Error) -> bool {
     const CLASSES: [&str; 5] = ["0A", "21", "22", "23", "54"];
     match error {
         sqlx::Error::Database(error) => {
-            error.code().is_some_and(|code| CLASSES.iter().any(|class| code.starts_with(class)))
+            let is = |code: &str| CLASSES.iter().any(|class| code.starts_with(class));
+            error.code().is_some_and(|code| is(&code)) && !is_of_changed_tables(&**error)
         }
         error => telemetry::decodes_data(error),
     }
+}
+
+/// Whether a session refuses a statement that it prepared before the tables of the statement were changed.
+fn is_of_changed_tables(error: &dyn DatabaseError) -> bool {
+    const CHECK: &str = "RevalidateCachedQuery";
+    error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.routine() == Some(CHECK))
 }
 
 /// Whether the role lacks a permission.

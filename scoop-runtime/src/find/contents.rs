@@ -5,9 +5,11 @@ use std::time::SystemTime;
 
 use scoop_core::read_output_name;
 use serde_json::Value;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::redaction::Redaction;
+use crate::util::format::system_time;
 use crate::{RunId, RunSummary};
 
 /// The maximum size of a value that is shown, in bytes: as it is stored, and as text.
@@ -123,6 +125,38 @@ pub(crate) enum StoredContent {
     Read(Value),
     TooLarge { bytes: u64 },
     Unreadable(String),
+}
+
+/// An entity as it is stored.
+#[derive(Debug, Default)]
+pub(crate) struct EntityRow {
+    pub(crate) version: i64,
+    pub(crate) state: Option<StoredContent>,
+}
+
+/// An event of an entity as it is stored; without a topic and a payload if its message is missing.
+#[derive(Debug)]
+pub(crate) struct EntityEventRow {
+    pub(crate) version: i64,
+    pub(crate) at: OffsetDateTime,
+    pub(crate) message: Uuid,
+    pub(crate) run: Uuid,
+    pub(crate) topic: Option<String>,
+    pub(crate) payload: Option<StoredContent>,
+}
+
+impl EntityEventContents {
+    pub(crate) fn new(row: EntityEventRow, redaction: &Redaction) -> Self {
+        let EntityEventRow { version, at, message, run, topic, payload } = row;
+        Self {
+            version: u64::try_from(version).unwrap_or(0),
+            at: system_time(at),
+            topic,
+            payload: payload.map(|payload| redaction.shown(payload)),
+            message_id: message,
+            command: run.into(),
+        }
+    }
 }
 
 impl StoredContent {

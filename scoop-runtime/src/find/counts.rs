@@ -22,6 +22,37 @@ pub struct RunCount {
     pub oldest: Option<SystemTime>,
 }
 
+/// Up to how many runs are counted, and of how many sagas; by default all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CountLimits {
+    /// Of each saga in a state.
+    pub(crate) runs: Option<usize>,
+    /// In each state, those first whose names come first.
+    pub(crate) sagas: Option<usize>,
+}
+
+/// Counts of runs, and whether no saga is left out.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) counts: Vec<RunCount>,
+    pub(crate) is_complete: bool,
+}
+
+impl Counted {
+    /// The counts of the first sagas in each state.
+    #[cfg(feature = "in-memory")]
+    pub(crate) fn first(mut counts: Vec<RunCount>, sagas: Option<usize>) -> Self {
+        let mut of_state = BTreeMap::<_, usize>::new();
+        counts.retain(|count| {
+            let nth = of_state.entry(count.phase.name()).or_default();
+            *nth += 1;
+            sagas.is_none_or(|sagas| *nth <= sagas)
+        });
+        let is_complete = sagas.is_none_or(|sagas| of_state.values().all(|all| *all < sagas));
+        Self { counts, is_complete }
+    }
+}
+
 impl RunCount {
     pub(crate) fn new(handler: String, phase: RunPhase, count: usize) -> Self {
         Self { handler, phase, count, is_capped: false, oldest: None }
@@ -71,6 +102,8 @@ pub struct RunCounts {
     pub since: SystemTime,
     /// The time at which they were counted, by the clock of the database.
     pub read_at: SystemTime,
+    /// Whether the runs of all sagas are counted, and not only those of [so many](crate::CountRuns::sagas).
+    pub is_complete: bool,
 }
 
 impl RunCounts {

@@ -16,8 +16,11 @@ use time::OffsetDateTime;
 
 pub(crate) use self::activity::CountedSpan;
 pub use self::activity::{Activity, ActivitySpan, RunDurations};
-pub(crate) use self::contents::{CONTENT_BYTES_MAX, ContentsKey, StoredContent, StoredContents};
+pub(crate) use self::contents::{
+    CONTENT_BYTES_MAX, ContentsKey, EntityEventRow, EntityRow, StoredContent, StoredContents,
+};
 pub use self::contents::{Content, EntityContents, EntityEventContents, RunContents, RunValue};
+pub(crate) use self::counts::{CountLimits, Counted};
 pub use self::counts::{RunCount, RunCounts};
 pub use self::cursor::{BadCursor, ListCursor, RunCursor};
 pub(crate) use self::cursor::{EndedPlace, Place};

@@ -114,13 +114,13 @@ pub(crate) struct PublishedDefinition {
     pub(crate) steps: Vec<RecordedStep>,
 }
 
-/// The living workers, the pauses and the sagas with limits, of one moment.
+/// The living workers, the pauses and the limits of sagas, of one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology {
     pub(crate) living: Vec<LivingWorker>,
     /// What is paused: handlers under all their names.
     pub(crate) paused: Vec<PauseTarget>,
-    /// The sagas with limits for claims.
+    /// The sagas with limits for claims, of those that were asked for, with the names that were asked for.
     pub(crate) limited: Vec<LimitedSaga>,
     /// The topics of sagas whose queue has a limit.
     pub(crate) limited_topics: LimitedTopics,

@@ -27,6 +27,7 @@ pub(crate) struct SagaLimit {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LimitedSaga {
     pub(crate) saga: String,
+    /// In a [`Topology`](super::Topology) those of the program that reads it.
     pub(crate) handlers: Vec<String>,
     /// The field or function of the program that decides, from which the keys come. None if all runs count together.
     pub(crate) key_from: Option<String>,
@@ -350,7 +351,8 @@ impl FreedKeys {
 }
 
 impl SagaLimit {
-    fn names(&self) -> impl Iterator<Item = &String> {
+    /// All names that it has here.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
         self.was.iter().chain([&self.saga])
     }
 

@@ -94,8 +94,9 @@ use self::entity::{
 };
 use crate::api::{Keep, Undeletable};
 use crate::find::{
-    ContentsKey, CountedSpan, EndedPlace, EventFilter, EventWindow, FollowedEvent, Horizon, PageSize, Part,
-    RegisteredWorker, RunCount, RunFacts, RunFilter, StoredContents,
+    ContentsKey, CountLimits, Counted, CountedSpan, EndedPlace, EntityEventRow, EntityRow, EventFilter,
+    EventWindow, FollowedEvent, Horizon, PageSize, Part, RegisteredWorker, RunFacts, RunFilter,
+    StoredContents,
 };
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
@@ -332,8 +333,8 @@ storage! {
         /// workers.
         async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> ();
 
-        /// The living workers, and what is paused.
-        async fn read_topology(&self) -> Topology;
+        /// The living workers, what is paused, and the limits of these sagas.
+        async fn read_topology(&self, sagas: &[String]) -> Topology;
 
         /// Hands over a run that cannot be continued under this definition, if it is still held under this key.
         async fn mark_stuck(&self, refusal: Refusing<'_>) -> SetAside;
@@ -408,16 +409,17 @@ storage! {
         /// The registered workers, the oldest first.
         async fn listed_workers(&self) -> Vec<RegisteredWorker>;
 
-        /// The unfinished runs, counted by handler and state; all of them, or up to `limit` of each at least.
-        async fn unfinished_counts(&self, limit: Option<usize>) -> Vec<RunCount>;
+        /// The unfinished runs, counted by handler and state; all of them, or up to a limit of each at least.
+        async fn unfinished_counts(&self, limits: CountLimits) -> Counted;
 
-        /// The ends of runs since a time, counted by handler and kind; all of them, or up to `limit` of each.
-        async fn finished_counts(&self, since: OffsetDateTime, limit: Option<usize>) -> Vec<RunCount>;
+        /// The ends of runs since a time, counted by handler and kind; all of them, or up to a limit of each.
+        async fn finished_counts(&self, since: OffsetDateTime, limits: CountLimits) -> Counted;
 
         /// The first `limit` events of each span between two of these times, counted.
         async fn counted_spans(&self, bounds: &[OffsetDateTime], limit: usize) -> Vec<CountedSpan>;
 
-        /// The durations of runs that have committed since a time: of the newest ones, so many of each handler.
+        /// The durations of runs that have committed since a time: of the newest ones, so many of each handler, and those of the first
+        /// handlers by name.
         async fn run_durations(&self, since: OffsetDateTime, of_each: usize) -> Vec<(String, Duration)>;
     }
 
@@ -435,11 +437,11 @@ storage! {
         /// As `entity_keys`, of a name that no type of this program may have.
         async fn named_entity_keys(&self, name: &str, after: &str, limit: u32) -> Vec<String>;
 
-        /// As `entity`, of a name that no type of this program may have.
-        async fn named_entity(&self, name: &str, key: &str) -> Option<StoredEntity>;
+        /// As `entity`, of a name that no type of this program may have, and with a state that it may be unable to read.
+        async fn entity_row(&self, name: &str, key: &str) -> Option<EntityRow>;
 
-        /// As `entity_events`, of a name that no type of this program may have.
-        async fn named_entity_events(&self, name: &str, key: &str, after: i64, limit: u32) -> Vec<StoredEntityEvent>;
+        /// As `entity_events`, of a name that no type of this program may have, and with payloads that it may be unable to read.
+        async fn entity_event_rows(&self, name: &str, key: &str, after: i64, limit: u32) -> Vec<EntityEventRow>;
     }
 
     /// The record, for followers.
@@ -633,8 +635,8 @@ storage! {
         /// Launches the due ticks of one of these schedules and advances it, in one transaction.
         async fn fire_schedule(&self, pairs: Pairs<'_>) -> FireResult;
 
-        /// The registered schedules.
-        async fn listed_schedules(&self) -> Vec<RegisteredSchedule>;
+        /// The registered schedules after this topic and saga, in their order; up to `limit`, or all.
+        async fn listed_schedules(&self, after: (&str, &str), limit: Option<u32>) -> Vec<RegisteredSchedule>;
 
         /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers;
         /// `None` if there is no such schedule.

@@ -3,6 +3,9 @@
 //! In no period of the length of the rate more runs begin than it admits. The window has the time of each run that began in the
 //! last period. Of a high rate it has groups of runs, each of which counts until its last run is a period old: so a window has a
 //! bounded size, and a run begins at most a 64th of the period later than it might.
+//!
+//! A time more than a period from now is none of a run: another program has written it, or the clock of the server was set back. It
+//! does not count, so that no row holds up its saga for longer than two periods.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +14,12 @@ use crate::saga::limits::Rate;
 
 /// A group covers this part of the period, if the rate admits more runs than this.
 const GROUPS: i64 = 64;
+
+/// A window with more groups is none that programs write.
+const GROUPS_MAX: usize = 128;
+
+/// The latest time that is stored: the last day of the year 9999.
+const TIME_MAX: i64 = 253_402_214_400_000_000;
 
 /// The runs that began in the last period. Times are microseconds since 1970, of the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +46,8 @@ impl RateState {
     /// The state after so many runs have begun now.
     pub(crate) fn after(&self, rate: Rate, now: i64, begun: i64, has_parked: bool) -> Self {
         let window = self.window.with(rate, now, begun);
-        let (opens_at, idle_at) = (window.opens_at(rate, now).unwrap_or(now), window.idle_at(rate, now));
+        let opens_at = window.opens_at(rate, now).unwrap_or(now).min(TIME_MAX);
+        let idle_at = window.idle_at(rate, now).min(TIME_MAX);
         Self { window, has_parked, opens_at, idle_at }
     }
 }
@@ -56,9 +66,20 @@ impl Rate {
 }
 
 impl RateWindow {
+    /// Whether a program may have written it.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.0.len() <= GROUPS_MAX
+    }
+
+    /// A window that admits no run until this time.
+    pub(crate) fn closed_until(rate: Rate, idle_at: i64) -> Self {
+        let last = idle_at.saturating_sub(rate.period());
+        Self(vec![Begun(last, last, i64::from(rate.runs))])
+    }
+
     /// How many runs may begin now.
     pub(crate) fn room(&self, rate: Rate, now: i64) -> i64 {
-        let counts = self.0.iter().filter(|begun| begun.counts(rate, now)).map(|begun| begun.2);
+        let counts = self.0.iter().filter(|begun| begun.counts(rate, now)).map(|begun| begun.2.max(0));
         let room = (i64::from(rate.runs) - counts.fold(0, i64::saturating_add)).max(0);
         if is_injected(Bug::ExceedRates) { room.max(1) } else { room }
     }
@@ -71,9 +92,9 @@ impl RateWindow {
         let mut counting: Vec<_> = self.0.iter().filter(|begun| begun.counts(rate, now)).collect();
         counting.sort_unstable_by_key(|begun| begun.1);
         // A lower rate than before may be exceeded by more than one group.
-        let mut count = counting.iter().map(|begun| begun.2).fold(0, i64::saturating_add);
+        let mut count = counting.iter().map(|begun| begun.2.max(0)).fold(0, i64::saturating_add);
         for begun in counting {
-            count = count.saturating_sub(begun.2);
+            count = count.saturating_sub(begun.2.max(0));
             if count < i64::from(rate.runs) {
                 return Some(begun.1.saturating_add(rate.period()));
             }
@@ -95,7 +116,8 @@ impl RateWindow {
         }
         match window.0.last_mut() {
             Some(last)
-                if i64::from(rate.runs) > GROUPS && now.saturating_sub(last.0) < rate.period() / GROUPS =>
+                if i64::from(rate.runs) > GROUPS
+                    && (0..rate.period() / GROUPS).contains(&now.saturating_sub(last.0)) =>
             {
                 (last.1, last.2) = (now.max(last.1), last.2.saturating_add(count));
             }
@@ -112,7 +134,8 @@ pub(crate) fn seconds_between(now: i64, later: i64) -> f64 {
 
 impl Begun {
     fn counts(&self, rate: Rate, now: i64) -> bool {
-        now < self.1.saturating_add(rate.period())
+        let (period, last) = (rate.period(), self.1);
+        now < last.saturating_add(period) && last <= now.saturating_add(period)
     }
 }
 
@@ -166,6 +189,44 @@ mod tests {
         let window = RateWindow::default().with(rate, 0, 1).with(rate, 300_000, 1);
         assert_eq!((window.room(rate, 400_000), window.opens_at(rate, 400_000)), (0, Some(SECOND)));
         assert_eq!((window.room(rate, SECOND), window.opens_at(rate, SECOND)), (1, None));
+    }
+
+    #[test]
+    fn time_more_than_a_period_from_now_does_not_count() {
+        let (rate, now) = (Rate { runs: 2, period_ms: 1_000 }, 10 * SECOND);
+        for last in [now + SECOND + 1, i64::MAX, now - SECOND, i64::MIN] {
+            let window = RateWindow(vec![Begun(last, last, 2)]);
+            assert_eq!((window.room(rate, now), window.opens_at(rate, now)), (2, None), "{last}");
+            assert_eq!(window.with(rate, now, 1).0, [Begun(now, now, 1)]);
+        }
+        let soon = RateWindow(vec![Begun(now + SECOND, now + SECOND, 2)]);
+        assert_eq!((soon.room(rate, now), soon.opens_at(rate, now)), (0, Some(now + 2 * SECOND)));
+    }
+
+    #[test]
+    fn forged_counts_admit_no_more_runs_than_the_rate() {
+        let rate = Rate { runs: 2, period_ms: 1_000 };
+        for (counts, room) in
+            [(vec![-5], 2), (vec![-5, 2], 0), (vec![i64::MIN, 1], 1), (vec![i64::MAX, i64::MAX], 0)]
+        {
+            let window = RateWindow(counts.iter().map(|count| Begun(0, 0, *count)).collect());
+            assert_eq!(window.room(rate, 0), room, "{counts:?}");
+            assert_eq!(window.opens_at(rate, 0), (room == 0).then_some(SECOND), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn group_that_begins_later_than_now_is_not_extended() {
+        let rate = Rate { runs: 1_000, period_ms: 1_000 };
+        let window = RateWindow(vec![Begun(i64::MAX, 0, 1)]).with(rate, 0, 1);
+        assert_eq!(window.0, [Begun(i64::MAX, 0, 1), Begun(0, 0, 1)]);
+    }
+
+    #[test]
+    fn times_of_a_period_without_an_end_can_be_stored() {
+        let rate = Rate { runs: 1, period_ms: u64::MAX };
+        let state = RateState::default().after(rate, 10 * SECOND, 1, false);
+        assert_eq!((state.opens_at, state.idle_at), (TIME_MAX, TIME_MAX));
     }
 
     #[test]

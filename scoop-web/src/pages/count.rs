@@ -19,6 +19,13 @@ impl From<&RunCount> for Count {
     }
 }
 
+impl Count {
+    /// The number, of which there are perhaps more if some are left out.
+    pub(super) fn or_more_if(self, is_cut: bool) -> Self {
+        Self { is_capped: self.is_capped || is_cut, ..self }
+    }
+}
+
 impl Sum for Count {
     fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
         counts.fold(Self::default(), |sum, count| Self {

@@ -17,6 +17,8 @@ use crate::{SharedWeb, Web};
 struct EntitiesPage {
     frame: Frame,
     names: Vec<Link>,
+    /// Whether there are more names.
+    has_more_names: bool,
     /// The values of the form.
     name: String,
     key: String,
@@ -63,9 +65,9 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<EntitiesPage, F
     let after = fields.last("after").unwrap_or_default();
     let address = |pairs: &[(&str, &str)]| format!("{}/entities{}", base.0, query(pairs.iter().copied()));
     let names = web.scoop.entity_names().await?;
-    let names =
-        names.iter().map(|it| Link { text: line(it), href: address(&[("name", it)]), is_shown: it == name });
-    let names = names.collect();
+    let has_more_names = names.len() > NAMES_SHOWN;
+    let link = |it: &String| Link { text: line(it), href: address(&[("name", it)]), is_shown: it == name };
+    let names = names.iter().take(NAMES_SHOWN).map(link).collect();
     let (mut keys, mut more_keys, mut entity) = (vec![], None, None);
     if !name.is_empty() && key.is_empty() {
         keys = web.scoop.entity_keys(name, after).await?;
@@ -92,6 +94,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<EntitiesPage, F
     Ok(EntitiesPage {
         frame: Frame::new(web, base, "Entities", "Entities"),
         names,
+        has_more_names,
         name: line(name),
         key: line(key),
         keys: keys.collect(),
@@ -100,6 +103,9 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<EntitiesPage, F
         entity: entity.map(|entity| shown(&entity, base, !after.is_empty(), page)),
     })
 }
+
+/// The number of names that are listed.
+const NAMES_SHOWN: usize = 200;
 
 /// The number of keys in a page of the library.
 const KEYS_OF_A_PAGE: usize = 50;

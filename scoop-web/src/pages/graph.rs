@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The maximum number of nodes. A larger graph cannot be read.
-const NODES_MAX: usize = 150;
+pub(super) const NODES_MAX: usize = 150;
 
 /// Sizes, in pixels.
 const NODE_WIDTH: usize = 180;

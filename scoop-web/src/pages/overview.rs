@@ -1,6 +1,6 @@
 //! The overview: how many runs are in which state, how much happens, how long runs take, what failed lately, and the workers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::SystemTime;
 
 use askama::Template;
@@ -19,6 +19,12 @@ use crate::{SharedWeb, Web};
 /// The number of failed hierarchies that are listed.
 const FAILED_SHOWN: usize = 8;
 
+/// The number of sagas that are listed.
+const SAGAS_SHOWN: usize = 200;
+
+/// The number of sagas in each state whose runs are counted.
+const SAGAS_COUNTED: usize = 500;
+
 /// The number of workers that are listed.
 const WORKERS_SHOWN: usize = 50;
 
@@ -33,12 +39,17 @@ const COLUMNS: [(&str, &[RunPhase]); 7] = [
     ("rollback failed", &[RunPhase::RollbackFailed]),
 ];
 
+/// The states that an operator has to see first.
+const BAD: [RunPhase; 3] = [RunPhase::Stuck, RunPhase::AwaitingOperator, RunPhase::RollbackFailed];
+
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
     frame: Frame,
     tiles: Vec<Tile>,
     rows: Vec<Row>,
+    /// The number of all sagas, if not all are listed; with a `+` if there are perhaps more.
+    sagas: Option<String>,
     failed: Vec<RunRow>,
     workers: Vec<WorkerRow>,
     workers_left_out: usize,
@@ -88,7 +99,7 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base) -> Response {
 async fn read(web: &Web, base: &Base) -> Result<OverviewPage, Fault> {
     let scoop = &web.scoop;
     let failed = scoop.runs().roots().state(RunPhase::RolledBack).state(RunPhase::RollbackFailed);
-    let counts = async { scoop.counts().await };
+    let counts = async { scoop.counts().sagas(SAGAS_COUNTED).await };
     let failed = async { failed.page(FAILED_SHOWN).await };
     let (counts, failed, workers, activity) = tokio::join!(counts, failed, scoop.workers(), scoop.activity());
     let (counts, failed, mut workers, activity) = (counts?, failed?, workers?, activity?);
@@ -104,10 +115,12 @@ async fn read(web: &Web, base: &Base) -> Result<OverviewPage, Fault> {
         program: worker.application.as_deref().map(line).unwrap_or_default(),
         address: worker.address.as_deref().map(line).unwrap_or_default(),
     });
+    let (rows, sagas) = rows(&counts, &activity, &base.0);
     Ok(OverviewPage {
         frame: Frame::new(web, base, "Overview", "Overview"),
         tiles: tiles(&counts, &activity, alive, &base.0),
-        rows: rows(&counts, &activity, &base.0),
+        rows,
+        sagas: (sagas > SAGAS_SHOWN).then(|| format!("{sagas}{}", if counts.is_complete { "" } else { "+" })),
         failed: failed.runs.iter().map(|run| RunRow::of(run, now)).collect(),
         workers: workers.collect(),
         workers_left_out,
@@ -122,8 +135,12 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
     let per_second = |of: fn(&ActivitySpan) -> u64| format!("{:.2}/s", per_second(activity, of));
     let durations = RunDurations::of_all(&activity.durations);
     let all = || counts.unfinished.iter().chain(&counts.finished);
-    let of = |phases: &[RunPhase]| all().filter(|it| phases.contains(&it.phase)).map(Count::from).sum();
-    let unfinished: Count = counts.unfinished.iter().map(Count::from).sum();
+    let is_cut = !counts.is_complete;
+    let of = |phases: &[RunPhase]| {
+        let counts = all().filter(|it| phases.contains(&it.phase)).map(Count::from);
+        counts.sum::<Count>().or_more_if(is_cut)
+    };
+    let unfinished = counts.unfinished.iter().map(Count::from).sum::<Count>().or_more_if(is_cut);
     let stuck: Count = of(&[RunPhase::Stuck, RunPhase::AwaitingOperator]);
     let (undone, failed): (Count, Count) = (of(&[RunPhase::RolledBack]), of(&[RunPhase::RollbackFailed]));
     let bad_if = |is_bad: bool| if is_bad { "bad" } else { "good" };
@@ -206,15 +223,23 @@ fn per_second(activity: &Activity, of: impl Fn(&ActivitySpan) -> u64) -> f64 {
     if seconds > 0.0 { counted / seconds } else { 0.0 }
 }
 
-fn rows(counts: &RunCounts, activity: &Activity, base: &str) -> Vec<Row> {
+/// The counts of the first sagas by their names, those before whose runs wait for an operator; and the number of all.
+fn rows(counts: &RunCounts, activity: &Activity, base: &str) -> (Vec<Row>, usize) {
+    let durations: HashMap<_, _> = activity.durations.iter().map(|it| (&*it.handler, it)).collect();
     let took = |handler: &str, percent| {
-        let durations = activity.durations.iter().find(|it| it.handler == handler);
-        durations.map(|it| humane(it.percentile(percent))).unwrap_or_default()
+        durations.get(handler).map(|it| humane(it.percentile(percent))).unwrap_or_default()
     };
     let mut by_handler: BTreeMap<&str, BTreeMap<RunPhase, Count>> = BTreeMap::new();
     for count in counts.unfinished.iter().chain(&counts.finished) {
         let of_phase = by_handler.entry(&count.handler).or_default().entry(count.phase).or_default();
         *of_phase = [*of_phase, count.into()].into_iter().sum();
+    }
+    let is_bad = |counted: &BTreeMap<RunPhase, Count>| BAD.iter().any(|phase| counted.contains_key(phase));
+    let mut by_handler: Vec<_> = by_handler.into_iter().collect();
+    let sagas = by_handler.len();
+    if sagas > SAGAS_SHOWN {
+        by_handler.sort_by_key(|(_, counted)| !is_bad(counted));
+        by_handler.truncate(SAGAS_SHOWN);
     }
     let rows = by_handler.into_iter().map(|(handler, counted)| {
         let cells = COLUMNS.iter().map(|(column, phases)| {
@@ -228,5 +253,5 @@ fn rows(counts: &RunCounts, activity: &Activity, base: &str) -> Vec<Row> {
         let (median, slow) = (took(handler, 50), took(handler, 99));
         Row { handler: line(handler), href, median, slow, cells: cells.collect() }
     });
-    rows.collect()
+    (rows.collect(), sagas)
 }

@@ -6,7 +6,8 @@ use axum::response::Response;
 use scoop_core::visible_step;
 use scoop_runtime::shown::{humane, utc};
 use scoop_runtime::{
-    Named, RunContents, RunEvent, RunId, RunInfo, RunPhase, RunState, RunSummary, WaitReason,
+    Handle, Named, RunContents, RunEvent, RunId, RunInfo, RunPhase, RunState, RunSummary, RuntimeError, Tree,
+    WaitReason,
 };
 use uuid::Uuid;
 
@@ -44,10 +45,38 @@ struct RunPage {
     /// Runs on which an operator has to decide before.
     failed_below: Vec<Uuid>,
     done: Option<Done>,
+    /// Whether its hierarchy has a page.
+    has_hierarchy: bool,
+    /// What is missing of the record.
+    gap: Option<&'static str>,
     facts: Vec<(&'static str, String)>,
     contents: Contents,
     /// `None` if the run is beyond the part of the hierarchy that is read.
     details: Option<Details>,
+}
+
+/// What is missing between a hierarchy and one of its runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gap {
+    /// The launch of the hierarchy.
+    Launch,
+    /// The launch of a message that leads to the run.
+    Message,
+}
+
+impl Gap {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Launch => {
+                "The record is incomplete: the launch of the hierarchy is missing. So the hierarchy has no page, and runs above or \
+                 beside this one are not shown."
+            }
+            Self::Message => {
+                "The record is incomplete: the launch of the message of this run, or of a run above it, is missing. So the page \
+                 of the hierarchy does not have this run."
+            }
+        }
+    }
 }
 
 /// The message, the context and the values of the run.
@@ -124,11 +153,9 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
     let (Named::Run { .. }, Some(explained)) = (&explanation.named, explanation.runs.first()) else {
         return Ok(Err(path_of(&web.scoop, id).await?));
     };
-    let found = web.scoop.find(explanation.hierarchy).await?;
     let run = &explained.run;
-    let tree = async { found.tree().limit(RUNS_MAX).await };
-    let (tree, contents) = tokio::join!(tree, web.scoop.contents(run));
-    let (tree, contents) = (tree?, contents?);
+    let (tree, contents) = tokio::join!(tree_of(web, run), web.scoop.contents(run));
+    let ((tree, gap), contents) = (tree?, contents?);
     let info = tree.runs().into_iter().find(|info| info.id() == run.run);
     let requests = tree
         .cancellations()
@@ -161,10 +188,29 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
         actions,
         failed_below,
         done: Done::of(fields),
+        has_hierarchy: gap != Some(Gap::Launch),
+        gap: gap.map(Gap::text),
         facts: facts(run, info),
         contents: shown(&contents),
         details,
     }))
+}
+
+/// The tree that the run is in: that of its hierarchy or, if the record has a gap above the run, the part from there on.
+async fn tree_of(web: &Web, run: &RunSummary) -> Result<(Tree, Option<Gap>), Fault> {
+    let gap = match web.scoop.find(run.hierarchy).await {
+        Ok(found) => {
+            let tree = found.tree().limit(RUNS_MAX).await?;
+            let is_found = tree.runs().iter().any(|info| info.id() == run.run);
+            if is_found || !tree.is_complete() {
+                return Ok((tree, None));
+            }
+            Gap::Message
+        }
+        Err(RuntimeError::NoSuchMessage { .. } | RuntimeError::WrongId { .. }) => Gap::Launch,
+        Err(error) => return Err(error.into()),
+    };
+    Ok((Handle::of_run(&web.scoop, run).tree().limit(RUNS_MAX).await?, Some(gap)))
 }
 
 /// The requests that the run can accept.

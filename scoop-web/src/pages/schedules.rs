@@ -1,27 +1,32 @@
-//! The schedules: which sagas run by themselves, when next, and the last hierarchy of each.
+//! The schedules, page by page: which sagas run by themselves, when next, and the last hierarchy of each.
 
+use std::collections::HashSet;
+use std::future::IntoFuture as _;
 use std::time::SystemTime;
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_runtime::shown::humane;
 use scoop_runtime::{RegisteredSchedule, RegisteredWorker};
 
-use super::{Base, Frame, page_of, trigger};
+use super::{Base, Fields, Frame, page_of, query_of, trigger};
 use crate::fault::Fault;
 use crate::shown::{Moment, line, query};
 use crate::{SharedWeb, Web};
 
-/// The maximum number of schedules that are shown.
-const SHOWN_MAX: usize = 500;
+/// The number of schedules on a page.
+const PAGE_SIZE: u32 = 200;
 
 #[derive(Template)]
 #[template(path = "schedules.html")]
 struct SchedulesPage {
     frame: Frame,
     schedules: Vec<Row>,
-    left_out: usize,
+    /// The URL of the next page.
+    next: Option<String>,
+    /// The URL of the first page, if this is a later one.
+    first: Option<String>,
 }
 
 struct Row {
@@ -40,30 +45,45 @@ struct Row {
 }
 
 /// Shows the page.
-pub(crate) async fn show(State(web): State<SharedWeb>, base: Base) -> Response {
-    page_of(&base, read(&web, &base).await)
+pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(query): RawQuery) -> Response {
+    page_of(&base, read(&web, &base, &query_of(query)).await)
 }
 
-async fn read(web: &Web, base: &Base) -> Result<SchedulesPage, Fault> {
-    let (schedules, workers) = tokio::join!(web.scoop.schedules(), web.scoop.workers());
-    let (schedules, workers) = (schedules?, workers?);
-    let now = SystemTime::now();
-    let rows = schedules.iter().take(SHOWN_MAX).map(|schedule| row(schedule, &workers, now, base));
+async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<SchedulesPage, Fault> {
+    let after = fields.exact("topic").zip(fields.exact("handler"));
+    let page = web.scoop.schedules().limit(PAGE_SIZE + 1);
+    let page = match after {
+        Some((topic, handler)) => page.after(topic, handler),
+        None => page,
+    };
+    let (schedules, workers) = tokio::join!(page.into_future(), web.scoop.workers());
+    let (mut schedules, workers) = (schedules?, workers?);
+    let is_more = schedules.len() > PAGE_SIZE as usize;
+    schedules.truncate(PAGE_SIZE as usize);
+    let address = |last: &RegisteredSchedule| {
+        format!("{}/schedules{}", base.0, query([("topic", &*last.topic), ("handler", &*last.handler)]))
+    };
+    let (served, now) = (served(&workers), SystemTime::now());
     Ok(SchedulesPage {
         frame: Frame::new(web, base, "Schedules", "Schedules"),
-        schedules: rows.collect(),
-        left_out: schedules.len().saturating_sub(SHOWN_MAX),
+        next: schedules.last().filter(|_| is_more).map(address),
+        first: after.map(|_| format!("{}/schedules", base.0)),
+        schedules: schedules.iter().map(|schedule| row(schedule, &served, now, base)).collect(),
     })
 }
 
-fn row(schedule: &RegisteredSchedule, workers: &[RegisteredWorker], now: SystemTime, base: &Base) -> Row {
+/// The topics and sagas that living workers have.
+fn served(workers: &[RegisteredWorker]) -> HashSet<(&str, &str)> {
+    let alive = workers.iter().filter(|worker| worker.is_alive).flat_map(|worker| &worker.sagas);
+    alive.map(|saga| (&*saga.topic, &*saga.handler)).collect()
+}
+
+fn row(schedule: &RegisteredSchedule, served: &HashSet<(&str, &str)>, now: SystemTime, base: &Base) -> Row {
     let rule = match (&schedule.every, &schedule.cron) {
         (Some(every), _) => format!("every {}", humane(*every)),
         (None, Some((cron, zone))) => line(&format!("{cron} in {zone}")),
         (None, None) => String::new(),
     };
-    let alive = workers.iter().filter(|worker| worker.is_alive).flat_map(|worker| &worker.sagas);
-    let is_own = |handler: &str, topic: &str| handler == schedule.handler && topic == schedule.topic;
     Row {
         handler: line(&schedule.handler),
         runs: format!("{}/runs{}", base.0, query([("handler", &*schedule.handler)])),
@@ -74,6 +94,6 @@ fn row(schedule: &RegisteredSchedule, workers: &[RegisteredWorker], now: SystemT
         missed: line(&schedule.missed),
         overlap: line(&schedule.overlap),
         trigger: trigger::address(base, &schedule.handler),
-        has_program: alive.into_iter().any(|saga| is_own(&saga.handler, &saga.topic)),
+        has_program: served.contains(&(&*schedule.topic, &*schedule.handler)),
     }
 }

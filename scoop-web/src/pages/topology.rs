@@ -1,10 +1,10 @@
 //! The topology: which sagas handle which topics and launch which messages, the workers that run them, and what is or was paused.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::SystemTime;
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_runtime::{
     EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RegisteredWorker,
@@ -12,9 +12,9 @@ use scoop_runtime::{
 };
 
 use super::count::Count;
-use super::graph::{Drawing, Graph, Mark, Node};
+use super::graph::{Drawing, Graph, Mark, NODES_MAX, Node};
 use super::pause::query_of_target;
-use super::{Base, Frame, page_of};
+use super::{Base, Fields, Frame, page_of, query_of};
 use crate::fault::Fault;
 use crate::shown::{Moment, line, query};
 use crate::{SharedWeb, Web};
@@ -25,17 +25,25 @@ const ENDED_SHOWN: u32 = 20;
 /// The number of pauses that are shown, those that last longest.
 const PAUSES_SHOWN: usize = 500;
 
+/// The number of handlers that are shown, and of retired ones.
+const HANDLERS_SHOWN: usize = 200;
+
 #[derive(Template)]
 #[template(path = "topology.html")]
 struct TopologyPage {
     frame: Frame,
     topics: Vec<Topic>,
+    /// The text that the names of the shown topics or sagas have.
+    named: String,
+    /// The number of handlers that are shown, and of all, if these are more or a text is asked for.
+    part: Option<(usize, usize)>,
     pauses: Vec<PauseRow>,
     pauses_left_out: usize,
     ended: Vec<EndedRow>,
     pause_all: String,
     drawing: Option<Drawing>,
     former: Vec<FormerRow>,
+    former_left_out: usize,
 }
 
 /// A topic with its handlers.
@@ -90,28 +98,39 @@ struct FormerRow {
 }
 
 /// Shows the page.
-pub(crate) async fn show(State(web): State<SharedWeb>, base: Base) -> Response {
-    page_of(&base, read(&web, &base).await)
+pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(query): RawQuery) -> Response {
+    page_of(&base, read(&web, &base, &query_of(query)).await)
 }
 
-async fn read(web: &Web, base: &Base) -> Result<TopologyPage, Fault> {
+async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, Fault> {
     let scoop = &web.scoop;
-    let counts = async { scoop.counts().await };
-    let (handlers, workers, pauses, counts, queues) =
-        tokio::join!(scoop.handlers(), scoop.workers(), scoop.pauses(), counts, scoop.queue_lengths());
-    let (handlers, workers, pauses, counts, queues) = (handlers?, workers?, pauses?, counts?, queues?);
+    let (handlers, workers, pauses, queues) =
+        tokio::join!(scoop.handlers(), scoop.workers(), scoop.pauses(), scoop.queue_lengths());
+    let (handlers, workers, pauses, queues) = (handlers?, workers?, pauses?, queues?);
     let ended = scoop.ended_pauses().limit(ENDED_SHOWN).into_future();
-    let (ended, former, emissions) = tokio::join!(ended, scoop.former_handlers(), scoop.emissions());
-    let (ended, former, emissions) = (ended?, former?, emissions?);
-    let graph = graph(&handlers, &former, &emissions, (&workers, &pauses, &counts), base);
+    let (ended, former) = tokio::join!(ended, scoop.former_handlers());
+    let (ended, former) = (ended?, former?);
+    // A graph of so many sagas is not drawn.
+    let drawing = if handlers.len() <= NODES_MAX && former.len() <= NODES_MAX {
+        let counts = async { scoop.counts().await };
+        let (counts, emissions) = tokio::join!(counts, scoop.emissions());
+        graph(&handlers, &former, &emissions?, (&workers, &pauses, &counts?), base).draw()
+    } else {
+        None
+    };
     let now = SystemTime::now();
+    let named = fields.last("named").unwrap_or_default();
+    let is_named = |it: &&RegisteredHandler| it.topic.contains(named) || it.handler.contains(named);
+    let shown: Vec<_> = handlers.iter().filter(is_named).take(HANDLERS_SHOWN).collect();
+    let part = (shown.len() < handlers.len() || !named.is_empty()).then_some((shown.len(), handlers.len()));
     let mut topics: BTreeMap<&str, Vec<&RegisteredHandler>> = BTreeMap::new();
-    for handler in &handlers {
+    for handler in shown {
         topics.entry(&handler.topic).or_default().push(handler);
     }
+    let served = served(&workers);
     let topics = topics.into_iter().map(|(topic, handlers)| Topic {
         name: line(topic),
-        handlers: handlers.into_iter().map(|it| row(it, &workers, (&pauses, &queues), (now, base))).collect(),
+        handlers: handlers.into_iter().map(|it| row(it, &served, (&pauses, &queues), (now, base))).collect(),
         pause: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::topic(topic))),
     });
     let pauses_left_out = pauses.len().saturating_sub(PAUSES_SHOWN);
@@ -126,11 +145,14 @@ async fn read(web: &Web, base: &Base) -> Result<TopologyPage, Fault> {
     Ok(TopologyPage {
         frame: Frame::new(web, base, "Topology", "Topology"),
         topics: topics.collect(),
+        named: line(named),
+        part,
         pauses: pauses.collect(),
         pauses_left_out,
         ended: ended.iter().map(|it| ended_row(it, now)).collect(),
-        drawing: graph.draw(),
-        former: former.iter().map(|it| former_row(it, (now, base))).collect(),
+        drawing,
+        former: former.iter().take(HANDLERS_SHOWN).map(|it| former_row(it, (now, base))).collect(),
+        former_left_out: former.len().saturating_sub(HANDLERS_SHOWN),
         pause_all: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::Everything)),
     })
 }
@@ -217,15 +239,23 @@ fn is_paused(pauses: &[Pause], topic: &str, handler: &str) -> bool {
     })
 }
 
+/// The definitions that living workers have, one for each worker, by topic and saga.
+fn served(workers: &[RegisteredWorker]) -> HashMap<(&str, &str), Vec<i32>> {
+    let mut served: HashMap<_, Vec<i32>> = HashMap::new();
+    for saga in workers.iter().filter(|worker| worker.is_alive).flat_map(|worker| &worker.sagas) {
+        served.entry((&*saga.topic, &*saga.handler)).or_default().push(saga.definition);
+    }
+    served
+}
+
 fn row(
     handler: &RegisteredHandler,
-    workers: &[RegisteredWorker],
+    served: &HashMap<(&str, &str), Vec<i32>>,
     (pauses, queues): (&[Pause], &[QueueLength]),
     (now, base): (SystemTime, &Base),
 ) -> Handler {
-    let alive = workers.iter().filter(|worker| worker.is_alive).flat_map(|worker| &worker.sagas);
-    let own = alive.filter(|saga| saga.handler == handler.handler && saga.topic == handler.topic);
-    let mut definitions: Vec<_> = own.map(|saga| saga.definition).collect();
+    let definitions = served.get(&(&*handler.topic, &*handler.handler));
+    let mut definitions = definitions.cloned().unwrap_or_default();
     let queue = queues.iter().find(|queue| queue.saga == handler.handler);
     let waiting = |queue: &QueueLength| {
         let or_more = if queue.waiting >= queue.limit as usize { "+" } else { "" };

@@ -7,5 +7,6 @@ mod browsing;
 mod deciding;
 mod finding;
 mod health;
+mod many;
 mod operating;
 mod shop;

@@ -103,6 +103,10 @@ async fn schedule_is_listed_with_its_next_time_and_its_last_tick() -> Result<()>
     let tick = scoop.trigger::<Report>().await?;
     let schedule = scoop.schedules().await?.remove(0);
     assert_eq!((schedule.run_count, schedule.last), (1, Some(tick.id())));
+    let (topic, handler) = (&schedule.topic, &schedule.handler);
+    assert_eq!(scoop.schedules().limit(0).await?, []);
+    assert_eq!(scoop.schedules().after(topic, "").limit(5).await?.len(), 1);
+    assert_eq!(scoop.schedules().after(topic, handler).await?, []);
     scoop.shutdown().await?;
     Ok(())
 }

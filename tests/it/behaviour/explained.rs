@@ -385,6 +385,33 @@ async fn full_worker_is_explained_by_the_queue() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn counts_of_the_first_sagas_say_that_others_may_be_left_out() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let order = scoop.launch(Order { plan: Plan::Commit }).await?;
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    let failed = scoop.launch(Item { plan: Plan::Fail }).await?;
+    assert!(matches!(failed.ends().await?, Outcome::RolledBack(_)));
+    let bill = scoop.launch(Bill).await?;
+    bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)).await?;
+    let (items, orders) = (("items", RunPhase::Committed), ("orders", RunPhase::Committed));
+    let undone = ("items", RunPhase::RolledBack);
+    for (sagas, finished, is_complete) in [
+        (1, vec![items, undone], false),
+        (2, vec![items, undone, orders], false),
+        (3, vec![items, undone, orders], true),
+    ] {
+        let counts = scoop.counts().sagas(sagas).await?;
+        let found: Vec<_> = counts.finished.iter().map(|it| (&*it.handler, it.phase)).collect();
+        assert_eq!((found, counts.is_complete), (finished, is_complete), "{sagas}");
+        assert_eq!(counts.unfinished_in(RunPhase::AwaitingSignal), 1);
+    }
+    assert!(scoop.counts().await?.is_complete);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn count_that_ends_at_its_limit_is_explained_as_that_or_more() -> Result<()> {
     let (db, gate) = (Database::new().await, Gate::default());
     let scoop = db.scoop().only::<Items>().concurrency(1).poll_interval(NEVER);

@@ -494,7 +494,11 @@ async fn lists_and_texts_beyond_those_of_programs_are_refused() -> Result<()> {
              VALUES ('t', 'h', repeat('x', {cron}), repeat('x', {zone}), 'skip', 'skip', 'infinity')"
         )
     };
+    let odd = |handlers: &str| limit(format!("'{handlers}'"));
     for (forged, constraint) in [
+        (odd("[5:6]={a,b}"), "run_limit_handlers_check"),
+        (odd("{{a},{b}}"), "run_limit_handlers_check"),
+        (odd("{a,NULL}"), "run_limit_handlers_check"),
         (limit(names(1_000, 1_000)), "names_are_few"),
         (limit(names(1, 1_001)), "names_are_few"),
         (was(names(1_000, 1_000)), "former_names_are_few"),

@@ -68,6 +68,7 @@ mod limits_processes;
 mod limits_queue;
 mod limits_queue_processes;
 mod limits_rate;
+mod limits_rate_rows;
 mod local_start;
 mod long_loops;
 mod long_loops_reads;

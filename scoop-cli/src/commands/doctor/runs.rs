@@ -1,22 +1,25 @@
 //! Checks of rights, workers and unfinished runs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use scoop_runtime::{RepairStatus, RunPhase, Scoop};
+use scoop_runtime::{RepairStatus, RunPhase, Scoop, WaitKind};
 
-use super::{Finding, Level};
+use super::{Advice, Finding, Level};
 use crate::commands::counts;
 use crate::commands::pause::options;
 use crate::fault::Fault;
-use crate::output::{counted, shell};
+use crate::output::{counted, shell_words};
 use crate::times::in_words;
 
 /// How many runs of a kind are listed by their ids, and how many pauses and handlers by their names.
 const LISTED: u32 = 10;
 
-/// How long a ready run may wait for a slot.
+/// How long a run that is due may wait for a slot.
 const LATE_AFTER: Duration = Duration::from_secs(60);
+
+/// How many of these runs are counted.
+const LATE_COUNTED: usize = 200;
 
 /// What the role of the connection lacks to run sagas.
 pub(super) async fn rights(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
@@ -63,17 +66,21 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             format!(
                 "no living program has saga `{handler}`, and the messages of topic `{topic}` wait for it"
             ),
-            format!(
-                "start its program; if it will not come back: scoop retire {} {}",
-                shell(topic),
-                shell(handler)
+            Advice::with_command(
+                "start its program; if it will not come back:",
+                format!("scoop retire {}", shell_words(&[topic, handler])),
             ),
         ));
     }
     let others = orphans.len().saturating_sub(LISTED as usize);
     if others > 0 {
         let text = format!("{} no living program", counted(others, "more handler has", "more handlers have"));
-        findings.push(Finding::bad(Level::Warning, "handlers", text, "all are listed by: scoop topology"));
+        findings.push(Finding::bad(
+            Level::Warning,
+            "handlers",
+            text,
+            Advice::with_command("all are listed by:", "scoop topology"),
+        ));
     }
     if orphans.is_empty() {
         let count = counted(handlers.len(), "handler", "handlers");
@@ -127,11 +134,11 @@ pub(super) async fn paused(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let findings = pauses.iter().take(LISTED as usize).map(|pause| {
         let resume = format!("scoop resume {}", options(&pause.target));
         let (level, advice) = if pause.until.is_some() {
-            (Level::Note, format!("nothing: it ends by itself; to end it now: {resume}"))
+            (Level::Note, "nothing: it ends by itself; to end it now:")
         } else {
-            (Level::Warning, format!("when the reason is gone: {resume}"))
+            (Level::Warning, "when the reason is gone:")
         };
-        Finding::bad(level, "pauses", pause.to_string(), advice)
+        Finding::bad(level, "pauses", pause.to_string(), Advice::with_command(advice, resume))
     });
     let mut findings: Vec<_> = findings.collect();
     let others = pauses.get(LISTED as usize..).unwrap_or_default();
@@ -139,7 +146,12 @@ pub(super) async fn paused(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         let level =
             if others.iter().all(|pause| pause.until.is_some()) { Level::Note } else { Level::Warning };
         let text = format!("{} in force", counted(others.len(), "more pause is", "more pauses are"));
-        findings.push(Finding::bad(level, "pauses", text, "all are listed by: scoop pauses"));
+        findings.push(Finding::bad(
+            level,
+            "pauses",
+            text,
+            Advice::with_command("all are listed by:", "scoop pauses"),
+        ));
     }
     Ok(findings)
 }
@@ -185,7 +197,8 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let mut findings = vec![];
     let failed = scoop.failed_compensations().limit(LISTED).await?;
     let awaiting = failed.iter().filter(|failed| failed.status == RepairStatus::AwaitingOperator);
-    findings.extend(awaiting.map(|failed| {
+    let awaiting: Vec<_> = awaiting.collect();
+    findings.extend(awaiting.iter().map(|failed| {
         Finding::bad(
             Level::Problem,
             "failed rollbacks",
@@ -196,10 +209,12 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
                 failed.step,
                 failed.failure.summary()
             ),
-            format!(
-                "mend the reason, then: scoop retry {0}; or scoop skip {0}, scoop resolve {0}",
-                failed.id()
-            ),
+            Advice {
+                text: "mend the reason, then one of:".into(),
+                commands: ["retry", "skip", "resolve"]
+                    .map(|act| format!("scoop {act} {}", failed.id()))
+                    .into(),
+            },
         )
     }));
     let counted = scoop.counts().await?;
@@ -212,10 +227,13 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
                 "the rollbacks of {} runs failed, and no operator has settled them",
                 counts::shown(undecided)
             ),
-            "mend the reasons; all are listed by: scoop runs --state awaiting-operator",
+            Advice::with_command(
+                "mend the reasons; all are listed by:",
+                "scoop runs --state awaiting-operator",
+            ),
         ));
     }
-    if failed.is_empty() {
+    if awaiting.is_empty() {
         findings.push(Finding::good("failed rollbacks", "no rollback awaits an operator"));
     }
     let stuck = scoop.stuck_runs().limit(LISTED).await?;
@@ -224,46 +242,59 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             Level::Problem,
             "stuck runs",
             format!("run {} of `{}` is stuck: {}", stuck.id(), stuck.handler, stuck.reason),
-            if stuck.needs_retry {
-                format!("find out from the logs why its attempts end, then: scoop retry {}", stuck.id())
-            } else {
-                format!(
-                    "start a program that can continue it; it is retried then, or by: scoop retry {}",
-                    stuck.id()
-                )
-            },
+            Advice::with_command(
+                if stuck.needs_retry {
+                    "find out from the logs why its attempts end, then:"
+                } else {
+                    "start a program that can continue it; it is retried then, or by:"
+                },
+                format!("scoop retry {}", stuck.id()),
+            ),
         )
     }));
+    if counted.unfinished_in(RunPhase::Stuck) > LISTED as usize {
+        let all = counted.unfinished.iter().filter(|count| count.phase == RunPhase::Stuck);
+        findings.push(Finding::bad(
+            Level::Problem,
+            "stuck runs",
+            format!("{} runs are stuck", counts::shown(all)),
+            Advice::with_command("all are listed by:", "scoop runs --state stuck"),
+        ));
+    }
     if stuck.is_empty() {
         findings.push(Finding::good("stuck runs", "no run is stuck"));
     }
-    let unfinished = counts::shown(&counted.unfinished);
-    let late = counted.unfinished.iter().filter_map(|count| {
-        let waits = counted.read_at.duration_since(count.oldest?).ok()?;
-        // Pending runs may have been launched for a later time, and ready ones of a retired program wait for that.
-        (count.phase == RunPhase::Ready && waits > LATE_AFTER).then_some((count, waits))
-    });
-    let late: Vec<_> = late.collect();
-    findings.extend(late.iter().map(|(count, waits)| {
+    let late = late(scoop, counted.read_at).await?;
+    if late.is_empty() {
+        let unfinished = counts::shown(&counted.unfinished);
+        findings.push(Finding::good(
+            "late runs",
+            format!("{unfinished} runs are unfinished, and none that is due waits for long"),
+        ));
+    }
+    findings.extend(late);
+    Ok(findings)
+}
+
+/// Sagas with runs that have been due for long, although a living program has them and nothing else holds them up.
+async fn late(scoop: &Scoop, now: SystemTime) -> Result<Vec<Finding>, Fault> {
+    let due = scoop.runs().waiting_for(WaitKind::Slot).until(now - LATE_AFTER).page(LATE_COUNTED).await?;
+    let mut late: BTreeMap<&str, (usize, SystemTime)> = BTreeMap::new();
+    for run in &due.runs {
+        let (count, oldest) = late.entry(&run.handler).or_insert((0, run.since));
+        (*count, *oldest) = (*count + 1, run.since.min(*oldest));
+    }
+    let or_more = if due.next.is_some() { " or more" } else { "" };
+    let sagas = late.into_iter().map(|(saga, (count, oldest))| {
+        let waits = now.duration_since(oldest).unwrap_or_default();
         Finding::bad(
             Level::Warning,
             "late runs",
-            format!(
-                "{} runs of `{}` are ready, the oldest for {}",
-                counts::shown([*count]),
-                count.handler,
-                in_words(*waits)
-            ),
+            format!("{count}{or_more} runs of `{saga}` are due and wait for a slot, one for {}", in_words(waits)),
             "raise the concurrency of its programs or start more; `scoop explain` says what a run waits for",
         )
-    }));
-    if late.is_empty() {
-        findings.push(Finding::good(
-            "late runs",
-            format!("{unfinished} runs are unfinished, and none is ready for long"),
-        ));
-    }
-    Ok(findings)
+    });
+    Ok(sagas.collect())
 }
 
 #[cfg(test)]
@@ -277,7 +308,7 @@ mod tests {
         let text = "living workers have different definitions of saga `orders`: 1 worker has definition 7, \
                     2 workers have definition 9";
         assert_eq!((found.level, &*found.text), (Level::Note, text));
-        assert!(found.advice.as_deref().is_some_and(|advice| advice.starts_with("finish the deployment")));
+        assert!(found.advice.as_ref().is_some_and(|advice| advice.text.starts_with("finish the deployment")));
         let [good] = &definitions(served[2..].iter().copied().filter(|(saga, _)| *saga == "payments"))[..]
         else {
             panic!("one finding")

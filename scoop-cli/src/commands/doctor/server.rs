@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
-use super::{Finding, Level};
+use super::{Advice, Finding, Level};
 use crate::fault::Fault;
 use crate::times::in_words;
 
@@ -296,7 +296,10 @@ async fn transactions(reader: Reader<'_>, open_for: Duration) -> Result<Vec<Find
                     format!(
                         "session {name} of `{application}` ({state}) has a transaction open for {age}, which holds back vacuum"
                     ),
-                    format!("end it in its program; if that is gone: SELECT pg_terminate_backend({name})"),
+                    Advice::with_command(
+                        "end it in its program; if that is gone:",
+                        format!("SELECT pg_terminate_backend({name})"),
+                    ),
                 )
             }
             "prepared" => Finding::bad(
@@ -328,11 +331,14 @@ pub(super) async fn statements(pool: &PgPool, schema: &str) -> Result<Vec<Findin
     const CHECK: &str = "slow statements";
     let query = sqlx::query_scalar(include_str!("../../../sql/statistics.sql")).persistent(false);
     let extension: Option<String> = query.fetch_optional(pool).await.map_err(Fault::sql(DOING))?;
-    let absent = |text: String, advice: &str| vec![Finding::bad(Level::Note, CHECK, text, advice)];
+    let absent = |text: String, advice: Advice| vec![Finding::bad(Level::Note, CHECK, text, advice)];
     let Some(extension) = extension else {
         return Ok(absent(
             "the extension pg_stat_statements is not installed in this database, so slow statements are not known".into(),
-            "add it to shared_preload_libraries, and CREATE EXTENSION pg_stat_statements",
+            Advice::with_command(
+                "add it to shared_preload_libraries, and run:",
+                "CREATE EXTENSION pg_stat_statements",
+            ),
         ));
     };
     let quoted = format!("\"{}\"", extension.replace('"', "\"\""));
@@ -345,7 +351,7 @@ pub(super) async fn statements(pool: &PgPool, schema: &str) -> Result<Vec<Findin
             let text = format!("the statistics of statements cannot be read: {error}");
             return Ok(absent(
                 text,
-                "add pg_stat_statements to shared_preload_libraries, and grant pg_read_all_stats",
+                "add pg_stat_statements to shared_preload_libraries, and grant pg_read_all_stats".into(),
             ));
         }
         Err(error) => return Err(Fault::sql(DOING)(error)),
@@ -413,10 +419,12 @@ fn bloat(schema: &str, tables: &[Table]) -> Vec<Finding> {
             Finding::bad(
                 Level::Warning,
                 "bloat",
-                format!("table `{name}` has {dead} removed rows beside {live}; its last vacuum was {vacuumed}"),
                 format!(
-                    "look for old transactions, and run VACUUM {}.{name}; if it comes back, let autovacuum run more often",
-                    identifier(schema)
+                    "table `{name}` has {dead} removed rows beside {live}; its last vacuum was {vacuumed}"
+                ),
+                Advice::with_command(
+                    "look for old transactions, let autovacuum run more often if it comes back, and run:",
+                    format!("VACUUM {}.{name}", identifier(schema)),
                 ),
             )
         })
@@ -463,7 +471,7 @@ mod tests {
     fn bad(findings: Vec<Finding>) -> Vec<(Level, &'static str, String)> {
         let bad = findings.into_iter().filter(|finding| finding.level != Level::Good);
         bad.map(|finding| {
-            assert!(finding.advice.is_some_and(|advice| !advice.is_empty()), "{}", finding.check);
+            assert!(finding.advice.is_some_and(|advice| !advice.text.is_empty()), "{}", finding.check);
             (finding.level, finding.check, finding.text)
         })
         .collect()
@@ -575,6 +583,6 @@ mod tests {
             "table `run` has 100001 removed rows beside 10000; its last vacuum was 2h ago",
         ];
         assert_eq!(texts, expected.map(|text| (Level::Warning, text)));
-        assert!(found[1].advice.as_deref().is_some_and(|advice| advice.contains("VACUUM \"scoop\".run;")));
+        assert!(found[1].advice.as_ref().is_some_and(|advice| advice.commands == ["VACUUM \"scoop\".run"]));
     }
 }

@@ -32,7 +32,8 @@ use uuid::Uuid;
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::{RunnableSaga, Sagas};
 use crate::store::{
-    Lanes, LimitedQueue, LimitedTopics, LivingWorker, PublishedDefinition, Registered, Store, Topology,
+    Lanes, LimitedQueue, LimitedSaga, LimitedTopics, LivingWorker, PublishedDefinition, Registered, Store,
+    Topology,
 };
 use crate::util::sync::{Mutex, lock};
 
@@ -191,7 +192,9 @@ impl Definitions {
         let pairs = pairs.map(|(topic, saga)| (topic.clone(), saga.clone()));
         let limited_topics = Arc::new(limited_topics.clone());
         let mut view = View { paused: pairs.collect(), limited_topics, ..View::default() };
-        let limit_of = |saga: &str| limited.iter().find(|it| it.handlers.iter().any(|name| name == saga));
+        let limits = limited.iter().flat_map(|it| it.handlers.iter().map(move |name| (&**name, it)));
+        let limits: HashMap<&str, &LimitedSaga> = limits.collect();
+        let limit_of = |saga: &str| limits.get(saga).copied();
         view.limited_names = names.iter().filter(|name| limit_of(name).is_some()).cloned().collect();
         let Some(own) = living.iter().find(|living| living.id == worker) else {
             // This worker is presumed dead, and claims nothing until it has registered again.

@@ -56,13 +56,15 @@ async fn add_names(engine: &Engine) -> sqlx::Result<()> {
 
 /// Lists what has changed of the sagas since this worker was registered, and derives which definitions are current.
 async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
-    let (known, mut topology) = (engine.definitions.known(), engine.store.read_topology().await?);
+    let known = engine.definitions.known();
+    let read = || engine.store.read_topology(known.sagas.pairs().1);
+    let mut topology = read().await?;
     let own = topology.living.iter().find(|living| living.id == engine.worker);
     let changed = own.map_or_else(Vec::new, |own| known.unlisted(own));
     if !changed.is_empty() {
         let registered = engine.definitions.registered(&known, engine.worker);
         engine.store.enlist(registered, &changed).await?;
-        topology = engine.store.read_topology().await?;
+        topology = read().await?;
     }
     let paused = engine.definitions.view().paused.clone();
     engine.definitions.derive_view(engine.worker, &topology);

@@ -6,7 +6,7 @@ use scoop_core::EventKind;
 
 use super::MemoryStore;
 use super::state::State;
-use crate::find::{ContentsKey, StoredContent, StoredContents};
+use crate::find::{ContentsKey, EntityEventRow, EntityRow, StoredContent, StoredContents};
 use crate::store::entity::{StoredEntity, StoredEntityEvent};
 use crate::store::{ContentStorage, EntityId, EntityStorage as _};
 
@@ -39,24 +39,29 @@ impl ContentStorage for MemoryStore {
         }
     }
 
-    async fn named_entity(&self, name: &str, key: &str) -> sqlx::Result<Option<StoredEntity>> {
-        match self.name_of_type(name) {
-            Some(name) => self.entity(&EntityId { name, key: key.to_owned() }).await,
-            None => Ok(None),
-        }
+    async fn entity_row(&self, name: &str, key: &str) -> sqlx::Result<Option<EntityRow>> {
+        let Some(name) = self.name_of_type(name) else { return Ok(None) };
+        let entity = self.entity(&EntityId { name, key: key.to_owned() }).await?;
+        Ok(entity.map(|StoredEntity { version, state }| EntityRow {
+            version,
+            state: state.map(StoredContent::of),
+        }))
     }
 
-    async fn named_entity_events(
+    async fn entity_event_rows(
         &self,
         name: &str,
         key: &str,
         after: i64,
         limit: u32,
-    ) -> sqlx::Result<Vec<StoredEntityEvent>> {
-        match self.name_of_type(name) {
-            Some(name) => self.entity_events(&EntityId { name, key: key.to_owned() }, after, limit).await,
-            None => Ok(vec![]),
-        }
+    ) -> sqlx::Result<Vec<EntityEventRow>> {
+        let Some(name) = self.name_of_type(name) else { return Ok(vec![]) };
+        let events = self.entity_events(&EntityId { name, key: key.to_owned() }, after, limit).await?;
+        let row = |StoredEntityEvent { version, at, message, run, event }| {
+            let (topic, payload) = event.unzip();
+            EntityEventRow { version, at, message, run, topic, payload: payload.map(StoredContent::of) }
+        };
+        Ok(events.into_iter().map(row).collect())
     }
 }
 

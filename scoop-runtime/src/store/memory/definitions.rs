@@ -70,7 +70,7 @@ impl DefinitionStorage for MemoryStore {
         .await
     }
 
-    async fn read_topology(&self) -> sqlx::Result<Topology> {
+    async fn read_topology(&self, sagas: &[String]) -> sqlx::Result<Topology> {
         self.run("living_workers", |state| {
             let living = state.workers.iter().map(|(id, worker)| LivingWorker {
                 id: *id,
@@ -81,11 +81,15 @@ impl DefinitionStorage for MemoryStore {
                 handlers: worker.handlers.clone(),
                 definitions: worker.definitions.clone(),
             });
-            let limited = state.limits.iter().filter(|limit| limit.is_of_claims());
+            let limited = state.limits.iter().filter(|limit| limit.is_of_claims()).filter_map(|limit| {
+                let mut of = limit.of.clone();
+                of.handlers.retain(|name| sagas.contains(name));
+                (!of.handlers.is_empty()).then_some(of)
+            });
             Ok(Topology {
                 living: living.collect(),
                 paused: state.paused().collect(),
-                limited: limited.map(|limit| limit.of.clone()).collect(),
+                limited: limited.collect(),
                 limited_topics: state.limited_topics(),
             })
         })

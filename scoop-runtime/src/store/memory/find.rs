@@ -17,8 +17,8 @@ use crate::RunPhase::AwaitingOperator;
 use crate::WaitKind;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, COUNT_MAX, CountedSpan, Depth, EndedPlace, FailureSummary, PageSize, Part, RegisteredWorker,
-    RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga,
+    BELOW_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace, FailureSummary, PageSize,
+    Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga,
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{FindStorage, RowState};
@@ -80,7 +80,8 @@ impl FindStorage for MemoryStore {
         self.run("listed_workers", |state| Ok(state.registered_workers())).await
     }
 
-    async fn unfinished_counts(&self, limit: Option<usize>) -> sqlx::Result<Vec<RunCount>> {
+    async fn unfinished_counts(&self, limits: CountLimits) -> sqlx::Result<Counted> {
+        let limit = limits.runs;
         self.run("unfinished_counts", |state| {
             let rows = state.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
             let mut counts: BTreeMap<_, RunCount> = BTreeMap::new();
@@ -95,16 +96,13 @@ impl FindStorage for MemoryStore {
                 oldest: Some(system_time(end.at)),
                 ..RunCount::new(end.handler.as_deref().unwrap_or_default().to_owned(), AwaitingOperator, 1)
             });
-            Ok(RunCount::added(counts.into_values().chain(failed), limit))
+            let counts = RunCount::added(counts.into_values().chain(failed), limit);
+            Ok(Counted::first(counts, limits.sagas))
         })
         .await
     }
 
-    async fn finished_counts(
-        &self,
-        since: OffsetDateTime,
-        limit: Option<usize>,
-    ) -> sqlx::Result<Vec<RunCount>> {
+    async fn finished_counts(&self, since: OffsetDateTime, limits: CountLimits) -> sqlx::Result<Counted> {
         self.run("finished_counts", |state| {
             let events = state.hierarchies.values().flat_map(|hierarchy| &hierarchy.record.events);
             let mut counts: BTreeMap<_, RunCount> = BTreeMap::new();
@@ -113,10 +111,10 @@ impl FindStorage for MemoryStore {
                     RunPhase::of_end(event.kind.as_str()).zip(event.handler.clone())
                 {
                     let of_end = RunCount::new(handler.to_string(), phase, 0);
-                    counts.entry((handler, phase)).or_insert(of_end).add_one(limit);
+                    counts.entry((handler, phase)).or_insert(of_end).add_one(limits.runs);
                 }
             }
-            Ok(counts.into_values().collect())
+            Ok(Counted::first(counts.into_values().collect(), limits.sagas))
         })
         .await
     }

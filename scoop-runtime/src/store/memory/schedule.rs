@@ -69,9 +69,15 @@ impl ScheduleStorage for MemoryStore {
         .await
     }
 
-    async fn listed_schedules(&self) -> sqlx::Result<Vec<RegisteredSchedule>> {
+    async fn listed_schedules(
+        &self,
+        after: (&str, &str),
+        limit: Option<u32>,
+    ) -> sqlx::Result<Vec<RegisteredSchedule>> {
         self.run("listed_schedules", |state| {
-            let listed = state.schedules.iter().map(|((topic, handler), row)| RegisteredSchedule {
+            let later = state.schedules.iter().filter(|((topic, handler), _)| (&**topic, &**handler) > after);
+            let later = later.take(limit.map_or(usize::MAX, |limit| limit as usize));
+            let listed = later.map(|((topic, handler), row)| RegisteredSchedule {
                 topic: topic.clone(),
                 handler: handler.clone(),
                 every: row.every_ms.map(|ms| Duration::from_millis(ms.unsigned_abs())),

@@ -8,11 +8,10 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 
 use super::PostgresStore;
-use super::entity::decode_event;
+use super::decode::time;
 use super::query_ext::FetchExt;
-use crate::find::{CONTENT_BYTES_MAX, ContentsKey, StoredContent, StoredContents};
+use crate::find::{CONTENT_BYTES_MAX, ContentsKey, EntityEventRow, EntityRow, StoredContent, StoredContents};
 use crate::store::ContentStorage;
-use crate::store::entity::{StoredEntity, StoredEntityEvent};
 
 impl ContentStorage for PostgresStore {
     async fn redacted_fields(&self) -> sqlx::Result<BTreeSet<String>> {
@@ -57,22 +56,41 @@ impl ContentStorage for PostgresStore {
         read.bind(name.to_owned()).bind(after.to_owned()).bind(i64::from(limit)).all(&self.sessions).await
     }
 
-    async fn named_entity(&self, name: &str, key: &str) -> sqlx::Result<Option<StoredEntity>> {
-        let read = sqlx::query(self.sql.entity_read.clone()).bind(name.to_owned()).bind(key.to_owned());
-        let row = read.first(&self.sessions).await?;
-        row.map(|row| Ok(StoredEntity { version: row.try_get("version")?, state: row.try_get("state")? }))
-            .transpose()
+    async fn entity_row(&self, name: &str, key: &str) -> sqlx::Result<Option<EntityRow>> {
+        let row = self.entity_query(name, key).first(&self.sessions).await?;
+        let read = |row: PgRow| -> sqlx::Result<_> {
+            Ok(EntityRow { version: row.try_get("version")?, state: content(&row, "state") })
+        };
+        row.map(read).transpose()
     }
 
-    async fn named_entity_events(
+    async fn entity_event_rows(
         &self,
         name: &str,
         key: &str,
         after: i64,
         limit: u32,
-    ) -> sqlx::Result<Vec<StoredEntityEvent>> {
+    ) -> sqlx::Result<Vec<EntityEventRow>> {
         let rows = self.events_query(name, key, after, limit).all(&self.sessions).await?;
-        rows.iter().map(decode_event).collect()
+        let read = |row: &PgRow| -> sqlx::Result<_> {
+            Ok(EntityEventRow {
+                version: row.try_get("version")?,
+                at: time(row, "at")?,
+                message: row.try_get("message_id")?,
+                run: row.try_get("run")?,
+                topic: row.try_get("topic")?,
+                payload: content(row, "payload"),
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+}
+
+/// The value in this column; `None` if it is null.
+fn content(row: &PgRow, column: &str) -> Option<StoredContent> {
+    match row.try_get::<Option<Value>, _>(column) {
+        Ok(value) => value.map(StoredContent::of),
+        Err(error) => Some(StoredContent::Unreadable(error.to_string())),
     }
 }
 

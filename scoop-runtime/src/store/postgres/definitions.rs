@@ -1,5 +1,7 @@
 //! Recorded definitions of sagas, and the living workers with their current ones.
 
+use std::collections::BTreeMap;
+
 use scoop_core::RecordedStep;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -74,22 +76,29 @@ impl DefinitionStorage for PostgresStore {
         tx.commit().await
     }
 
-    async fn read_topology(&self) -> sqlx::Result<Topology> {
-        let rows = sqlx::query(self.sql.topology_read.clone()).all(&self.sessions).await?;
-        let (mut paused, mut limits, mut topics) = (None, None, None);
-        if let Some(row) = rows.first() {
-            paused = row.try_get::<Option<Json<Vec<(String, String)>>>, _>("paused")?;
-            limits = row.try_get::<Option<Json<Vec<(String, Vec<String>, Option<String>)>>>, _>("limits")?;
-            topics = row.try_get::<Option<Json<Vec<(String, String)>>>, _>("limited_topics")?;
+    async fn read_topology(&self, sagas: &[String]) -> sqlx::Result<Topology> {
+        let rows = sqlx::query(self.sql.topology_read.clone()).bind(sagas).all(&self.sessions).await?;
+        let (mut living, mut paused, mut topics) = (vec![], vec![], vec![]);
+        let mut limited: BTreeMap<String, LimitedSaga> = BTreeMap::new();
+        for row in &rows {
+            match row.try_get("kind")? {
+                "worker" => living.push(LivingWorker::from_row(row)?),
+                "pause" => paused.extend(PauseTarget::stored(row.try_get("of_name")?, row.try_get("name")?)),
+                "limit" => {
+                    let (saga, key_from): (String, _) = (row.try_get("name")?, row.try_get("key_from")?);
+                    let limit = limited.entry(saga);
+                    let limit = limit.or_insert_with_key(|saga| LimitedSaga {
+                        saga: saga.clone(),
+                        handlers: vec![],
+                        key_from,
+                    });
+                    limit.handlers.push(row.try_get("of_name")?);
+                }
+                _ => topics.push((row.try_get("name")?, row.try_get("of_name")?)),
+            }
         }
-        let limits = limits.map(|Json(limits)| limits).unwrap_or_default().into_iter();
-        let limited = limits.map(|(saga, handlers, key_from)| LimitedSaga { saga, handlers, key_from });
-        let limited = limited.collect();
-        let limited_topics = limited_topics(topics.map(|Json(topics)| topics).unwrap_or_default());
-        let paused = paused.map(|Json(paused)| paused).unwrap_or_default();
-        let paused = paused.into_iter().filter_map(|(kind, name)| PauseTarget::stored(&kind, name));
-        let living = rows.iter().map(LivingWorker::from_row).collect::<sqlx::Result<_>>()?;
-        Ok(Topology { living, paused: paused.collect(), limited, limited_topics })
+        let (limited, limited_topics) = (limited.into_values().collect(), limited_topics(topics));
+        Ok(Topology { living, paused, limited, limited_topics })
     }
 
     async fn mark_stuck(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {

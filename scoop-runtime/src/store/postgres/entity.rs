@@ -43,7 +43,11 @@ impl EntityStorage for PostgresStore {
     }
 
     async fn entity(&self, entity: &EntityId) -> sqlx::Result<Option<StoredEntity>> {
-        self.named_entity(entity.name, &entity.key).await
+        let row = self.entity_query(entity.name, &entity.key).first(&self.sessions).await?;
+        let read = |row: PgRow| -> sqlx::Result<_> {
+            Ok(StoredEntity { version: row.try_get("version")?, state: row.try_get("state")? })
+        };
+        row.map(read).transpose()
     }
 
     async fn entity_keys(&self, name: &'static str, after: &str, limit: u32) -> sqlx::Result<Vec<String>> {
@@ -56,7 +60,8 @@ impl EntityStorage for PostgresStore {
         after: i64,
         limit: u32,
     ) -> sqlx::Result<Vec<StoredEntityEvent>> {
-        self.named_entity_events(entity.name, &entity.key, after, limit).await
+        let events = self.events_query(entity.name, &entity.key, after, limit);
+        events.all(&self.sessions).await?.iter().map(decode_event).collect()
     }
 
     async fn refold_entity(
@@ -119,7 +124,7 @@ impl EntityStorage for PostgresStore {
     }
 }
 
-pub(super) fn decode_event(row: &PgRow) -> sqlx::Result<StoredEntityEvent> {
+fn decode_event(row: &PgRow) -> sqlx::Result<StoredEntityEvent> {
     let (topic, payload): (Option<String>, Option<serde_json::Value>) =
         (row.try_get("topic")?, row.try_get("payload")?);
     Ok(StoredEntityEvent {
@@ -163,6 +168,10 @@ impl PostgresStore {
             .bind(events.iter().map(|event| event.message).collect::<Vec<_>>())
             .bind(events.iter().map(|event| event.run).collect::<Vec<_>>());
         write.execute(connection).await.map(drop)
+    }
+
+    pub(super) fn entity_query(&self, name: &str, key: &str) -> Query<'static, Postgres, PgArguments> {
+        sqlx::query(self.sql.entity_read.clone()).bind(name.to_owned()).bind(key.to_owned())
     }
 
     pub(super) fn events_query(

@@ -16,9 +16,9 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountedSpan, Depth, EndedPlace, FailureSummary, JoinWait, LimitFacts,
-    LimitKey, PageSize, Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary,
-    WorkerInfo, WorkerSaga, first_id_of,
+    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace, FailureSummary,
+    JoinWait, LimitFacts, LimitKey, PageSize, Part, RegisteredWorker, RunCount, RunFacts, RunFilter,
+    RunPhase, RunSummary, WorkerInfo, WorkerSaga, first_id_of,
 };
 use crate::store::{DueStorage, FindStorage, RowState};
 use crate::util::format::system_time;
@@ -131,9 +131,9 @@ impl FindStorage for PostgresStore {
         rows.iter().map(read_registered).collect()
     }
 
-    async fn unfinished_counts(&self, limit: Option<usize>) -> sqlx::Result<Vec<RunCount>> {
-        let query = sqlx::query(self.sql.run_count_unfinished.clone()).bind(limit.map(stored));
-        let rows = query.all(&self.sessions).await?;
+    async fn unfinished_counts(&self, limits: CountLimits) -> sqlx::Result<Counted> {
+        let query = sqlx::query(self.sql.run_count_unfinished.clone()).bind(limits.runs.map(stored));
+        let rows = query.bind(limits.sagas.map(stored)).all(&self.sessions).await?;
         let read = |row: &PgRow| -> sqlx::Result<RunCount> {
             let oldest = time_if_any(row, "oldest")?.map(system_time);
             Ok(RunCount {
@@ -142,26 +142,25 @@ impl FindStorage for PostgresStore {
                 ..RunCount::new(row.try_get("handler")?, phase(row)?, count(row, "count")?)
             })
         };
-        let mut counts = rows.iter().map(read).collect::<sqlx::Result<Vec<_>>>()?;
-        counts.extend(self.failed_rollback_counts(limit).await?);
-        Ok(RunCount::added(counts, limit))
+        let Counted { mut counts, is_complete } = counted(&rows, read)?;
+        let failed = self.failed_rollback_counts(limits).await?;
+        counts.extend(failed.counts);
+        let is_complete = is_complete && failed.is_complete;
+        Ok(Counted { counts: RunCount::added(counts, limits.runs), is_complete })
     }
 
-    async fn finished_counts(
-        &self,
-        since: OffsetDateTime,
-        limit: Option<usize>,
-    ) -> sqlx::Result<Vec<RunCount>> {
+    async fn finished_counts(&self, since: OffsetDateTime, limits: CountLimits) -> sqlx::Result<Counted> {
         let rows = sqlx::query(self.sql.run_count_finished.clone())
             .bind(since)
-            .bind(limit.map(stored))
+            .bind(limits.runs.map(stored))
+            .bind(limits.sagas.map(stored))
             .all(&self.sessions)
             .await?;
         let read = |row: &PgRow| -> sqlx::Result<RunCount> {
             let count = RunCount::new(row.try_get("handler")?, end(row)?, count(row, "count")?);
-            Ok(RunCount { is_capped: limit.is_some_and(|limit| count.count >= limit), ..count })
+            Ok(RunCount { is_capped: limits.runs.is_some_and(|limit| count.count >= limit), ..count })
         };
-        rows.iter().map(read).collect()
+        counted(&rows, read)
     }
 
     async fn counted_spans(&self, bounds: &[OffsetDateTime], limit: usize) -> sqlx::Result<Vec<CountedSpan>> {
@@ -194,6 +193,7 @@ impl FindStorage for PostgresStore {
             .bind(since)
             .bind(stored(of_each))
             .bind(stored(DURATIONS_MAX))
+            .bind(stored(DURATIONS_OF_SAGAS_MAX))
             .all(&self.sessions)
             .await?;
         let read = |row: &PgRow| -> sqlx::Result<(String, Duration)> {
@@ -204,20 +204,32 @@ impl FindStorage for PostgresStore {
     }
 }
 
+/// The counts in these rows, of which one without a handler says that some are left out.
+fn counted(rows: &[PgRow], read: impl Fn(&PgRow) -> sqlx::Result<RunCount>) -> sqlx::Result<Counted> {
+    let (mut counts, mut is_complete) = (Vec::with_capacity(rows.len()), true);
+    for row in rows {
+        match row.try_get::<Option<&str>, _>("handler")? {
+            Some(_) => counts.push(read(row)?),
+            None => is_complete = false,
+        }
+    }
+    Ok(Counted { counts, is_complete })
+}
+
 impl PostgresStore {
     /// The runs that await an operator outside of the working set, by saga.
-    pub(super) async fn failed_rollback_counts(&self, limit: Option<usize>) -> sqlx::Result<Vec<RunCount>> {
-        let query = sqlx::query(self.sql.rollback_failure_count.clone()).bind(limit.map(stored));
-        let rows = query.all(&self.sessions).await?;
+    pub(super) async fn failed_rollback_counts(&self, limits: CountLimits) -> sqlx::Result<Counted> {
+        let query = sqlx::query(self.sql.rollback_failure_count.clone()).bind(limits.runs.map(stored));
+        let rows = query.bind(limits.sagas.map(stored)).all(&self.sessions).await?;
         let read = |row: &PgRow| -> sqlx::Result<RunCount> {
             let (handler, failed) = (row.try_get("handler")?, count(row, "count")?);
             Ok(RunCount {
                 oldest: time_if_any(row, "oldest")?.map(system_time),
-                is_capped: limit.is_some_and(|limit| failed >= limit),
+                is_capped: limits.runs.is_some_and(|limit| failed >= limit),
                 ..RunCount::new(handler, RunPhase::AwaitingOperator, failed)
             })
         };
-        rows.iter().map(read).collect()
+        counted(&rows, read)
     }
 
     /// The unfinished runs below this one, the nearest first.
@@ -289,8 +301,9 @@ fn limit(row: &PgRow) -> sqlx::Result<Option<LimitFacts>> {
     }))
 }
 
-/// The maximum number of runs whose durations are read.
+/// The maximum number of runs whose durations are read, and of their sagas.
 const DURATIONS_MAX: usize = 5_000;
+const DURATIONS_OF_SAGAS_MAX: usize = 1_000;
 
 /// The maximum number of workers in an explanation.
 const WORKERS_MAX: usize = 100;

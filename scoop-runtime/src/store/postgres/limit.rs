@@ -51,9 +51,31 @@ struct UnderLimit {
     limit: RecordedLimit,
 }
 
+/// Why a claim under a limit failed.
+enum ClaimError {
+    /// A statement about the runs to be claimed failed because of their contents.
+    OfRuns(sqlx::Error),
+    /// The server, the connection, or the contents of another row, such as that of the limit: no run is to blame.
+    Other(sqlx::Error),
+}
+
+impl ClaimError {
+    /// The failure of a statement about nothing but the runs to be claimed.
+    fn of_runs(error: sqlx::Error) -> Self {
+        if is_of_contents(&error) { Self::OfRuns(error) } else { Self::Other(error) }
+    }
+}
+
+impl From<sqlx::Error> for ClaimError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
 impl LimitStorage for PostgresStore {
     async fn publish_limits(&self, limits: &[SagaLimit]) -> sqlx::Result<()> {
-        let list = || sqlx::query(self.sql.limit_list.clone());
+        let names: Vec<_> = limits.iter().flat_map(SagaLimit::names).collect();
+        let list = || sqlx::query(self.sql.limit_list.clone()).bind(names.clone());
         let known = all_recorded(&list().all(&self.sessions).await?)?;
         if !limits.iter().any(|limit| limit.is_outdated(&known)) {
             return Ok(());
@@ -64,7 +86,7 @@ impl LimitStorage for PostgresStore {
         // Another program may have changed them meanwhile.
         let known = all_recorded(&list().all_on(&mut tx).await?)?;
         for limit in limits.iter().filter(|limit| limit.is_outdated(&known)) {
-            let names: Vec<_> = limit.was.iter().chain([&limit.saga]).collect();
+            let names: Vec<_> = limit.names().collect();
             sqlx::query(self.sql.limit_delete.clone()).bind(names).execute(&mut *tx).await?;
             let parked: Vec<_> = limit.recorded(&known).flat_map(|it| it.of.handlers.iter()).collect();
             sqlx::query(self.sql.limit_unpark_all.clone()).bind(parked).execute(&mut *tx).await?;
@@ -91,7 +113,7 @@ impl LimitStorage for PostgresStore {
     async fn claim_limited(&self, request: LimitedRequest<'_>) -> sqlx::Result<LimitedClaim> {
         let only = request.suspect.map(|suspect| vec![suspect.id]);
         match self.claim_under_limit(&request, only.as_deref()).await {
-            Err(error) if is_of_contents(&error) => match request.suspect {
+            Err(ClaimError::OfRuns(error)) => match request.suspect {
                 Some(suspect) => {
                     let refused = self.mark_refused(suspect.root, suspect.id, &error).await?;
                     let runs = refused.map(Err).into_iter().collect();
@@ -100,10 +122,11 @@ impl LimitStorage for PostgresStore {
                 // Boxed, so that the usual claim is not as large as this one.
                 None => Box::pin(self.claim_limited_apart(&request)).await,
             },
-            Err(error) if is_contended(&error) => {
+            Err(ClaimError::Other(error)) if is_contended(&error) => {
                 Ok(LimitedClaim { is_locked: true, ..LimitedClaim::default() })
             }
-            claimed => claimed,
+            Err(ClaimError::Other(error)) => Err(error),
+            Ok(claimed) => Ok(claimed),
         }
     }
 
@@ -120,7 +143,7 @@ impl PostgresStore {
         &self,
         request: &LimitedRequest<'_>,
         only: Option<&[Uuid]>,
-    ) -> sqlx::Result<LimitedClaim> {
+    ) -> Result<LimitedClaim, ClaimError> {
         let Some(mut under) = self.lock_limit(request).await? else {
             return Ok(LimitedClaim::default());
         };
@@ -142,7 +165,7 @@ impl PostgresStore {
         UnderLimit { tx, limit }: &mut UnderLimit,
         request: &LimitedRequest<'_>,
         only: Option<&[Uuid]>,
-    ) -> sqlx::Result<(LimitedClaim, bool)> {
+    ) -> Result<(LimitedClaim, bool), ClaimError> {
         // Statements of their own: they see what others have claimed while the lock was waited for.
         let mut usage = self.usage(tx, limit, &[]).await?;
         let room = usage.room_of_saga(limit);
@@ -151,10 +174,11 @@ impl PostgresStore {
         if most > 0 {
             let claim = Claim::uncounted(request.claimer, &request.queue.lanes);
             let most = if only.is_some() { 1 } else { most };
-            let rows = self.claim_query(&claim, most, &QueueCursors::default(), only).all_on(tx).await?;
+            let rows = self.claim_query(&claim, most, &QueueCursors::default(), only).all_on(tx).await;
+            let rows = rows.map_err(ClaimError::of_runs)?;
             let identifier = request.claimer.identifier;
-            runs =
-                rows.iter().map(|row| ClaimedRun::from_row(row, identifier)).collect::<sqlx::Result<_>>()?;
+            let read = rows.iter().map(|row| ClaimedRun::from_row(row, identifier));
+            runs = read.collect::<sqlx::Result<_>>().map_err(ClaimError::of_runs)?;
         }
         let is_changed = !runs.is_empty();
         if is_changed {
@@ -175,7 +199,7 @@ impl PostgresStore {
         UnderLimit { tx, limit }: &mut UnderLimit,
         request: &LimitedRequest<'_>,
         only: Option<&[Uuid]>,
-    ) -> sqlx::Result<(LimitedClaim, bool)> {
+    ) -> Result<(LimitedClaim, bool), ClaimError> {
         let mut returned = Returned::default();
         let mut is_changed = self.return_parked(tx, limit, request, &mut returned).await?;
         let mut usage = self.usage(tx, limit, &[]).await?;
@@ -187,7 +211,8 @@ impl PostgresStore {
             && looked_at < CANDIDATES_MAX
             && Instant::now() < until
         {
-            let (candidates, is_cut) = self.candidates(tx, request, asked, only, until).await?;
+            let candidates = self.candidates(tx, request, asked, only, until).await;
+            let (candidates, is_cut) = candidates.map_err(ClaimError::of_runs)?;
             let is_full = candidates.len() == asked || is_cut;
             looked_at += candidates.len();
             let keys: BTreeSet<_> = candidates.iter().map(|(_, key)| key.clone()).collect();
@@ -202,9 +227,10 @@ impl PostgresStore {
             }
             let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
             let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
-            self.claim_chosen(tx, request.claimer, limit, &admitted.runs, &mut all.runs).await?;
+            let claimed = self.claim_chosen(tx, request.claimer, limit, &admitted.runs, &mut all.runs).await;
+            claimed.map_err(ClaimError::of_runs)?;
             admitted.runs.iter().for_each(|(_, key)| returned.claim(key));
-            let parked = self.park(tx, &admitted.over).await?;
+            let parked = self.park(tx, &admitted.over).await.map_err(ClaimError::of_runs)?;
             self.record_begun(tx, limit, &mut usage, admitted.rate_changes(limit)).await?;
             let has_passed = parked > 0;
             is_changed |= has_passed || !all.runs.is_empty();
@@ -342,9 +368,14 @@ impl PostgresStore {
         for row in read.all_on(tx).await? {
             usage.now = row.try_get("now")?;
             let Some(key) = row.try_get("key")? else { continue };
-            // What cannot be read does not count.
-            let window: Option<Json<RateWindow>> = row.try_get("begun").ok();
-            let window = window.map(|Json(window)| window).unwrap_or_default();
+            let window: Option<Option<Json<RateWindow>>> = row.try_get("begun").ok();
+            let window = window.flatten().map(|Json(window)| window).filter(RateWindow::is_bounded);
+            let window = match (window, limit.rate) {
+                (Some(window), _) => window,
+                // What no program has written hides the runs that began before.
+                (None, Some(rate)) => RateWindow::closed_until(rate.most, row.try_get("idle_at")?),
+                (None, None) => RateWindow::default(),
+            };
             let state = RateState { window, has_parked: row.try_get("has_parked")?, ..RateState::default() };
             usage.rates.insert(key, state);
         }
@@ -487,7 +518,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Claims ready runs one by one. A run whose claim the database refuses is marked stuck.
+    /// Claims ready runs one by one. A run whose claim the database refuses because of its contents is marked stuck.
     async fn claim_limited_apart(&self, request: &LimitedRequest<'_>) -> sqlx::Result<LimitedClaim> {
         let mut all = LimitedClaim::default();
         for (root, id) in self.ready(&request.queue.lanes, request.slots).await? {
@@ -497,12 +528,12 @@ impl PostgresStore {
                     all.runs.extend(runs);
                     (all.is_reached, all.opens_in) = (is_reached, opens_in);
                 }
-                Err(error) if is_of_contents(&error) => {
+                Err(ClaimError::OfRuns(error)) => {
                     all.runs.extend(self.mark_refused(root, id, &error).await?.map(Err));
                 }
-                Err(error) if all.runs.is_empty() => return Err(error),
+                Err(ClaimError::Other(error)) if all.runs.is_empty() => return Err(error),
                 // The runs claimed so far are executed.
-                Err(_) => break,
+                Err(ClaimError::Other(_)) => break,
             }
             if all.is_reached {
                 break;

@@ -99,8 +99,13 @@ impl ScheduleStorage for PostgresStore {
         }
     }
 
-    async fn listed_schedules(&self) -> sqlx::Result<Vec<RegisteredSchedule>> {
-        let rows = sqlx::query(self.sql.schedule_list.clone()).all(&self.sessions).await?;
+    async fn listed_schedules(
+        &self,
+        (topic, handler): (&str, &str),
+        limit: Option<u32>,
+    ) -> sqlx::Result<Vec<RegisteredSchedule>> {
+        let list = sqlx::query(self.sql.schedule_list.clone()).bind(topic).bind(handler);
+        let rows = list.bind(limit.map(i64::from)).all(&self.sessions).await?;
         rows.iter().map(RegisteredSchedule::from_row).collect()
     }
 

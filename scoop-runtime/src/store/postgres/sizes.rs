@@ -4,6 +4,7 @@ use sqlx::Row;
 
 use super::PostgresStore;
 use super::query_ext::FetchExt;
+use crate::find::CountLimits;
 use crate::store::{SizeStorage, StoreSizes};
 
 /// The maximum count of runs that await an operator.
@@ -11,8 +12,9 @@ const COUNTED_MAX: usize = 1_000;
 
 impl SizeStorage for PostgresStore {
     async fn sizes(&self) -> sqlx::Result<StoreSizes> {
-        let failed = self.failed_rollback_counts(Some(COUNTED_MAX)).await?;
-        let failed: usize = failed.iter().map(|count| count.count).sum();
+        let limits = CountLimits { runs: Some(COUNTED_MAX), sagas: None };
+        let failed = self.failed_rollback_counts(limits).await?;
+        let failed: usize = failed.counts.iter().map(|count| count.count).sum();
         let row = sqlx::query(self.sql.store_sizes.clone()).one(&self.sessions).await?;
         Ok(StoreSizes {
             unfinished_runs: row.try_get("unfinished_runs")?,

@@ -1,10 +1,22 @@
-//! Claims under a limit by key while runs of the key end.
+//! Claims under a limit: while runs of a key end, and with errors.
 
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
 use super::*;
-use crate::store::{FreedKeys, LimitStorage as _, LimitedQueue, LimitedRequest, LimitedSaga};
+use crate::error::is_of_contents;
+use crate::store::{
+    Candidate, FreedKeys, LimitStorage as _, LimitedClaim, LimitedQueue, LimitedRequest, LimitedSaga,
+};
+
+/// Three due runs of a saga with a rate, with the messages 1, 2 and 3.
+const DUE: &str = "
+    INSERT INTO scoop.run_limit (saga, handlers, rate, rate_period_ms) VALUES ('saga', '{saga}', 100, 1000);
+    INSERT INTO scoop.message (id, topic, payload) SELECT lpad(n::text, 32, '0')::uuid, 'a', '{}' FROM generate_series(1, 3) n;
+    INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at)
+    SELECT message, id, ARRAY[message, id], message, 'a', 'saga', now() - interval '1 hour' * (4 - n), now() - interval '1 day'
+    FROM generate_series(1, 3) n
+    CROSS JOIN LATERAL (SELECT lpad(n::text, 32, '0')::uuid AS message, md5(n::text)::uuid AS id) ids";
 
 /// One run of a key is executed, the next is parked, and a later one is due: with the messages 1, 2 and 3.
 const RUNS: &str = "
@@ -46,5 +58,104 @@ async fn run_that_ends_during_a_claim_leaves_its_place_to_the_next_parked_run() 
     let parked = "SELECT message_id FROM scoop.run WHERE parked_since IS NOT NULL";
     let parked: Vec<Uuid> = sqlx::query_scalar(parked).fetch_all(&pool).await.unwrap();
     assert_eq!(parked, [Uuid::from_u128(3)]);
+    done(pool).await;
+}
+
+/// A claim of all runs of the saga.
+async fn claim_all(store: &PostgresStore, worker: Uuid) -> sqlx::Result<LimitedClaim> {
+    let of = LimitedSaga { saga: "saga".into(), handlers: vec!["saga".into()], key_from: None };
+    let request = LimitedRequest {
+        claimer: Claimer { worker, identifier: "w" },
+        queue: &LimitedQueue { of, lanes: lanes() },
+        slots: 5,
+        suspect: None,
+        freed: &FreedKeys::Some(vec![]),
+        key_of: &|_: &Candidate| String::new(),
+    };
+    store.claim_limited(request).await
+}
+
+/// The numbers of the messages whose runs are in this state.
+async fn in_state(pool: &PgPool, state: &str) -> Vec<u128> {
+    let runs =
+        "SELECT message_id FROM scoop.run WHERE state::text = $1 AND handler = 'saga' ORDER BY message_id";
+    let runs: Vec<Uuid> = sqlx::query_scalar(runs).bind(state).fetch_all(pool).await.unwrap();
+    runs.iter().map(Uuid::as_u128).collect()
+}
+
+/// Has each row that enters this table raise an error of this code, if the condition holds.
+async fn refuse(pool: &PgPool, table: &str, code: &str, condition: &str) {
+    let name = format!("refuse_{}", code.to_lowercase());
+    let trigger = format!(
+        "CREATE FUNCTION public.{name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF {condition} THEN RAISE EXCEPTION 'injected' USING ERRCODE = '{code}'; END IF;
+             RETURN NEW;
+         END $$;
+         CREATE TRIGGER {name} BEFORE INSERT OR UPDATE ON scoop.{table} FOR EACH ROW EXECUTE FUNCTION public.{name}()"
+    );
+    sqlx::raw_sql(AssertSqlSafe(trigger)).execute(pool).await.unwrap();
+}
+
+#[tokio::test]
+async fn run_that_the_database_refuses_to_claim_is_stuck_alone() {
+    let pool = database("limit_refused").await;
+    let (store, worker, _) = launching(&pool).await;
+    sqlx::raw_sql(DUE).execute(&pool).await.unwrap();
+    refuse(&pool, "message_event", "22000", "NEW.message_id = lpad('2', 32, '0')::uuid").await;
+    let claimed = claim_all(&store, worker).await.unwrap();
+    assert_eq!(claimed.runs.iter().filter(|run| run.is_ok()).count(), 2);
+    assert_eq!((in_state(&pool, "running").await, in_state(&pool, "stuck").await), (vec![1, 3], vec![2]));
+    done(pool).await;
+}
+
+#[tokio::test]
+async fn row_of_a_rate_that_the_database_refuses_marks_no_run() {
+    for code in ["22000", "23514", "54000"] {
+        let pool = database(&format!("limit_rate_{code}")).await;
+        let (store, worker, _) = launching(&pool).await;
+        sqlx::raw_sql(DUE).execute(&pool).await.unwrap();
+        refuse(&pool, "rate_window", code, "true").await;
+        let error = claim_all(&store, worker).await.expect_err("the rate cannot be recorded");
+        assert!(error.to_string().contains("injected"), "{error}");
+        assert_eq!(in_state(&pool, "ready").await, [1, 2, 3], "{code}");
+        done(pool).await;
+    }
+}
+
+/// The first run is refused, so that each is claimed alone; then the claim of the second one fails.
+#[tokio::test]
+async fn error_of_the_server_in_the_claim_of_one_run_does_not_mark_it() {
+    for code in ["57014", "40001", "53200", "57P01", "XX000"] {
+        let pool = database(&format!("limit_alone_{}", code.to_lowercase())).await;
+        let (store, worker, _) = launching(&pool).await;
+        sqlx::raw_sql(DUE).execute(&pool).await.unwrap();
+        refuse(&pool, "message_event", "22000", "NEW.message_id = lpad('1', 32, '0')::uuid").await;
+        let second = "NEW.message_id = lpad('2', 32, '0')::uuid AND EXISTS (SELECT FROM scoop.run WHERE state = 'stuck')";
+        refuse(&pool, "message_event", code, second).await;
+        let claimed = claim_all(&store, worker).await.unwrap();
+        assert!(claimed.runs.iter().all(Result::is_err), "{code}");
+        assert_eq!(
+            (in_state(&pool, "ready").await, in_state(&pool, "stuck").await),
+            (vec![2, 3], vec![1]),
+            "{code}"
+        );
+        done(pool).await;
+    }
+}
+
+#[tokio::test]
+async fn statement_that_was_prepared_before_its_table_changed_blames_no_row() {
+    let pool = database("cached_plan").await;
+    let mut session = pool.acquire().await.unwrap();
+    session.execute("CREATE TABLE public.changed (n int)").await.unwrap();
+    let read = "SELECT * FROM public.changed";
+    sqlx::query(read).fetch_all(&mut *session).await.unwrap();
+    session.execute("ALTER TABLE public.changed ADD COLUMN more int").await.unwrap();
+    let error = sqlx::query(read).fetch_all(&mut *session).await.expect_err("its result has changed");
+    assert!(error.to_string().contains("cached plan"), "{error}");
+    assert!(!is_of_contents(&error));
+    let error = sqlx::query("SELECT 1 / n FROM (VALUES (0)) v (n)").fetch_all(&mut *session).await;
+    assert!(is_of_contents(&error.expect_err("a division by zero")));
+    drop(session);
     done(pool).await;
 }

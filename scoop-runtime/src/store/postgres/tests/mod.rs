@@ -2,6 +2,7 @@
 
 mod function_plans;
 mod limit_claims;
+mod limit_reads;
 mod query_plans;
 mod settle_equivalence;
 mod signal_sweep;

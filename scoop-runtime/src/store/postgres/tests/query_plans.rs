@@ -9,6 +9,7 @@ use super::super::pool::SESSION;
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statements, migrate};
 use super::{database, done};
 use crate::RunPhase;
+use crate::find::CountLimits;
 use crate::store::{ExpiredSignals, FindStorage as _, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
@@ -309,9 +310,9 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "text, text, text[], timestamptz, timestamptz, text, int, timestamptz, uuid, bigint, bigint",
             "NULL, NULL, '{COMMITTED}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 102",
         ),
-        "run_count_finished" => ("timestamptz, bigint", "now(), 1"),
-        "run_count_unfinished" => ("bigint", "100"),
-        "rollback_failure_count" => ("bigint", "1000"),
+        "run_count_finished" => ("timestamptz, bigint, bigint", "now(), 1, NULL"),
+        "run_count_unfinished" => ("bigint, bigint", "100, NULL"),
+        "rollback_failure_count" => ("bigint, bigint", "1000, NULL"),
         "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
         "run_explain" => ("uuid, uuid, bigint, bigint", "gen_random_uuid(), gen_random_uuid(), 1, 1"),
         "run_explain_below" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
@@ -323,7 +324,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "jsonb, uuid, uuid, uuid[], timestamptz",
             "'[]', '00000000-0000-0000-0000-000000000000', gen_random_uuid(), '{}', now()",
         ),
-        "run_durations" => ("timestamptz, bigint, bigint", "now(), 200, 5000"),
+        "run_durations" => ("timestamptz, bigint, bigint, bigint", "now(), 200, 5000, 1000"),
         "event_activity" => ("uuid[], uuid[], bigint", "'{}', '{}', 500"),
         "handler_emissions" => ("uuid, bigint", "gen_random_uuid(), 10000"),
         "entity_names" => ("bigint", "1000"),
@@ -1115,7 +1116,7 @@ async fn counts_of_runs_end_at_their_limit_without_hiding_due_ones() {
     execute("ALTER TABLE scoop.run SET (autovacuum_enabled = false)").await;
     execute(SLEEPING_RUNS).await;
     execute("VACUUM ANALYZE scoop.run").await;
-    for (statement, values) in [("run_count_unfinished", "100"), ("run_page_stuck", "NULL, NULL, 50")] {
+    for (statement, values) in [("run_count_unfinished", "100, NULL"), ("run_page_stuck", "NULL, NULL, 50")] {
         let blocks = blocks_of(&pool, statement, values).await;
         assert!(blocks < BLOCKS_MAX, "{statement} read {blocks} blocks");
     }
@@ -1124,8 +1125,9 @@ async fn counts_of_runs_end_at_their_limit_without_hiding_due_ones() {
         &Schema::new("scoop").unwrap(),
     );
     for (limit, sleeping) in [(Some(100), (100, true)), (None, (30_000, false))] {
-        let counts = store.unfinished_counts(limit).await.unwrap();
-        let counts: Vec<_> = counts.iter().map(|it| (it.phase, (it.count, it.is_capped))).collect();
+        let limits = CountLimits { runs: limit, sagas: None };
+        let counted = store.unfinished_counts(limits).await.unwrap();
+        let counts: Vec<_> = counted.counts.iter().map(|it| (it.phase, (it.count, it.is_capped))).collect();
         assert_eq!(counts, [(RunPhase::Ready, (3, false)), (RunPhase::Sleeping, sleeping)]);
     }
     done(pool).await;

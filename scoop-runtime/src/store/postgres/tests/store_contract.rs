@@ -238,7 +238,7 @@ impl Tested {
     /// The topology that the worker knows.
     async fn topology(&self, worker: Uuid) -> Result<i64, Error> {
         // Without faults, since an engine reads it at another time.
-        let topology = self.outside.store().read_topology().await?;
+        let topology = self.outside.store().read_topology(&[]).await?;
         Ok(topology.living.iter().find(|living| living.id == worker).map_or(0, |living| living.topology))
     }
 
