@@ -3,6 +3,8 @@
 
 mod rotel;
 
+use std::collections::BTreeSet;
+
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
@@ -10,6 +12,7 @@ use opentelemetry_sdk::trace::SdkTracerProvider;
 use rotel::Rotel;
 use scoop::InMemory;
 use scoop::prelude::*;
+use tokio::process::Command;
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument as _, info, info_span};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -67,7 +70,7 @@ impl Parcels {
 async fn collector_receives_resource_spans_parents_links_and_failures() -> Result<()> {
     let rotel = Rotel::start().await;
     let exporter = SpanExporter::builder().with_http().with_protocol(Protocol::HttpJson);
-    let exporter = exporter.with_endpoint(rotel.traces_url()).build()?;
+    let exporter = exporter.with_endpoint(format!("{}/v1/traces", rotel.endpoint())).build()?;
     let resource = Resource::builder().with_service_name("scoop-collected").build();
     let tracer = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
     let layer = tracing_opentelemetry::layer().with_tracer(tracer.tracer("collected"));
@@ -86,7 +89,7 @@ async fn collector_receives_resource_spans_parents_links_and_failures() -> Resul
     // Sends what is left. It blocks.
     tokio::task::spawn_blocking(move || tracer.shutdown()).await??;
 
-    let received = rotel.received_after("POST /orders").await;
+    let received = rotel.received_after(1, "POST /orders").await;
     assert_eq!(received.services(), ["scoop-collected"]);
     let of = |name: &str| received.only(name);
     let parents = [
@@ -113,5 +116,28 @@ async fn collector_receives_resource_spans_parents_links_and_failures() -> Resul
     assert_eq!(of("run parcels").attribute("hierarchy"), order.id().to_string());
     assert_eq!(of("run parcels").attribute("outcome"), "rolled_back");
     assert!(of("run parcels").attribute("failure").ends_with("no address"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn telemetry_example_sends_its_traces_to_the_collector() -> Result<()> {
+    let rotel = Rotel::start().await;
+    // `cargo test` builds the examples beside the tests.
+    let test = std::env::current_exe()?;
+    let example =
+        test.ancestors().nth(2).expect("the test is in a folder of the build").join("examples/telemetry");
+    assert!(example.exists(), "first run `cargo build --examples`");
+    let mut example = Command::new(example);
+    let ran = example.env("OTEL_EXPORTER_OTLP_ENDPOINT", rotel.endpoint()).output().await?;
+    assert!(ran.status.success(), "{ran:?}");
+    rotel.received_after(2, "run couriers").await;
+    let received = rotel.received_after(1, "orders.Rollback of charge[0,]").await;
+    assert_eq!(received.services(), ["scoop-example"]);
+    let traces: BTreeSet<_> = received.named("POST /orders").iter().map(|span| &span.trace).collect();
+    assert_eq!(traces.len(), 2, "{received:#?}");
+    for run in received.named("run couriers").into_iter().chain(received.named("run orders")) {
+        assert!(traces.contains(&run.trace) && !run.parent.is_empty(), "{run:?}");
+    }
+    assert_eq!(received.named("orders.Rollback of charge[0,]").len(), 1, "{received:#?}");
     Ok(())
 }

@@ -35,15 +35,15 @@ impl Rotel {
         rotel
     }
 
-    /// Where it takes spans.
-    pub(crate) fn traces_url(&self) -> String {
-        format!("http://{}/v1/traces", self.http)
+    /// Its address, as exporters of OpenTelemetry take it.
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://{}", self.http)
     }
 
-    /// All spans that it has received, once this one is among them.
-    pub(crate) async fn received_after(&self, name: &str) -> Received {
+    /// All spans that it has received, once so many of this name are among them.
+    pub(crate) async fn received_after(&self, count: usize, name: &str) -> Received {
         let read = || Received::parse(&fs::read_to_string(&self.log).unwrap_or_default());
-        until(name, async || !read().named(name).is_empty()).await;
+        until(name, async || read().named(name).len() >= count).await;
         read()
     }
 }

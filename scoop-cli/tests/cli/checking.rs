@@ -1,6 +1,7 @@
 //! `doctor`, `topology` and `migrate`.
 
 use expect_test::expect;
+use scoop::PauseTarget;
 use scoop_embedded::Embedded;
 
 use crate::support::{Order, Orders, Plan, Shop, program, ran};
@@ -330,6 +331,38 @@ async fn doctor_notes_workers_with_different_definitions() {
     );
     assert!(text.ends_with(", 1 worker has definition 1000"), "{text}");
     assert!(advice.starts_with("finish the deployment"), "{advice}");
+    shop.db.execute("DELETE FROM scoop.worker WHERE id = '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a'").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_run_that_is_due_for_long_is_late() {
+    let mut shop = Shop::open().await;
+    let late = async |shop: &mut Shop| {
+        let doctor = shop.run(&["doctor", "--json", "--verbose"]).await;
+        let found = doctor.field("check").iter().position(|check| check == "late runs").unwrap();
+        (doctor.field("level")[found].clone(), doctor.field("text")[found].clone())
+    };
+    let good = "0 runs are unfinished, and none that is due waits for long";
+    assert_eq!(late(&mut shop).await, ("good".into(), good.into()));
+    let pause = PauseTarget::handler("payments");
+    shop.scoop.pause(&pause).await.unwrap();
+    shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes"]).await;
+    // Only the other worker has this definition. It lives as long as the session of the first one, and claims nothing.
+    shop.db
+        .execute(
+            "INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
+             SELECT '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a', lock_key, backend, role, topics, handlers, '{1000,1000}', now()
+             FROM scoop.worker;
+             UPDATE scoop.run SET reserved_for = 1000, ready_at = now() - interval '5 min', last_event_at = now() - interval '5 min'
+             WHERE handler = 'payments'",
+        )
+        .await;
+    let (level, text) = late(&mut shop).await;
+    assert!(level == "good", "{text}");
+    shop.scoop.resume(&pause).await.unwrap();
+    let (level, text) = late(&mut shop).await;
+    let found = "saga `payments`: 1 run is due and waits for a slot, the longest for 5m";
+    assert!(level == "warning" && text.starts_with(found), "{text}");
     shop.db.execute("DELETE FROM scoop.worker WHERE id = '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a'").await;
 }
 

@@ -284,13 +284,17 @@ async fn late(scoop: &Scoop, now: SystemTime) -> Result<Vec<Finding>, Fault> {
         let (count, oldest) = late.entry(&run.handler).or_insert((0, run.since));
         (*count, *oldest) = (*count + 1, run.since.min(*oldest));
     }
-    let or_more = if due.next.is_some() { " or more" } else { "" };
+    let or_more = if due.next.is_some() { " (and others)" } else { "" };
     let sagas = late.into_iter().map(|(saga, (count, oldest))| {
         let waits = now.duration_since(oldest).unwrap_or_default();
         Finding::bad(
             Level::Warning,
             "late runs",
-            format!("{count}{or_more} runs of `{saga}` are due and wait for a slot, one for {}", in_words(waits)),
+            format!(
+                "saga `{saga}`: {} for a slot{or_more}, the longest for {}",
+                counted(count, "run is due and waits", "runs are due and wait"),
+                in_words(waits)
+            ),
             "raise the concurrency of its programs or start more; `scoop explain` says what a run waits for",
         )
     });
