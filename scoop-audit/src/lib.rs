@@ -10,6 +10,7 @@
 mod children;
 mod effects;
 mod executions;
+mod failed_rollbacks;
 mod failures;
 mod history;
 mod log;
@@ -55,8 +56,8 @@ pub enum Invariant {
     Whole,
     /// I10: at most one execution of a step in an iteration has committed effects.
     ExecutedOnce,
-    /// I11: the working set equals a rebuild from the event log. This crate does not check it, since it has the log
-    /// only.
+    /// I11: the working set equals a rebuild from the event log. Of the working set, this crate has the list of failed rollbacks
+    /// only, and checks that.
     Rebuilt,
     /// I12: a signal reaches every run that awaits it at its delivery, and no other; and a wait for a signal ends by it,
     /// by its limit, or since the run gives up.
@@ -137,6 +138,7 @@ pub fn audit(log: &Log, definitions: &[Definition], at_rest: Quiescence) -> Vec<
         signals::check(&hierarchies, tables, &mut findings);
         once::check(&hierarchies, tables, &mut findings);
         executions::check(&hierarchies, tables, &mut findings);
+        failed_rollbacks::check(&hierarchies, tables, &mut findings);
     }
     findings
 }

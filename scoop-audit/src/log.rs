@@ -33,7 +33,7 @@ pub struct Log {
     /// The pauses of handlers.
     pub pauses: Vec<LoggedPause>,
     /// The rows of tables beside the event log, if they are known. Without them, signals, steps that run at most once,
-    /// and the numbers of executions are not checked.
+    /// the numbers of executions, and the list of failed rollbacks are not checked.
     pub tables: Option<Tables>,
 }
 
@@ -48,6 +48,8 @@ pub struct Tables {
     pub begun_steps: Vec<BegunStep>,
     /// The executions of runs that went on anew, without the first one of each run.
     pub executions: Vec<LoggedExecution>,
+    /// The runs whose rollback failed, in the list that operators see.
+    pub failed_rollbacks: Vec<Uuid>,
 }
 
 /// A signal that was sent.

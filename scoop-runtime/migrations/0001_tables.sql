@@ -585,6 +585,23 @@ SELECT '00000000-0000-0000-0000-000000000000', gen_random_uuid(), '{}', '0000000
 FROM generate_series(1, 3000);
 ANALYZE scoop.run;
 
+-- The failed rollbacks that no operator has settled: each run with a ROLLBACK_FAILED and no ROLLED_BACK. Lists and counts for
+-- operators read these rows, so that settled ones cost them nothing. A run has its row also while its rollback continues. The
+-- rows follow from the record: see the view recorded_rollback_failure.
+CREATE TABLE scoop.rollback_failure (
+    root       uuid NOT NULL,
+    run        uuid NOT NULL,  -- the last of the lineage
+    parent     uuid NOT NULL,  -- the one before it: the run above, or the hierarchy
+    handler    varchar(255) NOT NULL,
+    message_id uuid NOT NULL,
+    failed_at  timestamptz NOT NULL,
+    PRIMARY KEY (root, run)
+);
+-- For the list of all, for counts by handler, and for the failed runs below another one.
+CREATE INDEX rollback_failure_newest ON scoop.rollback_failure (failed_at, run);
+CREATE INDEX rollback_failure_handler ON scoop.rollback_failure (handler, failed_at);
+CREATE INDEX rollback_failure_parent ON scoop.rollback_failure (root, parent, failed_at);
+
 -- LZ4 takes a quarter of the time of the usual compression for text, which is most of what it costs to store a large
 -- payload. A server may have been built without it.
 DO $$

@@ -6,7 +6,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- Views      runs: unfinished runs, for people
 --            ready_queue: queues of ready runs; abandoned_queue: those that no living worker claims;
 --            listed_handler: states and handlers of unfinished runs; unfinished_run: unfinished runs, as programs list and explain them;
---            reached_limit: sagas at their limits; run_end: ends of runs; failed_handler: handlers with failed rollbacks;
+--            reached_limit: sagas at their limits; run_end: ends of runs; recorded_rollback_failure: failed rollbacks by the record;
 --            limited_topic: topics of sagas whose queue has a limit
 -- Workers    is_gone: whether the session of a worker has ended
 -- Runs       phase, phase_since: what a run does or waits for; tried: failed attempts
@@ -162,22 +162,18 @@ FROM (
     ORDER BY h.topic, h.handler, l.saga
 ) first;
 
--- The handlers of which a rollback has failed, settled or not. Goes through the index of ends from one to the next.
-CREATE VIEW scoop.failed_handler WITH (security_invoker = true) AS
-WITH RECURSIVE failed (handler) AS (
-    (SELECT e.coroutine_name FROM scoop.run_end e
-     WHERE e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name IS NOT NULL
-     ORDER BY e.coroutine_name LIMIT 1)
-    UNION ALL
-    SELECT next.handler
-    FROM failed h
-    CROSS JOIN LATERAL (
-        SELECT e.coroutine_name AS handler FROM scoop.run_end e
-        WHERE e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name > h.handler
-        ORDER BY e.coroutine_name LIMIT 1
-    ) next
-)
-SELECT f.handler FROM failed f;
+-- The failed rollbacks that no operator has settled, by the record: the rows that rollback_failure has to have. A forged event
+-- may have no handler.
+CREATE VIEW scoop.recorded_rollback_failure WITH (security_invoker = true) AS
+SELECT e.cooperation_lineage[1] AS root, scoop.run_id(e.cooperation_lineage) AS run,
+       e.cooperation_lineage[cardinality(e.cooperation_lineage) - 1] AS parent,
+       coalesce(e.coroutine_name, 'unknown') AS handler, e.message_id, e.created_at AS failed_at
+FROM scoop.message_event e
+WHERE e.type = 'ROLLBACK_FAILED'
+  -- a count, so that each is looked up by index
+  AND (SELECT count(*) FROM scoop.message_event settled
+       WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = e.coroutine_name
+         AND settled.message_id = e.message_id) = 0;
 
 -- The states and handlers of unfinished runs. Goes through the index of lists from one to the next, so that the runs of
 -- each cost nothing.
@@ -275,7 +271,8 @@ RETURN greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', ready_at)) -
 -- Applies a settlement to its run, if that still has the epoch of the move, and raises the epoch; otherwise does
 -- nothing. So a run that another worker took over is unchanged, and a settlement that is sent twice is applied once. A
 -- move other than a failure is not applied either if the run has to give up by now.
--- Locks: the row of the run, and those of its failed children.
+-- Locks: the row of the run, and those of its failed children; its row of rollback_failure, if its rollback fails, or had failed
+-- and ends.
 -- `worker` is its identifier in events. `claim` is what `scoop_run.claim` must be in this
 -- transaction: null outside the transaction of a step.
 CREATE FUNCTION scoop.settle(settlement jsonb, worker text, claim text)
@@ -502,6 +499,17 @@ BEGIN
         handler_iteration int, jump varchar, definition int, exception jsonb, detached_root uuid, context jsonb,
         wait jsonb)
     WHERE e.type <> 'ROLLBACK_EMITTED';
+
+    -- A forged row may be there already.
+    IF s.rollback_failure IS NOT NULL THEN
+        INSERT INTO scoop.rollback_failure (root, run, parent, handler, message_id, failed_at)
+        SELECT f.root, f.run, f.parent, f.handler, f.message_id, f.failed_at
+        FROM scoop.recorded_rollback_failure f
+        WHERE f.root = locked_run.root AND f.run = locked_run.id
+        ON CONFLICT DO NOTHING;
+    ELSIF s.ends IS NOT NULL AND locked_run.rollback_failed_before THEN
+        DELETE FROM scoop.rollback_failure f WHERE f.root = locked_run.root AND f.run = locked_run.id;
+    END IF;
 
     IF s.failed IS NOT NULL THEN
         ready_handlers := ready_handlers || scoop.send_failed(
@@ -1205,6 +1213,7 @@ BEGIN
     DELETE FROM scoop.begun_step b WHERE b.run = ANY (parts);
     DELETE FROM scoop.intervention i WHERE i.root = hierarchy;
     DELETE FROM scoop.repeated_failure f WHERE f.root = hierarchy;
+    DELETE FROM scoop.rollback_failure f WHERE f.root = hierarchy;
     DELETE FROM scoop.join_member j WHERE j.run = ANY (parts);
     DELETE FROM scoop.redelivery d WHERE d.message_id = ANY (messages);
     DELETE FROM scoop.kept_hierarchy k WHERE k.root = hierarchy;

@@ -1,6 +1,6 @@
 -- Empties the working set, except for its ballast (see `0001_tables.sql`) and the rows of some hierarchies. Returns how
--- many rows are gone and how many are kept.
--- Locks: the deleted rows of run.
+-- many rows are gone and how many are kept. Empties also the list of failed rollbacks, which follows from single events.
+-- Locks: the deleted rows of run and of rollback_failure.
 -- $1 the hierarchies that keep their rows
 WITH cleared AS (
     DELETE FROM scoop.run
@@ -8,5 +8,8 @@ WITH cleared AS (
       -- the server compares with each element of an array, but looks up in the result of a query
       AND root NOT IN (SELECT kept FROM unnest($1::uuid[]) kept)
     RETURNING id
+),
+cleared_failures AS (
+    DELETE FROM scoop.rollback_failure
 )
 SELECT (SELECT count(*) FROM cleared) AS cleared, (SELECT count(*) FROM scoop.run WHERE root = ANY ($1::uuid[])) AS kept

@@ -1,29 +1,33 @@
 -- How many runs of each handler have failed in their rollback, with no operator having settled that, and are not in the
--- working set? Since when does the one wait that waits longest? Goes through the index of ends from one handler with a failed
--- rollback to the next, and counts the newest of each. A row without a handler says that some were left out.
+-- working set? Since when does the one wait that waits longest? Goes through the index from one handler to the next, and
+-- counts the oldest of each. A row without a handler says that some were left out.
 -- Locks: nothing.
 -- $1 the maximum of a count, nothing for none, $2 of how many handlers, nothing for all
-WITH listed AS MATERIALIZED (
-    SELECT h.handler FROM scoop.failed_handler h LIMIT $2
+WITH RECURSIVE failed_handler (handler) AS (
+    (SELECT f.handler FROM scoop.rollback_failure f ORDER BY f.handler LIMIT 1)
+    UNION ALL
+    SELECT next.handler
+    FROM failed_handler h
+    CROSS JOIN LATERAL (
+        SELECT f.handler FROM scoop.rollback_failure f WHERE f.handler > h.handler ORDER BY f.handler LIMIT 1
+    ) next
+),
+listed AS MATERIALIZED (
+    SELECT h.handler FROM failed_handler h LIMIT $2
 )
-SELECT h.handler::text, failed.count, failed.oldest
-FROM listed h
+SELECT l.handler::text, failed.count, failed.oldest
+FROM listed l
 CROSS JOIN LATERAL (
-    SELECT count(*) AS count, min(e.created_at) AS oldest
+    SELECT count(*) AS count, min(f.failed_at) AS oldest
     FROM (
-        SELECT e.created_at FROM scoop.run_end e
-        -- by its only value as a subquery: otherwise the planner may read all of another index of failed rollbacks
-        WHERE e.type = (SELECT 'ROLLBACK_FAILED'::scoop.message_event_type) AND e.coroutine_name = h.handler
-          -- counts, so that each is looked up by index
-          AND (SELECT count(*) FROM scoop.message_event settled
-               WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = e.coroutine_name
-                 AND settled.message_id = e.message_id) = 0
+        SELECT f.failed_at FROM scoop.rollback_failure f
+        WHERE f.handler = l.handler
+          -- a count, so that each is looked up by index
           AND (SELECT count(*) FROM scoop.run r
-               WHERE r.root = e.cooperation_lineage[1] AND r.id = scoop.run_id(e.cooperation_lineage)
-                 AND r.state::text <> 'ended') = 0
-        ORDER BY e.created_at DESC
+               WHERE r.root = f.root AND r.id = f.run AND r.state::text <> 'ended') = 0
+        ORDER BY f.failed_at
         LIMIT $1
-    ) e
+    ) f
 ) failed
 WHERE failed.count > 0
 UNION ALL

@@ -49,10 +49,10 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
            FROM (
                SELECT scoop.run_id(emitted.cooperation_lineage) AS run, emitted.coroutine_name,
                       array_agg(emitted.message_id) AS messages, array_agg(emitted.created_at) AS times
-               FROM scoop.message_event child
+               FROM scoop.rollback_failure child
                JOIN scoop.message_event emitted
                    ON emitted.type = 'EMITTED' AND emitted.message_id = child.message_id
-               WHERE child.type = 'ROLLBACK_FAILED' AND child.cooperation_lineage[1] = $1
+               WHERE child.root = $1
                GROUP BY 1, 2
            ) above
            CROSS JOIN LATERAL (
@@ -65,7 +65,13 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
            CROSS JOIN LATERAL unnest(above.messages, above.times) launch (message_id, emitted_at)
            WHERE launch.emitted_at > back.created_at
        ) AS compensates
-FROM scoop.message_event failed
+FROM scoop.rollback_failure unsettled
+CROSS JOIN LATERAL (
+    SELECT e.* FROM scoop.message_event e
+    WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = unsettled.root
+      AND scoop.run_id(e.cooperation_lineage) = unsettled.run
+    OFFSET 0
+) failed
 JOIN scoop.message_event turned
     ON turned.type = 'ROLLING_BACK' AND turned.coroutine_name = failed.coroutine_name
    AND turned.message_id = failed.message_id
@@ -94,10 +100,5 @@ CROSS JOIN LATERAL (
 ) newest
 LEFT JOIN scoop.run r
     ON r.root = $1 AND r.id = scoop.run_id(failed.cooperation_lineage)
-WHERE failed.type = 'ROLLBACK_FAILED' AND failed.cooperation_lineage[1] = $1
-  AND NOT EXISTS (
-      SELECT FROM scoop.message_event settled
-      WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = failed.coroutine_name
-        AND settled.message_id = failed.message_id
-  )
+WHERE unsettled.root = $1
 ORDER BY cardinality(failed.cooperation_lineage), failed.created_at

@@ -75,6 +75,8 @@ pub struct Tables {
     pub begun_steps: Vec<BegunStep>,
     /// The executions of runs that went on anew, without the first one of each run.
     pub executions: Vec<Execution>,
+    /// The runs whose rollback failed, in the list that operators see.
+    pub failed_rollbacks: Vec<Uuid>,
 }
 
 /// A signal that was sent.

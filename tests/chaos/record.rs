@@ -1,6 +1,6 @@
 //! The recorded events, hierarchy by hierarchy, as read in the end.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use scoop::{Context, Error, EventKind, Failure, Lineage, Result, SignalKey};
@@ -102,14 +102,16 @@ pub(crate) struct Beside {
     outputs: HashMap<Uuid, Vec<LoggedOutput>>,
     begun_steps: HashMap<Uuid, Vec<BegunStep>>,
     executions: HashMap<Uuid, Vec<LoggedExecution>>,
+    failed_rollbacks: HashSet<Uuid>,
 }
 
 impl Beside {
     /// Reads all of them.
     pub(crate) async fn read(pool: &PgPool) -> Result<Self> {
-        let Tables { signals, outputs, begun_steps, executions } =
+        let Tables { signals, outputs, begun_steps, executions, failed_rollbacks } =
             tables(&mut *pool.acquire().await?, "scoop").await?;
-        let mut beside = Self::default();
+        let failed_rollbacks = failed_rollbacks.into_iter().collect();
+        let mut beside = Self { failed_rollbacks, ..Self::default() };
         for signal in signals {
             beside.signals.entry(signal.to.key.clone()).or_default().push(signal);
         }
@@ -147,6 +149,7 @@ impl Beside {
             tables.outputs.extend(self.outputs.remove(&run.id).unwrap_or_default());
             tables.begun_steps.extend(self.begun_steps.remove(&run.id).unwrap_or_default());
             tables.executions.extend(self.executions.remove(&run.id).unwrap_or_default());
+            tables.failed_rollbacks.extend(self.failed_rollbacks.take(&run.id));
         }
         tables
     }

@@ -154,6 +154,7 @@ fn tables(tables: simulation::Tables) -> Tables {
         outputs: outputs.collect(),
         begun_steps: begun.collect(),
         executions: executions.collect(),
+        failed_rollbacks: tables.failed_rollbacks,
     }
 }
 

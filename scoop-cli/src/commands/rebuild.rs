@@ -32,7 +32,7 @@ pub(crate) struct RebuildArgs {
 struct RebuildRecord {
     before: u64,
     after: u64,
-    /// The number of runs that differ, in a dry run.
+    /// The number of differences, in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     different: Option<u64>,
     skipped: Vec<SkippedRecord>,

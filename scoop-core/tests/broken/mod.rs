@@ -609,6 +609,28 @@ fn an_execution_without_the_step_that_goes_on_anew() {
 }
 
 #[test]
+fn a_failed_rollback_that_is_not_in_the_list_of_these_or_stays_there() {
+    let mut broken = good(NOT_UNDONE);
+    let failed = broken.log.events.iter().filter(|row| row.kind == RollbackFailed);
+    let failed: Vec<_> = failed.map(|row| row.lineage.id()).collect();
+    broken.tables().failed_rollbacks = failed.clone();
+    broken.is_not_told("list of failed rollbacks");
+    broken.tables().failed_rollbacks.pop();
+    broken.violates(Invariant::Rebuilt);
+
+    broken.tables().failed_rollbacks = failed;
+    let mut settled = broken.row(RollbackFailed, "child", "Rollback of work[0,]").clone();
+    settled.kind = RolledBack;
+    broken.log.events.push(settled);
+    broken.is_found("is settled, and in the list of failed rollbacks");
+
+    let mut unfailed = good(UNDONE);
+    let run = unfailed.row(RolledBack, "parent", "Rollback of before[0,]").lineage.id();
+    unfailed.tables().failed_rollbacks.push(run);
+    unfailed.is_found("`parent` is in the list of failed rollbacks, and has not failed");
+}
+
+#[test]
 fn a_run_that_continues_after_a_cancellation_request() {
     let mut broken = good(DONE);
     let at = broken.at(Seen, "parent", "");

@@ -58,7 +58,8 @@ impl IntoFuture for RebuildWorkingSet {
 }
 
 impl Scoop {
-    /// Rebuilds the working set (the table `run`, the next work of each run) from the recorded events. A
+    /// Rebuilds the working set (the table `run`, the next work of each run) from the recorded events, and with it the list of
+    /// [failed rollbacks](Scoop::failed_compensations) (the table `rollback_failure`). A
     /// [client](Scoop::client) calls it while no process runs sagas, after the table was damaged or lost, or to
     /// verify it. Await it; [`RebuildWorkingSet`] has a method that reports the progress.
     ///
@@ -96,7 +97,8 @@ impl Scoop {
     }
 
     /// Compares the working set with the recorded events, and calls a function with each run that a
-    /// [rebuild](Self::rebuild_working_set) would change, hierarchy by hierarchy. Changes nothing.
+    /// [rebuild](Self::rebuild_working_set) would change, hierarchy by hierarchy, and then with each failed rollback whose place
+    /// in the list of these it would change. Changes nothing.
     ///
     /// Programs can run sagas meanwhile: events and working set are those of one moment. No lock is taken that any of their
     /// statements waits for. But the vacuum of the server removes no row that was deleted after that moment, until the end of
@@ -119,7 +121,7 @@ impl Scoop {
     /// # use scoop_runtime::{RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
     /// let compared = scoop.compare_working_set(|difference| println!("{difference}")).await?;
-    /// println!("{} of {} runs differ", compared.different, compared.before);
+    /// println!("{} differences, {} unfinished runs", compared.different, compared.before);
     /// # Ok(())
     /// # }
     /// ```

@@ -12,6 +12,9 @@ use crate::{HierarchyId, RunId, SkippedHierarchy};
 /// Fields whose values are contents, or digests of them, which are not shown.
 const CONTENTS: [&str; 4] = ["failure", "rollback_failure", "context", "outputs"];
 
+/// The field that stands for the row of a run in the list of failed rollbacks.
+const FAILED_ROLLBACK: &str = "failed_rollback";
+
 /// The result of a [comparison](crate::Scoop::compare_working_set) of the working set with the recorded events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -20,7 +23,8 @@ pub struct RebuildComparison {
     pub before: u64,
     /// The number of runs after a rebuild.
     pub after: u64,
-    /// The number of runs that differ.
+    /// The number of differences: one for each run that differs, and one for each failed rollback that operators see although
+    /// it is settled, or do not see.
     pub different: u64,
     /// The hierarchies that cannot be rebuilt, and were not compared.
     pub skipped: Vec<SkippedHierarchy>,
@@ -42,7 +46,8 @@ pub struct RunDifference {
     pub change: RebuildChange,
 }
 
-/// What a rebuild would change.
+/// What a rebuild would change. The field `failed_rollback` of a run is its row in the list of failed rollbacks for operators;
+/// null if it has none.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RebuildChange {
@@ -87,6 +92,19 @@ impl RunDifference {
             (Some(kept), Some(recorded)) => RebuildChange::Changed(changed(&kept, &recorded)),
         };
         Self { hierarchy: root.into(), run, handler, message_id, change }
+    }
+
+    /// The difference of a run in the list of failed rollbacks, with its row there and by the record; null for none. The run is
+    /// given as its hierarchy, its id and its message.
+    pub(crate) fn of_failed_rollback(
+        (root, run, message_id): (Uuid, Uuid, Uuid),
+        handler: String,
+        [kept, recorded]: [Option<Value>; 2],
+    ) -> Self {
+        let values = [kept.unwrap_or_default(), recorded.unwrap_or_default()];
+        let field = ChangedField { name: FAILED_ROLLBACK.to_owned(), values: Some(values) };
+        let change = RebuildChange::Changed(vec![field]);
+        Self { hierarchy: root.into(), run: Some(run.into()), handler, message_id, change }
     }
 }
 
@@ -151,6 +169,17 @@ mod tests {
         let expected = "would change: outputs, step from \"pack\" to \"send\"";
         assert!(text.ends_with(expected), "{text}");
         assert!(text.contains("of `orders\\n` in"), "{text}");
+    }
+
+    #[test]
+    fn failed_rollback_that_is_not_listed_is_a_changed_field() {
+        let place = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
+        let recorded = Some(json!({"failed_at": "2026-01-01"}));
+        let difference = RunDifference::of_failed_rollback(place, "orders".into(), [None, recorded]);
+        assert_eq!(difference.run, Some(place.1.into()));
+        let text = difference.to_string();
+        let expected = "would change: failed_rollback from null to {\"failed_at\":\"2026-01-01\"}";
+        assert!(text.ends_with(expected), "{text}");
     }
 
     #[test]

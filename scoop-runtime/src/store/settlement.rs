@@ -99,6 +99,9 @@ pub(crate) struct Settlement {
     /// Whether its newest step completed under the definition that was recorded before.
     #[serde(skip)]
     keeps_definition: bool,
+    /// Whether it ends a rollback that had failed.
+    #[serde(skip)]
+    settles_failure: bool,
 }
 
 /// The statement that writes a settlement, by what it contains.
@@ -252,6 +255,8 @@ impl Settlement {
         settlement.may_give_up = may_give_up;
         (settlement.was_forward, settlement.keeps_definition) = (!before.is_backward(), keeps_definition);
         settlement.failure_stands = settlement.failure.as_ref() == before.cause();
+        let had_failed = matches!(before.path, Path::Backward { failed_before: true, .. });
+        settlement.settles_failure = had_failed && settlement.ends.is_some();
         settlement.deadlines = context.give_up_at(match settlement.rolling_back {
             true => Direction::Backward,
             false => direction,
@@ -349,7 +354,8 @@ impl Settlement {
     }
 
     /// Whether it is a move that went well, changes nothing of what the run is part of, and leaves
-    /// it neither a deadline, nor a wait, nor a new execution, and sends no signal: the rest of it is its own events, launches and rollback requests.
+    /// it neither a deadline, nor a wait, nor a new execution, sends no signal, and settles no failure of its rollback: the rest of it
+    /// is its own events, launches and rollback requests.
     pub(super) fn fits_fast_path(&self) -> bool {
         self.may_give_up
             && !self.turns_back
@@ -361,6 +367,7 @@ impl Settlement {
             && self.wait.is_none()
             && self.signals.is_empty()
             && self.anew.is_none()
+            && !self.settles_failure
             && self.return_values.len() <= 1
     }
 
@@ -440,6 +447,7 @@ impl Settlement {
             failure_stands: false,
             was_forward: true,
             keeps_definition: false,
+            settles_failure: false,
             events: vec![],
             emissions: vec![],
             rollback_requests: vec![],
@@ -815,6 +823,20 @@ mod tests {
         assert!(!plain(&forward(), conclusion(events(), Fate::GoesOn(backward()))));
         let wait = Some(Wait::until(OffsetDateTime::UNIX_EPOCH));
         assert!(!plain(&forward(), Conclusion { wait, ..conclusion(events(), Fate::GoesOn(forward())) }));
+    }
+
+    #[test]
+    fn end_of_a_rollback_that_had_failed_takes_the_general_statement() {
+        let path = |failed_before| {
+            let (cause, plan) = (failure("Cause"), Some(Arc::new(Plan::default())));
+            let path = Path::Backward { cause, rollback_requested: true, begun: true, failed_before, plan };
+            let before = Run { path, ..forward() };
+            let last = Event::new(EventKind::RolledBack, Uuid::from_u128(3)).in_step("a");
+            let fate = Fate::RolledBack { cause: failure("Cause"), rollback_requested: true };
+            let ends = conclusion(vec![last], fate);
+            Settlement::new(KEY, &before, BELOW, &Context::default(), ends).path()
+        };
+        assert_eq!((path(false), path(true)), (SettlePath::Advance, SettlePath::General));
     }
 
     #[test]

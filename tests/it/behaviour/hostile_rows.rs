@@ -237,6 +237,59 @@ async fn second_request_to_roll_back_a_message_is_refused_where_it_enters() -> R
     Ok(())
 }
 
+/// Lists all forged failures of rollbacks.
+const LISTED: &str = "INSERT INTO scoop.rollback_failure SELECT f.* FROM scoop.recorded_rollback_failure f";
+
+/// Neither a page of nothing else nor a count ends with them. A rebuild takes them out.
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_rollbacks_without_a_record_keep_no_other_from_being_listed() -> Result<()> {
+    let db = tables().await?;
+    let client = db.client();
+    let root = client.launch(Work).await?;
+    db.execute(&format!(
+        "INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, exception)
+         VALUES ('{}', 'ROLLBACK_FAILED', 'one', 'pay', ARRAY['{}', gen_random_uuid()]::uuid[], '{{}}')",
+        root.message_id(),
+        root.id()
+    ))
+    .await;
+    db.execute(LISTED).await;
+    db.execute(
+        "INSERT INTO scoop.rollback_failure (root, run, parent, handler, message_id, failed_at)
+         SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), repeat('x', 255), gen_random_uuid(), at::timestamptz
+         FROM unnest('{infinity,infinity,9999-12-31,now,4713-01-01 BC}'::text[]) at",
+    )
+    .await;
+    let mut listed: Vec<scoop::FailedCompensation> = vec![];
+    loop {
+        let page = client.failed_compensations().limit(2);
+        let page = match listed.last() {
+            Some(last) => page.after(last).await?,
+            None => page.await?,
+        };
+        if page.is_empty() {
+            break;
+        }
+        listed.extend(page);
+    }
+    assert_eq!(listed.len(), 6);
+    assert_eq!(
+        listed.iter().filter(|failed| failed.topic == "unknown" && failed.step == "unknown").count(),
+        5
+    );
+    let one = listed.iter().find(|failed| failed.handler == "one").expect("it is listed");
+    assert_eq!((&*one.step, one.hierarchy()), ("pay", root.id()));
+    let counts = client.counts().await?.unfinished;
+    let awaiting = counts.iter().filter(|count| count.phase == scoop::RunPhase::AwaitingOperator);
+    assert_eq!(awaiting.map(|count| count.count).sum::<usize>(), 6);
+    let forged = listed.iter().find(|failed| failed.handler != "one").expect("they are listed");
+    assert!(client.retry(forged.id()).await.is_err());
+
+    client.rebuild_working_set().await?;
+    assert_eq!(client.failed_compensations().await?.len(), 1);
+    Ok(())
+}
+
 /// A rollback that failed is listed with what can be read of its record.
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_failures_are_listed() -> Result<()> {
@@ -260,6 +313,7 @@ async fn unreadable_failures_are_listed() -> Result<()> {
         ))
         .await;
     }
+    db.execute(LISTED).await;
     let listed = scoop.failed_compensations().await?;
     gate.open(1);
     assert_eq!(root.ends().await?, Outcome::Committed);
@@ -544,6 +598,7 @@ async fn failures_and_reasons_beyond_those_of_programs_are_cut_in_lists() -> Res
         ))
         .await;
     }
+    db.execute(LISTED).await;
     db.execute(
         "UPDATE scoop.run SET state = 'stuck', reason = repeat('x', 1000000) WHERE handler = 'worker'",
     )

@@ -144,6 +144,7 @@ async fn failed_rollbacks_of_any_time_are_listed_once_each() -> Result<()> {
         ))
         .await;
     }
+    db.execute("INSERT INTO scoop.rollback_failure SELECT f.* FROM scoop.recorded_rollback_failure f").await;
     let listed: Vec<FailedCompensation> = one_by_one(async |last| {
         let page = client.failed_compensations().limit(1);
         Ok(match last {

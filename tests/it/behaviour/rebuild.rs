@@ -384,6 +384,45 @@ async fn interventions_are_rebuilt() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn list_of_failed_rollbacks_is_compared_and_rebuilt() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = all(&db, &open()).start().await?;
+    let cannot = Top { top_fails: true, middle_cannot_be_undone: true, ..Top::default() };
+    let root = scoop.launch(cannot).await?;
+    assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
+    let failed = scoop.failed_compensations().await?;
+    let side = failed.iter().find(|failed| failed.handler == "side").expect("it is listed").lineage.id();
+    scoop.shutdown().await?;
+    let client = db.client();
+    assert_eq!(client.resolve(side, "").await?, RepairAnswer::Accepted);
+    is_rebuilt(&db).await?;
+    let rows = async || db.texts("SELECT to_jsonb(f)::text FROM scoop.rollback_failure f ORDER BY 1").await;
+    let before = rows().await;
+    assert_eq!(before.len(), 2, "{before:?}");
+
+    // One is lost, one is damaged, and one is settled.
+    db.execute(
+        "DELETE FROM scoop.rollback_failure WHERE handler = 'top';
+         UPDATE scoop.rollback_failure SET failed_at = 'infinity' WHERE handler = 'middle';
+         INSERT INTO scoop.rollback_failure
+         SELECT cooperation_lineage[1], scoop.run_id(cooperation_lineage), cooperation_lineage[1], coroutine_name,
+                message_id, created_at
+         FROM scoop.message_event WHERE type = 'ROLLED_BACK' AND coroutine_name = 'side'",
+    )
+    .await;
+    let (different, count) = differences(&db).await?;
+    assert_eq!((different.len(), count), (3, 3), "{different:?}");
+    for difference in &different {
+        let RebuildChange::Changed(fields) = &difference.change else { panic!("{difference:?}") };
+        let names: Vec<_> = fields.iter().map(|field| &*field.name).collect();
+        assert_eq!(names, ["failed_rollback"], "{difference}");
+    }
+    client.rebuild_working_set().await?;
+    assert_eq!(rows().await, before);
+    is_rebuilt(&db).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn runs_awaiting_an_operator_are_rebuilt() -> Result<()> {
     let db = Database::new().await;
     let scoop = all(&db, &open()).start().await?;

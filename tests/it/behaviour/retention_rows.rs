@@ -113,10 +113,20 @@ async fn nothing_of_a_pruned_hierarchy_remains() -> Result<()> {
         let is_expected = !["redelivery", "join_member"].contains(&table);
         assert_eq!(rows(&db, table).await > 0, is_expected, "{table}");
     }
+    // The failure is settled: its row is gone. One that is there all the same goes with the hierarchy.
+    assert_eq!(rows(&db, "rollback_failure").await, 0);
+    db.execute(
+        "INSERT INTO scoop.rollback_failure
+         SELECT e.cooperation_lineage[1], scoop.run_id(e.cooperation_lineage), e.cooperation_lineage[1], e.coroutine_name,
+                e.message_id, e.created_at
+         FROM scoop.message_event e WHERE e.type = 'ROLLBACK_FAILED'",
+    )
+    .await;
+    assert_eq!(rows(&db, "rollback_failure").await, 1);
     db.grow_older(60 * DAY).await;
     let pruned = db.client().prune().await?;
     assert_eq!((pruned.hierarchies, pruned.kept), (1, Default::default()));
-    for table in RECORD {
+    for table in RECORD.into_iter().chain(["rollback_failure"]) {
         assert_eq!(rows(&db, table).await, 0, "{table}");
     }
     Ok(())

@@ -84,6 +84,8 @@ pub(super) struct EventLog {
     by_run: BTreeMap<Uuid, Vec<usize>>,
     /// The position of the SUSPENDED before the newest execution, by the id of the run.
     starts: BTreeMap<Uuid, usize>,
+    /// The positions of the failed rollbacks that no operator has settled, by the id of the run.
+    unsettled: BTreeMap<Uuid, usize>,
     /// Positions in `events`, by message and kind.
     by_message: BTreeMap<(Uuid, u8), Vec<usize>>,
 }
@@ -167,6 +169,11 @@ impl EventLog {
         if event.begins.is_some() {
             self.starts.insert(event.lineage.id(), at);
         }
+        match event.kind {
+            EventKind::RollbackFailed => drop(self.unsettled.insert(event.lineage.id(), at)),
+            EventKind::RolledBack => drop(self.unsettled.remove(&event.lineage.id())),
+            _ => {}
+        }
         self.events.push(event);
     }
 
@@ -197,6 +204,16 @@ impl EventLog {
     /// The one event of this kind that a handler has for a message.
     pub(super) fn of_handler(&self, message: Uuid, kind: EventKind, handler: &str) -> Option<&Event> {
         self.of_message(message, kind).find(|event| event.handler.as_deref() == Some(handler))
+    }
+
+    /// The failed rollbacks that no operator has settled.
+    pub(super) fn unsettled(&self) -> impl Iterator<Item = &Event> {
+        self.unsettled.values().map(|at| &self.events[*at])
+    }
+
+    /// The failed rollback of this run, if no operator has settled it.
+    pub(super) fn unsettled_of(&self, run: Uuid) -> Option<&Event> {
+        self.unsettled.get(&run).map(|at| &self.events[*at])
     }
 
     /// The newest failure of a rollback, of which this is the first.

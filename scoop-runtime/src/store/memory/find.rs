@@ -177,8 +177,8 @@ impl State {
 
     /// The ends of runs whose rollback failed, without those that an operator has settled or that continue.
     pub(super) fn failed_rollbacks(&self) -> impl Iterator<Item = &Event> {
-        let ends = self.hierarchies.values().flat_map(Hierarchy::ends).map(|(_, end)| end);
-        ends.filter(|end| end.kind == EventKind::RollbackFailed)
+        let is_gone = |(hierarchy, failed): &(&Hierarchy, &Event)| hierarchy.is_gone(failed.lineage.id());
+        self.unsettled().filter(is_gone).map(|(_, failed)| failed)
     }
 
     fn run_facts(&self, root: Uuid, run: Uuid) -> Option<RunFacts> {
@@ -360,11 +360,12 @@ impl Hierarchy {
                 _ => false,
             }
         });
-        let is_gone = |end: &&Event| {
-            let row = self.rows.get(&end.lineage.id());
-            row.is_none_or(|row| row.state == RowState::Ended)
-        };
-        ends.filter(is_gone).map(|end| (&self.record, end))
+        ends.filter(|end| self.is_gone(end.lineage.id())).map(|end| (&self.record, end))
+    }
+
+    /// Whether a run is not in the working set, or is there only for its parent.
+    fn is_gone(&self, run: Uuid) -> bool {
+        self.rows.get(&run).is_none_or(|row| row.state == RowState::Ended)
     }
 }
 

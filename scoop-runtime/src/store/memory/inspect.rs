@@ -126,7 +126,8 @@ mod tables {
         pub(crate) fn tables(&self) -> Tables {
             let state = self.lock();
             let signals = state.signals.iter().map(|(id, row)| row.to_public(*id)).collect();
-            let mut tables = Tables { signals, ..Tables::default() };
+            let failed_rollbacks = state.unsettled().map(|(_, failed)| failed.lineage.id()).collect();
+            let mut tables = Tables { signals, failed_rollbacks, ..Tables::default() };
             for hierarchy in state.hierarchies.values() {
                 let begun = hierarchy.begun_steps.iter().map(|begun| BegunStep {
                     run: begun.run,

@@ -1,7 +1,5 @@
 //! The operations for operators.
 
-use std::cmp::Reverse;
-
 use scoop_core::{EventKind, Lineage, OPERATOR, SignalKey};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -9,7 +7,6 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog, InterventionRow};
 use super::failed::FailedRun;
-use super::requests::is_unrolled;
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, Registration, RowKey, State, after, later};
 use crate::repair::{
@@ -23,6 +20,7 @@ use crate::store::{
     RepairStorage, RequestTarget, Requester,
 };
 use crate::util::format::system_time;
+use crate::util::stored_time::StoredTime;
 use crate::{FailedOutcome, RunSummary};
 
 impl RepairStorage for MemoryStore {
@@ -88,13 +86,13 @@ impl RepairStorage for MemoryStore {
 
     async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
         self.run("failed_compensations", |state| {
-            let hierarchies = state.hierarchies.values();
-            let mut failed: Vec<_> = hierarchies.flat_map(Hierarchy::failed_compensations).collect();
-            let place = |failed: &FailedCompensation| (failed.stored_at, failed.lineage.id());
-            failed.retain(|entry| page.after.is_none_or(|after| place(entry) < after));
-            failed.sort_by_key(|entry| Reverse(place(entry)));
-            failed.truncate(usize::try_from(page.limit).unwrap_or(usize::MAX));
-            Ok(failed)
+            let is_after = |failed: &Event| {
+                let place = (StoredTime::from(failed.at), failed.lineage.id());
+                page.after.is_none_or(|after| place < after)
+            };
+            let listed = state.unsettled().rev().filter(|(_, failed)| is_after(failed));
+            let listed = listed.take(usize::try_from(page.limit).unwrap_or(usize::MAX));
+            Ok(listed.map(|(hierarchy, failed)| hierarchy.failed_compensation(failed)).collect())
         })
         .await
     }
@@ -335,16 +333,9 @@ impl EventLog {
 }
 
 impl Hierarchy {
-    /// The runs with a failed rollback that has not been resolved since.
-    fn failed(&self) -> impl Iterator<Item = &Event> {
-        let record = &self.record;
-        let failed = record.events.iter().filter(|event| event.kind == EventKind::RollbackFailed);
-        failed.filter(|event| is_unrolled(record, event))
-    }
-
-    /// The same, as input of decisions, each with the time of its newest event.
+    /// The failed rollbacks that no operator has settled, as input of decisions, each with the time of its newest event.
     fn failed_rollbacks(&self, topology: &[Registration]) -> Vec<(OffsetDateTime, FailedRollback)> {
-        self.failed().filter_map(|failed| self.unrolled_run(failed, topology)).collect()
+        self.record.unsettled().filter_map(|failed| self.unrolled_run(failed, topology)).collect()
     }
 
     /// The failed descendants on which an operator has to decide before this run, if its own rollback failed.
@@ -398,10 +389,6 @@ impl Hierarchy {
         Some((row.map_or(known_at, |row| row.last_event_at.max(known_at)), run))
     }
 
-    fn failed_compensations(&self) -> Vec<FailedCompensation> {
-        self.failed().map(|failed| self.failed_compensation(failed)).collect()
-    }
-
     fn failed_compensation(&self, failed: &Event) -> FailedCompensation {
         let row = self.rows.get(&failed.lineage.id());
         let held = row.filter(|row| row.awaits_operator);
@@ -413,7 +400,7 @@ impl Hierarchy {
         };
         let status = match row {
             Some(_) if held.is_none() => RepairStatus::InProgress,
-            _ if self.failed().any(is_below) => RepairStatus::BlockedByDescendant,
+            _ if self.record.unsettled().any(is_below) => RepairStatus::BlockedByDescendant,
             _ => RepairStatus::AwaitingOperator,
         };
         let newest = self.record.newest_failure(failed);

@@ -248,10 +248,8 @@ fn turned_back(record: &EventLog, seen: &Event) -> bool {
 }
 
 /// Whether the rollback of a run failed, and has not been resolved since.
-pub(super) fn is_unrolled(record: &EventLog, run: &Event) -> bool {
-    let handler = run.handler.as_deref().unwrap_or_default();
-    let has = |kind| record.of_handler(run.message, kind, handler).is_some();
-    has(EventKind::RollbackFailed) && !has(EventKind::RolledBack)
+fn is_unrolled(record: &EventLog, run: &Event) -> bool {
+    record.unsettled_of(run.lineage.id()).is_some()
 }
 
 /// Whether the rollback of one of these runs failed, or that of any below.

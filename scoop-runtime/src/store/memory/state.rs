@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use scoop_core::{Lineage, RecordedStep, SignalKey};
+use scoop_core::{EventKind, Lineage, RecordedStep, SignalKey};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -125,6 +125,9 @@ pub(super) struct State {
     pub(super) requests: BTreeSet<Uuid>,
     pub(super) overdue: BTreeSet<(OffsetDateTime, RowKey)>,
     pub(super) stuck: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
+    /// The failed rollbacks that no operator has settled, each with its time, its run and its hierarchy: the rows of
+    /// `rollback_failure`.
+    unsettled: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
     /// The clients that wait for the end of a hierarchy.
     pub(super) completions: Arc<Completions>,
     written: u64,
@@ -340,7 +343,24 @@ impl State {
         let root = event.lineage.root_id();
         let record = &mut self.hierarchies.entry(root).or_default().record;
         self.by_place.insert(event.place, (root, record.events.len()));
+        match event.kind {
+            EventKind::RollbackFailed => drop(self.unsettled.insert((event.at, event.lineage.id(), root))),
+            EventKind::RolledBack => {
+                if let Some(failed) = record.unsettled_of(event.lineage.id()) {
+                    self.unsettled.remove(&(failed.at, failed.lineage.id(), root));
+                }
+            }
+            _ => {}
+        }
         record.append(event);
+    }
+
+    /// The failed rollbacks that no operator has settled, oldest first.
+    pub(super) fn unsettled(&self) -> impl DoubleEndedIterator<Item = (&Hierarchy, &Event)> {
+        self.unsettled.iter().filter_map(|(_, run, root)| {
+            let hierarchy = self.hierarchies.get(root)?;
+            Some((hierarchy, hierarchy.record.unsettled_of(*run)?))
+        })
     }
 
     /// The number of events written so far.
@@ -422,6 +442,9 @@ impl State {
         let Hierarchy { record, .. } = self.hierarchies.remove(&root)?;
         for event in &record.events {
             self.by_place.remove(&event.place);
+        }
+        for failed in record.unsettled() {
+            self.unsettled.remove(&(failed.at, failed.lineage.id(), root));
         }
         let runs = record.events.iter().map(|event| event.lineage.id());
         let ids = runs.chain(record.messages.keys().copied());

@@ -112,6 +112,7 @@ impl RebuildStorage for PostgresStore {
             };
             let purpose = Purpose::Compare { now, report: &mut counted };
             self.rebuild_all(&mut tx, &mut reader, &Reasons::new(), &mut pass, purpose).await?;
+            self.compare_failures(&mut tx, &pass.at_fault, &mut counted).await?;
         }
         let RebuildComparison { before: removed, after: added, different, .. } = counts;
         let skipped = all_skipped(pass.at_fault);
@@ -141,6 +142,7 @@ impl PostgresStore {
         let cleared = sqlx::query(self.sql.rebuild_clear.clone()).bind(roots).fetch_one(&mut *tx).await?;
         let [cleared, kept] = [cleared.try_get("cleared")?, cleared.try_get("kept")?].map(i64::cast_unsigned);
         let mut pass = Pass { before: cleared + kept, after: kept, at_fault: Reasons::new() };
+        sqlx::query(self.sql.rebuild_insert_failures.clone()).execute(&mut *tx).await?;
         self.rebuild_all(&mut tx, &mut reader, skipped, &mut pass, Purpose::Rebuild { report }).await?;
         match pass.at_fault.is_empty() {
             true => tx.commit().await.inspect_err(note)?,
@@ -278,6 +280,24 @@ impl PostgresStore {
                 Ok(())
             }
         }
+    }
+
+    /// Compares the list of failed rollbacks with the record, without the hierarchies that cannot be rebuilt.
+    async fn compare_failures(
+        &self,
+        tx: &mut PgConnection,
+        at_fault: &Reasons,
+        report: OnDifference<'_>,
+    ) -> sqlx::Result<()> {
+        let compare = sqlx::query(self.sql.rebuild_compare_failures.clone())
+            .bind(at_fault.keys().copied().collect::<Vec<_>>());
+        let mut different = compare.fetch(tx);
+        while let Some(row) = different.try_next().await? {
+            let place = (row.try_get("root")?, row.try_get("run")?, row.try_get("message_id")?);
+            let values = [row.try_get("kept")?, row.try_get("recorded")?];
+            report(RunDifference::of_failed_rollback(place, row.try_get("handler")?, values));
+        }
+        Ok(())
     }
 
     /// The interventions in a hierarchy with a failed rollback.

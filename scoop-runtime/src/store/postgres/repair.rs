@@ -217,15 +217,17 @@ impl PostgresStore {
         decision: &Decision,
         now: OffsetDateTime,
     ) -> sqlx::Result<()> {
+        // In the order of a settlement, and of a rebuild: first rows of `run`, then those of `rollback_failure`.
+        sqlx::query(self.sql.run_delete_many.clone())
+            .bind(root)
+            .bind(&decision.dropped)
+            .execute(&mut *connection)
+            .await?;
         sqlx::query(self.sql.event_insert_operator.clone())
             .bind(Json(&decision.events))
             .bind(OPERATOR)
             .bind(now)
-            .execute(&mut *connection)
-            .await?;
-        sqlx::query(self.sql.run_delete_many.clone())
             .bind(root)
-            .bind(&decision.dropped)
             .execute(&mut *connection)
             .await?;
         self.revive(connection, root, decision, now).await
@@ -294,12 +296,11 @@ impl FailedCompensation {
             _ if row.try_get("below")? => RepairStatus::BlockedByDescendant,
             _ => RepairStatus::AwaitingOperator,
         };
-        let handler: Option<String> = row.try_get("handler")?;
         let failure = failure_if_readable(row, "failure");
         let stored_at = stored_time(row, "failed_at")?;
         Ok(Self {
             lineage: lineage(row)?,
-            handler: handler.unwrap_or_else(|| "unknown".into()),
+            handler: row.try_get("handler")?,
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,
             step: row.try_get::<Option<_>, _>("step")?.unwrap_or_else(|| "unknown".into()),

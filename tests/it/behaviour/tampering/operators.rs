@@ -1,5 +1,6 @@
 //! Rows of what operators have done changed, copied and deleted at random: runs that could not be undone are listed
-//! until that is decided, and messages that were delivered later stay delivered.
+//! until that is decided, and messages that were delivered later stay delivered. Of a damaged list of these runs the rest
+//! is shown, and a rebuild restores it.
 
 use super::*;
 
@@ -71,5 +72,43 @@ async fn repairs_are_damaged(seed: u64) -> Result<()> {
     comes_to_rest(&db, IDLE_TRANSACTIONS).await;
     scoop.shutdown().await?;
     db.client().rebuild_working_set().await?;
+    Ok(())
+}
+
+#[test]
+fn damaged_list_of_failed_rollbacks_is_shown_and_restored_by_a_rebuild() -> Result<()> {
+    without_panics(async {
+        for seed in seeds() {
+            list_is_damaged(seed).await?;
+        }
+        Ok(())
+    })
+}
+
+async fn list_is_damaged(seed: u64) -> Result<()> {
+    let (db, mut dice) = (Database::new().await, Dice(seed));
+    let scoop = db.scoop().only::<Fall>().start().await?;
+    let fallen = scoop.launch_all((0..HIERARCHIES).map(|_| Vase)).await?;
+    for root in &fallen {
+        root.ends().await?;
+    }
+    let whole: BTreeSet<_> = fallen.iter().map(Handle::id).collect();
+    let columns = Columns::of(&db, &["rollback_failure"], &[]).await;
+    for root in fallen {
+        tamper(&db, &mut dice, &columns, root).await;
+    }
+    assert!(!scoop.failed_compensations().limit(1_000).await?.is_empty());
+    scoop.counts().await?;
+    scoop.shutdown().await?;
+
+    let client = db.client();
+    client.rebuild_working_set().await?;
+    let listed = client.failed_compensations().limit(1_000).await?;
+    let hierarchies: BTreeSet<_> = listed.iter().map(scoop::FailedCompensation::hierarchy).collect();
+    assert_eq!((listed.len(), hierarchies), (whole.len(), whole), "seed {seed}");
+    for failed in listed {
+        assert_eq!(client.resolve(failed.id(), "glued").await?, scoop::RepairAnswer::Accepted);
+    }
+    assert!(client.failed_compensations().await?.is_empty());
     Ok(())
 }

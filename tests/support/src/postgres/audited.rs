@@ -44,6 +44,8 @@ const BEGUN_STEPS: &str = "SELECT run, step, instance, begun_at FROM {schema}.be
 
 const EXECUTIONS: &str = "SELECT run, number, began_at FROM {schema}.execution";
 
+const FAILED_ROLLBACKS: &str = "SELECT run FROM {schema}.rollback_failure";
+
 /// Whether a run is unfinished, apart from stuck ones and those that wait for them.
 const UNFINISHED: &str = "
     SELECT EXISTS (SELECT FROM {schema}.run r WHERE state NOT IN ('stuck', 'waiting')
@@ -134,6 +136,7 @@ pub async fn tables(tx: &mut PgConnection, schema: &str) -> sqlx::Result<Tables>
         outputs: outputs.into_iter().flatten().collect(),
         begun_steps: sqlx::query(sql(BEGUN_STEPS)).try_map(begun).fetch_all(&mut *tx).await?,
         executions: sqlx::query(sql(EXECUTIONS)).try_map(execution).fetch_all(&mut *tx).await?,
+        failed_rollbacks: sqlx::query_scalar(sql(FAILED_ROLLBACKS)).fetch_all(&mut *tx).await?,
     })
 }
 

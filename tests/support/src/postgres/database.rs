@@ -84,12 +84,13 @@ impl Database {
 
     /// Makes everything older, as if time had passed without events.
     pub async fn grow_older(&self, by: Duration) {
-        const TIMES: [(&str, &[&str]); 14] = [
+        const TIMES: [(&str, &[&str]); 15] = [
             ("message", &["created_at"]),
             ("message_event", &["created_at"]),
             ("return_value", &["created_at"]),
             ("intervention", &["requested_at"]),
             ("repeated_failure", &["failed_at"]),
+            ("rollback_failure", &["failed_at"]),
             ("begun_step", &["begun_at"]),
             ("execution", &["began_at"]),
             ("redelivery", &["redelivered_at"]),

@@ -9,8 +9,8 @@ use super::super::pool::SESSION;
 use super::super::{Schema, migrate};
 use super::{database, done};
 
-/// Five thousand hierarchies with a finished child each. The first ones have a run in execution, a failed child, and a
-/// rollback that failed.
+/// Five thousand hierarchies with a finished child each. The first ones have a run in execution, a failed child, a
+/// rollback that failed, one that is about to, and one that had failed and is about to end.
 const HIERARCHIES: &str = "
     INSERT INTO scoop.handler (topic, handler) VALUES ('many', 'many'), ('child', 'child'), ('scoop.failed', 'queue');
     INSERT INTO scoop.message (id, topic, payload)
@@ -41,12 +41,16 @@ const HIERARCHIES: &str = "
         (root, id, parent, lineage, message_id, topic, handler, state, owner, epoch, rollback_failed_before, last_event_at)
     SELECT md5('root' || n)::uuid, md5(kind || n)::uuid,
            CASE kind WHEN 'failed child' THEN md5('run' || n)::uuid END,
-           array_remove(ARRAY[md5('root' || n)::uuid, md5('run' || n)::uuid,
-                              CASE kind WHEN 'failed child' THEN md5(kind || n)::uuid END], NULL),
-           md5('many' || n)::uuid, 'many', 'many',
-           CASE kind WHEN 'run' THEN 'running' ELSE 'ended' END::scoop.run_state,
-           CASE kind WHEN 'run' THEN gen_random_uuid() END, 1, kind = 'run', now() + interval '1 minute'
-    FROM generate_series(1, 5000) n, unnest('{run,failed child}'::text[]) kind";
+           array_remove(ARRAY[md5('root' || n)::uuid, CASE WHEN kind IN ('run', 'failed child') THEN md5('run' || n)::uuid END,
+                              CASE WHEN kind <> 'run' THEN md5(kind || n)::uuid END], NULL),
+           md5(CASE kind WHEN 'failing' THEN 'child' ELSE 'many' END || n)::uuid, 'many', 'many',
+           CASE kind WHEN 'failed child' THEN 'ended' ELSE 'running' END::scoop.run_state,
+           CASE WHEN kind <> 'failed child' THEN gen_random_uuid() END, 1, kind IN ('run', 'repaired'),
+           now() + interval '1 minute'
+    FROM generate_series(1, 5000) n, unnest('{run,failed child,failing,repaired}'::text[]) kind;
+    INSERT INTO scoop.rollback_failure (root, run, parent, handler, message_id, failed_at)
+    SELECT md5('root' || n)::uuid, md5(kind || n)::uuid, md5('root' || n)::uuid, 'many', md5('many' || n)::uuid, now()
+    FROM generate_series(1, 5000) n, unnest('{run,repaired}'::text[]) kind";
 
 /// A call of each function, for the hierarchy with this number.
 fn calls(n: u32) -> Vec<(&'static str, String)> {
@@ -80,6 +84,19 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
             'anew', jsonb_build_object('message', md5('newest{n}')::uuid, 'number', 2, 'payload', 1)
         ), 'worker', NULL))"
     );
+    let ends = |kind: &str, message: &str, event: &str, failure: &str| {
+        format!(
+            "(SELECT count(*) FROM scoop.settle(jsonb_build_object(
+                'root', md5('root{n}')::uuid, 'id', md5('{kind}{n}')::uuid, 'epoch', 1, 'ends', 'unnoted', 'suspensions', 0,
+                'rolling_back', true, 'turns_back', false, 'event_count', 1, 'replied', false, 'may_give_up', false,
+                'failure', '{{\"message\": \"m\"}}'::jsonb, {failure}
+                'events', jsonb_build_array(jsonb_build_object(
+                    'until_last', 0, 'message_id', md5('{message}{n}')::uuid, 'type', '{event}', 'step', 'step'))
+            ), 'worker', NULL))"
+        )
+    };
+    let fails =
+        ends("failing", "child", "ROLLBACK_FAILED", "'rollback_failure', '{\"message\": \"m\"}'::jsonb,");
     let launch = format!(
         "(scoop.launch(jsonb_build_array(jsonb_build_object(
             'id', md5('launched{n}')::uuid, 'root', gen_random_uuid(), 'topic', 'many', 'payload', 1,
@@ -91,6 +108,8 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
         ("send_failed(stuck)", send("stuck")),
         ("failed_children", format!("scoop.failed_children(md5('root{n}')::uuid, md5('run{n}')::uuid)")),
         ("settle", settle),
+        ("settle(rollback failed)", fails),
+        ("settle(failed rollback repaired)", ends("repaired", "many", "ROLLED_BACK", "")),
         ("launch", launch),
     ]
 }
@@ -187,6 +206,15 @@ async fn every_statement_inside_a_function_uses_an_index() {
         let sent = "SELECT count(*) FROM scoop.message WHERE topic = 'scoop.failed'";
         let sent: i64 = sqlx::query_scalar(sent).fetch_one(&mut connection).await.unwrap();
         assert_eq!(sent, 2 * 4, "each call sent its message");
+        let listed = "SELECT array_agg(kind || n ORDER BY kind, n)
+                      FROM generate_series(1, 3) n CROSS JOIN unnest('{failing,repaired}'::text[]) kind
+                      JOIN scoop.rollback_failure f ON f.run = md5(kind || n)::uuid AND f.root = md5('root' || n)::uuid";
+        let listed: Vec<String> = sqlx::query_scalar(listed).fetch_one(&mut connection).await.unwrap();
+        assert_eq!(
+            listed,
+            ["failing1", "failing2", "repaired3"],
+            "those that failed, and that were not repaired"
+        );
         sqlx::raw_sql("ROLLBACK").execute(&mut connection).await.unwrap();
     }
     done(pool).await;

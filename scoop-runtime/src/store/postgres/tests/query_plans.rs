@@ -14,7 +14,7 @@ use crate::store::{ExpiredSignals, FindStorage as _, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 84] = [
+const HOT: [&str; 86] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -86,6 +86,8 @@ const HOT: [&str; 84] = [
     "run_count_unfinished",
     "rebuild_compare",
     "rollback_failure_count",
+    "rollback_failure_page",
+    "event_insert_operator",
     "run_contents",
     "run_durations",
     "event_activity",
@@ -120,7 +122,7 @@ const WALKS: [&str; 13] = [
 ];
 
 /// The tables that grow.
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 11] = [
     "on run",
     "on message",
     "on message_event",
@@ -131,6 +133,7 @@ const TABLES: [&str; 10] = [
     "on entity",
     "on entity_event",
     "on kept_hierarchy",
+    "on rollback_failure",
 ];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
@@ -313,7 +316,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_count_finished" => ("timestamptz, bigint, bigint", "now(), 1, NULL"),
         "run_count_unfinished" => ("bigint, bigint", "100, NULL"),
         "rollback_failure_count" => ("bigint, bigint", "1000, NULL"),
-        "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
+        "rollback_failure_page" | "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
+        "event_insert_operator" => ("jsonb, text, timestamptz, uuid", "'[]', '', now(), gen_random_uuid()"),
         "run_explain" => ("uuid, uuid, bigint, bigint", "gen_random_uuid(), gen_random_uuid(), 1, 1"),
         "run_explain_below" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
         "run_contents" => (
@@ -1190,7 +1194,9 @@ const FAILED_CHILDREN: &str = "
         (false, 'ROLLING_BACK', 'many', 'step', 2, 8),
         (false, 'ROLLBACK_FAILED', 'many', 'step', 2, 9)
     ) events (is_above, type, handler, step, depth, at)
-    WHERE is_above = (n = 0)";
+    WHERE is_above = (n = 0);
+    INSERT INTO scoop.rollback_failure
+    SELECT f.* FROM scoop.recorded_rollback_failure f WHERE f.root = md5('{of}')::uuid";
 
 #[tokio::test]
 async fn failed_rollbacks_of_a_hierarchy_cost_in_proportion_to_their_number() {
@@ -1231,6 +1237,66 @@ async fn failed_rollbacks_of_a_hierarchy_cost_in_proportion_to_their_number() {
     let compensations = failed.ids().into_iter().filter(|run| failed.get(*run).unwrap().compensates);
     assert_eq!(compensations.count(), 500, "those that were launched during the rollback");
     drop(connection);
+    done(pool).await;
+}
+
+/// Failed rollbacks of five handlers, each in a hierarchy of its own, and all of them settled.
+const SETTLED_FAILURES: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5('settled' || n)::uuid, 'settled', '{}' FROM generate_series({from}, {to}) n;
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at, exception)
+    SELECT md5('settled' || n)::uuid, type::scoop.message_event_type, 'settled' || n % 5, 'step',
+           ARRAY[md5('root' || n)::uuid, md5('run' || n)::uuid], now() + at * interval '1 second', '{}'
+    FROM generate_series({from}, {to}) n, (VALUES ('ROLLBACK_FAILED', 1)) events (type, at);
+    INSERT INTO scoop.rollback_failure
+    SELECT f.* FROM scoop.recorded_rollback_failure f WHERE f.handler LIKE 'settled%';
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at)
+    SELECT md5('settled' || n)::uuid, 'ROLLED_BACK', 'settled' || n % 5, 'step',
+           ARRAY[md5('root' || n)::uuid, md5('run' || n)::uuid], now() + interval '2 seconds'
+    FROM generate_series({from}, {to}) n;
+    DELETE FROM scoop.rollback_failure f WHERE f.handler LIKE 'settled%'";
+
+/// Those of a hierarchy with many failed rollbacks are listed, too.
+#[tokio::test]
+async fn settled_failures_cost_nothing_in_counts_and_pages_of_failed_rollbacks() {
+    let pool = database("settled_failures").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    execute("ALTER TABLE scoop.rollback_failure SET (autovacuum_enabled = false)".into()).await;
+    let page = "NULL, NULL, 50";
+    let mut blocks = vec![];
+    for (from, to, children) in [(1, 300, 400), (301, 20_000, 4_000)] {
+        execute(SETTLED_FAILURES.replace("{from}", &from.to_string()).replace("{to}", &to.to_string())).await;
+        execute(FAILED_CHILDREN.replace("{of}", &children.to_string())).await;
+        execute("VACUUM ANALYZE".into()).await;
+        let nth =
+            "SELECT failed_at::text FROM scoop.rollback_failure ORDER BY failed_at, run OFFSET 200 LIMIT 1";
+        let nth: String = sqlx::query_scalar(nth).fetch_one(&pool).await.unwrap();
+        let older = format!("'{nth}', NULL, 50");
+        let mut of_each = vec![];
+        for (statement, values) in [
+            ("rollback_failure_count", "100, NULL"),
+            ("rollback_failure_page", page),
+            ("rollback_failure_page", &*older),
+        ] {
+            let plan = carried_out(&pool, statement, values).await;
+            let expected = if statement == "rollback_failure_count" { 1.0 } else { 50.0 };
+            assert_eq!(plan["Actual Rows"].as_f64(), Some(expected), "{statement}");
+            of_each.push(blocks_read(&plan));
+        }
+        blocks.push(of_each);
+    }
+    for (few, many) in blocks[0].iter().zip(&blocks[1]) {
+        assert!(*many < 2 * few, "{blocks:?} blocks among few and many");
+    }
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    let counts = store.failed_rollback_counts(None).await.unwrap();
+    let counts: Vec<_> = counts.iter().map(|it| (&*it.handler, it.count)).collect();
+    assert_eq!(counts, [("many", 4_402)]);
     done(pool).await;
 }
 
