@@ -1294,8 +1294,8 @@ async fn settled_failures_cost_nothing_in_counts_and_pages_of_failed_rollbacks()
         Sessions::new(&pool, 1, &ConnectionSettings::default()),
         &Schema::new("scoop").unwrap(),
     );
-    let counts = store.failed_rollback_counts(None).await.unwrap();
-    let counts: Vec<_> = counts.iter().map(|it| (&*it.handler, it.count)).collect();
+    let counts = store.failed_rollback_counts(CountLimits::default()).await.unwrap();
+    let counts: Vec<_> = counts.counts.iter().map(|it| (&*it.handler, it.count)).collect();
     assert_eq!(counts, [("many", 4_402)]);
     done(pool).await;
 }
