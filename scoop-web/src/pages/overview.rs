@@ -47,6 +47,8 @@ const BAD: [RunPhase; 3] = [RunPhase::Stuck, RunPhase::AwaitingOperator, RunPhas
 struct OverviewPage {
     frame: Frame,
     tiles: Vec<Tile>,
+    /// How many are in force.
+    pauses: usize,
     rows: Vec<Row>,
     /// The number of all sagas, if not all are listed; with a `+` if there are perhaps more.
     sagas: Option<String>,
@@ -101,8 +103,9 @@ async fn read(web: &Web, base: &Base) -> Result<OverviewPage, Fault> {
     let failed = scoop.runs().roots().state(RunPhase::RolledBack).state(RunPhase::RollbackFailed);
     let counts = async { scoop.counts().sagas(SAGAS_COUNTED).await };
     let failed = async { failed.page(FAILED_SHOWN).await };
-    let (counts, failed, workers, activity) = tokio::join!(counts, failed, scoop.workers(), scoop.activity());
-    let (counts, failed, mut workers, activity) = (counts?, failed?, workers?, activity?);
+    let (counts, failed, workers, activity, pauses) =
+        tokio::join!(counts, failed, scoop.workers(), scoop.activity(), scoop.pauses());
+    let (counts, failed, mut workers, activity, pauses) = (counts?, failed?, workers?, activity?, pauses?);
     let now = counts.read_at;
     workers.sort_by_key(|worker| (worker.is_alive, worker.started_at));
     let alive = workers.iter().filter(|worker| worker.is_alive).count();
@@ -119,6 +122,7 @@ async fn read(web: &Web, base: &Base) -> Result<OverviewPage, Fault> {
     Ok(OverviewPage {
         frame: Frame::new(web, base, "Overview", "Overview"),
         tiles: tiles(&counts, &activity, alive, &base.0),
+        pauses: pauses.len(),
         rows,
         sagas: (sagas > SAGAS_SHOWN).then(|| format!("{sagas}{}", if counts.is_complete { "" } else { "+" })),
         failed: failed.runs.iter().map(|run| RunRow::of(run, now)).collect(),

@@ -53,6 +53,16 @@ pub(super) enum Name {
     Known(String),
 }
 
+impl Signed {
+    fn name_chars_max(&self) -> usize {
+        NAME_CHARS_MAX
+    }
+
+    fn reason_chars_max(&self) -> usize {
+        REASON_CHARS_MAX
+    }
+}
+
 impl Entered {
     /// Before the form was filled: with the name that was entered last.
     pub(super) fn before(headers: &HeaderMap) -> Self {

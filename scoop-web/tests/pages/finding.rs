@@ -12,7 +12,10 @@ async fn overview_counts_runs_and_lists_failures_and_workers() {
     shop.shipped(2).await;
     let got = shop.get("/").await;
     got.has("aria-label=\"1 committed of orders\"").has("aria-label=\"2 waiting of parcels\"");
-    got.lacks("stuck of parcels").has("sold-out: none left").has("<span class=\"phase good\">alive</span>");
+    got.lacks("stuck of parcels")
+        .lacks("in force")
+        .has("sold-out: none left")
+        .has("<span class=\"phase good\">alive</span>");
     shop.scoop.pause(scoop::PauseTarget::Everything).await.unwrap();
     let order = Order { plan: Plan::Commit, card: CARD.into() };
     shop.scoop.launch(order).await.unwrap();
@@ -20,6 +23,7 @@ async fn overview_counts_runs_and_lists_failures_and_workers() {
                      SELECT id FROM scoop.run WHERE handler = 'parcels' LIMIT 1)";
     shop.db.execute(stuck).await;
     let got = shop.get("/").await;
+    got.has("1 pause is in force.");
     got.has("aria-label=\"1 ready of orders\"").has("<td class=\"bad\"><a href=\"").has("1 stuck of parcels");
 }
 

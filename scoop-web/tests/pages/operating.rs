@@ -179,6 +179,7 @@ async fn everything_is_paused_and_resumed() {
     assert_eq!((pauses.len(), &pauses[0].target), (1, &scoop::PauseTarget::Everything));
     assert!(pauses[0].until.is_some());
     shop.get("/topology").await.has("saga orders, paused").has("saga parcels, paused").has("maintenance");
+    assert!(shop.get("/pause?everything=1").await.text.contains("maxlength=\"1000\""));
     let page = shop.get("/resume?everything=1").await;
     let fields = [("form", page.form()), ("name", "Ada"), ("reason", "it is over")];
     assert_eq!(shop.post("/resume?everything=1", &fields).await.location(), "/topology");
