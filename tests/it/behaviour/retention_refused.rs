@@ -87,7 +87,8 @@ async fn hierarchy_with_a_foreign_key_of_the_user_is_kept_and_others_are_deleted
     let [later] = orders(&scoop).await?;
     db.grow_older(8 * DAY).await;
     is_deleted(&scoop, &later).await;
-    db.execute("DROP TABLE note").await;
+    // Its rows, not the table: that would wait for locks which a deletion in progress has, and has to wait for.
+    db.execute("DELETE FROM note").await;
     for (_, order) in &noted {
         is_deleted(&scoop, order).await;
     }
