@@ -340,10 +340,10 @@ async fn handler_without_a_program_is_retired() {
         exit 3
         2> error: saga `order` is not subscribed to topic `shop.orders`
     "#]]);
+    shop.scoop.shutdown().await.unwrap();
     shop.run(&["retire", "shop.payments", "payments", "--dry-run"]).await.shows(expect![[r#"
         would retire saga `payments` from topic `shop.payments`
     "#]]);
-    shop.scoop.shutdown().await.unwrap();
     shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes", "--json"]).await.shows(expect![[r#"
         {"hierarchy":"<id 1>","message":"<id 2>"}
     "#]]);
@@ -359,6 +359,26 @@ async fn handler_without_a_program_is_retired() {
         exit 3
         2> error: no handler is subscribed to topic `shop.payments` (add --without-handler to launch the message all the same); there are `shop.orders`
     "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn saga_with_a_living_worker_is_retired_by_force_only() {
+    let mut shop = Shop::open().await;
+    let retire = ["retire", "shop.payments", "payments"];
+    for options in [&["--yes"][..], &["--dry-run"], &["--drop-pending", "--yes"]] {
+        shop.run(&[&retire[..], options].concat()).await.shows(expect![[r#"
+            exit 3
+            2> error: 1 living worker still runs `payments`: its new messages would have no handler until a program starts again; stop the programs first, or add --force
+        "#]]);
+    }
+    assert_eq!(shop.scoop.handlers().await.unwrap().len(), 2);
+    shop.run(&[&retire[..], &["--force", "--dry-run"]].concat()).await.shows(expect![[r#"
+        would retire saga `payments` from topic `shop.payments`, although 1 living worker runs it
+    "#]]);
+    shop.run(&[&retire[..], &["--force", "--yes"]].concat()).await.shows(expect![[r#"
+        retired; 0 runs have not begun, 0 were dropped
+    "#]]);
+    assert_eq!(shop.scoop.handlers().await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
