@@ -58,7 +58,7 @@ pub(crate) struct PausesArgs {}
 #[group(required = true, multiple = false)]
 struct Target {
     /// All runs of this saga
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, alias = "handler", value_name = "NAME")]
     saga: Option<String>,
     /// All runs of messages on this topic
     #[arg(long, value_name = "NAME")]

@@ -519,7 +519,7 @@ async fn dry_run_says_what_would_be_done_and_changes_nothing() {
     shop.run(&["resume", "--saga", "orders", "--dry-run"]).await.shows(expect![[r#"
         would resume saga `orders`
     "#]]);
-    shop.run(&["resume", "--saga", "orders", "--dry-run", "--json"]).await.shows(expect![[r#"
+    shop.run(&["resume", "--handler", "orders", "--dry-run", "--json"]).await.shows(expect![[r#"
         {"would":"resume saga `orders`"}
     "#]]);
     assert_eq!(shop.db.number(rows).await, before);

@@ -39,10 +39,12 @@ async fn runs_are_listed_by_saga_and_time() {
     let mut shop = Shop::open().await;
     shop.order(1, Plan::Commit).await;
     shop.unpaid_order(2).await;
-    shop.run(&["runs", "--handler", "payments"]).await.shows(expect![[r#"
-        RUN SAGA STATE SINCE ABOUT
-        <id 1> payments awaiting signal <time> awaits `shop.paid` with key `order 2`
-    "#]]);
+    for option in ["--handler", "--saga"] {
+        shop.run(&["runs", option, "payments", "--count", "7"]).await.shows(expect![[r#"
+            RUN SAGA STATE SINCE ABOUT
+            <id 1> payments awaiting signal <time> awaits `shop.paid` with key `order 2`
+        "#]]);
+    }
     shop.run(&["runs", "--until", "0s", "--handler", "payments", "--behind-proxy"]).await.shows(expect![[
         r#"
             RUN SAGA STATE SINCE ABOUT
@@ -73,7 +75,7 @@ async fn list_that_is_cut_off_goes_on_from_its_end() {
     assert!(people.stderr.ends_with(&format!("--after {}\n", next[0])), "{}", people.stderr);
     shop.run(&["runs", "--after", "somewhere"]).await.shows(expect![[r#"
         exit 2
-        2> error: invalid value 'somewhere' for '--after <PLACE>': "somewhere" is no place in a list of runs; use the text of a cursor, such as `RunPage::next`
+        2> error: invalid value 'somewhere' for '--after <PLACE>': "somewhere" is no place in a list of runs; use the place that `scoop runs` writes at its end
         2> 
         2> For more information, try '--help'.
     "#]]);
@@ -291,6 +293,15 @@ async fn events_of_the_last_hour_are_shown_without_follow() {
     let all = shop.run(&["events", "--since", "1h", "--json"]).await;
     assert_eq!(all.field("kind").len(), 5);
     assert_eq!(shop.run(&["events", "--since", "0s", "--count", "0"]).await.code, 0);
+    let all =
+        shop.run(&["events", "--since", "2020-01-01", "--saga", "orders", "--limit", "9", "--json"]).await;
+    assert_eq!(all.field("kind").len(), 4);
+    shop.run(&["events", "--after", "foo"]).await.shows(expect![[r#"
+        exit 2
+        2> error: invalid value 'foo' for '--after <PLACE>': "foo" is no place in the record; use the place that `scoop events` writes at its end
+        2> 
+        2> For more information, try '--help'.
+    "#]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -308,6 +319,10 @@ async fn contents_of_a_run_are_redacted() {
     "#]]);
     shop.run(&["contents", &run, "--json"]).await.shows(expect![[r#"
         {"message":{"value":{"card":"[redacted]","number":7,"plan":"Commit"}},"context":null,"values":[],"complete":true}
+    "#]]);
+    shop.run(&["contents", &order.id().to_string()]).await.shows(expect![[r#"
+        exit 3
+        2> error: <id 1> is the hierarchy that begins with run <id 2> of `orders`; use <id 2>
     "#]]);
     let missing = shop.run(&["contents", "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a"]).await;
     assert_eq!(missing.code, 3, "{missing:?}");
