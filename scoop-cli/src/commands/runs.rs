@@ -88,7 +88,10 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
         return Ok(Exit::Done);
     }
     if rows.is_empty() {
-        output.remark(if next.is_some() { "no such runs so far" } else { "no such runs" });
+        match &next {
+            Some(_) => output.remark("no such runs so far"),
+            None => output.remark(args.filters.nothing_passes(scoop).await?),
+        }
     } else {
         output.table(rows.unwrapped(0).unwrapped(3))?;
     }

@@ -84,7 +84,11 @@ async fn signal_reaches_the_run_that_awaits_it() {
     let mut shop = Shop::open().await;
     let order = shop.unpaid_order(7).await;
     shop.run(&["signal", "shop.paid", "order 8", r#"{"cents":990}"#, "--yes"]).await.shows(expect![[r#"
-        no run awaits it; it is kept for 7d
+        no run awaits it; it is kept for 7d: signal `shop.paid`, key `order 8`, payload {"cents":990}
+    "#]]);
+    // A payload in the place of the key is seen.
+    shop.run(&["signal", "shop.paid", "{}", "--yes"]).await.shows(expect![[r#"
+        no run awaits it; it is kept for 7d: signal `shop.paid`, key `{}`, payload null
     "#]]);
     shop.run(&["signal", "shop.paid", "order 7", r#"{"cents":990}"#, "--yes"]).await.shows(expect![[r#"
         the signal has reached 1 run

@@ -32,6 +32,15 @@ async fn runs_are_listed_with_state_and_reason() {
             RUN SAGA STATE SINCE ABOUT
             <id 4> orders rolled back <time> sold-out: no chairs left
         "#]]);
+    shop.run(&["runs", "--failed-with", "SoldOut"]).await.shows(expect![[r#"
+        2> no failure has the code `SoldOut`; did you mean `sold-out`?
+    "#]]);
+    shop.run(&["runs", "--failed-with", "network"]).await.shows(expect![[r#"
+        2> no failure has the code `network`; there are `bank-closed`, `sold-out`
+    "#]]);
+    shop.run(&["runs", "--failed-with", "sold-out", "--handler", "payments"]).await.shows(expect![[r#"
+        2> no such runs
+    "#]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
