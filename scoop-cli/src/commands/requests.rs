@@ -1,12 +1,12 @@
 //! `scoop cancel`, `rollback`, `retry`, `skip` and `resolve`: requests about a run or a hierarchy.
 
 use scoop_core::Escaped;
-use scoop_runtime::{CancelAnswer, Explanation, RepairAnswer, RunId, RunPhase, Scoop};
+use scoop_runtime::{CancelAnswer, Explanation, RepairAnswer, RunId, RunPhase, Scoop, WaitReason};
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::many::{Many, ManyRequest};
-use super::target::{Target, id};
+use super::target::{Target, by_key, id};
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
@@ -118,10 +118,18 @@ pub(crate) struct ResolveArgs {
 #[derive(Debug, clap::Args)]
 struct Reason {
     /// Why, for the record
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = given_reason)]
     reason: String,
     #[command(flatten)]
     source: Source,
+}
+
+/// Reads a reason, which is not empty.
+pub(super) fn given_reason(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the reason is empty: say why, for the record".into()),
+        _ => Ok(text.to_owned()),
+    }
 }
 
 /// The requester, for the record.
@@ -157,7 +165,7 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
                     .into(),
             ));
         }
-        (Some(key), Some(topic)) => Some(scoop.find_topic_by_key(topic, &key).await?.id().uuid()),
+        (Some(key), Some(topic)) => Some(by_key(scoop, topic, &key).await?),
         _ => many.or_id("cancel", id)?,
     };
     let Some(id) = id else {
@@ -198,7 +206,31 @@ pub(crate) async fn retry(scoop: &Scoop, output: Output, args: RetryArgs) -> Res
     if !consent.to(output, &format!("retry {}", described(scoop, run).await?))? {
         return Ok(Exit::Done);
     }
-    repaired(output, scoop.retry(run).source(source).await?)
+    let answer = scoop.retry(run).source(source).await?;
+    match answer {
+        RepairAnswer::FailedBelow => answered(output, answer.name(), &failed_below(scoop, run).await?),
+        answer => repaired(output, answer),
+    }
+}
+
+/// The text of the answer that runs below come first, with these.
+async fn failed_below(scoop: &Scoop, run: Uuid) -> Result<String, Fault> {
+    let reasons = scoop.explain(run).await?.runs.into_iter().map(|run| run.reason);
+    let below: Vec<_> = reasons
+        .flat_map(|reason| match reason {
+            WaitReason::Operator { failed_below, .. } => failed_below,
+            _ => vec![],
+        })
+        .map(|run| run.to_string())
+        .collect();
+    Ok(match &below[..] {
+        // They were settled meanwhile.
+        [] => RepairAnswer::FailedBelow.to_string(),
+        below => format!(
+            "its rollback failed because of runs below it: retry the run {}, and it goes on",
+            below.join(", then the run ")
+        ),
+    })
 }
 
 /// Skips.

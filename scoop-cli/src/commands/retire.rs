@@ -4,6 +4,7 @@ use scoop_core::Escaped;
 use scoop_runtime::{RegisteredWorker, Scoop};
 use serde::Serialize;
 
+use super::names;
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, counted};
@@ -41,7 +42,13 @@ pub(crate) async fn retire(scoop: &Scoop, output: Output, args: RetireArgs) -> R
     let listed = scoop.handlers().await?;
     // A handler that was retired before may still have pending runs to drop.
     if !drop_pending && !listed.iter().any(|it| it.topic == topic && it.handler == saga) {
-        return Err(Fault::NotFound(format!("saga `{saga}` is not subscribed to topic `{topic}`")));
+        let of_topic: Vec<_> = listed.iter().filter(|it| it.topic == topic).collect();
+        let hint = if of_topic.is_empty() {
+            names::of_topics(&topic, &listed)
+        } else {
+            names::instead(&saga, of_topic.iter().map(|it| &*it.handler))
+        };
+        return Err(Fault::NotFound(format!("saga `{saga}` is not subscribed to topic `{topic}`{hint}")));
     }
     let workers = scoop.workers().await?;
     let runs_it = |worker: &&RegisteredWorker| {

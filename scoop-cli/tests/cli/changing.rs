@@ -66,6 +66,12 @@ async fn change_without_an_answer_is_refused() {
         {"would":"cancel <id 1>, the hierarchy that begins with run <id 2> of `orders` (waiting)"}
     "#]
     ]);
+    for command in ["cancel", "rollback", "skip", "resolve"] {
+        for reason in ["", " "] {
+            let ran = shop.run(&[command, &id, "--reason", reason, "--yes"]).await;
+            assert!(ran.code == 2 && ran.stderr.contains("the reason is empty"), "{ran:?}");
+        }
+    }
     assert!(order.tree().await.unwrap().cancellations().is_empty());
 }
 
@@ -279,7 +285,11 @@ async fn topic_is_paused_and_resumed() {
     "#]]);
     shop.run(&["resume", "--topic", "shop.payment", "--yes"]).await.shows(expect![[r#"
         exit 3
-        2> error: topic `shop.payment` is not paused
+        2> error: no handler was ever registered for topic `shop.payment`; did you mean `shop.payments`?
+    "#]]);
+    shop.run(&["resume", "--topic", "shop.payments", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: topic `shop.payments` is not paused
     "#]]);
 }
 
@@ -342,7 +352,11 @@ async fn handler_without_a_program_is_retired() {
     let mut shop = Shop::open().await;
     shop.run(&["retire", "shop.orders", "order", "--yes"]).await.shows(expect![[r#"
         exit 3
-        2> error: saga `order` is not subscribed to topic `shop.orders`
+        2> error: saga `order` is not subscribed to topic `shop.orders`; did you mean `orders`?
+    "#]]);
+    shop.run(&["retire", "shop.order", "orders", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: saga `orders` is not subscribed to topic `shop.order`; did you mean `shop.orders`?
     "#]]);
     shop.scoop.shutdown().await.unwrap();
     shop.run(&["retire", "shop.payments", "payments", "--dry-run"]).await.shows(expect![[r#"
@@ -696,7 +710,7 @@ async fn run_that_failed_because_of_one_below_it_is_settled_with_that() {
     let parent = order.tree().await.unwrap().runs()[0].id().to_string();
     shop.run(&["retry", &parent, "--yes"]).await.shows(expect![[r#"
         exit 3
-        failed below: its rollback failed because of runs below it: retry those, and it goes on
+        failed below: its rollback failed because of runs below it: retry the run <id 1>, and it goes on
     "#]]);
     shop.run(&["retry", "--handler", "orders", "--roots", "--yes"]).await.shows(expect![[r#"
         exit 3

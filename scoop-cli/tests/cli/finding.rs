@@ -1,6 +1,7 @@
 //! Commands that only read: lists, trees, explanations, counts, events.
 
 use expect_test::expect;
+use sqlx::ConnectOptions as _;
 
 use crate::support::{Plan, Shop, program, ran};
 
@@ -353,6 +354,17 @@ async fn missing_things_are_named_and_have_an_exit_code() {
         exit 3
         2> error: no message was launched on topic `shop.orders` with the key `order 9`; was the transaction that launched it committed, or was its hierarchy pruned?
     "#]]);
+    shop.run(&["tree", "--topic", "shop.order", "--key", "order 9"]).await.shows(expect![[r#"
+        exit 3
+        2> error: no handler was ever registered for topic `shop.order`; did you mean `shop.orders`?
+    "#]]);
+    shop.run(&["tree"]).await.shows(expect![[r#"
+        exit 2
+        2> error: an id is missing, or the topic and the unique key of a message: --topic TOPIC --key KEY; `scoop runs` lists ids
+    "#]]);
+    let without_key = shop.run(&["tree", "--topic", "shop.orders"]).await;
+    assert!(without_key.code == 2 && without_key.stderr.contains("  --key <KEY>\n"), "{without_key:?}");
+    assert!(!without_key.stderr.contains("  <ID>\n"), "{without_key:?}");
     shop.run(&["tree", "7"]).await.shows(expect![[r#"
         exit 2
         2> error: invalid value '7' for '[ID]': this is no id; an id looks like <id 1>, and `scoop runs` lists those of runs
@@ -389,6 +401,31 @@ async fn database_that_is_away_is_an_error() {
     assert_eq!(ran.code, 1);
     let error = "error: the database failed while a connection was opened: ";
     assert!(ran.stderr.starts_with(error) && ran.stderr.contains("refused"), "{}", ran.stderr);
+    assert!(ran.stderr.ends_with("; the URL leads to 127.0.0.1:1\n"), "{}", ran.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_url_is_named_when_no_server_is_found() {
+    let mut command = program(&["doctor"]);
+    command.env("PGHOST", "127.0.0.1").env("PGPORT", "1").env_remove("PGHOSTADDR");
+    let ran = ran(command, &mut vec![]).await;
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("refused"), "{ran:?}");
+    assert!(ran.stderr.contains("; DATABASE_URL is not set, and the variables of PostgreSQL"), "{ran:?}");
+    assert!(ran.stderr.ends_with(" lead to 127.0.0.1:1\n"), "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn error_of_the_server_has_no_line_of_its_source() {
+    let mut shop = Shop::open().await;
+    let options = shop.db.pool().connect_options();
+    let url = options.as_ref().clone().database("nothing_here").to_url_lossy().to_string();
+    for command in ["runs", "doctor"] {
+        let ran = shop.run(&[command, "--database-url", &url]).await;
+        assert_eq!(ran.code, 1);
+        assert!(ran.stderr.contains("database \"nothing_here\" does not exist"), "{ran:?}");
+        assert!(!ran.stderr.contains(" at line "), "{ran:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
