@@ -545,6 +545,46 @@ async fn dry_run_says_what_would_be_done_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn dry_run_refuses_what_the_request_refuses() {
+    let mut shop = Shop::open().await;
+    let order = shop.order(1, Plan::Commit).await;
+    let run = order.tree().await.unwrap().runs()[0].id().to_string();
+    let (id, message) = (order.id().to_string(), order.message_id().to_string());
+    let unpaid = shop.unpaid_order(2).await.id().to_string();
+    let reason = ["--reason", "none"];
+    for end in ["--dry-run", "--yes"] {
+        for command in ["cancel", "rollback"] {
+            shop.run(&[&[command, &message, end], &reason[..]].concat()).await.shows(expect![[r#"
+                exit 3
+                2> error: <id 1> is the message of hierarchy <id 2> that run <id 3> of `orders` handles; use <id 3> for the run, or <id 2> for all of the hierarchy
+            "#]]);
+        }
+        shop.run(&["retry", &message, end]).await.shows(expect![[r#"
+            exit 3
+            2> error: <id 1> is the message of hierarchy <id 2> that run <id 3> of `orders` handles; use <id 3>
+        "#]]);
+        shop.run(&[&["cancel", &id, end], &reason[..]].concat()).await.shows(expect![[r#"
+            exit 3
+            nothing to do: no run is left that could give up
+        "#]]);
+        shop.run(&[&["rollback", &unpaid, end], &reason[..]].concat()).await.shows(expect![[r#"
+            exit 3
+            still running: a run of it is unfinished: repeat the request later, or cancel the run
+        "#]]);
+        shop.run(&["retry", &run, end]).await.shows(expect![[r#"
+            exit 3
+            not failed: the run has no failed rollback, or it was settled before
+        "#]]);
+        for command in ["skip", "resolve"] {
+            shop.run(&[&[command, &run, end], &reason[..]].concat()).await.shows(expect![[r#"
+                exit 3
+                not failed: the run has no failed rollback, or it was settled before
+            "#]]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn question_on_a_terminal_is_answered_with_yes_or_no() {
     let mut shop = Shop::open().await;
     let order = shop.unpaid_order(1).await;
