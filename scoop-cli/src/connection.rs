@@ -1,5 +1,6 @@
 //! The connection to the database.
 
+use std::io;
 use std::time::Duration;
 
 use scoop_runtime::{RuntimeError, Scoop, connect_options};
@@ -90,9 +91,26 @@ impl Connection {
     }
 
     /// Why no connection can be opened: a pool only says that it took too long.
-    async fn refusal(&self) -> Option<Fault> {
+    pub(crate) async fn refusal(&self) -> Option<Fault> {
         let options = self.pool().ok()?.connect_options();
-        let opened = tokio::time::timeout(PATIENCE, PgConnection::connect_with(&options)).await.ok()?;
-        opened.err().map(Fault::sql("a connection was opened"))
+        let opened = tokio::time::timeout(PATIENCE, PgConnection::connect_with(&options)).await;
+        let opened = opened.unwrap_or_else(|_| Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into())));
+        Some(Fault::Connect(self.way(&options), opened.err()?))
+    }
+
+    /// Where the connections lead to, and why.
+    fn way(&self, options: &PgConnectOptions) -> String {
+        let (host, port) = (options.get_host(), options.get_port());
+        let folder = options.get_socket().map(|folder| folder.display().to_string());
+        let place = match folder.or_else(|| host.starts_with('/').then(|| host.to_owned())) {
+            Some(folder) => format!("{folder}/.s.PGSQL.{port}"),
+            None => format!("{host}:{port}"),
+        };
+        match self.database_url {
+            Some(_) => format!("the URL leads to {place}"),
+            None => format!(
+                "DATABASE_URL is not set, and the variables of PostgreSQL, such as PGHOST, or their defaults lead to {place}"
+            ),
+        }
     }
 }

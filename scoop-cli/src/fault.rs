@@ -32,6 +32,8 @@ pub(crate) enum Fault {
     Runtime(RuntimeError),
     /// A statement of this program failed, while something was done.
     Sql(&'static str, sqlx::Error),
+    /// No connection can be opened: where it would lead to, and the error.
+    Connect(String, sqlx::Error),
     /// The output cannot be written.
     Output(io::Error),
     /// An address cannot be bound.
@@ -106,7 +108,9 @@ impl Fault {
                 | RuntimeError::PauseTarget { .. }
                 | RuntimeError::PauseText { .. },
             ) => Exit::Usage,
-            Self::Runtime(_) | Self::Sql(..) | Self::Output(_) | Self::Bind(..) => Exit::Failed,
+            Self::Runtime(_) | Self::Sql(..) | Self::Connect(..) | Self::Output(_) | Self::Bind(..) => {
+                Exit::Failed
+            }
             Self::Usage(_) => Exit::Usage,
         }
     }
@@ -135,6 +139,11 @@ impl Fault {
             Self::Runtime(error @ RuntimeError::Denied { .. }) => Escaped(&error.to_string()).to_string(),
             Self::Runtime(error) => chain(error),
             Self::Sql(doing, error) => format!("the database failed while {doing}: {}", chain(error)),
+            Self::Connect(way, error) => format!(
+                "the database failed while a connection was opened: {}; {}",
+                chain(error),
+                Escaped(way)
+            ),
             Self::Output(error) => format!("the output cannot be written: {}", chain(error)),
             Self::Bind(address, error) => format!("{address} cannot be bound: {}", chain(error)),
             Self::Declined => String::new(),
@@ -159,15 +168,22 @@ fn mistake(mistake: &SetupError) -> String {
 }
 
 /// The error with its causes, each line escaped.
-fn chain(error: &dyn Error) -> String {
-    let mut text = Escaped(&error.to_string()).to_string();
-    let mut cause = error.source();
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let (mut text, mut cause) = (String::new(), Some(error));
     while let Some(error) = cause {
-        let next = Escaped(&error.to_string()).to_string();
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
+        // The text of an error of the server ends with a line of the source of the server.
+        let of_server = error.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
+        let words = match of_server {
+            Some(of_server) => format!("error returned from database: {}", of_server.message()),
+            None => error.to_string(),
+        };
+        let words = Escaped(&words).to_string();
+        if text.is_empty() {
+            text = words;
+        } else if !text.contains(&words) {
+            text = format!("{text}: {words}");
         }
-        cause = error.source();
+        cause = if of_server.is_some() { None } else { error.source() };
     }
     text
 }

@@ -125,7 +125,7 @@ pub enum RuntimeError {
     },
 
     /// The [archive](crate::Builder::before_delete) failed, so that its hierarchies are not deleted.
-    #[error("{count} hierarchies are not archived, and so not pruned")]
+    #[error("{count} hierarchies are not archived, and so not pruned: {source}")]
     Archive {
         /// Their number.
         count: usize,

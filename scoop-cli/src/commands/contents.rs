@@ -1,7 +1,7 @@
 //! `scoop contents`
 
 use scoop_core::{Escaped, visible_step};
-use scoop_runtime::{Content, Named, RunId, Scoop};
+use scoop_runtime::{Content, Named, RunId, RuntimeError, Scoop, Wanted};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -60,7 +60,8 @@ impl<'a> From<&'a Content> for ContentRecord<'a> {
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: ContentsArgs) -> Result<Exit, Fault> {
     let explanation = scoop.explain(args.run).await?;
     let (Named::Run { .. }, Some(explained)) = (&explanation.named, explanation.runs.first()) else {
-        return Err(Fault::NotFound(format!("{} is not the id of a run", args.run)));
+        let (id, named) = (args.run.uuid(), explanation.named.clone());
+        return Err(RuntimeError::WrongId { id, named, wanted: Wanted::Run }.into());
     };
     let contents = scoop.contents(&explained.run).await?;
     if output.json {

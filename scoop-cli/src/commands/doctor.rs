@@ -108,7 +108,10 @@ impl Finding {
 /// Makes all checks.
 pub(crate) async fn check(connection: &Connection, output: Output, args: DoctorArgs) -> Result<Exit, Fault> {
     let pool = connection.pool()?;
-    let mut findings = server::check(&pool, connection.is_behind_proxy(), args.open_for).await?;
+    let mut findings = match server::check(&pool, connection.is_behind_proxy(), args.open_for).await {
+        Err(fault @ Fault::Sql(..)) => return Err(connection.refusal().await.unwrap_or(fault)),
+        findings => findings?,
+    };
     match connection.client().await {
         Ok(scoop) => {
             findings.push(Finding::good("tables", "the tables are those of this version"));

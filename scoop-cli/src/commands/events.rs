@@ -25,20 +25,20 @@ pub(crate) struct EventsArgs {
     #[arg(long, short)]
     follow: bool,
     /// Only events of this saga
-    #[arg(long, value_name = "SAGA")]
+    #[arg(long, alias = "saga", value_name = "SAGA")]
     handler: Option<String>,
     /// Only events of the hierarchy with this id
     #[arg(long, value_name = "ID", value_parser = id::<HierarchyId>)]
     hierarchy: Option<HierarchyId>,
     /// End after so many events
-    #[arg(long, value_name = "EVENTS")]
+    #[arg(long, alias = "limit", value_name = "EVENTS")]
     count: Option<u64>,
     /// Go on from this place: the end of the command names it. Some of the last events are repeated
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "PLACE", value_parser = place)]
     after: Option<EventCursor>,
-    /// Begin with the events of this time ago, such as `15m`
-    #[arg(long, value_name = "TIME", value_parser = times::duration, conflicts_with = "after")]
-    since: Option<Duration>,
+    /// Begin with the events of this time: a time, or a duration such as 15m for 15 minutes ago
+    #[arg(long, value_name = "TIME", value_parser = times::time, conflicts_with = "after")]
+    since: Option<SystemTime>,
 }
 
 /// The last line: the place from which another call goes on.
@@ -47,12 +47,20 @@ struct PlaceRecord {
     next: String,
 }
 
+/// Reads a place in the record.
+fn place(text: &str) -> Result<EventCursor, String> {
+    text.parse().map_err(|_| {
+        let text: String = text.chars().take(80).collect();
+        format!("{text:?} is no place in the record; use the place that `scoop events` writes at its end")
+    })
+}
+
 /// Shows the events.
 pub(crate) async fn follow(scoop: &Scoop, output: Output, args: EventsArgs) -> Result<Exit, Fault> {
     let EventsArgs { follow, handler, hierarchy, count, after, since } = args;
     let mut events = scoop.events().after(after);
-    let since = since.or((!follow && after.is_none()).then_some(SINCE));
-    if let Some(begin) = since.and_then(|since| SystemTime::now().checked_sub(since)) {
+    let by_default = !follow && after.is_none();
+    if let Some(begin) = since.or_else(|| SystemTime::now().checked_sub(SINCE).filter(|_| by_default)) {
         events = events.since(begin);
     }
     if let Some(handler) = handler {

@@ -1,10 +1,13 @@
 //! Which runs a command is about: filters, as in `scoop runs`.
 
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
+use scoop_core::Escaped;
 use scoop_runtime::{FindRuns, PauseTarget, RunPhase, Scoop, WaitKind};
 
 use super::names;
+use super::runs::PAGE_MAX;
 use crate::fault::Fault;
 use crate::times;
 
@@ -12,7 +15,7 @@ use crate::times;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Filters {
     /// Only runs of this saga
-    #[arg(long, value_name = "SAGA")]
+    #[arg(long, alias = "saga", value_name = "SAGA")]
     handler: Option<String>,
     /// Only runs of messages of this topic
     #[arg(long)]
@@ -92,5 +95,55 @@ impl Filters {
             names::check(scoop, &target).await?;
         }
         Ok(())
+    }
+
+    /// What to say when no run passes and the names are right: the code of a failure may be mistyped.
+    pub(super) async fn nothing_passes(&self, scoop: &Scoop) -> Result<String, Fault> {
+        let nothing = || "no such runs".to_owned();
+        let Some(code) = &self.failed_with else { return Ok(nothing()) };
+        let known = scoop.runs().failed_with(code).page(1).await?;
+        if !known.runs.is_empty() || known.next.is_some() {
+            return Ok(nothing());
+        }
+        let failed = scoop.runs().state(RunPhase::RolledBack).state(RunPhase::RollbackFailed);
+        let failed = failed.page(PAGE_MAX).await?.runs;
+        let codes = failed.into_iter().filter_map(|run| Some(run.failure?.code));
+        let hint = instead_of_code(code, &codes.collect());
+        Ok(hint.map_or_else(nothing, |hint| {
+            format!("no failure has the code `{}`{}", Escaped(code), Escaped(&hint))
+        }))
+    }
+}
+
+/// The codes to name in place of one that no failure has; `None` if there are none.
+fn instead_of_code(code: &str, codes: &BTreeSet<String>) -> Option<String> {
+    if codes.is_empty() {
+        return None;
+    }
+    // The code of a type is its path, or words in place of its name.
+    let bare = |code: &str| -> String {
+        let name = code.rsplit("::").next().unwrap_or(code);
+        name.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    };
+    let named = codes.iter().find(|it| bare(it) == bare(code));
+    Some(match named {
+        Some(named) => format!("; did you mean `{named}`?"),
+        None => names::instead(code, codes.iter().map(String::as_str)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_found_by_the_name_of_its_type() {
+        let codes = BTreeSet::from(["checkout::stock::OutOfStock", "bank-closed"].map(str::to_owned));
+        let instead = |code| instead_of_code(code, &codes).unwrap_or_default();
+        assert_eq!(instead("OutOfStock"), "; did you mean `checkout::stock::OutOfStock`?");
+        assert_eq!(instead("BankClosed"), "; did you mean `bank-closed`?");
+        assert_eq!(instead("bank-close"), "; did you mean `bank-closed`?");
+        assert_eq!(instead("sold-out"), "; there are `bank-closed`, `checkout::stock::OutOfStock`");
+        assert_eq!(instead_of_code("sold-out", &BTreeSet::new()), None);
     }
 }

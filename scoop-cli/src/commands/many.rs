@@ -251,11 +251,11 @@ impl Many {
         let chosen = self.choose(scoop, output, request, consent.is_dry_run()).await?;
         if chosen.runs.is_empty() {
             self.filters.check_names(scoop).await?;
-            if output.json && !consent.is_dry_run() {
-                Tally::default().ended(0).write(output, false)?;
-                return Ok(Exit::Done);
+            match (output.json, consent.is_dry_run()) {
+                (true, true) => {}
+                (true, false) => Tally::default().ended(0).write(output, false)?,
+                (false, _) => output.remark(self.filters.nothing_passes(scoop).await?),
             }
-            output.remark("no such runs");
             return Ok(Exit::Done);
         }
         if !consent.to(output, &format!("{} {}", request.command, chosen.described()))? {

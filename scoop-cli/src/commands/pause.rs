@@ -7,7 +7,7 @@ use scoop_runtime::{Pause, PauseTarget, Scoop};
 use serde::Serialize;
 
 use super::names;
-use super::requests::Source;
+use super::requests::{Source, given_reason};
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, shell_option};
@@ -21,7 +21,7 @@ pub(crate) struct PauseArgs {
     #[command(flatten)]
     target: Target,
     /// Why, shown with each run that waits
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = given_reason)]
     reason: String,
     #[command(flatten)]
     source: Source,
@@ -58,7 +58,7 @@ pub(crate) struct PausesArgs {}
 #[group(required = true, multiple = false)]
 struct Target {
     /// All runs of this saga
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, alias = "handler", value_name = "NAME")]
     saga: Option<String>,
     /// All runs of messages on this topic
     #[arg(long, value_name = "NAME")]
@@ -157,6 +157,7 @@ pub(crate) async fn resume(scoop: &Scoop, output: Output, args: ResumeArgs) -> R
     let target = PauseTarget::from(args.target);
     let in_force = scoop.pauses().await?.into_iter().any(|pause| pause.target == target);
     if !in_force {
+        names::check(scoop, &target).await?;
         return Err(Fault::NotFound(format!("{target} is not paused")));
     }
     if !args.consent.to(output, &format!("resume {target}"))? {

@@ -1,12 +1,15 @@
 //! `scoop cancel`, `rollback`, `retry`, `skip` and `resolve`: requests about a run or a hierarchy.
 
 use scoop_core::Escaped;
-use scoop_runtime::{CancelAnswer, Explanation, RepairAnswer, RunId, RunPhase, Scoop};
+use scoop_runtime::{
+    CancelAnswer, Explanation, Named, RepairAnswer, RollbackAnswer, RunId, RunPhase, RuntimeError, Scoop,
+    WaitReason, Wanted,
+};
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::many::{Many, ManyRequest};
-use super::target::{Target, id};
+use super::target::{Target, by_key, id};
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
@@ -118,10 +121,18 @@ pub(crate) struct ResolveArgs {
 #[derive(Debug, clap::Args)]
 struct Reason {
     /// Why, for the record
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = given_reason)]
     reason: String,
     #[command(flatten)]
     source: Source,
+}
+
+/// Reads a reason, which is not empty.
+pub(super) fn given_reason(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the reason is empty: say why, for the record".into()),
+        _ => Ok(text.to_owned()),
+    }
 }
 
 /// The requester, for the record.
@@ -157,7 +168,7 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
                     .into(),
             ));
         }
-        (Some(key), Some(topic)) => Some(scoop.find_topic_by_key(topic, &key).await?.id().uuid()),
+        (Some(key), Some(topic)) => Some(by_key(scoop, topic, &key).await?),
         _ => many.or_id("cancel", id)?,
     };
     let Some(id) = id else {
@@ -170,7 +181,12 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
         let cancel = async |run| Ok(scoop.cancel(run, &reason).source(&source).await?.into());
         return many.carry_out((scoop, output, consent), &CANCEL, cancel).await;
     };
-    if !consent.to(output, &format!("cancel {}", described(scoop, id).await?))? {
+    let object = Object::read(scoop, id, Wanted::RunOrHierarchy).await?;
+    if consent.is_dry_run() && object.phase.is_some_and(RunPhase::is_finished) {
+        let answer = CancelAnswer::NothingToDo;
+        return answered(output, answer.name(), &answer.to_string());
+    }
+    if !consent.to(output, &format!("cancel {}", object.text))? {
         return Ok(Exit::Done);
     }
     let answer = scoop.cancel(id, reason).source(source).await?;
@@ -181,7 +197,12 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
 pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) -> Result<Exit, Fault> {
     let RollbackArgs { target, reason: Reason { reason, source }, consent } = args;
     let id = target.id(scoop).await?;
-    if !consent.to(output, &format!("roll back {}", described(scoop, id).await?))? {
+    let object = Object::read(scoop, id, Wanted::RunOrHierarchy).await?;
+    if consent.is_dry_run() && object.phase.is_some_and(|phase| CANCEL.phases.contains(&phase)) {
+        let answer = RollbackAnswer::StillRunning;
+        return answered(output, answer.name(), &answer.to_string());
+    }
+    if !consent.to(output, &format!("roll back {}", object.text))? {
         return Ok(Exit::Done);
     }
     let answer = scoop.rollback(id, reason).source(source.source).await?;
@@ -195,17 +216,48 @@ pub(crate) async fn retry(scoop: &Scoop, output: Output, args: RetryArgs) -> Res
         let retry = async |run| Ok(scoop.retry(run).source(&source).await?.into());
         return many.carry_out((scoop, output, consent), &RETRY, retry).await;
     };
-    if !consent.to(output, &format!("retry {}", described(scoop, run).await?))? {
+    let object = Object::read(scoop, run, Wanted::Run).await?;
+    if consent.is_dry_run() && object.is_settled() {
+        return repaired(output, RepairAnswer::NotFailed);
+    }
+    if !consent.to(output, &format!("retry {}", object.text))? {
         return Ok(Exit::Done);
     }
-    repaired(output, scoop.retry(run).source(source).await?)
+    let answer = scoop.retry(run).source(source).await?;
+    match answer {
+        RepairAnswer::FailedBelow => answered(output, answer.name(), &failed_below(scoop, run).await?),
+        answer => repaired(output, answer),
+    }
+}
+
+/// The text of the answer that runs below come first, with these.
+async fn failed_below(scoop: &Scoop, run: Uuid) -> Result<String, Fault> {
+    let reasons = scoop.explain(run).await?.runs.into_iter().map(|run| run.reason);
+    let below: Vec<_> = reasons
+        .flat_map(|reason| match reason {
+            WaitReason::Operator { failed_below, .. } => failed_below,
+            _ => vec![],
+        })
+        .map(|run| run.to_string())
+        .collect();
+    Ok(match &below[..] {
+        // They were settled meanwhile.
+        [] => RepairAnswer::FailedBelow.to_string(),
+        below => format!(
+            "its rollback failed because of runs below it: retry the run {}, and it goes on",
+            below.join(", then the run ")
+        ),
+    })
 }
 
 /// Skips.
 pub(crate) async fn skip(scoop: &Scoop, output: Output, args: SkipArgs) -> Result<Exit, Fault> {
     let SkipArgs { run, reason: Reason { reason, source }, consent } = args;
-    let change = format!("skip the failed compensation of {}", described(scoop, run.uuid()).await?);
-    if !consent.to(output, &change)? {
+    let object = Object::read(scoop, run.uuid(), Wanted::Run).await?;
+    if consent.is_dry_run() && object.is_settled() {
+        return repaired(output, RepairAnswer::NotFailed);
+    }
+    if !consent.to(output, &format!("skip the failed compensation of {}", object.text))? {
         return Ok(Exit::Done);
     }
     repaired(output, scoop.skip(run, reason).source(source.source).await?)
@@ -214,19 +266,48 @@ pub(crate) async fn skip(scoop: &Scoop, output: Output, args: SkipArgs) -> Resul
 /// Resolves.
 pub(crate) async fn resolve(scoop: &Scoop, output: Output, args: ResolveArgs) -> Result<Exit, Fault> {
     let ResolveArgs { run, reason: Reason { reason, source }, consent } = args;
-    let change = format!("count as rolled back by hand: {}", described(scoop, run.uuid()).await?);
-    if !consent.to(output, &change)? {
+    let object = Object::read(scoop, run.uuid(), Wanted::Run).await?;
+    if consent.is_dry_run() && object.is_settled() {
+        return repaired(output, RepairAnswer::NotFailed);
+    }
+    if !consent.to(output, &format!("count as rolled back by hand: {}", object.text))? {
         return Ok(Exit::Done);
     }
     repaired(output, scoop.resolve(run, reason).source(source.source).await?)
 }
 
-/// The object of a request, for the question: what the id names, and the state of its runs.
-async fn described(scoop: &Scoop, id: Uuid) -> Result<String, Fault> {
-    let Explanation { named, runs, .. } = scoop.explain(id).await?;
-    let states: Vec<_> = runs.iter().map(|run| run.run.phase.name()).collect();
-    let states = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
-    Ok(format!("{id}, {}{states}", Escaped(&named.to_string())))
+/// The object of a request.
+struct Object {
+    /// What its id names, and the states of its runs, for the question.
+    text: String,
+    /// The state of its run, if it has one.
+    phase: Option<RunPhase>,
+}
+
+impl Object {
+    /// Reads it. The id of another kind of object is an error, as it is for the request.
+    async fn read(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<Self, Fault> {
+        let Explanation { named, runs, .. } = scoop.explain(id).await?;
+        let is_wanted = match named {
+            Named::Run { .. } => true,
+            Named::Hierarchy { .. } => wanted != Wanted::Run,
+            _ => false,
+        };
+        if !is_wanted {
+            return Err(RuntimeError::WrongId { id, named, wanted }.into());
+        }
+        let phases: Vec<_> = runs.iter().map(|run| run.run.phase).collect();
+        let states: Vec<_> = phases.iter().map(|phase| phase.name()).collect();
+        let states = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
+        let text = format!("{id}, {}{states}", Escaped(&named.to_string()));
+        let phase = phases.first().copied().filter(|_| phases.len() == 1);
+        Ok(Self { text, phase })
+    }
+
+    /// Whether its run has ended so that there is nothing to repair.
+    fn is_settled(&self) -> bool {
+        matches!(self.phase, Some(RunPhase::Committed | RunPhase::RolledBack))
+    }
 }
 
 fn repaired(output: Output, answer: RepairAnswer) -> Result<Exit, Fault> {

@@ -1,9 +1,10 @@
 //! `scoop retire`
 
 use scoop_core::Escaped;
-use scoop_runtime::Scoop;
+use scoop_runtime::{RegisteredWorker, Scoop};
 use serde::Serialize;
 
+use super::names;
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, counted};
@@ -20,6 +21,9 @@ pub(crate) struct RetireArgs {
     /// Also drop its runs that have not begun: they leave no record, and nothing waits for them any more
     #[arg(long)]
     drop_pending: bool,
+    /// Retire it although a living worker runs it: its new messages have no handler then
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     consent: Consent,
 }
@@ -34,14 +38,37 @@ struct RetireRecord {
 
 /// Retires the handler.
 pub(crate) async fn retire(scoop: &Scoop, output: Output, args: RetireArgs) -> Result<Exit, Fault> {
-    let RetireArgs { topic, saga, drop_pending, consent } = args;
+    let RetireArgs { topic, saga, drop_pending, force, consent } = args;
     let listed = scoop.handlers().await?;
     // A handler that was retired before may still have pending runs to drop.
     if !drop_pending && !listed.iter().any(|it| it.topic == topic && it.handler == saga) {
-        return Err(Fault::NotFound(format!("saga `{saga}` is not subscribed to topic `{topic}`")));
+        let of_topic: Vec<_> = listed.iter().filter(|it| it.topic == topic).collect();
+        let hint = if of_topic.is_empty() {
+            names::of_topics(&topic, &listed)
+        } else {
+            names::instead(&saga, of_topic.iter().map(|it| &*it.handler))
+        };
+        return Err(Fault::NotFound(format!("saga `{saga}` is not subscribed to topic `{topic}`{hint}")));
     }
+    let workers = scoop.workers().await?;
+    let runs_it = |worker: &&RegisteredWorker| {
+        worker.is_alive && worker.sagas.iter().any(|it| it.topic == topic && it.handler == saga)
+    };
+    let living = workers.iter().filter(runs_it).count();
+    if living > 0 && !force {
+        return Err(Fault::Refused(format!(
+            "{} `{saga}`: its new messages would have no handler until a program starts again; stop the programs first, \
+             or add --force",
+            counted(living, "living worker still runs", "living workers still run")
+        )));
+    }
+    let although = match living {
+        0 => String::new(),
+        _ => format!(", although {} it", counted(living, "living worker runs", "living workers run")),
+    };
     let drops = if drop_pending { ", and drop its runs that have not begun" } else { "" };
-    let change = format!("retire saga `{}` from topic `{}`{drops}", Escaped(&saga), Escaped(&topic));
+    let change =
+        format!("retire saga `{}` from topic `{}`{drops}{although}", Escaped(&saga), Escaped(&topic));
     if !consent.to(output, &change)? {
         return Ok(Exit::Done);
     }

@@ -28,10 +28,16 @@ pub(crate) struct RunsArgs {
     #[command(flatten)]
     filters: Filters,
     /// How many runs at most
-    #[arg(long, value_name = "RUNS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        alias = "count",
+        value_name = "RUNS",
+        default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     limit: u32,
     /// Go on from this place, with the same filters: the end of an earlier list names it
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "PLACE", value_parser = place)]
     after: Option<RunCursor>,
 }
 
@@ -39,6 +45,14 @@ pub(crate) struct RunsArgs {
 #[derive(Serialize)]
 struct NextRecord {
     next: String,
+}
+
+/// Reads a place in the list.
+fn place(text: &str) -> Result<RunCursor, String> {
+    text.parse().map_err(|_| {
+        let text: String = text.chars().take(80).collect();
+        format!("{text:?} is no place in a list of runs; use the place that `scoop runs` writes at its end")
+    })
 }
 
 /// Lists the runs.
@@ -74,7 +88,10 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
         return Ok(Exit::Done);
     }
     if rows.is_empty() {
-        output.remark(if next.is_some() { "no such runs so far" } else { "no such runs" });
+        match &next {
+            Some(_) => output.remark("no such runs so far"),
+            None => output.remark(args.filters.nothing_passes(scoop).await?),
+        }
     } else {
         output.table(rows.unwrapped(0).unwrapped(3))?;
     }

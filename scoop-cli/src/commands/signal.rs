@@ -11,7 +11,7 @@ use super::pause::PauseRecord;
 use super::payload;
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
-use crate::output::{Output, counted};
+use crate::output::{Output, counted, shortened};
 use crate::times;
 
 /// Send a signal to the runs that await it
@@ -53,6 +53,12 @@ pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Res
     if !consent.to(output, &change)? {
         return Ok(Exit::Done);
     }
+    let sent = format!(
+        "signal `{}`, key `{}`, payload {}",
+        Escaped(&name),
+        Escaped(&key),
+        Escaped(&shortened(&payload.to_string()))
+    );
     let mut signal = scoop.signal_named(name, payload, key).keep(keep);
     if let Some(id) = id {
         signal = signal.id(id);
@@ -64,7 +70,8 @@ pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Res
         output.record(&SignalRecord { reached, pauses })?;
     } else if reached == 0 {
         let unless = if id.is_some() { ", unless it was sent before" } else { "" };
-        output.line(format_args!("no run awaits it; it is kept for {}{unless}", times::in_words(keep)))?;
+        let keep = times::in_words(keep);
+        output.line(format_args!("no run awaits it; it is kept for {keep}{unless}: {sent}"))?;
     } else {
         output.line(format_args!("the signal has reached {}", counted(reached, "run", "runs")))?;
         for pause in pauses {

@@ -1,15 +1,16 @@
 //! What a command is about: an id, or a topic with a unique key.
 
-use scoop_runtime::{HierarchyId, Named, RuntimeError, Scoop};
+use scoop_runtime::{HierarchyId, Named, PauseTarget, RuntimeError, Scoop};
 use uuid::Uuid;
 
+use super::names;
 use crate::fault::Fault;
 
 /// The object of a command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Target {
     /// The id of a run or a hierarchy; for a command that only reads, also that of a message
-    #[arg(value_name = "ID", value_parser = id::<Uuid>, required_unless_present = "key", conflicts_with = "key")]
+    #[arg(value_name = "ID", value_parser = id::<Uuid>, conflicts_with = "key")]
     id: Option<Uuid>,
     /// The unique key with which the message was launched, instead of an id
     #[arg(long, requires = "topic")]
@@ -27,13 +28,30 @@ pub(super) fn id<T: From<Uuid>>(text: &str) -> Result<T, String> {
     })
 }
 
+/// The hierarchy of the message that was launched with this unique key.
+pub(super) async fn by_key(scoop: &Scoop, topic: &str, key: &str) -> Result<Uuid, Fault> {
+    match scoop.find_topic_by_key(topic, key).await {
+        Ok(found) => Ok(found.id().uuid()),
+        Err(error) => {
+            if let RuntimeError::NoSuchKey { .. } = error {
+                names::check(scoop, &PauseTarget::topic(topic)).await?;
+            }
+            Err(error.into())
+        }
+    }
+}
+
 impl Target {
     /// The id; that of the hierarchy if a key was given.
     pub(crate) async fn id(&self, scoop: &Scoop) -> Result<Uuid, Fault> {
         match (self.id, &self.topic, &self.key) {
             (Some(id), ..) => Ok(id),
-            (None, Some(topic), Some(key)) => Ok(scoop.find_topic_by_key(topic, key).await?.id().uuid()),
-            (None, ..) => Err(Fault::Usage("an id is missing, or --topic and --key".into())),
+            (None, Some(topic), Some(key)) => by_key(scoop, topic, key).await,
+            (None, ..) => Err(Fault::Usage(
+                "an id is missing, or the topic and the unique key of a message: --topic TOPIC --key KEY; `scoop runs` lists \
+                 ids"
+                    .into(),
+            )),
         }
     }
 

@@ -66,6 +66,12 @@ async fn change_without_an_answer_is_refused() {
         {"would":"cancel <id 1>, the hierarchy that begins with run <id 2> of `orders` (waiting)"}
     "#]
     ]);
+    for command in ["cancel", "rollback", "skip", "resolve"] {
+        for reason in ["", " "] {
+            let ran = shop.run(&[command, &id, "--reason", reason, "--yes"]).await;
+            assert!(ran.code == 2 && ran.stderr.contains("the reason is empty"), "{ran:?}");
+        }
+    }
     assert!(order.tree().await.unwrap().cancellations().is_empty());
 }
 
@@ -84,7 +90,11 @@ async fn signal_reaches_the_run_that_awaits_it() {
     let mut shop = Shop::open().await;
     let order = shop.unpaid_order(7).await;
     shop.run(&["signal", "shop.paid", "order 8", r#"{"cents":990}"#, "--yes"]).await.shows(expect![[r#"
-        no run awaits it; it is kept for 7d
+        no run awaits it; it is kept for 7d: signal `shop.paid`, key `order 8`, payload {"cents":990}
+    "#]]);
+    // A payload in the place of the key is seen.
+    shop.run(&["signal", "shop.paid", "{}", "--yes"]).await.shows(expect![[r#"
+        no run awaits it; it is kept for 7d: signal `shop.paid`, key `{}`, payload null
     "#]]);
     shop.run(&["signal", "shop.paid", "order 7", r#"{"cents":990}"#, "--yes"]).await.shows(expect![[r#"
         the signal has reached 1 run
@@ -275,7 +285,11 @@ async fn topic_is_paused_and_resumed() {
     "#]]);
     shop.run(&["resume", "--topic", "shop.payment", "--yes"]).await.shows(expect![[r#"
         exit 3
-        2> error: topic `shop.payment` is not paused
+        2> error: no handler was ever registered for topic `shop.payment`; did you mean `shop.payments`?
+    "#]]);
+    shop.run(&["resume", "--topic", "shop.payments", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: topic `shop.payments` is not paused
     "#]]);
 }
 
@@ -338,12 +352,16 @@ async fn handler_without_a_program_is_retired() {
     let mut shop = Shop::open().await;
     shop.run(&["retire", "shop.orders", "order", "--yes"]).await.shows(expect![[r#"
         exit 3
-        2> error: saga `order` is not subscribed to topic `shop.orders`
+        2> error: saga `order` is not subscribed to topic `shop.orders`; did you mean `orders`?
     "#]]);
+    shop.run(&["retire", "shop.order", "orders", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: saga `orders` is not subscribed to topic `shop.order`; did you mean `shop.orders`?
+    "#]]);
+    shop.scoop.shutdown().await.unwrap();
     shop.run(&["retire", "shop.payments", "payments", "--dry-run"]).await.shows(expect![[r#"
         would retire saga `payments` from topic `shop.payments`
     "#]]);
-    shop.scoop.shutdown().await.unwrap();
     shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes", "--json"]).await.shows(expect![[r#"
         {"hierarchy":"<id 1>","message":"<id 2>"}
     "#]]);
@@ -359,6 +377,26 @@ async fn handler_without_a_program_is_retired() {
         exit 3
         2> error: no handler is subscribed to topic `shop.payments` (add --without-handler to launch the message all the same); there are `shop.orders`
     "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn saga_with_a_living_worker_is_retired_by_force_only() {
+    let mut shop = Shop::open().await;
+    let retire = ["retire", "shop.payments", "payments"];
+    for options in [&["--yes"][..], &["--dry-run"], &["--drop-pending", "--yes"]] {
+        shop.run(&[&retire[..], options].concat()).await.shows(expect![[r#"
+            exit 3
+            2> error: 1 living worker still runs `payments`: its new messages would have no handler until a program starts again; stop the programs first, or add --force
+        "#]]);
+    }
+    assert_eq!(shop.scoop.handlers().await.unwrap().len(), 2);
+    shop.run(&[&retire[..], &["--force", "--dry-run"]].concat()).await.shows(expect![[r#"
+        would retire saga `payments` from topic `shop.payments`, although 1 living worker runs it
+    "#]]);
+    shop.run(&[&retire[..], &["--force", "--yes"]].concat()).await.shows(expect![[r#"
+        retired; 0 runs have not begun, 0 were dropped
+    "#]]);
+    assert_eq!(shop.scoop.handlers().await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -499,11 +537,51 @@ async fn dry_run_says_what_would_be_done_and_changes_nothing() {
     shop.run(&["resume", "--saga", "orders", "--dry-run"]).await.shows(expect![[r#"
         would resume saga `orders`
     "#]]);
-    shop.run(&["resume", "--saga", "orders", "--dry-run", "--json"]).await.shows(expect![[r#"
+    shop.run(&["resume", "--handler", "orders", "--dry-run", "--json"]).await.shows(expect![[r#"
         {"would":"resume saga `orders`"}
     "#]]);
     assert_eq!(shop.db.number(rows).await, before);
     assert!(unpaid.tree().await.unwrap().cancellations().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dry_run_refuses_what_the_request_refuses() {
+    let mut shop = Shop::open().await;
+    let order = shop.order(1, Plan::Commit).await;
+    let run = order.tree().await.unwrap().runs()[0].id().to_string();
+    let (id, message) = (order.id().to_string(), order.message_id().to_string());
+    let unpaid = shop.unpaid_order(2).await.id().to_string();
+    let reason = ["--reason", "none"];
+    for end in ["--dry-run", "--yes"] {
+        for command in ["cancel", "rollback"] {
+            shop.run(&[&[command, &message, end], &reason[..]].concat()).await.shows(expect![[r#"
+                exit 3
+                2> error: <id 1> is the message of hierarchy <id 2> that run <id 3> of `orders` handles; use <id 3> for the run, or <id 2> for all of the hierarchy
+            "#]]);
+        }
+        shop.run(&["retry", &message, end]).await.shows(expect![[r#"
+            exit 3
+            2> error: <id 1> is the message of hierarchy <id 2> that run <id 3> of `orders` handles; use <id 3>
+        "#]]);
+        shop.run(&[&["cancel", &id, end], &reason[..]].concat()).await.shows(expect![[r#"
+            exit 3
+            nothing to do: no run is left that could give up
+        "#]]);
+        shop.run(&[&["rollback", &unpaid, end], &reason[..]].concat()).await.shows(expect![[r#"
+            exit 3
+            still running: a run of it is unfinished: repeat the request later, or cancel the run
+        "#]]);
+        shop.run(&["retry", &run, end]).await.shows(expect![[r#"
+            exit 3
+            not failed: the run has no failed rollback, or it was settled before
+        "#]]);
+        for command in ["skip", "resolve"] {
+            shop.run(&[&[command, &run, end], &reason[..]].concat()).await.shows(expect![[r#"
+                exit 3
+                not failed: the run has no failed rollback, or it was settled before
+            "#]]);
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -672,7 +750,7 @@ async fn run_that_failed_because_of_one_below_it_is_settled_with_that() {
     let parent = order.tree().await.unwrap().runs()[0].id().to_string();
     shop.run(&["retry", &parent, "--yes"]).await.shows(expect![[r#"
         exit 3
-        failed below: its rollback failed because of runs below it: retry those, and it goes on
+        failed below: its rollback failed because of runs below it: retry the run <id 1>, and it goes on
     "#]]);
     shop.run(&["retry", "--handler", "orders", "--roots", "--yes"]).await.shows(expect![[r#"
         exit 3

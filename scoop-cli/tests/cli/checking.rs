@@ -4,7 +4,7 @@ use expect_test::expect;
 use scoop::PauseTarget;
 use scoop_embedded::Embedded;
 
-use crate::support::{Order, Orders, Plan, Shop, program, ran};
+use crate::support::{Order, Orders, Payments, Plan, Shop, program, ran};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn topology_has_handlers_and_workers() {
@@ -204,6 +204,27 @@ async fn doctor_counts_pauses_and_handlers_beyond_the_first() {
         assert_eq!(checks.iter().filter(|it| *it == check).count(), 11, "{doctor:?}");
         assert!(texts.contains(text), "{texts}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retired_saga_with_a_living_program_is_a_warning_until_a_program_starts_again() {
+    let mut shop = Shop::open().await;
+    let handlers = async |shop: &mut Shop| {
+        let doctor = shop.run(&["doctor", "--json", "--verbose"]).await;
+        let found = doctor.field("check").iter().position(|check| check == "handlers").unwrap();
+        ["level", "text", "advice"].map(|field| doctor.field(field)[found].clone())
+    };
+    let [level, text, _] = handlers(&mut shop).await;
+    assert_eq!((&*level, &*text), ("good", "each of 2 handlers has a living program"));
+    shop.scoop.retire_handler("shop.payments", "payments").await.unwrap();
+    let [level, text, advice] = handlers(&mut shop).await;
+    let found = "saga `payments` is retired and has a living program: new messages of topic `shop.payments` do not reach it";
+    assert_eq!((&*level, &*text), ("warning", found));
+    assert!(advice.contains("restart the program"), "{advice}");
+    assert!(advice.ends_with("scoop redeliver shop.payments"), "{advice}");
+    let restarted = shop.db.scoop().only::<Orders>().only::<Payments>().start().await.unwrap();
+    assert_eq!(handlers(&mut shop).await[0], "good");
+    restarted.shutdown().await.unwrap();
 }
 
 /// The commands have names that begin as options do, and blanks.

@@ -1,6 +1,7 @@
 //! Commands that only read: lists, trees, explanations, counts, events.
 
 use expect_test::expect;
+use sqlx::ConnectOptions as _;
 
 use crate::support::{Plan, Shop, program, ran};
 
@@ -32,6 +33,15 @@ async fn runs_are_listed_with_state_and_reason() {
             RUN SAGA STATE SINCE ABOUT
             <id 4> orders rolled back <time> sold-out: no chairs left
         "#]]);
+    shop.run(&["runs", "--failed-with", "SoldOut"]).await.shows(expect![[r#"
+        2> no failure has the code `SoldOut`; did you mean `sold-out`?
+    "#]]);
+    shop.run(&["runs", "--failed-with", "network"]).await.shows(expect![[r#"
+        2> no failure has the code `network`; there are `bank-closed`, `sold-out`
+    "#]]);
+    shop.run(&["runs", "--failed-with", "sold-out", "--handler", "payments"]).await.shows(expect![[r#"
+        2> no such runs
+    "#]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,10 +49,12 @@ async fn runs_are_listed_by_saga_and_time() {
     let mut shop = Shop::open().await;
     shop.order(1, Plan::Commit).await;
     shop.unpaid_order(2).await;
-    shop.run(&["runs", "--handler", "payments"]).await.shows(expect![[r#"
-        RUN SAGA STATE SINCE ABOUT
-        <id 1> payments awaiting signal <time> awaits `shop.paid` with key `order 2`
-    "#]]);
+    for option in ["--handler", "--saga"] {
+        shop.run(&["runs", option, "payments", "--count", "7"]).await.shows(expect![[r#"
+            RUN SAGA STATE SINCE ABOUT
+            <id 1> payments awaiting signal <time> awaits `shop.paid` with key `order 2`
+        "#]]);
+    }
     shop.run(&["runs", "--until", "0s", "--handler", "payments", "--behind-proxy"]).await.shows(expect![[
         r#"
             RUN SAGA STATE SINCE ABOUT
@@ -73,7 +85,7 @@ async fn list_that_is_cut_off_goes_on_from_its_end() {
     assert!(people.stderr.ends_with(&format!("--after {}\n", next[0])), "{}", people.stderr);
     shop.run(&["runs", "--after", "somewhere"]).await.shows(expect![[r#"
         exit 2
-        2> error: invalid value 'somewhere' for '--after <PLACE>': "somewhere" is no place in a list of runs; use the text of a cursor, such as `RunPage::next`
+        2> error: invalid value 'somewhere' for '--after <PLACE>': "somewhere" is no place in a list of runs; use the place that `scoop runs` writes at its end
         2> 
         2> For more information, try '--help'.
     "#]]);
@@ -291,6 +303,15 @@ async fn events_of_the_last_hour_are_shown_without_follow() {
     let all = shop.run(&["events", "--since", "1h", "--json"]).await;
     assert_eq!(all.field("kind").len(), 5);
     assert_eq!(shop.run(&["events", "--since", "0s", "--count", "0"]).await.code, 0);
+    let all =
+        shop.run(&["events", "--since", "2020-01-01", "--saga", "orders", "--limit", "9", "--json"]).await;
+    assert_eq!(all.field("kind").len(), 4);
+    shop.run(&["events", "--after", "foo"]).await.shows(expect![[r#"
+        exit 2
+        2> error: invalid value 'foo' for '--after <PLACE>': "foo" is no place in the record; use the place that `scoop events` writes at its end
+        2> 
+        2> For more information, try '--help'.
+    "#]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -308,6 +329,10 @@ async fn contents_of_a_run_are_redacted() {
     "#]]);
     shop.run(&["contents", &run, "--json"]).await.shows(expect![[r#"
         {"message":{"value":{"card":"[redacted]","number":7,"plan":"Commit"}},"context":null,"values":[],"complete":true}
+    "#]]);
+    shop.run(&["contents", &order.id().to_string()]).await.shows(expect![[r#"
+        exit 3
+        2> error: <id 1> is the hierarchy that begins with run <id 2> of `orders`; use <id 2>
     "#]]);
     let missing = shop.run(&["contents", "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a"]).await;
     assert_eq!(missing.code, 3, "{missing:?}");
@@ -329,6 +354,17 @@ async fn missing_things_are_named_and_have_an_exit_code() {
         exit 3
         2> error: no message was launched on topic `shop.orders` with the key `order 9`; was the transaction that launched it committed, or was its hierarchy pruned?
     "#]]);
+    shop.run(&["tree", "--topic", "shop.order", "--key", "order 9"]).await.shows(expect![[r#"
+        exit 3
+        2> error: no handler was ever registered for topic `shop.order`; did you mean `shop.orders`?
+    "#]]);
+    shop.run(&["tree"]).await.shows(expect![[r#"
+        exit 2
+        2> error: an id is missing, or the topic and the unique key of a message: --topic TOPIC --key KEY; `scoop runs` lists ids
+    "#]]);
+    let without_key = shop.run(&["tree", "--topic", "shop.orders"]).await;
+    assert!(without_key.code == 2 && without_key.stderr.contains("  --key <KEY>\n"), "{without_key:?}");
+    assert!(!without_key.stderr.contains("  <ID>\n"), "{without_key:?}");
     shop.run(&["tree", "7"]).await.shows(expect![[r#"
         exit 2
         2> error: invalid value '7' for '[ID]': this is no id; an id looks like <id 1>, and `scoop runs` lists those of runs
@@ -365,6 +401,31 @@ async fn database_that_is_away_is_an_error() {
     assert_eq!(ran.code, 1);
     let error = "error: the database failed while a connection was opened: ";
     assert!(ran.stderr.starts_with(error) && ran.stderr.contains("refused"), "{}", ran.stderr);
+    assert!(ran.stderr.ends_with("; the URL leads to 127.0.0.1:1\n"), "{}", ran.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_url_is_named_when_no_server_is_found() {
+    let mut command = program(&["doctor"]);
+    command.env("PGHOST", "127.0.0.1").env("PGPORT", "1").env_remove("PGHOSTADDR");
+    let ran = ran(command, &mut vec![]).await;
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("refused"), "{ran:?}");
+    assert!(ran.stderr.contains("; DATABASE_URL is not set, and the variables of PostgreSQL"), "{ran:?}");
+    assert!(ran.stderr.ends_with(" lead to 127.0.0.1:1\n"), "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn error_of_the_server_has_no_line_of_its_source() {
+    let mut shop = Shop::open().await;
+    let options = shop.db.pool().connect_options();
+    let url = options.as_ref().clone().database("nothing_here").to_url_lossy().to_string();
+    for command in ["runs", "doctor"] {
+        let ran = shop.run(&[command, "--database-url", &url]).await;
+        assert_eq!(ran.code, 1);
+        assert!(ran.stderr.contains("database \"nothing_here\" does not exist"), "{ran:?}");
+        assert!(!ran.stderr.contains(" at line "), "{ran:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

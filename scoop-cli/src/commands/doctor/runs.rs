@@ -36,7 +36,7 @@ pub(super) async fn rights(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     }])
 }
 
-/// Dead workers, handlers without a living one, and different definitions of a saga.
+/// Dead workers, handlers without a living one, living ones whose saga is retired, and different definitions of a saga.
 pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let (workers, handlers) = (scoop.workers().await?, scoop.handlers().await?);
     let mut findings = vec![];
@@ -82,7 +82,32 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             Advice::with_command("all are listed by:", "scoop topology"),
         ));
     }
-    if orphans.is_empty() {
+    let former = scoop.former_handlers().await?;
+    let retired: Vec<_> = former.iter().filter(|it| served.contains(&(&*it.topic, &*it.handler))).collect();
+    for retired in retired.iter().take(LISTED as usize) {
+        let (topic, handler) = (&retired.topic, &retired.handler);
+        findings.push(Finding::bad(
+            Level::Warning,
+            "handlers",
+            format!(
+                "saga `{handler}` is retired and has a living program: new messages of topic `{topic}` do not reach it"
+            ),
+            Advice::with_command(
+                "nothing if a newer program has renamed it; otherwise restart the program, whose start subscribes the \
+                 saga again, and then:",
+                format!("scoop redeliver {}", shell_words(&[topic])),
+            ),
+        ));
+    }
+    let others = retired.len().saturating_sub(LISTED as usize);
+    if others > 0 {
+        let text = format!(
+            "{} a living program",
+            counted(others, "more saga is retired and has", "more sagas are retired and have")
+        );
+        findings.push(Finding::bad(Level::Warning, "handlers", text, "restart their programs"));
+    }
+    if orphans.is_empty() && retired.is_empty() {
         let count = counted(handlers.len(), "handler", "handlers");
         findings.push(Finding::good("handlers", format!("each of {count} has a living program")));
     }
