@@ -6,7 +6,7 @@ use expect_test::expect;
 use scoop::{Outcome, RunPhase, RunState};
 use scoop_test_support::{Ends as _, eventually};
 
-use crate::support::{Mail, Mails, Plan, Report, Shop};
+use crate::support::{Mail, Mails, OTHER_WORKER, Plan, Report, Shop};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn message_is_launched_by_topic_and_json() {
@@ -296,21 +296,14 @@ async fn topic_is_paused_and_resumed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pause_that_a_worker_does_not_acknowledge_names_it_and_fails() {
     let mut shop = Shop::open().await;
-    // The other worker lives as long as the session of the first one.
-    shop.db
-        .execute(
-            "INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
-             SELECT '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a', lock_key, backend, role, topics, handlers, definitions, now()
-             FROM scoop.worker",
-        )
-        .await;
+    shop.register_worker("definitions").await;
     let pause = ["pause", "--saga", "payments", "--reason", "the bank is away", "--drain", "10ms", "--yes"];
     // The other worker may be too slow, too.
     let ran = shop.run(&pause).await;
     let (before, named) = ran.stdout.split_once("; not acknowledged by ").unwrap();
     assert!(ran.code == 1 && before.starts_with("saga `payments` is paused by scoop-cli since "), "{ran:?}");
-    assert!(named.contains("scoop-rs:0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a"), "{ran:?}");
-    shop.db.execute("DELETE FROM scoop.worker WHERE id = '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a'").await;
+    assert!(named.contains(&format!("scoop-rs:{OTHER_WORKER}")), "{ran:?}");
+    shop.remove_worker().await;
     let pause = ["pause", "--saga", "payments", "--reason", "the bank is away", "--yes"];
     shop.run(&[&pause[..], &["--json"]].concat()).await.shows(expect![[r#"
         {"saga":"payments","topic":null,"reason":"the bank is away","source":"scoop-cli","since":"<time>","until":null,"in_force":true,"is_known":true,"unacknowledged":[],"running":0}

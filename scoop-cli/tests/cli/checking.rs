@@ -336,14 +336,7 @@ async fn doctor_notes_workers_with_different_definitions() {
     };
     let (level, text, _) = definitions(&mut shop).await;
     assert_eq!((&*level, &*text), ("good", "all living workers have the same definition of each saga"));
-    // The other worker lives as long as the session of the first one.
-    shop.db
-        .execute(
-            "INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
-             SELECT '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a', lock_key, backend, role, topics, handlers, '{1000,1000}', now()
-             FROM scoop.worker",
-        )
-        .await;
+    shop.register_worker("'{1000,1000}'").await;
     let (level, text, advice) = definitions(&mut shop).await;
     assert_eq!(level, "note");
     assert!(
@@ -352,7 +345,7 @@ async fn doctor_notes_workers_with_different_definitions() {
     );
     assert!(text.ends_with(", 1 worker has definition 1000"), "{text}");
     assert!(advice.starts_with("finish the deployment"), "{advice}");
-    shop.db.execute("DELETE FROM scoop.worker WHERE id = '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a'").await;
+    shop.remove_worker().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -368,13 +361,11 @@ async fn new_run_that_is_due_for_long_is_late() {
     let pause = PauseTarget::handler("payments");
     shop.scoop.pause(&pause).await.unwrap();
     shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes"]).await;
-    // Only the other worker has this definition. It lives as long as the session of the first one, and claims nothing.
+    // Only the other worker has this definition.
+    shop.register_worker("'{1000,1000}'").await;
     shop.db
         .execute(
-            "INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
-             SELECT '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a', lock_key, backend, role, topics, handlers, '{1000,1000}', now()
-             FROM scoop.worker;
-             UPDATE scoop.run SET reserved_for = 1000, ready_at = now() - interval '5 min', last_event_at = now() - interval '5 min'
+            "UPDATE scoop.run SET reserved_for = 1000, ready_at = now() - interval '5 min', last_event_at = now() - interval '5 min'
              WHERE handler = 'payments'",
         )
         .await;
@@ -384,7 +375,7 @@ async fn new_run_that_is_due_for_long_is_late() {
     let (level, text) = late(&mut shop).await;
     let found = "saga `payments`: 1 run is due and waits for a slot, the longest for 5m";
     assert!(level == "warning" && text.starts_with(found), "{text}");
-    shop.db.execute("DELETE FROM scoop.worker WHERE id = '0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a'").await;
+    shop.remove_worker().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

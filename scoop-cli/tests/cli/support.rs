@@ -135,6 +135,9 @@ impl Report {
     }
 }
 
+/// The id of the worker that `Shop::register_worker` registers.
+pub(crate) const OTHER_WORKER: &str = "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a";
+
 /// A database with the program that has both sagas.
 pub(crate) struct Shop {
     pub(crate) db: Database,
@@ -218,6 +221,21 @@ impl Shop {
         let order = self.order(number, Plan::FailToUndo).await;
         let run = order.tree().await.unwrap().runs()[0].id().to_string();
         (order, run)
+    }
+
+    /// Registers another worker with these definitions, as SQL. It lives as long as the session of the first one, and claims nothing.
+    pub(crate) async fn register_worker(&self, definitions: &str) {
+        self.db
+            .execute(&format!(
+                "INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
+                 SELECT '{OTHER_WORKER}', lock_key, backend, role, topics, handlers, {definitions}, now() FROM scoop.worker"
+            ))
+            .await;
+    }
+
+    /// Removes it.
+    pub(crate) async fn remove_worker(&self) {
+        self.db.execute(&format!("DELETE FROM scoop.worker WHERE id = '{OTHER_WORKER}'")).await;
     }
 
     /// Limits the payments as a program with such an attribute does.
