@@ -53,16 +53,6 @@ pub(super) enum Name {
     Known(String),
 }
 
-impl Signed {
-    fn name_chars_max(&self) -> usize {
-        NAME_CHARS_MAX
-    }
-
-    fn reason_chars_max(&self) -> usize {
-        REASON_CHARS_MAX
-    }
-}
-
 impl Entered {
     /// Before the form was filled: with the name that was entered last.
     pub(super) fn before(headers: &HeaderMap) -> Self {
@@ -130,6 +120,14 @@ impl Signed {
             Operator::Asked | Operator::Missing => Name::Asked(entered.name),
         };
         Self { form: web.secret.form().to_owned(), name, reason: entered.reason, needs_reason, error }
+    }
+
+    pub(super) fn name_chars_max(&self) -> usize {
+        NAME_CHARS_MAX
+    }
+
+    pub(super) fn reason_chars_max(&self) -> usize {
+        REASON_CHARS_MAX
     }
 
     pub(super) fn error(&self) -> Option<&str> {
