@@ -105,7 +105,7 @@ impl Site {
             stop("failures", "sold-out"),
             stop("inbox", "Retry the selected"),
             stop(&format!("retry?run={run}&run={stuck}"), "Retry 2 runs?"),
-            stop("queue", "sold-out: none left"),
+            stop("error-queue", "sold-out: none left"),
             stop("schedules", "every 1 h 30 min"),
             stop("trigger?saga=report", "Run now?"),
             stop("entities?name=stock&key=pen", "shop.filled"),
