@@ -10,6 +10,10 @@
   let busy = false;
   let again = false;
   let paused = false;
+  // A click on an element that is replaced between press and release would be lost.
+  let pressed = false;
+  addEventListener("pointerdown", () => { pressed = true; });
+  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { pressed = false; });
 
   const button = document.createElement("button");
   button.type = "button";
@@ -57,7 +61,9 @@
     busy = true;
     try {
       const response = await fetch(location.href, { cache: "no-store" });
-      if (response.ok) { replace(await response.text()); tell("live"); } else tell("not up to date");
+      const html = await response.text();
+      if (pressed) again = true;
+      else if (response.ok) { replace(html); tell("live"); } else tell("not up to date");
     } catch { tell("not up to date"); }
     busy = false;
     if (again) { again = false; setTimeout(refresh, 500); }
