@@ -3,7 +3,7 @@
 -- pauses and limits. Each is a row of its own, since a single value would be too large for a server with many.
 --
 -- A limit is a row for each of the given names that it has: of several limits that have it, the first. So the rows of other programs
--- cost no more than their lookup, whatever names they list.
+-- cost no more than their lookup.
 -- Locks: nothing.
 -- $1 names of sagas
 SELECT 'worker' AS kind, NULL::text AS name, NULL::text AS of_name, NULL::text AS key_from,

@@ -10,10 +10,16 @@
   let busy = false;
   let again = false;
   let paused = false;
-  // A click on an element that is replaced between press and release would be lost.
+  let missed = false;
+  // A click is lost if its element is replaced between press and release: an update waits for the release.
   let pressed = false;
-  addEventListener("pointerdown", () => { pressed = true; });
-  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { pressed = false; });
+  const press = (event) => {
+    pressed = event.buttons > 0;
+    if (pressed || !missed) return;
+    missed = false;
+    refresh();
+  };
+  for (const type of ["pointerdown", "pointermove", "pointerup", "pointercancel"]) addEventListener(type, press);
 
   const button = document.createElement("button");
   button.type = "button";
@@ -62,7 +68,7 @@
     try {
       const response = await fetch(location.href, { cache: "no-store" });
       const html = await response.text();
-      if (pressed) again = true;
+      if (pressed) missed = true;
       else if (response.ok) { replace(html); tell("live"); } else tell("not up to date");
     } catch { tell("not up to date"); }
     busy = false;
