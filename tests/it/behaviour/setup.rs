@@ -152,9 +152,27 @@ async fn a_schema_of_a_later_version_is_left_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn schema_unlike_that_of_this_version_is_left_alone() {
     let db = Database::new().await;
-    db.execute("UPDATE scoop.migration SET checksum = 'other' WHERE version = 1").await;
-    let found = mistakes(db.scoop().only::<RootHandler>()).await;
-    assert_eq!(found, [SetupError::SchemaDiffers { schema: "scoop".into(), version: 1 }]);
+    let known =
+        db.texts("SELECT left(encode(checksum, 'hex'), 12) FROM scoop.migration WHERE version = 1").await;
+    db.execute(
+        "UPDATE scoop.migration SET checksum = 'other', installed_on = '2026-02-03T04:05:06Z' WHERE version = 1",
+    )
+    .await;
+    // The second time, another migration is missing.
+    for before in ["SELECT", "DELETE FROM scoop.migration WHERE version > 1"] {
+        db.execute(before).await;
+        let found = mistakes(db.scoop().only::<RootHandler>()).await;
+        let [differs @ SetupError::SchemaDiffers { version: 1, .. }] = &*found else { panic!("{found:?}") };
+        let shown = differs.to_string();
+        for part in [
+            "schema `scoop`",
+            "the checksum 6f74686572 in the database",
+            "applied 2026-02-03T04:05:06.000Z",
+            &format!("{} in this program", known[0]),
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
