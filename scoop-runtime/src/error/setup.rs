@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use scoop_core::Escaped;
 
-use super::words::written;
+use super::words::{times, written};
 use crate::util::format::{humane, utc};
 
 /// A mistake that prevents a program from starting.
@@ -78,6 +78,18 @@ pub enum SetupError {
         name: String,
         /// Its Rust type.
         type_name: &'static str,
+    },
+
+    /// Several values of one type were [provided](crate::Builder::provide), and a program runs one.
+    #[error(
+        "`{type_name}` was provided {}, and a program has one value of each saga: keep one of the calls of `.provide(..)`",
+        times(*count)
+    )]
+    ProvidedTwice {
+        /// The Rust type.
+        type_name: &'static str,
+        /// The number of the values.
+        count: usize,
     },
 
     /// A provided saga is not one that this program runs.

@@ -120,6 +120,25 @@ async fn all_mistakes_of_a_program_are_reported_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn saga_provided_twice_is_listed_with_all_other_mistakes() {
+    let needy = |dependency| Needy { _dependency: dependency };
+    let builder = Scoop::builder().only::<Needy>().provide(needy(1)).provide(needy(2)).concurrency(0);
+    let builder = builder.provide(ChildHandler).provide(ChildHandler).provide(ChildHandler);
+    let found = mistakes(builder).await;
+    let shown = RuntimeError::Setup(found.clone()).to_string();
+    for mistake in [
+        "::Needy` was provided twice, and a program has one value of each saga",
+        "::ChildHandler` was provided 3 times",
+        "::ChildHandler` was provided, but it is none of the sagas that this program runs",
+        "concurrency must be >= 1",
+        "no database",
+    ] {
+        assert_eq!(shown.matches(mistake).count(), 1, "{mistake}: {shown}");
+    }
+    assert_eq!(found.len(), 5, "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn former_name_claimed_twice_is_refused() {
     let builder = Scoop::builder().only::<RootHandler>().only::<Heir>().only::<SecondHeir>();
     let found = mistakes(builder).await;
