@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use scoop_core::Escaped;
 use scoop_runtime::{RuntimeError, SetupError};
 
-use crate::times::in_words;
+use crate::times::{in_words, utc};
 
 /// The exit code of the program. `args::EXIT_CODES` describes them for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,8 +156,10 @@ impl Fault {
 fn mistake(mistake: &SetupError) -> String {
     const OTHER_VERSION: &str = "use the command line of the version of the programs";
     match mistake {
-        SetupError::SchemaDiffers { schema, version } => format!(
-            "schema `{schema}` was made by another version of scoop: its version {version} differs; {OTHER_VERSION}"
+        SetupError::SchemaDiffers { schema, version, found, applied_at, known } => format!(
+            "schema `{schema}` was made by another build of scoop: its migration {version} has the checksum {found} in the \
+             database, where it was applied {}, and {known} in this command line; {OTHER_VERSION}",
+            utc(*applied_at)
         ),
         SetupError::SchemaTooNew { schema, found, known } => format!(
             "schema `{schema}` is of version {found}, and this command line knows versions up to {known}; \
@@ -193,14 +195,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schema_of_another_version_asks_for_the_command_line_of_that_version() {
+    fn schema_of_another_version_names_both_and_asks_for_the_command_line_of_that_version() {
         let schema = || "scoop".to_owned();
-        let mistakes = [
-            SetupError::SchemaDiffers { schema: schema(), version: 2 },
-            SetupError::SchemaTooNew { schema: schema(), found: 4, known: 3 },
-        ];
-        for it in mistakes {
+        let differs = SetupError::SchemaDiffers {
+            schema: schema(),
+            version: 2,
+            found: "0a1b".into(),
+            applied_at: std::time::UNIX_EPOCH,
+            known: "2c3d".into(),
+        };
+        let too_new = SetupError::SchemaTooNew { schema: schema(), found: 4, known: 3 };
+        for (it, both) in [
+            (
+                differs,
+                ["0a1b in the database, where it was applied 1970-01-01T", "2c3d in this command line"],
+            ),
+            (too_new, ["of version 4", "versions up to 3"]),
+        ] {
             let text = Fault::Runtime(RuntimeError::Setup(vec![it])).text();
+            assert!(both.iter().all(|part| text.contains(part)), "{text}");
             assert!(text.ends_with("use the command line of the version of the programs"), "{text}");
         }
     }

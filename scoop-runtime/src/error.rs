@@ -173,6 +173,20 @@ pub enum RuntimeError {
     )]
     EngineGone,
 
+    /// The program was [shut down](crate::Scoop::shutdown), and its private PostgreSQL was stopped with it. Programs and
+    /// clients on other databases have no such error: their operations go on after a shutdown.
+    #[error(
+        "this program was shut down before {doing}, and its private PostgreSQL was stopped with it; {}; call \
+         `Scoop::shutdown` after the last operation, or start the program again",
+        effect(*may_have_happened)
+    )]
+    ShutDown {
+        /// The operation.
+        doing: &'static str,
+        /// The answer to an earlier attempt was lost, so the operation may have taken effect.
+        may_have_happened: bool,
+    },
+
     /// The engine has stopped, and has aborted these steps.
     #[error(
         "still running after {limit:?} were {}; each is left to other workers, where it begins anew",
@@ -594,7 +608,11 @@ impl RuntimeError {
     /// # }
     /// ```
     pub fn may_have_happened(&self) -> bool {
-        matches!(self, Self::Unavailable { may_have_happened: true, .. })
+        matches!(
+            self,
+            Self::Unavailable { may_have_happened: true, .. }
+                | Self::ShutDown { may_have_happened: true, .. }
+        )
     }
 
     /// The failure of the hierarchy, if this is a [`RuntimeError::NoResult`] of one that failed.
@@ -625,6 +643,7 @@ mod tests {
     use sqlx::migrate::MigrateError;
 
     use super::*;
+    use crate::util::patience::GivenUp;
 
     #[test]
     fn name_from_the_database_is_printed_on_one_line() {
@@ -675,6 +694,19 @@ mod tests {
         ] {
             let shown = error.to_string();
             assert!(shown.contains(escaped) && !shown.contains(Escaped::escapes), "{shown}");
+        }
+    }
+
+    #[test]
+    fn operation_after_a_shutdown_names_the_shutdown_and_what_may_have_happened() {
+        let given_up = |in_doubt| GivenUp { in_doubt, ..sqlx::Error::PoolClosed.into() };
+        for in_doubt in [false, true] {
+            let error = GivenUp::error("a message was launched")(given_up(in_doubt));
+            assert!(matches!(error, RuntimeError::ShutDown { .. }), "{error:?}");
+            assert_eq!((error.may_have_happened(), error.is_transient()), (in_doubt, false));
+            let shown = error.to_string();
+            assert!(shown.starts_with("this program was shut down before a message was launched"), "{shown}");
+            assert_eq!(shown.contains("nothing was done"), !in_doubt, "{shown}");
         }
     }
 

@@ -87,8 +87,8 @@ pub use saga::{RetryTarget, Saga, Step, StepEnd};
 #[cfg(feature = "embedded")]
 pub use scoop_embedded as embedded;
 pub use store::{
-    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RegisteredSchedule,
-    RowState, WaitingMember,
+    EndedPause, FormerHandler, IntoPauseTarget, Pause, PauseTarget, QueueLength, RegisteredHandler,
+    RegisteredSchedule, RowState, WaitingMember,
 };
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};

@@ -241,6 +241,11 @@ events! {
         { operation = operation, error = shown(Scrubbed(error)) }
         ("{operation} failed, retrying")
 
+    /// The database refuses a claim of runs of a saga with a limit. The worker claims those of other sagas meanwhile.
+    WARN "claim_refused" = claim_refused(worker: Uuid, saga: &str, error: &sqlx::Error)
+        { saga = saga, error = shown(Scrubbed(error)) }
+        ("claim of runs of saga `{}` refused, retrying", Escaped(saga))
+
     /// A message that waited to be joined was set aside, since no set can hold it.
     ERROR "join_refused" = join_refused(worker: Uuid, member: &RefusedMember)
         { saga = shown(Escaped(&member.saga)), key = shown(Escaped(&member.key)), message_id = shown(member.message),

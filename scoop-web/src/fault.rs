@@ -64,7 +64,9 @@ impl Fault {
                 | RuntimeError::NoSchedule { .. }
                 | RuntimeError::WrongId { .. },
             ) => StatusCode::NOT_FOUND,
-            Self::Runtime(RuntimeError::Unavailable { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Runtime(RuntimeError::Unavailable { .. } | RuntimeError::ShutDown { .. }) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Runtime(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

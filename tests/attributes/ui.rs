@@ -1,4 +1,4 @@
-//! The errors for all uses of the attributes that are not accepted. Each case in `ui/` is beside the compiler's output.
+//! The errors for all uses of the attributes that are not accepted, and for targets of a pause. Each case in `ui/` is beside the compiler's output.
 //! `TRYBUILD=overwrite` updates that output, which then has to be reviewed.
 //!
 //! The cases are checked by one run of cargo, in parallel. `trybuild` does so only if no case has to compile: those are
@@ -13,6 +13,7 @@ fn ui() {
         "entity",
         "failure",
         "message",
+        "pause",
         "saga",
         "signal",
         "step",

@@ -196,12 +196,19 @@ mod tests {
     #[test]
     fn tables_of_another_version_are_a_problem_with_what_to_do() {
         let schema = || "scoop".to_owned();
+        let differs = SetupError::SchemaDiffers {
+            schema: schema(),
+            version: 2,
+            found: "0a1b".into(),
+            applied_at: std::time::UNIX_EPOCH,
+            known: "2c3d".into(),
+        };
         let migrate = "make the tables those of this version: scoop migrate";
         for (mistake, advice) in [
             (SetupError::NoTables { what: "schema `scoop`".into() }, Some(migrate)),
             (SetupError::SchemaTooOld { schema: schema(), found: 1, known: 3 }, Some(migrate)),
             (SetupError::SchemaTooNew { schema: schema(), found: 4, known: 3 }, Some("update this program")),
-            (SetupError::SchemaDiffers { schema: schema(), version: 2 }, None),
+            (differs, None),
         ] {
             let found = of_setup(&mistake);
             assert_eq!(

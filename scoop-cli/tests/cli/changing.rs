@@ -6,7 +6,7 @@ use expect_test::expect;
 use scoop::{Outcome, RunPhase, RunState};
 use scoop_test_support::{Ends as _, eventually};
 
-use crate::support::{Mail, Mails, OTHER_WORKER, Plan, Report, Shop};
+use crate::support::{Mail, Mails, OTHER_WORKER, Plan, Report, Shop, Stocktaking};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn message_is_launched_by_topic_and_json() {
@@ -844,6 +844,24 @@ async fn scheduled_saga_is_run_by_hand() {
     shop.run(&["trigger", "reports", "--yes"]).await.shows(expect![[r#"
         exit 3
         2> error: saga `reports` has no schedule; did you mean `report`?
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scheduled_saga_that_fails_exits_with_1_if_its_end_is_waited_for() {
+    let mut shop = Shop::with(|scoop| scoop.only::<Stocktaking>()).await;
+    let trigger = ["trigger", "stocktaking", "--yes"];
+    shop.run(&[&trigger[..], &["--wait"]].concat()).await.shows(expect![[r#"
+        exit 1
+        <id 1>
+        rolled back: a chair is missing
+    "#]]);
+    shop.run(&[&trigger[..], &["--wait", "--json"]].concat()).await.shows(expect![[r#"
+        exit 1
+        {"hierarchy":"<id 2>","message":"<id 3>","outcome":"rolled back","text":"rolled back: a chair is missing"}
+    "#]]);
+    shop.run(&trigger).await.shows(expect![[r#"
+        <id 4>
     "#]]);
 }
 

@@ -135,6 +135,19 @@ impl Report {
     }
 }
 
+#[derive(Default)]
+pub(crate) struct Stocktaking;
+
+/// It always fails.
+#[saga(name = "stocktaking", every = "30 days")]
+#[subscribes(Tick)]
+impl Stocktaking {
+    #[step]
+    async fn count(&self, _: &mut Scope<'_>, _: &Tick) -> Result<()> {
+        Err(SoldOut("a chair is missing".into()).into())
+    }
+}
+
 /// The id of the worker that `Shop::register_worker` registers.
 pub(crate) const OTHER_WORKER: &str = "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a";
 

@@ -158,7 +158,7 @@ impl Builder {
         self
     }
 
-    /// Provides a saga that has dependencies. A saga that implements `Default` need not be provided.
+    /// Provides a saga that has dependencies, once for each type. A saga that implements `Default` need not be provided.
     pub fn provide<S: Saga>(mut self, saga: S) -> Self {
         self.provided.add(saga);
         self

@@ -181,8 +181,9 @@ impl Handle {
     /// # Errors
     ///
     /// [`RuntimeError::NoSuchMessage`] if the transaction that launched the message was not committed (yet).
-    /// [`RuntimeError::EngineGone`] if the tokio runtime that this program was started on is gone. A failed
-    /// connection is not an error: the call retries without a limit.
+    /// [`RuntimeError::EngineGone`] if the tokio runtime that this program was started on is gone.
+    /// [`RuntimeError::ShutDown`] if its private PostgreSQL was stopped by a shutdown. A failed connection is not an
+    /// error: the call retries without a limit.
     ///
     /// # Cancel safety
     ///

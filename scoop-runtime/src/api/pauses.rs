@@ -12,7 +12,7 @@ use crate::engine::IDENTIFIER_PREFIX;
 use crate::store::{NewPause, PAUSE_RUNNING_MAX, PauseProgress};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::GivenUp;
-use crate::{EndedPause, ListCursor, Pause, PauseTarget, RuntimeError, Scoop, telemetry};
+use crate::{EndedPause, IntoPauseTarget, ListCursor, Pause, PauseTarget, RuntimeError, Scoop, telemetry};
 
 /// The time for which a pause waits until all workers have acknowledged it.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
@@ -276,8 +276,9 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn pause(&self, target: impl Into<PauseTarget>) -> SetPause {
-        let asked = NewPause { target: target.into(), reason: None, source: "scoop".into(), limit: None };
+    pub fn pause(&self, target: impl IntoPauseTarget) -> SetPause {
+        let target = target.into_pause_target();
+        let asked = NewPause { target, reason: None, source: "scoop".into(), limit: None };
         SetPause { scoop: self.clone(), asked, drain: None }
     }
 
@@ -301,8 +302,9 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn resume(&self, target: impl Into<PauseTarget>) -> Resume {
-        Resume { scoop: self.clone(), target: target.into(), source: "scoop".into(), reason: None }
+    pub fn resume(&self, target: impl IntoPauseTarget) -> Resume {
+        let target = target.into_pause_target();
+        Resume { scoop: self.clone(), target, source: "scoop".into(), reason: None }
     }
 
     /// Whether a handler was ever registered that a target covers. Otherwise its name may be mistyped.

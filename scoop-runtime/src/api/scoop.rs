@@ -410,6 +410,9 @@ impl Scoop {
     /// processes or after the next start. A private PostgreSQL is stopped, too. Waits for the running steps without a
     /// limit; [`Scoop::shutdown_within`] has one. A client waits until the workers are notified of what it has launched.
     ///
+    /// If a private PostgreSQL was stopped, later operations of the program and of its handles fail with
+    /// [`RuntimeError::ShutDown`]. On another database they go on: what is launched is left to other processes.
+    ///
     /// # Errors
     ///
     /// [`RuntimeError::EngineGone`] if the tokio runtime that this program was started on is gone.

@@ -45,7 +45,8 @@ const BATCH_MAX: usize = 100;
 /// doubles each time, up to the poll interval.
 const PAUSE_WHEN_DUE: Duration = Duration::from_millis(5);
 
-/// The pause before another look at a saga whose limit another session has locked. A claim that waits for the lock has slots.
+/// The pause before another look at a saga whose limit another session has locked, or whose claim the database has refused. A
+/// claim that waits for the lock has slots.
 const PAUSE_WHEN_LOCKED: Duration = Duration::from_millis(500);
 
 /// Claims, again and again, until the engine stops.
@@ -211,14 +212,8 @@ async fn claim_all(
             if !has_slot && (has_ended || has_opened) && offer(engine, queue, &freed, may_return).await? {
                 freed = FreedKeys::Some(vec![]);
             }
-            let claimed = match claim_from(engine, queue, None, &freed).await {
-                Err(error) if !is_transient(&error) => {
-                    telemetry::operation_failed(engine.worker, "claim under a limit", &error);
-                    engine.mark_in_doubt();
-                    Claimed { is_locked: true, ..Claimed::default() }
-                }
-                claimed => claimed?,
-            };
+            let claimed = unless_refused(engine, queue, claim_from(engine, queue, None, &freed).await)?;
+            let claimed = claimed.unwrap_or(Claimed { is_locked: true, ..Claimed::default() });
             if claimed.is_locked {
                 looks.postpone(&queue.of.saga, freed, has_opened);
                 reached.push(&queue.of.saga);
@@ -242,8 +237,24 @@ async fn claim_all(
     next_look(engine, &open).await
 }
 
+/// The result of a claim of runs of one saga; none if the database has refused it, which is reported.
+fn unless_refused<T>(
+    engine: &Engine,
+    queue: &LimitedQueue,
+    claimed: sqlx::Result<T>,
+) -> sqlx::Result<Option<T>> {
+    match claimed {
+        Err(error) if !is_transient(&error) => {
+            telemetry::claim_refused(engine.worker, &queue.of.saga, &error);
+            engine.mark_in_doubt();
+            Ok(None)
+        }
+        claimed => claimed.map(Some),
+    }
+}
+
 /// Leaves the places that have become free here to other processes, since this one has no slot. Returns false if the limit is
-/// locked.
+/// locked, or the database refuses.
 async fn offer(
     engine: &Arc<Engine>,
     queue: &LimitedQueue,
@@ -255,7 +266,8 @@ async fn offer(
         let key_of = |_: &Candidate| String::new();
         let claimer = engine.claimer();
         let request = LimitedRequest { claimer, queue, slots: 0, suspect: None, freed, key_of: &key_of };
-        if engine.store.claim_limited(request).await?.is_locked {
+        let offered = unless_refused(engine, queue, engine.store.claim_limited(request).await)?;
+        if offered.is_none_or(|offered| offered.is_locked) {
             return Ok(false);
         }
     }
@@ -274,7 +286,10 @@ async fn next_look(engine: &Arc<Engine>, queues: &[LimitedQueue]) -> sqlx::Resul
     if let Some(suspect) = due.suspect {
         let queue = queues.iter().find(|queue| queue.lanes.each().any(|lane| lane == suspect.lane()));
         if let Some(queue) = queue {
-            claim_from(engine, queue, Some(&suspect), &FreedKeys::Some(vec![])).await?;
+            let claimed = claim_from(engine, queue, Some(&suspect), &FreedKeys::Some(vec![])).await;
+            if unless_refused(engine, queue, claimed)?.is_none() {
+                return Ok(Some(PAUSE_WHEN_LOCKED));
+            }
         }
     }
     match due.seconds {

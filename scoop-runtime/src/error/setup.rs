@@ -1,11 +1,11 @@
 //! The mistakes for which a program cannot start.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use scoop_core::Escaped;
 
-use super::words::written;
-use crate::util::format::humane;
+use super::words::{times, written};
+use crate::util::format::{humane, utc};
 
 /// A mistake that prevents a program from starting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,6 +78,18 @@ pub enum SetupError {
         name: String,
         /// Its Rust type.
         type_name: &'static str,
+    },
+
+    /// Several values of one type were [provided](crate::Builder::provide), and a program runs one.
+    #[error(
+        "`{type_name}` was provided {}, and a program has one value of each saga: keep one of the calls of `.provide(..)`",
+        times(*count)
+    )]
+    ProvidedTwice {
+        /// The Rust type.
+        type_name: &'static str,
+        /// The number of the values.
+        count: usize,
     },
 
     /// A provided saga is not one that this program runs.
@@ -245,14 +257,22 @@ pub enum SetupError {
 
     /// The tables differ from those that this version of scoop makes.
     #[error(
-        "schema `{schema}` was not made by this version of scoop: its version {version} differs; \
-         give the program another schema"
+        "schema `{schema}` was not made by this build of scoop: its migration {version} has the checksum {found} in the \
+         database, where it was applied {}, and {known} in this program; start a program of the build that made the \
+         schema, or give this program another one: `.schema(..)` on the builder",
+        utc(*applied_at)
     )]
     SchemaDiffers {
         /// The schema.
         schema: String,
-        /// The version that differs.
+        /// The number of the migration that differs.
         version: i64,
+        /// The first 12 digits of the checksum that the database has recorded.
+        found: String,
+        /// The time at which the migration was applied.
+        applied_at: SystemTime,
+        /// The first 12 digits of the checksum in this program.
+        known: String,
     },
 
     /// No database was chosen: neither a pool nor a private PostgreSQL nor the memory of the program.

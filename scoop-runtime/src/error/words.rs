@@ -53,6 +53,10 @@ pub(super) fn way_out(messages: usize, limit: u32) -> &'static str {
     }
 }
 
+pub(super) fn times(count: usize) -> String {
+    if count == 2 { "twice".to_owned() } else { format!("{count} times") }
+}
+
 pub(super) fn attempts_without_success(attempts: u32) -> &'static str {
     if attempts == 1 { "attempt failed" } else { "attempts failed" }
 }

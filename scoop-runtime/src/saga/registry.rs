@@ -21,13 +21,13 @@ use crate::{RuntimeError, SetupError, Tick};
 pub(crate) struct Provided(Vec<(TypeId, &'static str, Arc<dyn Handler>)>);
 
 impl Provided {
-    /// Adds a provided saga. Of two of one type, the later counts.
+    /// Adds a provided saga. Two of one type are a mistake, which [`Registry::collect`] finds.
     pub(crate) fn add<S: Saga>(&mut self, saga: S) {
         self.0.push((TypeId::of::<S>(), std::any::type_name::<S>(), Arc::new(saga)));
     }
 
     fn find(&self, id: TypeId) -> Option<Arc<dyn Handler>> {
-        self.0.iter().rev().find(|(of, ..)| *of == id).map(|(.., saga)| saga.clone())
+        self.0.iter().find(|(of, ..)| *of == id).map(|(.., saga)| saga.clone())
     }
 }
 
@@ -380,11 +380,25 @@ fn schedules(linked: &[&Registration], errors: &mut Vec<SetupError>) -> Vec<Sche
     schedules
 }
 
-/// Finds provided values that are no registered saga.
+/// Finds provided values that are no registered saga, and types of which several values were provided.
 fn check_provided(linked: &[&Registration], provided: &Provided) -> Vec<SetupError> {
-    let wanted = |id: &TypeId| linked.iter().any(|registration| (registration.saga_type)().0 == *id);
-    let unwanted = provided.0.iter().filter(|(id, ..)| !wanted(id));
-    unwanted.map(|(_, type_name, _)| SetupError::NotASaga { type_name }).collect()
+    let mut types: Vec<(TypeId, &'static str, usize)> = vec![];
+    for (id, type_name, _) in &provided.0 {
+        match types.iter_mut().find(|(known, ..)| known == id) {
+            Some((.., count)) => *count += 1,
+            None => types.push((*id, type_name, 1)),
+        }
+    }
+    let mut errors = vec![];
+    for (id, type_name, count) in types {
+        if !linked.iter().any(|registration| (registration.saga_type)().0 == id) {
+            errors.push(SetupError::NotASaga { type_name });
+        }
+        if count > 1 {
+            errors.push(SetupError::ProvidedTwice { type_name, count });
+        }
+    }
+    errors
 }
 
 fn quoted(names: &[&str]) -> String {

@@ -41,7 +41,7 @@ pub use memory::FaultLink;
 pub use memory::{LoggedEvent, WorkingRun};
 #[cfg(feature = "in-memory")]
 pub(crate) use memory::{MemorySession, MemoryStore};
-pub use pause::{EndedPause, Pause, PauseTarget};
+pub use pause::{EndedPause, IntoPauseTarget, Pause, PauseTarget};
 pub(crate) use pause::{NewPause, PAUSE_MAX, PauseProgress, RUNNING_MAX as PAUSE_RUNNING_MAX};
 #[cfg(test)]
 pub(crate) use postgres::tests;

@@ -28,9 +28,27 @@ pub enum PauseTarget {
     Handler(String),
 }
 
-impl From<&PauseTarget> for PauseTarget {
-    fn from(target: &PauseTarget) -> Self {
-        target.clone()
+/// What [`Scoop::pause`](crate::Scoop::pause) and [`Scoop::resume`](crate::Scoop::resume) take: a [`PauseTarget`], or a
+/// reference to one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say whether a saga, a topic or everything is meant",
+    label = "not a `scoop::PauseTarget`",
+    note = "write `PauseTarget::handler(\"..\")` or `PauseTarget::saga::<YourSaga>()` for a saga, `PauseTarget::topic(\"..\")` for a topic, `PauseTarget::Everything` for all sagas"
+)]
+pub trait IntoPauseTarget {
+    /// The target.
+    fn into_pause_target(self) -> PauseTarget;
+}
+
+impl IntoPauseTarget for PauseTarget {
+    fn into_pause_target(self) -> PauseTarget {
+        self
+    }
+}
+
+impl IntoPauseTarget for &PauseTarget {
+    fn into_pause_target(self) -> PauseTarget {
+        self.clone()
     }
 }
 

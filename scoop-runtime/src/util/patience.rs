@@ -201,6 +201,10 @@ impl GivenUp {
             if is_denied(&source) {
                 return RuntimeError::Denied { doing, refusal: refusal(&source), source };
             }
+            // Only a shutdown closes the pools of the store.
+            if matches!(source, sqlx::Error::PoolClosed) {
+                return RuntimeError::ShutDown { doing, may_have_happened };
+            }
             if !may_have_happened && !may_succeed_later(&source) {
                 return RuntimeError::Database { doing, source };
             }

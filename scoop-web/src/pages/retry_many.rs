@@ -128,7 +128,8 @@ async fn carried_out(web: &Web, base: &Base, headers: &HeaderMap, form: &Fields)
     for run in runs {
         // Each would wait for the database again.
         let result = if is_away { None } else { Some(web.scoop.retry(run).source(&*entered.name).await) };
-        is_away |= matches!(result, Some(Err(RuntimeError::Unavailable { .. })));
+        is_away |=
+            matches!(result, Some(Err(RuntimeError::Unavailable { .. } | RuntimeError::ShutDown { .. })));
         results.push(Retried::of(run, result));
     }
     let shown = page(&ResultPage {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use scoop::{Handle, WaitKind};
 
 use super::*;
-use crate::support::{Database, eventually};
+use crate::support::{Database, eventually, warnings};
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "rates.mail")]
@@ -160,6 +160,27 @@ async fn runs_that_began_count_although_their_times_are_lost() -> Result<()> {
     .await;
     db.execute("UPDATE scoop.rate_window SET begun = 'null', idle_at = now()").await;
     assert_eq!(second.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_that_the_database_refuses_is_reported_with_its_saga_and_holds_up_no_other() -> Result<()> {
+    const REFUSED: &str = "event=\"claim_refused\"";
+    let db = Database::new().await;
+    assert_eq!(warnings(REFUSED), [""; 0]);
+    let scoop = db.scoop().only::<Mails>().only::<Texts>().start().await?;
+    db.execute("ALTER TABLE scoop.rate_window ADD CONSTRAINT no_mails CHECK (saga <> 'rated-mails')").await;
+    let mail = scoop.launch(Mail).await?;
+    eventually("the refusal is reported", async || !warnings(REFUSED).is_empty()).await;
+    for refused in warnings(REFUSED) {
+        for part in ["saga=\"rated-mails\"", "no_mails", "claim of runs of saga `rated-mails` refused"] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
+    }
+    assert_eq!(scoop.launch(Text { to: 1 }).await?.ends().await?, Outcome::Committed);
+    db.execute("ALTER TABLE scoop.rate_window DROP CONSTRAINT no_mails").await;
+    assert_eq!(mail.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     Ok(())
 }

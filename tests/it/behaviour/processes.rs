@@ -85,6 +85,46 @@ mod shutdown {
         assert_eq!(gate.arrived(), 0);
         Ok(())
     }
+
+    /// The server of `DATABASE_URL` goes on, if there is one.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn operation_on_a_private_server_that_was_shut_down_names_the_shutdown() -> Result<()> {
+        if std::env::var_os("DATABASE_URL").is_some() {
+            return Ok(());
+        }
+        let gate = Gate::default();
+        let scoop = Scoop::builder().embedded().only::<RootHandler>();
+        let scoop = scoop.provide(RootHandler { gate: gate.clone() }).start().await?;
+        gate.open(1);
+        let root = scoop.launch(Root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        scoop.shutdown().await?;
+        for (operation, failed) in [
+            ("launch", scoop.launch(Root).await.map(drop)),
+            ("launch with a key", scoop.launch(Root).unique("7").await.map(drop)),
+            ("launch of several", scoop.launch_all([Root, Root]).await.map(drop)),
+            ("list", scoop.runs().await.map(drop)),
+            ("find", scoop.find(root.id()).await.map(drop)),
+            ("cancel", scoop.cancel(root.id(), "not wanted").await.map(drop)),
+            ("status", root.status().await.map(drop)),
+            ("wait", root.wait().await.map(drop)),
+            ("result", root.result::<Root>().await.map(drop)),
+            ("tree", root.tree().await.map(drop)),
+        ] {
+            let error = failed.expect_err(operation);
+            assert!(
+                matches!(error, RuntimeError::ShutDown { may_have_happened: false, .. }),
+                "{operation}: {error:?}"
+            );
+            let shown = error.to_string();
+            for part in
+                ["was shut down", "private PostgreSQL", "nothing was done", "after the last operation"]
+            {
+                assert!(shown.contains(part), "{operation}: {shown}");
+            }
+        }
+        Ok(())
+    }
 }
 
 mod death {

@@ -120,6 +120,25 @@ async fn all_mistakes_of_a_program_are_reported_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn saga_provided_twice_is_listed_with_all_other_mistakes() {
+    let needy = |dependency| Needy { _dependency: dependency };
+    let builder = Scoop::builder().only::<Needy>().provide(needy(1)).provide(needy(2)).concurrency(0);
+    let builder = builder.provide(ChildHandler).provide(ChildHandler).provide(ChildHandler);
+    let found = mistakes(builder).await;
+    let shown = RuntimeError::Setup(found.clone()).to_string();
+    for mistake in [
+        "::Needy` was provided twice, and a program has one value of each saga",
+        "::ChildHandler` was provided 3 times",
+        "::ChildHandler` was provided, but it is none of the sagas that this program runs",
+        "concurrency must be >= 1",
+        "no database",
+    ] {
+        assert_eq!(shown.matches(mistake).count(), 1, "{mistake}: {shown}");
+    }
+    assert_eq!(found.len(), 5, "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn former_name_claimed_twice_is_refused() {
     let builder = Scoop::builder().only::<RootHandler>().only::<Heir>().only::<SecondHeir>();
     let found = mistakes(builder).await;
@@ -152,9 +171,27 @@ async fn a_schema_of_a_later_version_is_left_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn schema_unlike_that_of_this_version_is_left_alone() {
     let db = Database::new().await;
-    db.execute("UPDATE scoop.migration SET checksum = 'other' WHERE version = 1").await;
-    let found = mistakes(db.scoop().only::<RootHandler>()).await;
-    assert_eq!(found, [SetupError::SchemaDiffers { schema: "scoop".into(), version: 1 }]);
+    let known =
+        db.texts("SELECT left(encode(checksum, 'hex'), 12) FROM scoop.migration WHERE version = 1").await;
+    db.execute(
+        "UPDATE scoop.migration SET checksum = 'other', installed_on = '2026-02-03T04:05:06Z' WHERE version = 1",
+    )
+    .await;
+    // The second time, another migration is missing.
+    for before in ["SELECT", "DELETE FROM scoop.migration WHERE version > 1"] {
+        db.execute(before).await;
+        let found = mistakes(db.scoop().only::<RootHandler>()).await;
+        let [differs @ SetupError::SchemaDiffers { version: 1, .. }] = &*found else { panic!("{found:?}") };
+        let shown = differs.to_string();
+        for part in [
+            "schema `scoop`",
+            "the checksum 6f74686572 in the database",
+            "applied 2026-02-03T04:05:06.000Z",
+            &format!("{} in this program", known[0]),
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -375,7 +375,7 @@ async fn signal_that_no_saga_awaits_is_one_warning() -> Result<()> {
 struct Unheard;
 
 /// Events that need a database, or a faulty program.
-const NOT_PROVOKED: [&str; 19] = [
+const NOT_PROVOKED: [&str; 20] = [
     "scoop::embedded folder_left",
     "scoop::embedded stop_failed",
     "scoop::embedded sweep_failed",
@@ -386,6 +386,7 @@ const NOT_PROVOKED: [&str; 19] = [
     "scoop::run unreadable",
     "scoop::signal delivery_locked",
     "scoop::signal delivery_refused",
+    "scoop::worker claim_refused",
     "scoop::worker engine_failed",
     "scoop::worker join_refused",
     "scoop::worker missed_skipped",

@@ -14,6 +14,7 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
 use super::query_ext::FetchExt;
 use super::{Schema, Sessions};
 use crate::error::is_denied;
+use crate::util::stored_time::StoredTime;
 use crate::{RuntimeError, SetupError};
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[
@@ -44,7 +45,15 @@ async fn migrate_on(pool: &PgPool, schema: &Schema) -> Result<(), RuntimeError> 
     if !exists.map_err(RuntimeError::database("the schema was looked up"))? {
         migrator.create_schema(schema.quoted().to_owned());
     }
-    migrator.run(pool).await.map_err(|error| explain(error, schema))
+    let Err(error) = migrator.run(pool).await else { return Ok(()) };
+    if matches!(error, MigrateError::VersionMismatch(_)) {
+        let recorded = sqlx::query_as(recorded_migrations(schema.quoted())).fetch_all(pool).await;
+        let recorded: Vec<_> = recorded.map_err(RuntimeError::database("the tables were looked up"))?;
+        if let Some(differs) = differing(&recorded, schema) {
+            return Err(vec![differs].into());
+        }
+    }
+    Err(explain(error, schema))
 }
 
 /// The version of a server that is too old. Queried without a prepared statement, since the connection may lead through
@@ -85,7 +94,7 @@ pub(crate) async fn unfit_tables(sessions: &Sessions, schema: &Schema) -> sqlx::
         false => None,
     };
     let found = match &recorded {
-        Some(recorded) => recorded.iter().map(|(version, _)| *version).max().unwrap_or(0),
+        Some(recorded) => recorded.iter().map(|(version, ..)| *version).max().unwrap_or(0),
         None => {
             // Safe: the name is quoted.
             let version = AssertSqlSafe(format!("SELECT {quoted}.schema_version()::bigint"));
@@ -96,28 +105,44 @@ pub(crate) async fn unfit_tables(sessions: &Sessions, schema: &Schema) -> sqlx::
     Ok(match found.cmp(&known) {
         Ordering::Less => Some(SetupError::SchemaTooOld { schema: name, found, known }),
         Ordering::Greater => Some(SetupError::SchemaTooNew { schema: name, found, known }),
-        Ordering::Equal => {
-            let recorded = recorded.unwrap_or_default();
-            let differs = |it: &&Migration| {
-                recorded.iter().any(|(version, sum)| *version == it.version && *sum != *it.checksum)
-            };
-            let migrator = migrator(schema);
-            migrator
-                .iter()
-                .find(differs)
-                .map(|it| SetupError::SchemaDiffers { schema: name, version: it.version })
-        }
+        Ordering::Equal => differing(&recorded.unwrap_or_default(), schema),
     })
 }
 
-/// The migrations that were applied by this library, with their checksums. None if the role may not read that.
-async fn recorded(sessions: &Sessions, quoted: &str) -> sqlx::Result<Option<Vec<(i64, Vec<u8>)>>> {
-    // Safe: the name is quoted.
-    let recorded = AssertSqlSafe(format!("SELECT version, checksum FROM {quoted}.migration WHERE success"));
-    match sqlx::query_as(recorded).all(sessions).await {
+/// A migration that was applied by this library: its number, its checksum, and the time.
+type RecordedMigration = (i64, Vec<u8>, StoredTime);
+
+/// The migrations that were applied by this library. None if the role may not read that.
+async fn recorded(sessions: &Sessions, quoted: &str) -> sqlx::Result<Option<Vec<RecordedMigration>>> {
+    match sqlx::query_as(recorded_migrations(quoted)).all(sessions).await {
         Err(error) if is_denied(&error) => Ok(None),
         recorded => recorded.map(Some),
     }
+}
+
+fn recorded_migrations(quoted: &str) -> AssertSqlSafe<String> {
+    // Safe: the name is quoted.
+    AssertSqlSafe(format!("SELECT version, checksum, installed_on FROM {quoted}.migration WHERE success"))
+}
+
+/// The first migration whose recorded checksum is not the one of this program.
+fn differing(recorded: &[RecordedMigration], schema: &Schema) -> Option<SetupError> {
+    migrator(schema).iter().find_map(|migration| {
+        let of_version = recorded.iter().find(|(version, ..)| *version == migration.version);
+        let (version, found, applied_at) = of_version.filter(|(_, sum, _)| *sum != *migration.checksum)?;
+        Some(SetupError::SchemaDiffers {
+            schema: schema.name().to_owned(),
+            version: *version,
+            found: digits(found),
+            applied_at: applied_at.time().into(),
+            known: digits(&migration.checksum),
+        })
+    })
+}
+
+/// The first digits of a checksum.
+fn digits(checksum: &[u8]) -> String {
+    checksum.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn newest_known() -> i64 {
@@ -140,9 +165,6 @@ fn explain(error: MigrateError, schema: &Schema) -> RuntimeError {
     match error {
         MigrateError::VersionMissing(found) => {
             RuntimeError::Setup(vec![SetupError::SchemaTooNew { schema: name, found, known: newest_known() }])
-        }
-        MigrateError::VersionMismatch(version) => {
-            RuntimeError::Setup(vec![SetupError::SchemaDiffers { schema: name, version }])
         }
         source => RuntimeError::Migration { schema: name, source },
     }
