@@ -1,4 +1,4 @@
-//! Claims ready runs from the working set and starts them. Queues of paused sagas are left out (`definitions/mod.rs`), those
+//! Claims ready runs from the working set and starts them. Queues of paused sagas are left out (`topology/mod.rs`), those
 //! of sagas with limits have another task ([`super::limits`]).
 //!
 //! One task for all handlers. It claims as many runs as there are free slots, in one statement and one commit, and
@@ -231,7 +231,7 @@ async fn claim_suspect(engine: &Arc<Engine>, slots: &mut OwnedSemaphorePermit) -
     let Some(suspect) = engine.suspects.take() else {
         return Ok(());
     };
-    let lanes = engine.definitions.lanes();
+    let lanes = engine.topology.lanes();
     match engine.store.claim_suspect(engine.claimer(), &lanes, &suspect).await? {
         Some(Ok(claimed)) => {
             let slot = slots.split(1).expect("a claim has a slot");
@@ -248,7 +248,7 @@ async fn claim_ready(
     limit: usize,
     progress: &mut QueueCursors,
 ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
-    let mut lanes = engine.definitions.lanes();
+    let mut lanes = engine.topology.lanes();
     if lanes.len() > FILTER_HANDLERS_ABOVE {
         lanes = Arc::new(engine.store.lanes_ready(&lanes, progress).await?);
     }
@@ -268,7 +268,7 @@ fn start_one(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePerm
 
 /// The guard of a run whose saga has a limit.
 fn limit_of(engine: &Engine, claimed: &ClaimedRun) -> Option<LimitGuard> {
-    let is_limited = engine.definitions.is_limited(&claimed.handler);
+    let is_limited = engine.topology.is_limited(&claimed.handler);
     is_limited.then(|| LimitGuard {
         handler: claimed.handler.clone(),
         key: claimed.limit_key.clone(),

@@ -296,7 +296,7 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
         table_key,
         is_repeated: execution.attempt() > 0,
         task,
-        at_hand: engine.definitions.number_of(&saga.definition.saga),
+        at_hand: engine.topology.number_of(&saga.definition.saga),
         saga,
         key: execution.key,
         flags: execution.flags,

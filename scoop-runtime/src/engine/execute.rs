@@ -9,8 +9,6 @@ use std::time::Duration;
 use scoop_core::{Conclusion, Continuation, Failure, Run, Tried};
 
 use super::decisions::{decide, is_decision};
-use super::definitions::recorded::{by_index, recorded};
-use super::definitions::refresh::add_reply_type;
 use super::execution::{Execution, Exit, InFlightGuard, Why, at, next, reasons_to_give_up};
 use super::handover::{IfRefused, hand_to_another};
 use super::reconcile::report_recorded;
@@ -18,6 +16,8 @@ use super::rollback_history::load_rollback_plan;
 use super::settle::{StepFailed, settle};
 use super::shared::Engine;
 use super::slots::SlotLease;
+use super::topology::recorded::{by_index, recorded};
+use super::topology::refresh::add_reply_type;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use crate::bug::{Bug, is_injected};
 use crate::store::join::recorders;
@@ -211,7 +211,7 @@ async fn retry(engine: &Engine, execution: &Execution, retry: Retry, flight: InF
     let pause = pause.as_secs_f64();
     let after = Release {
         granted: !is_infrastructure,
-        definition: engine.definitions.number_of(&execution.saga.definition.saga),
+        definition: engine.topology.number_of(&execution.saga.definition.saga),
         former_attempts: match execution.former_attempts.counts {
             true => FormerAttempts::OfSameStep,
             false => FormerAttempts::OfOtherStep,

@@ -59,8 +59,8 @@ impl Execution {
     /// Whether to hand it back: this worker stops, another one has a newer definition, or the saga is paused.
     pub(super) fn is_left(&self, engine: &Engine) -> bool {
         let Definition { topic, saga, .. } = &self.saga.definition;
-        let superseded = !self.reserved && engine.definitions.is_superseded(topic, saga);
-        let paused = engine.definitions.is_paused(topic, saga) && !is_injected(Bug::ClaimPaused);
+        let superseded = !self.reserved && engine.topology.is_superseded(topic, saga);
+        let paused = engine.topology.is_paused(topic, saga) && !is_injected(Bug::ClaimPaused);
         superseded || paused || engine.stopping.is_cancelled()
     }
 }

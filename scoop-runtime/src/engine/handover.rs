@@ -20,7 +20,7 @@ pub(super) async fn hand_to_another(
     reason: &str,
     otherwise: IfRefused,
 ) -> SetAside {
-    let (worker, definition) = (engine.worker, engine.definitions.number_of(saga));
+    let (worker, definition) = (engine.worker, engine.topology.number_of(saga));
     let or_stuck = otherwise == IfRefused::Stuck;
     match engine.store.mark_stuck(Refusing { key, reason, worker, definition, or_stuck }).await {
         Ok(set) => {

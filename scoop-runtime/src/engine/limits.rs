@@ -53,7 +53,7 @@ const PAUSE_WHEN_LOCKED: Duration = Duration::from_millis(500);
 pub(super) async fn serve(engine: Arc<Engine>) {
     let (mut pause, mut looks) = (PAUSE_WHEN_DUE, Looks::default());
     while !engine.stopping.is_cancelled() {
-        let queues = engine.definitions.limited();
+        let queues = engine.topology.limited();
         let wait = if queues.is_empty() {
             // Until a saga has a limit.
             Duration::MAX

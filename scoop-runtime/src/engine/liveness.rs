@@ -56,19 +56,19 @@ impl WorkerSession {
             Store::Postgres(tables) => {
                 let mut session = tables.open_session().await?;
                 // Read when the lock is taken.
-                let known = engine.definitions.known();
-                let registered = engine.definitions.registered(&known, engine.worker);
+                let known = engine.topology.known();
+                let registered = engine.topology.registered(&known, engine.worker);
                 let started_at = session.register(tables, registered).await?;
-                engine.definitions.started(started_at);
+                engine.topology.started(started_at);
                 session.listen(tables).await?;
                 Ok(Self::Postgres(session))
             }
             #[cfg(feature = "in-memory")]
             Store::Memory(memory) => {
-                let known = engine.definitions.known();
-                let registered = engine.definitions.registered(&known, engine.worker);
+                let known = engine.topology.known();
+                let registered = engine.topology.registered(&known, engine.worker);
                 let (session, started_at) = memory.open_session(registered).await?;
-                engine.definitions.started(started_at);
+                engine.topology.started(started_at);
                 Ok(Self::Memory(session))
             }
         }

@@ -81,7 +81,7 @@ fn reserve_local_starts(engine: &Arc<Engine>, messages: &mut [NewMessage]) -> Ve
     for (at, message) in at_once {
         let topic = message.topic.clone();
         let own = sagas.handlers_of(&topic);
-        let definitions = &engine.definitions;
+        let definitions = &engine.topology;
         let is_elsewhere = |handler: &str| {
             definitions.is_superseded(&topic, handler)
                 || definitions.is_paused(&topic, handler)
@@ -107,7 +107,7 @@ async fn launch_and_start(
     messages: Arc<Vec<NewMessage>>,
     starts: Vec<LocalStart>,
 ) -> sqlx::Result<Vec<StartedAs>> {
-    let topology = engine.definitions.lanes().topology;
+    let topology = engine.topology.lanes().topology;
     let launch = match engine.store.launch_and_claim(engine.claimer(), topology, &messages).await {
         Ok(launch) => launch,
         Err(error) => {
@@ -163,7 +163,7 @@ pub(crate) async fn send_signal(engine: &Arc<Engine>, signal: &NewSignal) -> sql
     let most = u32::try_from(engine.slots.available_permits()).unwrap_or(u32::MAX).min(SIGNALLED_MAX);
     let slots =
         engine.slots.clone().try_acquire_many_owned(most).ok().filter(|_| most > 0 && claims.is_some());
-    let lanes = engine.definitions.lanes();
+    let lanes = engine.topology.lanes();
     let claimer = slots.as_ref().map(|slots| SignalClaimer {
         claimer: engine.claimer(),
         lanes: &lanes,
@@ -211,7 +211,7 @@ pub(super) async fn wake(
     let expected: Vec<_> = claimable
         .map(|parent| InFlightGuard::begin_at_unknown_epoch(engine.clone(), parent.root, parent.id))
         .collect();
-    let lanes = engine.definitions.lanes();
+    let lanes = engine.topology.lanes();
     // A rehearsal has each run settle for itself.
     let commits = attempt == Attempt::First && engine.settings.rehearsal.is_none();
     let options = WakeOptions { slots: slots_free, commits };

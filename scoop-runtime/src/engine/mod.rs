@@ -36,11 +36,11 @@ mod settle;
 
 // Shared state.
 mod decisions;
-mod definitions;
 mod shared;
 mod slots;
 mod step_stop_signals;
 mod suspects;
+mod topology;
 mod vitals;
 mod wakeups;
 

@@ -11,9 +11,9 @@ use scoop_core::{
 };
 use serde_json::Value;
 
-use super::definitions::recorded::recorded;
 use super::execution::{Exit, unread};
 use super::shared::Engine;
+use super::topology::recorded::recorded;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{Store, ValueQuery};
 

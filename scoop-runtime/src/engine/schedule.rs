@@ -1,5 +1,5 @@
 //! Launches the ticks of scheduled sagas. The times of a schedule, and those that are left out, are decided in
-//! [`crate::saga::timetable`]; a store asks for them while it has locked the schedule.
+//! [`crate::saga::schedule`]; a store asks for them while it has locked the schedule.
 //!
 //! The due times are in the database, and are compared with its clock. A process that finds a due schedule locks its
 //! row, launches the tick and advances the row in one transaction: so each time has exactly one tick, regardless of the
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use crate::saga::registry::Scheduled;
-use crate::saga::timetable::TimetableError;
+use crate::saga::schedule::TimetableError;
 use crate::store::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRegistration};
 use crate::telemetry;
 use crate::util::format::{system_time, utc};
@@ -85,7 +85,7 @@ impl FollowedSchedules {
     /// Those that are not paused. The schedule of a paused saga stands still, as without a process.
     fn without_paused(&self, engine: &Engine) -> Self {
         let pairs = self.topics.iter().zip(&self.handlers);
-        let pairs = pairs.filter(|(topic, handler)| !engine.definitions.is_paused(topic, handler));
+        let pairs = pairs.filter(|(topic, handler)| !engine.topology.is_paused(topic, handler));
         let (topics, handlers) = pairs.map(|(topic, handler)| (topic.clone(), handler.clone())).unzip();
         Self { topics, handlers }
     }
@@ -102,7 +102,7 @@ impl FollowedSchedules {
 /// is registered again, and begins anew.
 async fn fire_due(engine: &Engine, followed: &mut FollowedSchedules) -> sqlx::Result<Duration> {
     let running;
-    let followed_now = match engine.definitions.is_any_paused() {
+    let followed_now = match engine.topology.is_any_paused() {
         true => {
             running = followed.without_paused(engine);
             &running

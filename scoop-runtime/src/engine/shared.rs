@@ -12,11 +12,11 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::decisions::DecisionQueue;
-use super::definitions::Definitions;
 use super::settle::queue::Settler;
 use super::slots::{ReservedSlots, RunningCounts};
 use super::step_stop_signals::{StopSignal, StopSignals};
 use super::suspects::Suspects;
+use super::topology::TopologyCache;
 use super::user_code::running::Running;
 use super::vitals::Vitals;
 use super::wakeups::Wakeups;
@@ -46,7 +46,7 @@ pub(crate) struct Engine {
     pub(super) schedules: Vec<Scheduled>,
     pub(super) joins: Vec<Arc<JoinSpec>>,
     pub(super) limits: Vec<SagaLimit>,
-    pub(super) definitions: Definitions,
+    pub(super) topology: TopologyCache,
     pub(super) settings: Settings,
     pub(super) worker: Uuid,
     pub(super) identifier: String,
@@ -129,7 +129,7 @@ impl Engine {
 
     /// The sagas of this process, under all names that are known of them.
     pub(super) fn sagas(&self) -> Arc<Sagas> {
-        self.definitions.sagas()
+        self.topology.sagas()
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -187,7 +187,7 @@ impl Engine {
 
     /// The topics on which launches need a place in the queue of a saga.
     pub(crate) fn limited_topics(&self) -> Arc<LimitedTopics> {
-        self.definitions.limited_topics()
+        self.topology.limited_topics()
     }
 
     /// Announces ready runs of these handlers.
@@ -196,7 +196,7 @@ impl Engine {
         let own = handlers.iter().any(|handler| sagas.has(handler));
         // Where several definitions are in use, the run may be one that is reserved for another worker, or for this
         // one.
-        let foreign = |handler: &String| !sagas.has(handler) || self.definitions.is_contested(handler);
+        let foreign = |handler: &String| !sagas.has(handler) || self.topology.is_contested(handler);
         if own {
             self.wakeups.wake_claimers();
         }

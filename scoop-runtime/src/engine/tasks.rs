@@ -11,13 +11,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::decisions::DecisionQueue;
-use super::definitions::{Definitions, refresh};
 use super::settle::batched;
 use super::settle::queue::{Queue, Settler};
 use super::shared::{Engine, IDENTIFIER_PREFIX};
 use super::slots::{ReservedSlots, RunningCounts};
 use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
+use super::topology::{TopologyCache, refresh};
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
 use super::vitals::Vitals;
@@ -45,7 +45,7 @@ pub(crate) async fn start(
     record_locations();
     let worker = ids::now_v7();
     let Registry { sagas, subscriptions, schedules, joins, limits } = registry;
-    let definitions = Definitions::publish(&store, sagas).await?;
+    let topology = TopologyCache::publish(&store, sagas).await?;
     let (settler, settlements) = Settler::new();
     let (decisions, undecided, of_tables) = DecisionQueue::new();
     let (wakeups, parents, deliveries) = Wakeups::new();
@@ -62,7 +62,7 @@ pub(crate) async fn start(
         schedules,
         joins,
         limits,
-        definitions,
+        topology,
         settings,
         worker,
         identifier: format!("{IDENTIFIER_PREFIX}{worker}"),

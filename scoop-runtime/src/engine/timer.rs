@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::deadlines;
-use super::definitions::refresh;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
+use super::topology::refresh;
 use crate::bug::{Bug, is_injected};
 use crate::store::ClaimKey;
 use crate::telemetry;
@@ -60,7 +60,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     if is_injected(Bug::NotificationsOnly) {
         return Ok(Some(poll));
     }
-    let lanes = engine.definitions.lanes();
+    let lanes = engine.topology.lanes();
     let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim()).await?;
     engine.note_due(due.seconds);
     if due.is_pause_over {
@@ -70,7 +70,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
         Some(topology)
             if due.is_pause_over
                 || topology != lanes.topology
-                || engine.definitions.owes_acknowledgement.load(Ordering::Relaxed) =>
+                || engine.topology.owes_acknowledgement.load(Ordering::Relaxed) =>
         {
             refresh::look(engine).await?;
             engine.wakeups.wake_claimers();

@@ -9,11 +9,11 @@ pub(crate) mod limits;
 pub mod private;
 pub(crate) mod registry;
 pub(crate) mod retry;
+pub(crate) mod schedule;
 pub(crate) mod scope;
 pub(crate) mod shape;
 pub(crate) mod sql_entity;
 pub(crate) mod tick;
-pub(crate) mod timetable;
 
 use std::any::{Any, TypeId};
 use std::sync::Arc;

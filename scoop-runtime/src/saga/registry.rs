@@ -9,7 +9,7 @@ use scoop_core::{CodedError, Definition, KeepTimes, Schedule};
 
 use crate::api::Keep;
 use crate::saga::join::collector_name;
-use crate::saga::timetable::Timetable;
+use crate::saga::schedule::Timetable;
 use crate::saga::{EntityRegistration, Handler, MessageSettings, MessageType, Registration, Saga};
 use crate::store::{JoinSpec, SagaLimit};
 use crate::telemetry;

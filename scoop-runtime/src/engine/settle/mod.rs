@@ -106,7 +106,7 @@ fn settlement(engine: &Engine, execution: &Execution, conclusion: Conclusion) ->
         &execution.stored_context,
         conclusion,
     );
-    settlement.under(engine.definitions.number_of(&execution.saga.definition.saga), execution.definition)
+    settlement.under(engine.topology.number_of(&execution.saga.definition.saga), execution.definition)
 }
 
 /// Persists it together with conclusions of other runs.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::launch::RootMessage;
 use super::state::{ScheduleRow, State};
-use crate::saga::timetable::{LastTick, Timetable, TimetableError};
+use crate::saga::schedule::{LastTick, Timetable, TimetableError};
 use crate::store::{
     Advanced, Awaited, DueSchedule, FireResult, Pairs, RegisteredSchedule, RequestKey, ScheduleRegistration,
     ScheduleStorage, TickMessage,

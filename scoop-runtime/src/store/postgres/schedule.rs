@@ -14,7 +14,7 @@ use super::PostgresStore;
 use super::decode::{time, time_if_any};
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::is_of_contents;
-use crate::saga::timetable::{LastTick, Timetable, TimetableError};
+use crate::saga::schedule::{LastTick, Timetable, TimetableError};
 use crate::store::{
     Advanced, Awaited, DueSchedule, FireResult, Pairs, RegisteredSchedule, RequestKey, ScheduleRegistration,
     ScheduleStorage, TickMessage,

@@ -16,11 +16,11 @@ pub(in crate::engine) async fn recorded(
     definition: Option<i32>,
 ) -> Result<Option<Arc<[RecordedStep]>>, Exit> {
     let Some(definition) =
-        definition.filter(|definition| *definition != engine.definitions.number_of(&saga.definition.saga))
+        definition.filter(|definition| *definition != engine.topology.number_of(&saga.definition.saga))
     else {
         return Ok(None);
     };
-    if let Some(steps) = lock(&engine.definitions.recorded).get(&definition) {
+    if let Some(steps) = lock(&engine.topology.recorded).get(&definition) {
         return Ok(Some(steps.clone()));
     }
     let name = &saga.definition.saga;
@@ -34,7 +34,7 @@ pub(in crate::engine) async fn recorded(
             Exit::Stuck(format!("there is no record of definition {definition} of saga `{name}`").into())
         })?
         .into();
-    lock(&engine.definitions.recorded).insert(definition, steps.clone());
+    lock(&engine.topology.recorded).insert(definition, steps.clone());
     Ok(Some(steps))
 }
 

@@ -13,7 +13,7 @@ use crate::util::sync::lock;
 
 /// Reads the living workers and their definitions, and the names that newer programs have given the sagas of this one.
 pub(in crate::engine) async fn look(engine: &Engine) -> sqlx::Result<()> {
-    let _changing = engine.definitions.changing.lock().await;
+    let _changing = engine.topology.changing.lock().await;
     add_names(engine).await?;
     enlist_and_look(engine).await
 }
@@ -24,12 +24,12 @@ pub(in crate::engine) async fn add_reply_type(
     saga: &RunnableSaga,
     reply_type: &str,
 ) -> sqlx::Result<()> {
-    let _changing = engine.definitions.changing.lock().await;
-    let known = engine.definitions.known();
+    let _changing = engine.topology.changing.lock().await;
+    let known = engine.topology.known();
     let mut reply_types = known.reply_types.clone();
     if reply_types.entry(saga.definition.saga.to_string()).or_default().insert(reply_type.to_owned()) {
         let known = Known::publish(&engine.store, known.sagas.clone(), reply_types).await?;
-        *lock(&engine.definitions.known) = Arc::new(known);
+        *lock(&engine.topology.known) = Arc::new(known);
     }
     // A type that was added before may not have reached the database.
     enlist_and_look(engine).await?;
@@ -40,14 +40,14 @@ pub(in crate::engine) async fn add_reply_type(
 /// Has this worker run its sagas under the names that newer programs have given them.
 async fn add_names(engine: &Engine) -> sqlx::Result<()> {
     let renamed = engine.store.renamed_sagas(&engine.subscriptions).await?;
-    let known = engine.definitions.known();
+    let known = engine.topology.known();
     let mut sagas = Sagas::clone(&known.sagas);
     let added = sagas.add_names(renamed);
     if added.is_empty() {
         return Ok(());
     }
     let known = Known::publish(&engine.store, Arc::new(sagas), known.reply_types.clone()).await?;
-    *lock(&engine.definitions.known) = Arc::new(known);
+    *lock(&engine.topology.known) = Arc::new(known);
     for Renamed { name, own_name, .. } in added {
         telemetry::saga_renamed(engine.worker, &own_name, &name);
     }
@@ -56,24 +56,24 @@ async fn add_names(engine: &Engine) -> sqlx::Result<()> {
 
 /// Lists what has changed of the sagas since this worker was registered, and derives which definitions are current.
 async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
-    let known = engine.definitions.known();
+    let known = engine.topology.known();
     let read = || engine.store.read_topology(known.sagas.pairs().1);
     let mut topology = read().await?;
     let own = topology.living.iter().find(|living| living.id == engine.worker);
     let changed = own.map_or_else(Vec::new, |own| known.unlisted(own));
     if !changed.is_empty() {
-        let registered = engine.definitions.registered(&known, engine.worker);
+        let registered = engine.topology.registered(&known, engine.worker);
         engine.store.enlist(registered, &changed).await?;
         topology = read().await?;
     }
-    let paused = engine.definitions.view().paused.clone();
-    engine.definitions.derive_view(engine.worker, &topology);
-    engine.wakeups.has_limits.store(engine.definitions.is_any_limited(), Ordering::Relaxed);
+    let paused = engine.topology.view().paused.clone();
+    engine.topology.derive_view(engine.worker, &topology);
+    engine.wakeups.has_limits.store(engine.topology.is_any_limited(), Ordering::Relaxed);
     engine.wakeups.wake_limited();
-    if paused != engine.definitions.view().paused {
+    if paused != engine.topology.view().paused {
         engine.wakeups.schedules.notify_one();
     }
-    if !engine.definitions.view().contested.is_empty() && !is_injected(Bug::ForgetOtherDefinitions) {
+    if !engine.topology.view().contested.is_empty() && !is_injected(Bug::ForgetOtherDefinitions) {
         // With outdated knowledge, this worker did not notify other workers of runs that only they may claim.
         engine.wakeups.others.notify_one();
     }
@@ -86,10 +86,10 @@ async fn acknowledge(engine: &Engine, topology: &Topology) -> sqlx::Result<()> {
     let own = topology.living.iter().find(|living| living.id == engine.worker);
     let own = own.filter(|own| !topology.paused.is_empty() && own.acknowledged != own.topology);
     // Until it succeeds, the timer has this done again.
-    engine.definitions.owes_acknowledgement.store(own.is_some(), Ordering::Relaxed);
+    engine.topology.owes_acknowledgement.store(own.is_some(), Ordering::Relaxed);
     if let Some(own) = own {
         engine.store.acknowledge(engine.worker, own.topology).await?;
-        engine.definitions.owes_acknowledgement.store(false, Ordering::Relaxed);
+        engine.topology.owes_acknowledgement.store(false, Ordering::Relaxed);
     }
     Ok(())
 }

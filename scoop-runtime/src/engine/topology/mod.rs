@@ -37,8 +37,8 @@ use crate::store::{
 };
 use crate::util::sync::{Mutex, lock};
 
-/// The definitions of this program, and what is known of those of others.
-pub(super) struct Definitions {
+/// What this worker knows of the topology: its own definitions, and those, the pauses and the limits of others.
+pub(super) struct TopologyCache {
     known: Mutex<Arc<Known>>,
     /// Held by the task that changes `known`, or looks.
     changing: tokio::sync::Mutex<()>,
@@ -97,7 +97,7 @@ impl QueuesByLimit {
     }
 }
 
-impl Definitions {
+impl TopologyCache {
     /// Records the definitions of this program.
     pub(super) async fn publish(store: &Store, sagas: Sagas) -> sqlx::Result<Self> {
         let known = Mutex::new(Arc::new(Known::publish(store, Arc::new(sagas), ReplyTypes::new()).await?));
