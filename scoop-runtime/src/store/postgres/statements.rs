@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use super::{claim_parts, settle_parts};
+use super::{settle_parts, shared_parts};
 use crate::SetupError;
 
 /// The prefix of a schema's channel.
@@ -68,10 +68,10 @@ impl Schema {
     }
 }
 
-/// The text of a statement: the file of its name, which may name the part of `sql/claim/`; or parts of `sql/settle/`.
+/// The text of a statement: the file of its name, which may name a part of `sql/claim/` or `sql/ended/`; or parts of `sql/settle/`.
 macro_rules! text {
     ($name:ident) => {
-        claim_parts::complete(include_str!(concat!("../../../sql/", stringify!($name), ".sql")))
+        shared_parts::complete(include_str!(concat!("../../../sql/", stringify!($name), ".sql")))
     };
     ($name:ident = $($part:ident)*) => {
         settle_parts::compose(&[$(include_str!(concat!("../../../sql/settle/", stringify!($part), ".sql"))),*])

@@ -9,7 +9,7 @@ use super::super::pool::SESSION;
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statements, migrate};
 use super::{database, done};
 use crate::RunPhase;
-use crate::find::CountLimits;
+use crate::find::{CountLimits, PageSize, RunFilter};
 use crate::store::{ExpiredSignals, FindStorage as _, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
@@ -767,6 +767,63 @@ async fn page_of_runs_costs_the_same_among_many() {
         assert!(*many < 5_000, "list {nth}: {many} blocks");
         assert!(nth == 3 || *many < 2 * few, "list {nth}: {many} blocks among many, {few} among few");
     }
+    done(pool).await;
+}
+
+/// Ends of runs of so many sagas, in turn, at so many times.
+const ENDS: &str = "
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, created_at)
+    SELECT gen_random_uuid(), 'COMMITTED', 'saga' || n % {sagas}, ARRAY[gen_random_uuid(), gen_random_uuid()],
+           '2020-01-01Z'::timestamptz - n % {times} * interval '1 second'
+    FROM generate_series(1, {ends}) n";
+
+fn ends(sagas: u32, times: u32, ends: u32) -> AssertSqlSafe<String> {
+    let numbers = [("{sagas}", sagas), ("{times}", times), ("{ends}", ends)];
+    AssertSqlSafe(
+        numbers.iter().fold(ENDS.to_owned(), |sql, (name, number)| sql.replace(name, &number.to_string())),
+    )
+}
+
+#[tokio::test]
+async fn page_of_ended_runs_looks_up_one_end_of_each_saga() {
+    const SAGAS: u32 = 1_000;
+    let pool = database("ends_of_many_sagas").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    sqlx::raw_sql(ends(SAGAS, 100_000, 30 * SAGAS)).execute(&pool).await.unwrap();
+    sqlx::raw_sql("VACUUM ANALYZE").execute(&pool).await.unwrap();
+    for place in ["NULL, NULL", "'2020-01-01Z'::timestamptz - interval '4 hours', gen_random_uuid()"] {
+        let values = format!("NULL, NULL, '{{COMMITTED}}', NULL, NULL, NULL, NULL, {place}, 51, 102");
+        let plan = carried_out(&pool, "run_page_finished", &values).await;
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(51.0), "from {place}");
+        let blocks = blocks_read(&plan);
+        assert!(blocks < 10 * i64::from(SAGAS), "from {place}: {blocks} blocks");
+    }
+    done(pool).await;
+}
+
+/// Many of them end at the same time.
+#[tokio::test]
+async fn pages_of_ended_runs_of_many_sagas_have_each_run_once_and_in_order() {
+    let pool = database("order_of_ends").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    sqlx::raw_sql(ends(40, 7, 600)).execute(&pool).await.unwrap();
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    let in_order = "SELECT cooperation_lineage[2] FROM scoop.message_event ORDER BY created_at DESC, 1 DESC";
+    let in_order: Vec<Uuid> = sqlx::query_scalar(in_order).fetch_all(&pool).await.unwrap();
+    let (mut listed, mut place) = (vec![], None);
+    loop {
+        let page = PageSize { runs: 7, reads: 9 };
+        let part = store.finished_runs(&RunFilter::default(), place, page).await.unwrap();
+        listed.extend(part.runs.iter().map(|run| run.run.uuid()));
+        place = part.next;
+        if place.is_none() {
+            break;
+        }
+    }
+    assert_eq!(listed, in_order);
     done(pool).await;
 }
 
