@@ -310,6 +310,7 @@ statements! {
     worker_count_alive,
     worker_delete,
     worker_list,
+    worker_list_definitions,
     worker_list_unregistered,
     worker_reap,
     worker_register,

@@ -337,6 +337,9 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, bigint, bigint, text, timestamptz, uuid, uuid[], text, uuid, bigint",
             "gen_random_uuid(), 0, 1, '1:1:', '-infinity', gen_random_uuid(), '{}', NULL, NULL, 1",
         ),
+        "handler_list" => ("text, text, text, bigint", "'', '', '', 201"),
+        "handler_list_retired" => ("bigint", "201"),
+        "queue_list" => ("text[]", "'{}'"),
         "rollback_check" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "redeliver_find" => ("text, timestamptz, uuid, bigint, bigint", "'', now(), gen_random_uuid(), 1, 1"),
         "redeliver" => (
@@ -824,6 +827,45 @@ async fn pages_of_ended_runs_of_many_sagas_have_each_run_once_and_in_order() {
         }
     }
     assert_eq!(listed, in_order);
+    done(pool).await;
+}
+
+/// So many subscriptions, each with a limit; one saga of a hundred has a former name. And as many retired ones.
+const SUBSCRIPTIONS: &str = "
+    INSERT INTO scoop.handler (topic, handler)
+    SELECT 'topic' || n / 10, 'saga' || n FROM generate_series({from}, {to}) n;
+    INSERT INTO scoop.handler (topic, handler, retired_at)
+    SELECT 'old' || n / 10, 'saga' || n, now() FROM generate_series({from}, {to}) n;
+    INSERT INTO scoop.run_limit (saga, handlers, queue)
+    SELECT 'saga' || n, ARRAY['saga' || n] || CASE WHEN n % 100 = 0 THEN ARRAY['former' || n] END, 5
+    FROM generate_series({from}, {to}) n";
+
+#[tokio::test]
+async fn page_of_subscriptions_costs_the_same_among_many() {
+    let pool = database("subscriptions").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    let pages = [
+        ("handler_list", "'', '', '', 201", 201.0),
+        ("handler_list", "'topic5', '', 'saga', 201", 201.0),
+        ("handler_list_retired", "201", 201.0),
+        ("queue_list", "'{saga100,saga101,none}'", 2.0),
+    ];
+    let mut blocks = vec![];
+    for (from, to) in [(1, 1_000), (1_001, 20_000)] {
+        execute(SUBSCRIPTIONS.replace("{from}", &from.to_string()).replace("{to}", &to.to_string())).await;
+        execute("VACUUM ANALYZE".into()).await;
+        for (statement, values, rows) in pages {
+            let plan = carried_out(&pool, statement, values).await;
+            assert_eq!(plan["Actual Rows"].as_f64(), Some(rows), "{statement} ({values})");
+            blocks.push(blocks_read(&plan));
+        }
+    }
+    let (few, many) = blocks.split_at(pages.len());
+    for ((few, many), page) in few.iter().zip(many).zip(pages) {
+        assert!(*many < 2 * few, "{page:?}: {many} blocks among many, {few} among few");
+    }
     done(pool).await;
 }
 
