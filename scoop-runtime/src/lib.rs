@@ -70,8 +70,8 @@ pub use find::{
     RunSummary, RunValue, WaitKind, WaitReason, WorkerInfo, WorkerSaga,
 };
 pub use rebuild::{
-    ChangedField, RebuildChange, RebuildComparison, RebuildProgress, RebuildReport, RunDifference,
-    SkippedHierarchy,
+    ChangedField, FailedRollbackComparison, RebuildChange, RebuildComparison, RebuildProgress, RebuildReport,
+    RunDifference, SkippedHierarchy,
 };
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};

@@ -106,8 +106,8 @@ use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
 use crate::util::when::Now;
 use crate::{
-    CancellationRequest, Child, FailedCompensation, Intervention, Named, RebuildComparison, RebuildProgress,
-    RebuildReport, RunDifference, StuckRun,
+    CancellationRequest, Child, FailedCompensation, FailedRollbackComparison, Intervention, Named,
+    RebuildComparison, RebuildProgress, RebuildReport, RunDifference, StuckRun,
 };
 
 /// Topics and names of sagas, pair by pair.
@@ -655,6 +655,9 @@ storage! {
 
         /// Reports the runs that a rebuild would change, by a consistent view of the record and the working set.
         async fn compare_with_record(&self, report: OnDifference<'_>) -> RebuildComparison;
+
+        /// Compares the newest failed rollbacks of the list and of the record.
+        async fn compare_failed_rollbacks(&self) -> FailedRollbackComparison;
     }
 }
 

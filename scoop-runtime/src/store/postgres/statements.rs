@@ -227,6 +227,7 @@ statements! {
     role_lacks,
     role_writes,
     rollback_check,
+    rollback_failure_compare,
     rollback_failure_count,
     rollback_failure_of_hierarchy,
     rollback_failure_page,

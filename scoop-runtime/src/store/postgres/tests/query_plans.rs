@@ -10,11 +10,11 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statemen
 use super::{database, done};
 use crate::RunPhase;
 use crate::find::{CountLimits, PageSize, RunFilter};
-use crate::store::{ExpiredSignals, FindStorage as _, SignalStorage as _};
+use crate::store::{ExpiredSignals, FindStorage as _, RebuildStorage as _, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 86] = [
+const HOT: [&str; 87] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -85,6 +85,7 @@ const HOT: [&str; 86] = [
     "run_count_finished",
     "run_count_unfinished",
     "rebuild_compare",
+    "rollback_failure_compare",
     "rollback_failure_count",
     "rollback_failure_page",
     "event_insert_operator",
@@ -105,7 +106,7 @@ const HOT: [&str; 86] = [
 
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
 /// deadlines from the earliest on, and stop.
-const WALKS: [&str; 13] = [
+const WALKS: [&str; 14] = [
     "limit_unpark_orphaned",
     "run_next_due",
     "handler_list_ready",
@@ -114,6 +115,7 @@ const WALKS: [&str; 13] = [
     "run_page_finished",
     "run_count_finished",
     "run_count_unfinished",
+    "rollback_failure_compare",
     "rollback_failure_count",
     "run_durations",
     "entity_names",
@@ -315,6 +317,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "run_count_finished" => ("timestamptz, bigint, bigint", "now(), 1, NULL"),
         "run_count_unfinished" => ("bigint, bigint", "100, NULL"),
+        "rollback_failure_compare" => ("bigint, bigint, bigint", "10000, 1000, 100"),
         "rollback_failure_count" => ("bigint, bigint", "1000, NULL"),
         "rollback_failure_page" | "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
         "event_insert_operator" => ("jsonb, text, timestamptz, uuid", "'[]', '', now(), gen_random_uuid()"),
@@ -1354,6 +1357,33 @@ const SETTLED_FAILURES: &str = "
            ARRAY[md5('root' || n)::uuid, md5('run' || n)::uuid], now() + interval '2 seconds'
     FROM generate_series({from}, {to}) n;
     DELETE FROM scoop.rollback_failure f WHERE f.handler LIKE 'settled%'";
+
+#[tokio::test]
+async fn comparison_of_failed_rollbacks_reads_the_newest() {
+    let pool = database("compared_failures").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    let mut blocks = vec![];
+    for (from, to, children) in [(1, 300, 400), (301, 20_000, 4_000)] {
+        execute(SETTLED_FAILURES.replace("{from}", &from.to_string()).replace("{to}", &to.to_string())).await;
+        execute(FAILED_CHILDREN.replace("{of}", &children.to_string())).await;
+        execute("VACUUM ANALYZE".into()).await;
+        let plan = carried_out(&pool, "rollback_failure_compare", "100, 1000, 100").await;
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(1.0), "none differs");
+        blocks.push(blocks_read(&plan));
+    }
+    assert!(blocks[1] < 2 * blocks[0], "{blocks:?} blocks among few and many");
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    execute("DELETE FROM scoop.rollback_failure".into()).await;
+    let compared = store.compare_failed_rollbacks().await.unwrap();
+    assert_eq!(compared.different.len(), 100, "{} compared", compared.compared);
+    assert!(compared.different.iter().all(crate::RunDifference::is_unlisted_failure));
+    done(pool).await;
+}
 
 /// Those of a hierarchy with many failed rollbacks are listed, too.
 #[tokio::test]
