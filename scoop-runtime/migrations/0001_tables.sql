@@ -316,6 +316,8 @@ CREATE TABLE scoop.handler (
 );
 CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE retired_at IS NULL;
 CREATE INDEX handler_renamed ON scoop.handler (handler) WHERE was IS NOT NULL;
+-- For the list of those that are not registered any more.
+CREATE INDEX handler_retired ON scoop.handler (topic, handler, retired_at) WHERE retired_at IS NOT NULL;
 
 -- The definitions of sagas. A run refers to the definition under which its newest step completed, so that a
 -- program that has another one can determine where to continue.
@@ -408,6 +410,8 @@ CREATE TABLE scoop.run_limit (
         cardinality(handlers) <= 1000 AND octet_length(array_to_string(handlers, '')) <= 262144
     )
 );
+-- The limits that are not found by each of their names.
+CREATE INDEX run_limit_renamed ON scoop.run_limit (saga) WHERE handlers <> ARRAY[saga::text];
 
 -- The runs of sagas with a rate that began in the last period: of each key, or with an empty key of the saga. Claims write it under
 -- the lock of the limits.

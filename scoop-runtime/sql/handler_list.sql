@@ -1,12 +1,32 @@
--- Lists the subscriptions of handlers, with their times, and the limits of their sagas: of several that name a handler, the first.
--- Joins the names of all limits at once, since a look for each handler would go through all of them.
+-- Lists the subscriptions of handlers, or a part of them, with their times, and the limits of their sagas: of several that name a
+-- handler, the first. A limit without other names than that of its saga is looked up by that. The names of the others are read at
+-- once, since a look for each handler would go through all of these.
 -- Locks: nothing.
-SELECT DISTINCT ON (h.topic, h.handler)
-       h.topic, h.handler, h.since,
+-- $1 topic and $2 handler to continue after, $3 a text that the name of one of both has, $4 how many, null for all
+WITH listed AS MATERIALIZED (
+    SELECT h.topic, h.handler, h.since
+    FROM scoop.handler h
+    WHERE h.retired_at IS NULL AND (h.topic, h.handler) > ($1::text, $2::text)
+      AND (strpos(h.topic, $3) > 0 OR strpos(h.handler, $3) > 0)
+    ORDER BY h.topic, h.handler
+    LIMIT $4
+),
+several AS MATERIALIZED (
+    SELECT names.handler, min(l.saga::text) AS saga
+    FROM scoop.run_limit l
+    CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
+    WHERE l.handlers <> ARRAY[l.saga::text]
+    GROUP BY names.handler
+)
+SELECT h.topic, h.handler, h.since,
        l.concurrency, l.concurrency_by_key, l.rate, l.rate_period_ms, l.rate_by_key, l.key_from::text, l.queue
-FROM scoop.handler h
-LEFT JOIN (
-    scoop.run_limit l CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
-) ON names.handler = h.handler::text AND l.saga >= ''
-WHERE h.retired_at IS NULL
-ORDER BY h.topic, h.handler, l.saga
+FROM listed h
+LEFT JOIN several s ON s.handler = h.handler::text
+LEFT JOIN LATERAL (
+    SELECT l.* FROM scoop.run_limit l
+    WHERE l.saga = ANY (ARRAY[s.saga, h.handler::text])
+      AND (l.saga = s.saga OR l.handlers = ARRAY[l.saga::text])
+    ORDER BY l.saga
+    LIMIT 1
+) l ON true
+ORDER BY h.topic, h.handler

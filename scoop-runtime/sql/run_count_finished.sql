@@ -6,20 +6,8 @@ WITH listed AS MATERIALIZED (
     SELECT k.type, h.handler
     FROM unnest('{COMMITTED,ROLLED_BACK,ROLLBACK_FAILED}'::scoop.message_event_type[]) AS k (type)
     CROSS JOIN LATERAL (
-        WITH RECURSIVE named (handler) AS (
-            (SELECT e.coroutine_name FROM scoop.run_end e
-             WHERE e.type = k.type AND e.coroutine_name IS NOT NULL
-             ORDER BY e.coroutine_name LIMIT 1)
-            UNION ALL
-            SELECT next.handler
-            FROM named n
-            CROSS JOIN LATERAL (
-                SELECT e.coroutine_name AS handler FROM scoop.run_end e
-                WHERE e.type = k.type AND e.coroutine_name > n.handler
-                ORDER BY e.coroutine_name LIMIT 1
-            ) next
-        )
-        SELECT n.handler FROM named n LIMIT $3
+{ended_handlers}
+        LIMIT $3
     ) h
 )
 SELECT l.handler::text, l.type::text, ended.count

@@ -1,30 +1,18 @@
 -- Which runs have ended, latest end first? Goes through the index of ends from one handler of each asked kind to the next, and
--- takes the latest ends of each. An end counts unless the run was undone, repaired, or continues after it. Reads no more
--- entries than asked: `floor_at` and `floor_id` are the last one that was read if there may be more. One row without a run
--- if none is found.
+-- looks up the latest end of each: an index of all ends by time would make each step slower. Then it reads the ends of those
+-- handlers whose latest ends are the latest of all: as many handlers as ends are to be read, and of none an end before all of
+-- these. An end counts unless the run was undone, repaired, or continues after it. Reads no more entries than asked: `floor_at`
+-- and `floor_id` are the last one that was read if there may be more. One row without a run if none is found.
 -- Locks: nothing.
 -- $1 the handler, $2 the topic, $3 the kinds of ends, $4 since and $5 until when they ended, $6 a code in the failure, $7
 -- the maximum length of the lineage; each null for all
 -- $8 ended before this, $9 and if at that time, with a smaller id than this; null: from the latest on; $10 how many runs,
 -- $11 how many ends to read
 WITH asked (type, handler) AS (
-    SELECT k.type, h.handler::text
+    SELECT k.type, h.handler
     FROM unnest('{COMMITTED,ROLLED_BACK,ROLLBACK_FAILED}'::scoop.message_event_type[]) AS k (type)
     CROSS JOIN LATERAL (
-        WITH RECURSIVE named (handler) AS (
-            (SELECT e.coroutine_name FROM scoop.run_end e
-             WHERE e.type = k.type AND e.coroutine_name IS NOT NULL
-             ORDER BY e.coroutine_name LIMIT 1)
-            UNION ALL
-            SELECT next.handler
-            FROM named n
-            CROSS JOIN LATERAL (
-                SELECT e.coroutine_name AS handler FROM scoop.run_end e
-                WHERE e.type = k.type AND e.coroutine_name > n.handler
-                ORDER BY e.coroutine_name LIMIT 1
-            ) next
-        )
-        SELECT n.handler FROM named n
+{ended_handlers}
     ) h
     WHERE $1::text IS NULL AND k.type::text = ANY ($3) IS NOT FALSE
     UNION ALL
@@ -32,23 +20,49 @@ WITH asked (type, handler) AS (
     FROM unnest('{COMMITTED,ROLLED_BACK,ROLLBACK_FAILED}'::scoop.message_event_type[]) AS type
     WHERE $1 IS NOT NULL AND type::text = ANY ($3) IS NOT FALSE
 ),
-candidate AS MATERIALIZED (
-    SELECT latest.*, asked.type, asked.handler
+-- the time of the latest end of each; the end itself may be the one before which the list continues, or beside it
+latest AS MATERIALIZED (
+    SELECT asked.*, latest.at
     FROM asked
+    CROSS JOIN LATERAL (
+        SELECT e.created_at AS at FROM scoop.run_end e
+        WHERE e.type = asked.type AND e.coroutine_name = asked.handler
+          AND e.created_at >= coalesce($4::timestamptz, '-infinity')
+          AND e.created_at <= least($5::timestamptz, coalesce($8::timestamptz, 'infinity'))
+        ORDER BY e.created_at DESC
+        LIMIT 1
+    ) latest
+),
+first AS MATERIALIZED (
+    SELECT l.type, l.handler, l.at FROM latest l
+    WHERE l.at < least($5::timestamptz, coalesce($8::timestamptz, 'infinity'))
+    ORDER BY l.at DESC
+    FETCH FIRST ($11) ROWS WITH TIES
+),
+candidate AS MATERIALIZED (
+    SELECT ended.*, of.type, of.handler
+    FROM (
+        SELECT f.type, f.handler FROM first f
+        UNION ALL
+        SELECT l.type, l.handler FROM latest l
+        WHERE l.at = least($5::timestamptz, coalesce($8::timestamptz, 'infinity'))
+    ) of
     CROSS JOIN LATERAL (
         SELECT e.created_at, scoop.run_id(e.cooperation_lineage) AS id, e.cooperation_lineage AS lineage,
                e.message_id, e.coroutine_identifier, e.step, e.exception
         FROM scoop.run_end e
-        WHERE e.type = asked.type AND e.coroutine_name = asked.handler
-          AND e.created_at >= coalesce($4::timestamptz, '-infinity')
+        WHERE e.type = of.type AND e.coroutine_name = of.handler
+          AND e.created_at >= greatest($4::timestamptz, (
+              SELECT CASE WHEN count(*) < $11 THEN '-infinity' ELSE min(f.at) END FROM first f))
           AND (e.created_at, scoop.run_id(e.cooperation_lineage))
                 < (least($5::timestamptz, coalesce($8::timestamptz, 'infinity')),
                    CASE WHEN $5 IS NULL OR $8 < $5 THEN coalesce($9::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                         ELSE '00000000-0000-0000-0000-000000000000' END)
-        ORDER BY e.created_at DESC, scoop.run_id(e.cooperation_lineage) DESC
-        LIMIT $11
-    ) latest
-    ORDER BY latest.created_at DESC, latest.id DESC
+        -- in the order of the index, so that none is read to be sorted
+        ORDER BY e.created_at DESC
+        FETCH FIRST ($11) ROWS WITH TIES
+    ) ended
+    ORDER BY ended.created_at DESC, ended.id DESC
     LIMIT $11
 ),
 -- counts, so that each is looked up by index

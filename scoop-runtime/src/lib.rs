@@ -55,10 +55,11 @@ pub use api::InMemory;
 pub use api::{
     ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
     EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Health, Keep, KeptHierarchies,
-    Launch, LaunchAll, LaunchUntyped, ListItem, ListRequest, ListSchedules, Migrate, Outcome, PagedListItem,
-    Paused, Prune, Pruned, ReadTree, RebuildEntities, RebuildWorkingSet, RebuiltEntities, Redeliver,
-    Redelivered, Request, Resume, Retire, Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop,
-    SendSignal, SetPause, SignalAnswer, Status, Undeletable, migrate, migration_files,
+    Launch, LaunchAll, LaunchUntyped, ListFormerHandlers, ListHandlers, ListItem, ListRequest, ListSchedules,
+    Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree, RebuildEntities, RebuildWorkingSet,
+    RebuiltEntities, Redeliver, Redelivered, Request, Resume, Retire, Retired, RollbackAnswer,
+    RollbackFailure, RunPage, Scoop, SendSignal, SetPause, SignalAnswer, Status, Undeletable, migrate,
+    migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
@@ -69,8 +70,8 @@ pub use find::{
     RunSummary, RunValue, WaitKind, WaitReason, WorkerInfo, WorkerSaga,
 };
 pub use rebuild::{
-    ChangedField, RebuildChange, RebuildComparison, RebuildProgress, RebuildReport, RunDifference,
-    SkippedHierarchy,
+    ChangedField, FailedRollbackComparison, RebuildChange, RebuildComparison, RebuildProgress, RebuildReport,
+    RunDifference, SkippedHierarchy,
 };
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};

@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use sqlx::PgConnection;
 
 use crate::error::is_denied;
-use crate::store::{self, NewMessage, Store, Unhandled};
+use crate::store::{self, HandlerList, NewMessage, Store, Unhandled};
 use crate::telemetry::{self, metrics};
 use crate::util::sync::{Mutex, lock};
 use crate::{RegisteredHandler, RuntimeError, Subscribed};
@@ -18,7 +18,7 @@ impl Unhandled {
     pub(crate) async fn explained(&self, store: &Store) -> RuntimeError {
         let Self { topic, message, .. } = self.clone();
         // If the list cannot be read, the error is still correct.
-        let listed = store.listed_handlers().await.unwrap_or_default();
+        let listed = store.listed_handlers(&HandlerList::default()).await.unwrap_or_default();
         let subscribed = Subscribed::near(&topic, listed.iter().map(|listed| &*listed.topic));
         RuntimeError::NoHandler { topic, message, subscribed }
     }
@@ -97,7 +97,7 @@ impl UnhandledWarnings {
 
     async fn warn_of_unhandled(self: Arc<Self>, topics: Vec<String>, handlers: Vec<String>) {
         // After a failure the next such launch retries the look-up.
-        let Ok(listed) = self.store.listed_handlers().await else {
+        let Ok(listed) = self.store.listed_handlers(&HandlerList::default()).await else {
             return;
         };
         let new = lock(&self.known).take_note(&topics, &handlers, &listed);

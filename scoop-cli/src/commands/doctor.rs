@@ -144,6 +144,7 @@ async fn of_runs(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     findings.extend(runs::workers(scoop).await?);
     findings.extend(runs::paused(scoop).await?);
     findings.extend(runs::unfinished(scoop).await?);
+    findings.extend(runs::listed(scoop).await?);
     findings.extend(runs::queues(scoop).await?);
     findings.extend(runs::undeletable(scoop).await?);
     Ok(findings)

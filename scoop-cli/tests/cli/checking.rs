@@ -106,6 +106,7 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
         handlers
         idle_in_transaction_session_timeout
         late runs
+        list of failed rollbacks
         pauses
         queue limits
         retention
@@ -122,6 +123,40 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
         workers
         wraparound"#]]
     .assert_eq(&all.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_names_failed_rollbacks_that_operators_do_not_see() {
+    let mut shop = Shop::open().await;
+    shop.order(1, Plan::FailToUndo).await;
+    let listed = shop.run(&["doctor", "--json", "--verbose"]).await;
+    let check = |ran: &crate::support::Ran| {
+        let all = ran.field("check").into_iter().zip(ran.field("level")).zip(ran.field("text"));
+        let own = all.filter(|((check, _), _)| check == "list of failed rollbacks");
+        own.map(|((_, level), text)| format!("{level}: {text}")).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(check(&listed), "good: 1 entry of the list and of the record, and none differs");
+
+    let run = shop.db.texts("SELECT run::text FROM scoop.rollback_failure").await.remove(0);
+    shop.db.execute("DELETE FROM scoop.rollback_failure").await;
+    let lost = shop.run(&["doctor", "--json"]).await;
+    assert_eq!(lost.code, 4);
+    assert_eq!(
+        check(&lost),
+        format!("problem: operators do not see 1 failed rollback, of run {run} of `orders`")
+    );
+    let advice = lost.field("advice").join("\n");
+    assert!(advice.contains("rebuild the list: scoop rebuild --dry-run; scoop rebuild"), "{advice}");
+
+    shop.scoop.shutdown().await.unwrap();
+    assert_eq!(shop.run(&["rebuild", "--yes"]).await.code, 0);
+    assert_eq!(check(&shop.run(&["doctor", "--json"]).await), "", "the rebuild has mended it");
+
+    shop.db.execute("UPDATE scoop.rollback_failure SET failed_at = 'infinity'").await;
+    assert_eq!(
+        check(&shop.run(&["doctor", "--json"]).await),
+        format!("warning: 1 entry is settled, or not as recorded, of run {run} of `orders`")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -273,7 +308,7 @@ async fn doctor_has_nothing_to_say_about_a_healthy_shop_on_a_server_with_good_se
         ran(command, &mut vec![]).await
     };
     doctor(&[]).await.shows(expect![[r#"
-        2> 0 problems, 0 warnings, 26 checks found nothing
+        2> 0 problems, 0 warnings, 27 checks found nothing
     "#]]);
     let all = doctor(&["--verbose", "--json"]).await;
     assert_eq!(all.code, 0);
@@ -304,6 +339,7 @@ async fn doctor_has_nothing_to_say_about_a_healthy_shop_on_a_server_with_good_se
         good failed rollbacks
         good stuck runs
         good late runs
+        good list of failed rollbacks
         good queue limits
         good retention"#]]
     .assert_eq(&checks.join("\n"));

@@ -6,7 +6,9 @@ use futures_util::future::{BoxFuture, FutureExt};
 
 use super::scoop::Scoop;
 use crate::util::patience::GivenUp;
-use crate::{RebuildComparison, RebuildProgress, RebuildReport, RunDifference, RuntimeError};
+use crate::{
+    FailedRollbackComparison, RebuildComparison, RebuildProgress, RebuildReport, RunDifference, RuntimeError,
+};
 
 /// A function that is called with the progress of a rebuild.
 type OnProgress = Box<dyn FnMut(RebuildProgress) + Send>;
@@ -137,5 +139,31 @@ impl Scoop {
             }
         };
         compared.map_err(GivenUp::error("the working set was compared with the record"))
+    }
+
+    /// Compares the list of failed rollbacks, which operators see, with the recorded events: the newest 10,000 of the list, and the
+    /// newest 10,000 that are recorded, divided among the sagas. Changes nothing, and takes no locks. All are compared by
+    /// [`compare_working_set`](Self::compare_working_set), and a [rebuild](Self::rebuild_working_set) makes the list anew.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// for difference in scoop.compare_failed_rollbacks().await?.different {
+    ///     println!("{difference}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn compare_failed_rollbacks(&self) -> Result<FailedRollbackComparison, RuntimeError> {
+        let compared = self.patiently(|_| self.store().compare_failed_rollbacks()).await;
+        compared.map_err(GivenUp::error("the list of failed rollbacks was compared with the record"))
     }
 }

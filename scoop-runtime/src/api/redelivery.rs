@@ -8,7 +8,7 @@ use scoop_core::Message;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::store::Redelivery;
+use crate::store::{HandlerList, Redelivery};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::GivenUp;
 use crate::{HierarchyId, RuntimeError, Scoop, Subscribed, When};
@@ -56,7 +56,8 @@ impl Redeliver {
     }
 
     async fn carry_out(self) -> Result<Redelivered, RuntimeError> {
-        let listed = self.scoop.patiently(|_| self.scoop.store().listed_handlers()).await;
+        let all = HandlerList::default();
+        let listed = self.scoop.patiently(|_| self.scoop.store().listed_handlers(&all)).await;
         let listed = listed.map_err(GivenUp::error("the handlers were looked up"))?;
         if !listed.iter().any(|listed| listed.topic == self.topic) {
             let subscribed = Subscribed::near(&self.topic, listed.iter().map(|listed| &*listed.topic));

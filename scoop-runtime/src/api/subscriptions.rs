@@ -1,5 +1,6 @@
 //! Subscriptions of handlers, for operators: a handler without a program can be retired.
 
+use std::collections::{BTreeSet, HashMap};
 use std::future::IntoFuture;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -7,7 +8,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use crate::store::{PendingRuns, Store};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::GivenUp;
-use crate::{FormerHandler, QueueLength, RegisteredHandler, RegisteredWorker, RuntimeError, Scoop};
+use crate::{QueueLength, RegisteredHandler, RegisteredWorker, RuntimeError, Scoop};
 
 /// The number of events among which launches are looked for.
 const EMISSIONS_READ_MAX: usize = 10_000;
@@ -72,33 +73,6 @@ impl IntoFuture for Retire {
 }
 
 impl Scoop {
-    /// The registered handlers: those of all programs that ever started on this schema, unless they were
-    /// [retired](Scoop::retire_handler). Messages are delivered to them.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// for listed in scoop.handlers().await? {
-    ///     println!("{} listens on {}; limits: {}", listed.handler, listed.topic, listed.limits);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn handlers(&self) -> impl Future<Output = Result<Vec<RegisteredHandler>, RuntimeError>> + Send {
-        async move {
-            let listed = self.patiently(|_| self.store().listed_handlers()).await;
-            listed.map_err(GivenUp::error("the handlers were listed"))
-        }
-        .boxed()
-    }
-
     /// The queues of the sagas with a limit of their queue (`#[saga(queue = ..)]`), by the names of the sagas. The
     /// [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html) describes such limits;
     /// [`RegisteredHandler::limits`] has all limits of a saga.
@@ -123,14 +97,14 @@ impl Scoop {
     /// ```
     pub fn queue_lengths(&self) -> impl Future<Output = Result<Vec<QueueLength>, RuntimeError>> + Send {
         async move {
-            let listed = self.patiently(|_| self.store().queue_lengths()).await;
+            let listed = self.patiently(|_| self.store().queue_lengths(None)).await;
             listed.map_err(GivenUp::error("the queues were listed"))
         }
         .boxed()
     }
 
-    /// The handlers that are not registered any more: they were [retired](Scoop::retire_handler), or their sagas have other
-    /// names now.
+    /// The [queues](Scoop::queue_lengths) of the sagas of these handlers that have a limit of their queue, by the names of the sagas.
+    /// Other runs are not counted.
     ///
     /// # Errors
     ///
@@ -142,16 +116,69 @@ impl Scoop {
     ///
     /// ```no_run
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// for former in scoop.former_handlers().await? {
-    ///     println!("{former:?}");
+    /// let orders = scoop.handlers().named("order").limit(100).await?;
+    /// for queue in scoop.queue_lengths_of(&orders).await? {
+    ///     println!("{queue}");
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn former_handlers(&self) -> impl Future<Output = Result<Vec<FormerHandler>, RuntimeError>> + Send {
+    pub fn queue_lengths_of(
+        &self,
+        handlers: &[RegisteredHandler],
+    ) -> BoxFuture<'static, Result<Vec<QueueLength>, RuntimeError>> {
+        let limited = handlers.iter().filter(|it| it.limits.queue.is_some()).map(|it| it.handler.clone());
+        let (scoop, sagas) = (self.clone(), limited.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
         async move {
-            let former = self.patiently(|_| self.store().former_handlers()).await;
-            former.map_err(GivenUp::error("the handlers were listed"))
+            if sagas.is_empty() {
+                return Ok(vec![]);
+            }
+            let listed = scoop.patiently(|_| scoop.store().queue_lengths(Some(&sagas))).await;
+            listed.map_err(GivenUp::error("the queues were listed"))
+        }
+        .boxed()
+    }
+
+    /// The definitions of the sagas of these handlers that living workers have, in the order of the handlers: for each handler one
+    /// for each worker that has it, the lowest first.
+    ///
+    /// The cost grows with the number of sagas of all workers; only those of these handlers are sent by the server.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let handlers = scoop.handlers().limit(100).await?;
+    /// for (handler, definitions) in handlers.iter().zip(scoop.definitions_of(&handlers).await?) {
+    ///     println!("{} has {} workers", handler.handler, definitions.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn definitions_of(
+        &self,
+        handlers: &[RegisteredHandler],
+    ) -> BoxFuture<'static, Result<Vec<Vec<i32>>, RuntimeError>> {
+        let scoop = self.clone();
+        let (topics, sagas): (Vec<_>, Vec<_>) =
+            handlers.iter().map(|it| (it.topic.clone(), it.handler.clone())).unzip();
+        async move {
+            let asked = (&*topics, &*sagas);
+            let living = scoop.patiently(|_| scoop.store().living_definitions(asked)).await;
+            let living = living.map_err(GivenUp::error("the workers were listed"))?;
+            let mut served: HashMap<_, Vec<i32>> = HashMap::new();
+            for (topic, saga, definition) in &living {
+                served.entry((topic, saga)).or_default().push(*definition);
+            }
+            served.values_mut().for_each(|definitions| definitions.sort_unstable());
+            let of = |pair| served.get(&pair).cloned().unwrap_or_default();
+            Ok(topics.iter().zip(&sagas).map(of).collect())
         }
         .boxed()
     }

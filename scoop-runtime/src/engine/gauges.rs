@@ -37,7 +37,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
 }
 
 async fn read_sizes(engine: &Engine) -> sqlx::Result<(StoreSizes, Vec<QueueLength>)> {
-    Ok((engine.store.sizes().await?, engine.store.queue_lengths().await?))
+    Ok((engine.store.sizes().await?, engine.store.queue_lengths(None).await?))
 }
 
 fn gauge(number: impl TryInto<i64>) -> f64 {

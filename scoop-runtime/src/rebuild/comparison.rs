@@ -30,6 +30,21 @@ pub struct RebuildComparison {
     pub skipped: Vec<SkippedHierarchy>,
 }
 
+/// The result of a [comparison](crate::Scoop::compare_failed_rollbacks) of the list of failed rollbacks with the recorded events.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct FailedRollbackComparison {
+    /// The number of failed rollbacks that were compared: of the list, and of the record, where some may be settled.
+    pub compared: u64,
+    /// The first differences, up to [`LIMIT`](Self::LIMIT).
+    pub different: Vec<RunDifference>,
+}
+
+impl FailedRollbackComparison {
+    /// The maximum number of differences that one comparison returns.
+    pub const LIMIT: usize = 100;
+}
+
 /// A run that a rebuild would change. Display it as one line.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -106,6 +121,14 @@ impl RunDifference {
         let change = RebuildChange::Changed(vec![field]);
         Self { hierarchy: root.into(), run: Some(run.into()), handler, message_id, change }
     }
+
+    /// Whether the run has a failed rollback that no operator has settled, and the list of these does not have it: operators do
+    /// not see it.
+    pub fn is_unlisted_failure(&self) -> bool {
+        let RebuildChange::Changed(fields) = &self.change else { return false };
+        let values = fields.iter().find(|it| it.name == FAILED_ROLLBACK).and_then(|it| it.values.as_ref());
+        values.is_some_and(|[kept, recorded]| kept.is_null() && !recorded.is_null())
+    }
 }
 
 /// The fields that differ, by name.
@@ -175,7 +198,10 @@ mod tests {
     fn failed_rollback_that_is_not_listed_is_a_changed_field() {
         let place = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
         let recorded = Some(json!({"failed_at": "2026-01-01"}));
+        let settled = RunDifference::of_failed_rollback(place, "orders".into(), [recorded.clone(), None]);
+        assert!(!settled.is_unlisted_failure());
         let difference = RunDifference::of_failed_rollback(place, "orders".into(), [None, recorded]);
+        assert!(difference.is_unlisted_failure());
         assert_eq!(difference.run, Some(place.1.into()));
         let text = difference.to_string();
         let expected = "would change: failed_rollback from null to {\"failed_at\":\"2026-01-01\"}";

@@ -13,7 +13,9 @@ use uuid::Uuid;
 
 use crate::HierarchyId;
 
-pub use self::comparison::{ChangedField, RebuildChange, RebuildComparison, RunDifference};
+pub use self::comparison::{
+    ChangedField, FailedRollbackComparison, RebuildChange, RebuildComparison, RunDifference,
+};
 pub(crate) use self::entity::{EntityFold, Unfolded};
 pub(crate) use self::run_history::{OperatorAction, RecordedEvent, RecordedExecution};
 pub(crate) use self::working_set::{Rebuilt, SubscriptionPeriod, newest_outputs, rebuild};

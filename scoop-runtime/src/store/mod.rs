@@ -53,8 +53,9 @@ pub use queue::QueueLength;
 pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
 pub(crate) use queue_cursors::QueueCursors;
 pub(crate) use requests::{
-    CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Page, PendingRuns, Redelivery,
-    RepairRequest, RepairResult, RequestKey, RequestTarget, Requester, RetiredHandler, RollbackStart,
+    CancelResult, HandlerList, HandlerOutcome, InterventionSubject, MessageStatus, Page, PendingRuns,
+    Redelivery, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester, RetiredHandler,
+    RollbackStart,
 };
 pub use requests::{FormerHandler, RegisteredHandler};
 pub(crate) use retention::{
@@ -105,8 +106,8 @@ use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
 use crate::util::when::Now;
 use crate::{
-    CancellationRequest, Child, FailedCompensation, Intervention, Named, RebuildComparison, RebuildProgress,
-    RebuildReport, RunDifference, StuckRun,
+    CancellationRequest, Child, FailedCompensation, FailedRollbackComparison, Intervention, Named,
+    RebuildComparison, RebuildProgress, RebuildReport, RunDifference, StuckRun,
 };
 
 /// Topics and names of sagas, pair by pair.
@@ -561,11 +562,14 @@ storage! {
         /// The sagas that have ready runs but no living worker, with their topics.
         async fn abandoned_sagas(&self) -> Vec<(String, String)>;
 
-        /// The registered handlers.
-        async fn listed_handlers(&self) -> Vec<RegisteredHandler>;
+        /// The registered handlers in this part of the list, by topic and saga.
+        async fn listed_handlers(&self, part: &HandlerList) -> Vec<RegisteredHandler>;
 
-        /// The handlers that are not registered any more.
-        async fn former_handlers(&self) -> Vec<FormerHandler>;
+        /// The handlers that are not registered any more, by topic and saga; up to `limit`, or all.
+        async fn former_handlers(&self, limit: Option<u32>) -> Vec<FormerHandler>;
+
+        /// The definitions that living workers have of these sagas, each with its topic and saga.
+        async fn living_definitions(&self, of: Pairs<'_>) -> Vec<(String, String, i32)>;
 
         /// The handlers with the topics of messages that they launched, among the newest events.
         async fn emissions(&self, events_max: usize) -> Vec<(String, String)>;
@@ -620,8 +624,8 @@ storage! {
         /// Leases places in the queue of a saga to a program that launches messages. `None` if the queue has no limit.
         async fn lease_places(&self, asked: &LeaseRequest) -> Option<Lease>;
 
-        /// The queues with a limit, by the names of their sagas.
-        async fn queue_lengths(&self) -> Vec<QueueLength>;
+        /// The queues with a limit of these sagas, or of all, by the names of the sagas.
+        async fn queue_lengths(&self, of: Option<&[String]>) -> Vec<QueueLength>;
     }
 
     /// Schedules, and their due ticks.
@@ -651,6 +655,9 @@ storage! {
 
         /// Reports the runs that a rebuild would change, by a consistent view of the record and the working set.
         async fn compare_with_record(&self, report: OnDifference<'_>) -> RebuildComparison;
+
+        /// Compares the newest failed rollbacks of the list and of the record.
+        async fn compare_failed_rollbacks(&self) -> FailedRollbackComparison;
     }
 }
 

@@ -129,6 +129,16 @@ pub(crate) struct Page {
     pub(crate) limit: u32,
 }
 
+/// A part of the list of handlers; by default all of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HandlerList {
+    /// The topic and the saga that it begins after; empty for the first.
+    pub(crate) after: (String, String),
+    /// A text that the name of the topic or of the saga has.
+    pub(crate) named: String,
+    pub(crate) limit: Option<u32>,
+}
+
 /// The fate of the pending runs of a handler that is retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PendingRuns {

@@ -1,14 +1,15 @@
-//! The topology: which sagas handle which topics and launch which messages, the workers that run them, and what is or was paused.
+//! The topology, page by page: which sagas handle which topics and launch which messages, the workers that run them, and what is or
+//! was paused.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::IntoFuture as _;
 use std::time::SystemTime;
 
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_runtime::{
-    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RegisteredWorker,
-    RunCounts,
+    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RunCounts,
 };
 
 use super::count::Count;
@@ -25,8 +26,8 @@ const ENDED_SHOWN: u32 = 20;
 /// The number of pauses that are shown, those that last longest.
 const PAUSES_SHOWN: usize = 500;
 
-/// The number of handlers that are shown, and of retired ones.
-const HANDLERS_SHOWN: usize = 200;
+/// The number of handlers on a page, and of retired ones that are shown.
+const HANDLERS_SHOWN: u32 = 200;
 
 #[derive(Template)]
 #[template(path = "topology.html")]
@@ -35,15 +36,19 @@ struct TopologyPage {
     topics: Vec<Topic>,
     /// The text that the names of the shown topics or sagas have.
     named: String,
-    /// The number of handlers that are shown, and of all, if these are more or a text is asked for.
-    part: Option<(usize, usize)>,
+    /// Whether all handlers are shown.
+    is_all: bool,
+    /// The URL of the next page.
+    next: Option<String>,
+    /// The URL of the first page, if this is a later one.
+    first: Option<String>,
     pauses: Vec<PauseRow>,
     pauses_left_out: usize,
     ended: Vec<EndedRow>,
     pause_all: String,
     drawing: Option<Drawing>,
     former: Vec<FormerRow>,
-    former_left_out: usize,
+    is_former_more: bool,
 }
 
 /// A topic with its handlers.
@@ -104,33 +109,53 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, Fault> {
     let scoop = &web.scoop;
-    let (handlers, workers, pauses, queues) =
-        tokio::join!(scoop.handlers(), scoop.workers(), scoop.pauses(), scoop.queue_lengths());
-    let (handlers, workers, pauses, queues) = (handlers?, workers?, pauses?, queues?);
+    let named = fields.last("named").unwrap_or_default();
+    let after = fields.exact("topic").zip(fields.exact("handler"));
+    // One more than the page has, to know whether there are more.
+    let page = scoop.handlers().named(named).limit(HANDLERS_SHOWN + 1);
+    let page = match after {
+        Some((topic, handler)) => page.after(topic, handler),
+        None => page,
+    };
+    let former = scoop.former_handlers().limit(HANDLERS_SHOWN + 1).into_future();
     let ended = scoop.ended_pauses().limit(ENDED_SHOWN).into_future();
-    let (ended, former) = tokio::join!(ended, scoop.former_handlers());
-    let (ended, former) = (ended?, former?);
+    let (handlers, former, pauses, ended) = tokio::join!(page.into_future(), former, scoop.pauses(), ended);
+    let (mut handlers, mut former, pauses, ended) = (handlers?, former?, pauses?, ended?);
+    let is_more = handlers.len() > HANDLERS_SHOWN as usize;
+    handlers.truncate(HANDLERS_SHOWN as usize);
+    let is_former_more = former.len() > HANDLERS_SHOWN as usize;
+    former.truncate(HANDLERS_SHOWN as usize);
+    let (definitions, queues) =
+        tokio::join!(scoop.definitions_of(&handlers), scoop.queue_lengths_of(&handlers));
+    let (definitions, queues) = (definitions?, queues?);
+    let is_all = !is_more && named.is_empty() && after.is_none();
     // A graph of so many sagas is not drawn.
-    let drawing = if handlers.len() <= NODES_MAX && former.len() <= NODES_MAX {
+    let drawing = if is_all && handlers.len() <= NODES_MAX && former.len() <= NODES_MAX {
         let counts = async { scoop.counts().await };
         let (counts, emissions) = tokio::join!(counts, scoop.emissions());
-        graph(&handlers, &former, &emissions?, (&workers, &pauses, &counts?), base).draw()
+        graph(&handlers, &former, &emissions?, (&definitions, &pauses, &counts?), base).draw()
     } else {
         None
     };
     let now = SystemTime::now();
-    let named = fields.last("named").unwrap_or_default();
-    let is_named = |it: &&RegisteredHandler| it.topic.contains(named) || it.handler.contains(named);
-    let shown: Vec<_> = handlers.iter().filter(is_named).take(HANDLERS_SHOWN).collect();
-    let part = (shown.len() < handlers.len() || !named.is_empty()).then_some((shown.len(), handlers.len()));
-    let mut topics: BTreeMap<&str, Vec<&RegisteredHandler>> = BTreeMap::new();
-    for handler in shown {
-        topics.entry(&handler.topic).or_default().push(handler);
+    let address = |last: &RegisteredHandler| {
+        let named = Some(("named", named)).filter(|(_, text)| !text.is_empty());
+        let place = [("topic", &*last.topic), ("handler", &*last.handler)];
+        format!("{}/topology{}", base.0, query(named.into_iter().chain(place)))
+    };
+    let first = match named {
+        "" => format!("{}/topology", base.0),
+        named => format!("{}/topology{}", base.0, query([("named", named)])),
+    };
+    let next = handlers.last().filter(|_| is_more).map(address);
+    let mut topics: BTreeMap<&str, Vec<Handler>> = BTreeMap::new();
+    for (handler, definitions) in handlers.iter().zip(definitions) {
+        let row = row(handler, definitions, (&pauses, &queues), (now, base));
+        topics.entry(&handler.topic).or_default().push(row);
     }
-    let served = served(&workers);
     let topics = topics.into_iter().map(|(topic, handlers)| Topic {
         name: line(topic),
-        handlers: handlers.into_iter().map(|it| row(it, &served, (&pauses, &queues), (now, base))).collect(),
+        handlers,
         pause: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::topic(topic))),
     });
     let pauses_left_out = pauses.len().saturating_sub(PAUSES_SHOWN);
@@ -146,13 +171,15 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
         frame: Frame::new(web, base, "Topology", "Topology"),
         topics: topics.collect(),
         named: line(named),
-        part,
+        is_all,
+        next,
+        first: after.map(|_| first),
         pauses: pauses.collect(),
         pauses_left_out,
         ended: ended.iter().map(|it| ended_row(it, now)).collect(),
         drawing,
-        former: former.iter().take(HANDLERS_SHOWN).map(|it| former_row(it, (now, base))).collect(),
-        former_left_out: former.len().saturating_sub(HANDLERS_SHOWN),
+        former: former.iter().map(|it| former_row(it, (now, base))).collect(),
+        is_former_more,
         pause_all: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::Everything)),
     })
 }
@@ -186,14 +213,14 @@ fn graph(
     handlers: &[RegisteredHandler],
     former: &[FormerHandler],
     emissions: &[(String, String)],
-    (workers, pauses, counts): (&[RegisteredWorker], &[Pause], &RunCounts),
+    (definitions, pauses, counts): (&[Vec<i32>], &[Pause], &RunCounts),
     base: &Base,
 ) -> Graph {
     let topic = |name: &str| Node::Topic(line(name));
     let saga = |name: &str| Node::Saga(line(name));
     let mut graph = Graph::default();
-    let alive = workers.iter().filter(|worker| worker.is_alive).flat_map(|worker| &worker.sagas);
-    let alive: BTreeSet<_> = alive.map(|saga| &*saga.handler).collect();
+    let served = handlers.iter().zip(definitions).filter(|(_, definitions)| !definitions.is_empty());
+    let alive: BTreeSet<_> = served.map(|(it, _)| &*it.handler).collect();
     for it in handlers {
         let ended = counts.finished.iter().filter(|count| count.handler == it.handler);
         let ended: Count = ended.map(Count::from).sum();
@@ -239,30 +266,18 @@ fn is_paused(pauses: &[Pause], topic: &str, handler: &str) -> bool {
     })
 }
 
-/// The definitions that living workers have, one for each worker, by topic and saga.
-fn served(workers: &[RegisteredWorker]) -> HashMap<(&str, &str), Vec<i32>> {
-    let mut served: HashMap<_, Vec<i32>> = HashMap::new();
-    for saga in workers.iter().filter(|worker| worker.is_alive).flat_map(|worker| &worker.sagas) {
-        served.entry((&*saga.topic, &*saga.handler)).or_default().push(saga.definition);
-    }
-    served
-}
-
 fn row(
     handler: &RegisteredHandler,
-    served: &HashMap<(&str, &str), Vec<i32>>,
+    mut definitions: Vec<i32>,
     (pauses, queues): (&[Pause], &[QueueLength]),
     (now, base): (SystemTime, &Base),
 ) -> Handler {
-    let definitions = served.get(&(&*handler.topic, &*handler.handler));
-    let mut definitions = definitions.cloned().unwrap_or_default();
     let queue = queues.iter().find(|queue| queue.saga == handler.handler);
     let waiting = |queue: &QueueLength| {
         let or_more = if queue.waiting >= queue.limit as usize { "+" } else { "" };
         Waiting { runs: format!("{}{or_more}", queue.waiting), is_nearly_full: queue.is_nearly_full() }
     };
     let workers = definitions.len();
-    definitions.sort_unstable();
     definitions.dedup();
     Handler {
         name: line(&handler.handler),

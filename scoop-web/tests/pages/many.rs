@@ -64,32 +64,40 @@ async fn overview_shows_the_first_sagas_and_those_with_stuck_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn topology_shows_the_first_subscriptions_and_finds_others() {
+async fn topology_has_pages_and_finds_names() {
     let shop = Shop::open().await;
-    shop.get("/topology").await.lacks("subscriptions are shown").has("<svg class=\"graph\"");
+    shop.get("/topology").await.lacks("rel=\"next\"").lacks("id=\"named\"").has("<svg class=\"graph\"");
     shop.db
         .execute(
             "INSERT INTO scoop.handler (topic, handler)
-             SELECT 'topic ' || lpad((n / 10)::text, 4, '0'), 'saga ' || lpad(n::text, 5, '0')
+             SELECT 'a & b ' || lpad((n / 10)::text, 4, '0'), 'saga ' || lpad(n::text, 5, '0')
              FROM generate_series(1, 10000) n;
+             INSERT INTO scoop.run_limit (saga, handlers, queue)
+             SELECT 'saga ' || lpad(n::text, 5, '0'), ARRAY['saga ' || lpad(n::text, 5, '0')], 3 FROM generate_series(1, 400) n;
              INSERT INTO scoop.handler (topic, handler, retired_at) SELECT 'old', 'old ' || n, now() FROM generate_series(1, 300) n",
         )
         .await;
-    let got = shop.get("/topology").await;
-    got.has("200 of 10002 subscriptions are shown")
-        .has("100 more are not shown")
-        .lacks("<svg class=\"graph\"");
-    assert!(got.text.len() <= BYTES_MAX, "{} bytes", got.text.len());
+    let first = shop.get("/topology").await;
+    first.has("saga 00001").has("saga 00200").lacks("saga 00201").lacks("First page").lacks("orders");
+    first.has("queue = 3 <span class=\"minor\">0 wait</span>").has("no program runs");
+    first.has("Further ones are not shown").lacks("<svg class=\"graph\"");
+    assert!(first.text.len() <= BYTES_MAX, "{} bytes", first.text.len());
+    assert_eq!(first.text.matches("<tr><td data-label=\"Saga\"").count(), 2 * 200, "and the retired ones");
+    let second = shop.get(&first.next()).await;
+    second.has("saga 00201").has("saga 00400").lacks("saga 00401").has("href=\"/topology\"");
+    let last = shop.get("/topology?topic=a+%26+b+1000&handler=saga+10000").await;
+    last.has(">orders</a>").has(">parcels</a>").lacks("saga 10000").lacks("rel=\"next\"").lacks("<svg");
+    shop.get("/topology?topic=zz&handler=zz").await.has("No further saga is subscribed.");
     let got = shop.get("/topology?named=saga+0777").await;
-    got.has("10 of 10002 subscriptions are shown")
-        .has("saga 07775")
-        .has("value=\"saga 0777\"")
-        .lacks("orders");
-    shop.get("/topology?named=shop.orders")
-        .await
-        .has("1 of 10002 subscriptions are shown")
-        .has(">orders</a>");
-    shop.get("/topology?named=none").await.has("0 of 10002 subscriptions are shown");
+    got.has("saga 07770").has("saga 07779").lacks("saga 07780").lacks("rel=\"next\"");
+    got.has("value=\"saga 0777\"").lacks("orders");
+    let got = shop.get("/topology?named=saga+07").await;
+    let next = got.next();
+    assert!(next.contains("named=saga+07&"), "{next}");
+    shop.get(&next).await.has("saga 07200").has("href=\"/topology?named=saga+07\"");
+    let got = shop.get("/topology?named=shop.orders").await;
+    got.has(">orders</a>").lacks("parcels").lacks("no program runs");
+    shop.get("/topology?named=none").await.has("No topic or saga has such a name.");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -93,6 +93,38 @@ async fn retired_handler_is_a_former_one_until_it_is_registered_again() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn handlers_are_listed_in_parts_with_the_definitions_of_living_workers() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Orders>().only::<Parcels>().start().await?;
+    let names = |listed: Vec<scoop::RegisteredHandler>| {
+        listed.into_iter().map(|it| format!("{} on {}", it.handler, it.topic)).collect::<Vec<_>>()
+    };
+    let [orders, parcels] = ["activity-orders on activity.order", "activity-parcels on activity.parcel"];
+    assert_eq!(names(scoop.handlers().limit(1).await?), [orders]);
+    let after = scoop.handlers().after("activity.order", "activity-orders");
+    assert_eq!(names(after.clone().limit(2).await?), [parcels]);
+    assert_eq!(names(after.named("order").await?), Vec::<String>::new());
+    assert_eq!(names(scoop.handlers().named("-orders").await?), [orders]);
+    assert_eq!(names(scoop.handlers().named("y.p").await?), [parcels]);
+    assert_eq!(names(scoop.handlers().named("activity").limit(1).await?), [orders]);
+    let handlers = scoop.handlers().await?;
+    let definitions = scoop.definitions_of(&handlers).await?;
+    assert_eq!(definitions.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
+    let worker = scoop.workers().await?.remove(0);
+    let of = |handler: &str| worker.sagas.iter().find(|saga| saga.handler == handler).unwrap().definition;
+    assert_eq!(definitions, [[of("activity-orders")], [of("activity-parcels")]]);
+    assert_eq!(scoop.definitions_of(&handlers[1..]).await?, definitions[1..]);
+    scoop.shutdown().await?;
+    let client = db.client();
+    assert_eq!(client.definitions_of(&handlers).await?, [[0_i32; 0]; 2]);
+    client.retire_handler("activity.order", "activity-orders").await?;
+    client.retire_handler("activity.parcel", "activity-parcels").await?;
+    assert_eq!(client.former_handlers().limit(1).await?.remove(0).handler, "activity-orders");
+    assert_eq!(client.former_handlers().await?.len(), 2);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn schedule_is_listed_with_its_next_time_and_its_last_tick() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Report>().start().await?;

@@ -136,6 +136,9 @@ async fn length_of_a_queue_is_counted_up_to_its_limit() -> Result<()> {
     let shown: Vec<_> = limits.iter().map(|(handler, limits)| (&**handler, limits.to_string())).collect();
     assert_eq!(shown, [("queued-jobs", "queue = 5".to_owned()), ("queued-projects", String::new())]);
     assert_eq!(limits[0].1.queue, Some(5));
+    let handlers = client.handlers().await?;
+    assert_eq!(client.queue_lengths_of(&handlers).await?, client.queue_lengths().await?);
+    assert_eq!(client.queue_lengths_of(&handlers[1..]).await?, []);
     scoop.resume(jobs()).await?;
     eventually("they have ended", async || db.unfinished().await == 0).await;
     let [queue] = &client.queue_lengths().await?[..] else { panic!("one queue has a limit") };

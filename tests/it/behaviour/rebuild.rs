@@ -399,6 +399,8 @@ async fn list_of_failed_rollbacks_is_compared_and_rebuilt() -> Result<()> {
     let rows = async || db.texts("SELECT to_jsonb(f)::text FROM scoop.rollback_failure f ORDER BY 1").await;
     let before = rows().await;
     assert_eq!(before.len(), 2, "{before:?}");
+    let compared = client.compare_failed_rollbacks().await?;
+    assert_eq!((compared.compared, compared.different), (3, vec![]), "one is settled");
 
     // One is lost, one is damaged, and one is settled.
     db.execute(
@@ -412,6 +414,10 @@ async fn list_of_failed_rollbacks_is_compared_and_rebuilt() -> Result<()> {
     .await;
     let (different, count) = differences(&db).await?;
     assert_eq!((different.len(), count), (3, 3), "{different:?}");
+    let compared = client.compare_failed_rollbacks().await?;
+    assert_eq!((compared.compared, &compared.different), (3, &different));
+    let unlisted = compared.different.iter().filter(|it| it.is_unlisted_failure());
+    assert_eq!(unlisted.map(|it| &*it.handler).collect::<Vec<_>>(), ["top"]);
     for difference in &different {
         let RebuildChange::Changed(fields) = &difference.change else { panic!("{difference:?}") };
         let names: Vec<_> = fields.iter().map(|field| &*field.name).collect();

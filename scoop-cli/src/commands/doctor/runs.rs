@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
-use scoop_runtime::{RepairStatus, RunPhase, Scoop, WaitKind};
+use scoop_runtime::{FailedRollbackComparison, RepairStatus, RunDifference, RunPhase, Scoop, WaitKind};
 
 use super::{Advice, Finding, Level};
 use crate::commands::counts;
@@ -215,6 +215,44 @@ pub(super) async fn queues(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     } else {
         findings
     })
+}
+
+/// Failed rollbacks that their list lacks, so that no operator sees them, and others by which the list differs from the record.
+pub(super) async fn listed(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
+    const CHECK: &str = "list of failed rollbacks";
+    let compared = scoop.compare_failed_rollbacks().await?;
+    let or_more = if compared.different.len() >= FailedRollbackComparison::LIMIT { " or more" } else { "" };
+    let (unlisted, others): (Vec<_>, Vec<_>) =
+        compared.different.iter().partition(|difference| difference.is_unlisted_failure());
+    let runs = |different: &[&RunDifference]| {
+        let first = different.iter().take(LISTED as usize).map(|it| {
+            let run = it.run.map_or_else(|| it.message_id.to_string(), |run| run.to_string());
+            format!("{run} of `{}`", it.handler)
+        });
+        let more = if different.len() > LISTED as usize { ", .." } else { "" };
+        format!("{}{more}", first.collect::<Vec<_>>().join(", "))
+    };
+    let rebuild = || Advice {
+        text: "list all differences, stop the programs with sagas, and rebuild the list:".into(),
+        commands: ["scoop rebuild --dry-run", "scoop rebuild"].map(str::to_owned).into(),
+    };
+    let mut findings = vec![];
+    if !unlisted.is_empty() {
+        let count = counted(unlisted.len(), "failed rollback", "failed rollbacks");
+        let text = format!("operators do not see {count}{or_more}, of run {}", runs(&unlisted));
+        findings.push(Finding::bad(Level::Problem, CHECK, text, rebuild()));
+    }
+    if !others.is_empty() {
+        let count = counted(others.len(), "entry is", "entries are");
+        let text = format!("{count}{or_more} settled, or not as recorded, of run {}", runs(&others));
+        findings.push(Finding::bad(Level::Warning, CHECK, text, rebuild()));
+    }
+    if findings.is_empty() {
+        let count = counted(usize::try_from(compared.compared).unwrap_or(usize::MAX), "entry", "entries");
+        findings
+            .push(Finding::good(CHECK, format!("{count} of the list and of the record, and none differs")));
+    }
+    Ok(findings)
 }
 
 /// Failed rollbacks, stuck runs, and runs that wait for long.

@@ -230,7 +230,7 @@ impl State {
     }
 
     /// The registered workers, the oldest first.
-    fn registered_workers(&self) -> Vec<RegisteredWorker> {
+    pub(super) fn registered_workers(&self) -> Vec<RegisteredWorker> {
         let listed = self.workers.iter().map(|(id, worker)| RegisteredWorker {
             identifier: format!("{IDENTIFIER_PREFIX}{id}"),
             started_at: system_time(worker.started_at),

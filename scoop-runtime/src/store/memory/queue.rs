@@ -26,9 +26,9 @@ impl QueueStorage for MemoryStore {
         self.run("lease_places", |state| Ok(state.lease_places(asked))).await
     }
 
-    async fn queue_lengths(&self) -> sqlx::Result<Vec<QueueLength>> {
+    async fn queue_lengths(&self, of: Option<&[String]>) -> sqlx::Result<Vec<QueueLength>> {
         // No operation with faults: the gauges read it.
-        Ok(self.at_once(|state| state.queue_lengths()))
+        Ok(self.at_once(|state| state.queue_lengths(of)))
     }
 }
 
@@ -76,13 +76,14 @@ impl State {
         Some(Lease { most, granted, is_scarce: room - granted < places - places / 4, launched })
     }
 
-    fn queue_lengths(&self) -> Vec<QueueLength> {
+    fn queue_lengths(&self, of: Option<&[String]>) -> Vec<QueueLength> {
         let length = |limit: &RecordedLimit| {
             let most = limit.queue?.min(QUEUE_MAX);
             let waiting = self.queued(&limit.of.handlers, usize::try_from(most).unwrap_or(usize::MAX));
             Some(QueueLength { saga: limit.of.saga.clone(), limit: most, waiting })
         };
-        let mut all: Vec<_> = self.limits.iter().filter_map(length).collect();
+        let is_asked = |limit: &&RecordedLimit| of.is_none_or(|sagas| sagas.contains(&limit.of.saga));
+        let mut all: Vec<_> = self.limits.iter().filter(is_asked).filter_map(length).collect();
         all.sort_by(|one, other| one.saga.cmp(&other.saga));
         all
     }

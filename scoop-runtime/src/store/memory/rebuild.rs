@@ -14,8 +14,8 @@ use super::event_log::{Event, EventLog};
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, State};
 use crate::rebuild::{
-    OperatorAction, RebuildComparison, RebuildProgress, RebuildReport, Rebuilt, RecordedEvent, RunDifference,
-    SubscriptionPeriod, newest_outputs, rebuild,
+    FailedRollbackComparison, OperatorAction, RebuildComparison, RebuildProgress, RebuildReport, Rebuilt,
+    RecordedEvent, RunDifference, SubscriptionPeriod, newest_outputs, rebuild,
 };
 use crate::repair::{RepairAction, SIGNAL};
 use crate::util::ids;
@@ -55,6 +55,15 @@ impl RebuildStorage for MemoryStore {
 
     async fn compare_with_record(&self, report: OnDifference<'_>) -> sqlx::Result<RebuildComparison> {
         self.run("compare_with_record", |state| Ok(state.compare_with_record(&mut *report))).await
+    }
+
+    async fn compare_failed_rollbacks(&self) -> sqlx::Result<FailedRollbackComparison> {
+        // The list follows from the record.
+        self.run("compare_failed_rollbacks", |state| {
+            let compared = state.unsettled().count() as u64;
+            Ok(FailedRollbackComparison { compared, different: vec![] })
+        })
+        .await
     }
 }
 

@@ -12,7 +12,7 @@ use crate::api::Keep;
 use crate::bug::{Bug, is_injected};
 use crate::saga::limits::HandlerLimits;
 use crate::saga::registry::{Renamed, SubscribedSaga};
-use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
+use crate::store::{HandlerList, Pairs, ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
 use crate::util::format::system_time;
 use crate::{FormerHandler, RegisteredHandler};
 
@@ -91,9 +91,15 @@ impl SubscriptionStorage for MemoryStore {
         .await
     }
 
-    async fn listed_handlers(&self) -> sqlx::Result<Vec<RegisteredHandler>> {
+    async fn listed_handlers(&self, part: &HandlerList) -> sqlx::Result<Vec<RegisteredHandler>> {
         self.run("listed_handlers", |state| {
-            let mut listed: Vec<_> = state.topology.iter().filter(|listed| listed.until.is_none()).collect();
+            let after = (&*part.after.0, &*part.after.1);
+            let is_asked = |listed: &&Registration| {
+                let (topic, handler) = (&*listed.topic, &*listed.handler);
+                let is_named = topic.contains(&part.named) || handler.contains(&part.named);
+                listed.until.is_none() && (topic, handler) > after && is_named
+            };
+            let mut listed: Vec<_> = state.topology.iter().filter(is_asked).collect();
             listed.sort_by(|one, other| (&one.topic, &one.handler).cmp(&(&other.topic, &other.handler)));
             let subscription = |listed: &Registration| RegisteredHandler {
                 topic: listed.topic.to_string(),
@@ -101,12 +107,13 @@ impl SubscriptionStorage for MemoryStore {
                 since: system_time(listed.since),
                 limits: state.limit_of(&listed.handler).map(HandlerLimits::from).unwrap_or_default(),
             };
-            Ok(listed.into_iter().map(subscription).collect())
+            let limit = part.limit.map_or(usize::MAX, |limit| limit as usize);
+            Ok(listed.into_iter().take(limit).map(subscription).collect())
         })
         .await
     }
 
-    async fn former_handlers(&self) -> sqlx::Result<Vec<FormerHandler>> {
+    async fn former_handlers(&self, limit: Option<u32>) -> sqlx::Result<Vec<FormerHandler>> {
         self.run("former_handlers", |state| {
             let mut newest: BTreeMap<(&str, &str), Option<OffsetDateTime>> = BTreeMap::new();
             for listed in &state.topology {
@@ -117,7 +124,21 @@ impl SubscriptionStorage for MemoryStore {
                 let (topic, handler) = (topic.to_owned(), handler.to_owned());
                 Some(FormerHandler { topic, handler, retired_at: system_time(until?) })
             });
-            Ok(former.collect())
+            Ok(former.take(limit.map_or(usize::MAX, |limit| limit as usize)).collect())
+        })
+        .await
+    }
+
+    async fn living_definitions(
+        &self,
+        (topics, handlers): Pairs<'_>,
+    ) -> sqlx::Result<Vec<(String, String, i32)>> {
+        self.run("living_definitions", |state| {
+            let asked: BTreeSet<_> = topics.iter().zip(handlers).collect();
+            let living = state.registered_workers().into_iter().filter(|worker| worker.is_alive);
+            let own = living.flat_map(|worker| worker.sagas);
+            let own = own.filter(|saga| asked.contains(&(&saga.topic, &saga.handler)));
+            Ok(own.map(|saga| (saga.topic, saga.handler, saga.definition)).collect())
         })
         .await
     }

@@ -36,12 +36,13 @@ impl QueueStorage for PostgresStore {
         }))
     }
 
-    async fn queue_lengths(&self) -> sqlx::Result<Vec<QueueLength>> {
+    async fn queue_lengths(&self, of: Option<&[String]>) -> sqlx::Result<Vec<QueueLength>> {
         let read = |row: &PgRow| -> sqlx::Result<QueueLength> {
             let (limit, waiting) = (row.try_get("most")?, row.try_get::<i64, _>("waiting")?);
             let waiting = usize::try_from(waiting).unwrap_or(0);
             Ok(QueueLength { saga: row.try_get("saga")?, limit: unsigned(limit), waiting })
         };
-        sqlx::query(self.sql.queue_list.clone()).all(&self.sessions).await?.iter().map(read).collect()
+        let rows = sqlx::query(self.sql.queue_list.clone()).bind(of).all(&self.sessions).await?;
+        rows.iter().map(read).collect()
     }
 }

@@ -20,11 +20,16 @@ use super::query_ext::FetchExt;
 use super::rollback_history::outside_of_time;
 use crate::error::is_of_contents;
 use crate::rebuild::{
-    OperatorAction, RebuildChange, RebuildComparison, RebuildProgress, RebuildReport, Rebuilt, RecordedEvent,
-    RecordedExecution, RunDifference, SkippedHierarchy, SubscriptionPeriod, newest_outputs, rebuild, root_of,
+    FailedRollbackComparison, OperatorAction, RebuildChange, RebuildComparison, RebuildProgress,
+    RebuildReport, Rebuilt, RecordedEvent, RecordedExecution, RunDifference, SkippedHierarchy,
+    SubscriptionPeriod, newest_outputs, rebuild, root_of,
 };
 use crate::repair::{RepairAction, SIGNAL};
 use crate::util::patience::note;
+
+/// How many failed rollbacks of the list and of the record a comparison of these reads, and of how many sagas.
+const FAILURES_COMPARED: i64 = 10_000;
+const FAILED_SAGAS_COMPARED: i64 = 1_000;
 
 /// The number of runs written by one statement.
 const BATCH_MAX: usize = 1_000;
@@ -118,6 +123,30 @@ impl RebuildStorage for PostgresStore {
         let skipped = all_skipped(pass.at_fault);
         Ok(RebuildComparison { before: pass.after - added + removed, after: pass.after, different, skipped })
     }
+
+    async fn compare_failed_rollbacks(&self) -> sqlx::Result<FailedRollbackComparison> {
+        let rows = sqlx::query(self.sql.rollback_failure_compare.clone())
+            .bind(FAILURES_COMPARED)
+            .bind(FAILED_SAGAS_COMPARED)
+            .bind(FailedRollbackComparison::LIMIT as i64)
+            .all(&self.sessions)
+            .await?;
+        let mut comparison = FailedRollbackComparison::default();
+        for row in &rows {
+            comparison.compared = row.try_get::<i64, _>("count")?.cast_unsigned();
+            if row.try_get::<Option<Uuid>, _>("run")?.is_some() {
+                comparison.different.push(read_failed_rollback(row)?);
+            }
+        }
+        Ok(comparison)
+    }
+}
+
+/// The row of a failed rollback that differs between the list of these and the record.
+fn read_failed_rollback(row: &PgRow) -> sqlx::Result<RunDifference> {
+    let place = (row.try_get("root")?, row.try_get("run")?, row.try_get("message_id")?);
+    let values = [row.try_get("kept")?, row.try_get("recorded")?];
+    Ok(RunDifference::of_failed_rollback(place, row.try_get("handler")?, values))
 }
 
 fn all_skipped(reasons: Reasons) -> Vec<SkippedHierarchy> {
@@ -293,9 +322,7 @@ impl PostgresStore {
             .bind(at_fault.keys().copied().collect::<Vec<_>>());
         let mut different = compare.fetch(tx);
         while let Some(row) = different.try_next().await? {
-            let place = (row.try_get("root")?, row.try_get("run")?, row.try_get("message_id")?);
-            let values = [row.try_get("kept")?, row.try_get("recorded")?];
-            report(RunDifference::of_failed_rollback(place, row.try_get("handler")?, values));
+            report(read_failed_rollback(&row)?);
         }
         Ok(())
     }

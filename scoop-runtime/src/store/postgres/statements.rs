@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use super::{claim_parts, settle_parts};
+use super::{settle_parts, shared_parts};
 use crate::SetupError;
 
 /// The prefix of a schema's channel.
@@ -68,10 +68,10 @@ impl Schema {
     }
 }
 
-/// The text of a statement: the file of its name, which may name the part of `sql/claim/`; or parts of `sql/settle/`.
+/// The text of a statement: the file of its name, which may name a part of `sql/claim/` or `sql/ended/`; or parts of `sql/settle/`.
 macro_rules! text {
     ($name:ident) => {
-        claim_parts::complete(include_str!(concat!("../../../sql/", stringify!($name), ".sql")))
+        shared_parts::complete(include_str!(concat!("../../../sql/", stringify!($name), ".sql")))
     };
     ($name:ident = $($part:ident)*) => {
         settle_parts::compose(&[$(include_str!(concat!("../../../sql/settle/", stringify!($part), ".sql"))),*])
@@ -227,6 +227,7 @@ statements! {
     role_lacks,
     role_writes,
     rollback_check,
+    rollback_failure_compare,
     rollback_failure_count,
     rollback_failure_of_hierarchy,
     rollback_failure_page,
@@ -310,6 +311,7 @@ statements! {
     worker_count_alive,
     worker_delete,
     worker_list,
+    worker_list_definitions,
     worker_list_unregistered,
     worker_reap,
     worker_register,

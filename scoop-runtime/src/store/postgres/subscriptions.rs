@@ -14,7 +14,7 @@ use super::query_ext::{ExecuteExt, FetchExt};
 use super::retention::{OTHER_IDS, seconds_kept};
 use crate::api::Keep;
 use crate::saga::registry::{Renamed, SubscribedSaga};
-use crate::store::{ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
+use crate::store::{HandlerList, Pairs, ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
 use crate::util::format::system_time;
 use crate::util::patience::note;
 use crate::{FormerHandler, RegisteredHandler};
@@ -66,18 +66,33 @@ impl SubscriptionStorage for PostgresStore {
         sqlx::query_as(self.sql.handler_list_abandoned.clone()).all(&self.sessions).await
     }
 
-    async fn listed_handlers(&self) -> sqlx::Result<Vec<RegisteredHandler>> {
-        let rows = sqlx::query(self.sql.handler_list.clone()).all(&self.sessions).await?;
+    async fn listed_handlers(&self, part: &HandlerList) -> sqlx::Result<Vec<RegisteredHandler>> {
+        let rows = sqlx::query(self.sql.handler_list.clone())
+            .bind(&*part.after.0)
+            .bind(&*part.after.1)
+            .bind(&*part.named)
+            .bind(part.limit.map(i64::from))
+            .all(&self.sessions)
+            .await?;
         rows.iter().map(RegisteredHandler::from_row).collect()
     }
 
-    async fn former_handlers(&self) -> sqlx::Result<Vec<FormerHandler>> {
-        let rows = sqlx::query(self.sql.handler_list_retired.clone()).all(&self.sessions).await?;
+    async fn former_handlers(&self, limit: Option<u32>) -> sqlx::Result<Vec<FormerHandler>> {
+        let query = sqlx::query(self.sql.handler_list_retired.clone()).bind(limit.map(i64::from));
+        let rows = query.all(&self.sessions).await?;
         let read = |row: &PgRow| -> sqlx::Result<FormerHandler> {
             let retired_at = system_time(time(row, "retired_at")?);
             Ok(FormerHandler { topic: row.try_get("topic")?, handler: row.try_get("handler")?, retired_at })
         };
         rows.iter().map(read).collect()
+    }
+
+    async fn living_definitions(
+        &self,
+        (topics, handlers): Pairs<'_>,
+    ) -> sqlx::Result<Vec<(String, String, i32)>> {
+        let query = sqlx::query_as(self.sql.worker_list_definitions.clone());
+        query.bind(topics).bind(handlers).all(&self.sessions).await
     }
 
     async fn emissions(&self, events_max: usize) -> sqlx::Result<Vec<(String, String)>> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::saga::limits::{Limit, Limits};
-use crate::store::{DefinitionStorage as _, LimitStorage as _, LimitedSaga, SagaLimit};
+use crate::store::{DefinitionStorage as _, HandlerList, LimitStorage as _, LimitedSaga, SagaLimit};
 
 /// Many subscriptions, and many limits of sagas with a former name; the limits of each tenth saga are by key.
 const MANY: &str = "
@@ -59,7 +59,7 @@ async fn limits_of_many_sagas_are_joined_once_with_their_names() {
     let names: Vec<_> = (1..=2_000).map(|n| format!("h{n}")).collect();
     let names = format!("'{{{}}}'", names.join(","));
     let statements = [
-        ("handler_list", ("", "")),
+        ("handler_list", ("text, text, text, bigint", "'', '', '', NULL")),
         ("topology_read", ("text[]", &*names)),
         ("limit_list", ("text[]", &*names)),
         ("limit_unpark_orphaned", ("bigint", "1")),
@@ -92,7 +92,7 @@ async fn handler_that_several_limits_name_has_the_first_one() {
     .execute(&pool)
     .await
     .unwrap();
-    let listed = store.listed_handlers().await.unwrap();
+    let listed = store.listed_handlers(&HandlerList::default()).await.unwrap();
     let limits: Vec<_> =
         listed.iter().map(|it| (&*it.handler, it.limits.concurrency.map(|it| it.most))).collect();
     assert_eq!(limits, [("saga", Some(2))]);

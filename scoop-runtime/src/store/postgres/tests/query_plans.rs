@@ -9,12 +9,12 @@ use super::super::pool::SESSION;
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statements, migrate};
 use super::{database, done};
 use crate::RunPhase;
-use crate::find::CountLimits;
-use crate::store::{ExpiredSignals, FindStorage as _, SignalStorage as _};
+use crate::find::{CountLimits, PageSize, RunFilter};
+use crate::store::{ExpiredSignals, FindStorage as _, RebuildStorage as _, SignalStorage as _};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 86] = [
+const HOT: [&str; 87] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -85,6 +85,7 @@ const HOT: [&str; 86] = [
     "run_count_finished",
     "run_count_unfinished",
     "rebuild_compare",
+    "rollback_failure_compare",
     "rollback_failure_count",
     "rollback_failure_page",
     "event_insert_operator",
@@ -105,7 +106,7 @@ const HOT: [&str; 86] = [
 
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
 /// deadlines from the earliest on, and stop.
-const WALKS: [&str; 13] = [
+const WALKS: [&str; 14] = [
     "limit_unpark_orphaned",
     "run_next_due",
     "handler_list_ready",
@@ -114,6 +115,7 @@ const WALKS: [&str; 13] = [
     "run_page_finished",
     "run_count_finished",
     "run_count_unfinished",
+    "rollback_failure_compare",
     "rollback_failure_count",
     "run_durations",
     "entity_names",
@@ -315,6 +317,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "run_count_finished" => ("timestamptz, bigint, bigint", "now(), 1, NULL"),
         "run_count_unfinished" => ("bigint, bigint", "100, NULL"),
+        "rollback_failure_compare" => ("bigint, bigint, bigint", "10000, 1000, 100"),
         "rollback_failure_count" => ("bigint, bigint", "1000, NULL"),
         "rollback_failure_page" | "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
         "event_insert_operator" => ("jsonb, text, timestamptz, uuid", "'[]', '', now(), gen_random_uuid()"),
@@ -337,6 +340,9 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, bigint, bigint, text, timestamptz, uuid, uuid[], text, uuid, bigint",
             "gen_random_uuid(), 0, 1, '1:1:', '-infinity', gen_random_uuid(), '{}', NULL, NULL, 1",
         ),
+        "handler_list" => ("text, text, text, bigint", "'', '', '', 201"),
+        "handler_list_retired" => ("bigint", "201"),
+        "queue_list" => ("text[]", "'{}'"),
         "rollback_check" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "redeliver_find" => ("text, timestamptz, uuid, bigint, bigint", "'', now(), gen_random_uuid(), 1, 1"),
         "redeliver" => (
@@ -766,6 +772,102 @@ async fn page_of_runs_costs_the_same_among_many() {
     for (nth, (few, many)) in few.iter().zip(many).enumerate() {
         assert!(*many < 5_000, "list {nth}: {many} blocks");
         assert!(nth == 3 || *many < 2 * few, "list {nth}: {many} blocks among many, {few} among few");
+    }
+    done(pool).await;
+}
+
+/// Ends of runs of so many sagas, in turn, at so many times.
+const ENDS: &str = "
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, created_at)
+    SELECT gen_random_uuid(), 'COMMITTED', 'saga' || n % {sagas}, ARRAY[gen_random_uuid(), gen_random_uuid()],
+           '2020-01-01Z'::timestamptz - n % {times} * interval '1 second'
+    FROM generate_series(1, {ends}) n";
+
+fn ends(sagas: u32, times: u32, ends: u32) -> AssertSqlSafe<String> {
+    let numbers = [("{sagas}", sagas), ("{times}", times), ("{ends}", ends)];
+    AssertSqlSafe(
+        numbers.iter().fold(ENDS.to_owned(), |sql, (name, number)| sql.replace(name, &number.to_string())),
+    )
+}
+
+#[tokio::test]
+async fn page_of_ended_runs_looks_up_one_end_of_each_saga() {
+    const SAGAS: u32 = 1_000;
+    let pool = database("ends_of_many_sagas").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    sqlx::raw_sql(ends(SAGAS, 100_000, 30 * SAGAS)).execute(&pool).await.unwrap();
+    sqlx::raw_sql("VACUUM ANALYZE").execute(&pool).await.unwrap();
+    for place in ["NULL, NULL", "'2020-01-01Z'::timestamptz - interval '4 hours', gen_random_uuid()"] {
+        let values = format!("NULL, NULL, '{{COMMITTED}}', NULL, NULL, NULL, NULL, {place}, 51, 102");
+        let plan = carried_out(&pool, "run_page_finished", &values).await;
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(51.0), "from {place}");
+        let blocks = blocks_read(&plan);
+        assert!(blocks < 10 * i64::from(SAGAS), "from {place}: {blocks} blocks");
+    }
+    done(pool).await;
+}
+
+/// Many of them end at the same time.
+#[tokio::test]
+async fn pages_of_ended_runs_of_many_sagas_have_each_run_once_and_in_order() {
+    let pool = database("order_of_ends").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    sqlx::raw_sql(ends(40, 7, 600)).execute(&pool).await.unwrap();
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    let in_order = "SELECT cooperation_lineage[2] FROM scoop.message_event ORDER BY created_at DESC, 1 DESC";
+    let in_order: Vec<Uuid> = sqlx::query_scalar(in_order).fetch_all(&pool).await.unwrap();
+    let (mut listed, mut place) = (vec![], None);
+    loop {
+        let page = PageSize { runs: 7, reads: 9 };
+        let part = store.finished_runs(&RunFilter::default(), place, page).await.unwrap();
+        listed.extend(part.runs.iter().map(|run| run.run.uuid()));
+        place = part.next;
+        if place.is_none() {
+            break;
+        }
+    }
+    assert_eq!(listed, in_order);
+    done(pool).await;
+}
+
+/// So many subscriptions, each with a limit; one saga of a hundred has a former name. And as many retired ones.
+const SUBSCRIPTIONS: &str = "
+    INSERT INTO scoop.handler (topic, handler)
+    SELECT 'topic' || n / 10, 'saga' || n FROM generate_series({from}, {to}) n;
+    INSERT INTO scoop.handler (topic, handler, retired_at)
+    SELECT 'old' || n / 10, 'saga' || n, now() FROM generate_series({from}, {to}) n;
+    INSERT INTO scoop.run_limit (saga, handlers, queue)
+    SELECT 'saga' || n, ARRAY['saga' || n] || CASE WHEN n % 100 = 0 THEN ARRAY['former' || n] END, 5
+    FROM generate_series({from}, {to}) n";
+
+#[tokio::test]
+async fn page_of_subscriptions_costs_the_same_among_many() {
+    let pool = database("subscriptions").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    let pages = [
+        ("handler_list", "'', '', '', 201", 201.0),
+        ("handler_list", "'topic5', '', 'saga', 201", 201.0),
+        ("handler_list_retired", "201", 201.0),
+        ("queue_list", "'{saga100,saga101,none}'", 2.0),
+    ];
+    let mut blocks = vec![];
+    for (from, to) in [(1, 1_000), (1_001, 20_000)] {
+        execute(SUBSCRIPTIONS.replace("{from}", &from.to_string()).replace("{to}", &to.to_string())).await;
+        execute("VACUUM ANALYZE".into()).await;
+        for (statement, values, rows) in pages {
+            let plan = carried_out(&pool, statement, values).await;
+            assert_eq!(plan["Actual Rows"].as_f64(), Some(rows), "{statement} ({values})");
+            blocks.push(blocks_read(&plan));
+        }
+    }
+    let (few, many) = blocks.split_at(pages.len());
+    for ((few, many), page) in few.iter().zip(many).zip(pages) {
+        assert!(*many < 2 * few, "{page:?}: {many} blocks among many, {few} among few");
     }
     done(pool).await;
 }
@@ -1255,6 +1357,33 @@ const SETTLED_FAILURES: &str = "
            ARRAY[md5('root' || n)::uuid, md5('run' || n)::uuid], now() + interval '2 seconds'
     FROM generate_series({from}, {to}) n;
     DELETE FROM scoop.rollback_failure f WHERE f.handler LIKE 'settled%'";
+
+#[tokio::test]
+async fn comparison_of_failed_rollbacks_reads_the_newest() {
+    let pool = database("compared_failures").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    let mut blocks = vec![];
+    for (from, to, children) in [(1, 300, 400), (301, 20_000, 4_000)] {
+        execute(SETTLED_FAILURES.replace("{from}", &from.to_string()).replace("{to}", &to.to_string())).await;
+        execute(FAILED_CHILDREN.replace("{of}", &children.to_string())).await;
+        execute("VACUUM ANALYZE".into()).await;
+        let plan = carried_out(&pool, "rollback_failure_compare", "100, 1000, 100").await;
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(1.0), "none differs");
+        blocks.push(blocks_read(&plan));
+    }
+    assert!(blocks[1] < 2 * blocks[0], "{blocks:?} blocks among few and many");
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    execute("DELETE FROM scoop.rollback_failure".into()).await;
+    let compared = store.compare_failed_rollbacks().await.unwrap();
+    assert_eq!(compared.different.len(), 100, "{} compared", compared.compared);
+    assert!(compared.different.iter().all(crate::RunDifference::is_unlisted_failure));
+    done(pool).await;
+}
 
 /// Those of a hierarchy with many failed rollbacks are listed, too.
 #[tokio::test]

@@ -1,12 +1,13 @@
-//! The part that the statements of claims have in common, in `sql/claim/`: which runs are taken differs, what becomes of them
-//! does not.
+//! The parts that several statements have in common: those of claims in `sql/claim/`, where only the runs that are taken differ,
+//! and the sagas with ended runs in `sql/ended/`.
 
 use super::settle_parts::without_comments;
 
 const TAKEN: &str = include_str!("../../../sql/claim/taken.sql");
 const UNDER_KEY: &str = include_str!("../../../sql/claim/under_key.sql");
+const ENDED_HANDLERS: &str = include_str!("../../../sql/ended/handlers.sql");
 
-/// The statement with the common part in place of its name in braces.
+/// The statement with the common parts in place of their names in braces.
 pub(super) fn complete(text: &str) -> String {
     let taken = |counted: &str| without_comments(TAKEN).replace("{counted}", counted);
     if text.contains("{taken}") {
@@ -15,6 +16,6 @@ pub(super) fn complete(text: &str) -> String {
         let under_key = format!("\n{}", without_comments(UNDER_KEY));
         text.replace("{taken_under_key}", &taken(&under_key))
     } else {
-        text.to_owned()
+        text.replace("{ended_handlers}", &without_comments(ENDED_HANDLERS))
     }
 }

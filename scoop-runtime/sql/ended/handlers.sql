@@ -1,0 +1,23 @@
+-- The sagas with ends of the kind `k.type`, by name. Goes through the index of ends, from the last name of a few entries to the
+-- next one, so that the runs of each saga cost nothing. A few entries cost hardly more than one, and may have as many names.
+WITH RECURSIVE walked (names) AS (
+    SELECT array_agg(DISTINCT first.name)
+    FROM (
+        SELECT e.coroutine_name AS name FROM scoop.run_end e
+        WHERE e.type = k.type AND e.coroutine_name IS NOT NULL
+        ORDER BY e.coroutine_name LIMIT 16
+    ) first
+    UNION ALL
+    SELECT next.names
+    FROM walked w
+    CROSS JOIN LATERAL (
+        SELECT array_agg(DISTINCT following.name) AS names
+        FROM (
+            SELECT e.coroutine_name AS name FROM scoop.run_end e
+            WHERE e.type = k.type AND e.coroutine_name > w.names[cardinality(w.names)]
+            ORDER BY e.coroutine_name LIMIT 16
+        ) following
+    ) next
+    WHERE w.names IS NOT NULL
+)
+SELECT n.name::text AS handler FROM walked w CROSS JOIN LATERAL unnest(w.names) AS n (name)
