@@ -158,7 +158,7 @@ fn mistake(mistake: &SetupError) -> String {
     match mistake {
         SetupError::SchemaDiffers { schema, version, found, applied_at, known } => format!(
             "schema `{schema}` was made by another build of scoop: its migration {version} has the checksum {found} in the \
-             database, where it was applied {}, and {known} in this command line; {OTHER_VERSION}",
+             database (applied {}), but {known} in this command line; {OTHER_VERSION}",
             utc(*applied_at)
         ),
         SetupError::SchemaTooNew { schema, found, known } => format!(
@@ -206,10 +206,7 @@ mod tests {
         };
         let too_new = SetupError::SchemaTooNew { schema: schema(), found: 4, known: 3 };
         for (it, both) in [
-            (
-                differs,
-                ["0a1b in the database, where it was applied 1970-01-01T", "2c3d in this command line"],
-            ),
+            (differs, ["0a1b in the database (applied 1970-01-01T", "but 2c3d in this command line"]),
             (too_new, ["of version 4", "versions up to 3"]),
         ] {
             let text = Fault::Runtime(RuntimeError::Setup(vec![it])).text();

@@ -25,9 +25,9 @@ RETURN lineage[cardinality(lineage)];
 
 -- Whether a lineage is a list of ids, long enough for an event of this type: a message is emitted, and a hierarchy cancelled, at
 -- its root; everything else is about a run below. In PL/pgSQL: the server parses the text of a CHECK anew for each statement that
--- writes the table, and this text is only a call. As an expression it cost a step of a saga 5 % more instructions of the server.
+-- writes the table, and this text is only a call. As an expression it cost a step of a saga 5 % more instructions of execution.
 -- The names are qualified, as the search path is that of the caller.
-CREATE FUNCTION scoop.is_complete(lineage uuid[], of_type scoop.message_event_type) RETURNS boolean
+CREATE FUNCTION scoop.lineage_is_complete(lineage uuid[], of_type scoop.message_event_type) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -63,7 +63,7 @@ CREATE TABLE scoop.message_event (
     jump                 text,
     definition           int,  -- the definition under which the step completed
     wait                 jsonb,  -- what the run waits for after a SUSPENDED, besides its children: until, signal
-    CONSTRAINT lineage_is_complete CHECK (scoop.is_complete(cooperation_lineage, type))
+    CONSTRAINT lineage_is_complete CHECK (scoop.lineage_is_complete(cooperation_lineage, type))
 );
 
 -- Few indexes, since every statement that writes an event opens them all. Fencing makes events unique; the unique

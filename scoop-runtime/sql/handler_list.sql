@@ -1,5 +1,5 @@
 -- Lists the subscriptions of handlers, or a part of them, with their times, and the limits of their sagas: of several that name a
--- handler, the first. A limit without other names than that of its saga is looked up by that. The names of the others are read at
+-- handler, the first. A limit that has only the name of its saga is looked up by that name. All limits with several names are read
 -- once, since a look for each handler would go through all of these.
 -- Locks: nothing.
 -- $1 topic and $2 handler to continue after, $3 a text that the name of one of both has, $4 how many, null for all
@@ -11,7 +11,7 @@ WITH listed AS MATERIALIZED (
     ORDER BY h.topic, h.handler
     LIMIT $4
 ),
-several AS MATERIALIZED (
+limit_with_several_names AS MATERIALIZED (
     SELECT names.handler, min(l.saga::text) AS saga
     FROM scoop.run_limit l
     CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
@@ -21,7 +21,7 @@ several AS MATERIALIZED (
 SELECT h.topic, h.handler, h.since,
        l.concurrency, l.concurrency_by_key, l.rate, l.rate_period_ms, l.rate_by_key, l.key_from::text, l.queue
 FROM listed h
-LEFT JOIN several s ON s.handler = h.handler::text
+LEFT JOIN limit_with_several_names s ON s.handler = h.handler::text
 LEFT JOIN LATERAL (
     SELECT l.* FROM scoop.run_limit l
     WHERE l.saga = ANY (ARRAY[s.saga, h.handler::text])

@@ -1,8 +1,9 @@
 -- Which runs have ended, latest end first? Goes through the index of ends from one handler of each asked kind to the next, and
 -- looks up the latest end of each: an index of all ends by time would make each step slower. Then it reads the ends of those
--- handlers whose latest ends are the latest of all: as many handlers as ends are to be read, and of none an end before all of
--- these. An end counts unless the run was undone, repaired, or continues after it. Reads no more entries than asked: `floor_at`
--- and `floor_id` are the last one that was read if there may be more. One row without a run if none is found.
+-- handlers whose latest ends are the latest of all: as many handlers as ends are to be read, and of each at most as many. No end is
+-- read that is older than the oldest of these latest ends. An end counts unless the run was undone, repaired, or continues after
+-- it. Returns no more ends than asked: `floor_at` and `floor_id` are the last one if there may be more. One row without a run if
+-- none is found.
 -- Locks: nothing.
 -- $1 the handler, $2 the topic, $3 the kinds of ends, $4 since and $5 until when they ended, $6 a code in the failure, $7
 -- the maximum length of the lineage; each null for all

@@ -8,7 +8,7 @@ WITH living AS MATERIALIZED (
 SELECT own.topic, own.handler, own.definition
 FROM living w
 CROSS JOIN LATERAL unnest(w.topics, w.handlers, w.definitions) AS own (topic, handler, definition)
--- a case, so that this is no join: then it is a look into a hash table
+-- the CASE keeps the planner from making a join of it: the pairs are hashed once
 WHERE CASE WHEN (own.topic, own.handler) IN (
     SELECT asked.topic, asked.handler FROM unnest($1::text[], $2::text[]) AS asked (topic, handler)
 ) THEN true END

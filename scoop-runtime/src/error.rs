@@ -176,7 +176,7 @@ pub enum RuntimeError {
     /// The program was [shut down](crate::Scoop::shutdown), and its private PostgreSQL was stopped with it. Programs and
     /// clients on other databases have no such error: their operations go on after a shutdown.
     #[error(
-        "this program was shut down before {doing}, and its private PostgreSQL was stopped with it; {}; call \
+        "this program was shut down while {doing}, and its private PostgreSQL was stopped with it; {}; call \
          `Scoop::shutdown` after the last operation, or start the program again",
         effect(*may_have_happened)
     )]
@@ -705,7 +705,7 @@ mod tests {
             assert!(matches!(error, RuntimeError::ShutDown { .. }), "{error:?}");
             assert_eq!((error.may_have_happened(), error.is_transient()), (in_doubt, false));
             let shown = error.to_string();
-            assert!(shown.starts_with("this program was shut down before a message was launched"), "{shown}");
+            assert!(shown.starts_with("this program was shut down while a message was launched"), "{shown}");
             assert_eq!(shown.contains("nothing was done"), !in_doubt, "{shown}");
         }
     }

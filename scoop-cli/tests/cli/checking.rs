@@ -135,7 +135,7 @@ async fn doctor_names_failed_rollbacks_that_operators_do_not_see() {
         let own = all.filter(|((check, _), _)| check == "list of failed rollbacks");
         own.map(|((_, level), text)| format!("{level}: {text}")).collect::<Vec<_>>().join("\n")
     };
-    assert_eq!(check(&listed), "good: 1 entry of the list and of the record, and none differs");
+    assert_eq!(check(&listed), "good: 1 failed rollback compared with the record, none differs");
 
     let run = shop.db.texts("SELECT run::text FROM scoop.rollback_failure").await.remove(0);
     shop.db.execute("DELETE FROM scoop.rollback_failure").await;
@@ -143,7 +143,9 @@ async fn doctor_names_failed_rollbacks_that_operators_do_not_see() {
     assert_eq!(lost.code, 4);
     assert_eq!(
         check(&lost),
-        format!("problem: operators do not see 1 failed rollback, of run {run} of `orders`")
+        format!(
+            "problem: 1 failed rollback is missing in the list that operators see: run {run} of `orders`"
+        )
     );
     let advice = lost.field("advice").join("\n");
     assert!(advice.contains("rebuild the list: scoop rebuild --dry-run; scoop rebuild"), "{advice}");

@@ -1,5 +1,5 @@
--- The sagas with ends of the kind `k.type`, by name. Goes through the index of ends, from the last name of a few entries to the
--- next one, so that the runs of each saga cost nothing. A few entries cost hardly more than one, and may have as many names.
+-- The sagas with ends of the kind `k.type`, by name. Each round reads 16 entries of the index of ends after the last known name, and
+-- takes their names. So a saga costs one round at most, however many runs it has.
 WITH RECURSIVE walked (names) AS (
     SELECT array_agg(DISTINCT first.name)
     FROM (

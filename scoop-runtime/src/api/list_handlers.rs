@@ -41,7 +41,8 @@ impl ListHandlers {
         self
     }
 
-    /// Reads only the handlers whose topic or saga has this text in its name. All names up to the last found one are compared.
+    /// Reads only the handlers whose topic or saga has this text in its name, with the same case. All names up to the last found one are
+    /// compared.
     ///
     /// ```no_run
     /// # use scoop_runtime::{RuntimeError, Scoop};
@@ -72,6 +73,14 @@ impl IntoFuture for ListHandlers {
 }
 
 /// A list of retired handlers about to be read. Await it.
+///
+/// ```no_run
+/// # use scoop_runtime::{RuntimeError, Scoop};
+/// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+/// let first = scoop.former_handlers().limit(100).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing is read before this is awaited"]
 #[derive(Clone)]
 pub struct ListFormerHandlers {
@@ -104,7 +113,8 @@ impl IntoFuture for ListFormerHandlers {
 
 impl Scoop {
     /// The registered handlers, by topic and saga: those of all programs that ever started on this schema, unless they were
-    /// [retired](Scoop::retire_handler). Messages are delivered to them. Await it.
+    /// [retired](Scoop::retire_handler). Messages are delivered to them. Await it, or choose a part before:
+    /// [`limit`](ListHandlers::limit), [`after`](ListHandlers::after), [`named`](ListHandlers::named).
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Subscriptions of handlers, for operators: a handler without a program can be retired.
+//! Handlers, for operators: the retirement of one without a program, their workers, definitions and queues, and the rights of a role.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::IntoFuture;
@@ -139,8 +139,8 @@ impl Scoop {
         .boxed()
     }
 
-    /// The definitions of the sagas of these handlers that living workers have, in the order of the handlers: for each handler one
-    /// for each worker that has it, the lowest first.
+    /// One list for each of these handlers, in their order: the [definition](crate::WorkerSaga::definition) of each living worker that
+    /// has the handler, sorted.
     ///
     /// The cost grows with the number of sagas of all workers; only those of these handlers are sent by the server.
     ///

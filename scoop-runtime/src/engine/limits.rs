@@ -47,7 +47,7 @@ const PAUSE_WHEN_DUE: Duration = Duration::from_millis(5);
 
 /// The pause before another look at a saga whose limit another session has locked, or whose claim the database has refused. A
 /// claim that waits for the lock has slots.
-const PAUSE_WHEN_LOCKED: Duration = Duration::from_millis(500);
+const PAUSE_WHEN_POSTPONED: Duration = Duration::from_millis(500);
 
 /// Claims, again and again, until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
@@ -98,10 +98,10 @@ struct Look {
     opens_at: Option<Instant>,
     /// Whether a limit of the saga was reached.
     is_reached: bool,
-    /// The freed keys that a look could not go through, since the limit was locked.
+    /// The freed keys that a postponed look could not go through.
     left: Option<FreedKeys>,
-    /// No look before this time, since the limit was locked.
-    locked_until: Option<Instant>,
+    /// No look before this time, since the limit was locked, or the claim was refused.
+    postponed_until: Option<Instant>,
 }
 
 /// Why a saga is looked at.
@@ -128,7 +128,7 @@ impl Looks {
                 opens_at: None,
                 is_reached: false,
                 left: None,
-                locked_until: None,
+                postponed_until: None,
             };
             self.0.insert(queue.of.saga.clone(), look);
             let freed = if is_by_key { FreedKeys::Any } else { FreedKeys::Some(vec![]) };
@@ -139,7 +139,7 @@ impl Looks {
             look.opens_at = None;
         }
         let is_closed = look.is_reached && look.opens_at.is_some();
-        look.locked_until = None;
+        look.postponed_until = None;
         let looks_at_all = now.duration_since(look.all_keys_at) >= interval;
         let freed = match look.left.take() {
             _ if !is_by_key => FreedKeys::Some(vec![]),
@@ -161,24 +161,24 @@ impl Looks {
         }
     }
 
-    /// Whether the limit of a saga was locked a moment ago.
+    /// Whether the next look at a saga is postponed.
     fn is_postponed(&self, saga: &str) -> bool {
-        let until = self.0.get(saga).and_then(|look| look.locked_until);
+        let until = self.0.get(saga).and_then(|look| look.postponed_until);
         until.is_some_and(|until| until > Instant::now())
     }
 
-    /// Has the next look at a saga go through these keys, since the limit was locked.
+    /// Postpones the next look at a saga, which then goes through these keys: its limit was locked, or the claim was refused.
     fn postpone(&mut self, saga: &str, freed: FreedKeys, has_opened: bool) {
         if let Some(look) = self.0.get_mut(saga) {
-            (look.left, look.locked_until) = (Some(freed), Some(Instant::now() + PAUSE_WHEN_LOCKED));
+            (look.left, look.postponed_until) = (Some(freed), Some(Instant::now() + PAUSE_WHEN_POSTPONED));
             look.opens_at = has_opened.then(Instant::now).or(look.opens_at);
         }
     }
 
-    /// In how long one of these sagas has to be looked at: a rate admits its next run, or its limit was locked.
+    /// In how long one of these sagas has to be looked at: a rate admits its next run, or its look was postponed.
     fn next_in(&self, queues: &[LimitedQueue]) -> Option<Duration> {
         let looks = queues.iter().filter_map(|queue| self.0.get(&queue.of.saga));
-        let next = looks.filter_map(|look| look.locked_until.or(look.opens_at)).min()?;
+        let next = looks.filter_map(|look| look.postponed_until.or(look.opens_at)).min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 }
@@ -209,16 +209,22 @@ async fn claim_all(
         }
         while is_due && !engine.stopping.is_cancelled() {
             let has_slot = engine.slots.available_permits() > 0;
-            if !has_slot && (has_ended || has_opened) && offer(engine, queue, &freed, may_return).await? {
+            let offered = match !has_slot && (has_ended || has_opened) {
+                true => offer(engine, queue, &freed, may_return).await?,
+                false => Some(false),
+            };
+            if offered == Some(true) {
                 freed = FreedKeys::Some(vec![]);
             }
-            let claimed = unless_refused(engine, queue, claim_from(engine, queue, None, &freed).await)?;
-            let claimed = claimed.unwrap_or(Claimed { is_locked: true, ..Claimed::default() });
-            if claimed.is_locked {
+            let claimed = match offered {
+                Some(_) => unless_refused(engine, queue, claim_from(engine, queue, None, &freed).await)?,
+                None => None,
+            };
+            let Some(claimed) = claimed.filter(|claimed| !claimed.is_locked) else {
                 looks.postpone(&queue.of.saga, freed, has_opened);
                 reached.push(&queue.of.saga);
                 break;
-            }
+            };
             freed = FreedKeys::Some(vec![]);
             looks.end(&queue.of.saga, &claimed);
             is_due = claimed.is_full;
@@ -234,7 +240,7 @@ async fn claim_all(
     }
     // The end of one of their runs is reported, and the time of their rate is known.
     let open: Vec<_> = queues.iter().filter(|queue| !reached.contains(&&queue.of.saga)).cloned().collect();
-    next_look(engine, &open).await
+    next_look(engine, &open, looks).await
 }
 
 /// The result of a claim of runs of one saga; none if the database has refused it, which is reported.
@@ -254,29 +260,36 @@ fn unless_refused<T>(
 }
 
 /// Leaves the places that have become free here to other processes, since this one has no slot. Returns false if the limit is
-/// locked, or the database refuses.
+/// locked, none if the database refuses.
 async fn offer(
     engine: &Arc<Engine>,
     queue: &LimitedQueue,
     freed: &FreedKeys,
     may_return: bool,
-) -> sqlx::Result<bool> {
+) -> sqlx::Result<Option<bool>> {
     if may_return || !freed.is_empty() {
         // It takes no run, so it needs no key.
         let key_of = |_: &Candidate| String::new();
         let claimer = engine.claimer();
         let request = LimitedRequest { claimer, queue, slots: 0, suspect: None, freed, key_of: &key_of };
-        let offered = unless_refused(engine, queue, engine.store.claim_limited(request).await)?;
-        if offered.is_none_or(|offered| offered.is_locked) {
-            return Ok(false);
+        let Some(offered) = unless_refused(engine, queue, engine.store.claim_limited(request).await)? else {
+            return Ok(None);
+        };
+        if offered.is_locked {
+            return Ok(Some(false));
         }
     }
     engine.wakeups.others.notify_one();
-    Ok(true)
+    Ok(Some(true))
 }
 
-/// Claims a suspect if one is due, and returns when the next run of these queues is ready; none if one is.
-async fn next_look(engine: &Arc<Engine>, queues: &[LimitedQueue]) -> sqlx::Result<Option<Duration>> {
+/// Claims a suspect if one is due, and returns when the next run of these queues is ready; none if one is. If the database refuses
+/// the claim, the saga is postponed, so that the next look finds the suspects of others.
+async fn next_look(
+    engine: &Arc<Engine>,
+    queues: &[LimitedQueue],
+    looks: &mut Looks,
+) -> sqlx::Result<Option<Duration>> {
     let poll = engine.settings.poll_interval;
     let lanes = all_lanes(queues);
     if lanes.len() == 0 {
@@ -288,7 +301,7 @@ async fn next_look(engine: &Arc<Engine>, queues: &[LimitedQueue]) -> sqlx::Resul
         if let Some(queue) = queue {
             let claimed = claim_from(engine, queue, Some(&suspect), &FreedKeys::Some(vec![])).await;
             if unless_refused(engine, queue, claimed)?.is_none() {
-                return Ok(Some(PAUSE_WHEN_LOCKED));
+                looks.postpone(&queue.of.saga, FreedKeys::Some(vec![]), false);
             }
         }
     }

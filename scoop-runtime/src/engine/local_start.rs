@@ -81,11 +81,11 @@ fn reserve_local_starts(engine: &Arc<Engine>, messages: &mut [NewMessage]) -> Ve
     for (at, message) in at_once {
         let topic = message.topic.clone();
         let own = sagas.handlers_of(&topic);
-        let definitions = &engine.topology;
+        let topology = &engine.topology;
         let is_elsewhere = |handler: &str| {
-            definitions.is_superseded(&topic, handler)
-                || definitions.is_paused(&topic, handler)
-                || definitions.is_limited(handler)
+            topology.is_superseded(&topic, handler)
+                || topology.is_paused(&topic, handler)
+                || topology.is_limited(handler)
         };
         for handler in own.filter(|handler| !is_elsewhere(handler)) {
             let common = engine.slots.clone().try_acquire_owned().ok().map(Slot::Shared);

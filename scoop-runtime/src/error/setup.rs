@@ -258,8 +258,8 @@ pub enum SetupError {
     /// The tables differ from those that this version of scoop makes.
     #[error(
         "schema `{schema}` was not made by this build of scoop: its migration {version} has the checksum {found} in the \
-         database, where it was applied {}, and {known} in this program; start a program of the build that made the \
-         schema, or give this program another one: `.schema(..)` on the builder",
+         database (applied {}), but {known} in this program; start a program of the build that made the schema, or choose \
+         another schema: `.schema(..)` on the builder",
         utc(*applied_at)
     )]
     SchemaDiffers {

@@ -34,7 +34,7 @@ pub struct RebuildComparison {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct FailedRollbackComparison {
-    /// The number of failed rollbacks that were compared: of the list, and of the record, where some may be settled.
+    /// The number of failed rollbacks that were compared: of the list, and on PostgreSQL of the record, where some may be settled.
     pub compared: u64,
     /// The first differences, up to [`LIMIT`](Self::LIMIT).
     pub different: Vec<RunDifference>,

@@ -29,7 +29,15 @@ pub enum PauseTarget {
 }
 
 /// What [`Scoop::pause`](crate::Scoop::pause) and [`Scoop::resume`](crate::Scoop::resume) take: a [`PauseTarget`], or a
-/// reference to one.
+/// reference to one. It is implemented for these two.
+///
+/// ```
+/// # extern crate scoop_runtime as scoop;
+/// use scoop::{IntoPauseTarget, PauseTarget};
+///
+/// let orders = PauseTarget::topic("orders");
+/// assert_eq!((&orders).into_pause_target(), orders);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whether a saga, a topic or everything is meant",
     label = "not a `scoop::PauseTarget`",

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::saga::schedule::{self, Due, Timetable, TimetableError};
+use crate::saga::schedule::{Due, Timetable, TimetableError, every_ms};
 use crate::util::ids;
 use crate::{HierarchyId, Tick};
 
@@ -59,7 +59,7 @@ impl<'a> ScheduleRegistration<'a> {
     ) -> Result<Self, TimetableError> {
         let (missed, overlap) = (schedule.missed.as_str(), schedule.overlap.as_str());
         let (every_ms, cron, zone) = match schedule.recurrence {
-            Recurrence::Every(pause) => (Some(schedule::every_ms(pause)?), None, None),
+            Recurrence::Every(pause) => (Some(every_ms(pause)?), None, None),
             Recurrence::Cron { expression, zone } => (None, Some(expression), Some(zone)),
         };
         Ok(Self { topic, handler, every_ms, cron, zone, missed, overlap, next_at })

@@ -126,7 +126,7 @@ async fn carried_out(web: &Web, base: &Base, headers: &HeaderMap, form: &Fields)
     let mut results: Vec<Retried> = vec![];
     let mut is_away = false;
     for run in runs {
-        // Each would wait for the database again.
+        // Each would fail in the same way, perhaps after waiting.
         let result = if is_away { None } else { Some(web.scoop.retry(run).source(&*entered.name).await) };
         is_away |=
             matches!(result, Some(Err(RuntimeError::Unavailable { .. } | RuntimeError::ShutDown { .. })));

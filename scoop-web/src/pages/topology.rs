@@ -1,7 +1,7 @@
 //! The topology, page by page: which sagas handle which topics and launch which messages, the workers that run them, and what is or
 //! was paused.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
 use std::time::SystemTime;
 
@@ -148,16 +148,20 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
         named => format!("{}/topology{}", base.0, query([("named", named)])),
     };
     let next = handlers.last().filter(|_| is_more).map(address);
-    let mut topics: BTreeMap<&str, Vec<Handler>> = BTreeMap::new();
-    for (handler, definitions) in handlers.iter().zip(definitions) {
-        let row = row(handler, definitions, (&pauses, &queues), (now, base));
-        topics.entry(&handler.topic).or_default().push(row);
+    // In the order of the pages, which is the collation of the database.
+    let mut rows = handlers.iter().zip(definitions).peekable();
+    let mut topics = vec![];
+    while let Some((first, _)) = rows.peek() {
+        let topic = &first.topic;
+        let of_topic = std::iter::from_fn(|| rows.next_if(|(handler, _)| handler.topic == *topic));
+        let of_topic =
+            of_topic.map(|(handler, definitions)| row(handler, definitions, (&pauses, &queues), (now, base)));
+        topics.push(Topic {
+            name: line(topic),
+            handlers: of_topic.collect(),
+            pause: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::topic(topic))),
+        });
     }
-    let topics = topics.into_iter().map(|(topic, handlers)| Topic {
-        name: line(topic),
-        handlers,
-        pause: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::topic(topic))),
-    });
     let pauses_left_out = pauses.len().saturating_sub(PAUSES_SHOWN);
     let pauses = pauses.iter().take(PAUSES_SHOWN).map(|pause| PauseRow {
         target: line(&pause.target.to_string()),
@@ -169,7 +173,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
     });
     Ok(TopologyPage {
         frame: Frame::new(web, base, "Topology", "Topology"),
-        topics: topics.collect(),
+        topics,
         named: line(named),
         is_all,
         next,

@@ -232,14 +232,17 @@ pub(super) async fn listed(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         let more = if different.len() > LISTED as usize { ", .." } else { "" };
         format!("{}{more}", first.collect::<Vec<_>>().join(", "))
     };
-    let rebuild = || Advice {
-        text: "list all differences, stop the programs with sagas, and rebuild the list:".into(),
+    let rebuild = || {
+        Advice {
+        text: "list all differences; then stop the programs with sagas, and rebuild the working set, which makes the list anew:".into(),
         commands: ["scoop rebuild --dry-run", "scoop rebuild"].map(str::to_owned).into(),
+    }
     };
     let mut findings = vec![];
     if !unlisted.is_empty() {
-        let count = counted(unlisted.len(), "failed rollback", "failed rollbacks");
-        let text = format!("operators do not see {count}{or_more}, of run {}", runs(&unlisted));
+        let count = counted(unlisted.len(), "failed rollback is", "failed rollbacks are");
+        let text =
+            format!("{count}{or_more} missing in the list that operators see: run {}", runs(&unlisted));
         findings.push(Finding::bad(Level::Problem, CHECK, text, rebuild()));
     }
     if !others.is_empty() {
@@ -248,9 +251,12 @@ pub(super) async fn listed(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         findings.push(Finding::bad(Level::Warning, CHECK, text, rebuild()));
     }
     if findings.is_empty() {
-        let count = counted(usize::try_from(compared.compared).unwrap_or(usize::MAX), "entry", "entries");
-        findings
-            .push(Finding::good(CHECK, format!("{count} of the list and of the record, and none differs")));
+        let count = counted(
+            usize::try_from(compared.compared).unwrap_or(usize::MAX),
+            "failed rollback",
+            "failed rollbacks",
+        );
+        findings.push(Finding::good(CHECK, format!("{count} compared with the record, none differs")));
     }
     Ok(findings)
 }

@@ -37,7 +37,7 @@ use crate::store::{
 };
 use crate::util::sync::{Mutex, lock};
 
-/// What this worker knows of the topology: its own definitions, and those, the pauses and the limits of others.
+/// What this worker knows of the topology: its own definitions, those of other workers, and all pauses and limits.
 pub(super) struct TopologyCache {
     known: Mutex<Arc<Known>>,
     /// Held by the task that changes `known`, or looks.

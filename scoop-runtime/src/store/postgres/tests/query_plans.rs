@@ -3,6 +3,7 @@
 
 use scoop_core::SignalKey;
 use sqlx::{AssertSqlSafe, PgPool};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::super::pool::SESSION;
@@ -817,19 +818,30 @@ async fn pages_of_ended_runs_of_many_sagas_have_each_run_once_and_in_order() {
         Sessions::new(&pool, 1, &ConnectionSettings::default()),
         &Schema::new("scoop").unwrap(),
     );
-    let in_order = "SELECT cooperation_lineage[2] FROM scoop.message_event ORDER BY created_at DESC, 1 DESC";
-    let in_order: Vec<Uuid> = sqlx::query_scalar(in_order).fetch_all(&pool).await.unwrap();
-    let (mut listed, mut place) = (vec![], None);
-    loop {
-        let page = PageSize { runs: 7, reads: 9 };
-        let part = store.finished_runs(&RunFilter::default(), place, page).await.unwrap();
-        listed.extend(part.runs.iter().map(|run| run.run.uuid()));
-        place = part.next;
-        if place.is_none() {
-            break;
+    let times = "SELECT DISTINCT created_at FROM scoop.message_event ORDER BY 1";
+    let times: Vec<OffsetDateTime> = sqlx::query_scalar(times).fetch_all(&pool).await.unwrap();
+    for (since, until) in
+        [(None, None), (Some(times[2]), None), (None, Some(times[4])), (Some(times[1]), Some(times[5]))]
+    {
+        let in_order = "
+            SELECT cooperation_lineage[2] FROM scoop.message_event
+            WHERE created_at >= coalesce($1, '-infinity') AND created_at < coalesce($2, 'infinity')
+            ORDER BY created_at DESC, 1 DESC";
+        let in_order = sqlx::query_scalar(in_order).bind(since).bind(until);
+        let in_order: Vec<Uuid> = in_order.fetch_all(&pool).await.unwrap();
+        let filter = RunFilter { since, until, ..RunFilter::default() };
+        let (mut listed, mut place) = (vec![], None);
+        loop {
+            let page = PageSize { runs: 7, reads: 9 };
+            let part = store.finished_runs(&filter, place, page).await.unwrap();
+            listed.extend(part.runs.iter().map(|run| run.run.uuid()));
+            place = part.next;
+            if place.is_none() {
+                break;
+            }
         }
+        assert_eq!(listed, in_order, "since {since:?}, until {until:?}");
     }
-    assert_eq!(listed, in_order);
     done(pool).await;
 }
 
