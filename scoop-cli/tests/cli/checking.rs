@@ -148,7 +148,7 @@ async fn doctor_names_failed_rollbacks_that_operators_do_not_see() {
         )
     );
     let advice = lost.field("advice").join("\n");
-    assert!(advice.contains("rebuild the list: scoop rebuild --dry-run; scoop rebuild"), "{advice}");
+    assert!(advice.contains("which makes the list anew: scoop rebuild --dry-run; scoop rebuild"), "{advice}");
 
     shop.scoop.shutdown().await.unwrap();
     assert_eq!(shop.run(&["rebuild", "--yes"]).await.code, 0);
