@@ -291,6 +291,5 @@ impl World {
 
 pub(crate) const ANEW: Small = Small {
     name: "anew",
-    seeds: 200,
     play: |crew| World { crew, undone: Undone::default(), complaints: Complaints::default() }.play().boxed(),
 };

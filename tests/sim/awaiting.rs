@@ -386,7 +386,6 @@ fn number(payload: &serde_json::Value) -> u32 {
 
 pub(crate) const AWAITING: Small = Small {
     name: "awaiting",
-    seeds: 200,
     play: |crew| {
         let (launched, sent) = (vec![], BTreeMap::new());
         World { crew, got: Got::default(), launched, sent, next: 0 }.play().boxed()

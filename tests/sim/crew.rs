@@ -174,8 +174,6 @@ impl FaultLink for Wire {
 /// A simulation of one feature.
 pub(crate) struct Small {
     pub(crate) name: &'static str,
-    /// The number of seeds played by default: fewer if a seed takes a second of processor time.
-    pub(crate) seeds: u64,
     /// Plays one seed. Returns what is wrong.
     pub(crate) play: fn(Crew) -> BoxFuture<'static, scoop::Result<Vec<String>>>,
 }

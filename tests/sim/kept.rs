@@ -261,4 +261,4 @@ impl World {
 }
 
 pub(crate) const KEPT: Small =
-    Small { name: "kept", seeds: 100, play: |crew| async { World::new(crew).await?.play().await }.boxed() };
+    Small { name: "kept", play: |crew| async { World::new(crew).await?.play().await }.boxed() };

@@ -348,4 +348,4 @@ impl World {
 }
 
 pub(crate) const LIMITED: Small =
-    Small { name: "limited", seeds: 40, play: |crew| World { crew, launched: vec![] }.play().boxed() };
+    Small { name: "limited", play: |crew| World { crew, launched: vec![] }.play().boxed() };

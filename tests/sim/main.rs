@@ -45,11 +45,11 @@ mod table;
 mod versions;
 mod world;
 
+use std::ops::Range;
 use std::process::ExitCode;
 
 use crate::anew::ANEW;
 use crate::awaiting::AWAITING;
-use crate::crew::Small;
 use crate::joined::JOINED;
 use crate::kept::KEPT;
 use crate::limited::LIMITED;
@@ -64,8 +64,8 @@ const SEEDS: u64 = 2_000;
 /// Number of seeds with changing programs played by default.
 const CHANGING_SEEDS: u64 = 600;
 
-/// The simulations of one feature each.
-const SMALL: [&Small; 8] = [&JOINED, &AWAITING, &ONCE, &ANEW, &PAUSED, &LIMITED, &PRIORITIZED, &KEPT];
+/// Number of seeds of each simulation of one feature.
+const SMALL_SEEDS: u64 = 200;
 
 /// The first seed of long runs, by default.
 const LONG_FROM: u64 = 1_000_000;
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
     let changing = CHANGING_FROM..CHANGING_FROM + number("--changing").unwrap_or(CHANGING_SEEDS);
     if let Some(seeds) = number("--small") {
         let from = number("--from").unwrap_or(0);
-        return ended(SMALL.iter().all(|small| small.play(from..from + seeds)));
+        return ended(play_small(from..from + seeds));
     }
     if args.iter().any(|arg| arg == "--commands") {
         let from = number("--from").unwrap_or(commands::SEEDS.start);
@@ -110,10 +110,17 @@ fn main() -> ExitCode {
         ));
     }
     let well = many::repeat_regressions()
-        && SMALL.iter().all(|small| small.play(0..small.seeds))
+        && play_small(0..SMALL_SEEDS)
         && commands::play(commands::SEEDS)
         && many::play(0..seeds, u64::MAX, None);
     ended(well && many::play(changing, u64::MAX, None) && bugs::find_all())
+}
+
+/// Plays these seeds of each simulation of one feature.
+fn play_small(seeds: Range<u64>) -> bool {
+    [&JOINED, &AWAITING, &ONCE, &ANEW, &PAUSED, &LIMITED, &PRIORITIZED, &KEPT]
+        .into_iter()
+        .all(|small| small.play(seeds.clone()))
 }
 
 fn ended(well: bool) -> ExitCode {

@@ -223,8 +223,5 @@ impl World {
     }
 }
 
-pub(crate) const PAUSED: Small = Small {
-    name: "paused",
-    seeds: 200,
-    play: |crew| World { crew, launched: vec![], drained: vec![] }.play().boxed(),
-};
+pub(crate) const PAUSED: Small =
+    Small { name: "paused", play: |crew| World { crew, launched: vec![], drained: vec![] }.play().boxed() };
