@@ -41,8 +41,8 @@ impl ListHandlers {
         self
     }
 
-    /// Reads only the handlers whose topic or saga has this text in its name, with the same case. All names up to the last found one are
-    /// compared.
+    /// Reads only the handlers whose topic or saga has this text in its name, with the same case. All names up to the last found
+    /// one are compared.
     ///
     /// ```no_run
     /// # use scoop_runtime::{RuntimeError, Scoop};

@@ -141,9 +141,10 @@ impl Scoop {
         compared.map_err(GivenUp::error("the working set was compared with the record"))
     }
 
-    /// Compares the list of failed rollbacks, which operators see, with the recorded events: the newest 10,000 of the list, and of up
-    /// to 1,000 sagas the newest that are recorded, an equal share of 10,000 of each. Changes nothing, and takes no locks. All are compared by
-    /// [`compare_working_set`](Self::compare_working_set), and a [rebuild](Self::rebuild_working_set) makes the list anew.
+    /// Compares the list of failed rollbacks, which operators see, with the recorded events. Compared are the newest 10,000 of the
+    /// list, and 10,000 recorded ones: the newest of each saga, as many of each, of the first 1,000 sagas. Changes nothing, and takes
+    /// no locks. [`compare_working_set`](Self::compare_working_set) compares all of them, and a
+    /// [rebuild](Self::rebuild_working_set) makes the list anew.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Handlers, for operators: the retirement of one without a program, their workers, definitions and queues, and the rights of a role.
+//! Handlers, for operators: the retirement of one without a program; their workers, definitions and queues; the rights of a role.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::IntoFuture;

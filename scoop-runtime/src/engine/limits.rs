@@ -209,17 +209,17 @@ async fn claim_all(
         }
         while is_due && !engine.stopping.is_cancelled() {
             let has_slot = engine.slots.available_permits() > 0;
-            let offered = match !has_slot && (has_ended || has_opened) {
+            let mut claimed = None;
+            let offer = match !has_slot && (has_ended || has_opened) {
                 true => offer(engine, queue, &freed, may_return).await?,
-                false => Some(false),
+                false => Offer::Nothing,
             };
-            if offered == Some(true) {
+            if offer == Offer::Places {
                 freed = FreedKeys::Some(vec![]);
             }
-            let claimed = match offered {
-                Some(_) => unless_refused(engine, queue, claim_from(engine, queue, None, &freed).await)?,
-                None => None,
-            };
+            if offer != Offer::Refused {
+                claimed = unless_refused(engine, queue, claim_from(engine, queue, None, &freed).await)?;
+            }
             let Some(claimed) = claimed.filter(|claimed| !claimed.is_locked) else {
                 looks.postpone(&queue.of.saga, freed, has_opened);
                 reached.push(&queue.of.saga);
@@ -259,28 +259,38 @@ fn unless_refused<T>(
     }
 }
 
-/// Leaves the places that have become free here to other processes, since this one has no slot. Returns false if the limit is
-/// locked, none if the database refuses.
+/// What other processes are offered.
+#[derive(PartialEq)]
+enum Offer {
+    /// The places that have become free here.
+    Places,
+    /// Nothing: this process has a slot, or the limit is locked.
+    Nothing,
+    /// Nothing, since the database refuses.
+    Refused,
+}
+
+/// Leaves the places that have become free here to other processes, since this one has no slot.
 async fn offer(
     engine: &Arc<Engine>,
     queue: &LimitedQueue,
     freed: &FreedKeys,
     may_return: bool,
-) -> sqlx::Result<Option<bool>> {
+) -> sqlx::Result<Offer> {
     if may_return || !freed.is_empty() {
         // It takes no run, so it needs no key.
         let key_of = |_: &Candidate| String::new();
         let claimer = engine.claimer();
         let request = LimitedRequest { claimer, queue, slots: 0, suspect: None, freed, key_of: &key_of };
         let Some(offered) = unless_refused(engine, queue, engine.store.claim_limited(request).await)? else {
-            return Ok(None);
+            return Ok(Offer::Refused);
         };
         if offered.is_locked {
-            return Ok(Some(false));
+            return Ok(Offer::Nothing);
         }
     }
     engine.wakeups.others.notify_one();
-    Ok(Some(true))
+    Ok(Offer::Places)
 }
 
 /// Claims a suspect if one is due, and returns when the next run of these queues is ready; none if one is. If the database refuses

@@ -184,3 +184,25 @@ async fn claim_that_the_database_refuses_is_reported_with_its_saga_and_holds_up_
     scoop.shutdown().await?;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn suspect_whose_claim_the_database_refuses_holds_up_no_suspect_of_another_saga() -> Result<()> {
+    let db = Database::new().await;
+    db.scoop().only::<Mails>().only::<Texts>().start().await?.shutdown().await?;
+    db.execute("ALTER TABLE scoop.rate_window ADD CONSTRAINT no_mails CHECK (saga <> 'rated-mails')").await;
+    let mail = db.client().launch(Mail).await?;
+    let text = db.client().launch(Text { to: 1 }).await?;
+    // The refused one has been ready longest.
+    db.execute(
+        "UPDATE scoop.run SET doubts = 2, attempts = 1,
+             ready_at = ready_at - CASE handler WHEN 'rated-mails' THEN interval '1 hour' ELSE '0' END
+         WHERE handler IN ('rated-mails', 'rated-texts')",
+    )
+    .await;
+    let scoop = db.scoop().only::<Mails>().only::<Texts>().start().await?;
+    assert_eq!(text.ends().await?, Outcome::Committed);
+    db.execute("ALTER TABLE scoop.rate_window DROP CONSTRAINT no_mails").await;
+    assert_eq!(mail.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    Ok(())
+}
