@@ -1,4 +1,4 @@
--- Returns the names and keys of kept signals that a run awaits, as signal_deliver.sql finds them.
+-- Returns the names and keys of kept signals that a run awaits, as signal_deliver.sql finds them, in the order of names and keys.
 -- Locks: nothing.
 -- $1 a transaction: signals that this and later ones have sent
 SELECT DISTINCT s.name::text, s.key::text
@@ -10,3 +10,4 @@ CROSS JOIN LATERAL (
 ) awaited
 WHERE s.sent_in >= $1::text::xid8 AND s.delivered_at IS NULL AND NOT s.expired
   AND s.kept_until > (SELECT clock_timestamp())
+ORDER BY 1, 2
