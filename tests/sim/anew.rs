@@ -59,6 +59,7 @@ type Undone = Arc<Mutex<Vec<(Uuid, u32, u32)>>>;
 /// What the code saw that it must not see, by the name of the run.
 type Complaints = Arc<Mutex<Vec<String>>>;
 
+#[derive(Clone)]
 struct Reader(Undone, Complaints);
 
 impl Reader {
@@ -170,9 +171,11 @@ struct World {
 }
 
 impl World {
-    fn program(&self) -> impl FnOnce(Builder) -> Builder + Send + 'static {
+    fn program(&self) -> impl Fn(Builder) -> Builder + Send + 'static {
         let reader = Reader(self.undone.clone(), self.complaints.clone());
-        |builder: Builder| builder.only::<Reader>().only::<Library>().only::<Subscriber>().provide(reader)
+        move |builder: Builder| {
+            builder.only::<Reader>().only::<Library>().only::<Subscriber>().provide(reader.clone())
+        }
     }
 
     fn start(&mut self, fate: Fate) {

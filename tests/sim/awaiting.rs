@@ -71,6 +71,7 @@ fn failure(fails: bool) -> Result<()> {
     if fails { Err(Error::msg(crate::act::PLANNED)) } else { Ok(()) }
 }
 
+#[derive(Clone)]
 struct Patient(Got);
 
 #[saga(name = "signals-patient")]
@@ -109,6 +110,7 @@ impl Patient {
     }
 }
 
+#[derive(Clone)]
 struct Hasty(Got);
 
 #[saga(name = "signals-hasty")]
@@ -173,11 +175,11 @@ struct World {
 }
 
 impl World {
-    fn program(&self) -> impl FnOnce(Builder) -> Builder + Send + 'static {
+    fn program(&self) -> impl Fn(Builder) -> Builder + Send + 'static {
         let (patient, hasty) = (Patient(self.got.clone()), Hasty(self.got.clone()));
-        |builder: Builder| {
+        move |builder: Builder| {
             let builder = builder.only::<Patient>().only::<Hasty>().only::<Till>();
-            builder.provide(patient).provide(hasty)
+            builder.provide(patient.clone()).provide(hasty.clone())
         }
     }
 

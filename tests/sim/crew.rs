@@ -39,16 +39,23 @@ impl Crew {
         Self { database: InMemory::starting_at(new_year), dice: Dice::new(seed), healed: Arc::default() }
     }
 
-    /// Starts a process with this program.
-    pub(crate) fn start(&mut self, fate: Fate, program: impl FnOnce(Builder) -> Builder + Send + 'static) {
+    /// Starts a process with this program. It is started again, as a supervisor does, until the start succeeds.
+    pub(crate) fn start(&mut self, fate: Fate, program: impl Fn(Builder) -> Builder + Send + 'static) {
         let line = self.line();
         let process = Process::new(&self.database, Arc::new(Wire(line.clone())));
         // Short windows of the history beside long ones.
         let process = process.reading([2, 5, 100][self.dice.below(3) as usize]);
         let lives = Duration::from_millis(self.dice.between(30, 400).into());
         tokio::spawn(async move {
-            let builder = program(Scoop::builder().simulated_process(&process).keep(Keep::forever()));
-            let running = tokio::spawn(builder.poll_interval(Duration::from_secs(1)).start());
+            let started = process.clone();
+            let running = tokio::spawn(async move {
+                loop {
+                    let builder = program(Scoop::builder().simulated_process(&started).keep(Keep::forever()));
+                    if let Ok(running) = builder.poll_interval(Duration::from_secs(1)).start().await {
+                        return running;
+                    }
+                }
+            });
             match fate {
                 Fate::Lives => {}
                 Fate::Dies => {

@@ -71,6 +71,7 @@ impl Seller {
 /// The numbers of the messages of a set, by its hierarchy.
 type Sets = Arc<Mutex<BTreeMap<Uuid, [u32; 2]>>>;
 
+#[derive(Clone)]
 struct Packer(Sets);
 
 #[saga(name = "join-packer")]
@@ -92,9 +93,9 @@ struct World {
 }
 
 impl World {
-    fn program(&self) -> impl FnOnce(Builder) -> Builder + Send + 'static {
+    fn program(&self) -> impl Fn(Builder) -> Builder + Send + 'static {
         let packer = Packer(self.sets.clone());
-        |builder: Builder| builder.only::<Seller>().only::<Packer>().provide(packer)
+        move |builder: Builder| builder.only::<Seller>().only::<Packer>().provide(packer.clone())
     }
 
     fn start(&mut self, fate: Fate) {

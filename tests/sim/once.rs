@@ -38,6 +38,7 @@ struct Receipt;
 /// How often the code of each instance was called: by the run and the iteration.
 type Calls = Arc<Mutex<BTreeMap<(Uuid, u32), u32>>>;
 
+#[derive(Clone)]
 struct Payments(Calls);
 
 #[saga(name = "once-payments")]
@@ -95,9 +96,9 @@ struct World {
 }
 
 impl World {
-    fn program(&self) -> impl FnOnce(Builder) -> Builder + Send + 'static {
+    fn program(&self) -> impl Fn(Builder) -> Builder + Send + 'static {
         let payments = Payments(self.calls.clone());
-        |builder: Builder| builder.only::<Payments>().only::<Receipts>().provide(payments)
+        move |builder: Builder| builder.only::<Payments>().only::<Receipts>().provide(payments.clone())
     }
 
     fn start(&mut self, fate: Fate) {
