@@ -16,7 +16,7 @@ use scoop::{CommandHandle, CommandState, Decider, Handle, InMemory, Keep, Outcom
 use scoop_runtime::simulation::{self, Bug, EntityEvent, Process, inject_bug};
 
 use crate::act::PLANNED;
-use crate::crew::{Line, Wire};
+use crate::crew::{Line, Wire, supervised};
 use crate::dice::Dice;
 
 /// The seeds played by default.
@@ -186,6 +186,7 @@ struct Purchase {
 /// The decisions that steps have read, by the number of the command. None was repeated with another value.
 type Told = Arc<Mutex<BTreeMap<u32, Decision<WasTaken, Refused>>>>;
 
+#[derive(Clone)]
 struct Buyer(Told);
 
 #[saga(name = "sim-buyer")]
@@ -240,13 +241,13 @@ impl World {
         let (buyer, lives) = (Buyer(self.told.clone()), self.dice.between(10, 300));
         let is_cut = self.dice.percent(50);
         tokio::spawn(async move {
-            let builder = Scoop::builder()
-                .simulated_process(&process)
-                .keep(Keep::forever())
-                .only::<Buyer>()
-                .only::<Shipping>();
-            let builder = builder.only::<Decider<Put>>().only::<Decider<Take>>();
-            let running = tokio::spawn(builder.provide(buyer).poll_interval(Duration::from_secs(1)).start());
+            let started = process.clone();
+            let running = tokio::spawn(supervised(move || {
+                let builder = Scoop::builder().simulated_process(&started).keep(Keep::forever());
+                let builder = builder.only::<Buyer>().only::<Shipping>();
+                let builder = builder.only::<Decider<Put>>().only::<Decider<Take>>();
+                builder.provide(buyer.clone()).poll_interval(Duration::from_secs(1))
+            }));
             tokio::time::sleep(Duration::from_millis(lives.into())).await;
             if dies {
                 line.die();

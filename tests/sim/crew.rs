@@ -39,7 +39,7 @@ impl Crew {
         Self { database: InMemory::starting_at(new_year), dice: Dice::new(seed), healed: Arc::default() }
     }
 
-    /// Starts a process with this program. It is started again, as a supervisor does, until the start succeeds.
+    /// Starts a process with this program.
     pub(crate) fn start(&mut self, fate: Fate, program: impl Fn(Builder) -> Builder + Send + 'static) {
         let line = self.line();
         let process = Process::new(&self.database, Arc::new(Wire(line.clone())));
@@ -48,14 +48,10 @@ impl Crew {
         let lives = Duration::from_millis(self.dice.between(30, 400).into());
         tokio::spawn(async move {
             let started = process.clone();
-            let running = tokio::spawn(async move {
-                loop {
-                    let builder = program(Scoop::builder().simulated_process(&started).keep(Keep::forever()));
-                    if let Ok(running) = builder.poll_interval(Duration::from_secs(1)).start().await {
-                        return running;
-                    }
-                }
-            });
+            let running = tokio::spawn(supervised(move || {
+                let builder = program(Scoop::builder().simulated_process(&started).keep(Keep::forever()));
+                builder.poll_interval(Duration::from_secs(1))
+            }));
             match fate {
                 Fate::Lives => {}
                 Fate::Dies => {
@@ -118,6 +114,15 @@ impl Crew {
 
     fn line(&mut self) -> Arc<Line> {
         Arc::new(Line::new(self.healed.clone(), self.dice.roll()))
+    }
+}
+
+/// Starts a program, again and again, as a supervisor does, until the start succeeds.
+pub(crate) async fn supervised(program: impl Fn() -> Builder + Send) -> Scoop {
+    loop {
+        if let Ok(running) = program().start().await {
+            return running;
+        }
     }
 }
 
