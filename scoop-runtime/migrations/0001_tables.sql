@@ -243,8 +243,14 @@ CREATE TABLE scoop.redaction (
 CREATE TABLE scoop.retention (
     is_only     boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     after_event uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
-    taken_by    uuid,        -- the worker that deletes now,
-    taken_until timestamptz  -- unless it is dead
+    taken_by    uuid,         -- the worker that deletes now,
+    taken_until timestamptz,  -- unless it is dead
+    -- Events of open transactions are later than this.
+    complete_until timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- What this transaction and later ones write is later than this time. When all before it have ended, the time above
+    -- becomes this one.
+    sampled_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    sampled_transaction xid8 NOT NULL DEFAULT pg_snapshot_xmax(pg_current_snapshot())
 );
 INSERT INTO scoop.retention DEFAULT VALUES;
 

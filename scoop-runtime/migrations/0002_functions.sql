@@ -1233,7 +1233,11 @@ REVOKE EXECUTE ON FUNCTION scoop.prune (uuid, float8, float8, boolean, boolean) 
 -- them; `is_more`, whether there may be more; `behind`, for how many seconds the oldest of all that are due has been so.
 --
 -- Launches are passed when the shortest of all times is over. A hierarchy that is kept for longer is remembered. So each
--- event is read once, and each hierarchy looked at a few times, regardless of how many are kept. A worker without an archive
+-- event is read once, and each hierarchy looked at a few times, regardless of how many are kept. The place also stays an hour
+-- behind the oldest open transaction, and does not pass ids of later times than now: an event that becomes visible later would
+-- not be read. The hour is for the difference of the clocks that made two ids, and for the time until their rows were written.
+-- The oldest open transaction has no time that all roles can read. So each look remembers its time with the next
+-- transaction, until all before that one have ended. A worker without an archive
 -- leaves remembered ones alone whose topic needs one. Those that could not be deleted come after all others.
 -- Locks: the row of retention; does not wait for it.
 CREATE FUNCTION scoop.retention_next(
@@ -1247,7 +1251,11 @@ DECLARE
     page_size CONSTANT int := 1000;
     -- An event with a later id would end the search for good. The ids of programs begin with their time.
     ids_end CONSTANT uuid := (
-        lpad(to_hex((extract(epoch FROM clock_timestamp() + interval '1 day') * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid;
+        lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid;
+    -- before this transaction has a number, which would be open itself
+    open_from CONSTANT xid8 := pg_snapshot_xmin(pg_current_snapshot());
+    next_transaction CONSTANT xid8 := pg_snapshot_xmax(pg_current_snapshot());
+    ended timestamptz;
     before timestamptz;
     event record;
     event_count int := 0;
@@ -1260,9 +1268,16 @@ BEGIN
         RETURN;
     END IF;
     -- A worker that died keeps others waiting for so long.
-    UPDATE scoop.retention r SET taken_by = worker, taken_until = clock_timestamp() + interval '5 minutes'
+    UPDATE scoop.retention r SET
+        taken_by = worker, taken_until = clock_timestamp() + interval '5 minutes',
+        complete_until = CASE WHEN open_from >= r.sampled_transaction THEN r.sampled_at ELSE r.complete_until END,
+        -- after the restore of a dump, the number may be that of a transaction to come
+        sampled_at = CASE WHEN r.sampled_transaction <= open_from OR r.sampled_transaction > next_transaction
+                          THEN transaction_timestamp() ELSE r.sampled_at END,
+        sampled_transaction = CASE WHEN r.sampled_transaction <= open_from OR r.sampled_transaction > next_transaction
+                                   THEN next_transaction ELSE r.sampled_transaction END
     WHERE r.is_only AND (r.taken_until IS NULL OR r.taken_until < clock_timestamp() OR r.taken_by = worker)
-    RETURNING r.after_event INTO next_event;
+    RETURNING r.after_event, r.complete_until INTO next_event, ended;
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -1304,6 +1319,8 @@ BEGIN
     behind := greatest(behind, extract(epoch FROM before - (
         SELECT greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', e.created_at))
         FROM scoop.message_event e WHERE e.id > next_event AND e.id < ids_end ORDER BY e.id LIMIT 1)));
+    -- the least of all times to keep, which is an hour
+    before := least(before, scoop.kept_since(3600) - (clock_timestamp() - ended));
     IF cardinality(roots) < max_count THEN
         FOR event IN
             SELECT e.id, greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', e.created_at)) AS created_at,

@@ -66,7 +66,7 @@ impl Live {
         *changed = Some(sender.downgrade());
         let (scoop, stopped) = (self.scoop.clone(), self.stopped.clone());
         tokio::spawn(async move {
-            let mut events = scoop.events().follow();
+            let mut events = scoop.events().without_failures().follow();
             loop {
                 tokio::select! {
                     event = events.next() => match event {

@@ -1,5 +1,7 @@
 //! Commands that only read: lists, trees, explanations, counts, events.
 
+use std::collections::BTreeSet;
+
 use expect_test::expect;
 use sqlx::ConnectOptions as _;
 
@@ -312,6 +314,23 @@ async fn events_of_the_last_hour_are_shown_without_follow() {
         2> 
         2> For more information, try '--help'.
     "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_with_a_count_leave_out_no_event() {
+    let mut shop = Shop::open().await;
+    for number in 0..3 {
+        shop.order(number, Plan::Commit).await;
+    }
+    let (mut seen, mut place) = (BTreeSet::new(), String::new());
+    while seen.len() < 3 * 5 {
+        let begin = if place.is_empty() { ["--since", "1h"] } else { ["--after", &place] };
+        let some = shop.run(&[&["events", "--json", "--count", "4"], &begin[..]].concat()).await;
+        let ids = some.field("id");
+        assert!(!ids.is_empty(), "nothing comes after {} events", seen.len());
+        seen.extend(ids);
+        place = some.field("next").remove(0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::fs::TryLockError;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tokio::fs::OpenOptions;
-use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt};
+use tokio::fs::{File, OpenOptions};
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt, BufWriter};
 use uuid::Uuid;
 
 use crate::store::Store;
@@ -23,6 +24,9 @@ const PARTS_MAX: usize = 200;
 
 /// The longest time that an archive may take for one batch. A worker that is silent for a minute longer loses its turn.
 const TIME_MAX: Duration = Duration::from_secs(4 * 60);
+
+/// The interval between two attempts to lock a file.
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why hierarchies are not archived.
 pub(crate) type ArchiveError = Box<dyn Error + Send + Sync>;
@@ -67,9 +71,9 @@ impl ArchiveBatch {
             for some in parts.chunks(PARTS_MAX) {
                 let lines =
                     self.read(|store| async move { store.archive_rows(hierarchy.uuid(), some).await });
-                for line in lines.await? {
+                for mut line in lines.await? {
+                    line.push('\n');
                     to.write_all(line.as_bytes()).await?;
-                    to.write_all(b"\n").await?;
                     count += 1;
                 }
             }
@@ -84,32 +88,39 @@ impl ArchiveBatch {
     /// If that fails, the file gets its former size. A line that the end of a process has cut off stays, and the next one
     /// begins after it.
     ///
+    /// The file is locked meanwhile, so that calls of several programs can append to the same one. Each waits for the one
+    /// before it. Lock the file in programs that change it in another way, for example that move its lines elsewhere: on
+    /// Unix with `flock`.
+    ///
     /// # Errors
     ///
-    /// Those of the file; and if the database fails, an error with the [`RuntimeError`] in it.
+    /// Those of the file, also if it cannot be locked; and if the database fails, an error with the [`RuntimeError`] in it.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, some of the lines may have been written.
     pub async fn append_to(&self, path: impl AsRef<Path> + Send) -> io::Result<u64> {
-        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).await?;
+        let mut file = locked(path.as_ref()).await?;
         let size = file.metadata().await?.len();
+        let appended = self.append(&mut file, size).await;
+        if appended.is_err() {
+            file.set_len(size).await?;
+        }
+        appended
+    }
+
+    /// Appends to a file of this size.
+    async fn append(&self, file: &mut File, size: u64) -> io::Result<u64> {
+        let mut writer = BufWriter::new(file);
         if size > 0 {
-            file.seek(io::SeekFrom::End(-1)).await?;
-            if file.read_u8().await? != b'\n' {
-                file.write_all(b"\n").await?;
+            writer.seek(io::SeekFrom::End(-1)).await?;
+            if writer.get_mut().read_u8().await? != b'\n' {
+                writer.write_all(b"\n").await?;
             }
         }
-        let mut writer = tokio::io::BufWriter::new(file);
-        let written = self.write_ndjson(&mut writer).await;
-        let file = writer.into_inner();
-        match written {
-            Ok(count) => file.sync_all().await.map(|()| count),
-            Err(error) => {
-                file.set_len(size).await?;
-                Err(error)
-            }
-        }
+        let count = self.write_ndjson(&mut writer).await?;
+        writer.get_mut().sync_all().await?;
+        Ok(count)
     }
 
     async fn read<'a, T: Send, F>(&'a self, mut read: impl FnMut(&'a Store) -> F) -> io::Result<T>
@@ -118,6 +129,19 @@ impl ArchiveBatch {
     {
         let read = Trial::new(self.patience).endure(|_| read(&self.store)).await;
         read.map_err(GivenUp::error("hierarchies were archived")).map_err(io::Error::other)
+    }
+}
+
+/// Opens a file to append to it, and locks it. Other processes may hold the lock for long: a thread that waits for it would keep
+/// the program from its end.
+async fn locked(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).append(true).create(true).open(path).await?.into_std().await;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(File::from_std(file)),
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_INTERVAL).await,
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! A live stream of recorded events.
 
-use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -49,10 +48,7 @@ pub struct EventStream {
     interval: Duration,
     /// `None` until the place of the beginning is known.
     following: Option<Following>,
-    /// The events of the first round were there before.
-    skips: bool,
     end: End,
-    ahead: VecDeque<RecordedEvent>,
     /// Not to be read from before this.
     rests_until: Option<Instant>,
 }
@@ -76,6 +72,12 @@ impl Events {
     /// Only events of this hierarchy.
     pub fn hierarchy(mut self, hierarchy: impl Into<HierarchyId>) -> Self {
         self.filter.hierarchy = Some(hierarchy.into().uuid());
+        self
+    }
+
+    /// Without the failures of the events: [`RecordedEvent::failure`] is `None`. They are then not read.
+    pub fn without_failures(mut self) -> Self {
+        self.filter.without_failures = true;
         self
     }
 
@@ -122,10 +124,8 @@ impl Events {
             stopped: scoop.stopped().clone(),
             filter,
             interval,
-            skips: following.is_none(),
             following,
             end,
-            ahead: VecDeque::new(),
             rests_until: None,
         }
     }
@@ -147,7 +147,7 @@ impl EventStream {
     pub fn next(&mut self) -> BoxFuture<'_, Option<Result<RecordedEvent, RuntimeError>>> {
         async move {
             loop {
-                if let Some(event) = self.ahead.pop_front() {
+                if let Some(event) = self.following.as_mut().and_then(Following::next) {
                     return Some(Ok(event));
                 }
                 if self.end == End::Reached {
@@ -163,8 +163,9 @@ impl EventStream {
         .boxed()
     }
 
-    /// The place from which another stream can go on. It repeats some of the last events that this one has returned, and
-    /// leaves out none. `None` before the first call of [`next`](Self::next).
+    /// The place from which another stream can go on: after the events that this one has returned. It leaves out none of the
+    /// others, and repeats events that were written since the oldest transaction began that was open at that look. `None` before the
+    /// first call of [`next`](Self::next), if the stream begins now.
     pub fn cursor(&self) -> Option<EventCursor> {
         self.following.as_ref().map(Following::cursor)
     }
@@ -195,13 +196,9 @@ impl EventStream {
         let (store, filter): (&Store, &EventFilter) = (&self.store, &self.filter);
         let window: &EventWindow = &window;
         let read = Trial::new(self.patience).endure(|_| store.events(window, filter)).await;
-        let read = following.take(read.map_err(GivenUp::error("events were followed"))?);
-        if !self.skips {
-            self.ahead.extend(read);
-        }
+        let is_complete = following.take(read.map_err(GivenUp::error("events were followed"))?);
         self.rests_until = None;
-        if following.window().is_none() {
-            self.skips = false;
+        if is_complete {
             if self.end == End::AfterRound {
                 self.end = End::Reached;
             }
@@ -216,10 +213,12 @@ impl Scoop {
     ///
     /// Each event comes once, after the commit of its transaction, and none is left out. The events of a run come in their
     /// order, as do a launch and the runs of its message; those of different runs come in the order of their commits,
-    /// about. Events can be late: by the interval, and while a transaction stays open in which more than 10,000 events
-    /// were written since, until its end.
+    /// about. In a look with more than 10,000 events, this order is that of the ids of events, but for 10,000 events that
+    /// are sorted by their times: it is wrong if the clocks of two programs differ by more than the time in which so many
+    /// events are written. Events can be late: by the interval, and while a transaction stays open in which more than 10,000
+    /// events were written since, until its end.
     ///
-    /// A stream keeps no connection and little memory. Each look reads the events of the last minute, and of the time
+    /// A stream keeps no connection, and up to 10,000 events in memory. Each look reads the events of the last minute, and of the time
     /// since the oldest open transaction began, so a stream looks less often where that takes long.
     ///
     /// The id of an event may be a minute older than its row, by the clock of the server. A program whose clock is more

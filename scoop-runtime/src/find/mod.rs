@@ -30,7 +30,9 @@ pub use self::explanation::{
     WorkerSaga,
 };
 pub use self::following::{BadEventCursor, EventCursor, RecordedEvent};
-pub(crate) use self::following::{EventFilter, EventWindow, FollowedEvent, Following, Horizon, first_id_of};
+pub(crate) use self::following::{
+    EventFilter, EventWindow, FollowedEvent, FollowedPage, Following, Horizon, first_id_of,
+};
 pub(crate) use self::redaction::Redaction;
 pub use self::run::{FailureSummary, RunPhase, RunSummary, WaitKind};
 

@@ -207,14 +207,17 @@ impl FailureSummary {
     /// The maximum length of a headline, in characters.
     const CHARS_MAX: usize = 300;
 
+    /// The maximum length of a code or a source, in characters. Programs write no longer ones.
+    const NAME_CHARS_MAX: usize = 1_024;
+
     pub(crate) fn of(failure: &Failure) -> Self {
         let causes = failure.root_causes();
         let cause = causes.first().copied().unwrap_or(failure);
         let line = cause.message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         Self {
-            code: cause.kind.clone(),
+            code: cause.kind.chars().take(Self::NAME_CHARS_MAX).collect(),
             headline: line.trim().chars().take(Self::CHARS_MAX).collect(),
-            source: cause.source.clone(),
+            source: cause.source.chars().take(Self::NAME_CHARS_MAX).collect(),
         }
     }
 }

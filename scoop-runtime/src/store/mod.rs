@@ -96,7 +96,7 @@ use self::entity::{
 use crate::api::{Keep, Undeletable};
 use crate::find::{
     ContentsKey, CountLimits, Counted, CountedSpan, EndedPlace, EntityEventRow, EntityRow, EventFilter,
-    EventWindow, FollowedEvent, Horizon, PageSize, Part, RegisteredWorker, RunFacts, RunFilter,
+    EventWindow, FollowedPage, Horizon, PageSize, Part, RegisteredWorker, RunFacts, RunFilter,
     StoredContents,
 };
 use crate::repair::Refusal;
@@ -450,8 +450,8 @@ storage! {
         /// The end of the record.
         async fn event_horizon(&self) -> Horizon;
 
-        /// Events in this window, in the order of their times.
-        async fn events(&self, window: &EventWindow, filter: &EventFilter) -> Vec<FollowedEvent>;
+        /// The first events in this window, in the order of their ids.
+        async fn events(&self, window: &EventWindow, filter: &EventFilter) -> FollowedPage;
     }
 
     /// Cancellation, and rollback of finished runs.

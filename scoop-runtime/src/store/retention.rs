@@ -50,8 +50,8 @@ impl Default for PruneBatch {
 pub(crate) enum PrunePlace {
     /// After this hierarchy, among those that the automatic deletion has passed and that are kept.
     Kept(Uuid),
-    /// After this event, in the order of their ids; `None` is where the automatic deletion is.
-    Events(Option<Uuid>),
+    /// After this event, in the order of their ids.
+    Events(Uuid),
 }
 
 impl PrunePlace {

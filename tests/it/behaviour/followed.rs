@@ -1,6 +1,7 @@
 //! The live stream of recorded events.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
 
 use scoop::{EventCursor, EventKind, EventStream, RecordedEvent};
 
@@ -139,6 +140,33 @@ async fn stream_goes_on_from_the_place_of_another() -> Result<()> {
     let after = until_the_end(&mut events).await?;
     assert_eq!(after.len(), before.len());
     assert!(after.iter().all(|event| event.hierarchy == order.id()));
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_of_few_events_each_leave_out_none() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db).await?;
+    for _ in 0..3 {
+        assert!(matches!(scoop.launch(Order { fails: true }).await?.ends().await?, Outcome::RolledBack(_)));
+    }
+    let (mut place, mut seen) = (None::<EventCursor>, BTreeSet::new());
+    while seen.len() < 3 * 16 {
+        let begun = match place {
+            None => scoop.events().since(SystemTime::UNIX_EPOCH),
+            Some(place) => scoop.events().after(place),
+        };
+        let mut events = begun.recorded();
+        let mut count = 0;
+        while count < 7 {
+            let Some(event) = events.next().await else { break };
+            seen.insert(event?.id);
+            count += 1;
+        }
+        assert!(count > 0, "nothing comes after {} events", seen.len());
+        place = Some(events.cursor().expect("it has begun").to_string().parse()?);
+    }
     scoop.shutdown().await?;
     Ok(())
 }

@@ -627,6 +627,47 @@ async fn failures_and_reasons_beyond_those_of_programs_are_cut_in_lists() -> Res
     assert_eq!((codes, reasons), (expected.to_vec(), vec![stuck.reason.clone()]));
     assert!(scoop.explain(stuck.id()).await?.to_string().len() < 20_000);
     assert!(root.tree().await?.to_string().len() < 20_000);
+
+    let (mut codes, mut events) = (vec![], scoop.events().since(SystemTime::UNIX_EPOCH).recorded());
+    while let Some(event) = events.next().await {
+        let event = event?;
+        codes.extend(event.failure.map(|failure| (event.handler.unwrap_or_default(), failure.code)));
+    }
+    codes.sort();
+    assert_eq!(codes, expected);
+    let mut events = scoop.events().since(SystemTime::UNIX_EPOCH).without_failures().recorded();
+    while let Some(event) = events.next().await {
+        assert_eq!(event?.failure, None);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_with_more_failures_than_a_page_may_have_come_once() -> Result<()> {
+    let db = tables().await?;
+    let scoop = db.client();
+    let root = scoop.launch(Work).await?;
+    db.execute(&format!(
+        "INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, exception)
+         SELECT e.message_id, 'SUSPENDED', 'large', ARRAY['{root}', gen_random_uuid()]::uuid[],
+                jsonb_build_object('type', 'large', 'source', 'bank', 'message', random.text)
+         FROM generate_series(1, 100) AS n, scoop.message_event e,
+              (SELECT string_agg(md5(n::text), '') AS text FROM generate_series(1, 4000) AS n) AS random
+         WHERE e.type = 'EMITTED' AND e.cooperation_lineage[1] = '{root}'",
+        root = root.id(),
+    ))
+    .await;
+    let stored = "SELECT sum(pg_column_size(exception)) FROM scoop.message_event";
+    assert!(db.number(stored).await > 2 * 4_194_304);
+    let (mut ids, mut events) = (vec![], scoop.events().since(SystemTime::UNIX_EPOCH).recorded());
+    while let Some(event) = events.next().await {
+        let event = event?;
+        ids.extend(event.failure.map(|failure| (event.id, failure.code)));
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 100);
+    assert!(ids.iter().all(|(_, code)| code == "large"));
     Ok(())
 }
 

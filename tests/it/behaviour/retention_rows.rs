@@ -544,3 +544,78 @@ async fn infinite_times_of_hierarchies_stop_no_deletion() -> Result<()> {
     }
     Ok(())
 }
+
+/// All hierarchies that begin by then are due for the automatic deletion, as far as it knows of no open transaction.
+async fn all_is_due(db: &Database) {
+    db.execute("UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800").await;
+    db.grow_older(8 * DAY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hierarchy_of_a_transaction_that_was_open_for_longer_than_others_are_kept_is_deleted() -> Result<()> {
+    let (db, feeds) = (Database::new().await, open());
+    let scoop = start(&db, &feeds).await?;
+    let mut late = db.pool().begin().await?;
+    let held = scoop.launch(Feed { cursor: 0, fails: false }).in_transaction(&mut late).await?;
+    assert_eq!(scoop.launch(Feed { cursor: 0, fails: false }).await?.ends().await?, Outcome::Committed);
+    all_is_due(&db).await;
+    db.execute(
+        "UPDATE scoop.retention SET complete_until = complete_until - interval '8 days',
+                                    sampled_at = sampled_at - interval '8 days'",
+    )
+    .await;
+    for _ in 0..3 {
+        assert_eq!(settle(&db, 1, true).await, 0, "the place waits for the transaction");
+    }
+    late.commit().await?;
+    assert_eq!(held.ends().await?, Outcome::Committed);
+    db.grow_older(8 * DAY).await;
+    eventually("both are deleted", async || {
+        settle(&db, 1, true).await;
+        rows(&db, "message_event").await == 0
+    })
+    .await;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn place_goes_on_after_the_restore_of_a_dump() -> Result<()> {
+    let (db, feeds) = (Database::new().await, open());
+    let scoop = start(&db, &feeds).await?;
+    assert_eq!(scoop.launch(Feed { cursor: 0, fails: false }).await?.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    all_is_due(&db).await;
+    db.execute(
+        "UPDATE scoop.retention SET complete_until = complete_until - interval '9 days',
+             sampled_at = sampled_at - interval '9 days', sampled_transaction = '9000000000000000000'",
+    )
+    .await;
+    eventually("it is deleted", async || settle(&db, 1, true).await == 1).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_by_hand_deletes_what_became_visible_behind_the_place() -> Result<()> {
+    let (db, feeds) = (Database::new().await, Feeds::default());
+    feeds.is_mended.store(true, Ordering::Relaxed);
+    let scoop = start(&db, &feeds).await?;
+    let waiting = scoop.launch(Feed { cursor: 0, fails: false }).await?;
+    feeds.gate.arrivals(1).await;
+    all_is_due(&db).await;
+    assert_eq!(settle(&db, 1, true).await, 0, "it is remembered");
+    assert_eq!(rows(&db, "kept_hierarchy").await, 1);
+    let passed = scoop.launch(Feed { cursor: 0, fails: true }).await?;
+    assert!(matches!(passed.ends().await?, Outcome::RolledBack(_)));
+    db.grow_older(60 * DAY).await;
+    let young = scoop.launch(Feed { cursor: 0, fails: true }).await?;
+    assert!(matches!(young.ends().await?, Outcome::RolledBack(_)));
+    db.execute("UPDATE scoop.retention SET after_event = 'ffffffff-ffff-ffff-ffff-ffffffffffff'").await;
+    let expected = scoop.prune().dry_run().await?;
+    assert_eq!((expected.hierarchies, expected.kept.unfinished), (1, 1), "{expected:?}");
+    assert_eq!(scoop.prune().await?, expected);
+    assert!(scoop.find(waiting.id()).await.is_ok() && scoop.find(young.id()).await.is_ok());
+    feeds.gate.open(1);
+    scoop.shutdown().await?;
+    Ok(())
+}

@@ -4,7 +4,7 @@
 use super::MemoryStore;
 use super::event_log::Event;
 use crate::RecordedEvent;
-use crate::find::{EventFilter, EventWindow, FailureSummary, FollowedEvent, Horizon};
+use crate::find::{EventFilter, EventWindow, FailureSummary, FollowedEvent, FollowedPage, Horizon};
 use crate::store::FollowStorage;
 use crate::util::format::system_time;
 
@@ -17,27 +17,30 @@ impl FollowStorage for MemoryStore {
         .await
     }
 
-    async fn events(&self, window: &EventWindow, filter: &EventFilter) -> sqlx::Result<Vec<FollowedEvent>> {
+    async fn events(&self, window: &EventWindow, filter: &EventFilter) -> sqlx::Result<FollowedPage> {
         self.run("events", |state| {
             let from = u64::try_from(window.from).unwrap_or(0);
             let until = u64::try_from(window.until).unwrap_or(0);
             let events = state.events_from(from).take_while(|event| event.place < until);
             let wanted = events.filter(|event| {
                 let handler = filter.handler.as_deref();
-                handler.is_none_or(|handler| event.handler.as_deref() == Some(handler))
+                event.id > window.after
+                    && handler.is_none_or(|handler| event.handler.as_deref() == Some(handler))
                     && filter.hierarchy.is_none_or(|root| event.lineage.root_id() == root)
             });
-            let mut wanted: Vec<_> = wanted.map(followed).collect();
-            wanted.sort_by_key(|read| (read.at, read.event.id));
-            wanted.retain(|read| (read.at, read.event.id) > window.after);
+            let mut wanted: Vec<_> = wanted.collect();
+            wanted.sort_by_key(|event| event.id);
+            let is_last = wanted.len() < window.limit;
             wanted.truncate(window.limit);
-            Ok(wanted)
+            let events = wanted.into_iter().map(|event| followed(event, filter)).collect();
+            Ok(FollowedPage { events, is_last })
         })
         .await
     }
 }
 
-fn followed(event: &Event) -> FollowedEvent {
+fn followed(event: &Event, filter: &EventFilter) -> FollowedEvent {
+    let failure = event.exception.as_ref().filter(|_| !filter.without_failures);
     let recorded = RecordedEvent {
         id: event.id,
         handler: event.handler.as_deref().map(str::to_owned),
@@ -45,7 +48,7 @@ fn followed(event: &Event) -> FollowedEvent {
         step: event.step.clone(),
         at: system_time(event.at),
         worker: event.identifier.as_deref().map(str::to_owned),
-        failure: event.exception.as_ref().map(FailureSummary::of),
+        failure: failure.map(FailureSummary::of),
         ..RecordedEvent::of(event.kind, &event.lineage)
     };
     FollowedEvent { transaction: stored(event.place), at: event.at.into(), event: recorded }

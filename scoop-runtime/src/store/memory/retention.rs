@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::event_log::EventLog;
+use super::event_log::{Event, EventLog};
 use super::state::{Hierarchy, State};
 use crate::HierarchyId;
 use crate::api::{KEEP_MIN, Keep, Undeletable};
@@ -222,7 +222,7 @@ impl State {
     /// Hierarchies that are remembered.
     fn kept_page(&self, after: Uuid, before: OffsetDateTime) -> PrunePage {
         let page = self.retention.kept.range((Bound::Excluded(after), Bound::Unbounded)).take(PAGE_MAX);
-        let mut found = PrunePage { next: Some(PrunePlace::Events(None)), ..PrunePage::default() };
+        let mut found = PrunePage { next: Some(PrunePlace::Events(id_of(0))), ..PrunePage::default() };
         for (root, row) in page {
             found.next = Some(PrunePlace::Kept(*root));
             let is_any_age = matches!(row.kind, Kind::Later | Kind::Undeletable);
@@ -237,15 +237,20 @@ impl State {
         self.retention.kept.iter().filter(|(_, row)| row.kind == Kind::Undeletable)
     }
 
-    /// Hierarchies that began after the event at this place.
-    fn event_page(&self, after: Option<Uuid>, before: OffsetDateTime) -> PrunePage {
-        let after = after.map_or(self.retention.after, place_of);
-        let (roots, next, count) = self.launches(after, before, PAGE_MAX);
-        PrunePage {
-            roots,
-            put_off: vec![],
-            next: (count > 0).then_some(PrunePlace::Events(Some(id_of(next)))),
+    /// Hierarchies that began after the event of this id. Those that the automatic deletion has passed are all read; not those
+    /// that are remembered as kept.
+    fn event_page(&self, after: Uuid, before: OffsetDateTime) -> PrunePage {
+        let passed = self.retention.after;
+        let is_over = |event: &Event| event.place > passed && event.at >= before;
+        let (mut roots, mut next) = (vec![], None);
+        for event in self.events_from(place_of(after) + 1).take(PAGE_MAX).take_while(|event| !is_over(event))
+        {
+            next = Some(PrunePlace::Events(id_of(event.place)));
+            let is_kept =
+                || event.place <= passed && self.retention.kept.contains_key(&event.lineage.root_id());
+            roots.extend(launched_root(event).filter(|_| event.at < before && !is_kept()));
         }
+        PrunePage { roots, put_off: vec![], next }
     }
 
     /// Launches of hierarchies before this time; the place after them, and the number of events that were read.
@@ -257,8 +262,7 @@ impl State {
             }
             next = event.place;
             count += 1;
-            let is_root = event.kind == EventKind::Emitted && event.lineage.id() == event.lineage.root_id();
-            roots.extend(is_root.then(|| event.lineage.root_id()));
+            roots.extend(launched_root(event));
         }
         (roots, next, count)
     }
@@ -461,6 +465,12 @@ impl State {
         }
         Judgement { verdict: PruneVerdict::Deleted, kept: over }
     }
+}
+
+/// The hierarchy that this event started.
+fn launched_root(event: &Event) -> Option<Uuid> {
+    let is_launch = event.kind == EventKind::Emitted && event.lineage.id() == event.lineage.root_id();
+    is_launch.then(|| event.lineage.root_id())
 }
 
 /// A place in the order of all events, as the id that stands for it.

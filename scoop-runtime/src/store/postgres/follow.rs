@@ -8,7 +8,7 @@ use super::PostgresStore;
 use super::decode::{failure_if_readable, lineage, stored_time, time};
 use super::query_ext::FetchExt;
 use crate::RecordedEvent;
-use crate::find::{EventFilter, EventWindow, FailureSummary, FollowedEvent, Horizon};
+use crate::find::{EventFilter, EventWindow, FailureSummary, FollowedEvent, FollowedPage, Horizon};
 use crate::store::FollowStorage;
 use crate::util::format::system_time;
 
@@ -23,22 +23,24 @@ impl FollowStorage for PostgresStore {
         })
     }
 
-    async fn events(&self, window: &EventWindow, filter: &EventFilter) -> sqlx::Result<Vec<FollowedEvent>> {
-        let (at, id) = window.after;
+    async fn events(&self, window: &EventWindow, filter: &EventFilter) -> sqlx::Result<FollowedPage> {
         let rows = sqlx::query(self.sql.event_follow.clone())
-            .bind(window.floor)
+            .bind(window.after.max(window.floor))
             .bind(window.from)
             .bind(window.until)
             .bind(window.snapshot.clone())
-            .bind(at)
-            .bind(id)
             .bind(window.without.clone())
             .bind(filter.handler.clone())
             .bind(filter.hierarchy)
             .bind(i64::try_from(window.limit).unwrap_or(i64::MAX))
+            .bind(!filter.without_failures)
             .all(&self.sessions)
             .await?;
-        rows.iter().map(FollowedEvent::from_row).collect()
+        let found = rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>("found"))?;
+        // Large failures make a page shorter than what was found.
+        let is_last = usize::try_from(found).is_ok_and(|found| found < window.limit && found == rows.len());
+        let events = rows.iter().map(FollowedEvent::from_row).collect::<sqlx::Result<_>>()?;
+        Ok(FollowedPage { events, is_last })
     }
 }
 

@@ -172,7 +172,7 @@ impl PostgresStore {
             .bind(ROWS_MAX)
             .all(&self.sessions)
             .await?;
-        let next = Some(PrunePlace::Events(None));
+        let next = Some(PrunePlace::Events(Uuid::nil()));
         let mut page = PrunePage { next, ..PrunePage::default() };
         for row in &rows {
             let root = row.try_get("root")?;
@@ -187,7 +187,7 @@ impl PostgresStore {
         Ok(page)
     }
 
-    async fn prune_page_events(&self, after: Option<Uuid>, age: Duration) -> sqlx::Result<PrunePage> {
+    async fn prune_page_events(&self, after: Uuid, age: Duration) -> sqlx::Result<PrunePage> {
         let rows = sqlx::query(self.sql.prune_page.clone())
             .bind(after)
             .bind(seconds(age))
@@ -200,9 +200,9 @@ impl PostgresStore {
         }
         page.next = match rows.last() {
             Some(last) => Some(last.try_get("id")?),
-            None => Some(OTHER_IDS).filter(|other| after.is_none_or(|after| after < *other)),
+            None => Some(OTHER_IDS).filter(|other| after < *other),
         }
-        .map(|after| PrunePlace::Events(Some(after)));
+        .map(PrunePlace::Events);
         Ok(page)
     }
 }

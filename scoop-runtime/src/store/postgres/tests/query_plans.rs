@@ -338,8 +338,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "entity_names" => ("bigint", "1000"),
         "run_explain_ended" => ("uuid", "gen_random_uuid()"),
         "event_follow" => (
-            "uuid, bigint, bigint, text, timestamptz, uuid, uuid[], text, uuid, bigint",
-            "gen_random_uuid(), 0, 1, '1:1:', '-infinity', gen_random_uuid(), '{}', NULL, NULL, 1",
+            "uuid, bigint, bigint, text, uuid[], text, uuid, bigint, boolean",
+            "gen_random_uuid(), 0, 1, '1:1:', '{}', NULL, NULL, 1, true",
         ),
         "handler_list" => ("text, text, text, bigint", "'', '', '', 201"),
         "handler_list_retired" => ("bigint", "201"),
@@ -727,6 +727,43 @@ async fn a_look_for_due_hierarchies_reads_the_same_blocks_among_many_kept_ones()
         execute("VACUUM ANALYZE".into()).await;
     }
     assert!(blocks[1] < 2 * blocks[0], "{blocks:?} blocks with 200 and 10,000 kept hierarchies");
+    done(pool).await;
+}
+
+/// As many events, of which a page of a thousand is read at a time.
+const FOLLOWED: &str = "
+    INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, cooperation_lineage)
+    SELECT scoop.gen_uuid_v7(), gen_random_uuid(), 'SUSPENDED', 'followed', ARRAY[gen_random_uuid(), gen_random_uuid()]
+    FROM generate_series(1, {events})";
+
+/// Also when the planner takes the table for a small one.
+#[tokio::test]
+async fn a_follower_reads_blocks_in_proportion_to_the_events() {
+    let pool = database("followed").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    let (mut there, mut blocks) = (0, vec![]);
+    for events in [3_000_i64, 30_000] {
+        execute(FOLLOWED.replace("{events}", &(events - there).to_string())).await;
+        there = events;
+        let ends =
+            "SELECT id FROM (SELECT id, row_number() OVER (ORDER BY id) AS nth FROM scoop.message_event) e
+            WHERE nth % 1000 = 0 ORDER BY id";
+        let ends: Vec<Uuid> = sqlx::query_scalar(ends).fetch_all(&pool).await.unwrap();
+        let snapshot: String =
+            sqlx::query_scalar("SELECT pg_current_snapshot()::text").fetch_one(&pool).await.unwrap();
+        let mut read = 0;
+        for after in [Uuid::nil()].into_iter().chain(ends) {
+            let values =
+                format!("'{after}', 0, 9000000000000000000, '{snapshot}', '{{}}', NULL, NULL, 1000, true");
+            let plan = carried_out(&pool, "event_follow", &values).await;
+            read += blocks_read(&plan);
+        }
+        blocks.push(read);
+        execute("VACUUM ANALYZE".into()).await;
+    }
+    assert!(blocks[0] > 3 && blocks[1] < 12 * blocks[0], "{blocks:?} blocks for 3,000 and 30,000 events");
     done(pool).await;
 }
 
