@@ -913,7 +913,7 @@ async fn each_command_that_changes_something_needs_an_answer() {
         (&["redeliver", "shop.mails"], &[]),
         (&["rollback", &done], &reason),
         (&["cancel", &unpaid], &reason),
-        (&["cancel", "--handler", "orders", "--state", "waiting"], &reason),
+        (&["cancel", "--handler", "payments", "--limit", "1"], &reason),
         (&["retry", &failed[0]], &[]),
         (&["skip", &failed[1]], &reason),
         (&["resolve", &failed[2]], &reason),
