@@ -260,6 +260,25 @@ mod tests {
     }
 
     #[test]
+    fn each_chart_of_the_documentation_is_on_a_page() -> Outcome<()> {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let mut pages = std::fs::read_to_string(docs.join("../README.md"))?;
+        for file in std::fs::read_dir(&docs)? {
+            let path = file?.path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                pages += &std::fs::read_to_string(path)?;
+            }
+        }
+        let drawn = CHARTS.iter().filter(|chart| docs.join("images").join(chart.file).exists());
+        let unseen: Vec<_> = drawn
+            .map(|chart| chart.file)
+            .filter(|file| !pages.contains(&format!("images/{file})")))
+            .collect();
+        assert_eq!(unseen, [""; 0]);
+        Ok(())
+    }
+
+    #[test]
     fn charts_name_keys_of_the_table() {
         let keys = CHARTS.iter().flat_map(|chart| chart.keys).map(|(_, key)| *key);
         let unknown: Vec<_> =

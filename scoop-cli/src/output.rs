@@ -105,8 +105,8 @@ pub(crate) struct Rows {
     whole_lines: Vec<String>,
 }
 
-/// The character that stands for the first whole line until a table has its width; those after it stand for the others. No text
-/// needs them: their use is private.
+/// The character in place of the first whole line, until a table has its width. The characters after it are in place of the
+/// others. They are of a private use area, so no text needs them.
 const WHOLE_LINE: u32 = 0xF_0000;
 
 /// The indentation of a whole line.

@@ -80,8 +80,9 @@ SELECT r.root AS hierarchy,
        CASE WHEN r.state = 'ended' THEN 'failed' ELSE scoop.phase(r) END AS state,
        r.rolling_back,
        regexp_replace(r.step, '^(.*) \(waiting for (signal|scheduled time)\)$', 'wait before \1') AS last_step,
-       CASE WHEN r.state = 'ready' AND r.parked_since IS NOT NULL THEN r.parked_since
-            WHEN r.state IN ('ready', 'stuck') AND r.signal IS NULL THEN r.ready_at ELSE r.last_event_at END AS since,  -- or due at
+       scoop.phase_since(r) AS since,
+       CASE WHEN r.state = 'ready' AND r.parked_since IS NULL AND scoop.phase(r) <> 'awaiting signal'
+                 AND r.ready_at > statement_timestamp() THEN r.ready_at END AS wakes_at,
        r.attempts::bigint + r.retries AS failed_attempts,
        r.reason,
        r.give_up_at AS deadline,

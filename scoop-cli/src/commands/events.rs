@@ -1,14 +1,15 @@
 //! `scoop events`
 
-use std::io;
+use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
-use scoop_runtime::{EventCursor, EventStream, HierarchyId, RecordedEvent, RuntimeError, Scoop};
+use scoop_runtime::{EventCursor, HierarchyId, Scoop};
 use serde::Serialize;
 
 use super::records::EventRecord;
 use super::target::id;
 use crate::fault::{Exit, Fault};
+use crate::interrupt::interrupted;
 use crate::output::Output;
 use crate::times;
 
@@ -71,13 +72,20 @@ pub(crate) async fn follow(scoop: &Scoop, output: Output, args: EventsArgs) -> R
     }
     let mut events = if follow { events.follow() } else { events.recorded() };
     let mut left = count.unwrap_or(u64::MAX);
+    // One for all events: an interrupt counts while an event is written, too.
+    let mut interrupted = pin!(interrupted());
     while left > 0 {
-        let Some(event) = next(&mut events).await? else { break };
+        let event = tokio::select! {
+            biased;
+            () = &mut interrupted => None,
+            event = events.next() => event.transpose()?,
+        };
+        let Some(event) = event else { break };
         left -= 1;
         if output.json {
-            output.record(&EventRecord::from(&event?))?;
+            output.record(&EventRecord::from(&event))?;
         } else {
-            output.line(event?)?;
+            output.line(event)?;
         }
     }
     let Some(place) = events.cursor() else { return Ok(Exit::Done) };
@@ -86,12 +94,4 @@ pub(crate) async fn follow(scoop: &Scoop, output: Output, args: EventsArgs) -> R
     }
     output.remark(format_args!("to go on from here: --after {place}"));
     Ok(Exit::Done)
-}
-
-/// The next event; `None` if the user interrupts the program.
-async fn next(events: &mut EventStream) -> io::Result<Option<Result<RecordedEvent, RuntimeError>>> {
-    tokio::select! {
-        event = events.next() => Ok(event),
-        interrupted = tokio::signal::ctrl_c() => interrupted.map(|()| None),
-    }
 }

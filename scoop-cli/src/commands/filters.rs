@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use scoop_core::Escaped;
 use scoop_runtime::{FindRuns, PauseTarget, RunPhase, Scoop, WaitKind};
 
@@ -20,9 +21,8 @@ pub(crate) struct Filters {
     /// Only runs of messages of this topic
     #[arg(long)]
     pub(super) topic: Option<String>,
-    /// Only runs in this state; may be repeated: pending, ready, retrying, running, waiting, sleeping, awaiting-signal,
-    /// stuck, awaiting-operator, committed, rolled-back, rollback-failed
-    #[arg(long)]
+    /// Only runs in this state; may be repeated
+    #[arg(long, value_parser = one_of(&RunPhase::ALL))]
     pub(super) state: Vec<RunPhase>,
     /// Only runs that came into their state at this time or later: a time, or a duration such as 2h for two hours ago
     #[arg(long, value_name = "TIME", value_parser = times::time)]
@@ -30,7 +30,8 @@ pub(crate) struct Filters {
     /// Only runs that came into their state before this time
     #[arg(long, value_name = "TIME", value_parser = times::time)]
     until: Option<SystemTime>,
-    /// Only runs that were rolled back because of a failure with this code, at any depth
+    /// Only runs with a failure of this code, at any depth: those that roll back or were rolled back because of it, or
+    /// whose rollback failed with it
     #[arg(long, value_name = "CODE")]
     pub(super) failed_with: Option<String>,
     /// Only runs that wait for this; may be repeated: children, signal, time, slot, limit, program,
@@ -40,6 +41,15 @@ pub(crate) struct Filters {
     /// Only runs of messages that started a hierarchy
     #[arg(long)]
     roots: bool,
+}
+
+/// Reads one of these states. Spaces may be written as `-` or `_`.
+pub(super) fn one_of(phases: &[RunPhase]) -> impl TypedValueParser<Value = RunPhase> {
+    let values = phases.iter().map(|phase| {
+        let written = |space| phase.name().replace(' ', space);
+        PossibleValue::new(written("-")).aliases([written(" "), written("_")])
+    });
+    PossibleValuesParser::new(values).try_map(|text| text.parse::<RunPhase>())
 }
 
 impl Filters {

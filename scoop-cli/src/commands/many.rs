@@ -34,7 +34,7 @@ pub(crate) struct Many {
 pub(super) struct ManyRequest {
     /// The name of the command.
     pub(super) command: &'static str,
-    /// The states in which a run can get it.
+    /// The states in which a run can get it: those that `--state` accepts.
     pub(super) phases: &'static [RunPhase],
     /// Whether runs are left out that roll back already.
     pub(super) spares_rollbacks: bool,
@@ -279,16 +279,6 @@ impl Many {
         let mut query = self.filters.query(scoop);
         if self.filters.state.is_empty() {
             query = request.phases.iter().fold(query, |query, phase| query.state(*phase));
-        }
-        if let Some(phase) = self.filters.state.iter().find(|phase| !request.phases.contains(phase)) {
-            let option = |phase: &RunPhase| phase.name().replace(' ', "-");
-            let possible: Vec<_> = request.phases.iter().map(option).collect();
-            return Err(Fault::Usage(format!(
-                "`scoop {} --state {}` is not possible; the states are: {}",
-                request.command,
-                option(phase),
-                possible.join(", ")
-            )));
         }
         let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
         let mut chosen = Chosen::default();

@@ -8,6 +8,7 @@ use scoop_runtime::{
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::filters::one_of;
 use super::many::{Many, ManyRequest};
 use super::target::{Target, by_key, id};
 use crate::consent::Consent;
@@ -41,10 +42,15 @@ const RETRY: ManyRequest = ManyRequest {
 ///
 /// Running steps end first, and runs that have not begun never begin.
 ///
-/// With filters in place of an id, each unfinished run that passes them is cancelled, with what it has launched; those that
-/// roll back already are left out. The command lists how many they are before the question; `--dry-run` lists the runs. It
-/// can be interrupted between two runs.
+/// With filters in place of an id, each unfinished run that passes them is cancelled, with what it has launched. Runs that
+/// roll back already are left out. The question says how many runs there are; `--dry-run` lists them. The command can be
+/// interrupted between two runs.
 #[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("state", |state| state.value_parser(one_of(CANCEL.phases))),
+    // It is explained in an error.
+    mut_arg("failed_with", |code| code.hide(true))
+)]
 pub(crate) struct CancelArgs {
     /// The id of a run or a hierarchy
     #[arg(value_name = "ID", value_parser = id::<Uuid>)]
@@ -64,6 +70,7 @@ pub(crate) struct CancelArgs {
 ///
 /// The compensations of its steps run, the newest step first, and before each step those of the messages that it launched.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("id", |id| id.help("The id of a run or a hierarchy")))]
 pub(crate) struct RollbackArgs {
     #[command(flatten)]
     target: Target,
@@ -77,10 +84,11 @@ pub(crate) struct RollbackArgs {
 ///
 /// If the compensation succeeds, the rollback goes on from there. A stuck run is retried with the programs that live now.
 ///
-/// With filters in place of an id, each failed rollback and each stuck run that passes them is retried. The command lists how
-/// many they are before the question; `--dry-run` lists the runs. It can be interrupted between two runs. A run whose rollback
-/// failed because of runs below it goes on with these.
+/// With filters in place of an id, each failed rollback and each stuck run that passes them is retried. The question says how
+/// many runs there are; `--dry-run` lists them. The command can be interrupted between two runs. If the rollback of a run
+/// failed because of runs below it, it goes on after the retry of these.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("state", |state| state.value_parser(one_of(RETRY.phases))))]
 pub(crate) struct RetryArgs {
     /// The id of the run
     #[arg(value_name = "RUN", value_parser = id::<Uuid>)]

@@ -45,11 +45,18 @@ pub(crate) async fn serve(scoop: &Scoop, output: Output, args: ServeArgs) -> Res
     }
     let page = scoop_web::bind(listen, scoop.clone(), options).await;
     let page = page.map_err(|error| Fault::Bind(listen, error))?;
+    // The handler of the signal is installed before the URL is written: a reader of it may interrupt at once.
+    let mut interrupted = Box::pin(interrupted());
+    tokio::select! {
+        biased;
+        () = &mut interrupted => return Ok(Exit::Done),
+        () = std::future::ready(()) => {}
+    }
     if output.json {
         output.record(&PageRecord { url: page.url() })?;
     } else {
         output.line(page.url())?;
     }
-    page.until(interrupted()).await?;
+    page.until(interrupted).await?;
     Ok(Exit::Done)
 }

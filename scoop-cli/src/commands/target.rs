@@ -9,7 +9,7 @@ use crate::fault::Fault;
 /// The object of a command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Target {
-    /// The id of a run or a hierarchy; for a command that only reads, also that of a message
+    /// The id of a run, a hierarchy or a message
     #[arg(value_name = "ID", value_parser = id::<Uuid>, conflicts_with = "key")]
     id: Option<Uuid>,
     /// The unique key with which the message was launched, instead of an id

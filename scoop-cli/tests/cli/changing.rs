@@ -6,7 +6,7 @@ use expect_test::expect;
 use scoop::{Outcome, RunPhase, RunState};
 use scoop_test_support::{Ends as _, eventually};
 
-use crate::support::{Mail, Mails, OTHER_WORKER, Plan, Report, Shop, Stocktaking};
+use crate::support::{Mail, Mails, OTHER_WORKER, Plan, Report, Shop, Stocktaking, interrupt};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn message_is_launched_by_topic_and_json() {
@@ -668,8 +668,14 @@ async fn filters_retry_all_failed_rollbacks_and_stuck_runs_that_pass() {
     "#]]);
     shop.run(&["retry", "--state", "committed", "--yes"]).await.shows(expect![[r#"
         exit 2
-        2> error: `scoop retry --state committed` is not possible; the states are: stuck, awaiting-operator, rollback-failed
+        2> error: invalid value 'committed' for '--state <STATE>'
+        2> [possible values: stuck, awaiting-operator, rollback-failed]
+        2> 
+        2> For more information, try '--help'.
     "#]]);
+    for state in ["rollback failed", "rollback_failed"] {
+        assert_eq!(shop.run(&["retry", "--state", state, "--dry-run", "--json"]).await.code, 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -790,8 +796,7 @@ async fn many_requests_end_between_two_when_the_user_interrupts_them() {
     let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
                  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     eventually("the second request waits for the lock", async || shop.db.number(waits).await > 0).await;
-    let interrupt = format!("kill -s INT {}", retry.id().unwrap());
-    assert!(tokio::process::Command::new("sh").args(["-c", &interrupt]).status().await.unwrap().success());
+    interrupt(&retry).await;
     blocker.commit().await.unwrap();
     let ran = shop.ended(retry).await;
     ran.shows(expect![[r#"
@@ -817,9 +822,122 @@ async fn bar_is_drawn_on_a_terminal_only() {
     let ran = shop.run(&["retry", "--state", "rollback-failed", "--yes"]).await;
     assert!(ran.code == 0 && !ran.stderr.contains(" of "), "{ran:?}");
     let prune = ["prune", "--older-than", "1d", "--limit", "7", "--yes"];
-    let ran = shop.run_on_terminal(&prune, "").await;
-    assert!(ran.code == 0 && ran.stdout.contains("0 of 7 hierarchies"), "{ran:?}");
     assert_eq!(shop.run(&prune).await.stderr, "");
+}
+
+/// Has each such change of a table wait, until the returned transaction ends.
+async fn changes_wait(shop: &Shop, change: &str, table: &str) -> sqlx::Transaction<'static, sqlx::Postgres> {
+    const LOCK: &str = "SELECT pg_advisory_xact_lock(4711)";
+    let mut blocker = shop.db.pool().begin().await.unwrap();
+    sqlx::query(LOCK).execute(&mut *blocker).await.unwrap();
+    let wait = format!(
+        "CREATE FUNCTION public.wait_here() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END $$;
+         CREATE TRIGGER wait_here BEFORE {change} ON scoop.{table} EXECUTE FUNCTION public.wait_here()"
+    );
+    shop.db.execute(&wait).await;
+    blocker
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_of_a_prune_is_drawn_on_a_terminal() {
+    let shop = Shop::open().await;
+    shop.order(1, Plan::Commit).await;
+    shop.order(2, Plan::Commit).await;
+    shop.db.grow_older(Duration::from_secs(2 * 86_400)).await;
+    // Signals are deleted after the hierarchies.
+    let blocker = changes_wait(&shop, "DELETE", "signal").await;
+    let mut terminal = shop.terminal(200, &["prune", "--older-than", "1d", "--limit", "7", "--yes"]);
+    assert!(terminal.shows(" 2 of 7 hierarchies").await, "{terminal:?}");
+    blocker.commit().await.unwrap();
+    let ran = terminal.ended(&mut vec![]).await;
+    assert!(ran.code == 0 && ran.stdout.contains("0 of 7 hierarchies"), "{ran:?}");
+    assert!(ran.stdout.contains("deleted 2 hierarchies with 2 messages"), "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_of_a_rebuild_is_drawn_on_a_terminal() {
+    let shop = Shop::open().await;
+    shop.unpaid_order(1).await;
+    shop.unpaid_order(2).await;
+    shop.scoop.shutdown().await.unwrap();
+    // The events of all hierarchies are read before.
+    let blocker = changes_wait(&shop, "INSERT", "run").await;
+    let mut terminal = shop.terminal(200, &["rebuild", "--yes"]);
+    assert!(terminal.shows(" 2 of 2 hierarchies").await, "{terminal:?}");
+    blocker.commit().await.unwrap();
+    let ran = terminal.ended(&mut vec![]).await;
+    assert!(ran.code == 0 && ran.stdout.contains("4 runs were unfinished, 4 are"), "{ran:?}");
+}
+
+/// All rows of all tables.
+async fn rows(shop: &Shop) -> Vec<String> {
+    let tables =
+        shop.db.texts("SELECT tablename::text FROM pg_tables WHERE schemaname = 'scoop' ORDER BY 1").await;
+    let mut rows = vec![];
+    for table in tables {
+        let of_table = format!("SELECT '{table}: ' || r::text FROM scoop.{table} r ORDER BY r::text");
+        rows.extend(shop.db.texts(&of_table).await);
+    }
+    rows
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_command_that_changes_something_needs_an_answer() {
+    let mut shop = Shop::with(|scoop| scoop.only::<Report>()).await;
+    shop.order(1, Plan::Commit).await;
+    shop.db.grow_older(Duration::from_secs(2 * 86_400)).await;
+    let done = shop.order(2, Plan::Commit).await.id().to_string();
+    let mut failed = vec![];
+    for number in 3..=7 {
+        failed.push(shop.unmended_order(number).await.1);
+    }
+    let unpaid = shop.unpaid_order(8).await.id().to_string();
+    shop.unpaid_order(9).await;
+    shop.scoop.launch(Mail { to: "ann".into() }).await.unwrap();
+    shop.db.scoop().only::<Mails>().start().await.unwrap().shutdown().await.unwrap();
+    let paused = ["pause", "--saga", "payments", "--reason", "the bank is away", "--yes"];
+    assert_eq!(shop.run(&paused).await.code, 0);
+    // So nothing else changes, and the working set can be rebuilt.
+    shop.scoop.shutdown().await.unwrap();
+    shop.db
+        .execute("UPDATE scoop.run SET suspensions = 7 WHERE handler = 'orders' AND state = 'waiting'")
+        .await;
+    let reason = ["--reason", "none"];
+    let commands: [(&[&str], &[&str]); 17] = [
+        (&["prune", "--older-than", "1d"], &[]),
+        (&["rebuild"], &[]),
+        (&["launch", "shop.orders", r#"{"number":10,"plan":"Commit"}"#], &[]),
+        (&["signal", "shop.paid", "order 9", r#"{"cents":1}"#], &[]),
+        (&["trigger", "report"], &[]),
+        (&["redeliver", "shop.mails"], &[]),
+        (&["rollback", &done], &reason),
+        (&["cancel", &unpaid], &reason),
+        (&["cancel", "--handler", "payments", "--limit", "1"], &reason),
+        (&["retry", &failed[0]], &[]),
+        (&["skip", &failed[1]], &reason),
+        (&["resolve", &failed[2]], &reason),
+        (&["retry", "--handler", "orders", "--state", "rollback-failed"], &[]),
+        (&["pause", "--topic", "shop.orders"], &reason),
+        (&["pause", "--everything"], &reason),
+        (&["resume", "--saga", "payments"], &[]),
+        (&["retire", "shop.payments", "payments"], &[]),
+    ];
+    for (command, options) in commands {
+        let with = |answer: &'static [&'static str]| [command, options, answer].concat();
+        let before = rows(&shop).await;
+        let ran = shop.run(&with(&[])).await;
+        assert!(
+            ran.code == 2 && ran.stderr.contains("add --yes, or --dry-run to see"),
+            "{command:?}: {ran:?}"
+        );
+        let ran = shop.run(&with(&["--dry-run"])).await;
+        assert_eq!(ran.code, 0, "{command:?}: {ran:?}");
+        assert_eq!(rows(&shop).await, before, "{command:?}");
+        let ran = shop.run(&with(&["--yes"])).await;
+        assert_eq!(ran.code, 0, "{command:?}: {ran:?}");
+        assert_ne!(rows(&shop).await, before, "{command:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,5 @@
-//! Two minutes with the example `checkout`: the refund that its payment provider refuses is found, explained and retried.
+//! Two minutes with the example `checkout`: its orders are followed, one that was rolled back is read, and the refund that its
+//! payment provider refuses is found, explained and retried.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -10,7 +11,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::http::{get, log_in};
-use crate::support::{Ran, program, ran};
+use crate::support::{Ran, interrupt, program, ran};
 
 /// The time limit for what the example is about to do, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -53,8 +54,7 @@ impl Example {
 
     /// Ends the example as Ctrl+C does, and returns the rest of its output.
     async fn interrupt(mut self) -> String {
-        let id = self.child.id().expect("it runs").to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().await.unwrap().success());
+        interrupt(&self.child).await;
         let mut rest = String::new();
         while let Some(line) = timeout(PATIENCE, self.lines.next_line()).await.expect("it ends").unwrap() {
             rest += &line;
@@ -67,7 +67,7 @@ impl Example {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refund_that_the_checkout_example_was_refused_is_found_explained_and_retried() {
+async fn failed_orders_of_the_checkout_example_are_found_explained_and_repaired() {
     let mut example = Example::serve();
     let page = example.line_after("the web page: ").await;
     let url = example.line_after("export DATABASE_URL='").await;
@@ -81,7 +81,7 @@ async fn refund_that_the_checkout_example_was_refused_is_found_explained_and_ret
     assert!(inbox.contains("the payment provider is down and refused to refund P"), "{inbox}");
     assert!(inbox.contains(&format!("/actions/retry/{run}")), "{inbox}");
 
-    // The command line.
+    // The command line, with the commands of the README.
     let scoop = async |args: &[&str]| -> Ran {
         let mut command = program(args);
         command.env("DATABASE_URL", url);
@@ -89,6 +89,22 @@ async fn refund_that_the_checkout_example_was_refused_is_found_explained_and_ret
         assert_eq!(ran.code, 0, "{ran:?}");
         ran
     };
+    let seen = scoop(&["events", "--follow", "--handler", "checkout", "--count", "3", "--json"]).await;
+    assert_eq!(seen.field("handler"), ["checkout"; 3]);
+    let mut rolled_back = vec![];
+    eventually("an order is rolled back", async || {
+        let failed = scoop(&["runs", "--roots", "--state", "rolled-back", "--json"]).await;
+        rolled_back = [failed.field("hierarchy"), failed.field("run")].concat();
+        !rolled_back.is_empty()
+    })
+    .await;
+    let [hierarchy, run_of_order] = [&rolled_back[0], &rolled_back[rolled_back.len() / 2]];
+    let tree = scoop(&["tree", hierarchy]).await.stdout;
+    assert!(tree.contains(" began to roll back in ") && tree.contains(", at examples/checkout/"), "{tree}");
+    assert!(tree.contains(&format!("run {run_of_order}, took ")), "{tree}");
+    let contents = scoop(&["contents", run_of_order]).await.stdout;
+    assert!(contents.starts_with("message:\n") && contents.contains("\"lines\": ["), "{contents}");
+
     let awaiting = ["runs", "--waiting-for", "operator", "--handler", "payments", "--json"];
     let found = scoop(&awaiting).await;
     assert_eq!(found.field("run"), [&*run]);

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use expect_test::expect;
+use scoop_test_support::eventually;
 use sqlx::ConnectOptions as _;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::support::{Plan, Shop, program, ran};
+use crate::support::{Order, Plan, Shop, interrupt, program, ran};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_are_listed_with_state_and_reason() {
@@ -392,7 +394,8 @@ async fn missing_things_are_named_and_have_an_exit_code() {
     "#]]);
     shop.run(&["runs", "--state", "done"]).await.shows(expect![[r#"
         exit 2
-        2> error: invalid value 'done' for '--state <STATE>': "done" is no state of a run; there are: pending, ready, retrying, running, waiting, sleeping, awaiting signal, stuck, awaiting operator, committed, rolled back, rollback failed
+        2> error: invalid value 'done' for '--state <STATE>'
+        2> [possible values: pending, ready, retrying, running, waiting, sleeping, awaiting-signal, stuck, awaiting-operator, committed, rolled-back, rollback-failed]
         2> 
         2> For more information, try '--help'.
     "#]]);
@@ -495,4 +498,97 @@ async fn colors_are_used_when_asked_for() {
     shop.order(1, Plan::Commit).await;
     assert!(!shop.run(&["runs"]).await.stdout.contains('\u{1b}'));
     assert!(shop.run(&["runs", "--color", "always"]).await.stdout.contains('\u{1b}'));
+}
+
+/// Whether a text has escape sequences of colors.
+fn is_colored(text: &str) -> bool {
+    text.contains("\u{1b}[")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn terminal_has_colors_unless_no_color_is_set() {
+    let shop = Shop::open().await;
+    shop.order(1, Plan::Commit).await;
+    for (variables, options, expected) in [
+        (&[][..], &[][..], true),
+        (&[("NO_COLOR", "")], &[], true),
+        (&[("NO_COLOR", "1")], &[], false),
+        (&[("NO_COLOR", "1")], &["--color", "always"], true),
+        (&[("TERM", "dumb")], &[], false),
+        (&[], &["--color", "never"], false),
+    ] {
+        let args = [&["runs"], options].concat();
+        let ran = shop.terminal_with(200, &args, variables).ended(&mut vec![]).await;
+        assert!(ran.code == 0 && ran.stdout.contains("committed"), "{ran:?}");
+        assert_eq!(is_colored(&ran.stdout), expected, "{variables:?} {options:?}: {ran:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn table_fits_the_width_of_the_terminal() {
+    let shop = Shop::open().await;
+    shop.order(1, Plan::Fail("no chairs left, and none will come before the summer is over".into())).await;
+    let lines = async |columns: u16| {
+        let ran = shop.terminal(columns, &["runs", "--color", "never"]).ended(&mut vec![]).await;
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.stdout.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
+    };
+    let wide = lines(200).await;
+    assert!(wide.len() == 2 && wide[1].ends_with("before the summer is over"), "{wide:?}");
+    for columns in [100, 120] {
+        let narrow = lines(columns).await;
+        assert!(narrow.len() > 2, "{columns}: {narrow:?}");
+        assert!(narrow.iter().all(|line| line.chars().count() <= columns.into()), "{columns}: {narrow:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interrupted_events_end_with_their_place() {
+    let mut shop = Shop::open().await;
+    for json in [&[][..], &["--json"]] {
+        let place = shop.run(&["events", "--json"]).await.field("next").remove(0);
+        let follow = [&["events", "--follow", "--after", &place], json].concat();
+        let mut follower = shop.command(&follow).spawn().unwrap();
+        let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+        shop.order(if json.is_empty() { 1 } else { 2 }, Plan::Commit).await;
+        let mut last = lines.next_line().await.unwrap().expect("an event");
+        interrupt(&follower).await;
+        while let Some(line) = lines.next_line().await.unwrap() {
+            last = line;
+        }
+        let ran = shop.ended(follower).await;
+        assert_eq!(ran.code, 0, "{ran:?}");
+        match json {
+            [] => assert!(ran.stderr.starts_with("to go on from here: --after "), "{ran:?}"),
+            _ => assert!(last.starts_with("{\"next\":\"") && ran.stderr.is_empty(), "{last}: {ran:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interrupt_during_the_output_of_an_event_ends_the_events() {
+    let mut shop = Shop::open().await;
+    for number in 1..=300 {
+        shop.scoop.launch(Order { number, plan: Plan::Commit, card: String::new() }).await.unwrap();
+    }
+    eventually("all have ended", async || {
+        shop.db.number("SELECT count(*) FROM scoop.message_event WHERE type = 'COMMITTED'").await == 300
+    })
+    .await;
+    let follow = ["events", "--follow", "--since", "1h", "--json"];
+    let mut follower = shop.command(&follow).spawn().unwrap();
+    // More events than the pipe has room for. `0x1` is standard output, the first argument of the system call.
+    let call = format!("/proc/{}/syscall", follower.id().unwrap());
+    eventually("it waits until its output is read", async || {
+        std::fs::read_to_string(&call).unwrap().split(' ').nth(1) == Some("0x1")
+    })
+    .await;
+    interrupt(&follower).await;
+    let mut last = String::new();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    while let Some(line) = lines.next_line().await.unwrap() {
+        last = line;
+    }
+    let ran = shop.ended(follower).await;
+    assert!(ran.code == 0 && last.starts_with("{\"next\":\""), "{last}: {ran:?}");
 }

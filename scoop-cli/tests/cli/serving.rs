@@ -4,7 +4,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 
 use crate::http::{get, log_in};
-use crate::support::Shop;
+use crate::support::{Shop, interrupt};
 
 /// What a form that changes something has.
 const POST: &str = "method=\"post\"";
@@ -69,4 +69,13 @@ async fn short_token_and_taken_port_are_refused() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let ran = shop.run(&["serve", "--listen", &taken.local_addr().unwrap().to_string()]).await;
     assert!(ran.code == 1 && ran.stderr.contains("cannot be bound"), "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interrupted_page_ends_as_done() {
+    let mut shop = Shop::open().await;
+    let Server { program, line } = Server::start(&shop, &[]).await;
+    interrupt(&program).await;
+    let ran = shop.ended(program).await;
+    assert!(line.starts_with("http://127.0.0.1:") && ran.code == 0 && ran.stderr.is_empty(), "{ran:?}");
 }

@@ -8,7 +8,8 @@ use scoop::{Builder, PauseTarget, RunState, Tree};
 use scoop_test_support::Ends as _;
 use scoop_test_support::postgres::Database;
 use sqlx::ConnectOptions as _;
-use tokio::process::Command;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use uuid::Uuid;
 
 /// What happens to an order.
@@ -268,34 +269,41 @@ impl Shop {
         command
     }
 
-    /// Runs the program on a terminal. If it asks, it gets this answer.
-    pub(crate) async fn run_on_terminal(&mut self, args: &[&str], answer: &str) -> Ran {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    /// The program on a terminal with so many columns.
+    pub(crate) fn terminal(&self, columns: u16, args: &[&str]) -> Terminal {
+        self.terminal_with(columns, args, &[])
+    }
+
+    /// The same with these variables of the environment.
+    pub(crate) fn terminal_with(&self, columns: u16, args: &[&str], variables: &[(&str, &str)]) -> Terminal {
         let quoted = |text: &&str| format!("'{}'", text.replace('\'', r"'\''"));
         let words: Vec<_> = [env!("CARGO_BIN_EXE_scoop")].iter().chain(args).map(quoted).collect();
-        // Wide enough for each row, and without the answer in the output.
-        let line = format!("stty cols 200 rows 40 -echo; {}", words.join(" "));
+        // Without the answers in the output.
+        let line = format!("stty cols {columns} rows 40 -echo; {}", words.join(" "));
         let mut command = Command::new("script");
         configure(&mut command, &["-q", "-e", "-c", &line, "/dev/null"]);
         command
             .env("DATABASE_URL", &self.url)
             .env("SHELL", "/bin/sh")
             .env("TERM", "xterm")
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped());
         let mut child = command.spawn().expect("`script` is installed");
-        let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let mut written = vec![];
-        while stdout.read_buf(&mut written).await.unwrap() > 0 {
-            if written.ends_with(b"[y/N] ") {
-                stdin.write_all(answer.as_bytes()).await.unwrap();
-            }
+        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Terminal { child, stdin, stdout, written: vec![] }
+    }
+
+    /// Runs the program on a terminal that is wide enough for each row. If it asks, it gets this answer.
+    pub(crate) async fn run_on_terminal(&mut self, args: &[&str], answer: &str) -> Ran {
+        let mut terminal = self.terminal(200, args);
+        if terminal.shows("[y/N] ").await {
+            terminal.type_in(answer).await;
         }
-        let (status, stderr) = (child.wait().await.unwrap(), vec![]);
-        shown(std::process::Output { status, stdout: written, stderr }, &mut self.ids)
+        terminal.ended(&mut self.ids).await
     }
 
     /// The result of a call that was begun.
-    pub(crate) async fn ended(&mut self, child: tokio::process::Child) -> Ran {
+    pub(crate) async fn ended(&mut self, child: Child) -> Ran {
         shown(child.wait_with_output().await.unwrap(), &mut self.ids)
     }
 
@@ -307,12 +315,51 @@ impl Shop {
 
     /// As [`run`](Self::run), with this on standard input.
     pub(crate) async fn run_with(&mut self, args: &[&str], input: &str) -> Ran {
-        use tokio::io::AsyncWriteExt as _;
         let mut command = self.command(args);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();
         self.ended(child).await
     }
+}
+
+/// The program on a terminal, with what it has written so far.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    written: Vec<u8>,
+}
+
+impl Terminal {
+    /// Waits until this was written. False if the program has ended without it.
+    pub(crate) async fn shows(&mut self, text: &str) -> bool {
+        loop {
+            if self.written.windows(text.len()).any(|part| part == text.as_bytes()) {
+                return true;
+            }
+            if self.stdout.read_buf(&mut self.written).await.unwrap() == 0 {
+                return false;
+            }
+        }
+    }
+
+    async fn type_in(&mut self, answer: &str) {
+        self.stdin.write_all(answer.as_bytes()).await.unwrap();
+    }
+
+    /// The result, at the end of the program.
+    pub(crate) async fn ended(mut self, ids: &mut Vec<String>) -> Ran {
+        self.stdout.read_to_end(&mut self.written).await.unwrap();
+        let (status, stderr) = (self.child.wait().await.unwrap(), vec![]);
+        shown(std::process::Output { status, stdout: self.written, stderr }, ids)
+    }
+}
+
+/// Interrupts a program as Ctrl+C does.
+pub(crate) async fn interrupt(program: &Child) {
+    let id = program.id().expect("it runs").to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().await.unwrap().success());
 }
 
 /// The program with these arguments, without a database.

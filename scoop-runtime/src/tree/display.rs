@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use scoop_core::{Escaped, EventKind, SignalKey};
+use scoop_core::{Escaped, EventKind, Failure, Frame, SignalKey};
 
 use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 use crate::repair::no_program;
@@ -272,8 +272,20 @@ impl RunEvent {
         if let (EventKind::RollingBack, Some(failure)) = (self.kind, &self.failure) {
             write!(f, ": {}", failure.summary())?;
         }
+        if let (EventKind::RollingBack | EventKind::RollbackFailed, Some(failure)) =
+            (self.kind, &self.failure)
+        {
+            write_place(f, failure)?;
+        }
         self.unreadable.as_ref().map_or(Ok(()), |why| write!(f, " (unreadable: {})", Escaped(why)))
     }
+}
+
+/// The place in the code at which a failure was raised. A failure of the protocol, such as that of children, has none.
+fn write_place(f: &mut fmt::Formatter<'_>, failure: &Failure) -> fmt::Result {
+    failure.stack_trace.first().map_or(Ok(()), |Frame { file_name, line_number, .. }| {
+        write!(f, ", at {}:{line_number}", Escaped(file_name))
+    })
 }
 
 impl fmt::Display for RunEvent {

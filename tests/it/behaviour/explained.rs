@@ -170,7 +170,10 @@ async fn parent_is_followed_to_the_child_that_blocks_it() -> Result<()> {
     let item = only(scoop.explain(item.run).await?);
     let WaitReason::Time { delay: Delay::Sleep, until } = item.reason else { panic!("{item:?}") };
     assert!(until > item.read_at);
-    assert_says(&item.to_string(), &["of `items` sleeps until 2", "It goes on at that time."]);
+    assert_says(
+        &item.to_string(),
+        &["of `items` sleeps until 2", "); it has slept for ", "It goes on at that time."],
+    );
     let message = only(scoop.explain(item.run.message_id).await?);
     assert_eq!(message.run.run, item.run.run);
     scoop.shutdown().await?;
@@ -185,7 +188,8 @@ async fn attempts_are_explained_with_the_last_failure() -> Result<()> {
     item.comes_to(child_is(|state| matches!(state, RunState::Retrying { .. }))).await?;
     let run = only(scoop.explain(item.id()).await?);
     assert!(matches!(run.reason, WaitReason::Time { delay: Delay::Backoff, .. }), "{run:?}");
-    assert_says(&run.to_string(), &["is retried at 2", "1 attempt has failed, the last one: ", "Simulated"]);
+    let last = "1 attempt has failed, the last one: ";
+    assert_says(&run.to_string(), &["is retried at 2", "its last event was ", last, "Simulated"]);
     scoop.shutdown().await?;
     Ok(())
 }
@@ -351,6 +355,7 @@ async fn run_without_a_program_says_which_saga_is_missing() -> Result<()> {
     let later = client.launch(Bill).delay(Duration::from_secs(60)).await?;
     let run = only(client.explain(later.id()).await?);
     assert!(matches!(run.reason, WaitReason::Time { delay: Delay::Start, .. }), "{run:?}");
+    assert_says(&run.to_string(), &["of `bills` begins at 2", "; it has waited for "]);
     let counts = client.counts().await?;
     assert_eq!(counts.unfinished_in(RunPhase::Pending), 2);
     Ok(())

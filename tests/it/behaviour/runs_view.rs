@@ -1,6 +1,6 @@
 //! The view of unfinished runs, for people.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use scoop::{Handle, PauseTarget};
 use uuid::Uuid;
@@ -51,7 +51,8 @@ impl Items {
 /// The runs of a hierarchy as the view has them.
 async fn shown(connection: impl sqlx::PgExecutor<'_>, of: &Handle) -> Result<Vec<String>> {
     let runs = "
-        SELECT concat_ws(', ', saga, state, last_step, CASE WHEN since > now() THEN 'later' END,
+        SELECT concat_ws(', ', saga, state, last_step, CASE WHEN wakes_at > now() THEN 'later' END,
+            CASE WHEN since > now() THEN 'not yet' END,
             CASE WHEN deadline > now() THEN 'deadline' END, failed_attempts, reason,
             CASE WHEN worker IS NOT NULL THEN 'has a worker' END, CASE WHEN parent IS NOT NULL THEN 'child' END)
         FROM scoop.runs WHERE hierarchy = $1 ORDER BY saga";
@@ -72,6 +73,19 @@ async fn unfinished_runs_are_shown_in_words_without_ballast() -> Result<()> {
     assert_eq!(shown(db.pool(), &order).await?, of_order);
     assert_eq!(shown(db.pool(), &later).await?, ["runs-view-items, pending, later, deadline, 0"]);
     assert_eq!(db.number("SELECT count(*) FROM scoop.runs").await, 3);
+    let listed = scoop.runs().await?.runs;
+    assert_eq!(listed.len(), 3);
+    for run in listed {
+        let of_run = format!("FROM scoop.runs WHERE run = '{}'", run.run);
+        let micros = async |column: &str| {
+            db.number(&format!("SELECT coalesce(extract(epoch FROM {column}) * 1000000, 0)::bigint {of_run}"))
+                .await
+        };
+        let known =
+            |time: SystemTime| i64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros());
+        assert_eq!(micros("since").await, known(run.since)?, "{run:?}");
+        assert_eq!(micros("wakes_at").await, known(run.wakes_at.unwrap_or(UNIX_EPOCH))?, "{run:?}");
+    }
     for (forged, state) in [
         ("epoch = 1", "sleeping, later, deadline, 0"),
         ("epoch = 1, ready_at = now()", "ready, deadline, 0"),
@@ -79,7 +93,7 @@ async fn unfinished_runs_are_shown_in_words_without_ballast() -> Result<()> {
         ("state = 'stuck', ready_at = now(), reason = 'unknown'", "stuck, deadline, 0, unknown"),
         (
             "state = 'stuck', rollback_failed_before = true, awaits_operator = true, reason = 'unknown'",
-            "awaiting operator, later, deadline, 0, unknown",
+            "awaiting operator, deadline, 0, unknown",
         ),
         ("state = 'ended', failure = '{}'", "failed, deadline, 0"),
     ] {

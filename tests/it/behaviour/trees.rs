@@ -246,7 +246,9 @@ async fn steps_that_were_undone_are_named_as_they_are() -> Result<()> {
     let text = order.tree().await?.to_string();
     assert!(text.contains(" undone reserve\n") && text.contains(" undone take\n"), "{text}");
     assert!(!text.contains("Rollback of"), "{text}");
-    assert!(text.contains(" began to roll back in confirm: Simulated failure to test rollback\n"), "{text}");
+    let failed =
+        " began to roll back in confirm: Simulated failure to test rollback, at tests/it/behaviour/trees.rs:";
+    assert!(text.contains(failed), "{text}");
     assert!(!text.contains("undone confirm"), "it never completed\n{text}");
     Ok(())
 }

@@ -217,7 +217,7 @@ pub(super) async fn queues(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     })
 }
 
-/// Failed rollbacks that their list lacks, so that no operator sees them, and others by which the list differs from the record.
+/// Compares the list of failed rollbacks with the record. An operator does not see a failed rollback that the list lacks.
 pub(super) async fn listed(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     const CHECK: &str = "list of failed rollbacks";
     let compared = scoop.compare_failed_rollbacks().await?;

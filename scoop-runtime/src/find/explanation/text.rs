@@ -121,9 +121,9 @@ impl fmt::Display for WorkerInfo {
 impl fmt::Display for Delay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Start => "begins",
+            Self::Start => "begins at",
             Self::Sleep => "sleeps until",
-            Self::Backoff => "is retried",
+            Self::Backoff => "is retried at",
         })
     }
 }
@@ -180,10 +180,14 @@ impl RunExplanation {
                 write!(f, "awaits the signal `{name}` with the key `{key}`, for {long}")?;
                 until.map_or(Ok(()), |until| write!(f, ", until {} at the latest", ahead(until, now)))
             }
-            WaitReason::Time { until, delay: Delay::Sleep } => {
-                write!(f, "sleeps until {}", ahead(*until, now))
+            WaitReason::Time { until, delay } => {
+                write!(f, "{delay} {}; ", ahead(*until, now))?;
+                match delay {
+                    Delay::Start => write!(f, "it has waited for {long}"),
+                    Delay::Sleep => write!(f, "it has slept for {long}"),
+                    Delay::Backoff => write!(f, "its last event was {long} ago"),
+                }
             }
-            WaitReason::Time { until, delay } => write!(f, "{delay} at {}", ahead(*until, now)),
             WaitReason::Slot { ahead, queued, is_suspect, workers } => {
                 let workers = Count(workers.len(), "worker has", "workers have");
                 write!(f, "waits for a free slot, for {long}: {workers} its saga, ")?;

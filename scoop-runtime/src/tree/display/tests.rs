@@ -100,7 +100,11 @@ fn event_is_displayed_in_one_line() {
 #[test]
 fn rolled_back_run_names_the_steps_it_undid() {
     use EventKind::{RolledBack, RollingBack, Seen, Suspended};
-    let why = Failure::new("stock.out", "no chairs\nleft", "stock[w]");
+    let mut why = Failure::new("stock.out", "no chairs\nleft", "stock[w]");
+    let [file_name, passed] = ["src/stock\u{1b}.rs", "src/pay.rs"].map(str::to_owned);
+    let frame =
+        |file_name, line_number| Frame { file_name, line_number, class_name: None, function_name: None };
+    why.stack_trace = vec![frame(file_name, 57), frame(passed, 9)];
     let children = |step: &str| format!("Rollback of {step}[0,] (rolling back child scopes)");
     let events = vec![
         event(Seen, None, 0),
@@ -119,7 +123,7 @@ fn rolled_back_run_names_the_steps_it_undid() {
           2026-06-25T12:31:37.000Z               began, by scoop-rs:0197a6a0-0000-7000-8000-000000000001
           2026-06-25T12:31:37.010Z      + 10 ms  completed reserve
           2026-06-25T12:31:37.020Z      + 10 ms  completed pay
-          2026-06-25T12:31:38.500Z      + 1.4 s  began to roll back in pay: no chairs\nleft
+          2026-06-25T12:31:38.500Z      + 1.4 s  began to roll back in pay: no chairs\nleft, at src/stock\u{1b}.rs:57
           2026-06-25T12:31:38.520Z      + 10 ms  undone pay
           2026-06-25T12:31:38.530Z               undone reserve
           2026-06-25T12:31:38.530Z               rolled back
