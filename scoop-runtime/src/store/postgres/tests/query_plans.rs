@@ -98,6 +98,8 @@ const HOT: [&str; 87] = [
     "run_explain",
     "run_explain_below",
     "run_explain_ended",
+    "rollback_failure_below",
+    "run_is_reachable",
     "event_follow",
     "run_tree",
     "rollback_check",
@@ -337,6 +339,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "handler_emissions" => ("uuid, bigint", "gen_random_uuid(), 10000"),
         "entity_names" => ("bigint", "1000"),
         "run_explain_ended" => ("uuid", "gen_random_uuid()"),
+        "rollback_failure_below" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 11"),
+        "run_is_reachable" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "event_follow" => (
             "uuid, bigint, bigint, text, timestamptz, uuid, uuid[], text, uuid, bigint",
             "gen_random_uuid(), 0, 1, '1:1:', '-infinity', gen_random_uuid(), '{}', NULL, NULL, 1",
@@ -350,7 +354,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid[], timestamptz[], timestamptz[], uuid[], uuid[], uuid[]",
             "'{}', '{}', '{}', '{}', '{}', '{}'",
         ),
-        "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
+        "run_tree" => (
+            "uuid, int, int, uuid, int, int, int, int, int",
+            "gen_random_uuid(), NULL, NULL, NULL, NULL, 10000, NULL, NULL, NULL",
+        ),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         _ => ("jsonb", "'[]'"),
@@ -625,6 +632,9 @@ async fn replies_of_the_last_step_cost_the_same_after_a_long_history() {
     done(pool).await;
 }
 
+/// The parameters of `run_tree` after the message, for all of it.
+const WHOLE_TREE: &str = "NULL, NULL, NULL, NULL, 10000, NULL, NULL, NULL";
+
 /// A run with so many children, all of which have failed.
 const CROWD: &str = "
     INSERT INTO scoop.message (id, topic, payload)
@@ -651,7 +661,8 @@ async fn tree_reads_blocks_in_proportion_to_the_number_of_runs() {
         async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
     for size in [50_i32, 4_000] {
         execute(CROWD.replace("{size}", &size.to_string())).await;
-        let plan = carried_out(&pool, "run_tree", &format!("md5('{size}message0')::uuid, NULL, NULL")).await;
+        let whole = format!("md5('{size}message0')::uuid, {WHOLE_TREE}");
+        let plan = carried_out(&pool, "run_tree", &whole).await;
         assert_eq!(plan["Actual Rows"].as_f64(), Some(f64::from(size + 1)));
         let of_each = blocks_read(&plan) / i64::from(size);
         assert!(of_each < 60, "{of_each} blocks for each of {size} runs");
@@ -988,7 +999,7 @@ async fn an_execution_costs_the_same_after_many_others() {
         for (statement, asked) in [
             ("run_history", "md5('run')::uuid, 'saga', 'Rollback of ', 100, NULL"),
             ("run_children", &*children),
-            ("run_tree", "md5('message0')::uuid, NULL, NULL"),
+            ("run_tree", &*format!("md5('message0')::uuid, {WHOLE_TREE}")),
             ("run_outputs", "md5('run')::uuid, 'saga', '{Output of fetch#0000200000}'"),
         ] {
             let plan = carried_out(&pool, statement, asked).await;
