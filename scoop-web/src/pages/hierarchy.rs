@@ -19,7 +19,10 @@ use crate::{SharedWeb, Web};
 
 /// The number of runs that are shown, and the maximum.
 const RUNS_SHOWN: usize = 100;
-pub(super) const RUNS_MAX: usize = 1_000;
+const RUNS_MAX: usize = 1_000;
+
+/// The maximum number of events that are read of the beginnings of all runs, and of their ends.
+const EVENTS_READ: usize = 20_000;
 
 /// The maximum number of bars. With more, only those of runs are shown.
 const BARS_MAX: usize = 400;
@@ -113,7 +116,7 @@ async fn read(
 async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Result<HierarchyPage, Fault> {
     let limit = fields.number("limit", RUNS_SHOWN, RUNS_MAX)?;
     let found = web.scoop.find(HierarchyId::from(id)).await?;
-    let tree = async { found.tree().limit(limit).await };
+    let tree = async { found.tree().limit(limit).events(EVENTS_READ / limit.max(1)).await };
     let (tree, status, explanation) = tokio::join!(tree, found.status(), web.scoop.explain(id));
     let (tree, status, explanation) = (tree?, status?, explanation?);
     let now = explanation.read_at;
@@ -173,7 +176,8 @@ fn notes(tree: &Tree) -> Vec<String> {
     let asked = tree.cancellations().iter().map(ToString::to_string);
     let unhandled = tree.unhandled().into_iter().map(ToString::to_string);
     let unreadable = tree.unreadable().iter().map(|why| format!("unreadable: {why}"));
-    asked.chain(unhandled).chain(unreadable).map(|note| line(&note)).collect()
+    let more = tree.has_more_unhandled().then(|| "There may be more messages without a handler.".into());
+    asked.chain(unhandled).chain(more).chain(unreadable).map(|note| line(&note)).collect()
 }
 
 fn level(run: &RunInfo) -> usize {
