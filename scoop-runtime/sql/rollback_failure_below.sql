@@ -46,12 +46,17 @@ WITH RECURSIVE blocked AS (
 SELECT blocked.run
 FROM blocked
 WHERE blocked.run <> $2 AND NOT EXISTS (
-    SELECT FROM scoop.rollback_failure failed
-    JOIN scoop.message_event e
-        ON e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = failed.root
-       AND scoop.run_id(e.cooperation_lineage) = failed.run
-       AND trim_array(e.cooperation_lineage, 1) = blocked.lineage
-    WHERE failed.root = $1 AND failed.parent = blocked.run AND failed.failed_at > blocked.suspended_at
-    OFFSET 0
+    SELECT FROM (
+        SELECT failed.run FROM scoop.rollback_failure failed
+        WHERE failed.root = $1 AND failed.parent = blocked.run AND failed.failed_at > blocked.suspended_at
+        OFFSET 0
+    ) child
+    CROSS JOIN LATERAL (
+        SELECT FROM scoop.message_event e
+        WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = $1
+          AND scoop.run_id(e.cooperation_lineage) = child.run
+          AND trim_array(e.cooperation_lineage, 1) = blocked.lineage
+        OFFSET 0
+    ) e
 )
 LIMIT $3

@@ -9,8 +9,8 @@
 -- there are more; null for all. $4 one run that handles the message, for itself and its children only; null for all.
 -- $5 how many events from the beginning of each run and how many from its end, and of those between them only the ones
 -- that a run has once; of the children of the run $4 one and one; null for all. $6 up to which number the others between
--- them are counted. $7 how many messages without a handler at most, one more if there are more, $8 how many launched
--- messages of each run and $9 of all runs are looked at for that; null for all
+-- them are counted. $7 how many messages without a handler at most, one more if there are more; null for all. $8 how many launched
+-- messages of each run are looked at, for their runs and for that, and $9 how many of all runs for that; null for all
 WITH RECURSIVE begun AS (
     SELECT seen.cooperation_lineage AS lineage, seen.message_id, seen.coroutine_name AS handler
     FROM scoop.message_event seen
@@ -30,7 +30,8 @@ WITH RECURSIVE begun AS (
           -- as a text: otherwise the planner reads the index of all EMITTED for each run
           AND e.type::text = 'EMITTED' AND e.coroutine_name = begun.handler
           AND e.created_at > coalesce(execution.began_at, '-infinity')
-        OFFSET 0
+        ORDER BY e.created_at
+        LIMIT $8::bigint
     ) emitted
     CROSS JOIN LATERAL (
         SELECT seen.cooperation_lineage, seen.message_id, seen.coroutine_name FROM scoop.message_event seen

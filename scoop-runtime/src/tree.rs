@@ -399,13 +399,15 @@ impl Tree {
     }
 
     /// Whether no run was left out because of [`ReadTree::depth`](crate::ReadTree::depth) or
-    /// [`ReadTree::limit`](crate::ReadTree::limit).
+    /// [`ReadTree::limit`](crate::ReadTree::limit). Also false if so many messages were launched that a tree with a limit did not
+    /// look at all of them.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
     /// Whether there may be messages without a handler besides those of [`unhandled`](Self::unhandled): a tree with a
-    /// [limit](crate::ReadTree::limit) has 100 of them, and looks at 1,000 launched messages of each run, and 10,000 in all.
+    /// [limit](crate::ReadTree::limit) has 100 of them at most, and looks for them among so many launched messages of each run as
+    /// that limit and 1,000 more, and among 10,000 more in all.
     pub fn has_more_unhandled(&self) -> bool {
         self.has_more_unhandled
     }

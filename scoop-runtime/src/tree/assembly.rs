@@ -158,9 +158,11 @@ mod fuzz {
     }
 }
 
-/// The maximum number of messages without a handler in a tree with a limit, and of launched messages that are looked at for
-/// them: of each run, and of all.
+/// The maximum number of messages without a handler in a tree with a limit.
 const UNHANDLED_MAX: usize = 100;
+
+/// The maximum numbers of launched messages that are looked at besides those of so many runs as the tree may have: of each run,
+/// and of all.
 const LAUNCHED_MAX: usize = 1_000;
 const LAUNCHED_IN_ALL_MAX: usize = 10_000;
 
@@ -186,12 +188,12 @@ impl Extent {
 
     /// The maximum number of launched messages of a run that are looked at.
     pub(crate) fn launched(&self) -> Option<usize> {
-        self.runs.map(|_| LAUNCHED_MAX)
+        self.runs.map(|runs| runs.saturating_add(LAUNCHED_MAX))
     }
 
     /// The same of all runs.
     pub(crate) fn launched_in_all(&self) -> Option<usize> {
-        self.runs.map(|_| LAUNCHED_IN_ALL_MAX)
+        self.runs.map(|runs| runs.saturating_add(LAUNCHED_IN_ALL_MAX))
     }
 }
 
@@ -200,7 +202,7 @@ impl Extent {
 pub(crate) struct LeftOut {
     /// Runs below the maximum depth.
     pub(crate) deeper_runs: bool,
-    /// Launched messages that were not looked at.
+    /// Launched messages that were not looked at, and may have runs.
     pub(crate) launched: bool,
 }
 
@@ -232,7 +234,7 @@ impl TreeRows {
         }
         Self {
             rows,
-            is_complete: !left_out.deeper_runs && !beyond,
+            is_complete: !left_out.deeper_runs && !left_out.launched && !beyond,
             has_more_unhandled: left_out.launched || unhandled_beyond.is_some(),
         }
     }

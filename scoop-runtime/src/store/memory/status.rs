@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
-use super::requests::children_of;
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, no_failure};
@@ -143,7 +142,9 @@ impl Hierarchy {
             if extent.ends_at(&run.lineage) {
                 has_deeper |= self.launches_of(run.lineage.id(), run.handler.as_deref()).next().is_some();
             } else if extent.has(run.lineage.id()) {
-                begun.extend(children_of(&self.record, run));
+                let launches = self.launches_of(run.lineage.id(), run.handler.as_deref());
+                let looked_at = launches.take(extent.launched().unwrap_or(usize::MAX));
+                begun.extend(looked_at.flat_map(|it| self.record.of_message(it.message, EventKind::Seen)));
             }
             at += 1;
         }
