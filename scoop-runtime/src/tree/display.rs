@@ -324,7 +324,8 @@ impl fmt::Display for Tree {
         if self.is_complete {
             Ok(())
         } else {
-            writeln!(f, "(more runs are left out: see `depth` and `limit` of the tree)")
+            let are = if self.has_more_unhandled { "may be" } else { "are" };
+            writeln!(f, "(more runs {are} left out: see `depth` and `limit` of the tree)")
         }
     }
 }

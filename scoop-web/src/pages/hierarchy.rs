@@ -78,6 +78,8 @@ struct BarRow {
 /// Runs that are not shown.
 struct LeftOut {
     shown: usize,
+    /// Whether there are such runs, or only may be.
+    is_certain: bool,
     /// The URL that shows more, if there is one.
     more: Option<String>,
 }
@@ -124,6 +126,7 @@ async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Re
     let (tone, outcome) = outcome_of(&status);
     let left_out = (!tree.is_complete()).then(|| LeftOut {
         shown: runs.len(),
+        is_certain: runs.len() >= limit,
         more: (limit < RUNS_MAX).then(|| format!("{}/hierarchies/{id}?limit={RUNS_MAX}", base.0)),
     });
     let actions = if web.options.is_read_only() {

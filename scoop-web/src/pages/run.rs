@@ -120,6 +120,7 @@ struct Details {
     requests: Vec<(String, String)>,
     requests_left_out: usize,
     children: Vec<Child>,
+    /// Whether there may be further children.
     has_more_children: bool,
     unhandled: Vec<String>,
     has_more_unhandled: bool,

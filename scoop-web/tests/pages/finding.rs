@@ -274,7 +274,7 @@ async fn thousand_children_are_limited() {
     shop.get(&format!("{path}?limit=1000")).await.has("1000 runs are shown");
     assert_eq!(shop.get(&format!("{path}?limit=1001")).await.status, StatusCode::BAD_REQUEST);
     let run = order.tree().limit(1).await.unwrap().roots()[0].id();
-    shop.get(&format!("/runs/{run}")).await.has("Further children are not shown.");
+    shop.get(&format!("/runs/{run}")).await.has("Further children may not be shown.");
 }
 
 /// Gives the only run so many further steps that completed and, after it failed, were undone.
