@@ -23,9 +23,15 @@ WITH RECURSIVE blocked AS (
     SELECT child.run, e.cooperation_lineage, suspended.created_at
     FROM blocked
     CROSS JOIN LATERAL (
-        SELECT failed.run FROM scoop.rollback_failure failed
-        WHERE failed.root = $1 AND failed.parent = blocked.run AND failed.failed_at > blocked.suspended_at
-        ORDER BY failed.failed_at, failed.run
+        SELECT of_parent.run
+        FROM (
+            -- by these columns alone: otherwise the planner may read all failures of all hierarchies by their time
+            SELECT failed.run, failed.failed_at FROM scoop.rollback_failure failed
+            WHERE failed.root = $1 AND failed.parent = blocked.run
+            OFFSET 0
+        ) of_parent
+        WHERE of_parent.failed_at > blocked.suspended_at
+        ORDER BY of_parent.failed_at, of_parent.run
         OFFSET 0
     ) child
     -- the whole lineage has to fit: forged runs may name each other as parents
@@ -47,8 +53,8 @@ SELECT blocked.run
 FROM blocked
 WHERE blocked.run <> $2 AND NOT EXISTS (
     SELECT FROM (
-        SELECT failed.run FROM scoop.rollback_failure failed
-        WHERE failed.root = $1 AND failed.parent = blocked.run AND failed.failed_at > blocked.suspended_at
+        SELECT failed.run, failed.failed_at FROM scoop.rollback_failure failed
+        WHERE failed.root = $1 AND failed.parent = blocked.run
         OFFSET 0
     ) child
     CROSS JOIN LATERAL (
@@ -58,5 +64,6 @@ WHERE blocked.run <> $2 AND NOT EXISTS (
           AND trim_array(e.cooperation_lineage, 1) = blocked.lineage
         OFFSET 0
     ) e
+    WHERE child.failed_at > blocked.suspended_at
 )
 LIMIT $3
