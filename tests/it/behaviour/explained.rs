@@ -361,7 +361,7 @@ async fn rollback_that_failed_because_of_a_child_is_explained_by_the_child() -> 
 #[tokio::test(flavor = "multi_thread")]
 async fn rollback_that_failed_because_of_many_children_names_the_first_ten() -> Result<()> {
     let (db, gate) = (Database::new().await, Gate::default());
-    let scoop = db.scoop().only::<Carts>().provide(Items { gate }).start().await?;
+    let scoop = db.scoop().only::<Carts>().only::<Items>().provide(Items { gate }).start().await?;
     for (items, named, has_more) in [(10, 10, false), (12, 10, true)] {
         let cart = scoop.launch(Cart { items }).await?;
         assert!(matches!(cart.ends().await?, Outcome::RollbackFailed(_)));
