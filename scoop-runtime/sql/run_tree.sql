@@ -6,11 +6,16 @@
 -- newest execution, and what that launched.
 -- Locks: nothing.
 -- $1 the root message, $2 down to which depth, that of its own runs being 1, and $3 how many runs at most, one more if
--- there are more; null for all
+-- there are more; null for all. $4 one run that handles the message, for itself and its children only; null for all.
+-- $5 how many events from the beginning of each run and how many from its end, and of those between them only the ones
+-- that a run has once; of the children of the run $4 one and one; null for all. $6 up to which number the others between
+-- them are counted. $7 how many messages without a handler at most, one more if there are more; null for all. $8 how many launched
+-- messages of each run are looked at, for their runs and for that, and $9 how many of all runs for that; null for all
 WITH RECURSIVE begun AS (
     SELECT seen.cooperation_lineage AS lineage, seen.message_id, seen.coroutine_name AS handler
     FROM scoop.message_event seen
     WHERE seen.type = 'SEEN' AND seen.message_id = $1
+      AND (scoop.run_id(seen.cooperation_lineage) = $4::uuid) IS NOT FALSE
   UNION ALL
     SELECT child.cooperation_lineage, child.message_id, child.coroutine_name
     FROM begun
@@ -25,14 +30,15 @@ WITH RECURSIVE begun AS (
           -- as a text: otherwise the planner reads the index of all EMITTED for each run
           AND e.type::text = 'EMITTED' AND e.coroutine_name = begun.handler
           AND e.created_at > coalesce(execution.began_at, '-infinity')
-        OFFSET 0
+        ORDER BY e.created_at
+        LIMIT $8::bigint
     ) emitted
     CROSS JOIN LATERAL (
         SELECT seen.cooperation_lineage, seen.message_id, seen.coroutine_name FROM scoop.message_event seen
         WHERE seen.type = 'SEEN' AND seen.message_id = emitted.message_id
         OFFSET 0
     ) child
-    WHERE cardinality(begun.lineage) <= $2 IS NOT FALSE
+    WHERE cardinality(begun.lineage) <= $2 IS NOT FALSE AND (scoop.run_id(begun.lineage) = $4::uuid) IS NOT FALSE
 )
 -- rows of another program may say that a message led to itself
 CYCLE message_id, handler SET repeats USING path,
@@ -46,8 +52,14 @@ waiting_to_begin AS (
     SELECT CASE WHEN r.lineage[1] = r.root AND scoop.run_id(r.lineage) = r.id
                AND array_position(r.lineage, NULL) IS NULL THEN r.lineage ELSE ARRAY[r.root, r.id] END AS lineage,
            r.message_id, r.handler
-    FROM scoop.run r
-    JOIN root ON r.root = root.id
+    FROM root
+    CROSS JOIN LATERAL (
+        SELECT r.* FROM scoop.run r WHERE r.root = root.id AND $4::uuid IS NULL
+      UNION ALL
+        SELECT r.* FROM scoop.run r WHERE r.root = root.id AND r.id = $4
+      UNION ALL
+        SELECT r.* FROM scoop.run r WHERE r.root = root.id AND r.parent = $4
+    ) r
     WHERE r.epoch = 0 AND NOT r.rollback_requested
 ),
 listed AS MATERIALIZED (
@@ -65,20 +77,29 @@ shown AS MATERIALIZED (
         LIMIT 1
     ) execution ON true
 ),
-emitted AS (
-    SELECT e.cooperation_lineage AS lineage, e.message_id, e.created_at
+emitted AS MATERIALIZED (
+    SELECT e.cooperation_lineage AS lineage, e.message_id, e.created_at, 1 AS nth
     FROM scoop.message_event e
     WHERE e.type = 'EMITTED' AND e.message_id = $1
   UNION ALL
-    SELECT e.cooperation_lineage, e.message_id, e.created_at
+    SELECT e.cooperation_lineage, e.message_id, e.created_at, e.nth
     FROM shown
     CROSS JOIN LATERAL (
-        SELECT e.cooperation_lineage, e.message_id, e.created_at FROM scoop.message_event e
+        SELECT e.cooperation_lineage, e.message_id, e.created_at, row_number() OVER (ORDER BY e.created_at) AS nth
+        FROM scoop.message_event e
         WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(shown.lineage)
           AND e.type::text = 'EMITTED' AND e.coroutine_name = shown.handler
           AND e.created_at > coalesce(shown.began_at, '-infinity')
-        OFFSET 0
+        ORDER BY e.created_at
+        LIMIT $8::bigint + 1
     ) e
+    WHERE (scoop.run_id(shown.lineage) = $4::uuid) IS NOT FALSE
+    LIMIT $9::bigint + 1
+),
+-- some launched messages are not looked at
+more_emitted AS (
+    SELECT EXISTS (SELECT FROM emitted e WHERE e.nth > $8::bigint)
+           OR (SELECT count(*) > $9::bigint FROM emitted) IS TRUE AS is_so
 ),
 unhandled AS (
     SELECT e.lineage, e.message_id, m.topic, e.created_at, d.root AS redelivered_as
@@ -87,15 +108,17 @@ unhandled AS (
     LEFT JOIN LATERAL (
         SELECT d.root FROM scoop.redelivery d WHERE d.message_id = e.message_id OFFSET 0
     ) d ON true
-    WHERE (
+    WHERE (e.nth <= $8::bigint) IS NOT FALSE
+      AND (
         SELECT seen.id FROM scoop.message_event seen
         WHERE seen.type = 'SEEN' AND seen.message_id = e.message_id LIMIT 1
     ) IS NULL
-      AND e.message_id NOT IN (SELECT message_id FROM waiting_to_begin)
-      AND NOT EXISTS (
+      -- all waiting runs are read only if a message without a handler is found
+      AND CASE WHEN EXISTS (
         SELECT FROM scoop.handler h
         WHERE h.topic = m.topic AND h.since <= e.created_at AND coalesce(h.retired_at, 'infinity') > e.created_at
-    )
+    ) THEN false ELSE e.message_id NOT IN (SELECT message_id FROM waiting_to_begin) END
+    LIMIT $7::bigint + 1
 )
 SELECT n.lineage, n.message_id, n.handler, m.topic,
        r.state::text AS state, r.attempts + r.retries AS attempts, left(r.reason, 10000) AS reason, r.rolling_back, r.giving_up, r.owner,
@@ -117,7 +140,8 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
            LIMIT 1
        ) IS NOT NULL ELSE false END AS has_more,
        n.execution,
-       CASE WHEN n.began_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN n.began_at END AS began_at
+       CASE WHEN n.began_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN n.began_at END AS began_at,
+       events.left_out, (SELECT is_so FROM more_emitted) AS more_emitted
 FROM shown n
 -- one row at a time: the planner takes a tree for large if one run has most of the events, and would read all messages
 CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = n.message_id OFFSET 0) m
@@ -125,30 +149,78 @@ LEFT JOIN LATERAL (
     SELECT r.* FROM scoop.run r WHERE r.root = n.lineage[1] AND r.id = scoop.run_id(n.lineage) OFFSET 0
 ) r ON true
 LEFT JOIN LATERAL (
+    WITH first AS MATERIALIZED (
+        SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
+               own.exception, own.wait
+        FROM scoop.message_event own
+        WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+          AND own.created_at >= coalesce(n.began_at, '-infinity')
+          AND own.message_id = n.message_id AND own.coroutine_name = n.handler
+        ORDER BY own.created_at
+        LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
+    ),
+    last AS MATERIALIZED (
+        SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
+               own.exception, own.wait
+        FROM scoop.message_event own
+        WHERE $5::int IS NOT NULL AND scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+          AND own.created_at > (SELECT max(created_at) FROM first)
+          AND own.message_id = n.message_id AND own.coroutine_name = n.handler
+        ORDER BY own.created_at DESC
+        LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
+    ),
+    bounds AS (
+        SELECT (SELECT max(created_at) FROM first) AS after, (SELECT min(created_at) FROM last) AS before
+    )
     SELECT jsonb_agg(
         jsonb_build_object(
             'type', e.type, 'step', e.step, 'worker', e.coroutine_identifier,
             'handling', e.child_failure_handler_iteration, 'exception', scoop.shown_failure(e.exception), 'wait', e.wait,
-            'anew', e.created_at = n.began_at,
+            'anew', e.created_at = n.began_at, 'part', e.part,
             'micros', CASE WHEN e.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z'
                            THEN (extract(epoch FROM e.created_at) * 1000000)::bigint END)
-        ORDER BY e.created_at) AS list
+        ORDER BY e.created_at) AS list,
+        (SELECT count(*) FROM (
+            SELECT FROM bounds
+            CROSS JOIN LATERAL (
+                SELECT FROM scoop.message_event own
+                WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+                  AND own.created_at > bounds.after AND own.created_at < bounds.before
+                  AND own.message_id = n.message_id AND own.coroutine_name = n.handler
+                  AND own.type::text NOT IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+                OFFSET 0
+            ) own
+            LIMIT $6::bigint
+        ) between_them) AS left_out
     FROM (
-        SELECT own.* FROM scoop.message_event own
-        WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
-          AND own.created_at >= coalesce(n.began_at, '-infinity')
+        SELECT first.*, 0 AS part FROM first
       UNION ALL
-        (SELECT seen.* FROM scoop.message_event seen
+        (SELECT seen.created_at, seen.type, seen.step, seen.coroutine_identifier, seen.child_failure_handler_iteration,
+                seen.exception, seen.wait, 0
+         FROM scoop.message_event seen
          WHERE seen.type = 'SEEN' AND seen.message_id = n.message_id AND seen.coroutine_name = n.handler
            AND seen.created_at < n.began_at
          LIMIT 1)
+      UNION ALL
+        SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
+               own.exception, own.wait, 1
+        FROM bounds
+        CROSS JOIN LATERAL (
+            SELECT own.* FROM scoop.message_event own
+            WHERE own.message_id = n.message_id AND own.coroutine_name = n.handler
+              AND own.type IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+              AND scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+              AND own.created_at > bounds.after AND own.created_at < bounds.before
+            OFFSET 0
+        ) own
+      UNION ALL
+        SELECT last.*, 2 FROM last
     ) e
-    WHERE e.message_id = n.message_id AND e.coroutine_name = n.handler
 ) events ON true
 UNION ALL
 SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        -- a time outside the years 1 to 9999 is none
        CASE WHEN u.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN u.created_at END,
-       u.redelivered_as, NULL, NULL, NULL
+       u.redelivered_as, NULL, NULL, NULL, NULL, (SELECT is_so FROM more_emitted)
 FROM unhandled u
 ORDER BY lineage, launched_at NULLS FIRST

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use scoop_core::{EventKind, Failure, Lineage, SignalKey, Undoes, Wait, visible_step};
 use uuid::Uuid;
 
-pub(crate) use self::assembly::{DeeperRuns, Extent, TreeRows};
+pub(crate) use self::assembly::{Extent, LEFT_OUT_MAX, LeftOut, TreeRows};
 pub(crate) use self::row::{RunHead, RunRow, Stands};
 pub use self::timeline::{Bar, BarKind};
 use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId, RunPhase};
@@ -27,6 +27,7 @@ pub struct Tree {
     cancellations: Vec<CancellationRequest>,
     unreadable: Vec<String>,
     is_complete: bool,
+    has_more_unhandled: bool,
 }
 
 /// One run in its current state. Display it for one line without its children and events.
@@ -71,6 +72,9 @@ pub struct RunInfo {
     pub execution_began_at: Option<SystemTime>,
     /// Its recorded events, oldest first.
     pub events: Vec<RunEvent>,
+    /// The number of its events that were left out because of [`ReadTree::events`](crate::ReadTree::events); 10,000 stands
+    /// for that or more.
+    pub events_left_out: usize,
     /// The interventions of operators on it, oldest first.
     pub interventions: Vec<Intervention>,
     /// The runs of the messages that it launched.
@@ -161,6 +165,8 @@ pub struct RunEvent {
     pub failure: Option<Failure>,
     /// The part of the record that cannot be read, with the reason.
     pub unreadable: Option<String>,
+    /// Whether events before it were left out because of [`ReadTree::events`](crate::ReadTree::events).
+    pub follows_gap: bool,
     role: Role,
 }
 
@@ -266,7 +272,22 @@ impl RunEvent {
     pub(crate) fn new(kind: EventKind, step: Option<String>, at: Option<SystemTime>) -> Self {
         let (took, waited, worker, failure, unreadable) = (None, None, None, None, None);
         let (sleeps_until, slept, awaits, role) = (None, false, None, Role::Plain);
-        Self { kind, step, at, took, waited, sleeps_until, slept, awaits, worker, failure, unreadable, role }
+        let follows_gap = false;
+        Self {
+            kind,
+            step,
+            at,
+            took,
+            waited,
+            sleeps_until,
+            slept,
+            awaits,
+            worker,
+            failure,
+            unreadable,
+            follows_gap,
+            role,
+        }
     }
 
     /// A short description of the event, such as `completed` or `rolled back`.
@@ -378,9 +399,17 @@ impl Tree {
     }
 
     /// Whether no run was left out because of [`ReadTree::depth`](crate::ReadTree::depth) or
-    /// [`ReadTree::limit`](crate::ReadTree::limit).
+    /// [`ReadTree::limit`](crate::ReadTree::limit). Also false if so many messages were launched that a tree with a limit did not
+    /// look at all of them.
     pub fn is_complete(&self) -> bool {
         self.is_complete
+    }
+
+    /// Whether there may be messages without a handler besides those of [`unhandled`](Self::unhandled): a tree with a
+    /// [limit](crate::ReadTree::limit) has 100 of them at most, and looks for them among so many launched messages of each run as
+    /// that limit and 1,000 more, and among 10,000 more in all.
+    pub fn has_more_unhandled(&self) -> bool {
+        self.has_more_unhandled
     }
 
     /// Records that cannot be read at all and are not part of the tree, each with the reason.

@@ -156,3 +156,22 @@ pub(crate) async fn stream(State(web): State<SharedWeb>, RawQuery(query): RawQue
     });
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn change_of_another_hierarchy_is_not_told() {
+        let [own, other] = [1, 2].map(|id| HierarchyId::from(Uuid::from_u128(id)));
+        let (sender, _) = broadcast::channel(BEHIND_MAX);
+        let [mut of_own, mut of_other, mut of_all] = [(); 3].map(|()| sender.subscribe());
+        sender.send(other).unwrap();
+        drop(sender);
+        assert!(!Follower::change(&mut of_own, Some(own)).await, "the end of the stream");
+        assert!(Follower::change(&mut of_other, Some(other)).await);
+        assert!(Follower::change(&mut of_all, None).await);
+    }
+}

@@ -72,6 +72,7 @@ enum WaitRecord<'a> {
     Operator {
         why: &'a str,
         failed_below: Vec<String>,
+        more_below: bool,
     },
     Limit {
         concurrency: u32,
@@ -138,9 +139,11 @@ impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
             WaitReason::Program { definition, why } => {
                 Self::Program { definition: *definition, why: why.as_deref() }
             }
-            WaitReason::Operator { why, failed_below } => {
-                Self::Operator { why, failed_below: failed_below.iter().map(ToString::to_string).collect() }
-            }
+            WaitReason::Operator { why, failed_below, has_more_below } => Self::Operator {
+                why,
+                failed_below: failed_below.iter().map(ToString::to_string).collect(),
+                more_below: *has_more_below,
+            },
             WaitReason::Limit { concurrency, key, holders, ahead, queued } => Self::Limit {
                 concurrency: *concurrency,
                 key_from: key.as_ref().map(|key| &*key.from),
@@ -241,8 +244,12 @@ mod tests {
                 r#"{"for":"program","definition":2,"why":"no step `pack`"}"#,
             ),
             (
-                WaitReason::Operator { why: "it is stuck".into(), failed_below: vec![] },
-                r#"{"for":"operator","why":"it is stuck","failed_below":[]}"#,
+                WaitReason::Operator {
+                    why: "it is stuck".into(),
+                    failed_below: vec![],
+                    has_more_below: false,
+                },
+                r#"{"for":"operator","why":"it is stuck","failed_below":[],"more_below":false}"#,
             ),
             (
                 WaitReason::Limit { concurrency: 2, key: key(), holders: vec![], ahead: 0, queued: 1 },

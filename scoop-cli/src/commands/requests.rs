@@ -241,18 +241,18 @@ pub(crate) async fn retry(scoop: &Scoop, output: Output, args: RetryArgs) -> Res
 /// The text of the answer that runs below come first, with these.
 async fn failed_below(scoop: &Scoop, run: Uuid) -> Result<String, Fault> {
     let reasons = scoop.explain(run).await?.runs.into_iter().map(|run| run.reason);
-    let below: Vec<_> = reasons
-        .flat_map(|reason| match reason {
-            WaitReason::Operator { failed_below, .. } => failed_below,
-            _ => vec![],
-        })
-        .map(|run| run.to_string())
-        .collect();
+    let (mut below, mut more) = (vec![], "");
+    for reason in reasons {
+        if let WaitReason::Operator { failed_below, has_more_below, .. } = reason {
+            below.extend(failed_below.into_iter().map(|run| run.to_string()));
+            more = if has_more_below { ", then more runs" } else { more };
+        }
+    }
     Ok(match &below[..] {
         // They were settled meanwhile.
         [] => RepairAnswer::FailedBelow.to_string(),
         below => format!(
-            "its rollback failed because of runs below it: retry the run {}, and it goes on",
+            "its rollback failed because of runs below it: retry the run {}{more}, and it goes on",
             below.join(", then the run ")
         ),
     })

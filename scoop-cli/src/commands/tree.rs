@@ -17,7 +17,7 @@ pub(crate) struct TreeArgs {
     /// Leave out runs below this level; runs of the message that started the hierarchy have level 1
     #[arg(long, value_name = "LEVELS")]
     depth: Option<usize>,
-    /// How many runs at most
+    /// How many runs at most; then also 100 messages without a handler at most
     #[arg(long, value_name = "RUNS")]
     limit: Option<usize>,
 }
@@ -40,6 +40,9 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Resul
         output.line(tree.to_string().trim_end())?;
         if !tree.is_complete() {
             output.remark("runs were left out: raise --depth or --limit");
+        }
+        if tree.has_more_unhandled() {
+            output.remark("there may be more messages without a handler: leave out --limit");
         }
     }
     Ok(Exit::Done)

@@ -323,8 +323,11 @@ impl Handle {
     /// The runs of the hierarchy, finished or not, with times, failures and the reasons of those that are stuck.
     /// Await it for a [`Tree`], which can be displayed.
     ///
-    /// An unreadable record is not an error: it is [marked](crate::RunEvent::unreadable). [`ReadTree::depth`] and
-    /// [`ReadTree::limit`] restrict the reading to a part of a large hierarchy.
+    /// An unreadable record is not an error: it is [marked](crate::RunEvent::unreadable).
+    ///
+    /// The tree is complete, so its cost grows with the runs, the events and the launched messages of the hierarchy: some 200
+    /// bytes for each event, in the memory of the server and here. PostgreSQL refuses to return more than some million
+    /// events of one run. [`ReadTree::depth`], [`ReadTree::limit`] and [`ReadTree::events`] restrict the reading to a part.
     ///
     /// # Errors
     ///
@@ -347,6 +350,17 @@ impl Handle {
     /// ```
     pub fn tree(&self) -> ReadTree<'_> {
         ReadTree::new(self)
+    }
+
+    /// Whether a chain of launches leads from the root of the hierarchy to this message. A gap in the record ends it.
+    #[doc(hidden)]
+    pub fn leads_to(&self, message: Uuid) -> BoxFuture<'_, Result<bool, RuntimeError>> {
+        async move {
+            let store = self.scoop.store();
+            let read = self.scoop.patiently(|_| store.is_reachable(self.root, message)).await;
+            read.map_err(GivenUp::error("a message was looked up"))
+        }
+        .boxed()
     }
 
     pub(crate) fn read_tree(&self, extent: Extent) -> BoxFuture<'_, Result<Tree, RuntimeError>> {

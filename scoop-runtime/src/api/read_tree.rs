@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use futures_util::future::BoxFuture;
 
 use crate::tree::Extent;
-use crate::{Handle, RuntimeError, Tree};
+use crate::{Handle, RunId, RuntimeError, Tree};
 
 /// A tree about to be read. Await it.
 ///
@@ -37,9 +37,24 @@ impl<'a> ReadTree<'a> {
     }
 
     /// Sets the maximum number of runs; ancestors come before descendants. [`Tree::is_complete`] returns whether no
-    /// run was left out.
+    /// run was left out. With a limit, [messages without a handler](Tree::has_more_unhandled) are limited, too.
     pub fn limit(mut self, runs: usize) -> Self {
         self.extent.runs = Some(runs);
+        self
+    }
+
+    /// Reads only the first and the last `count` events of each run, and of those between them its end, the beginning of its
+    /// rollback, and the end of that. [`RunInfo::events_left_out`](crate::RunInfo::events_left_out) counts the others.
+    pub fn events(mut self, count: usize) -> Self {
+        self.extent.events = Some(count.max(1));
+        self
+    }
+
+    /// Reads only this run, which handles the message of the handle, and its children. Of the events of children,
+    /// [`events`](Self::events) reads one at each end.
+    #[doc(hidden)]
+    pub fn only(mut self, run: RunId) -> Self {
+        self.extent.run = Some(run.uuid());
         self
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use scoop_core::{Priority, SignalKey};
 use uuid::Uuid;
 
-pub(crate) use self::decide::{BELOW_MAX, BLOCKING_MAX, LimitFacts, RunFacts};
+pub(crate) use self::decide::{BELOW_MAX, BLOCKING_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts};
 use super::run::{RunSummary, WaitKind};
 use crate::{HierarchyId, Named, Pause, RunId};
 
@@ -146,6 +146,8 @@ pub enum WaitReason {
         /// The failed runs below it that an operator has to retry, skip or resolve first; ten at most. Empty if the
         /// decision is about the run itself.
         failed_below: Vec<RunId>,
+        /// Whether there are more than these.
+        has_more_below: bool,
     },
 }
 

@@ -24,7 +24,9 @@ pub(crate) use self::counts::{CountLimits, Counted};
 pub use self::counts::{RunCount, RunCounts};
 pub use self::cursor::{BadCursor, ListCursor, RunCursor};
 pub(crate) use self::cursor::{EndedPlace, Place};
-pub(crate) use self::explanation::{BELOW_MAX, BLOCKING_MAX, COUNT_MAX, LimitFacts, RunFacts};
+pub(crate) use self::explanation::{
+    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts,
+};
 pub use self::explanation::{
     Delay, Explanation, JoinWait, LimitKey, RegisteredWorker, RunExplanation, WaitReason, WorkerInfo,
     WorkerSaga,

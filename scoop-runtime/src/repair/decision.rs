@@ -8,6 +8,8 @@
 
 use crate::store::RowState;
 use std::collections::BTreeMap;
+#[cfg(any(test, feature = "in-memory"))]
+use std::collections::VecDeque;
 
 use scoop_core::{Context, Direction, Failure, Lineage};
 use serde::Serialize;
@@ -212,10 +214,19 @@ impl FailedRollbacks {
         self.runs.keys().copied().collect()
     }
 
-    /// The failed descendants that block this run and are blocked by none: an operator decides on these first.
+    /// The failed descendants that block this run and are blocked by none: an operator decides on these first. Those of each
+    /// run by the time of their failure.
+    #[cfg(any(test, feature = "in-memory"))]
     pub(crate) fn undecided_below(&self, run: Uuid) -> Vec<Uuid> {
-        let blockers = self.get(run).map(|run| self.all_blockers(run)).unwrap_or_default();
-        blockers.into_iter().map(FailedRollback::id).filter(|run| !self.is_blocked(*run)).collect()
+        let (mut undecided, mut ahead) = (vec![], VecDeque::from([run]));
+        while let Some(run) = ahead.pop_front() {
+            let mut blockers: Vec<_> = self.blockers(run).collect();
+            blockers.sort_by_key(|child| (child.failed_at, child.id()));
+            let blockers = blockers.into_iter().map(FailedRollback::id);
+            ahead.extend(blockers.clone());
+            undecided.extend(blockers.filter(|child| !self.is_blocked(*child)));
+        }
+        undecided
     }
 
     /// Decides on a repair.

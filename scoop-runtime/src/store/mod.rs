@@ -392,6 +392,9 @@ storage! {
 
         /// The runs of a hierarchy, parents before their children; of a row that cannot be read the reason.
         async fn tree(&self, message: Uuid, extent: Extent) -> TreeRows;
+
+        /// Whether a chain of launches leads from the root of the hierarchy to this message.
+        async fn is_reachable(&self, root: Uuid, message: Uuid) -> bool;
     }
 
     /// Lists of runs.

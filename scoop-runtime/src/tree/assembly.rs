@@ -37,7 +37,8 @@ impl Tree {
             }
         }
         let unhandled = unhandled.into_values().flatten().collect();
-        Self { roots: nested(runs), unhandled, cancellations, unreadable, is_complete: read.is_complete }
+        let (is_complete, has_more_unhandled) = (read.is_complete, read.has_more_unhandled);
+        Self { roots: nested(runs), unhandled, cancellations, unreadable, is_complete, has_more_unhandled }
     }
 }
 
@@ -98,6 +99,10 @@ impl RunInfo {
         ends.sort();
         let mut begin = None;
         for at in 0..self.events.len() {
+            // What followed the event before a gap is not known.
+            if self.events[at].follows_gap {
+                begin = None;
+            }
             let Some(end) = self.events[at].at else {
                 continue;
             };
@@ -153,18 +158,52 @@ mod fuzz {
     }
 }
 
+/// The maximum number of messages without a handler in a tree with a limit.
+const UNHANDLED_MAX: usize = 100;
+
+/// The maximum numbers of launched messages that are looked at besides those of so many runs as the tree may have: of each run,
+/// and of all.
+const LAUNCHED_MAX: usize = 1_000;
+const LAUNCHED_IN_ALL_MAX: usize = 10_000;
+
+/// The maximum value of [`RunInfo::events_left_out`].
+pub(crate) const LEFT_OUT_MAX: usize = 10_000;
+
 /// The part of a hierarchy that is read; by default all of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extent {
     pub(crate) depth: Option<usize>,
     pub(crate) runs: Option<usize>,
+    /// Only this run of those of the message, and its children.
+    pub(crate) run: Option<Uuid>,
+    /// The number of events at each end of a run.
+    pub(crate) events: Option<usize>,
 }
 
-/// The runs below the maximum depth of an extent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DeeperRuns {
-    None,
-    LeftOut,
+impl Extent {
+    /// The maximum number of messages without a handler.
+    pub(crate) fn unhandled(&self) -> Option<usize> {
+        self.runs.map(|_| UNHANDLED_MAX)
+    }
+
+    /// The maximum number of launched messages of a run that are looked at.
+    pub(crate) fn launched(&self) -> Option<usize> {
+        self.runs.map(|runs| runs.saturating_add(LAUNCHED_MAX))
+    }
+
+    /// The same of all runs.
+    pub(crate) fn launched_in_all(&self) -> Option<usize> {
+        self.runs.map(|runs| runs.saturating_add(LAUNCHED_IN_ALL_MAX))
+    }
+}
+
+/// What a store has not read, apart from the rows beyond the limits of the extent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LeftOut {
+    /// Runs below the maximum depth.
+    pub(crate) deeper_runs: bool,
+    /// Launched messages that were not looked at, and may have runs.
+    pub(crate) launched: bool,
 }
 
 /// The rows read of a hierarchy, in the order of the lineages.
@@ -173,26 +212,36 @@ pub(crate) struct TreeRows {
     /// The rows; an unreadable row is represented by the reason.
     pub(crate) rows: Vec<Result<RunRow, String>>,
     pub(crate) is_complete: bool,
+    pub(crate) has_more_unhandled: bool,
 }
 
 impl TreeRows {
-    /// Restricts the rows to the limit of the extent.
-    pub(crate) fn new(mut rows: Vec<Result<RunRow, String>>, deeper: DeeperRuns, extent: Extent) -> Self {
+    /// Restricts the rows to the limits of the extent. A limited query reads one row more than each limit.
+    pub(crate) fn new(mut rows: Vec<Result<RunRow, String>>, left_out: LeftOut, extent: Extent) -> Self {
         let depth = |row: &Result<RunRow, String>| row.as_ref().map_or(0, |row| row.lineage().ids().len());
-        let runs = rows.iter().enumerate();
-        let runs = runs.filter(|(_, row)| !matches!(row, Ok(RunRow::Unhandled(..))));
+        let is_unhandled = |row: &Result<RunRow, String>| matches!(row, Ok(RunRow::Unhandled(..)));
+        let runs = rows.iter().enumerate().filter(|(_, row)| !is_unhandled(row));
         let beyond = extent.runs.is_some_and(|max| runs.clone().count() > max);
-        // A limited query reads one row more than the limit; one of the lowest is dropped.
+        // One of the lowest is dropped.
         let lowest = runs.max_by_key(|(_, row)| depth(row)).map(|(at, _)| at);
         if let Some(lowest) = lowest.filter(|_| beyond) {
             drop(rows.remove(lowest));
         }
-        Self { rows, is_complete: deeper == DeeperRuns::None && !beyond }
+        let unhandled = rows.iter().enumerate().filter(|(_, row)| is_unhandled(row));
+        let unhandled_beyond = extent.unhandled().and_then(|max| unhandled.map(|(at, _)| at).nth(max));
+        if let Some(last) = unhandled_beyond {
+            drop(rows.remove(last));
+        }
+        Self {
+            rows,
+            is_complete: !left_out.deeper_runs && !left_out.launched && !beyond,
+            has_more_unhandled: left_out.launched || unhandled_beyond.is_some(),
+        }
     }
 
     /// All rows of a hierarchy.
     #[cfg(test)]
     pub(crate) fn all(rows: Vec<Result<RunRow, String>>) -> Self {
-        Self { rows, is_complete: true }
+        Self::new(rows, LeftOut::default(), Extent::default())
     }
 }

@@ -162,6 +162,10 @@ impl RunInfo {
     fn happened<'a>(&'a self, asked: impl Iterator<Item = &'a CancellationRequest>) -> Vec<Happened<'a>> {
         let mut workers = None;
         let events = self.events.iter().flat_map(|event| {
+            let gap = event.follows_gap.then(|| {
+                let left_out = "(events are left out: see `events` of the tree)";
+                Happened { at: event.at, what: What::Other(left_out.into()) }
+            });
             let told = event.tells_something().then(|| {
                 let is_new = event.worker != workers;
                 workers.clone_from(&event.worker);
@@ -171,7 +175,7 @@ impl RunInfo {
                 let at = event.at.and_then(|at| at.checked_add(waited));
                 Happened { at, what: What::Waited { event, waited } }
             });
-            told.into_iter().chain(waited)
+            gap.into_iter().chain(told).chain(waited)
         });
         let mut all: Vec<_> = events.collect();
         all.extend(
@@ -326,10 +330,14 @@ impl fmt::Display for Tree {
             write_run(f, root, &requests, &Position { level: 1, ..Position::default() })?;
         }
         self.unreadable().iter().try_for_each(|why| writeln!(f, "(unreadable: {})", Escaped(why)))?;
+        if self.has_more_unhandled {
+            writeln!(f, "(more messages without a handler may be left out: see `limit` of the tree)")?;
+        }
         if self.is_complete {
             Ok(())
         } else {
-            writeln!(f, "(more runs are left out: see `depth` and `limit` of the tree)")
+            let are = if self.has_more_unhandled { "may be" } else { "are" };
+            writeln!(f, "(more runs {are} left out: see `depth` and `limit` of the tree)")
         }
     }
 }

@@ -89,6 +89,7 @@ impl RunRow {
             awaits: stands.signal.filter(|_| state == RunState::AwaitingSignal),
             state,
             events,
+            events_left_out: 0,
             interventions: vec![],
             children: vec![],
             unhandled: vec![],
@@ -101,6 +102,15 @@ impl RunRow {
     pub(crate) fn after_executions(mut self, count: u32, began_at: Option<SystemTime>) -> Self {
         if let Self::Run(run) = &mut self {
             (run.former_executions, run.execution_began_at) = (count, began_at);
+        }
+        self
+    }
+
+    /// Sets the number of events that were left out.
+    #[must_use]
+    pub(crate) fn without_events(mut self, count: usize) -> Self {
+        if let Self::Run(run) = &mut self {
+            run.events_left_out = count;
         }
         self
     }
@@ -150,6 +160,11 @@ impl RunEvent {
         if anew { Self { role: Role::WentOnAnew, ..self } } else { self }
     }
 
+    /// Marks the first event after some that were left out.
+    pub(crate) fn after_gap(self, follows_gap: bool) -> Self {
+        Self { follows_gap, ..self }
+    }
+
     /// Sets the reason for which a part of it cannot be read.
     pub(crate) fn marked(self, unreadable: Option<String>) -> Self {
         Self { unreadable, ..self }
@@ -168,8 +183,16 @@ impl CancellationRequest {
 /// Determines the meaning and the duration of each event.
 fn tell_apart(events: &mut [RunEvent]) {
     let (mut turned_back, mut completed, mut before) = (false, BTreeSet::new(), None::<SystemTime>);
+    let (mut has_gap, mut failed_in) = (false, None);
     for event in events {
-        turned_back |= event.kind == EventKind::RollingBack;
+        if event.follows_gap {
+            (has_gap, before) = (true, None);
+        }
+        if event.kind == EventKind::RollingBack {
+            (turned_back, failed_in) = (true, event.step.clone());
+        }
+        // The event of a completion may be left out. The step that failed did not complete then.
+        let may_be_completed = |step: &str| has_gap && failed_in.as_deref() != Some(step);
         let step = event.step.as_deref().unwrap_or_default();
         let part = Undoes::of(step).filter(|_| turned_back);
         event.role = match (event.kind, part) {
@@ -177,7 +200,9 @@ fn tell_apart(events: &mut [RunEvent]) {
             (EventKind::RolledBack, Some(part)) if is_wait(part.step) && !completed.is_empty() => {
                 Role::OfPart
             }
-            (_, Some(part)) if !completed.contains(part.step) => Role::NothingToUndo,
+            (_, Some(part)) if !completed.contains(part.step) && !may_be_completed(part.step) => {
+                Role::NothingToUndo
+            }
             (EventKind::Suspended, Some(part)) if !part.of_children => Role::Undone,
             (EventKind::Suspended, Some(_)) => Role::ChildrenUndone,
             (EventKind::Suspended, None) if event.role == Role::HandledFailures => Role::HandledFailures,

@@ -68,7 +68,8 @@ pub struct Bar<'a> {
 impl Tree {
     /// The bars of all runs: each run before its steps, waits and compensations, then its children.
     ///
-    /// A run that has not begun has no bar. A wait that is not over has no end. The time at which a signal came is not
+    /// A run that has not begun has no bar, and one of which events were [left out](RunInfo::events_left_out) only its own. A
+    /// wait that is not over has no end. The time at which a signal came is not
     /// recorded: the wait for it ends with the step that gets it, and that step is a point.
     ///
     /// ```no_run
@@ -92,6 +93,9 @@ impl RunInfo {
         let end = self.events.last().and_then(|event| event.at).filter(|_| self.has_ended());
         let bar = |kind, words, name, from, to| Bar { run: self, kind, words, name, from, to };
         let mut bars = vec![bar(BarKind::Run, "", &*self.handler, from, end)];
+        if self.events_left_out > 0 {
+            return bars;
+        }
         let (mut rolls_back, mut was_awaiting) = (false, false);
         for (nth, event) in self.events.iter().enumerate() {
             rolls_back |= event.kind == EventKind::RollingBack;

@@ -75,9 +75,14 @@ impl Graph {
         self.nodes.contains_key(node)
     }
 
+    /// Whether it has too many nodes to be drawn.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.nodes.len() > NODES_MAX
+    }
+
     /// The drawing; `None` if there is nothing to draw, or too much.
     pub(super) fn draw(&self) -> Option<Drawing> {
-        if self.nodes.is_empty() || self.nodes.len() > NODES_MAX {
+        if self.nodes.is_empty() || self.is_too_large() {
             return None;
         }
         let places = self.places();
@@ -217,6 +222,7 @@ mod tests {
         assert!(Graph::default().draw().is_none());
         let edges: Vec<_> =
             (0..NODES_MAX).map(|nth| (topic(&nth.to_string()), saga(&nth.to_string()))).collect();
-        assert!(graph(&edges).draw().is_none());
+        let graph = graph(&edges);
+        assert!(graph.draw().is_none() && graph.is_too_large());
     }
 }

@@ -19,7 +19,10 @@ use crate::{SharedWeb, Web};
 
 /// The number of runs that are shown, and the maximum.
 const RUNS_SHOWN: usize = 100;
-pub(super) const RUNS_MAX: usize = 1_000;
+const RUNS_MAX: usize = 1_000;
+
+/// The maximum number of events that are read of the beginnings of all runs, and of their ends.
+const EVENTS_READ: usize = 20_000;
 
 /// The maximum number of bars. With more, only those of runs are shown.
 const BARS_MAX: usize = 400;
@@ -75,6 +78,8 @@ struct BarRow {
 /// Runs that are not shown.
 struct LeftOut {
     shown: usize,
+    /// Whether there are such runs, or only may be.
+    is_certain: bool,
     /// The URL that shows more, if there is one.
     more: Option<String>,
 }
@@ -113,7 +118,7 @@ async fn read(
 async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Result<HierarchyPage, Fault> {
     let limit = fields.number("limit", RUNS_SHOWN, RUNS_MAX)?;
     let found = web.scoop.find(HierarchyId::from(id)).await?;
-    let tree = async { found.tree().limit(limit).await };
+    let tree = async { found.tree().limit(limit).events(EVENTS_READ / limit.max(1)).await };
     let (tree, status, explanation) = tokio::join!(tree, found.status(), web.scoop.explain(id));
     let (tree, status, explanation) = (tree?, status?, explanation?);
     let now = explanation.read_at;
@@ -121,6 +126,7 @@ async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Re
     let (tone, outcome) = outcome_of(&status);
     let left_out = (!tree.is_complete()).then(|| LeftOut {
         shown: runs.len(),
+        is_certain: runs.len() >= limit,
         more: (limit < RUNS_MAX).then(|| format!("{}/hierarchies/{id}?limit={RUNS_MAX}", base.0)),
     });
     let actions = if web.options.is_read_only() {
@@ -173,7 +179,8 @@ fn notes(tree: &Tree) -> Vec<String> {
     let asked = tree.cancellations().iter().map(ToString::to_string);
     let unhandled = tree.unhandled().into_iter().map(ToString::to_string);
     let unreadable = tree.unreadable().iter().map(|why| format!("unreadable: {why}"));
-    asked.chain(unhandled).chain(unreadable).map(|note| line(&note)).collect()
+    let more = tree.has_more_unhandled().then(|| "There may be more messages without a handler.".into());
+    asked.chain(unhandled).chain(more).chain(unreadable).map(|note| line(&note)).collect()
 }
 
 fn level(run: &RunInfo) -> usize {

@@ -1,5 +1,7 @@
 //! One run: what it waits for, its steps and events with attempts and times, its message and values, its failures, its repairs.
 
+use std::collections::HashMap;
+
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
@@ -12,7 +14,6 @@ use scoop_runtime::{
 use uuid::Uuid;
 
 use super::action::{Action, Done};
-use super::hierarchy::RUNS_MAX;
 use super::search::path_of;
 use super::{Base, Fields, Frame, id_of, page, query_of};
 use crate::access::redirect;
@@ -20,8 +21,10 @@ use crate::fault::Fault;
 use crate::shown::{Moment, Phase, block, excerpt, line};
 use crate::{SharedWeb, Web};
 
-/// The maximum numbers of events, children and requests that are shown.
-const EVENTS_SHOWN: usize = 500;
+/// The number of events that are shown of the beginning of a run, and of its end.
+const EVENTS_SHOWN: usize = 250;
+
+/// The maximum numbers of children and requests that are shown.
 const CHILDREN_SHOWN: usize = 100;
 const REQUESTS_SHOWN: usize = 100;
 
@@ -44,6 +47,7 @@ struct RunPage {
     actions: Vec<Action>,
     /// Runs on which an operator has to decide before.
     failed_below: Vec<Uuid>,
+    has_more_below: bool,
     done: Option<Done>,
     /// Whether its hierarchy has a page.
     has_hierarchy: bool,
@@ -51,7 +55,7 @@ struct RunPage {
     gap: Option<&'static str>,
     facts: Vec<(&'static str, String)>,
     contents: Contents,
-    /// `None` if the run is beyond the part of the hierarchy that is read.
+    /// `None` if the record has nothing of the run.
     details: Option<Details>,
 }
 
@@ -62,6 +66,21 @@ enum Gap {
     Launch,
     /// The launch of a message that leads to the run.
     Message,
+}
+
+impl Details {
+    /// The number of events that are not shown.
+    fn events_not_shown(&self) -> Option<String> {
+        match self.events_left_out {
+            0 => None,
+            count @ ..10_000 => Some(format!(
+                "{count} events are not shown: those between the first and the last {EVENTS_SHOWN}."
+            )),
+            _ => Some(format!(
+                "10,000 events or more are not shown: those between the first and the last {EVENTS_SHOWN}."
+            )),
+        }
+    }
 }
 
 impl Gap {
@@ -88,10 +107,11 @@ struct Contents {
     is_complete: bool,
 }
 
-/// What the tree of the hierarchy tells about the run.
+/// What the tree of the run tells about it.
 struct Details {
     steps: Vec<StepRow>,
-    steps_left_out: usize,
+    /// Whether earlier steps are not shown.
+    has_earlier_steps: bool,
     events: Vec<EventRow>,
     events_left_out: usize,
     /// Names and reports.
@@ -100,8 +120,10 @@ struct Details {
     requests: Vec<(String, String)>,
     requests_left_out: usize,
     children: Vec<Child>,
-    children_left_out: usize,
+    /// Whether there may be further children.
+    has_more_children: bool,
     unhandled: Vec<String>,
+    has_more_unhandled: bool,
 }
 
 /// An instance of a step.
@@ -116,6 +138,8 @@ struct StepRow {
 }
 
 struct EventRow {
+    /// Whether events before it are not shown.
+    follows_gap: bool,
     at: String,
     what: &'static str,
     step: String,
@@ -154,8 +178,8 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
         return Ok(Err(path_of(&web.scoop, id).await?));
     };
     let run = &explained.run;
-    let (tree, contents) = tokio::join!(tree_of(web, run), web.scoop.contents(run));
-    let ((tree, gap), contents) = (tree?, contents?);
+    let (tree, gap, contents) = tokio::join!(tree_of(web, run), gap_above(web, run), web.scoop.contents(run));
+    let (tree, gap, contents) = (tree?, gap?, contents?);
     let info = tree.runs().into_iter().find(|info| info.id() == run.run);
     let requests = tree
         .cancellations()
@@ -167,10 +191,12 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
             line(&format!("cancellation requested by {}: {}", asked.source, asked.reason)),
         )
     });
-    let details = info.map(|info| details(info, requests.collect()));
-    let failed_below: Vec<_> = match &explained.reason {
-        WaitReason::Operator { failed_below, .. } => failed_below.iter().copied().map(RunId::uuid).collect(),
-        _ => vec![],
+    let details = info.map(|info| details(&tree, info, requests.collect()));
+    let (failed_below, has_more_below) = match &explained.reason {
+        WaitReason::Operator { failed_below, has_more_below, .. } => {
+            (failed_below.iter().copied().map(RunId::uuid).collect(), *has_more_below)
+        }
+        _ => (vec![], false),
     };
     let is_blocked = web.options.is_read_only() || !failed_below.is_empty();
     let actions = if is_blocked { vec![] } else { actions_for(run.phase) };
@@ -187,6 +213,7 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
         explanation: block(&explained.to_string()),
         actions,
         failed_below,
+        has_more_below,
         done: Done::of(fields),
         has_hierarchy: gap != Some(Gap::Launch),
         gap: gap.map(Gap::text),
@@ -196,21 +223,19 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
     }))
 }
 
-/// The tree that the run is in: that of its hierarchy or, if the record has a gap above the run, the part from there on.
-async fn tree_of(web: &Web, run: &RunSummary) -> Result<(Tree, Option<Gap>), Fault> {
-    let gap = match web.scoop.find(run.hierarchy).await {
-        Ok(found) => {
-            let tree = found.tree().limit(RUNS_MAX).await?;
-            let is_found = tree.runs().iter().any(|info| info.id() == run.run);
-            if is_found || !tree.is_complete() {
-                return Ok((tree, None));
-            }
-            Gap::Message
-        }
-        Err(RuntimeError::NoSuchMessage { .. } | RuntimeError::WrongId { .. }) => Gap::Launch,
-        Err(error) => return Err(error.into()),
-    };
-    Ok((Handle::of_run(&web.scoop, run).tree().limit(RUNS_MAX).await?, Some(gap)))
+/// The tree of the run and its children.
+async fn tree_of(web: &Web, run: &RunSummary) -> Result<Tree, Fault> {
+    let message = Handle::of_run(&web.scoop, run);
+    Ok(message.tree().only(run.run).limit(1 + CHILDREN_SHOWN).events(EVENTS_SHOWN).await?)
+}
+
+/// What is missing of the record above the run.
+async fn gap_above(web: &Web, run: &RunSummary) -> Result<Option<Gap>, Fault> {
+    match web.scoop.find(run.hierarchy).await {
+        Ok(found) => Ok((!found.leads_to(run.message_id).await?).then_some(Gap::Message)),
+        Err(RuntimeError::NoSuchMessage { .. } | RuntimeError::WrongId { .. }) => Ok(Some(Gap::Launch)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The requests that the run can accept.
@@ -258,20 +283,38 @@ fn shown(contents: &RunContents) -> Contents {
     }
 }
 
-/// The steps that have completed, with what became of them; and what is known about the one in progress.
-fn steps(info: &RunInfo) -> Vec<StepRow> {
-    let mut steps: Vec<StepRow> = vec![];
+/// The steps that have completed, with what became of them, and what is known about the one in progress; and whether there
+/// are earlier ones. After a gap these are the steps that completed or were undone after it.
+fn steps(info: &RunInfo) -> (Vec<StepRow>, bool) {
+    let (mut steps, mut has_earlier): (Vec<StepRow>, _) = (vec![], false);
+    // The places of the instances of each step that are not undone, the newest last.
+    let mut completed: HashMap<String, Vec<usize>> = HashMap::new();
     for event in &info.events {
+        if event.follows_gap {
+            steps.clear();
+            completed.clear();
+            has_earlier = true;
+        }
         let subject = event.subject().map(line).unwrap_or_default();
         if event.is_completion() {
             let EventRow { at, took, waited, .. } = self::event(event);
             let note = String::new();
+            completed.entry(subject.clone()).or_default().push(steps.len());
             steps.push(StepRow { step: subject, state: "completed", tone: "good", at, took, waited, note });
         } else if event.is_undoing() {
-            let undone = steps.iter_mut().rev().find(|it| it.step == subject && it.tone == "good");
-            if let Some(undone) = undone {
-                (undone.state, undone.tone) = ("undone", "undone");
-                undone.note = event.at.map(utc).unwrap_or_default();
+            let (state, tone, note) = ("undone", "undone", event.at.map(utc).unwrap_or_default());
+            match completed.get_mut(&subject).and_then(Vec::pop) {
+                Some(place) => {
+                    let undone = &mut steps[place];
+                    (undone.state, undone.tone, undone.note) = (state, tone, note);
+                }
+                // It completed before the gap.
+                None if has_earlier => {
+                    let unknown = String::new;
+                    let (at, took, waited) = (unknown(), unknown(), unknown());
+                    steps.push(StepRow { step: subject, state, tone, at, took, waited, note });
+                }
+                None => {}
             }
         }
     }
@@ -294,29 +337,29 @@ fn steps(info: &RunInfo) -> Vec<StepRow> {
             note: format!("{}: {reason}", info.attempts),
         });
     }
-    steps
+    (steps, has_earlier)
 }
 
-fn details(info: &RunInfo, mut requests: Vec<(String, String)>) -> Details {
+fn details(tree: &Tree, info: &RunInfo, mut requests: Vec<(String, String)>) -> Details {
     requests.extend(info.interventions.iter().map(|done| (utc(done.at), line(&done.to_string()))));
     requests.sort();
     let requests_left_out = requests.len().saturating_sub(REQUESTS_SHOWN);
     requests.drain(..requests_left_out);
-    let events_left_out = info.events.len().saturating_sub(EVENTS_SHOWN);
-    let mut steps = steps(info);
+    let (mut steps, has_earlier_steps) = steps(info);
     let steps_left_out = steps.len().saturating_sub(STEPS_SHOWN);
     steps.drain(..steps_left_out);
     Details {
         steps,
-        steps_left_out,
-        events: info.events.iter().skip(events_left_out).map(event).collect(),
-        events_left_out,
+        has_earlier_steps: has_earlier_steps || steps_left_out > 0,
+        events: info.events.iter().map(event).collect(),
+        events_left_out: info.events_left_out,
         failures: failures(&info.state, &info.events),
         requests,
         requests_left_out,
-        children: info.children.iter().take(CHILDREN_SHOWN).map(child).collect(),
-        children_left_out: info.children.len().saturating_sub(CHILDREN_SHOWN),
+        children: info.children.iter().map(child).collect(),
+        has_more_children: !tree.is_complete(),
         unhandled: info.unhandled.iter().map(|message| line(&message.to_string())).collect(),
+        has_more_unhandled: tree.has_more_unhandled(),
     }
 }
 
@@ -339,6 +382,7 @@ fn failures(state: &RunState, events: &[RunEvent]) -> Vec<(&'static str, String)
 fn event(event: &RunEvent) -> EventRow {
     let failure = event.failure.as_ref().map(|failure| failure.summary()).or(event.unreadable.clone());
     EventRow {
+        follows_gap: event.follows_gap,
         at: event.at.map(utc).unwrap_or_default(),
         what: event.word(),
         step: event.subject().map(line).unwrap_or_default(),

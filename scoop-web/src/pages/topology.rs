@@ -47,6 +47,8 @@ struct TopologyPage {
     ended: Vec<EndedRow>,
     pause_all: String,
     drawing: Option<Drawing>,
+    /// Why the graph is left out, if it is.
+    not_drawn: Option<String>,
     former: Vec<FormerRow>,
     is_former_more: bool,
 }
@@ -129,13 +131,18 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
         tokio::join!(scoop.definitions_of(&handlers), scoop.queue_lengths_of(&handlers));
     let (definitions, queues) = (definitions?, queues?);
     let is_all = !is_more && named.is_empty() && after.is_none();
-    // A graph of so many sagas is not drawn.
-    let drawing = if is_all && handlers.len() <= NODES_MAX && former.len() <= NODES_MAX {
+    let too_many = |what| format!("there are more than {NODES_MAX} {what}");
+    let (drawing, not_drawn) = if !is_all {
+        (None, Some("it is drawn of all subscriptions only, and here are some of them".to_owned()))
+    } else if handlers.len() > NODES_MAX {
+        (None, Some(too_many("subscriptions")))
+    } else if former.len() > NODES_MAX {
+        (None, Some(too_many("retired sagas")))
+    } else {
         let counts = async { scoop.counts().await };
         let (counts, emissions) = tokio::join!(counts, scoop.emissions());
-        graph(&handlers, &former, &emissions?, (&definitions, &pauses, &counts?), base).draw()
-    } else {
-        None
+        let graph = graph(&handlers, &former, &emissions?, (&definitions, &pauses, &counts?), base);
+        (graph.draw(), graph.is_too_large().then(|| too_many("topics and sagas")))
     };
     let now = SystemTime::now();
     let address = |last: &RegisteredHandler| {
@@ -182,6 +189,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
         pauses_left_out,
         ended: ended.iter().map(|it| ended_row(it, now)).collect(),
         drawing,
+        not_drawn,
         former: former.iter().map(|it| former_row(it, (now, base))).collect(),
         is_former_more,
         pause_all: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::Everything)),

@@ -131,6 +131,17 @@ impl Browser {
         }
     }
 
+    /// Waits until the page follows the events, and stops its timers: from then on only the stream of events updates it.
+    pub(crate) async fn follows_events_alone(&self) {
+        self.until("return document.getElementById('live-state').textContent === 'live'").await;
+        let stop = "for (let timer = setTimeout(() => {}); timer > 0; timer -= 1) { clearInterval(timer); } \
+                    window.before = document.querySelector('#live > *'); return null";
+        self.value(stop).await;
+        // The stream begins with a message of its own, for what happened before.
+        self.until("return !window.before.isConnected").await;
+        self.value(stop).await;
+    }
+
     /// Presses keys, one after the other, or enters a text where the focus is.
     ///
     /// The keys go to the window, not to an element, which a live update may replace meanwhile.

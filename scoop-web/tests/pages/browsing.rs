@@ -192,13 +192,13 @@ async fn failed_rollbacks_are_retried_and_resolved_by_clicks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn open_page_shows_what_happens() {
+async fn open_page_shows_what_happens_because_of_events() {
     let site = Site::open(Window::Desktop, Colors::Light).await;
     let Site { shop, browser, .. } = &site;
     let order = shop.shipped(2).await;
     site.goto(&format!("hierarchies/{}", order.id())).await;
     browser.shows("td .phase", "awaiting signal").await;
-    browser.shows("#live-state", "live").await;
+    browser.follows_events_alone().await;
     browser.value("window.isSameDocument = true; return null").await;
     for parcel in ["parcel 0", "parcel 1"] {
         shop.scoop.signal(Collected {}, parcel).await.unwrap();
@@ -210,7 +210,7 @@ async fn open_page_shows_what_happens() {
     assert_eq!(browser.value("return window.isSameDocument").await, json!(true));
     // The overview, too.
     site.goto("").await;
-    browser.shows("#live-state", "live").await;
+    browser.follows_events_alone().await;
     shop.order(Plan::Fail("sold out at noon".into())).await;
     browser.shows("td", "sold out at noon").await;
     site.close().await;
@@ -376,6 +376,35 @@ async fn saga_is_paused_and_resumed_by_clicks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn topic_and_everything_are_paused_and_resumed_by_clicks() {
+    let site = Site::open(Window::Desktop, Colors::Light).await;
+    let Site { shop, browser, .. } = &site;
+    for (link, target, reason) in [
+        ("a[href$='/pause?topic=shop.parcels']", PauseTarget::topic("shop.parcels"), "the scales are broken"),
+        ("a[href$='/pause?everything=1']", PauseTarget::Everything, "the shop is closed"),
+    ] {
+        site.goto("topology").await;
+        browser.click(link).await;
+        browser.shows("h1", "Pause?").await;
+        browser.click("#limit option[value='1h']").await;
+        site.sign(reason).await;
+        browser.shows("td[data-label=Reason]", reason).await;
+        browser.shows("svg.graph a[aria-label='saga parcels, paused'] text.idle", "paused").await;
+        let pauses = shop.scoop.pauses().await.unwrap();
+        let [pause] = &pauses[..] else { panic!("{pauses:?}") };
+        assert_eq!((&pause.target, &*pause.source, pause.until.is_some()), (&target, "Ada Lovelace", true));
+        browser.click("a[aria-label^='Resume ']").await;
+        browser.shows("h1", "Resume?").await;
+        site.sign("it is mended").await;
+        browser.shows(".empty", "Nothing is paused.").await;
+        assert!(shop.scoop.pauses().await.unwrap().is_empty());
+    }
+    let order = shop.order(Plan::Commit).await;
+    assert!(order.tree().await.unwrap().roots()[0].has_ended());
+    site.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn list_is_filtered_and_searched_by_clicks() {
     let site = Site::open(Window::Desktop, Colors::Light).await;
     let Site { shop, browser, .. } = &site;
@@ -410,7 +439,7 @@ async fn paused_updates_go_on_by_a_click() {
     let Site { shop, browser, .. } = &site;
     let order = shop.shipped(1).await;
     site.goto(&format!("hierarchies/{}", order.id())).await;
-    browser.shows("#live-state", "live").await;
+    browser.until("return document.getElementById('live-state').textContent === 'live'").await;
     browser.click("#live-state + button").await;
     browser.shows("#live-state + button", "Go on with updates").await;
     shop.scoop.signal(Collected {}, "parcel 0").await.unwrap();
@@ -448,7 +477,7 @@ async fn thousand_children_are_shown_in_wide_and_narrow_windows() {
         browser.until("return document.querySelectorAll('table.timeline tbody tr').length === 1000").await;
         assert_eq!(browser.value(width).await, json!(true), "{window:?}");
         site.goto(&format!("runs/{run}")).await;
-        browser.shows("#children ~ .note", "899 more are not shown.").await;
+        browser.shows("#children ~ .note", "Further children may not be shown.").await;
         assert_eq!(browser.value(width).await, json!(true), "{window:?}");
     }
     site.close().await;

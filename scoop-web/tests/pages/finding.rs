@@ -1,6 +1,8 @@
 //! Overview, lists, search, hierarchies and runs.
 
 use axum::http::StatusCode;
+use scoop::{PauseTarget, RunState};
+use scoop_test_support::{Ends as _, eventually};
 
 use crate::shop::{CARD, Collected, Order, Plan, Shop};
 
@@ -163,16 +165,85 @@ async fn waiting_run_shows_what_would_end_the_wait() {
     shop.get(&path).await.has("Nothing is left to do.");
 }
 
+/// Tags, the ends of attributes, a change of the direction, and a control character.
+const HOSTILE: &str = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\u{202e}\u{1b}[2J&amp;";
+
+/// Checks that the page has the text, and that it does nothing there.
+async fn shows_a_hostile_text(shop: &Shop, path: &str) {
+    let got = shop.get(path).await;
+    assert_eq!(got.status, StatusCode::OK, "{path}: {}", got.text);
+    assert!(got.text.contains("alert(1)"), "{path} does not show the text: {}", got.text);
+    got.lacks("<script>alert").lacks("<img").lacks("\"'>").lacks("\u{202e}").lacks("\u{1b}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_failures_keys_and_reasons_are_harmless() {
+    let shop = Shop::with_all_sagas().await;
+    let scoop = &shop.scoop;
+    shop.order(Plan::Fail(HOSTILE.into())).await;
+    let failed = shop.order(Plan::FailToUndoBecause(HOSTILE.into())).await;
+    let run = failed.tree().await.unwrap().roots()[0].id();
+    for path in
+        ["/failures".to_owned(), "/inbox".into(), format!("/runs/{run}"), format!("/actions/skip/{run}")]
+    {
+        shows_a_hostile_text(&shop, &path).await;
+    }
+    eventually("the error queue has the failures", async || {
+        shop.get("/error-queue").await.text.contains("alert(1)")
+    })
+    .await;
+    shows_a_hostile_text(&shop, "/error-queue").await;
+    scoop.skip(run, HOSTILE).source(HOSTILE).await.unwrap();
+    failed.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await.unwrap();
+    shop.get(&format!("/runs/{run}")).await.has("skip").has("alert(1)");
+    shows_a_hostile_text(&shop, &format!("/runs/{run}")).await;
+    let stuck = shop.stuck().await;
+    let cancelled = shop.shipped(1).await;
+    scoop.cancel(cancelled.id(), HOSTILE).source(HOSTILE).await.unwrap();
+    shows_a_hostile_text(&shop, &format!("/hierarchies/{}", cancelled.id())).await;
+
+    scoop.pause(PauseTarget::handler("parcels")).reason(HOSTILE).source(HOSTILE).await.unwrap();
+    shows_a_hostile_text(&shop, "/topology").await;
+    scoop.resume(PauseTarget::handler("parcels")).reason(HOSTILE).source(HOSTILE).await.unwrap();
+    shows_a_hostile_text(&shop, "/topology").await;
+
+    // Names and texts of rows that another program has written.
+    let hostile = HOSTILE.replace('\'', "''");
+    shop.db
+        .execute(&format!(
+            "INSERT INTO scoop.entity (name, key, version, state)
+             VALUES ('{hostile}', '{hostile}', 1, jsonb_build_object('{hostile}', '{hostile}'::text));
+             INSERT INTO scoop.handler (topic, handler) VALUES (left('{hostile}', 50), '{hostile}');
+             INSERT INTO scoop.handler (topic, handler, retired_at) VALUES (left('{hostile}', 50), 'old {hostile}', now());
+             UPDATE scoop.run SET reason = '{hostile}' WHERE state = 'stuck'",
+        ))
+        .await;
+    let encoded: String = form_urlencoded::byte_serialize(HOSTILE.as_bytes()).collect();
+    let stuck = stuck.tree().await.unwrap().roots()[0].id();
+    for path in [
+        "/entities".to_owned(),
+        format!("/entities?name={encoded}"),
+        format!("/entities?name={encoded}&key={encoded}"),
+        "/topology".into(),
+        format!("/pause?saga={encoded}"),
+        format!("/pause?topic={encoded}"),
+        format!("/resume?saga={encoded}"),
+        "/inbox".into(),
+        format!("/runs/{stuck}"),
+        format!("/actions/retry/{stuck}"),
+        format!("/retry?run={stuck}"),
+    ] {
+        shows_a_hostile_text(&shop, &path).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_texts_are_harmless() {
     let shop = Shop::open().await;
-    let hostile = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\u{202e}\u{1b}[2J\u{0}&amp;";
-    let order = shop.order(Plan::Fail(hostile.replace('\0', ""))).await;
+    let order = shop.order(Plan::Fail(HOSTILE.into())).await;
     let run = order.tree().await.unwrap().roots()[0].id();
     for path in ["/".into(), "/runs".into(), format!("/hierarchies/{}", order.id()), format!("/runs/{run}")] {
-        let got = shop.get(&path).await;
-        assert_eq!(got.status, StatusCode::OK);
-        got.lacks("<script>alert").lacks("<img").lacks("\u{202e}").lacks("\u{1b}");
+        shows_a_hostile_text(&shop, &path).await;
     }
     let quoted = shop.get("/runs?handler=%22%3E%3Cscript%3Ealert(1)%3C/script%3E").await;
     quoted.lacks("<script>alert");
@@ -203,7 +274,83 @@ async fn thousand_children_are_limited() {
     shop.get(&format!("{path}?limit=1000")).await.has("1000 runs are shown");
     assert_eq!(shop.get(&format!("{path}?limit=1001")).await.status, StatusCode::BAD_REQUEST);
     let run = order.tree().limit(1).await.unwrap().roots()[0].id();
-    shop.get(&format!("/runs/{run}")).await.has("899 more are not shown.");
+    shop.get(&format!("/runs/{run}")).await.has("Further children may not be shown.");
+}
+
+/// Gives the only run so many further steps that completed and, after it failed, were undone.
+async fn lengthen(shop: &Shop, completed: u32, undone: u32) {
+    shop.db
+        .execute(&format!(
+            "UPDATE scoop.message_event e SET created_at = e.created_at + interval '1 s' * (
+                 SELECT count(*) FROM scoop.message_event before
+                 WHERE before.type IN ('SEEN', 'ROLLING_BACK') AND before.created_at < e.created_at);
+             INSERT INTO scoop.message_event (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
+                                              created_at, context)
+             SELECT e.message_id, 'SUSPENDED', e.coroutine_name, e.coroutine_identifier,
+                    CASE WHEN e.type = 'SEEN' THEN 'turn' ELSE 'Rollback of turn[' || n || ',]' END, e.cooperation_lineage,
+                    e.created_at + n * interval '1 microsecond', e.context
+             FROM scoop.message_event e
+             CROSS JOIN LATERAL generate_series(1, CASE e.type WHEN 'SEEN' THEN {completed} ELSE {undone} END) n
+             WHERE e.type IN ('SEEN', 'ROLLING_BACK')"
+        ))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_run_shows_its_first_and_its_last_events() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::Fail("none left".into())).await;
+    let run = order.tree().await.unwrap().roots()[0].id();
+    lengthen(&shop, 2_000, 2_000).await;
+    let got = shop.get(&format!("/runs/{run}")).await;
+    assert_eq!(
+        got.text.matches("<td data-label=\"Event\">").count(),
+        501,
+        "and the beginning of the rollback"
+    );
+    got.has("events are not shown: those between the first and the last 250.").has("began to roll back");
+    got.has("<td data-label=\"Event\">began</td>").has("none left").has("Earlier ones are not shown.");
+    assert_eq!(got.text.matches("<span class=\"phase undone\">undone</span>").count(), 100);
+    shop.get(&format!("/hierarchies/{}", order.id()))
+        .await
+        .has("<rect class=\"run\"")
+        .lacks("<rect class=\"step\"");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn undone_steps_are_matched_with_the_newest_completion() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::Fail("none left".into())).await;
+    let run = order.tree().await.unwrap().roots()[0].id();
+    lengthen(&shop, 60, 40).await;
+    let got = shop.get(&format!("/runs/{run}")).await;
+    got.lacks("are not shown");
+    let steps = got.text.split_once("<h2 id=\"steps\">").unwrap().1.split_once("</section>").unwrap().0;
+    let states: Vec<_> =
+        steps.split("data-label=\"State\"><span class=\"phase ").skip(1).map(|it| &it[..4]).collect();
+    assert_eq!(states, [["good"; 20].as_slice(), &["undo"; 41]].concat(), "60 turns, and `reserve`");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_without_a_handler_are_limited() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::Commit).await;
+    let run = order.tree().await.unwrap().roots()[0].id();
+    shop.db
+        .execute(
+            "WITH launched AS (
+                 INSERT INTO scoop.message (topic, payload) SELECT 'shop.nobody', '{}' FROM generate_series(1, 5000) RETURNING id
+             )
+             INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage)
+             SELECT launched.id, 'EMITTED', e.coroutine_name, 'reserve', e.cooperation_lineage
+             FROM launched, scoop.message_event e WHERE e.type = 'SEEN'",
+        )
+        .await;
+    for path in [format!("/hierarchies/{}", order.id()), format!("/runs/{run}")] {
+        let got = shop.get(&path).await;
+        assert_eq!(got.text.matches("no handler (on shop.nobody)").count(), 100, "{path}");
+        got.has("There may be more messages without a handler.");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ mod access;
 mod acting;
 mod browser;
 mod browsing;
+mod changes;
 mod deciding;
 mod finding;
 mod health;

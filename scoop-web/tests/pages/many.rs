@@ -66,7 +66,8 @@ async fn overview_shows_the_first_sagas_and_those_with_stuck_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn topology_has_pages_and_finds_names() {
     let shop = Shop::open().await;
-    shop.get("/topology").await.lacks("rel=\"next\"").lacks("id=\"named\"").has("<svg class=\"graph\"");
+    let got = shop.get("/topology").await;
+    got.lacks("rel=\"next\"").lacks("id=\"named\"").has("<svg class=\"graph\"").lacks("is left out");
     shop.db
         .execute(
             "INSERT INTO scoop.handler (topic, handler)
@@ -81,6 +82,7 @@ async fn topology_has_pages_and_finds_names() {
     first.has("saga 00001").has("saga 00200").lacks("saga 00201").lacks("First page").lacks("orders");
     first.has("queue = 3 <span class=\"minor\">0 wait</span>").has("no program runs");
     first.has("Further ones are not shown").lacks("<svg class=\"graph\"");
+    first.has("The graph is left out: it is drawn of all subscriptions only");
     assert!(first.text.len() <= BYTES_MAX, "{} bytes", first.text.len());
     assert_eq!(first.text.matches("<tr><td data-label=\"Saga\"").count(), 2 * 200, "and the retired ones");
     let second = shop.get(&first.next()).await;
@@ -166,4 +168,24 @@ async fn child_whose_launch_is_not_recorded_shows_what_there_is() {
     got.has("the launch of the message of this run, or of a run above it, is missing").has("shop.collected");
     got.has(&format!("href=\"/hierarchies/{}\"", order.id())).has("<h2 id=\"events\">Events</h2>");
     shop.get(&format!("/runs/{}", kept.id())).await.lacks("The record is incomplete");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn graph_that_is_left_out_has_a_reason() {
+    for (rows, why) in [
+        ("(topic, handler) SELECT 'many', 'saga ' || n FROM generate_series(1, 149) n", "150 subscriptions"),
+        (
+            "(topic, handler, retired_at) SELECT 'old', 'old ' || n, now() FROM generate_series(1, 151) n",
+            "150 retired sagas",
+        ),
+        (
+            "(topic, handler) SELECT 'topic ' || n, 'saga ' || n FROM generate_series(1, 80) n",
+            "150 topics and sagas",
+        ),
+    ] {
+        let shop = Shop::open().await;
+        shop.db.execute(&format!("INSERT INTO scoop.handler {rows}")).await;
+        let got = shop.get("/topology").await;
+        got.has(&format!("The graph is left out: there are more than {why}.")).lacks("<svg class=\"graph\"");
+    }
 }

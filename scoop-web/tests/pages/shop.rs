@@ -25,6 +25,8 @@ pub(crate) enum Plan {
     Fail(String),
     /// It fails, and so does its compensation.
     FailToUndo,
+    /// The same, and the compensation fails with this text.
+    FailToUndoBecause(String),
     /// It launches another order, which fails like that.
     FailBelow,
     /// It launches so many parcels, which wait for a signal.
@@ -77,14 +79,18 @@ impl Orders {
     }
 
     async fn release(&self, _: &mut Scope<'_>, order: &Order, _: &Failure) -> Result<()> {
-        if matches!(order.plan, Plan::FailToUndo) { Err(BankClosed.into()) } else { Ok(()) }
+        match &order.plan {
+            Plan::FailToUndo => Err(BankClosed.into()),
+            Plan::FailToUndoBecause(why) => Err(SoldOut(why.clone()).into()),
+            _ => Ok(()),
+        }
     }
 
     #[step]
     async fn pack(&self, _: &mut Scope<'_>, order: &Order) -> Result<()> {
         match &order.plan {
             Plan::Fail(why) => Err(SoldOut(why.clone()).into()),
-            Plan::FailToUndo => Err(SoldOut("none left".into()).into()),
+            Plan::FailToUndo | Plan::FailToUndoBecause(_) => Err(SoldOut("none left".into()).into()),
             Plan::Commit | Plan::FailBelow | Plan::Ship(_) => Ok(()),
         }
     }

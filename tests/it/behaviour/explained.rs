@@ -100,6 +100,28 @@ impl Items {
 }
 
 #[derive(Message, Serialize, Deserialize)]
+#[message(topic = "explained.cart")]
+struct Cart {
+    items: u32,
+}
+
+/// Waits for many items, none of which can be undone.
+#[derive(Default)]
+struct Carts;
+
+#[saga(name = "carts")]
+#[subscribes(Cart)]
+impl Carts {
+    #[step]
+    async fn fill(&self, scope: &mut Scope<'_>, cart: &Cart) -> Result<()> {
+        for _ in 0..cart.items {
+            scope.launch(Item { plan: Plan::FailToUndo }).await?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
 #[message(topic = "explained.bill")]
 struct Bill;
 
@@ -336,6 +358,29 @@ async fn rollback_that_failed_because_of_a_child_is_explained_by_the_child() -> 
     let run = only(scoop.explain(child).await?);
     assert!(matches!(&run.reason, WaitReason::Operator { failed_below, .. } if failed_below.is_empty()));
     assert_eq!(scoop.skip(child, "accepted").await?, RepairAnswer::Accepted);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rollback_that_failed_because_of_many_children_names_the_first_ten() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = db.scoop().only::<Carts>().only::<Items>().provide(Items { gate }).start().await?;
+    for (items, named, has_more) in [(10, 10, false), (12, 10, true)] {
+        let cart = scoop.launch(Cart { items }).await?;
+        assert!(matches!(cart.ends().await?, Outcome::RollbackFailed(_)));
+        let tree = cart.tree().await?;
+        let failed = |run: &RunInfo| (run.events.last().and_then(|event| event.at), run.id());
+        let mut children: Vec<_> = tree.roots()[0].children.iter().map(failed).collect();
+        children.sort_unstable();
+        let first: Vec<_> = children.into_iter().map(|(_, id)| id).take(named).collect();
+        let run = only(scoop.explain(cart.id()).await?);
+        let WaitReason::Operator { failed_below, has_more_below, .. } = &run.reason else {
+            panic!("{run:?}")
+        };
+        assert_eq!((failed_below, *has_more_below), (&first, has_more), "the first failures");
+        assert_eq!(run.to_string().contains(", then more runs."), has_more, "{run}");
+    }
     scoop.shutdown().await?;
     Ok(())
 }

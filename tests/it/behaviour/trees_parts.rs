@@ -51,3 +51,101 @@ async fn tree_has_as_many_runs_and_levels_as_are_asked_for() -> Result<()> {
     assert_eq!(depths(&run.root.tree().depth(2).limit(2).await?), [1, 2]);
     Ok(())
 }
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "walks")]
+struct Walk {
+    paces: u32,
+}
+
+#[derive(Default)]
+struct Walking;
+
+#[saga(name = "walking")]
+#[subscribes(Walk)]
+impl Walking {
+    #[step(rollback = back)]
+    async fn pace(&self, scope: &mut Scope<'_>, walk: &Walk) -> Result<Next<WalkingStep>> {
+        Ok(if scope.iteration() + 1 < walk.paces { Next::Repeat } else { Next::Continue })
+    }
+
+    #[step]
+    async fn stumble(&self, _: &mut Scope<'_>, _: &Walk) -> Result<()> {
+        Err(SIMULATED.into())
+    }
+
+    async fn back(&self, _: &mut Scope<'_>, _: &Walk, _: &Failure) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_run_shows_its_ends_and_the_beginning_of_its_rollback() -> Result<()> {
+    let walked = Run::rolls_back((Walking,), Walk { paces: 20 }).await?;
+    let all = walked.root.tree().await?;
+    let [run] = all.roots() else { panic!("{all}") };
+    assert_eq!((run.events_left_out, run.events.iter().any(|event| event.follows_gap)), (0, false));
+    let words = |run: &RunInfo| run.events.iter().map(|event| (event.word(), event.at)).collect::<Vec<_>>();
+
+    let ends = walked.root.tree().events(3).await?;
+    let [part] = ends.roots() else { panic!("{ends}") };
+    let (all_words, total) = (words(run), run.events.len());
+    let turned = all_words.iter().find(|(word, _)| *word == "began to roll back").copied();
+    let expected: Vec<_> =
+        all_words[..3].iter().copied().chain(turned).chain(all_words[total - 3..].iter().copied()).collect();
+    assert_eq!(words(part), expected, "of {all}");
+    assert_eq!(part.events_left_out, total - 7);
+    let gaps: Vec<_> = part.events.iter().map(|event| event.follows_gap).collect();
+    assert_eq!(gaps, [false, false, false, true, true, false, false]);
+    assert_eq!(part.state, run.state);
+    assert!(ends.to_string().contains("(events are left out"), "{ends}");
+    assert!(part.events[3].took.is_none() && part.events[4].took.is_none(), "what came before is not known");
+    assert_eq!((part.timeline().len(), run.timeline().len() > 20), (1, true));
+
+    let whole = walked.root.tree().events(total.div_ceil(2)).await?;
+    assert_eq!((words(&whole.roots()[0]), whole.roots()[0].events_left_out), (all_words, 0));
+    assert!(!whole.to_string().contains("left out"));
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "shouts")]
+struct Shout {
+    echoes: u32,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "echoes")]
+struct Echo;
+
+#[derive(Default)]
+struct Shouting;
+
+#[saga(name = "shouting")]
+#[subscribes(Shout)]
+impl Shouting {
+    #[step]
+    async fn shout(&self, scope: &mut Scope<'_>, shout: &Shout) -> Result<()> {
+        for _ in 0..shout.echoes {
+            scope.launch(Echo).await?;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_without_a_handler_are_limited_with_the_runs() -> Result<()> {
+    for (echoes, shown, has_more, is_complete) in
+        [(100, 100, false, true), (101, 100, true, true), (1_010, 100, true, true), (1_011, 100, true, false)]
+    {
+        let run = Run::commits((Shouting,), Shout { echoes }).await?;
+        let part = run.root.tree().limit(10).await?;
+        assert_eq!(part.is_complete(), is_complete, "of {echoes} messages, 1,010 were looked at");
+        assert_eq!((part.unhandled().len(), part.has_more_unhandled()), (shown, has_more), "{echoes}");
+        assert_eq!(part.roots()[0].unhandled.len(), shown);
+        assert_eq!(part.to_string().contains("more messages without a handler"), has_more);
+        let all = run.root.tree().await?;
+        assert_eq!((all.unhandled().len(), all.has_more_unhandled()), (echoes as usize, false));
+    }
+    Ok(())
+}

@@ -139,7 +139,7 @@ impl Handle {
 
     /// Looks up the step that failed first. It only completes an error, so a failed look-up is not retried.
     async fn origin_of(&self, failure: &Failure) -> Option<FailedStep> {
-        let tree = self.tree().limit(ORIGIN_RUNS_MAX).await.ok()?;
+        let tree = self.tree().limit(ORIGIN_RUNS_MAX).events(1).await.ok()?;
         tree.origin_of(failure.root_causes().first()?)
     }
 

@@ -15,7 +15,10 @@ use crate::util::format::system_time;
 /// The maximum number of runs in [`WaitReason::Children`].
 pub(crate) const BLOCKING_MAX: usize = 10;
 
-/// The maximum number of runs that are read to find them.
+/// The maximum number of runs that are read for [`WaitReason::Operator`]: one more than it has.
+pub(crate) const FAILED_BELOW_READ: usize = BLOCKING_MAX + 1;
+
+/// The maximum number of runs that are read to find those of [`WaitReason::Children`].
 pub(crate) const BELOW_MAX: usize = 500;
 
 /// What the store knows of a run.
@@ -39,7 +42,7 @@ pub(crate) struct RunFacts {
     pub(crate) children: usize,
     /// Unfinished descendants, the nearest first.
     pub(crate) below: Vec<RunSummary>,
-    /// Failed descendants, on which an operator has to decide before.
+    /// Failed descendants, on which an operator has to decide before; [`FAILED_BELOW_READ`] at most.
     pub(crate) failed_below: Vec<Uuid>,
     pub(crate) join: Option<JoinWait>,
     pub(crate) read_at: SystemTime,
@@ -129,10 +132,12 @@ impl RunFacts {
             (phase, ..) if phase.is_finished() && phase != RunPhase::RollbackFailed => WaitReason::Ended,
             (RunPhase::RollbackFailed, ..) | (_, Some(WaitKind::Operator), _) => {
                 let failure = run.failure.as_ref().map(ToString::to_string);
+                let has_more_below = failed_below.len() > BLOCKING_MAX;
                 failed_below.truncate(BLOCKING_MAX);
                 WaitReason::Operator {
                     why: run.reason.clone().or(failure).unwrap_or_default(),
                     failed_below: failed_below.into_iter().map(Into::into).collect(),
+                    has_more_below,
                 }
             }
             (RunPhase::Running, ..) => WaitReason::Executing { worker: workers.into_iter().next() },

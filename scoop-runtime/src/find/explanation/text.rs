@@ -87,11 +87,12 @@ impl RunExplanation {
                     "It goes on when a program starts that has saga `{handler}` and can continue the run."
                 )
             }
-            WaitReason::Operator { failed_below, .. } if !failed_below.is_empty() => {
+            WaitReason::Operator { failed_below, has_more_below, .. } if !failed_below.is_empty() => {
                 let runs: Vec<_> = failed_below.iter().map(ToString::to_string).collect();
                 format!(
-                    "An operator has to decide about what failed below it: `retry`, `skip` or `resolve` the run {}.",
-                    runs.join(", then the run ")
+                    "An operator has to decide about what failed below it: `retry`, `skip` or `resolve` the run {}{}.",
+                    runs.join(", then the run "),
+                    if *has_more_below { ", then more runs" } else { "" }
                 )
             }
             // The results of several attempts are unknown, so there is nothing to skip or resolve.

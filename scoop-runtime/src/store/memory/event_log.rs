@@ -233,11 +233,6 @@ impl EventLog {
         self.starts.get(&run).map(|at| &self.events[*at])
     }
 
-    /// Whether this launch is of an execution before the newest one of its run.
-    pub(super) fn is_former(&self, launch: &Event) -> bool {
-        self.start_of(launch.lineage.id()).is_some_and(|start| launch.at <= start.at)
-    }
-
     /// The events of a run after the SUSPENDED before its newest execution, oldest first.
     pub(super) fn of_newest_execution(&self, run: Uuid) -> impl DoubleEndedIterator<Item = &Event> {
         let all = self.by_run.get(&run).map_or(&[][..], Vec::as_slice);

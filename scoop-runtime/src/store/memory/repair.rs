@@ -9,6 +9,7 @@ use super::event_log::{Event, EventLog, InterventionRow};
 use super::failed::FailedRun;
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, Registration, RowKey, State, after, later};
+use crate::find::FAILED_BELOW_READ;
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent,
     OtherDescendants, Presence, Refusal, RepairAction, RepairStatus, RestoredRun, SIGNAL, StuckRun,
@@ -344,7 +345,9 @@ impl Hierarchy {
             return vec![];
         }
         let failed = self.failed_rollbacks(topology).into_iter().map(|(_, failed)| failed);
-        FailedRollbacks::new(failed).undecided_below(run.run.uuid())
+        let mut below = FailedRollbacks::new(failed).undecided_below(run.run.uuid());
+        below.truncate(FAILED_BELOW_READ);
+        below
     }
 
     fn unrolled_run(

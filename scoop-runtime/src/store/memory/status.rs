@@ -1,16 +1,17 @@
 //! The progress of a message, and the tree of its hierarchy; see `message_status.sql` and `run_tree.sql`.
 
+use std::collections::BTreeSet;
+
 use scoop_core::{EventKind, Failure, Lineage};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
-use super::requests::children_of;
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, no_failure};
-use crate::tree::{DeeperRuns, Extent, RunHead, RunRow, Stands, TreeRows};
+use crate::tree::{Extent, LEFT_OUT_MAX, LeftOut, RunHead, RunRow, Stands, TreeRows};
 use crate::util::format::system_time;
 use crate::{Pause, RunEvent, RunState};
 
@@ -45,49 +46,69 @@ impl StatusStorage for MemoryStore {
     async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
         self.run("tree", |state| {
             let Some(hierarchy) = state.hierarchy_of(message) else {
-                return Ok(TreeRows::new(vec![], DeeperRuns::None, extent));
+                return Ok(TreeRows::new(vec![], LeftOut::default(), extent));
             };
-            let (mut rows, deeper) = hierarchy.tree(message, extent, state.now());
+            let (mut rows, deeper_runs) = hierarchy.tree(message, extent, state.now());
+            let (launched, is_part) = hierarchy.launched(message, &rows, extent);
+            rows.sort_by(|one, other| one.lineage().cmp(other.lineage()));
             let workers = state.workers.values();
             let is_alive =
                 |topic: &str, handler: &str| workers.clone().any(|it| it.position(topic, handler).is_some());
             rows.iter_mut().for_each(|row| row.check_alive(is_alive));
             rows.iter_mut().for_each(|row| row.add_pauses(|topic, handler| state.pauses_of(topic, handler)));
-            rows.extend(state.unhandled_in(hierarchy).filter(|row| extent.reaches(row.lineage())));
-            Ok(TreeRows::new(rows.into_iter().map(Ok).collect(), deeper, extent))
+            let unhandled = launched.into_iter().filter(|event| state.is_unhandled(hierarchy, event));
+            let read_max = extent.unhandled().map_or(usize::MAX, |max| max.saturating_add(1));
+            let mut unhandled: Vec<_> = unhandled.take(read_max).collect();
+            unhandled.sort_by(|one, other| (&one.lineage, one.at).cmp(&(&other.lineage, other.at)));
+            rows.extend(unhandled.into_iter().map(|event| hierarchy.record.unhandled_row(event)));
+            let left_out = LeftOut { deeper_runs, launched: is_part };
+            Ok(TreeRows::new(rows.into_iter().map(Ok).collect(), left_out, extent))
+        })
+        .await
+    }
+
+    async fn is_reachable(&self, root: Uuid, message: Uuid) -> sqlx::Result<bool> {
+        self.run("is_reachable", |state| {
+            let Some(hierarchy) = state.hierarchy(root) else { return Ok(false) };
+            let record = &hierarchy.record;
+            let (mut seen, mut next) = (BTreeSet::new(), Some(message));
+            while let Some(message) = next.take().filter(|message| seen.insert(*message)) {
+                let Some(emitted) = record.of_message(message, EventKind::Emitted).next() else { break };
+                if emitted.lineage.ids() == [root] {
+                    return Ok(true);
+                }
+                let mut of_emitter = record.of_run(emitted.lineage.id());
+                let begun = of_emitter
+                    .find(|event| event.kind == EventKind::Seen && event.handler == emitted.handler);
+                next = begun.map(|begun| begun.message);
+            }
+            Ok(false)
         })
         .await
     }
 }
 
 impl State {
-    /// The messages that had no handler when they were emitted.
-    fn unhandled_in<'a>(&'a self, hierarchy: &'a Hierarchy) -> impl Iterator<Item = RunRow> + 'a {
+    /// Whether a launched message had no handler when it was launched.
+    fn is_unhandled(&self, hierarchy: &Hierarchy, event: &Event) -> bool {
         let record = &hierarchy.record;
-        let emitted = record.events.iter().filter(|event| event.kind == EventKind::Emitted);
-        let unhandled = emitted.filter(|event| {
-            let topic = record.topic_of(event.message);
-            let listened = self.topology.iter().any(|listed| {
-                let until = listed.until.is_none_or(|until| until > event.at);
-                listed.topic == topic && listed.since <= event.at && until
-            });
-            let seen = record.of_message(event.message, EventKind::Seen).next().is_some();
-            !record.is_former(event)
-                && !listened
-                && !seen
-                && !hierarchy.rows.values().any(|row| row.message_id == event.message)
+        let topic = record.topic_of(event.message);
+        let listened = self.topology.iter().any(|listed| {
+            let until = listed.until.is_none_or(|until| until > event.at);
+            listed.topic == topic && listed.since <= event.at && until
         });
-        unhandled.map(|event| {
-            let topic = record.topic_of(event.message);
-            let redelivered = record.redeliveries.get(&event.message).map(|redelivered| redelivered.root);
-            RunRow::unhandled(
-                event.lineage.clone(),
-                event.message,
-                &topic,
-                Some(system_time(event.at)),
-                redelivered,
-            )
-        })
+        let seen = record.of_message(event.message, EventKind::Seen).next().is_some();
+        !listened && !seen && !hierarchy.rows.values().any(|row| row.message_id == event.message)
+    }
+}
+
+impl EventLog {
+    /// The row of a launched message without a handler.
+    fn unhandled_row(&self, event: &Event) -> RunRow {
+        let topic = self.topic_of(event.message);
+        let redelivered = self.redeliveries.get(&event.message).map(|redelivered| redelivered.root);
+        let at = Some(system_time(event.at));
+        RunRow::unhandled(event.lineage.clone(), event.message, &topic, at, redelivered)
     }
 }
 
@@ -111,37 +132,65 @@ pub(super) fn failure_of(event: Option<&Event>) -> Failure {
 }
 
 impl Hierarchy {
-    /// The runs down to a depth, one more than the limit if there are more; and whether there are deeper
-    /// ones, which those at that depth have launched.
-    fn tree(&self, message: Uuid, extent: Extent, now: OffsetDateTime) -> (Vec<RunRow>, DeeperRuns) {
-        let mut begun: Vec<&Event> = self.record.of_message(message, EventKind::Seen).collect();
-        let (mut at, mut deeper) = (0, DeeperRuns::None);
+    /// The runs down to a depth, those above before those below, one more than the limit if there are more; and whether there
+    /// are deeper ones, which those at that depth have launched.
+    fn tree(&self, message: Uuid, extent: Extent, now: OffsetDateTime) -> (Vec<RunRow>, bool) {
+        let seen = self.record.of_message(message, EventKind::Seen);
+        let mut begun: Vec<&Event> = seen.filter(|seen| extent.has(seen.lineage.id())).collect();
+        let (mut at, mut has_deeper) = (0, false);
         while let Some(run) = begun.get(at).copied() {
             if extent.ends_at(&run.lineage) {
-                let mut own = self.record.of_newest_execution(run.lineage.id());
-                if own.any(|event| event.kind == EventKind::Emitted && event.handler == run.handler) {
-                    deeper = DeeperRuns::LeftOut;
-                }
-            } else {
-                begun.extend(children_of(&self.record, run));
+                has_deeper |= self.launches_of(run.lineage.id(), run.handler.as_deref()).next().is_some();
+            } else if extent.has(run.lineage.id()) {
+                let launches = self.launches_of(run.lineage.id(), run.handler.as_deref());
+                let looked_at = launches.take(extent.launched().unwrap_or(usize::MAX));
+                begun.extend(looked_at.flat_map(|it| self.record.of_message(it.message, EventKind::Seen)));
             }
             at += 1;
         }
         let pending = self.rows.values().filter(|row| row.epoch == 0 && !row.rollback_requested);
-        let pending = pending.filter(|row| extent.reaches(&row.lineage));
-        let begun = begun.into_iter().map(|seen| self.begun(seen, now));
+        let pending = pending.filter(|row| {
+            let is_child = || row.lineage.parent().is_some_and(|parent| extent.has(parent.id()));
+            extent.reaches(&row.lineage) && (extent.has(row.id()) || is_child())
+        });
+        let begun = begun.into_iter().map(|seen| self.begun(seen, extent, now));
         let rows = begun.chain(pending.map(|row| to_public(row, vec![], now)));
-        let mut rows: Vec<_> = rows.take(extent.runs.unwrap_or(usize::MAX).saturating_add(1)).collect();
-        rows.sort_by(|one, other| one.lineage().cmp(other.lineage()));
-        (rows, deeper)
+        (rows.take(extent.runs.unwrap_or(usize::MAX).saturating_add(1)).collect(), has_deeper)
     }
 
-    fn begun(&self, seen: &Event, now: OffsetDateTime) -> RunRow {
+    /// The launches by the newest execution of a run.
+    fn launches_of(&self, run: Uuid, handler: Option<&str>) -> impl Iterator<Item = &Event> {
+        let own = self.record.of_newest_execution(run);
+        own.filter(move |event| event.kind == EventKind::Emitted && event.handler.as_deref() == handler)
+    }
+
+    /// The launch of the message and those of these runs, as far as they are looked at for handlers; and whether there are
+    /// others.
+    fn launched(&self, message: Uuid, runs: &[RunRow], extent: Extent) -> (Vec<&Event>, bool) {
+        let of_each = extent.launched().unwrap_or(usize::MAX);
+        let of_all = extent.launched_in_all().map_or(usize::MAX, |max| max.saturating_add(1));
+        let of_runs = runs.iter().filter_map(|row| match row {
+            RunRow::Run(run) if extent.has(run.lineage.id()) => Some(run),
+            _ => None,
+        });
+        let of_runs = of_runs.flat_map(|run| {
+            let launches = self.launches_of(run.lineage.id(), Some(&run.handler));
+            launches.enumerate().take(of_each.saturating_add(1))
+        });
+        let first = self.record.of_message(message, EventKind::Emitted).map(|event| (0, event));
+        let launched: Vec<_> = first.chain(of_runs).take(of_all).collect();
+        let is_part = launched.len() == of_all || launched.iter().any(|(nth, _)| *nth >= of_each);
+        let looked_at = launched.into_iter().filter(|(nth, _)| *nth < of_each).map(|(_, event)| event);
+        (looked_at.collect(), is_part)
+    }
+
+    fn begun(&self, seen: &Event, extent: Extent, now: OffsetDateTime) -> RunRow {
         let start = self.record.start_of(seen.lineage.id());
         let first = Some(seen).filter(|_| start.is_some());
-        let own = first.into_iter().chain(start).chain(self.record.of_newest_execution(seen.lineage.id()));
+        let own = start.into_iter().chain(self.record.of_newest_execution(seen.lineage.id()));
         let own = own.filter(|event| event.message == seen.message && event.handler == seen.handler);
-        let events: Vec<_> = own.map(run_event).collect();
+        let (own, left_out) = at_ends(own.collect(), extent.events_of(seen.lineage.id()));
+        let events: Vec<_> = first.map(run_event).into_iter().chain(own).collect();
         let former = start.and_then(|start| start.begins).map_or(0, |begun| begun.number);
         let row = match self.rows.get(&seen.lineage.id()) {
             Some(row) => to_public(row, events, now),
@@ -159,7 +208,25 @@ impl Hierarchy {
             }
         };
         row.after_executions(former.try_into().unwrap_or(0), start.map(|start| system_time(start.at)))
+            .without_events(left_out)
     }
+}
+
+/// The first and the last so many events, with those between that a run has once; and the number of the others.
+fn at_ends(own: Vec<&Event>, count: Option<usize>) -> (Vec<RunEvent>, usize) {
+    let ends = count.filter(|count| own.len() > 2 * count).map(|count| count..own.len() - count);
+    let Some(between) = ends else { return (own.into_iter().map(run_event).collect(), 0) };
+    let once =
+        [EventKind::Committed, EventKind::RollingBack, EventKind::RolledBack, EventKind::RollbackFailed];
+    let is_kept = |(nth, event): &(usize, &Event)| !between.contains(nth) || once.contains(&event.kind);
+    let left_out = own.len() - own.iter().copied().enumerate().filter(is_kept).count();
+    let part_of = |nth: usize| (nth >= between.start, nth >= between.end);
+    let mut part = part_of(0);
+    let kept = own.into_iter().enumerate().filter(is_kept).map(|(nth, event)| {
+        let is_next_part = std::mem::replace(&mut part, part_of(nth)) != part_of(nth);
+        run_event(event).after_gap(is_next_part && left_out > 0)
+    });
+    (kept.collect(), left_out.min(LEFT_OUT_MAX))
 }
 
 fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {
@@ -194,6 +261,16 @@ fn run_event(event: &Event) -> RunEvent {
 }
 
 impl Extent {
+    /// Whether it has this run of the message.
+    fn has(&self, run: Uuid) -> bool {
+        self.run.is_none_or(|only| only == run)
+    }
+
+    /// The number of events that are read at each end of a run.
+    fn events_of(&self, run: Uuid) -> Option<usize> {
+        self.events.map(|count| if self.has(run) { count } else { count.min(1) })
+    }
+
     /// Whether a run of this lineage is in it.
     fn reaches(&self, lineage: &Lineage) -> bool {
         self.depth.is_none_or(|depth| lineage.ids().len() <= depth.saturating_add(1))

@@ -12,13 +12,12 @@ use super::PostgresStore;
 use super::decode::{failure_if_readable, lineage, priority, stored_time, time, time_if_any, unsigned};
 use super::limit::{concurrency, rate};
 use super::pause::pauses;
-use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace, FailureSummary,
-    JoinWait, LimitFacts, LimitKey, PageSize, Part, RegisteredWorker, RunCount, RunFacts, RunFilter,
-    RunPhase, RunSummary, WorkerInfo, WorkerSaga, first_id_of,
+    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace,
+    FAILED_BELOW_READ, FailureSummary, JoinWait, LimitFacts, LimitKey, PageSize, Part, RegisteredWorker,
+    RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga, first_id_of,
 };
 use crate::store::{DueStorage, FindStorage, RowState};
 use crate::util::format::system_time;
@@ -245,15 +244,18 @@ impl PostgresStore {
         runs.map(|run| Ok(run?.1)).collect()
     }
 
-    /// The failed descendants on which an operator has to decide before this run, if its own rollback failed.
+    /// The failed descendants on which an operator has to decide before this run, if its own rollback failed: as many as are
+    /// shown, and one more.
     async fn failed_below(&self, root: Uuid, run: &RunSummary) -> sqlx::Result<Vec<Uuid>> {
         if !run.phase.is_failed_rollback() {
             return Ok(vec![]);
         }
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        let (failed, _) = self.failed_rollbacks(&mut tx, root).await?;
-        tx.commit().await?;
-        Ok(failed.undecided_below(run.run.uuid()))
+        sqlx::query_scalar(self.sql.rollback_failure_below.clone())
+            .bind(root)
+            .bind(run.run.uuid())
+            .bind(stored(FAILED_BELOW_READ))
+            .all(&self.sessions)
+            .await
     }
 
     /// The owner of a run, or else the workers that have its saga.

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::decode::failure;
 use super::query_ext::FetchExt;
 use crate::store::{HandlerOutcome, MessageStatus, PostgresStore, StatusStorage};
-use crate::tree::{DeeperRuns, Extent, RunRow, TreeRows};
+use crate::tree::{Extent, LEFT_OUT_MAX, LeftOut, RunRow, TreeRows};
 
 impl HandlerOutcome {
     /// From a row of `message_status.sql`, if that is about a handler.
@@ -48,12 +48,21 @@ impl StatusStorage for PostgresStore {
         let tree = sqlx::query(self.sql.run_tree.clone())
             .bind(message)
             .bind(stored(extent.depth))
-            .bind(stored(extent.runs));
+            .bind(stored(extent.runs))
+            .bind(extent.run)
+            .bind(stored(extent.events))
+            .bind(stored(Some(LEFT_OUT_MAX)))
+            .bind(stored(extent.unhandled()))
+            .bind(stored(extent.launched()))
+            .bind(stored(extent.launched_in_all()));
         let rows = self.sessions.read(async |session| tree.fetch_all(session).await).await?;
-        let deeper = match rows.iter().any(|row| row.try_get("has_more").unwrap_or_default()) {
-            true => DeeperRuns::LeftOut,
-            false => DeeperRuns::None,
-        };
-        Ok(TreeRows::new(rows.iter().map(RunRow::from_row).collect(), deeper, extent))
+        let is_so = |column| rows.iter().any(|row| row.try_get(column).unwrap_or_default());
+        let left_out = LeftOut { deeper_runs: is_so("has_more"), launched: is_so("more_emitted") };
+        Ok(TreeRows::new(rows.iter().map(RunRow::from_row).collect(), left_out, extent))
+    }
+
+    async fn is_reachable(&self, root: Uuid, message: Uuid) -> sqlx::Result<bool> {
+        let query = sqlx::query_scalar(self.sql.run_is_reachable.clone()).bind(root).bind(message);
+        Ok(query.first(&self.sessions).await?.unwrap_or_default())
     }
 }

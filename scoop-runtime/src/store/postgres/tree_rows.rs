@@ -32,6 +32,8 @@ struct EventRow {
     wait: Option<Value>,
     /// Whether a new execution begins after it.
     anew: Option<bool>,
+    /// The part of the events that it is in: from the beginning of the run, between, or from its end.
+    part: i32,
     /// Since 1970; `None` if the time is outside the years 1 to 9999.
     micros: Option<i64>,
 }
@@ -56,7 +58,14 @@ impl RunRow {
         };
         let events: Option<Json<Vec<EventRow>>> = row.try_get("events")?;
         let events = events.into_iter().flat_map(|Json(events)| events);
-        let events = events.filter_map(EventRow::into_event).collect();
+        let left_out: Option<i64> = row.try_get("left_out")?;
+        let left_out = left_out.and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
+        let mut part = 0;
+        let events = events.filter_map(|event| {
+            let is_next_part = std::mem::replace(&mut part, event.part) != event.part;
+            Some(event.into_event()?.after_gap(is_next_part && left_out > 0))
+        });
+        let events = events.collect();
         let stands = match row.try_get("state")? {
             Some(state) => Some(Stands::read(row, row_state(state)?)?),
             None => None,
@@ -65,7 +74,8 @@ impl RunRow {
         let head = RunHead { lineage: lineage(row)?, message_id: message, handler, topic };
         let former: Option<i32> = row.try_get("execution")?;
         let row = Self::new(head, stands, events, read_at)
-            .after_executions(former.map_or(0, unsigned), time(row, "began_at")?);
+            .after_executions(former.map_or(0, unsigned), time(row, "began_at")?)
+            .without_events(left_out);
         Ok(row)
     }
 }

@@ -11,11 +11,14 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statemen
 use super::{database, done};
 use crate::RunPhase;
 use crate::find::{CountLimits, PageSize, RunFilter};
-use crate::store::{ExpiredSignals, FindStorage as _, RebuildStorage as _, SignalStorage as _};
+use crate::store::{
+    ExpiredSignals, FindStorage as _, RebuildStorage as _, SignalStorage as _, StatusStorage as _,
+};
+use crate::tree::{Extent, RunRow};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 87] = [
+const HOT: [&str; 89] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -98,6 +101,8 @@ const HOT: [&str; 87] = [
     "run_explain",
     "run_explain_below",
     "run_explain_ended",
+    "rollback_failure_below",
+    "run_is_reachable",
     "event_follow",
     "run_tree",
     "rollback_check",
@@ -337,6 +342,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "handler_emissions" => ("uuid, bigint", "gen_random_uuid(), 10000"),
         "entity_names" => ("bigint", "1000"),
         "run_explain_ended" => ("uuid", "gen_random_uuid()"),
+        "rollback_failure_below" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 11"),
+        "run_is_reachable" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "event_follow" => (
             "uuid, bigint, bigint, text, uuid[], text, uuid, bigint, boolean",
             "gen_random_uuid(), 0, 1, '1:1:', '{}', NULL, NULL, 1, true",
@@ -350,7 +357,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid[], timestamptz[], timestamptz[], uuid[], uuid[], uuid[]",
             "'{}', '{}', '{}', '{}', '{}', '{}'",
         ),
-        "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
+        "run_tree" => (
+            "uuid, int, int, uuid, int, int, int, int, int",
+            "gen_random_uuid(), NULL, NULL, NULL, NULL, 10000, NULL, NULL, NULL",
+        ),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         _ => ("jsonb", "'[]'"),
@@ -625,6 +635,9 @@ async fn replies_of_the_last_step_cost_the_same_after_a_long_history() {
     done(pool).await;
 }
 
+/// The parameters of `run_tree` after the message, for all of it.
+const WHOLE_TREE: &str = "NULL, NULL, NULL, NULL, 10000, NULL, NULL, NULL";
+
 /// A run with so many children, all of which have failed.
 const CROWD: &str = "
     INSERT INTO scoop.message (id, topic, payload)
@@ -651,11 +664,71 @@ async fn tree_reads_blocks_in_proportion_to_the_number_of_runs() {
         async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
     for size in [50_i32, 4_000] {
         execute(CROWD.replace("{size}", &size.to_string())).await;
-        let plan = carried_out(&pool, "run_tree", &format!("md5('{size}message0')::uuid, NULL, NULL")).await;
+        let whole = format!("md5('{size}message0')::uuid, {WHOLE_TREE}");
+        let plan = carried_out(&pool, "run_tree", &whole).await;
         assert_eq!(plan["Actual Rows"].as_f64(), Some(f64::from(size + 1)));
         let of_each = blocks_read(&plan) / i64::from(size);
         assert!(of_each < 60, "{of_each} blocks for each of {size} runs");
         execute("VACUUM ANALYZE".into()).await;
+    }
+    done(pool).await;
+}
+
+/// However many messages a run has launched, handled or not, a limited tree looks at a part of them.
+#[tokio::test]
+async fn limited_tree_looks_at_a_part_of_the_launched_messages() {
+    const PART: &str = "100, NULL, 250, 10000, 100, 1100, 10100";
+    let pool = database("limited_tree_of_crowd").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    for (size, unhandled) in [(20_000, 0.0), (20_001, 101.0)] {
+        execute(CROWD.replace("{size}", &size.to_string())).await;
+        if unhandled > 0.0 {
+            execute("DELETE FROM scoop.message_event WHERE coroutine_name = 'member'".into()).await;
+        }
+        execute("VACUUM ANALYZE".into()).await;
+        let part = format!("md5('{size}message0')::uuid, NULL, {PART}");
+        let plan = carried_out(&pool, "run_tree", &part).await;
+        let runs = if unhandled > 0.0 { 1.0 } else { 101.0 };
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(runs + unhandled));
+        // Of all messages it would read some 20 times as many.
+        let blocks = blocks_read(&plan);
+        assert!(blocks < 20_000, "{blocks} blocks, {unhandled} without a handler, in {plan:#}");
+    }
+    done(pool).await;
+}
+
+/// The rows of a run of many steps that launched nothing.
+const LOOP: &str = "
+    INSERT INTO scoop.message (id, topic, payload) VALUES (md5('message')::uuid, 'loops', '{}');
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at, exception)
+    SELECT md5('message')::uuid, type::scoop.message_event_type, CASE type WHEN 'EMITTED' THEN NULL ELSE 'saga' END, step,
+           array_remove(ARRAY[md5('root')::uuid, CASE type WHEN 'EMITTED' THEN NULL ELSE md5('run')::uuid END], NULL),
+           '2020-01-01Z'::timestamptz + n * interval '1 second',
+           CASE type WHEN 'ROLLING_BACK' THEN '{\"type\": \"T\", \"message\": \"m\", \"source\": \"s\"}'::jsonb END
+    FROM generate_series(0, 30000) n
+    CROSS JOIN LATERAL (VALUES (CASE n WHEN 0 THEN 'EMITTED' WHEN 1 THEN 'SEEN' WHEN 15000 THEN 'ROLLING_BACK'
+                                WHEN 30000 THEN 'ROLLED_BACK' ELSE 'SUSPENDED' END,
+        CASE WHEN n > 15000 THEN 'Rollback of turn[' || n || ',]' ELSE 'turn' END)) events (type, step)";
+
+#[tokio::test]
+async fn events_of_a_long_run_are_read_from_its_ends() {
+    let pool = database("tree_of_loop").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    sqlx::raw_sql(LOOP).execute(&pool).await.unwrap();
+    let schema = Schema::new("scoop").unwrap();
+    let store = PostgresStore::new(Sessions::new(&pool, 1, &ConnectionSettings::default()), &schema);
+    let message: Uuid = sqlx::query_scalar("SELECT md5('message')::uuid").fetch_one(&pool).await.unwrap();
+    let run: Uuid = sqlx::query_scalar("SELECT md5('run')::uuid").fetch_one(&pool).await.unwrap();
+    for only in [None, Some(run)] {
+        let extent = Extent { runs: Some(101), run: only, events: Some(250), ..Extent::default() };
+        let read = store.tree(message, extent).await.unwrap();
+        let [Ok(RunRow::Run(run))] = &read.rows[..] else { panic!("{read:?}") };
+        assert_eq!((run.events.len(), run.events_left_out), (501, 10_000), "10,000 stands for more");
+        assert!(run.events[500].kind == scoop_core::EventKind::RolledBack && run.events[499].is_undoing());
+        assert!(matches!(&run.state, crate::RunState::RolledBack(failure) if failure.message == "m"));
+        assert!(store.is_reachable(run.lineage.root_id(), message).await.unwrap());
     }
     done(pool).await;
 }
@@ -1025,7 +1098,7 @@ async fn an_execution_costs_the_same_after_many_others() {
         for (statement, asked) in [
             ("run_history", "md5('run')::uuid, 'saga', 'Rollback of ', 100, NULL"),
             ("run_children", &*children),
-            ("run_tree", "md5('message0')::uuid, NULL, NULL"),
+            ("run_tree", &*format!("md5('message0')::uuid, {WHOLE_TREE}")),
             ("run_outputs", "md5('run')::uuid, 'saga', '{Output of fetch#0000200000}'"),
         ] {
             let plan = carried_out(&pool, statement, asked).await;
@@ -1385,6 +1458,14 @@ async fn failed_rollbacks_of_a_hierarchy_cost_in_proportion_to_their_number() {
     let root: Uuid = sqlx::query_scalar("SELECT md5('1000')::uuid").fetch_one(&pool).await.unwrap();
     let mut connection = pool.acquire().await.unwrap();
     let (failed, _) = store.failed_rollbacks(&mut connection, root).await.unwrap();
+    // An explanation reads those that it names.
+    for children in [1_000, 4_000] {
+        let run = format!("md5('{children}')::uuid, md5('{children} run')::uuid, 11");
+        let plan = carried_out(&pool, "rollback_failure_below", &run).await;
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(11.0));
+        let blocks = blocks_read(&plan);
+        assert!(blocks < 2_000, "{blocks} blocks of {children} in {plan:#}");
+    }
     let compensations = failed.ids().into_iter().filter(|run| failed.get(*run).unwrap().compensates);
     assert_eq!(compensations.count(), 500, "those that were launched during the rollback");
     drop(connection);
