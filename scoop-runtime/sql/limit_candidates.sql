@@ -1,24 +1,39 @@
 -- The due runs of a saga in the order of their queue times, with the payloads from which their keys come. It follows
 -- limit_lock.sql in its transaction, so that no other claim takes them. Payloads that are together larger than $6 are left
--- out, apart from the first; large ones are compared as they are stored, which reads nothing of them.
+-- out, apart from the first; large ones are compared as they are stored, which reads nothing of them. A queue is read from the known
+-- position, as in run_claim.sql. Also tells whether a run of these queues is parked.
 -- Locks: the rows of run, without those that other transactions have locked: one of these must not hold up other keys.
 -- $1 topics, $2 handlers and $3 the definitions that their runs are reserved for (triples), $4 how many, $5 which runs, null
--- for all but suspects, $6 how many bytes
+-- for all but suspects, $6 how many bytes, $7 for each queue how far it has been worked off, null where all of it is to be looked at;
+-- the same $8 of the runs with high and $9 of those with low priority
 SELECT due.root, due.id, due.topic, due.handler, coalesce(due.bytes_before, 0) >= $6 AS is_left_out,
-       CASE WHEN coalesce(due.bytes_before, 0) < $6 THEN due.payload END AS payload
+       CASE WHEN coalesce(due.bytes_before, 0) < $6 THEN due.payload END AS payload,
+       (SELECT count(*) > 0
+        FROM unnest($1::text[], $2::text[], $3::int[]) AS own (topic, handler, lane)
+        CROSS JOIN LATERAL (
+            SELECT FROM scoop.run r
+            WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = own.handler AND r.topic = own.topic
+              AND r.reserved_for = own.lane
+            ORDER BY r.limit_key LIMIT 1
+        ) r) AS is_any_parked
 FROM (
     SELECT due.*, m.payload,
            sum(pg_column_size(m.payload)) OVER (
                ORDER BY due.queue_time, due.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
     FROM (
         SELECT r.root, r.id, r.topic, r.handler, scoop.queue_time(r.ready_at, level.priority) AS queue_time, r.message_id
-        FROM unnest($1::text[], $2::text[], $3::int[]) AS own (topic, handler, lane)
+        FROM unnest($1::text[], $2::text[], $3::int[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[])
+            AS own (topic, handler, lane, reached, reached_high, reached_low)
         CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
         CROSS JOIN LATERAL (
             SELECT r.root, r.id, r.topic, r.handler, r.ready_at, coalesce(r.payload_of, r.message_id) AS message_id
             FROM scoop.run r
             WHERE r.state = 'ready' AND r.handler = own.handler AND r.topic = own.topic AND r.reserved_for = own.lane
               AND scoop.priority_of(r.context) = level.priority
+              AND r.ready_at >= least(
+                  coalesce(CASE level.priority WHEN 0 THEN own.reached WHEN 1 THEN own.reached_high
+                                               ELSE own.reached_low END, '-infinity'),
+                  (SELECT clock_timestamp() - interval '1 second'))
               AND r.ready_at <= (SELECT clock_timestamp())
               AND CASE WHEN $5::uuid[] IS NULL THEN NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
                        ELSE r.id = ANY ($5) END

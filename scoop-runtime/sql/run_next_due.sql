@@ -3,10 +3,12 @@
 -- current topology; and the suspect that has been ready longest, with its queue.
 -- Locks: the advisory locks of the dead, for the moment.
 -- $1 topics, $2 handlers and $4 the definitions that their runs are reserved for (triples), $3 the asking worker, $5
--- whether it may claim a suspect
+-- whether it may claim a suspect, $6 for each queue how far it has been worked off, null where all of it is to be looked at; the
+-- same $7 of the runs with high and $8 of those with low priority
 --
 -- Of many handlers only those are looked at that have something, from one to the next as handler_list_ready.sql does,
--- but from the beginning of each queue on: this is asked about once a second.
+-- but from the beginning of each queue on: this is asked about once a second. Of few handlers, a queue is read from the known position,
+-- as in run_claim.sql.
 WITH RECURSIVE listed (handler, topic, lane) AS (
     (SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
      WHERE r.state = 'ready' AND cardinality($2::text[]) > 20
@@ -20,11 +22,13 @@ WITH RECURSIVE listed (handler, topic, lane) AS (
         ORDER BY r.handler, r.topic, r.reserved_for LIMIT 1
     ) next
 ),
-own_handlers (handler, topic, lane) AS (
-    SELECT handler, topic, lane FROM unnest($2::text[], $1::text[], $4::int[]) AS few (handler, topic, lane)
+own_handlers (handler, topic, lane, reached, reached_high, reached_low) AS (
+    SELECT handler, topic, lane, reached, reached_high, reached_low
+    FROM unnest($2::text[], $1::text[], $4::int[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[])
+        AS few (handler, topic, lane, reached, reached_high, reached_low)
     WHERE cardinality($2::text[]) <= 20
     UNION ALL
-    SELECT l.handler, l.topic, l.lane FROM listed l
+    SELECT l.handler, l.topic, l.lane, NULL, NULL, NULL FROM listed l
     WHERE CASE WHEN (l.handler::text, l.topic::text, l.lane) IN (
         SELECT handler, topic, lane FROM unnest($2::text[], $1::text[], $4::int[]) AS many (handler, topic, lane)
     ) THEN true END
@@ -50,6 +54,10 @@ SELECT extract(epoch FROM least(
                 FROM scoop.run r
                 WHERE r.state = 'ready' AND r.handler = own_handlers.handler AND r.topic = own_handlers.topic
                   AND r.reserved_for = own_handlers.lane AND scoop.priority_of(r.context) = level.priority
+                  AND r.ready_at >= least(
+                      coalesce(CASE level.priority WHEN 0 THEN own_handlers.reached WHEN 1 THEN own_handlers.reached_high
+                                                   ELSE own_handlers.reached_low END, '-infinity'),
+                      (SELECT clock_timestamp() - interval '1 second'))
                   AND NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
                 ORDER BY r.ready_at
                 LIMIT 1

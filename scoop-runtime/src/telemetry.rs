@@ -246,6 +246,11 @@ events! {
         { saga = saga, error = shown(Scrubbed(error)) }
         ("claim of runs of saga `{}` refused, retrying", Escaped(saga))
 
+    /// The recorded names of a saga with a limit are too many. Its limit holds for the names that it has in this program.
+    WARN "limit_names_left_out" = limit_names_left_out(worker: Uuid, saga: &str, names: usize)
+        { saga = saga, names = names }
+        ("the limit of saga `{}` has too many recorded names, left out: {names}", Escaped(saga))
+
     /// A message that waited to be joined was set aside, since no set can hold it.
     ERROR "join_refused" = join_refused(worker: Uuid, member: &RefusedMember)
         { saga = shown(Escaped(&member.saga)), key = shown(Escaped(&member.key)), message_id = shown(member.message),

@@ -61,39 +61,47 @@ struct ClaimerState {
     more: bool,
     /// The time of the second reconciliation after a lost answer.
     recheck_at: Option<Instant>,
-    cursors: QueueCursors,
-    /// The time at which the queues are read from the beginning again.
-    cursor_reset_at: Instant,
-    /// The last claim may have missed a run.
-    may_skip_runs: bool,
+    progress: QueueProgress,
 }
 
 impl ClaimerState {
     fn new() -> Self {
-        let (progress, look_back) = (QueueCursors::default(), Instant::now());
-        Self {
-            more: false,
-            recheck_at: None,
-            cursors: progress,
-            cursor_reset_at: look_back,
-            may_skip_runs: false,
-        }
+        Self { more: false, recheck_at: None, progress: QueueProgress::new() }
     }
 
-    /// The positions in the queues, which are dropped at intervals.
-    fn cursors(&mut self) -> &mut QueueCursors {
+    /// The time of the next look without a signal.
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.progress.look_back_at().into_iter().chain(self.recheck_at).min()
+    }
+}
+
+/// The positions in the queues, which are dropped at intervals.
+pub(super) struct QueueProgress {
+    cursors: QueueCursors,
+    /// The time at which the queues are read from the beginning again.
+    reset_at: Instant,
+    /// The last claim may have missed a run.
+    may_skip_runs: bool,
+}
+
+impl QueueProgress {
+    pub(super) fn new() -> Self {
+        Self { cursors: QueueCursors::default(), reset_at: Instant::now(), may_skip_runs: false }
+    }
+
+    /// The positions for a look at the queues now.
+    pub(super) fn cursors(&mut self) -> &mut QueueCursors {
         let now = Instant::now();
-        if self.cursor_reset_at <= now {
-            (self.cursors, self.cursor_reset_at) = (QueueCursors::default(), now + CURSOR_RESET_INTERVAL);
+        if self.reset_at <= now {
+            (self.cursors, self.reset_at) = (QueueCursors::default(), now + CURSOR_RESET_INTERVAL);
         }
         self.may_skip_runs = self.cursors.may_skip_runs();
         &mut self.cursors
     }
 
-    /// The time of the next look without a signal.
-    fn next_wakeup(&self) -> Option<Instant> {
-        let look_back = self.may_skip_runs.then_some(self.cursor_reset_at);
-        look_back.into_iter().chain(self.recheck_at).min()
+    /// The time of the next look if the last one may have missed a run.
+    pub(super) fn look_back_at(&self) -> Option<Instant> {
+        self.may_skip_runs.then_some(self.reset_at)
     }
 }
 
@@ -199,7 +207,7 @@ async fn reconcile_and_claim(engine: &Arc<Engine>, state: &mut ClaimerState) -> 
         return Ok(ClaimOutcome::Full);
     }
     let began = Instant::now();
-    let claimed = claim_ready(engine, limit, state.cursors()).await?;
+    let claimed = claim_ready(engine, limit, state.progress.cursors()).await?;
     metrics::claim_seconds().record(began.elapsed().as_secs_f64());
     metrics::claimed_runs(claimed.len());
     let claims = if claimed.len() == limit { ClaimOutcome::Full } else { ClaimOutcome::Partial };
@@ -312,9 +320,10 @@ mod tests {
     async fn claim_that_may_have_overlooked_runs_is_repeated_soon() {
         let (mut state, start) = (ClaimerState::new(), Instant::now());
         let claim = |state: &mut ClaimerState| {
-            let overlooks = state.cursors().may_skip_runs();
+            let cursors = state.progress.cursors();
+            let overlooks = cursors.may_skip_runs();
             let queue = ("topic", "handler", 0);
-            state.cursors.take(queue, scoop_core::Priority::Normal, time::OffsetDateTime::UNIX_EPOCH);
+            cursors.take(queue, scoop_core::Priority::Normal, time::OffsetDateTime::UNIX_EPOCH);
             (overlooks, state.next_wakeup())
         };
         assert_eq!(claim(&mut state), (false, None));

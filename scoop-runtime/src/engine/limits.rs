@@ -7,7 +7,7 @@
 //! A limit by key needs the keys of runs before they are claimed, which follow from their messages. The claim of due runs computes
 //! them. It parks the runs whose key has no place: they leave their queue, so that each of them is passed once. When a run has
 //! ended, the next run of its key returns to its queue ([`FreedKeys`]). Keys whose runs ended unseen, in a process that died, are
-//! found when the topology changes and at the poll interval.
+//! found in pages: one page at each poll interval, and all of them one after the other when the topology has changed.
 //!
 //! A claim says when a rate admits the next run. The task looks then: no run is claimed before by looking more often. The runs of
 //! a saga that has reached its rate stay in their queue; those of a key that has reached its rate are parked, and return to it at that time.
@@ -26,7 +26,7 @@ use scoop_core::refused_key;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::claim;
+use super::claim::{self, QueueProgress};
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::slots::FreedPlaces;
 use super::user_code::boundary;
@@ -51,7 +51,7 @@ const PAUSE_WHEN_POSTPONED: Duration = Duration::from_millis(500);
 
 /// Claims, again and again, until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let (mut pause, mut looks) = (PAUSE_WHEN_DUE, Looks::default());
+    let (mut pause, mut looks) = (PAUSE_WHEN_DUE, Looks::new());
     while !engine.stopping.is_cancelled() {
         let queues = engine.topology.limited();
         let wait = if queues.is_empty() {
@@ -69,7 +69,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
                 }
                 Err(error) => {
                     telemetry::operation_failed(engine.worker, "claim under a limit", &error);
-                    looks = Looks::default();
+                    looks = Looks::new();
                     engine.mark_in_doubt();
                     PAUSE_AFTER_FAILURE
                 }
@@ -85,21 +85,29 @@ pub(super) async fn serve(engine: Arc<Engine>) {
 }
 
 /// The last looks at sagas with limits.
-#[derive(Default)]
-struct Looks(BTreeMap<String, Look>);
+struct Looks {
+    of_sagas: BTreeMap<String, Look>,
+    /// The topology of the positions.
+    topology: i64,
+    progress: QueueProgress,
+}
 
 /// The last looks at one saga.
 struct Look {
     /// The topology of these looks.
     topology: i64,
-    /// When all its keys were looked at.
-    all_keys_at: Instant,
+    /// When a page of its keys was looked at.
+    page_at: Instant,
+    /// The key from which the next page begins.
+    next_page: String,
+    /// Whether the pages follow each other at once, up to the last one.
+    is_hurried: bool,
     /// When a rate admits the next run.
     opens_at: Option<Instant>,
     /// Whether a limit of the saga was reached.
     is_reached: bool,
     /// The freed keys that a postponed look could not go through.
-    left: Option<FreedKeys>,
+    left: Vec<String>,
     /// No look before this time, since the limit was locked, or the claim was refused.
     postponed_until: Option<Instant>,
 }
@@ -116,22 +124,39 @@ struct Due {
 }
 
 impl Looks {
+    fn new() -> Self {
+        Self { of_sagas: BTreeMap::new(), topology: 0, progress: QueueProgress::new() }
+    }
+
+    /// Drops the positions in queues that are others: runs may have returned to them.
+    fn follow(&mut self, topology: i64) {
+        if self.topology != topology {
+            (self.topology, self.progress) = (topology, QueueProgress::new());
+        }
+    }
+
     /// Begins a look at a saga of which these keys may have free places.
     fn begin(&mut self, queue: &LimitedQueue, keys: Vec<String>, interval: Duration) -> Due {
         let (topology, now) = (queue.lanes.topology, Instant::now());
-        let look = self.0.get_mut(&queue.of.saga).filter(|look| look.topology == topology);
+        let look = self.of_sagas.get_mut(&queue.of.saga).filter(|look| look.topology == topology);
         let is_by_key = queue.of.key_from.is_some();
+        let freed = |keys, page_from| match is_by_key {
+            true => FreedKeys { keys, page_from },
+            false => FreedKeys::default(),
+        };
         let Some(look) = look else {
             let look = Look {
                 topology,
-                all_keys_at: now,
+                page_at: now,
+                next_page: String::new(),
+                is_hurried: is_by_key,
                 opens_at: None,
                 is_reached: false,
-                left: None,
+                left: vec![],
                 postponed_until: None,
             };
-            self.0.insert(queue.of.saga.clone(), look);
-            let freed = if is_by_key { FreedKeys::Any } else { FreedKeys::Some(vec![]) };
+            self.of_sagas.insert(queue.of.saga.clone(), look);
+            let freed = freed(keys, Some(String::new()));
             return Due { freed, has_opened: false, is_closed: false, was_reached: false };
         };
         let has_opened = look.opens_at.is_some_and(|at| at <= now);
@@ -140,22 +165,24 @@ impl Looks {
         }
         let is_closed = look.is_reached && look.opens_at.is_some();
         look.postponed_until = None;
-        let looks_at_all = now.duration_since(look.all_keys_at) >= interval;
-        let freed = match look.left.take() {
-            _ if !is_by_key => FreedKeys::Some(vec![]),
-            left if looks_at_all || left == Some(FreedKeys::Any) => {
-                look.all_keys_at = now;
-                FreedKeys::Any
-            }
-            Some(FreedKeys::Some(left)) => FreedKeys::Some([left, keys].concat()),
-            _ => FreedKeys::Some(keys),
-        };
+        let has_page = look.is_hurried || now.duration_since(look.page_at) >= interval;
+        let keys = [std::mem::take(&mut look.left), keys].concat();
+        let freed = freed(keys, has_page.then(|| look.next_page.clone()));
         Due { freed, has_opened, is_closed, was_reached: look.is_reached }
+    }
+
+    /// Records that a claim has gone through a page of keys, if it was asked for one, and from which key the next page begins.
+    fn turn_page(&mut self, saga: &str, freed: &FreedKeys, next_page: Option<String>) {
+        if let Some(look) = self.of_sagas.get_mut(saga).filter(|_| freed.page_from.is_some()) {
+            look.page_at = Instant::now();
+            look.is_hurried &= next_page.is_some();
+            look.next_page = next_page.unwrap_or_default();
+        }
     }
 
     /// Records what a claim has found.
     fn end(&mut self, saga: &str, claimed: &Claimed) {
-        if let Some(look) = self.0.get_mut(saga) {
+        if let Some(look) = self.of_sagas.get_mut(saga) {
             look.is_reached = claimed.is_reached;
             look.opens_at = claimed.opens_in.map(|opens_in| Instant::now() + opens_in);
         }
@@ -163,23 +190,29 @@ impl Looks {
 
     /// Whether the next look at a saga is postponed.
     fn is_postponed(&self, saga: &str) -> bool {
-        let until = self.0.get(saga).and_then(|look| look.postponed_until);
+        let until = self.of_sagas.get(saga).and_then(|look| look.postponed_until);
         until.is_some_and(|until| until > Instant::now())
     }
 
     /// Postpones the next look at a saga, which then goes through these keys: its limit was locked, or the claim was refused.
-    fn postpone(&mut self, saga: &str, freed: FreedKeys, has_opened: bool) {
-        if let Some(look) = self.0.get_mut(saga) {
-            (look.left, look.postponed_until) = (Some(freed), Some(Instant::now() + PAUSE_WHEN_POSTPONED));
+    fn postpone(&mut self, saga: &str, freed: Vec<String>, has_opened: bool) {
+        if let Some(look) = self.of_sagas.get_mut(saga) {
+            (look.left, look.postponed_until) = (freed, Some(Instant::now() + PAUSE_WHEN_POSTPONED));
             look.opens_at = has_opened.then(Instant::now).or(look.opens_at);
         }
     }
 
-    /// In how long one of these sagas has to be looked at: a rate admits its next run, or its look was postponed.
+    /// In how long one of these sagas has to be looked at: a rate admits its next run, its look was postponed, there is a further
+    /// page of keys, or the last claim may have missed a run.
     fn next_in(&self, queues: &[LimitedQueue]) -> Option<Duration> {
-        let looks = queues.iter().filter_map(|queue| self.0.get(&queue.of.saga));
-        let next = looks.filter_map(|look| look.postponed_until.or(look.opens_at)).min()?;
-        Some(next.saturating_duration_since(Instant::now()))
+        let now = Instant::now();
+        let looks = queues.iter().filter_map(|queue| self.of_sagas.get(&queue.of.saga));
+        let next = looks.filter_map(|look| {
+            let page = look.is_hurried.then_some(now);
+            look.postponed_until.or_else(|| page.or(look.opens_at))
+        });
+        let next = next.chain(self.progress.look_back_at()).min()?;
+        Some(next.saturating_duration_since(now))
     }
 }
 
@@ -190,7 +223,9 @@ async fn claim_all(
     queues: &[LimitedQueue],
     looks: &mut Looks,
 ) -> sqlx::Result<Option<Duration>> {
-    let ready = engine.store.lanes_ready(&all_lanes(queues), &QueueCursors::default()).await?;
+    let lanes = all_lanes(queues);
+    looks.follow(lanes.topology);
+    let ready = engine.store.lanes_ready(&lanes, looks.progress.cursors()).await?;
     let mut reached = vec![];
     for queue in queues {
         if looks.is_postponed(&queue.of.saga) {
@@ -214,18 +249,23 @@ async fn claim_all(
                 true => offer(engine, queue, &freed, may_return).await?,
                 false => Offer::Nothing,
             };
-            if offer == Offer::Places {
-                freed = FreedKeys::Some(vec![]);
+            let is_refused = matches!(offer, Offer::Refused);
+            if let Offer::Places { next_page } = offer {
+                looks.turn_page(&queue.of.saga, &freed, next_page);
+                freed = FreedKeys::default();
             }
-            if offer != Offer::Refused {
-                claimed = unless_refused(engine, queue, claim_from(engine, queue, None, &freed).await)?;
+            if !is_refused {
+                let progress = &mut looks.progress;
+                let claim = claim_from(engine, queue, None, &freed, progress).await;
+                claimed = unless_refused(engine, queue, claim)?;
             }
-            let Some(claimed) = claimed.filter(|claimed| !claimed.is_locked) else {
-                looks.postpone(&queue.of.saga, freed, has_opened);
+            let Some(mut claimed) = claimed.filter(|claimed| !claimed.is_locked) else {
+                looks.postpone(&queue.of.saga, freed.keys, has_opened);
                 reached.push(&queue.of.saga);
                 break;
             };
-            freed = FreedKeys::Some(vec![]);
+            looks.turn_page(&queue.of.saga, &freed, claimed.next_page.take());
+            freed = FreedKeys::default();
             looks.end(&queue.of.saga, &claimed);
             is_due = claimed.is_full;
             if claimed.is_reached {
@@ -233,7 +273,7 @@ async fn claim_all(
             }
             if claimed.has_unclaimed {
                 // These do not report the end of their execution.
-                looks.0.remove(&queue.of.saga);
+                looks.of_sagas.remove(&queue.of.saga);
                 engine.wakeups.limited.notify_one();
             }
         }
@@ -260,10 +300,9 @@ fn unless_refused<T>(
 }
 
 /// What other processes are offered.
-#[derive(PartialEq)]
 enum Offer {
-    /// The places that have become free here.
-    Places,
+    /// The places that have become free here. The next page of keys begins from this key, if there is one.
+    Places { next_page: Option<String> },
     /// Nothing: this process has a slot, or the limit is locked.
     Nothing,
     /// Nothing, since the database refuses.
@@ -277,20 +316,23 @@ async fn offer(
     freed: &FreedKeys,
     may_return: bool,
 ) -> sqlx::Result<Offer> {
+    let mut next_page = None;
     if may_return || !freed.is_empty() {
-        // It takes no run, so it needs no key.
-        let key_of = |_: &Candidate| String::new();
+        // It takes no run, so it needs no key, and no position in a queue.
+        let (key_of, cursors) = (|_: &Candidate| String::new(), &QueueCursors::default());
         let claimer = engine.claimer();
-        let request = LimitedRequest { claimer, queue, slots: 0, suspect: None, freed, key_of: &key_of };
+        let request =
+            LimitedRequest { claimer, queue, slots: 0, suspect: None, freed, cursors, key_of: &key_of };
         let Some(offered) = unless_refused(engine, queue, engine.store.claim_limited(request).await)? else {
             return Ok(Offer::Refused);
         };
         if offered.is_locked {
             return Ok(Offer::Nothing);
         }
+        next_page = offered.next_page;
     }
     engine.wakeups.others.notify_one();
-    Ok(Offer::Places)
+    Ok(Offer::Places { next_page })
 }
 
 /// Claims a suspect if one is due, and returns when the next run of these queues is ready; none if one is. If the database refuses
@@ -305,13 +347,15 @@ async fn next_look(
     if lanes.len() == 0 {
         return Ok(Some(poll));
     }
-    let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim()).await?;
+    let cursors = looks.progress.cursors();
+    let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim(), cursors).await?;
     if let Some(suspect) = due.suspect {
         let queue = queues.iter().find(|queue| queue.lanes.each().any(|lane| lane == suspect.lane()));
         if let Some(queue) = queue {
-            let claimed = claim_from(engine, queue, Some(&suspect), &FreedKeys::Some(vec![])).await;
+            let freed = FreedKeys::default();
+            let claimed = claim_from(engine, queue, Some(&suspect), &freed, &mut looks.progress).await;
             if unless_refused(engine, queue, claimed)?.is_none() {
-                looks.postpone(&queue.of.saga, FreedKeys::Some(vec![]), false);
+                looks.postpone(&queue.of.saga, vec![], false);
             }
         }
     }
@@ -334,14 +378,18 @@ struct Claimed {
     opens_in: Option<Duration>,
     /// Whether a claimed run could not be started.
     has_unclaimed: bool,
+    /// The key from which the next page of keys begins, if there is one.
+    next_page: Option<String>,
 }
 
-/// Claims from one queue as many runs as there are slots, or this suspect.
+/// Claims from one queue as many runs as there are slots, or this suspect. Looks only at runs that became ready since `progress`,
+/// and advances that.
 async fn claim_from(
     engine: &Arc<Engine>,
     queue: &LimitedQueue,
     suspect: Option<&Suspect>,
     freed: &FreedKeys,
+    progress: &mut QueueProgress,
 ) -> sqlx::Result<Claimed> {
     let Some(mut slots) = acquire_slots(engine, suspect.is_some()).await else {
         return Ok(Claimed::default());
@@ -354,19 +402,22 @@ async fn claim_from(
         let saga = saga.filter(|saga| saga.handler.limits().by == queue.of.key_from.as_deref());
         saga.and_then(|saga| key(saga, run)).unwrap_or_default()
     };
+    let cursors = progress.cursors();
     let request = LimitedRequest {
         claimer: engine.claimer(),
         queue,
         slots: slots.num_permits(),
         suspect,
         freed,
+        cursors,
         key_of: &key_of,
     };
-    let LimitedClaim { runs, is_full, is_locked, is_reached, opens_in } =
+    let LimitedClaim { runs, is_full, is_locked, is_reached, opens_in, next_page, taken } =
         engine.store.claim_limited(request).await?;
+    cursors.extend(taken);
     let opens_in = opens_in.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
     let has_unclaimed = runs.iter().any(Result::is_err);
-    let claimed = Claimed { is_full, is_locked, is_reached, opens_in, has_unclaimed };
+    let claimed = Claimed { is_full, is_locked, is_reached, opens_in, has_unclaimed, next_page };
     match suspect {
         Some(_) => {
             for run in runs {
@@ -419,4 +470,66 @@ fn all_lanes(queues: &[LimitedQueue]) -> Lanes {
         all.extend(lanes);
     }
     all
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::store::LimitedSaga;
+
+    const INTERVAL: Duration = Duration::from_secs(1);
+
+    fn queue(topology: i64) -> LimitedQueue {
+        let of = LimitedSaga { saga: "saga".into(), key_from: Some("key".into()), ..LimitedSaga::default() };
+        LimitedQueue { of, lanes: Lanes { topology, ..Lanes::default() } }
+    }
+
+    /// The page of the next look, of which the next one begins with that key.
+    fn page(looks: &mut Looks, topology: i64, next: Option<&str>) -> Option<String> {
+        let freed = looks.begin(&queue(topology), vec![], INTERVAL).freed;
+        looks.turn_page("saga", &freed, next.map(str::to_owned));
+        freed.page_from
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_of_keys_follow_each_other_at_once_after_a_change_and_else_at_the_interval() {
+        let mut looks = Looks::new();
+        for topology in [1, 2] {
+            assert_eq!(page(&mut looks, topology, Some("b")).as_deref(), Some(""));
+            assert_eq!(looks.next_in(&[queue(topology)]), Some(Duration::ZERO));
+            assert_eq!(page(&mut looks, topology, Some("c")).as_deref(), Some("b"));
+            assert_eq!(page(&mut looks, topology, None).as_deref(), Some("c"));
+            assert_eq!(looks.next_in(&[queue(topology)]), None);
+            assert_eq!(page(&mut looks, topology, None), None);
+            for (next, expected) in [(Some("b"), ""), (None, "b"), (Some("b"), "")] {
+                tokio::time::advance(INTERVAL).await;
+                assert_eq!(page(&mut looks, topology, next).as_deref(), Some(expected));
+                assert_eq!(page(&mut looks, topology, None), None);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn postponed_look_goes_through_its_keys_and_its_page_later() {
+        let mut looks = Looks::new();
+        let freed = looks.begin(&queue(1), vec!["k".into()], INTERVAL).freed;
+        let expected = FreedKeys { keys: vec!["k".into()], page_from: Some(String::new()) };
+        assert_eq!(freed, expected);
+        looks.postpone("saga", freed.keys, false);
+        assert_eq!(looks.next_in(&[queue(1)]), Some(PAUSE_WHEN_POSTPONED));
+        assert_eq!(looks.begin(&queue(1), vec![], INTERVAL).freed, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn positions_are_those_of_one_topology() {
+        let mut looks = Looks::new();
+        looks.follow(1);
+        let lane = ("topic", "handler", 0);
+        looks.progress.cursors().take(lane, scoop_core::Priority::Normal, time::OffsetDateTime::UNIX_EPOCH);
+        looks.follow(1);
+        assert!(looks.progress.cursors().may_skip_runs());
+        assert!(looks.progress.look_back_at().is_some());
+        looks.follow(2);
+        assert!(!looks.progress.cursors().may_skip_runs());
+    }
 }

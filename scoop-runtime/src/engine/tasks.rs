@@ -27,7 +27,7 @@ use super::{
     signal_delivery, timer,
 };
 use crate::completion::Completions;
-use crate::saga::registry::Registry;
+use crate::saga::registry::{Registry, Renamed};
 use crate::settings::Settings;
 use crate::store::{StepTransactions, Store};
 use crate::telemetry;
@@ -103,12 +103,27 @@ pub(crate) async fn start(
 /// Registers the schedules of this program, and warns of runs that wait for its sagas.
 async fn publish(engine: &Engine) -> sqlx::Result<()> {
     schedule::publish(engine).await?;
-    engine.store.publish_limits(&engine.limits).await?;
+    publish_limits(engine).await?;
     refresh::look(engine).await?;
     for (topic, saga) in engine.store.abandoned_sagas().await? {
         telemetry::saga_missing(engine.worker, &saga, &topic);
     }
     reconcile::reconcile(engine, Delivery::All).await
+}
+
+/// Records the limits of this program, for the names that newer programs have given its sagas, too.
+async fn publish_limits(engine: &Engine) -> sqlx::Result<()> {
+    let mut limits = engine.limits.clone();
+    for Renamed { name, own_name, .. } in engine.store.renamed_sagas(&engine.subscriptions).await? {
+        let renamed = limits.iter_mut().filter(|limit| limit.names().any(|known| *known == own_name));
+        renamed.for_each(|limit| limit.was.push(name.clone()));
+    }
+    for change in engine.store.publish_limits(&limits).await? {
+        if change.left_out > 0 {
+            telemetry::limit_names_left_out(engine.worker, &change.saga, change.left_out);
+        }
+    }
+    Ok(())
 }
 
 /// The receivers of what other tasks hand over.

@@ -14,7 +14,7 @@ use super::deadlines;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::topology::refresh;
 use crate::bug::{Bug, is_injected};
-use crate::store::ClaimKey;
+use crate::store::{ClaimKey, QueueCursors};
 use crate::telemetry;
 
 /// The interval at which watched runs are checked without a signal.
@@ -61,7 +61,8 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
         return Ok(Some(poll));
     }
     let lanes = engine.topology.lanes();
-    let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim()).await?;
+    let (suspects, from_the_beginning) = (engine.suspects.claim(), QueueCursors::default());
+    let due = engine.store.next_due(&lanes, engine.worker, suspects, &from_the_beginning).await?;
     engine.note_due(due.seconds);
     if due.is_pause_over {
         end_pauses(engine).await?;

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::definitions::Lanes;
 use super::queue::QUEUE_MAX;
+use super::queue_cursors::QueueCursors;
 use super::rate::{RateState, seconds_between};
 use super::types::{ClaimedRun, Claimer, Suspect, Unclaimed};
 use crate::bug::{Bug, is_injected};
@@ -62,17 +63,19 @@ pub(crate) struct LimitedRequest<'a> {
     /// The only run that it takes.
     pub(crate) suspect: Option<&'a Suspect>,
     pub(crate) freed: &'a FreedKeys,
+    /// The positions in the queues from which on it looks at ready runs.
+    pub(crate) cursors: &'a QueueCursors,
     /// The key of a run.
     pub(crate) key_of: &'a (dyn Fn(&Candidate) -> String + Send + Sync),
 }
 
-/// The keys that may have free places, of a saga whose concurrency is limited by key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FreedKeys {
-    /// These.
-    Some(Vec<String>),
-    /// Any: runs may have ended in processes that died.
-    Any,
+/// The keys that may have free places, of a saga with a limit by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FreedKeys {
+    /// Runs of these have ended.
+    pub(crate) keys: Vec<String>,
+    /// The keys from this one on, up to [`PAGE_MAX`] of them: runs may have ended in processes that died.
+    pub(crate) page_from: Option<String>,
 }
 
 /// A due run that may be claimed, as far as its key follows from it.
@@ -97,6 +100,10 @@ pub(crate) struct LimitedClaim {
     pub(crate) is_reached: bool,
     /// In how many seconds the rate admits a further run, if runs may wait for that.
     pub(crate) opens_in: Option<f64>,
+    /// The key from which the next page of keys begins, if there is one.
+    pub(crate) next_page: Option<String>,
+    /// How far the queues have been worked off by this claim.
+    pub(crate) taken: QueueCursors,
 }
 
 /// What counts for the limits of a saga, read under their lock. The empty key stands for the saga where a limit is not by key.
@@ -136,8 +143,33 @@ pub(crate) struct Admitted {
     pub(crate) held_by_rate: BTreeSet<String>,
 }
 
+/// A recorded limit has no more names than this, and so many bytes of them: as its table demands.
+const NAMES_MAX: usize = 1_000;
+const NAMES_BYTES_MAX: usize = 262_144;
+
+/// What changes in the recorded limits when a program with a saga starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LimitChange {
+    pub(crate) saga: String,
+    /// The names of the saga in this program. Recorded limits whose saga has one of these are deleted, and others lose these names.
+    pub(crate) own_names: Vec<String>,
+    /// All names of the saga, also those that programs with former names have recorded.
+    pub(crate) all_names: Vec<String>,
+    /// How many recorded names are left out, since they are too many.
+    pub(crate) left_out: usize,
+    /// The names whose parked runs return to their queues.
+    pub(crate) unparked: Vec<String>,
+    /// The name of the saga whose begun runs count for the rate to record.
+    pub(crate) keeps_rates_of: Option<String>,
+    /// The limits to record, if the saga has any.
+    pub(crate) record: Option<RecordedLimit>,
+}
+
 /// The number of parked runs of a key that return to their queue at once.
 const RETURNS_MAX: i64 = 100;
+
+/// The number of keys with parked runs in one page. A claim goes through one of them, since it holds the lock of the limit meanwhile.
+pub(crate) const PAGE_MAX: usize = 1_000;
 
 impl RecordedLimit {
     /// Whether claims of its runs are limited.
@@ -230,7 +262,7 @@ impl Usage {
         keys.into_iter().map(of_key).collect()
     }
 
-    /// The states of the rate of these keys after runs have begun, and others were parked or returned.
+    /// The states of the rate of these keys after runs have begun, and others were parked or returned: those that have changed.
     pub(crate) fn rates_after(&self, rate: Rate, changes: BTreeMap<String, RateChange>) -> RateStates {
         let after = |(key, RateChange { begun, has_parked }): (String, RateChange)| {
             let former = self.rates.get(&key);
@@ -239,7 +271,8 @@ impl Usage {
             }
             let state = former.cloned().unwrap_or_default();
             let has_parked = has_parked.unwrap_or(state.has_parked);
-            Some((key, state.after(rate, self.now, begun, has_parked)))
+            let state = state.after(rate, self.now, begun, has_parked);
+            (former != Some(&state)).then_some((key, state))
         };
         changes.into_iter().filter_map(after).collect()
     }
@@ -346,7 +379,7 @@ impl Admitted {
 impl FreedKeys {
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
-        matches!(self, Self::Some(keys) if keys.is_empty())
+        self.keys.is_empty() && self.page_from.is_none()
     }
 }
 
@@ -356,16 +389,8 @@ impl SagaLimit {
         self.was.iter().chain([&self.saga])
     }
 
-    /// The recorded limits of this saga, under any of its names.
-    pub(crate) fn recorded<'a>(
-        &'a self,
-        all: &'a [RecordedLimit],
-    ) -> impl Iterator<Item = &'a RecordedLimit> {
-        all.iter().filter(|it| self.names().any(|name| it.of.handlers.contains(name)))
-    }
-
-    /// The limits to record, if it has any: for all names that it has here or in these recorded ones.
-    pub(crate) fn to_record(&self, all: &[RecordedLimit]) -> Option<RecordedLimit> {
+    /// The limits to record under these names, if it has any.
+    fn to_record(&self, handlers: Vec<String>) -> Option<RecordedLimit> {
         let Limits { concurrency, rate, by, queue } = self.limits;
         if concurrency.is_none() && rate.is_none() && queue.is_none() {
             return None;
@@ -378,41 +403,84 @@ impl SagaLimit {
             most: Rate { runs: stored(runs), period_ms: period_ms.min(i64::MAX.unsigned_abs()) },
             is_by_key,
         });
-        let handlers = self.all_names(all);
         let key_from = by.map(str::to_owned);
         let of = LimitedSaga { saga: self.saga.clone(), handlers, key_from };
         Some(RecordedLimit { of, concurrency, rate, queue })
     }
 
-    /// All names that it has here or in these recorded limits.
-    pub(crate) fn all_names(&self, all: &[RecordedLimit]) -> Vec<String> {
-        let mut names: Vec<_> = self.names().cloned().collect();
-        names.extend(self.recorded(all).flat_map(|it| it.of.handlers.iter().cloned()));
-        names.sort_unstable();
-        names.dedup();
-        names
-    }
-
-    /// The name of the saga in these recorded limits whose begun runs count for the rate to record: its keys are the same.
-    pub(crate) fn keeps_rates_of<'a>(&'a self, all: &'a [RecordedLimit]) -> Option<&'a str> {
+    /// The name of the saga in these recorded limits of it whose begun runs count for the rate to record: its keys are the same.
+    fn keeps_rates_of(&self, recorded: &[&RecordedLimit]) -> Option<String> {
         let Limits { rate, by, .. } = self.limits;
         let is_by_key = rate?.is_by_key;
-        let is_kept = |it: &&RecordedLimit| {
+        let is_kept = |it: &&&RecordedLimit| {
             let has_same_keys = !is_by_key || it.of.key_from.as_deref() == by;
             it.rate.is_some_and(|former| former.is_by_key == is_by_key) && has_same_keys
         };
-        let mut kept: Vec<_> = self.recorded(all).filter(is_kept).collect();
+        let mut kept: Vec<_> = recorded.iter().filter(is_kept).collect();
         kept.sort_by_key(|it| it.of.saga != self.saga);
-        kept.first().map(|it| &*it.of.saga)
+        kept.first().map(|it| it.of.saga.clone())
     }
 
-    /// Whether these recorded ones differ from the limit to record.
-    pub(crate) fn is_outdated(&self, all: &[RecordedLimit]) -> bool {
-        let recorded: Vec<_> = self.recorded(all).collect();
-        match self.to_record(all) {
-            Some(limit) => recorded != [&limit],
-            None => !recorded.is_empty(),
+    /// What changes in these recorded limits, if anything does. A recorded name that is one of another saga of this program has been
+    /// given to that one.
+    fn change(&self, known: &[RecordedLimit], is_of_another: impl Fn(&str) -> bool) -> Option<LimitChange> {
+        let own: BTreeSet<&String> = self.names().collect();
+        let has_own_name = |it: &&RecordedLimit| it.of.handlers.iter().any(|name| own.contains(name));
+        let (recorded, of_others): (Vec<_>, Vec<_>) =
+            known.iter().filter(has_own_name).partition(|it| own.contains(&it.of.saga));
+        let (mut all_names, mut left_out) = (own.clone(), 0);
+        let inherited = recorded.iter().flat_map(|it| &it.of.handlers);
+        all_names.extend(inherited.filter(|name| !is_of_another(name)));
+        let bytes: usize = all_names.iter().map(|name| name.len()).sum();
+        if all_names.len() > NAMES_MAX || bytes > NAMES_BYTES_MAX {
+            left_out = all_names.len() - own.len();
+            all_names.clone_from(&own);
         }
+        let listed = |names: BTreeSet<&String>| names.into_iter().cloned().collect::<Vec<_>>();
+        let all_names = listed(all_names);
+        let record = self.to_record(all_names.clone());
+        if of_others.is_empty() && recorded.iter().copied().eq(&record) {
+            return None;
+        }
+        let unparked = own.iter().copied().chain(recorded.iter().flat_map(|it| &it.of.handlers)).collect();
+        Some(LimitChange {
+            saga: self.saga.clone(),
+            all_names,
+            left_out,
+            unparked: listed(unparked),
+            keeps_rates_of: self.keeps_rates_of(&recorded),
+            record,
+            own_names: listed(own),
+        })
+    }
+}
+
+impl LimitChange {
+    /// What these sagas of one program change in the recorded limits, one after the other.
+    pub(crate) fn of_all(limits: &[SagaLimit], mut known: Vec<RecordedLimit>) -> Vec<Self> {
+        let named = limits.iter().flat_map(|limit| limit.names().map(move |name| (&**name, &*limit.saga)));
+        let owners: BTreeMap<&str, &str> = named.collect();
+        let mut changes = vec![];
+        for limit in limits {
+            let is_of_another = |name: &str| owners.get(name).is_some_and(|owner| *owner != limit.saga);
+            if let Some(change) = limit.change(&known, is_of_another) {
+                change.apply(&mut known);
+                changes.push(change);
+            }
+        }
+        changes
+    }
+
+    /// Changes the recorded limits.
+    pub(crate) fn apply(&self, known: &mut Vec<RecordedLimit>) {
+        let is_own = |name: &String| self.own_names.contains(name);
+        known.retain(|it| !is_own(&it.of.saga));
+        known.retain_mut(|it| {
+            let had_names = !it.of.handlers.is_empty();
+            it.of.handlers.retain(|name| !is_own(name));
+            !(had_names && it.of.handlers.is_empty())
+        });
+        known.extend(self.record.clone());
     }
 }
 
@@ -428,7 +496,7 @@ mod tests {
 
     /// These limits as they are recorded.
     fn limits(limits: Limits) -> RecordedLimit {
-        limit("s", &[], limits).to_record(&[]).expect("it has limits")
+        limit("s", &[], limits).to_record(vec!["s".into()]).expect("it has limits")
     }
 
     fn limit(saga: &str, was: &[&str], limits: Limits) -> SagaLimit {
@@ -457,27 +525,94 @@ mod tests {
         assert_eq!(places(running(1), &mut returned), 1, "both are claimed, and one of them has ended");
     }
 
+    /// The recorded limits after a program with these sagas has started.
+    fn after(limits: &[SagaLimit], known: &[RecordedLimit]) -> Vec<RecordedLimit> {
+        let mut after = known.to_vec();
+        LimitChange::of_all(limits, known.to_vec()).iter().for_each(|change| change.apply(&mut after));
+        assert!(LimitChange::of_all(limits, after.clone()).is_empty(), "the next start changes nothing");
+        after.sort_by(|one, other| one.of.saga.cmp(&other.of.saga));
+        after
+    }
+
     #[test]
     fn limit_of_a_renamed_saga_replaces_those_of_its_names() {
         let known = [recorded("b", &["a", "b"], 2), recorded("x", &["x"], 1)];
-        let same = limit("b", &["a"], Limits::NONE.concurrency(2));
-        assert!(!same.is_outdated(&known));
+        let is_outdated = |of: SagaLimit| !LimitChange::of_all(&[of], known.to_vec()).is_empty();
+        assert!(!is_outdated(limit("b", &["a"], Limits::NONE.concurrency(2))));
         let renamed = limit("c", &["b"], Limits::NONE.concurrency(2));
-        assert!(renamed.is_outdated(&known));
-        assert_eq!(renamed.to_record(&known), Some(recorded("c", &["a", "b", "c"], 2)));
-        assert_eq!(renamed.recorded(&known).count(), 1);
-        assert!(limit("a", &[], Limits::NONE.concurrency(2)).is_outdated(&known), "the newest start decides");
-        assert!(limit("b", &["a"], Limits::NONE.concurrency_by(2, "key")).is_outdated(&known));
-        assert!(limit("b", &["a"], Limits::NONE.concurrency(2).rate(5, 1_000)).is_outdated(&known));
-        assert!(limit("b", &["a"], Limits::NONE.concurrency(2).queue(9)).is_outdated(&known));
+        assert_eq!(after(&[renamed], &known), [recorded("c", &["a", "b", "c"], 2), recorded("x", &["x"], 1)]);
+        assert!(is_outdated(limit("b", &["a"], Limits::NONE.concurrency_by(2, "key"))));
+        assert!(is_outdated(limit("b", &["a"], Limits::NONE.concurrency(2).rate(5, 1_000))));
+        assert!(is_outdated(limit("b", &["a"], Limits::NONE.concurrency(2).queue(9))));
+    }
+
+    #[test]
+    fn former_name_that_another_saga_has_now_leaves_the_limit() {
+        let known = [recorded("a", &["a", "c"], 2)];
+        let of_a = || limit("a", &[], Limits::NONE.concurrency(2));
+        let (free, own) = (|| limit("c", &[], Limits::NONE), || limit("c", &[], Limits::NONE.concurrency(5)));
+        let (alone, other) = (recorded("a", &["a"], 2), recorded("c", &["c"], 5));
+        assert_eq!(after(&[of_a(), free()], &known), [alone.clone()]);
+        assert_eq!(after(&[free(), of_a()], &known), [alone.clone()]);
+        assert_eq!(after(&[of_a(), own()], &known), [alone.clone(), other.clone()]);
+        assert_eq!(after(&[own(), of_a()], &known), [alone.clone(), other.clone()]);
+        // Of two programs.
+        assert_eq!(after(&[free()], &known), [alone.clone()]);
+        let both = after(&[own()], &known);
+        assert_eq!(both, [alone, other]);
+        assert_eq!(after(&[of_a()], &both), both);
+        // No other saga has the name.
+        assert_eq!(after(&[of_a()], &known), known);
+    }
+
+    #[test]
+    fn runs_and_rates_of_a_saga_stay_when_another_one_takes_its_former_name() {
+        let known = vec![RecordedLimit {
+            rate: limits(Limits::NONE.rate(5, 1_000)).rate,
+            ..recorded("a", &["a", "c"], 2)
+        }];
+        let new = limit("c", &[], Limits::NONE.rate(5, 1_000));
+        let changes = LimitChange::of_all(&[new], known);
+        let [change] = &changes[..] else { panic!("{changes:?}") };
+        let c = ["c".to_owned()];
+        assert_eq!(
+            (&change.own_names[..], &change.all_names[..], &change.unparked[..]),
+            (&c[..], &c[..], &c[..])
+        );
+        assert_eq!(change.keeps_rates_of, None);
+    }
+
+    #[test]
+    fn names_that_are_too_many_to_be_recorded_are_left_out() {
+        let forged = |saga: &str, others: usize| {
+            let names: Vec<_> = (0..others).map(|n| format!("{saga}-{n}")).collect();
+            let names: Vec<_> = names.iter().map(|name| &**name).chain([saga, "own"]).collect();
+            recorded(saga, &names, 9)
+        };
+        let own = || limit("own", &["z"], Limits::NONE.concurrency(2));
+        let known = vec![forged("own", 600), forged("z", 600)];
+        let changes = LimitChange::of_all(&[own()], known.clone());
+        assert_eq!(changes.iter().map(|change| change.left_out).collect::<Vec<_>>(), [1_200]);
+        assert_eq!(after(&[own()], &known), [recorded("own", &["own", "z"], 2)]);
+        let long = recorded("own", &["own", &"x".repeat(NAMES_BYTES_MAX)], 2);
+        assert_eq!(after(&[own()], &[long]), [recorded("own", &["own", "z"], 2)]);
+        let few = recorded("own", &["former", "own"], 2);
+        assert_eq!(after(&[own()], &[few]), [recorded("own", &["former", "own", "z"], 2)]);
+        // Of a saga that this program does not have, only the name leaves.
+        let both = after(&[own()], &[forged("another", 600)]);
+        assert_eq!(both.iter().map(|it| it.of.handlers.len()).collect::<Vec<_>>(), [601, 2]);
     }
 
     #[test]
     fn begun_runs_count_under_a_changed_rate_of_the_same_keys() {
-        let rate = limit("b", &[], Limits::NONE.rate(5, 1_000)).to_record(&[]).unwrap();
-        let by_key = limit("c", &[], Limits::NONE.rate_by(5, 1_000, "k")).to_record(&[]).unwrap();
-        let known = [rate, by_key];
-        let kept = |was: &[&str], limits| limit("d", was, limits).keeps_rates_of(&known).map(str::to_owned);
+        let record = |name: &str, limits| limit(name, &[], limits).to_record(vec![name.to_owned()]).unwrap();
+        let rate = record("b", Limits::NONE.rate(5, 1_000));
+        let by_key = record("c", Limits::NONE.rate_by(5, 1_000, "k"));
+        let kept = |was: &[&str], limits| {
+            let known = vec![rate.clone(), by_key.clone()];
+            let changes = LimitChange::of_all(&[limit("d", was, limits)], known);
+            changes[0].keeps_rates_of.clone()
+        };
         assert_eq!(kept(&["b"], Limits::NONE.rate(9, 3_000)), Some("b".into()));
         assert_eq!(kept(&["c"], Limits::NONE.rate_by(9, 3_000, "k")), Some("c".into()));
         assert_eq!(kept(&["c"], Limits::NONE.rate_by(5, 1_000, "other")), None);
@@ -486,11 +621,10 @@ mod tests {
     }
 
     #[test]
-    fn removed_limit_is_outdated() {
+    fn removed_limit_is_deleted() {
         let known = [recorded("b", &["a", "b"], 2)];
-        assert!(limit("a", &[], Limits::NONE).is_outdated(&known));
-        assert!(!limit("y", &[], Limits::NONE).is_outdated(&known));
-        assert_eq!(limit("a", &[], Limits::NONE).to_record(&known), None);
+        assert!(after(&[limit("b", &["a"], Limits::NONE)], &known).is_empty());
+        assert_eq!(after(&[limit("y", &[], Limits::NONE)], &known), known);
     }
 
     fn candidate(id: u128) -> Candidate {

@@ -33,7 +33,7 @@ pub use join::WaitingMember;
 pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
 pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare, prepare_untyped};
 pub(crate) use limit::{
-    Candidate, FreedKeys, LimitedClaim, LimitedQueue, LimitedRequest, LimitedSaga, SagaLimit,
+    Candidate, FreedKeys, LimitChange, LimitedClaim, LimitedQueue, LimitedRequest, LimitedSaga, SagaLimit,
 };
 #[cfg(feature = "simulation")]
 pub use memory::FaultLink;
@@ -303,8 +303,10 @@ storage! {
 
     /// Due times, deadlines, and the runs that have to give up.
     trait DueStorage {
-        /// What this worker of these queues has to do next.
-        async fn next_due(&self, lanes: &Lanes, worker: Uuid, suspects: SuspectClaim) -> Due;
+        /// What this worker of these queues has to do next. Looks only at ready runs since `progress`, as a claim does.
+        async fn next_due(
+            &self, lanes: &Lanes, worker: Uuid, suspects: SuspectClaim, progress: &QueueCursors,
+        ) -> Due;
 
         /// Makes waiting runs give up that have missed a deadline, and returns them.
         async fn expire_waiting(&self, limit: i64) -> Vec<ParentRef>;
@@ -608,8 +610,8 @@ storage! {
     /// Sagas with limits.
     trait LimitStorage {
         /// Records the limits of these sagas, and that the others of them have none. If that changes something, it waits for
-        /// claims under way, and notifies all processes.
-        async fn publish_limits(&self, limits: &[SagaLimit]) -> ();
+        /// claims under way, and notifies all processes. Returns what it has changed.
+        async fn publish_limits(&self, limits: &[SagaLimit]) -> Vec<LimitChange>;
 
         /// Returns parked runs of the freed keys to their queues. Then claims as many ready runs of a saga as are asked for, as far
         /// as its limit admits, and parks those that it passes since the limit of their key is reached.

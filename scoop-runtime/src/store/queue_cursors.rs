@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use scoop_core::Priority;
 use time::OffsetDateTime;
 
-use super::Lanes;
+use super::{Lanes, Suspect};
 
 /// For each topic, handler and reservation, and for each priority there, the `ready_at` of the newest claimed run. Runs
 /// that became ready before it have been claimed, except those that were invisible then (not committed yet), locked by
@@ -39,6 +39,25 @@ impl QueueCursors {
         known
             .map(|((topic, handler, lane, priority), at)| (&**topic, &**handler, *lane, *priority, *at))
             .collect()
+    }
+
+    /// Positions at a suspect, for its claim.
+    pub(super) fn at(suspect: &Suspect) -> Self {
+        let mut there = Self::default();
+        // A forged time may be earlier than any that can be bound.
+        if suspect.ready_at > OffsetDateTime::UNIX_EPOCH {
+            let levels = Priority::ALL.into_iter();
+            levels.for_each(|level| there.take(suspect.lane(), level, suspect.ready_at));
+        }
+        there
+    }
+
+    /// Advances the queues as far as these positions go.
+    pub(crate) fn extend(&mut self, taken: Self) {
+        for (queue, ready_at) in taken.0 {
+            let reached = self.0.entry(queue).or_insert(ready_at);
+            *reached = ready_at.max(*reached);
+        }
     }
 
     /// Advances a queue to a claimed run with this priority.

@@ -21,6 +21,9 @@ const GROUPS_MAX: usize = 128;
 /// The latest time that is stored: the last day of the year 9999.
 const TIME_MAX: i64 = 253_402_214_400_000_000;
 
+/// A wait that reaches beyond that time, and that can be added to the time of the database.
+const WAIT_MS_MAX: i64 = 2 * TIME_MAX / 1_000;
+
 /// The runs that began in the last period. Times are microseconds since 1970, of the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -50,6 +53,13 @@ impl RateState {
         let idle_at = window.idle_at(rate, now).min(TIME_MAX);
         Self { window, has_parked, opens_at, idle_at }
     }
+
+    /// Whether the parked runs of the key return when its rate admits the next one, so that nothing else has to look at them.
+    #[cfg(feature = "in-memory")]
+    pub(crate) fn waits_for_rate(&self, rate: Rate, now: i64) -> bool {
+        let longest = rate.longest_wait_ms().saturating_mul(1_000);
+        self.has_parked && self.opens_at <= self.idle_at.min(now.saturating_add(longest))
+    }
 }
 
 /// A time in microseconds since 1970.
@@ -62,6 +72,11 @@ impl Rate {
     /// The period in microseconds.
     fn period(self) -> i64 {
         i64::try_from(self.period_ms).unwrap_or(i64::MAX).saturating_mul(1_000)
+    }
+
+    /// For how many milliseconds its next run may have to wait: what holds it up for longer, no program has written.
+    pub(crate) fn longest_wait_ms(self) -> i64 {
+        i64::try_from(self.period_ms).unwrap_or(i64::MAX).saturating_mul(2).min(WAIT_MS_MAX)
     }
 }
 
@@ -220,6 +235,25 @@ mod tests {
         let rate = Rate { runs: 1_000, period_ms: 1_000 };
         let window = RateWindow(vec![Begun(i64::MAX, 0, 1)]).with(rate, 0, 1);
         assert_eq!(window.0, [Begun(i64::MAX, 0, 1), Begun(0, 0, 1)]);
+    }
+
+    #[cfg(feature = "in-memory")]
+    #[test]
+    fn key_waits_for_its_rate_for_two_periods_at_most() {
+        let (rate, now) = (Rate { runs: 1, period_ms: 1_000 }, 10 * SECOND);
+        let state = RateState::default().after(rate, now, 1, true);
+        assert!(state.waits_for_rate(rate, now));
+        assert!(state.waits_for_rate(rate, now + 9 * SECOND), "it returns by its time");
+        for changed in [
+            RateState { has_parked: false, ..state.clone() },
+            RateState { idle_at: now, ..state.clone() },
+            RateState { opens_at: now + 2 * SECOND + 1, idle_at: i64::MAX, ..state.clone() },
+            RateState { opens_at: i64::MAX, idle_at: i64::MAX, ..state },
+        ] {
+            assert!(!changed.waits_for_rate(rate, now), "{changed:?}");
+        }
+        let endless = Rate { runs: 1, period_ms: u64::MAX };
+        assert!(RateState::default().after(endless, now, 1, true).waits_for_rate(endless, now));
     }
 
     #[test]

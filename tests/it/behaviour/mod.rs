@@ -69,6 +69,7 @@ mod limits_queue;
 mod limits_queue_processes;
 mod limits_rate;
 mod limits_rate_rows;
+mod limits_renamed;
 mod local_start;
 mod long_loops;
 mod long_loops_reads;

@@ -144,12 +144,21 @@ impl State {
         priority: Priority,
         reached: Option<OffsetDateTime>,
     ) -> impl Iterator<Item = &ReadyRun> {
-        let queue = self.ready.get(lane).into_iter();
-        let (ready, now) = (queue.flat_map(move |queue| queue.level(priority)), self.now());
-        let since = reached.map(|reached| reached.min(now - LATE));
+        let now = self.now();
+        self.ready_since(lane, priority, reached).take_while(move |(at, ..)| *at <= now)
+    }
+
+    /// The ready runs of a queue with this priority that are no suspects, from `reached` on, also those that are due later.
+    pub(super) fn ready_since(
+        &self,
+        lane: &Lane,
+        priority: Priority,
+        reached: Option<OffsetDateTime>,
+    ) -> impl Iterator<Item = &ReadyRun> {
+        let ready = self.ready.get(lane).into_iter().flat_map(move |queue| queue.level(priority));
+        let since = reached.map(|reached| reached.min(self.now() - LATE));
         let ready = ready.skip_while(move |(at, ..)| since.is_some_and(|since| *at < since));
-        let due = ready.take_while(move |(at, ..)| *at <= now);
-        due.filter(|(.., run)| !self.row(*run).is_some_and(WorkingRow::is_suspect))
+        ready.filter(|(.., run)| !self.row(*run).is_some_and(WorkingRow::is_suspect))
     }
 
     /// Claims a ready run for this worker. The first claim records its beginning.

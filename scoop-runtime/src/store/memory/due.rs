@@ -8,17 +8,23 @@ use super::MemoryStore;
 use super::definitions::lanes_of;
 use super::row::WorkingRow;
 use super::state::State;
-use crate::store::{ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef, SuspectClaim};
+use crate::store::{ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef, QueueCursors, SuspectClaim};
 use crate::util::when::Now;
 
 impl DueStorage for MemoryStore {
-    async fn next_due(&self, lanes: &Lanes, worker: Uuid, suspects: SuspectClaim) -> sqlx::Result<Due> {
+    async fn next_due(
+        &self,
+        lanes: &Lanes,
+        worker: Uuid,
+        suspects: SuspectClaim,
+        progress: &QueueCursors,
+    ) -> sqlx::Result<Due> {
         self.run("due", |state| {
-            let is_suspect = |run| state.row(run).is_some_and(WorkingRow::is_suspect);
-            let ready = lanes_of(lanes).filter_map(|lane| {
-                let queue = state.ready.get(&lane)?;
-                let first = |level| queue.level(level).find(|(.., run)| !is_suspect(*run));
-                Priority::ALL.into_iter().filter_map(first).map(|(at, ..)| *at).min()
+            let reached = Priority::ALL.map(|level| (level, progress.of(lanes, level)));
+            let ready = lanes_of(lanes).enumerate().filter_map(|(at, lane)| {
+                let first =
+                    |(level, reached): &(_, Vec<_>)| state.ready_since(&lane, *level, reached[at]).next();
+                reached.iter().filter_map(first).map(|(at, ..)| *at).min()
             });
             let suspect = state.suspect(lanes).filter(|_| suspects == SuspectClaim::Allowed);
             let overdue = state.overdue.first().map(|(at, _)| *at);

@@ -13,7 +13,7 @@ use super::state::{RowKey, State};
 use crate::LimitKey;
 use crate::bug::{Bug, is_injected};
 use crate::find::LimitFacts;
-use crate::store::limit::{Admitted, RateChange, RecordedLimit, Returned, Usage};
+use crate::store::limit::{Admitted, LimitChange, PAGE_MAX, RateChange, RecordedLimit, Returned, Usage};
 use crate::store::rate::{micros, seconds_between};
 use crate::store::{
     Candidate, ClaimedRun, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest, QueueCursors, SagaLimit,
@@ -24,32 +24,27 @@ use crate::util::stored_time::StoredTime;
 pub(super) type Parked = BTreeMap<(Arc<str>, String), BTreeSet<(OffsetDateTime, RowKey)>>;
 
 impl LimitStorage for MemoryStore {
-    async fn publish_limits(&self, limits: &[SagaLimit]) -> sqlx::Result<()> {
+    async fn publish_limits(&self, limits: &[SagaLimit]) -> sqlx::Result<Vec<LimitChange>> {
         self.run("publish_limits", |state| {
-            let mut is_changed = false;
-            for limit in limits.iter().filter(|limit| limit.is_outdated(&state.limits)).collect::<Vec<_>>() {
-                let recorded = limit.to_record(&state.limits);
-                let known: Vec<_> = limit.recorded(&state.limits).cloned().collect();
-                let rates = limit.keeps_rates_of(&state.limits).and_then(|name| state.rates.remove(name));
-                limit.all_names(&state.limits).iter().for_each(|name| drop(state.rates.remove(name)));
-                if recorded.as_ref().is_none_or(|it| it.queue.is_none()) {
-                    limit.all_names(&state.limits).iter().for_each(|name| drop(state.leases.remove(name)));
+            let changes = LimitChange::of_all(limits, state.limits.clone());
+            for change in &changes {
+                let rates = change.keeps_rates_of.as_ref().and_then(|name| state.rates.remove(name));
+                change.all_names.iter().for_each(|name| drop(state.rates.remove(name)));
+                if change.record.as_ref().is_none_or(|it| it.queue.is_none()) {
+                    change.all_names.iter().for_each(|name| drop(state.leases.remove(name)));
                 }
-                state.limits.retain(|it| !known.contains(it));
-                state.limits.extend(recorded);
-                let handlers: Vec<_> = known.into_iter().flat_map(|it| it.of.handlers).collect();
-                state.unpark_all(&handlers);
+                change.apply(&mut state.limits);
+                state.unpark_all(&change.unparked);
                 if let Some(mut rates) = rates {
                     rates.values_mut().for_each(|rate| rate.has_parked = false);
-                    state.rates.insert(limit.saga.clone(), rates);
+                    state.rates.insert(change.saga.clone(), rates);
                 }
-                is_changed = true;
             }
-            if is_changed {
+            if !changes.is_empty() {
                 state.raise_topology();
                 state.notify(Uuid::nil());
             }
-            Ok(())
+            Ok(changes)
         })
         .await
     }
@@ -89,10 +84,11 @@ impl State {
         let most = request.slots.min(room);
         let runs = match request.suspect {
             Some(_) => self.due_of(request, most),
-            None => self.queue(&request.queue.lanes, most, &BTreeMap::new(), &QueueCursors::default()),
+            None => self.queue(&request.queue.lanes, most, &BTreeMap::new(), request.cursors),
         };
-        let claimed: Vec<_> =
-            runs.into_iter().filter_map(|run| self.take_ready(run, request, None)).collect();
+        let mut taken = QueueCursors::default();
+        let claimed = runs.into_iter().filter_map(|run| self.take_ready(run, request, None, &mut taken));
+        let claimed: Vec<_> = claimed.collect();
         self.record_begun(limit, [(String::new(), RateChange::begun(claimed.len()))].into());
         let is_reached = room <= claimed.len();
         LimitedClaim {
@@ -100,6 +96,7 @@ impl State {
             is_reached,
             opens_in: self.usage(limit).saga_opens_in(limit),
             runs: claimed.into_iter().map(Ok).collect(),
+            taken,
             ..LimitedClaim::default()
         }
     }
@@ -108,11 +105,14 @@ impl State {
     /// others.
     fn claim_by_key(&mut self, limit: &RecordedLimit, request: &LimitedRequest<'_>) -> LimitedClaim {
         let mut returned = Returned::default();
-        self.return_parked(limit, request, &mut returned);
+        let next_page = self.return_parked(limit, request, &mut returned);
         let is_reached = self.usage(limit).room_of_saga(limit) == 0;
-        let mut all = LimitedClaim { is_reached, ..LimitedClaim::default() };
+        let mut all = LimitedClaim { is_reached, next_page, ..LimitedClaim::default() };
+        // A parked run returns with the time at which it was ready: while there is one, no position passes it.
+        let (mut taken, mut is_any_parked) = (QueueCursors::default(), false);
         while !all.is_reached && all.runs.len() < request.slots {
             let runs = self.due_of(request, request.slots);
+            is_any_parked |= self.is_any_parked(request);
             let is_full = runs.len() == request.slots;
             let candidates = runs.into_iter().filter_map(|run| {
                 let candidate = self.candidate(run)?;
@@ -130,13 +130,14 @@ impl State {
             let changes = admitted.rate_changes(limit);
             let Admitted { runs, over, .. } = admitted;
             let (has_claimed, has_passed) = (!runs.is_empty(), !over.is_empty());
+            is_any_parked |= has_passed;
             for (candidate, key) in over {
                 self.park((candidate.root, candidate.id), key);
             }
             for (candidate, key) in runs {
                 returned.claim(&key);
                 let run = (candidate.root, candidate.id);
-                let claimed = self.take_ready(run, request, Some(key));
+                let claimed = self.take_ready(run, request, Some(key), &mut taken);
                 let counts = limit.concurrency_by_key().is_some();
                 all.runs.extend(claimed.map(|claimed| {
                     Ok(ClaimedRun { limit_key: claimed.limit_key.clone().filter(|_| counts), ..claimed })
@@ -149,6 +150,9 @@ impl State {
                 break;
             }
         }
+        if !is_any_parked {
+            all.taken = taken;
+        }
         all.opens_in = match limit.rate_by_key() {
             None => self.usage(limit).saga_opens_in(limit),
             Some(_) => {
@@ -160,21 +164,31 @@ impl State {
         all
     }
 
-    /// Returns parked runs to their queues: of the freed keys, and of those whose rate admits more.
+    /// Returns parked runs to their queues: of the freed keys, and of those whose rate admits more. Returns from which key the next
+    /// page of keys begins.
     fn return_parked(
         &mut self,
         limit: &RecordedLimit,
         request: &LimitedRequest<'_>,
         returned: &mut Returned,
-    ) {
+    ) -> Option<String> {
         let (lanes, now) = (lanes_of(&request.queue.lanes).collect::<BTreeSet<_>>(), micros(self.now()));
-        let mut keys: BTreeSet<_> = match request.freed {
-            FreedKeys::Some(keys) => keys.iter().cloned().collect(),
-            FreedKeys::Any => {
-                let is_own = |handler: &Arc<str>| lanes.iter().any(|(of, ..)| of == handler);
-                self.parked.keys().filter(|(of, _)| is_own(of)).map(|(_, key)| key.clone()).collect()
+        let FreedKeys { keys, page_from } = request.freed;
+        let (mut keys, mut next_page) = (keys.iter().cloned().collect::<BTreeSet<_>>(), None);
+        if let Some(from) = page_from {
+            let is_own = |handler: &Arc<str>| lanes.iter().any(|(of, ..)| of == handler);
+            let parked = self.parked.keys().filter(|(of, key)| is_own(of) && key >= from);
+            let mut page: BTreeSet<_> = parked.map(|(_, key)| key.clone()).collect();
+            if let Some(next) = page.iter().nth(PAGE_MAX).cloned() {
+                page.retain(|key| *key < next);
+                next_page = Some(next);
             }
-        };
+            let waits_for_rate = |key: &String| {
+                let state = self.rates.get(&limit.of.saga).and_then(|rates| rates.get(key));
+                limit.rate_by_key().zip(state).is_some_and(|(rate, state)| state.waits_for_rate(rate, now))
+            };
+            keys.extend(page.into_iter().filter(|key| !waits_for_rate(key)));
+        }
         if limit.rate_by_key().is_some() {
             let rates = self.rates.get(&limit.of.saga).into_iter().flatten();
             let due = rates.filter(|(_, rate)| rate.has_parked && rate.opens_at <= now);
@@ -194,6 +208,7 @@ impl State {
                 rates.retain(|_, rate| rate.has_parked || rate.idle_at > now);
             }
         }
+        next_page
     }
 
     /// Returns parked runs to their queues, as many as these keys admit: they come before candidates of their key that became
@@ -259,12 +274,19 @@ impl State {
             None => {
                 let lanes = &request.queue.lanes;
                 let most_of_all = most.saturating_mul(lanes.len());
-                let mut due = self.queue(lanes, most_of_all, &BTreeMap::new(), &QueueCursors::default());
+                let mut due = self.queue(lanes, most_of_all, &BTreeMap::new(), request.cursors);
                 due.sort_by_key(|run| self.row(*run).map(|row| (row.queue_time(), row.turn)));
                 due.truncate(most);
                 due
             }
         }
+    }
+
+    /// Whether a run of the queues of the request is parked.
+    fn is_any_parked(&self, request: &LimitedRequest<'_>) -> bool {
+        let lanes: BTreeSet<_> = lanes_of(&request.queue.lanes).collect();
+        let parked = self.parked.values().flatten();
+        parked.filter_map(|(_, run)| self.row(*run)).any(|row| lanes.contains(&row.lane()))
     }
 
     fn is_due(&self, row: &WorkingRow) -> bool {
@@ -381,18 +403,21 @@ impl State {
         }
     }
 
-    /// Claims a run for this worker if it is ready and due. It counts under the key.
+    /// Claims a run for this worker if it is ready and due, and advances its queue. It counts under the key.
     fn take_ready(
         &mut self,
         run: RowKey,
         request: &LimitedRequest<'_>,
         key: Option<String>,
+        taken: &mut QueueCursors,
     ) -> Option<ClaimedRun> {
-        self.row(run).filter(|row| self.is_due(row))?;
+        let row = self.row(run).filter(|row| self.is_due(row))?;
+        let (priority, ready_at) = (row.priority(), row.ready_at);
         if key.is_some() {
             self.change(run, |row| (row.limit_key, row.parked_since) = (key.clone(), None));
         }
         let claimed = self.take(run, request.claimer.worker, &request.claimer.identifier.into())?;
+        taken.take((&claimed.topic, &claimed.handler, claimed.reserved_for), priority, ready_at);
         Some(ClaimedRun { limit_key: key, ..claimed })
     }
 }

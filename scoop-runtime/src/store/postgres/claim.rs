@@ -81,12 +81,7 @@ impl ClaimStorage for PostgresStore {
         if lanes.len() == 0 {
             return Ok(None);
         }
-        let mut from_there = QueueCursors::default();
-        // A forged time may be earlier than any that can be bound.
-        if suspect.ready_at > OffsetDateTime::UNIX_EPOCH {
-            let levels = Priority::ALL.into_iter();
-            levels.for_each(|level| from_there.take(suspect.lane(), level, suspect.ready_at));
-        }
+        let mut from_there = QueueCursors::at(suspect);
         let claim = Claim::uncounted(claimer, lanes);
         match self.claim_from(&claim, 1, &mut from_there, Some(&[suspect.id])).await {
             Err(error) if is_of_contents(&error) => {
@@ -110,15 +105,9 @@ impl PostgresStore {
         let rows = self.claim_query(claim, limit, progress, only).all(&self.sessions).await?;
         let mut all = Vec::with_capacity(rows.len());
         for row in &rows {
-            let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
-            let ready_at = time(row, "ready_at")?;
-            let claimed = ClaimedRun::from_row(row, identifier)?;
-            // The level of a run that cannot be read is unknown. A cursor that stays behind skips no run.
-            if let Ok(claimed) = &claimed {
-                progress.take(lane, Priority::of(&claimed.run.context), ready_at);
-            }
+            let claimed = read_claimed(row, identifier, progress)?;
             if cfg!(feature = "metrics") {
-                let waited = (OffsetDateTime::now_utc() - ready_at).as_seconds_f64();
+                let waited = (OffsetDateTime::now_utc() - time(row, "ready_at")?).as_seconds_f64();
                 metrics::queue_seconds(row.try_get("handler")?).record(waited.max(0.0));
             }
             all.push(claimed);
@@ -207,4 +196,19 @@ impl PostgresStore {
         let marked: Vec<PgRow> = mark.all(&self.sessions).await?;
         Ok((!marked.is_empty()).then_some(Unclaimed::Refused { root, id, why }))
     }
+}
+
+/// Reads a claimed run, and advances its queue.
+pub(super) fn read_claimed(
+    row: &PgRow,
+    identifier: &str,
+    progress: &mut QueueCursors,
+) -> sqlx::Result<Result<ClaimedRun, Unclaimed>> {
+    let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
+    let claimed = ClaimedRun::from_row(row, identifier)?;
+    // The level of a run that cannot be read is unknown. A cursor that stays behind skips no run.
+    if let Ok(claimed) = &claimed {
+        progress.take(lane, Priority::of(&claimed.run.context), time(row, "ready_at")?);
+    }
+    Ok(claimed)
 }

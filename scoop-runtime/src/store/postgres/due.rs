@@ -1,7 +1,7 @@
 //! What is due by the clock of the server (`run_next_due.sql`), and the runs that have to give up: waiting ones at
 //! their deadlines (`run_mark_overdue.sql`), running ones by signals (`run_stop_deadlines.sql`).
 
-use scoop_core::Context;
+use scoop_core::{Context, Priority};
 use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -11,16 +11,23 @@ use uuid::Uuid;
 use super::decode::{time, time_if_any};
 use super::query_ext::FetchExt;
 use crate::store::{
-    ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef, PostgresStore, Suspect, SuspectClaim,
-    readable,
+    ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef, PostgresStore, QueueCursors, Suspect,
+    SuspectClaim, readable,
 };
 use crate::util::when::Now;
 
 impl DueStorage for PostgresStore {
-    async fn next_due(&self, lanes: &Lanes, worker: Uuid, suspects: SuspectClaim) -> sqlx::Result<Due> {
+    async fn next_due(
+        &self,
+        lanes: &Lanes,
+        worker: Uuid,
+        suspects: SuspectClaim,
+        progress: &QueueCursors,
+    ) -> sqlx::Result<Due> {
         let due = sqlx::query(self.sql.run_next_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
         let due = due.bind(worker).bind(&lanes.reserved_for).bind(suspects == SuspectClaim::Allowed);
-        let row = due.one(&self.sessions).await?;
+        let due = due.bind(progress.of(lanes, Priority::Normal)).bind(progress.of(lanes, Priority::High));
+        let row = due.bind(progress.of(lanes, Priority::Low)).one(&self.sessions).await?;
         Ok(Due {
             seconds: row.try_get("seconds")?,
             is_pause_over: row.try_get("is_pause_over")?,

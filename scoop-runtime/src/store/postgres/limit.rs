@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use scoop_core::Priority;
 use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -10,13 +11,15 @@ use sqlx::{Postgres, Row, Transaction};
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::claim::Claim;
+use super::claim::{Claim, read_claimed};
 use super::decode::unsigned;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::error::{is_contended, is_of_contents};
 use crate::saga::limits::{HandlerLimits, Limit, Rate};
-use crate::store::limit::{Admitted, RateChange, RecordedLimit, Return, Returned, Usage};
+use crate::store::limit::{
+    Admitted, LimitChange, PAGE_MAX, RateChange, RecordedLimit, Return, Returned, Usage,
+};
 use crate::store::rate::{RateState, RateWindow};
 use crate::store::{
     Candidate, ClaimedRun, Claimer, FreedKeys, Lanes, LimitStorage, LimitedClaim, LimitedRequest,
@@ -51,6 +54,17 @@ struct UnderLimit {
     limit: RecordedLimit,
 }
 
+/// Due runs that may be claimed.
+#[derive(Default)]
+struct Candidates {
+    /// Each with its key.
+    runs: Vec<(Candidate, String)>,
+    /// Whether some were left out, since they took too long or their messages are too large.
+    is_cut: bool,
+    /// Whether a run of their queues is parked.
+    is_any_parked: bool,
+}
+
 /// Why a claim under a limit failed.
 enum ClaimError {
     /// A statement about the runs to be claimed failed because of their contents.
@@ -73,41 +87,40 @@ impl From<sqlx::Error> for ClaimError {
 }
 
 impl LimitStorage for PostgresStore {
-    async fn publish_limits(&self, limits: &[SagaLimit]) -> sqlx::Result<()> {
+    async fn publish_limits(&self, limits: &[SagaLimit]) -> sqlx::Result<Vec<LimitChange>> {
         let names: Vec<_> = limits.iter().flat_map(SagaLimit::names).collect();
         let list = || sqlx::query(self.sql.limit_list.clone()).bind(names.clone());
         let known = all_recorded(&list().all(&self.sessions).await?)?;
-        if !limits.iter().any(|limit| limit.is_outdated(&known)) {
-            return Ok(());
+        if LimitChange::of_all(limits, known).is_empty() {
+            return Ok(vec![]);
         }
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;
         sqlx::query(self.sql.limit_wait_for_claims.clone()).execute(&mut *tx).await?;
         // Another program may have changed them meanwhile.
         let known = all_recorded(&list().all_on(&mut tx).await?)?;
-        for limit in limits.iter().filter(|limit| limit.is_outdated(&known)) {
-            let names: Vec<_> = limit.names().collect();
-            sqlx::query(self.sql.limit_delete.clone()).bind(names).execute(&mut *tx).await?;
-            let parked: Vec<_> = limit.recorded(&known).flat_map(|it| it.of.handlers.iter()).collect();
-            sqlx::query(self.sql.limit_unpark_all.clone()).bind(parked).execute(&mut *tx).await?;
-            let rates_of = limit.keeps_rates_of(&known);
+        let changes = LimitChange::of_all(limits, known);
+        for change in &changes {
+            let LimitChange { own_names, all_names, unparked, keeps_rates_of, record, .. } = change;
+            sqlx::query(self.sql.limit_delete.clone()).bind(own_names).execute(&mut *tx).await?;
+            sqlx::query(self.sql.limit_unpark_all.clone()).bind(unparked).execute(&mut *tx).await?;
             let delete = sqlx::query(self.sql.rate_delete.clone());
-            delete.bind(limit.all_names(&known)).bind(rates_of).execute(&mut *tx).await?;
-            if let Some(rates_of) = rates_of {
+            delete.bind(all_names).bind(keeps_rates_of).execute(&mut *tx).await?;
+            if let Some(rates_of) = keeps_rates_of {
                 let rename = sqlx::query(self.sql.rate_rename.clone());
-                rename.bind(rates_of).bind(&limit.saga).execute(&mut *tx).await?;
+                rename.bind(rates_of).bind(&change.saga).execute(&mut *tx).await?;
             }
-            let recorded = limit.to_record(&known);
-            if recorded.as_ref().is_none_or(|it| it.queue.is_none()) {
+            if record.as_ref().is_none_or(|it| it.queue.is_none()) {
                 let leases = sqlx::query(self.sql.queue_delete_leases.clone());
-                leases.bind(limit.all_names(&known)).execute(&mut *tx).await?;
+                leases.bind(all_names).execute(&mut *tx).await?;
             }
-            if let Some(recorded) = recorded {
-                self.insert_limit(&mut tx, recorded).await?;
+            if let Some(record) = record {
+                self.insert_limit(&mut tx, record).await?;
             }
         }
         self.notification(uuid::Uuid::nil()).execute(&mut *tx).await?;
-        tx.commit().await.inspect_err(note)
+        tx.commit().await.inspect_err(note)?;
+        Ok(changes)
     }
 
     async fn claim_limited(&self, request: LimitedRequest<'_>) -> sqlx::Result<LimitedClaim> {
@@ -147,6 +160,9 @@ impl PostgresStore {
         let Some(mut under) = self.lock_limit(request).await? else {
             return Ok(LimitedClaim::default());
         };
+        let at_runs = request.suspect.map(QueueCursors::at).unwrap_or_default();
+        let request =
+            &LimitedRequest { cursors: if only.is_some() { &at_runs } else { request.cursors }, ..*request };
         let (claimed, is_changed) = match under.limit.is_by_key() {
             false => self.claim_of_all(&mut under, request, only).await?,
             true => self.claim_by_key(&mut under, request, only).await?,
@@ -170,14 +186,14 @@ impl PostgresStore {
         let mut usage = self.usage(tx, limit, &[]).await?;
         let room = usage.room_of_saga(limit);
         let most = request.slots.min(room);
-        let mut runs = vec![];
+        let (mut runs, mut taken) = (vec![], QueueCursors::default());
         if most > 0 {
             let claim = Claim::uncounted(request.claimer, &request.queue.lanes);
             let most = if only.is_some() { 1 } else { most };
-            let rows = self.claim_query(&claim, most, &QueueCursors::default(), only).all_on(tx).await;
+            let rows = self.claim_query(&claim, most, request.cursors, only).all_on(tx).await;
             let rows = rows.map_err(ClaimError::of_runs)?;
             let identifier = request.claimer.identifier;
-            let read = rows.iter().map(|row| ClaimedRun::from_row(row, identifier));
+            let read = rows.iter().map(|row| read_claimed(row, identifier, &mut taken));
             runs = read.collect::<sqlx::Result<_>>().map_err(ClaimError::of_runs)?;
         }
         let is_changed = !runs.is_empty();
@@ -188,7 +204,7 @@ impl PostgresStore {
         let is_reached = room <= runs.len();
         let is_full = !is_reached && runs.len() == request.slots;
         let opens_in = usage.saga_opens_in(limit);
-        let claim = LimitedClaim { is_full, is_reached, opens_in, runs, ..LimitedClaim::default() };
+        let claim = LimitedClaim { is_full, is_reached, opens_in, runs, taken, ..LimitedClaim::default() };
         Ok((claim, is_changed))
     }
 
@@ -201,10 +217,13 @@ impl PostgresStore {
         only: Option<&[Uuid]>,
     ) -> Result<(LimitedClaim, bool), ClaimError> {
         let mut returned = Returned::default();
-        let mut is_changed = self.return_parked(tx, limit, request, &mut returned).await?;
+        let (mut is_changed, next_page) = self.return_parked(tx, limit, request, &mut returned).await?;
         let mut usage = self.usage(tx, limit, &[]).await?;
-        let mut all = LimitedClaim { is_reached: usage.room_of_saga(limit) == 0, ..LimitedClaim::default() };
+        let is_reached = usage.room_of_saga(limit) == 0;
+        let mut all = LimitedClaim { is_reached, next_page, ..LimitedClaim::default() };
         let (mut asked, mut looked_at) = (request.slots, 0);
+        // A parked run returns with the time at which it was ready: while there is one, no position passes it.
+        let (mut taken, mut is_any_parked) = (QueueCursors::default(), false);
         let until = Instant::now() + CANDIDATE_TIME_MAX;
         while !all.is_reached
             && all.runs.len() < request.slots
@@ -212,7 +231,9 @@ impl PostgresStore {
             && Instant::now() < until
         {
             let candidates = self.candidates(tx, request, asked, only, until).await;
-            let (candidates, is_cut) = candidates.map_err(ClaimError::of_runs)?;
+            let Candidates { runs: candidates, is_cut, is_any_parked: is_parked } =
+                candidates.map_err(ClaimError::of_runs)?;
+            is_any_parked |= is_parked;
             let is_full = candidates.len() == asked || is_cut;
             looked_at += candidates.len();
             let keys: BTreeSet<_> = candidates.iter().map(|(_, key)| key.clone()).collect();
@@ -227,12 +248,13 @@ impl PostgresStore {
             }
             let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
             let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
-            let claimed = self.claim_chosen(tx, request.claimer, limit, &admitted.runs, &mut all.runs).await;
-            claimed.map_err(ClaimError::of_runs)?;
+            let claimed = self.claim_chosen(tx, request.claimer, limit, &admitted.runs, &mut taken).await;
+            all.runs.extend(claimed.map_err(ClaimError::of_runs)?);
             admitted.runs.iter().for_each(|(_, key)| returned.claim(key));
             let parked = self.park(tx, &admitted.over).await.map_err(ClaimError::of_runs)?;
             self.record_begun(tx, limit, &mut usage, admitted.rate_changes(limit)).await?;
             let has_passed = parked > 0;
+            is_any_parked |= !admitted.over.is_empty();
             is_changed |= has_passed || !all.runs.is_empty();
             all.is_reached = all.runs.len() - before >= room;
             all.is_full = is_full && is_changed && !all.is_reached;
@@ -241,6 +263,9 @@ impl PostgresStore {
             }
             // Most of the runs in front may be of a few keys.
             asked = (asked * 2).min(CANDIDATES_MAX);
+        }
+        if !is_any_parked {
+            all.taken = taken;
         }
         if limit.rate_by_key().is_some() {
             let next = sqlx::query_scalar(self.sql.rate_next.clone()).bind(&limit.of.saga);
@@ -252,29 +277,30 @@ impl PostgresStore {
     }
 
     /// Returns parked runs to their queues: of the freed keys, and of those whose rate admits more. Returns whether anything has
-    /// changed.
+    /// changed, and from which key the next page of keys begins.
     async fn return_parked(
         &self,
         tx: &mut Transaction<'static, Postgres>,
         limit: &RecordedLimit,
         request: &LimitedRequest<'_>,
         returned: &mut Returned,
-    ) -> sqlx::Result<bool> {
+    ) -> sqlx::Result<(bool, Option<String>)> {
         let (saga, rate, lanes) = (&limit.of.saga, limit.rate_by_key(), &request.queue.lanes);
-        let mut keys: Vec<String> = match request.freed {
-            FreedKeys::Some(keys) => keys.clone(),
-            FreedKeys::Any => {
-                let list = sqlx::query_scalar(self.sql.limit_list_keys.clone());
-                let list = list.bind(&lanes.topics).bind(&lanes.handlers).bind(&lanes.reserved_for);
-                list.all_on(tx).await?
+        let FreedKeys { keys, page_from } = request.freed;
+        let (mut keys, mut next_page) = (keys.clone(), None);
+        if let Some(from) = page_from {
+            let mut page = self.parked_keys(tx, limit, lanes, from).await?;
+            if page.len() > PAGE_MAX {
+                next_page = page.pop().map(|(key, _)| key);
             }
-        };
+            keys.extend(page.into_iter().filter(|(_, waits_for_rate)| !waits_for_rate).map(|(key, _)| key));
+        }
         if rate.is_some() {
             let due = sqlx::query_scalar(self.sql.rate_due.clone()).bind(saga).bind(DUE_KEYS_MAX);
             keys.extend(due.all_on(tx).await?);
-            keys.sort_unstable();
-            keys.dedup();
         }
+        keys.sort_unstable();
+        keys.dedup();
         let mut is_changed = false;
         if !keys.is_empty() {
             let mut usage = self.usage(tx, limit, &keys).await?;
@@ -288,11 +314,28 @@ impl PostgresStore {
                 is_changed |= self.record_begun(tx, limit, &mut usage, changes).await?;
             }
         }
-        if rate.is_some() && (is_changed || *request.freed == FreedKeys::Any) {
+        if rate.is_some() && (is_changed || page_from.is_some()) {
             let delete = sqlx::query(self.sql.rate_delete_idle.clone()).bind(saga).bind(IDLE_KEYS_MAX);
             is_changed |= delete.execute(&mut **tx).await?.rows_affected() > 0;
         }
-        Ok(is_changed)
+        Ok((is_changed, next_page))
+    }
+
+    /// The keys of a page with parked runs, with whether these wait for the rate alone, and the first key of the next page.
+    async fn parked_keys(
+        &self,
+        tx: &mut Transaction<'static, Postgres>,
+        limit: &RecordedLimit,
+        lanes: &Lanes,
+        from: &str,
+    ) -> sqlx::Result<Vec<(String, bool)>> {
+        let list = sqlx::query_as(self.sql.limit_list_keys.clone());
+        let list = list.bind(&lanes.topics).bind(&lanes.handlers).bind(&lanes.reserved_for).bind(from);
+        list.bind(i64::try_from(PAGE_MAX + 1).unwrap_or(i64::MAX))
+            .bind(&limit.of.saga)
+            .bind(limit.rate_by_key().map_or(0, Rate::longest_wait_ms))
+            .all_on(tx)
+            .await
     }
 
     /// Returns these parked runs to their queues, as many as their keys admit: they come before candidates of their key that became
@@ -376,7 +419,8 @@ impl PostgresStore {
                 (None, Some(rate)) => RateWindow::closed_until(rate.most, row.try_get("idle_at")?),
                 (None, None) => RateWindow::default(),
             };
-            let state = RateState { window, has_parked: row.try_get("has_parked")?, ..RateState::default() };
+            let (opens_at, idle_at) = (row.try_get("opens_at")?, row.try_get("idle_at")?);
+            let state = RateState { window, has_parked: row.try_get("has_parked")?, opens_at, idle_at };
             usage.rates.insert(key, state);
         }
         Ok(())
@@ -396,6 +440,9 @@ impl PostgresStore {
         // The time after the claim: its events are earlier, so they are a period older when the next runs begin.
         self.read_rates(tx, limit, &[], usage).await?;
         let states = usage.rates_after(rate, changes);
+        if states.is_empty() {
+            return Ok(false);
+        }
         let column = |of: fn(&RateState) -> i64| states.values().map(of).collect::<Vec<_>>();
         sqlx::query(self.sql.rate_write.clone())
             .bind(&limit.of.saga)
@@ -406,15 +453,14 @@ impl PostgresStore {
             .bind(column(|state| state.idle_at))
             .execute(&mut **tx)
             .await?;
-        let is_changed = !states.is_empty();
         usage.rates.extend(states);
-        Ok(is_changed)
+        Ok(true)
     }
 
     async fn insert_limit(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        RecordedLimit { of: LimitedSaga { saga, handlers, key_from }, concurrency, rate, queue }: RecordedLimit,
+        RecordedLimit { of: LimitedSaga { saga, handlers, key_from }, concurrency, rate, queue }: &RecordedLimit,
     ) -> sqlx::Result<()> {
         let stored = |most: u32| i32::try_from(most).unwrap_or(i32::MAX);
         sqlx::query(self.sql.limit_insert.clone())
@@ -432,7 +478,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// So many due runs with their keys, and whether some were left out since they took too long or their messages are too large.
+    /// So many due runs with their keys.
     async fn candidates(
         &self,
         tx: &mut Transaction<'static, Postgres>,
@@ -440,7 +486,7 @@ impl PostgresStore {
         count: usize,
         only: Option<&[Uuid]>,
         until: Instant,
-    ) -> sqlx::Result<(Vec<(Candidate, String)>, bool)> {
+    ) -> sqlx::Result<Candidates> {
         let lanes = &request.queue.lanes;
         let rows = sqlx::query(self.sql.limit_candidates.clone())
             .bind(&lanes.topics)
@@ -449,12 +495,17 @@ impl PostgresStore {
             .bind(i64::try_from(count).unwrap_or(i64::MAX))
             .bind(only)
             .bind(CANDIDATE_BYTES_MAX)
+            .bind(request.cursors.of(lanes, Priority::Normal))
+            .bind(request.cursors.of(lanes, Priority::High))
+            .bind(request.cursors.of(lanes, Priority::Low))
             .all_on(tx)
             .await?;
-        let mut candidates = vec![];
+        let mut candidates = Candidates::default();
         for row in &rows {
-            if row.try_get("is_left_out")? || !candidates.is_empty() && Instant::now() >= until {
-                return Ok((candidates, true));
+            candidates.is_any_parked = row.try_get("is_any_parked")?;
+            if row.try_get("is_left_out")? || !candidates.runs.is_empty() && Instant::now() >= until {
+                candidates.is_cut = true;
+                break;
             }
             let candidate = Candidate {
                 root: row.try_get("root")?,
@@ -465,9 +516,9 @@ impl PostgresStore {
                 payload: row.try_get("payload").unwrap_or(Value::Null),
             };
             let key = (request.key_of)(&candidate);
-            candidates.push((candidate, key));
+            candidates.runs.push((candidate, key));
         }
-        Ok((candidates, false))
+        Ok(candidates)
     }
 
     /// Parks runs. Returns how many.
@@ -484,17 +535,18 @@ impl PostgresStore {
         Ok(park.execute(&mut **tx).await?.rows_affected())
     }
 
-    /// Claims these runs, which this transaction has locked, and adds them to the claimed ones.
+    /// Claims these runs, which this transaction has locked, and advances their queues.
     async fn claim_chosen(
         &self,
         tx: &mut Transaction<'static, Postgres>,
         claimer: Claimer<'_>,
         limit: &RecordedLimit,
         runs: &[(Candidate, String)],
-        all: &mut Vec<Result<ClaimedRun, Unclaimed>>,
-    ) -> sqlx::Result<()> {
+        taken: &mut QueueCursors,
+    ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
+        let mut all = vec![];
         if runs.is_empty() {
-            return Ok(());
+            return Ok(all);
         }
         let (roots, ids, keys) = columns(runs);
         let mut key_of: BTreeMap<_, _> = ids.iter().copied().zip(keys.iter().cloned()).collect();
@@ -512,10 +564,10 @@ impl PostgresStore {
         for row in &rows {
             let limit_key =
                 key_of.remove(&row.try_get("id")?).filter(|_| limit.concurrency_by_key().is_some());
-            let run = ClaimedRun::from_row(row, claimer.identifier)?;
+            let run = read_claimed(row, claimer.identifier, taken)?;
             all.push(run.map(|run| ClaimedRun { limit_key, ..run }));
         }
-        Ok(())
+        Ok(all)
     }
 
     /// Claims ready runs one by one. A run whose claim the database refuses because of its contents is marked stuck.
@@ -524,9 +576,9 @@ impl PostgresStore {
         for (root, id) in self.ready(&request.queue.lanes, request.slots).await? {
             let alone = LimitedRequest { slots: 1, ..*request };
             match self.claim_under_limit(&alone, Some(&[id])).await {
-                Ok(LimitedClaim { runs, is_reached, opens_in, .. }) => {
+                Ok(LimitedClaim { runs, is_reached, opens_in, next_page, .. }) => {
                     all.runs.extend(runs);
-                    (all.is_reached, all.opens_in) = (is_reached, opens_in);
+                    (all.is_reached, all.opens_in, all.next_page) = (is_reached, opens_in, next_page);
                 }
                 Err(ClaimError::OfRuns(error)) => {
                     all.runs.extend(self.mark_refused(root, id, &error).await?.map(Err));

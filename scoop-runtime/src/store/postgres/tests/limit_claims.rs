@@ -8,6 +8,7 @@ use crate::error::is_of_contents;
 use crate::store::{
     Candidate, FreedKeys, LimitStorage as _, LimitedClaim, LimitedQueue, LimitedRequest, LimitedSaga,
 };
+use crate::store::{DueStorage as _, SuspectClaim};
 
 /// Three due runs of a saga with a rate, with the messages 1, 2 and 3.
 const DUE: &str = "
@@ -48,7 +49,8 @@ async fn run_that_ends_during_a_claim_leaves_its_place_to_the_next_parked_run() 
         queue: &LimitedQueue { of, lanes: lanes() },
         slots: 5,
         suspect: None,
-        freed: &FreedKeys::Some(vec!["k".into()]),
+        freed: &FreedKeys { keys: vec!["k".into()], ..FreedKeys::default() },
+        cursors: &QueueCursors::default(),
         key_of: &key_of,
     };
     let claimed = store.claim_limited(request).await.unwrap();
@@ -63,16 +65,91 @@ async fn run_that_ends_during_a_claim_leaves_its_place_to_the_next_parked_run() 
 
 /// A claim of all runs of the saga.
 async fn claim_all(store: &PostgresStore, worker: Uuid) -> sqlx::Result<LimitedClaim> {
+    claim_from(store, worker, &QueueCursors::default()).await
+}
+
+/// The same from these positions on.
+async fn claim_from(
+    store: &PostgresStore,
+    worker: Uuid,
+    cursors: &QueueCursors,
+) -> sqlx::Result<LimitedClaim> {
     let of = LimitedSaga { saga: "saga".into(), handlers: vec!["saga".into()], key_from: None };
     let request = LimitedRequest {
         claimer: Claimer { worker, identifier: "w" },
         queue: &LimitedQueue { of, lanes: lanes() },
         slots: 5,
         suspect: None,
-        freed: &FreedKeys::Some(vec![]),
+        freed: &FreedKeys::default(),
+        cursors,
         key_of: &|_: &Candidate| String::new(),
     };
     store.claim_limited(request).await
+}
+
+/// Adds a due run of the saga with this message, so many minutes old; of a negative number it is due later.
+async fn add(pool: &PgPool, number: i32, minutes: i32) {
+    let insert = format!(
+        "INSERT INTO scoop.message (id, topic, payload) VALUES (lpad('{number}', 32, '0')::uuid, 'a', '{{}}');
+         INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at)
+         SELECT message, id, ARRAY[message, id], message, 'a', 'saga', now() - {minutes} * interval '1 minute', now()
+         FROM (SELECT lpad('{number}', 32, '0')::uuid AS message, md5('{number}')::uuid AS id) ids"
+    );
+    sqlx::raw_sql(AssertSqlSafe(insert)).execute(pool).await.unwrap();
+}
+
+/// The numbers of the messages of claimed runs.
+fn numbers(claimed: &LimitedClaim) -> Vec<u128> {
+    let message = |run: &Result<ClaimedRun, _>| run.as_ref().ok().map(|run| run.run.message.as_u128());
+    claimed.runs.iter().filter_map(message).collect()
+}
+
+#[tokio::test]
+async fn claim_under_a_limit_goes_on_from_where_the_last_one_has_come_to() {
+    for limit in ["rate_by_key = false", "rate_by_key = true, key_from = 'customer'"] {
+        let pool = database(&format!("limit_progress_{}", limit.len())).await;
+        let (store, worker, _) = launching(&pool).await;
+        sqlx::raw_sql(DUE).execute(&pool).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(format!("UPDATE scoop.run_limit SET {limit}")))
+            .execute(&pool)
+            .await
+            .unwrap();
+        let claimed = claim_all(&store, worker).await.unwrap();
+        assert_eq!(numbers(&claimed), [1, 2, 3], "{limit}");
+        let mut progress = claimed.taken;
+        assert!(progress.may_skip_runs());
+        let seconds = async |progress: &QueueCursors| {
+            let due = store.next_due(&lanes(), worker, SuspectClaim::Allowed, progress).await.unwrap();
+            due.seconds
+        };
+        // One that became ready before the last one, and was not visible then; one after it; and one that is due later.
+        add(&pool, 4, 150).await;
+        assert_eq!(seconds(&progress).await, None, "{limit}");
+        add(&pool, 5, -10).await;
+        assert!(seconds(&progress).await.is_some_and(|seconds| seconds > 0.0), "{limit}");
+        add(&pool, 6, 30).await;
+        let claimed = claim_from(&store, worker, &progress).await.unwrap();
+        assert_eq!(numbers(&claimed), [6], "{limit}");
+        progress.extend(claimed.taken);
+        add(&pool, 7, 40).await;
+        assert!(numbers(&claim_from(&store, worker, &progress).await.unwrap()).is_empty(), "{limit}");
+        assert!(seconds(&QueueCursors::default()).await.is_some_and(|seconds| seconds < 0.0), "{limit}");
+        assert_eq!(numbers(&claim_all(&store, worker).await.unwrap()), [4, 7], "{limit}");
+        done(pool).await;
+    }
+}
+
+/// A parked run returns to its queue with the time at which it was ready, and must not be behind a position then.
+#[tokio::test]
+async fn claim_passes_no_position_while_a_run_of_its_queues_is_parked() {
+    let pool = database("limit_progress_parked").await;
+    let (store, worker, _) = launching(&pool).await;
+    sqlx::raw_sql(RUNS).execute(&pool).await.unwrap();
+    // Of another key than the parked run.
+    let claimed = claim_all(&store, worker).await.unwrap();
+    assert_eq!(numbers(&claimed), [3]);
+    assert!(!claimed.taken.may_skip_runs());
+    done(pool).await;
 }
 
 /// The numbers of the messages whose runs are in this state.

@@ -80,6 +80,23 @@ async fn limits_of_many_sagas_are_joined_once_with_their_names() {
 }
 
 #[tokio::test]
+async fn page_of_keys_reads_no_more_than_its_keys() {
+    let pool = database("limit_page_reads").await;
+    let (store, ..) = launching(&pool).await;
+    super::limit_pages::park(&pool, 20_000).await;
+    let types = "text[], text[], int[], text, bigint, text, bigint";
+    let page = (types, "'{a,b}', '{saga,saga}', '{0,0}', '005000', 1001, 'saga', 7200000");
+    for tables in ["never looked at", "looked at"] {
+        if tables == "looked at" {
+            pool.execute("VACUUM ANALYZE").await.unwrap();
+        }
+        let gone_through = rows_gone_through(&pool, explained(&store, "limit_list_keys", page)).await;
+        assert!(gone_through < 30_000.0, "tables that were {tables}: {gone_through} rows");
+    }
+    done(pool).await;
+}
+
+#[tokio::test]
 async fn handler_that_several_limits_name_has_the_first_one() {
     let pool = database("limit_first").await;
     let (store, ..) = launching(&pool).await;

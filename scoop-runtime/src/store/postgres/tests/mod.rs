@@ -2,6 +2,8 @@
 
 mod function_plans;
 mod limit_claims;
+mod limit_names;
+mod limit_pages;
 mod limit_reads;
 mod query_plans;
 mod settle_equivalence;

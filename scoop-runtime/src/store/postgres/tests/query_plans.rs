@@ -171,7 +171,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "'[]', gen_random_uuid(), '{}', '{}', 1, '{}', '', '{}', '{}', '{}', 0",
         ),
         "run_next_due" => {
-            ("text[], text[], uuid, int[], boolean", "'{}', '{}', gen_random_uuid(), '{}', true")
+            let types = "text[], text[], uuid, int[], boolean, timestamptz[], timestamptz[], timestamptz[]";
+            (types, "'{}', '{}', gen_random_uuid(), '{}', true, '{}', '{}', '{}'")
         }
         "handler_list_ready" => (
             "text[], text[], text[], text[], timestamptz[], int[], int[], int[]",
@@ -257,14 +258,18 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "limit_lock" => ("uuid, bigint, text", "NULL, 0, ''"),
         "limit_count" => ("text[], bigint", "'{}', 1"),
         "limit_candidates" => {
-            ("text[], text[], int[], bigint, uuid[], bigint", "'{}', '{}', '{}', 1, NULL, 1000000")
+            let types =
+                "text[], text[], int[], bigint, uuid[], bigint, timestamptz[], timestamptz[], timestamptz[]";
+            (types, "'{}', '{}', '{}', 1, NULL, 1000000, '{}', '{}', '{}'")
         }
         "limit_claim" => (
             "uuid, text, uuid[], uuid[], bigint, text[], uuid[]",
             "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}'",
         ),
         "limit_count_keys" => ("text[], text[]", "'{}', '{}'"),
-        "limit_list_keys" => ("text[], text[], int[]", "'{}', '{}', '{}'"),
+        "limit_list_keys" => {
+            ("text[], text[], int[], text, bigint, text, bigint", "'{}', '{}', '{}', '', 1001, '', 0")
+        }
         "limit_park" => ("uuid[], uuid[], text[]", "'{}', '{}', '{}'"),
         "limit_unpark" => ("text[], text[], int[], text[], bigint[]", "'{}', '{}', '{}', '{}', '{}'"),
         "limit_unpark_orphaned" => ("bigint", "1000"),

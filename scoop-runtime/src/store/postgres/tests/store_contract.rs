@@ -223,7 +223,7 @@ impl Tested {
         let mut claimed = self.call("run", claim).await?.pop();
         if claimed.is_none() {
             let claim_suspect = async |store: &Store| match store
-                .next_due(&lanes, worker, SuspectClaim::Allowed)
+                .next_due(&lanes, worker, SuspectClaim::Allowed, &QueueCursors::default())
                 .await?
                 .suspect
             {
