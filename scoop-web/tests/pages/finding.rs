@@ -231,7 +231,6 @@ async fn hostile_failures_keys_and_reasons_are_harmless() {
         "/inbox".into(),
         format!("/runs/{stuck}"),
         format!("/actions/retry/{stuck}"),
-        format!("/retry?run={stuck}"),
     ] {
         shows_a_hostile_text(&shop, &path).await;
     }
