@@ -99,6 +99,7 @@ mod replies_to_clients;
 mod replies_windows;
 mod retention;
 mod retention_archive;
+mod retention_archive_file;
 mod retention_by_itself;
 mod retention_refused;
 mod retention_rows;

@@ -1,9 +1,5 @@
 //! The archive that gets finished hierarchies before they are deleted.
 
-use std::future::IntoFuture as _;
-use std::io::Write as _;
-use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -227,67 +223,6 @@ async fn file_gets_whole_lines_after_one_that_was_cut_off() -> Result<()> {
     for line in &lines[1..] {
         serde_json::from_str::<serde_json::Value>(line).unwrap();
     }
-    scoop.shutdown().await?;
-    Ok(())
-}
-
-/// A file of one line, and a client that archives into it; with an old hierarchy, which is to be archived.
-async fn with_a_file(db: &Database, name: &str) -> Result<(PathBuf, std::fs::File, Scoop)> {
-    let path = std::env::temp_dir().join(format!("scoop-{name}-{}.ndjson", std::process::id()));
-    std::fs::write(&path, "{}\n").unwrap();
-    let (file, to) = (std::fs::File::options().append(true).open(&path).unwrap(), path.clone());
-    let builder = db.scoop().keep(Keep::forever()).only::<Orders>().before_delete(move |batch| {
-        let to = to.clone();
-        async move { batch.append_to(to).await.map(drop) }
-    });
-    let scoop = builder.start().await?;
-    order(&scoop, 1).await?;
-    db.grow_older(60 * DAY).await;
-    Ok((path, file, scoop))
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn file_is_locked_until_a_failed_archive_has_restored_its_size() -> Result<()> {
-    let db = Database::new().await;
-    let (path, file, scoop) = with_a_file(&db, "failed-archive").await?;
-    // Values are read after the file was opened.
-    let mut tx = db.pool().begin().await?;
-    sqlx::query("ALTER TABLE scoop.return_value RENAME TO moved").execute(&mut *tx).await?;
-    let pruned = tokio::spawn(scoop.prune().into_future());
-    let waits =
-        "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'scoop.return_value'::regclass";
-    eventually("the archive waits for the table", async || {
-        let waits: i64 = sqlx::query_scalar(waits).fetch_one(db.pool()).await.unwrap();
-        waits > 0 && file.try_lock().is_err()
-    })
-    .await;
-    tx.commit().await?;
-    assert!(pruned.await.unwrap().is_err());
-    file.try_lock().expect("the archive has ended");
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), "{}\n");
-    std::fs::remove_file(&path).unwrap();
-    db.execute("ALTER TABLE scoop.moved RENAME TO return_value").await;
-    scoop.shutdown().await?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn archive_appends_after_another_writer_has_released_the_file() -> Result<()> {
-    let db = Database::new().await;
-    let (path, mut file, scoop) = with_a_file(&db, "locked-archive").await?;
-    file.lock().unwrap();
-    let mut pruned = pin!(scoop.prune().into_future());
-    // It has the time for many of its attempts.
-    assert!(tokio::time::timeout(Duration::from_secs(1), &mut pruned).await.is_err());
-    file.write_all(b"{\"table\":\"of another writer\"}\n").unwrap();
-    file.unlock().unwrap();
-    assert_eq!(pruned.await?.hierarchies, 1);
-    let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    let lines: Vec<serde_json::Value> =
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines[1]["table"], "of another writer");
-    assert!(lines.len() > 4 && text.ends_with('\n'), "{text}");
     scoop.shutdown().await?;
     Ok(())
 }
