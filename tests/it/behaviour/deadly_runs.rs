@@ -141,13 +141,19 @@ async fn suspects_follow_each_other_without_a_pause() -> Result<()> {
     let launched = client.launch_all((0..SUSPECTS).map(|_| Root)).await?;
     db.execute(SUSPECT).await;
     gate.open(SUSPECTS);
-    let begin = Instant::now();
     let scoop = start(db.scoop(), &gate).await?;
     for run in launched {
         assert_eq!(run.ends().await?, Outcome::Committed);
     }
-    // A pause of 100 ms after each takes 20 s.
-    assert!(begin.elapsed() < Duration::from_secs(12), "{:?}", begin.elapsed());
+    // With a pause of 100 ms after each run, all intervals are longer. The load of the machine makes some of them longer, too.
+    let fast = "
+        SELECT count(*) FROM (
+            SELECT created_at - lag(created_at) OVER (ORDER BY created_at) AS interval FROM scoop.message_event
+            WHERE type = 'COMMITTED' AND coroutine_name = 'deadly'
+        ) runs
+        WHERE interval < '100 ms'";
+    let fast = db.number(fast).await;
+    assert!(fast >= i64::try_from(SUSPECTS / 10)?, "{fast} intervals are shorter than 100 ms");
     scoop.shutdown().await.map_err(Into::into)
 }
 
