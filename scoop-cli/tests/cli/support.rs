@@ -450,7 +450,7 @@ fn variable(text: &str, ids: &mut Vec<String>) -> Option<(String, usize)> {
     }
     let word = text.split(|char: char| !char.is_ascii_alphanumeric()).next().unwrap_or_default();
     let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if matches!(word.len(), 33 | 49) && is_hex(&word[1..]) {
+    if matches!(word.len(), 33 | 49 | 161) && is_hex(&word[1..]) {
         return Some(("<place>".into(), word.len()));
     }
     // A number with a unit, perhaps with a second one.
