@@ -247,7 +247,7 @@ async fn steps_that_were_undone_are_named_as_they_are() -> Result<()> {
     assert!(text.contains(" undone reserve\n") && text.contains(" undone take\n"), "{text}");
     assert!(!text.contains("Rollback of"), "{text}");
     let failed =
-        " began to roll back in confirm: Simulated failure to test rollback, at tests/it/behaviour/trees.rs:";
+        concat!(" began to roll back in confirm: Simulated failure to test rollback, at ", file!(), ":");
     assert!(text.contains(failed), "{text}");
     assert!(!text.contains("undone confirm"), "it never completed\n{text}");
     Ok(())
