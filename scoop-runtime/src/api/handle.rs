@@ -325,9 +325,9 @@ impl Handle {
     ///
     /// An unreadable record is not an error: it is [marked](crate::RunEvent::unreadable).
     ///
-    /// The tree is complete, so its cost grows with the runs, the events and the launched messages of the hierarchy: some 200
-    /// bytes for each event, in the memory of the server and here. PostgreSQL refuses to return more than some million
-    /// events of one run. [`ReadTree::depth`], [`ReadTree::limit`] and [`ReadTree::events`] restrict the reading to a part.
+    /// The tree is complete, so its cost grows with the runs, the events and the launched messages of the hierarchy, in the
+    /// memory of the server and here. PostgreSQL returns the events of a run as one value, which has 256 MiB at most.
+    /// [`ReadTree::depth`], [`ReadTree::limit`] and [`ReadTree::events`] restrict the reading to a part.
     ///
     /// # Errors
     ///

@@ -338,7 +338,7 @@ async fn messages_without_a_handler_are_limited() {
     shop.db
         .execute(
             "WITH launched AS (
-                 INSERT INTO scoop.message (topic, payload) SELECT 'shop.nobody', '{}' FROM generate_series(1, 5000) RETURNING id
+                 INSERT INTO scoop.message (topic, payload) SELECT 'shop.unheard', '{}' FROM generate_series(1, 5000) RETURNING id
              )
              INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage)
              SELECT launched.id, 'EMITTED', e.coroutine_name, 'reserve', e.cooperation_lineage
@@ -347,7 +347,7 @@ async fn messages_without_a_handler_are_limited() {
         .await;
     for path in [format!("/hierarchies/{}", order.id()), format!("/runs/{run}")] {
         let got = shop.get(&path).await;
-        assert_eq!(got.text.matches("no handler (on shop.nobody)").count(), 100, "{path}");
+        assert_eq!(got.text.matches("no handler (on shop.unheard)").count(), 100, "{path}");
         got.has("There may be more messages without a handler.");
     }
 }
