@@ -808,11 +808,13 @@ async fn a_look_for_due_hierarchies_reads_the_same_blocks_among_many_kept_ones()
     done(pool).await;
 }
 
-/// As many events, of which a page of a thousand is read at a time.
+/// Events, of which a page of a thousand is read at a time. Their ids have the order of their rows: generated ids have it only
+/// from millisecond to millisecond, so that the blocks of a page would depend on the speed of the insertion.
 const FOLLOWED: &str = "
     INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, cooperation_lineage)
-    SELECT scoop.gen_uuid_v7(), gen_random_uuid(), 'SUSPENDED', 'followed', ARRAY[gen_random_uuid(), gen_random_uuid()]
-    FROM generate_series(1, {events})";
+    SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, gen_random_uuid(), 'SUSPENDED', 'followed',
+           ARRAY[gen_random_uuid(), gen_random_uuid()]
+    FROM generate_series({from}, {to}) n";
 
 /// Also when the planner takes the table for a small one.
 #[tokio::test]
@@ -823,7 +825,7 @@ async fn a_follower_reads_blocks_in_proportion_to_the_events() {
         async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
     let (mut there, mut blocks) = (0, vec![]);
     for events in [3_000_i64, 30_000] {
-        execute(FOLLOWED.replace("{events}", &(events - there).to_string())).await;
+        execute(FOLLOWED.replace("{from}", &(there + 1).to_string()).replace("{to}", &events.to_string())).await;
         there = events;
         let ends =
             "SELECT id FROM (SELECT id, row_number() OVER (ORDER BY id) AS nth FROM scoop.message_event) e
