@@ -48,10 +48,13 @@ fn examples_of_the_inner_crates_import_the_facade() {
 
 /// Tables of promises, and those of the page that says which tests show them.
 const PROMISES: [[(&str, &str); 2]; 2] = [
-    [("README.md", "## When something is wrong"), ("docs/testing.md", "## Tests of the README's table")],
+    [
+        ("README.md", "## When something is wrong"),
+        ("docs/development/testing.md", "## Tests of the README's table"),
+    ],
     [
         ("docs/delivery.md", "## A message and its handlers"),
-        ("docs/testing.md", "## Tests of the table of deliveries"),
+        ("docs/development/testing.md", "## Tests of the table of deliveries"),
     ],
 ];
 
@@ -70,7 +73,7 @@ fn rows_of_promises_have_tests() {
 
 #[test]
 fn demands_of_other_systems_have_tests() {
-    let demands = table(&read("docs/testing.md"), "## Tests of the demands of other systems");
+    let demands = table(&read("docs/development/testing.md"), "## Tests of the demands of other systems");
     assert!(!demands.is_empty());
     for (demand, tests) in demands {
         check_tests(&demand, &tests);

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     contents, counts, doctor, events, explain, launch, manual, migrate, pause, prune, rebuild, redeliver,
-    requests, retire, runs, serve, signal, timeline, topology, tree, trigger,
+    retire, run_requests, runs, serve, signal, timeline, topology, tree, trigger,
 };
 use crate::connection::Connection;
 
@@ -75,11 +75,11 @@ pub(crate) enum ClientCommand {
     Trigger(trigger::TriggerArgs),
     Redeliver(redeliver::RedeliverArgs),
     Signal(signal::SignalArgs),
-    Cancel(requests::CancelArgs),
-    Rollback(requests::RollbackArgs),
-    Retry(requests::RetryArgs),
-    Skip(requests::SkipArgs),
-    Resolve(requests::ResolveArgs),
+    Cancel(run_requests::CancelArgs),
+    Rollback(run_requests::RollbackArgs),
+    Retry(run_requests::RetryArgs),
+    Skip(run_requests::SkipArgs),
+    Resolve(run_requests::ResolveArgs),
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
     Pauses(pause::PausesArgs),

@@ -43,6 +43,7 @@ impl Priority {
     pub const ALL: [Self; 3] = [Self::High, Self::Normal, Self::Low];
 
     /// The time by which each level comes before the next lower one: five minutes.
+    // `scoop.queue_time` in the migrations has the same number: claims are ordered by it.
     pub const HEAD_START: std::time::Duration = std::time::Duration::from_secs(300);
 
     /// The priority in a context. It is [`Normal`](Self::Normal) if there is none, or none that this version knows.

@@ -1,4 +1,4 @@
-//! The commands, one in a file.
+//! The commands, one in a file; `run_requests` has those that request something of a run or a hierarchy.
 
 pub(crate) mod contents;
 pub(crate) mod counts;
@@ -8,7 +8,7 @@ pub(crate) mod explain;
 mod filters;
 pub(crate) mod launch;
 pub(crate) mod manual;
-mod many;
+mod many_runs;
 pub(crate) mod migrate;
 mod names;
 pub(crate) mod pause;
@@ -17,8 +17,8 @@ pub(crate) mod prune;
 pub(crate) mod rebuild;
 mod records;
 pub(crate) mod redeliver;
-pub(crate) mod requests;
 pub(crate) mod retire;
+pub(crate) mod run_requests;
 pub(crate) mod runs;
 pub(crate) mod serve;
 pub(crate) mod signal;
@@ -64,11 +64,11 @@ async fn carry_out(scoop: &Scoop, output: Output, command: ClientCommand) -> Res
         ClientCommand::Trigger(args) => trigger::trigger(scoop, output, args).await,
         ClientCommand::Redeliver(args) => redeliver::redeliver(scoop, output, args).await,
         ClientCommand::Signal(args) => signal::send(scoop, output, args).await,
-        ClientCommand::Cancel(args) => requests::cancel(scoop, output, args).await,
-        ClientCommand::Rollback(args) => requests::rollback(scoop, output, args).await,
-        ClientCommand::Retry(args) => requests::retry(scoop, output, args).await,
-        ClientCommand::Skip(args) => requests::skip(scoop, output, args).await,
-        ClientCommand::Resolve(args) => requests::resolve(scoop, output, args).await,
+        ClientCommand::Cancel(args) => run_requests::cancel(scoop, output, args).await,
+        ClientCommand::Rollback(args) => run_requests::rollback(scoop, output, args).await,
+        ClientCommand::Retry(args) => run_requests::retry(scoop, output, args).await,
+        ClientCommand::Skip(args) => run_requests::skip(scoop, output, args).await,
+        ClientCommand::Resolve(args) => run_requests::resolve(scoop, output, args).await,
         ClientCommand::Pause(args) => pause::pause(scoop, output, args).await,
         ClientCommand::Resume(args) => pause::resume(scoop, output, args).await,
         ClientCommand::Pauses(pause::PausesArgs {}) => pause::list(scoop, output).await,

@@ -7,7 +7,7 @@ use scoop_runtime::{Pause, PauseTarget, Scoop};
 use serde::Serialize;
 
 use super::names;
-use super::requests::{Source, given_reason};
+use super::run_requests::{Source, given_reason};
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, shell_option};

@@ -10,7 +10,6 @@ mod migrate;
 mod scoop;
 
 // Launches, and the hierarchies that follow from them.
-mod admission;
 mod command;
 mod entity_events;
 mod handle;
@@ -18,6 +17,7 @@ mod health;
 mod launch;
 mod launch_batcher;
 pub(crate) mod launch_options;
+mod queue_admission;
 mod read_tree;
 mod requests;
 mod signal;

@@ -12,8 +12,8 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::Archive;
-use super::admission::{Admission, Admitted};
 use super::launch::{Launch, LaunchAll, LaunchUntyped};
+use super::queue_admission::{Admission, Admitted};
 use super::signal::SendSignal;
 use crate::api::handle::Handle;
 use crate::api::launch_batcher::LaunchBatcher;

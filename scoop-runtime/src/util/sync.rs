@@ -1,5 +1,5 @@
 //! The locks of the engine. They are those of the standard library. Only the tests of interleavings replace them with
-//! locks that let other threads run at each use: see `docs/testing.md`.
+//! locks that let other threads run at each use: see `docs/development/testing.md`.
 
 #[cfg(all(test, feature = "shuttle"))]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard};

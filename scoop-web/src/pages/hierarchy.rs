@@ -5,12 +5,13 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse as _, Response};
-use scoop_runtime::shown::{humane, utc};
+use scoop_runtime::shown::humane;
 use scoop_runtime::{HierarchyId, Outcome, RunInfo, RunPhase, RuntimeError, Status, Tree};
 use uuid::Uuid;
 
 use super::action::{Action, Done};
 use super::search::path_of;
+use super::timeline::{BarRow, bars, level};
 use super::{Base, Fields, Frame, id_of, page, query_of};
 use crate::access::redirect;
 use crate::fault::Fault;
@@ -23,12 +24,6 @@ const RUNS_MAX: usize = 1_000;
 
 /// The maximum number of events that are read of the beginnings of all runs, and of their ends.
 const EVENTS_READ: usize = 20_000;
-
-/// The maximum number of bars. With more, only those of runs are shown.
-const BARS_MAX: usize = 400;
-
-/// The maximum number of levels that are indented.
-const INDENTED_MAX: usize = 12;
 
 #[derive(Template)]
 #[template(path = "hierarchy.html")]
@@ -59,20 +54,6 @@ struct Node {
     began: Option<Moment>,
     took: String,
     about: String,
-}
-
-/// A line of the time line.
-struct BarRow {
-    run: Uuid,
-    kind: &'static str,
-    level: usize,
-    name: String,
-    from: String,
-    took: String,
-    /// The place of the bar, in per cent of the width.
-    x: String,
-    width: String,
-    is_open: bool,
 }
 
 /// Runs that are not shown.
@@ -183,10 +164,6 @@ fn notes(tree: &Tree) -> Vec<String> {
     asked.chain(unhandled).chain(more).chain(unreadable).map(|note| line(&note)).collect()
 }
 
-fn level(run: &RunInfo) -> usize {
-    run.lineage.ids().len().saturating_sub(2).min(INDENTED_MAX)
-}
-
 fn node(run: &RunInfo, now: SystemTime) -> Node {
     // The text of the state has its reason; a state without one is its name.
     let (name, text) = (run.state.phase(), run.state.to_string());
@@ -206,45 +183,6 @@ fn node(run: &RunInfo, now: SystemTime) -> Node {
         took: run.took().map(humane).unwrap_or_default(),
         about,
     }
-}
-
-/// The lines of the time line, and what its whole width means.
-fn bars(tree: &Tree, now: SystemTime) -> (Vec<BarRow>, Option<String>) {
-    let mut bars = tree.timeline();
-    if bars.len() > BARS_MAX {
-        bars.retain(|bar| bar.kind == scoop_runtime::BarKind::Run);
-    }
-    let Some(begin) = bars.iter().map(|bar| bar.from).min() else { return (vec![], None) };
-    let last = bars.iter().map(|bar| bar.to.unwrap_or_else(|| now.max(bar.from))).max();
-    let total = last.and_then(|end| end.duration_since(begin).ok()).unwrap_or_default();
-    let share = |at: SystemTime| {
-        let since = at.duration_since(begin).unwrap_or_default().as_secs_f64();
-        if total.is_zero() { 0.0 } else { (100.0 * since / total.as_secs_f64()).min(100.0) }
-    };
-    let rows = bars.iter().map(|bar| {
-        let end = bar.to.unwrap_or_else(|| now.max(bar.from));
-        // Also the shortest bar is visible, and that at the very end.
-        let width = (share(end) - share(bar.from)).max(0.6);
-        let x = share(bar.from).min(100.0 - width);
-        let name = line(bar.name);
-        BarRow {
-            run: bar.run.id().uuid(),
-            kind: bar.kind.name(),
-            level: level(bar.run),
-            name: match bar.words {
-                "" => name,
-                _ if name.is_empty() => bar.kind.name().into(),
-                words => format!("{words} {name}"),
-            },
-            from: format!("+{}", humane(bar.from.duration_since(begin).unwrap_or_default())),
-            took: humane(end.duration_since(bar.from).unwrap_or_default()),
-            x: format!("{x:.2}%"),
-            width: format!("{width:.2}%"),
-            is_open: bar.to.is_none(),
-        }
-    });
-    let span = format!("{}, from {}", humane(total), utc(begin));
-    (rows.collect(), Some(span))
 }
 
 impl HierarchyPage {

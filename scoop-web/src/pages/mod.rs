@@ -17,6 +17,7 @@ pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod search;
 mod spark;
+mod timeline;
 pub(crate) mod topology;
 pub(crate) mod trigger;
 

@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::SystemTime;
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_runtime::shown::humane;
-use scoop_runtime::{Activity, ActivitySpan, RunCounts, RunDurations, RunPhase};
+use scoop_runtime::{
+    Activity, ActivitySpan, FindRuns, RunCounts, RunCursor, RunDurations, RunPhase, RunSummary, RuntimeError,
+    Scoop,
+};
 
 use super::count::Count;
 use super::spark::Spark;
-use super::{Base, Frame, RunRow, page_of};
+use super::{Base, Fields, Frame, RunRow, address, page_of, query_of};
 use crate::fault::Fault;
 use crate::shown::{Moment, line, query};
 use crate::{SharedWeb, Web};
@@ -19,8 +22,15 @@ use crate::{SharedWeb, Web};
 /// The number of failed hierarchies that are listed.
 const FAILED_SHOWN: usize = 8;
 
-/// The number of sagas that are listed.
-const SAGAS_SHOWN: usize = 200;
+/// The maximum number of pages of failed runs that are read for them. All runs of a page may be children.
+const FAILED_PAGES_MAX: usize = 4;
+
+/// The states of failed hierarchies.
+const FAILED: [RunPhase; 2] = [RunPhase::RolledBack, RunPhase::RollbackFailed];
+
+/// The number of sagas that are listed, and the maximum. With more, the first load of the page would not be small.
+const SAGAS_SHOWN: usize = 30;
+const SAGAS_MAX: usize = 200;
 
 /// The number of sagas in each state whose runs are counted.
 const SAGAS_COUNTED: usize = 500;
@@ -50,12 +60,23 @@ struct OverviewPage {
     /// How many are in force.
     pauses: usize,
     rows: Vec<Row>,
-    /// The number of all sagas, if not all are listed; with a `+` if there are perhaps more.
-    sagas: Option<String>,
+    left_out: Option<LeftOut>,
     failed: Vec<RunRow>,
+    /// The URL that searches earlier failed hierarchies, if there may be some.
+    failed_before: Option<String>,
     workers: Vec<WorkerRow>,
     workers_left_out: usize,
     read_at: Moment,
+}
+
+/// Sagas that are not listed.
+struct LeftOut {
+    /// The number of all sagas; with a `+` if there are perhaps more.
+    all: String,
+    /// Whether the runs of some sagas are not counted.
+    is_part: bool,
+    /// The URL that lists more, if there is one.
+    more: Option<String>,
 }
 
 /// A figure.
@@ -94,18 +115,18 @@ struct WorkerRow {
 }
 
 /// Shows the page.
-pub(crate) async fn show(State(web): State<SharedWeb>, base: Base) -> Response {
-    page_of(&base, read(&web, &base).await)
+pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(query): RawQuery) -> Response {
+    page_of(&base, read(&web, &base, &query_of(query)).await)
 }
 
-async fn read(web: &Web, base: &Base) -> Result<OverviewPage, Fault> {
+async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<OverviewPage, Fault> {
+    let sagas_shown = fields.number("sagas", SAGAS_SHOWN, SAGAS_MAX)?;
     let scoop = &web.scoop;
-    let failed = scoop.runs().roots().state(RunPhase::RolledBack).state(RunPhase::RollbackFailed);
     let counts = async { scoop.counts().sagas(SAGAS_COUNTED).await };
-    let failed = async { failed.page(FAILED_SHOWN).await };
     let (counts, failed, workers, activity, pauses) =
-        tokio::join!(counts, failed, scoop.workers(), scoop.activity(), scoop.pauses());
-    let (counts, failed, mut workers, activity, pauses) = (counts?, failed?, workers?, activity?, pauses?);
+        tokio::join!(counts, read_failed(scoop), scoop.workers(), scoop.activity(), scoop.pauses());
+    let (counts, (failed, before), mut workers, activity, pauses) =
+        (counts?, failed?, workers?, activity?, pauses?);
     let now = counts.read_at;
     workers.sort_by_key(|worker| (worker.is_alive, worker.started_at));
     let alive = workers.iter().filter(|worker| worker.is_alive).count();
@@ -118,18 +139,46 @@ async fn read(web: &Web, base: &Base) -> Result<OverviewPage, Fault> {
         program: worker.application.as_deref().map(line).unwrap_or_default(),
         address: worker.address.as_deref().map(line).unwrap_or_default(),
     });
-    let (rows, sagas) = rows(&counts, &activity, &base.0);
+    let (rows, sagas) = rows(&counts, &activity, &base.0, sagas_shown);
+    let left_out = (sagas > rows.len()).then(|| LeftOut {
+        all: format!("{sagas}{}", if counts.is_complete { "" } else { "+" }),
+        is_part: !counts.is_complete,
+        more: (sagas_shown < SAGAS_MAX).then(|| address(&base.0, &format!("/?sagas={SAGAS_MAX}"))),
+    });
     Ok(OverviewPage {
         frame: Frame::new(web, base, "Overview", "Overview"),
         tiles: tiles(&counts, &activity, alive, &base.0),
         pauses: pauses.len(),
         rows,
-        sagas: (sagas > SAGAS_SHOWN).then(|| format!("{sagas}{}", if counts.is_complete { "" } else { "+" })),
-        failed: failed.runs.iter().map(|run| RunRow::of(run, now)).collect(),
+        left_out,
+        failed: failed.iter().map(|run| RunRow::of(run, now)).collect(),
+        failed_before: before.map(|place| failed_before(&base.0, place)),
         workers: workers.collect(),
         workers_left_out,
         read_at: Moment { at: now, now: SystemTime::now().max(now) },
     })
+}
+
+/// The latest failed hierarchies, and the place to search further if there may be earlier ones.
+async fn read_failed(scoop: &Scoop) -> Result<(Vec<RunSummary>, Option<RunCursor>), RuntimeError> {
+    let failed = FAILED.into_iter().fold(scoop.runs().roots(), FindRuns::state);
+    let (mut found, mut place) = (vec![], None::<RunCursor>);
+    for _ in 0..FAILED_PAGES_MAX {
+        let page = failed.clone().page(FAILED_SHOWN - found.len()).after(place).await?;
+        found.extend(page.runs);
+        place = page.next;
+        if place.is_none() || found.len() >= FAILED_SHOWN {
+            break;
+        }
+    }
+    Ok((found, place))
+}
+
+/// The list of failed hierarchies that ended before this place.
+fn failed_before(base: &str, place: RunCursor) -> String {
+    let place = place.to_string();
+    let states = FAILED.iter().map(|state| ("state", state.name()));
+    format!("{base}/runs{}", query(states.chain([("roots", "1"), ("after", &*place)])))
 }
 
 fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> Vec<Tile> {
@@ -228,7 +277,7 @@ fn per_second(activity: &Activity, of: impl Fn(&ActivitySpan) -> u64) -> f64 {
 }
 
 /// The counts of the first sagas by their names, those before whose runs wait for an operator; and the number of all.
-fn rows(counts: &RunCounts, activity: &Activity, base: &str) -> (Vec<Row>, usize) {
+fn rows(counts: &RunCounts, activity: &Activity, base: &str, shown: usize) -> (Vec<Row>, usize) {
     let durations: HashMap<_, _> = activity.durations.iter().map(|it| (&*it.handler, it)).collect();
     let took = |handler: &str, percent| {
         durations.get(handler).map(|it| humane(it.percentile(percent))).unwrap_or_default()
@@ -241,9 +290,9 @@ fn rows(counts: &RunCounts, activity: &Activity, base: &str) -> (Vec<Row>, usize
     let is_bad = |counted: &BTreeMap<RunPhase, Count>| BAD.iter().any(|phase| counted.contains_key(phase));
     let mut by_handler: Vec<_> = by_handler.into_iter().collect();
     let sagas = by_handler.len();
-    if sagas > SAGAS_SHOWN {
+    if sagas > shown {
         by_handler.sort_by_key(|(_, counted)| !is_bad(counted));
-        by_handler.truncate(SAGAS_SHOWN);
+        by_handler.truncate(shown);
     }
     let rows = by_handler.into_iter().map(|(handler, counted)| {
         let cells = COLUMNS.iter().map(|(column, phases)| {

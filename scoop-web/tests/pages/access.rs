@@ -6,6 +6,7 @@ use axum::http::{Request, StatusCode};
 use scoop_web::Options;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::browsing::{first_parcel, first_run};
 use crate::shop::{Plan, Shop, TOKEN, sent};
 
 fn with_token() -> Options {
@@ -81,46 +82,6 @@ async fn pages_restrict_the_browser() {
         assert_eq!(got.headers[name], value);
     }
     got.lacks("<style").lacks(" style=").lacks("<script>").lacks("onclick");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn first_load_is_small_with_thirty_sagas_and_fifty_workers() {
-    let mut shop = Shop::open().await;
-    for _ in 0..10 {
-        shop.order(Plan::Fail("none left ".repeat(100))).await;
-    }
-    // Workers without a session would be deleted by a program with sagas.
-    shop.scoop.shutdown().await.unwrap();
-    shop.scoop = shop.db.client();
-    shop.router = scoop_web::router(shop.scoop.clone(), Options::new().without_token());
-    shop.db
-        .execute(
-            "INSERT INTO scoop.handler (topic, handler)
-             SELECT format('shop.topic-%s', n), format('a-saga-of-the-shop-with-a-name-%s', n) FROM generate_series(10, 39) n",
-        )
-        .await;
-    shop.db
-        .execute(
-            "INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
-             SELECT scoop.gen_uuid_v7(), n, n, (SELECT oid FROM pg_roles WHERE rolname = current_user),
-                    array_agg(topic), array_agg(handler), array_agg(1), now()
-             FROM generate_series(1, 50) n CROSS JOIN scoop.handler GROUP BY n",
-        )
-        .await;
-    for n in 10..40 {
-        shop.scoop.launch_untyped(format!("shop.topic-{n}"), serde_json::json!({})).await.unwrap();
-    }
-    let got = shop.get("/").await;
-    got.has("of a-saga-of-the-shop-with-a-name-10\"").has("of a-saga-of-the-shop-with-a-name-39\"");
-    assert_eq!(got.text.matches("<td data-label=\"Worker\"").count(), 50);
-    let mut bytes = got.text.len();
-    for part in got.text.split("/assets/").skip(1) {
-        let name = part.split_once('"').unwrap().0;
-        let asset = shop.get(&format!("/assets/{name}")).await;
-        assert!(asset.headers["cache-control"].to_str().unwrap().contains("immutable"));
-        bytes += asset.text.len();
-    }
-    assert!(bytes < 100_000, "{bytes} bytes");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,4 +172,30 @@ async fn page_that_is_mounted_as_a_service_is_answered_with_a_slash_at_its_end()
         assert_eq!(got.status, StatusCode::OK, "{path}");
         got.has("action=\"/ops/sagas/search\"");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn read_only_page_has_no_signals_schedules_and_selections() {
+    let shop = Shop::with_all_sagas().await;
+    let order = shop.shipped(1).await;
+    let failed = shop.order(Plan::FailToUndo).await;
+    let (parcel, failed) = (first_parcel(&order).await, first_run(&failed).await);
+    shop.get("/schedules").await.has("/trigger?saga=report");
+    shop.get("/inbox").await.has("type=\"checkbox\"");
+    let reader = Shop { router: read_only(&shop), ..shop };
+    reader.get(&format!("/runs/{parcel}")).await.has("awaiting signal").lacks("/actions/");
+    reader.get("/schedules").await.has("every 1 h 30 min").lacks("/trigger");
+    reader.get("/inbox").await.has("the bank is closed").lacks("checkbox").lacks("/retry");
+    for path in
+        [format!("/actions/signal/{parcel}"), "/trigger?saga=report".into(), format!("/retry?run={failed}")]
+    {
+        assert_eq!(reader.get(&path).await.status, StatusCode::FORBIDDEN, "{path}");
+        let fields = [("run", &*failed), ("name", "Ada"), ("reason", "why"), ("payload", "{}")];
+        assert_eq!(reader.post(&path, &fields).await.status, StatusCode::FORBIDDEN, "{path}");
+    }
+    assert!(reader.scoop.interventions(order.id()).await.unwrap().is_empty());
+}
+
+fn read_only(shop: &Shop) -> Router {
+    scoop_web::router(shop.scoop.clone(), Options::new().without_token().read_only())
 }

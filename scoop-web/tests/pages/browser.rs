@@ -1,6 +1,6 @@
 //! Chromium without a window, driven by WebDriver.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -15,8 +15,21 @@ use tokio::process::{Child, ChildStdout, Command};
 /// How long a test waits for something that a page is about to show.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The environment variable with the folder to which the images of the guide are written.
+/// The environment variable with the folder to which the images of the guide are written, from the root of the repository.
 const IMAGES: &str = "SCOOP_IMAGES";
+
+/// What a page and the image of it have in common: the style, by the digest in its name, and the texts that are the same in each
+/// run of the test. Counts and times are left out.
+const OUTLINE: &str = r#"
+    const style = document.querySelector("link[rel=stylesheet]").href.split("/").pop();
+    const fixed = "header nav a, h1, h2, main th[scope=col], main label, main legend, main summary, main button, .actions a";
+    const text = (element) => {
+        const copy = element.cloneNode(true);
+        for (const it of copy.querySelectorAll(".minor")) it.remove();
+        return `${element.localName} ${copy.textContent.trim().replace(/\s+/g, " ")}`;
+    };
+    return [style, ...[...document.querySelectorAll(fixed)].map(text)];
+"#;
 
 /// Keys, as WebDriver names them.
 pub(crate) const TAB: &str = "\u{e004}";
@@ -189,12 +202,24 @@ impl Browser {
         self.client.execute(script, vec![]).await.unwrap()
     }
 
-    /// Writes an image for the guide, if the folder for these is given.
+    /// Checks that the image of the guide is one of this page, by the outline beside it. If the folder for images is given,
+    /// writes both instead.
     pub(crate) async fn image(&self, name: &str) {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let outline: Vec<String> = serde_json::from_value(self.value(OUTLINE).await).unwrap();
+        let outline = outline.join("\n") + "\n";
         if let Some(folder) = std::env::var_os(IMAGES) {
-            let image = self.client.screenshot().await.unwrap();
-            std::fs::write(PathBuf::from(folder).join(format!("{name}.png")), image).unwrap();
+            let image = root.join(folder).join(name);
+            std::fs::write(image.with_extension("png"), self.client.screenshot().await.unwrap()).unwrap();
+            std::fs::write(image.with_extension("txt"), outline).unwrap();
+            return;
         }
+        let stored =
+            std::fs::read_to_string(root.join(format!("docs/images/{name}.txt"))).unwrap_or_default();
+        assert_eq!(
+            outline, stored,
+            "docs/images/{name}.png is of another page: write it by `{IMAGES}=docs/images cargo test -p scoop-web --test pages`"
+        );
     }
 
     /// Ends the browser.

@@ -121,6 +121,10 @@ impl Site {
     }
 }
 
+pub(crate) async fn first_parcel(order: &Handle) -> String {
+    order.tree().await.unwrap().roots()[0].children[0].id().to_string()
+}
+
 pub(crate) async fn first_run(order: &Handle) -> String {
     order.tree().limit(1).await.unwrap().roots()[0].id().to_string()
 }

@@ -1,13 +1,22 @@
 //! The pages on a real PostgreSQL, over HTTP and in a browser: what they show, what they refuse, and what their actions do.
 
 mod access;
-mod acting;
+mod actions;
 mod browser;
 mod browsing;
 mod changes;
-mod deciding;
-mod finding;
+mod entities;
+mod error_queue;
+mod failures;
 mod health;
-mod many;
-mod operating;
+mod hierarchy;
+mod hostile_texts;
+mod overview;
+mod pause;
+mod retry_many;
+mod run;
+mod runs;
+mod schedules;
 mod shop;
+mod signal;
+mod topology;

@@ -16,6 +16,9 @@ pub(crate) const TOKEN: &str = "the token of the tests";
 /// The redacted field of all orders.
 pub(crate) const CARD: &str = "4111 1111";
 
+/// The most bytes that a page of many rows has.
+pub(crate) const BYTES_MAX: usize = 400_000;
+
 /// What happens to an order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) enum Plan {

@@ -1,7 +1,7 @@
 //! Fuzz tests of values from the database, which other programs or people may have written. The documents are nearly
 //! right, and wrong in one place or several. Reading must not panic, and a value that was read survives a round trip.
 //!
-//! A short form runs with the tests. The long form is the same with more cases: see `docs/testing.md`.
+//! A short form runs with the tests. The long form is the same with more cases: see `docs/development/testing.md`.
 
 mod mutation;
 

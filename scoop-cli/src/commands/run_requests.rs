@@ -9,7 +9,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::filters::one_of;
-use super::many::{Many, ManyRequest};
+use super::many_runs::{Many, ManyRequest};
 use super::target::{Target, by_key, id};
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};

@@ -141,26 +141,3 @@ async fn run_whose_rollback_failed_because_of_a_child_leads_to_the_child() {
         .has(&format!("/actions/retry/{child}"))
         .lacks("the failed runs below it are settled");
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn saga_is_paused_and_resumed() {
-    let shop = Shop::open().await;
-    shop.get("/topology").await.has("Nothing is paused.").has("shop.parcels").lacks("no program runs");
-    let path = "/pause?saga=parcels";
-    let page = shop.get(path).await;
-    let mut fields = vec![("form", page.form()), ("name", "Ada"), ("reason", ""), ("limit", "1h")];
-    let got = shop.post(path, &fields).await;
-    assert_eq!(got.status, StatusCode::UNPROCESSABLE_ENTITY);
-    fields[2].1 = "the scales are broken";
-    assert_eq!(shop.post(path, &fields).await.location(), "/topology");
-    let pause = shop.scoop.pauses().await.unwrap().remove(0);
-    assert_eq!((&*pause.source, pause.reason.as_deref()), ("Ada", Some("the scales are broken")));
-    assert!(pause.until.is_some());
-    shop.get("/topology").await.has("the scales are broken").has("<span class=\"phase idle\">paused</span>");
-    let path = "/resume?saga=parcels";
-    assert_eq!(shop.post(path, &fields).await.location(), "/topology");
-    assert!(shop.scoop.pauses().await.unwrap().is_empty());
-    for wrong in ["/pause", "/pause?saga=a&topic=b"] {
-        assert_eq!(shop.get(wrong).await.status, StatusCode::BAD_REQUEST, "{wrong}");
-    }
-}

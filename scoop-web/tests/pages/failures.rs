@@ -1,0 +1,36 @@
+//! The failures by code, and the pages of the inbox.
+
+use axum::http::StatusCode;
+use scoop::{RunState, Tree};
+use scoop_test_support::Ends as _;
+
+use crate::shop::{Plan, Shop};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_are_grouped_by_code() {
+    let shop = Shop::open().await;
+    shop.get("/failures").await.has("No run has failed.");
+    shop.order(Plan::Fail("none left".into())).await;
+    shop.order(Plan::Fail("none left again".into())).await;
+    let got = shop.get("/failures").await;
+    got.has("/runs?code=sold-out").has("<td data-label=\"Runs\">2</td>").has("none left again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inbox_and_failures_have_pages() {
+    let shop = Shop::open().await;
+    let mut last = None;
+    for _ in 0..51 {
+        last = Some(shop.order(Plan::FailToUndo).await);
+    }
+    let failed = |tree: &Tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_));
+    last.unwrap().comes_to(failed).await.unwrap();
+    let first = shop.get("/inbox").await;
+    assert_eq!(first.text.matches("aria-label=\"Skip run").count(), 50);
+    let rest = shop.get(&first.next()).await;
+    assert_eq!(rest.text.matches("aria-label=\"Skip run").count(), 1);
+    rest.has("First page").lacks("rel=\"next\"");
+    assert_eq!(shop.get("/inbox?failed=x").await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(shop.get("/failures?after=x").await.status, StatusCode::BAD_REQUEST);
+    shop.get("/failures").await.has("51 runs that failed last").lacks("rel=\"next\"");
+}

@@ -1,0 +1,85 @@
+//! The list of runs, and the search.
+
+use axum::http::StatusCode;
+
+use crate::shop::{CARD, Order, Plan, Shop};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_is_filtered_and_paged() {
+    let shop = Shop::open().await;
+    shop.order(Plan::Fail("none left".into())).await;
+    for _ in 0..51 {
+        shop.order(Plan::Commit).await;
+    }
+    let got = shop.get("/runs?state=rolled+back&code=sold-out&handler=orders&since=1h").await;
+    got.has("none left").has("value=\"rolled back\" checked").lacks("rel=\"next\"");
+    shop.get("/runs?code=no-such-code").await.has("No such run.");
+    let first = shop.get("/runs?state=committed").await;
+    let next = first.next();
+    assert!(next.starts_with("/runs?state=committed&after="), "{next}");
+    shop.get(&next).await.has("First page").has("phase good").lacks("rolled back</span>");
+    for wrong in ["state=done", "waiting=x", "after=x", "since=yesterday"] {
+        assert_eq!(shop.get(&format!("/runs?{wrong}")).await.status, StatusCode::BAD_REQUEST, "{wrong}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_by_wait_topic_and_roots_find_runs() {
+    let shop = Shop::open().await;
+    let order = shop.shipped(2).await;
+    shop.order(Plan::Commit).await;
+    let tree = order.tree().await.unwrap();
+    let (root, parcels) = (tree.roots()[0].id(), tree.roots()[0].children.iter().map(|it| it.id()));
+    let parcels: Vec<_> = parcels.collect();
+    for (filter, found) in [
+        ("waiting=signal", parcels.clone()),
+        ("waiting=children", vec![root]),
+        ("waiting=signal&waiting=children", vec![parcels[0], parcels[1], root]),
+        ("topic=shop.parcels", parcels),
+        ("roots=1&state=waiting", vec![root]),
+    ] {
+        let got = shop.get(&format!("/runs?{filter}")).await;
+        assert_eq!(got.text.matches("<td data-label=\"Run\">").count(), found.len(), "{filter}");
+        for run in found {
+            got.has(&format!("/runs/{run}\""));
+        }
+    }
+    shop.get("/runs?roots=1").await.lacks("<td data-label=\"Saga\">parcels");
+    shop.get("/runs?waiting=signal&topic=shop.parcels").await.has("value=\"signal\" checked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn search_leads_to_what_was_meant() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::Commit).await;
+    let tree = order.tree().await.unwrap();
+    let run = &tree.roots()[0];
+    let found = async |query: String| shop.get(&format!("/search?{query}")).await.location().to_owned();
+    assert_eq!(found(format!("q={}", order.id())).await, format!("/hierarchies/{}", order.id()));
+    assert_eq!(found(format!("q={}", run.id())).await, format!("/runs/{}", run.id()));
+    assert_eq!(found(format!("q={}", run.message_id)).await, format!("/hierarchies/{}", order.id()));
+    assert_eq!(found("q=orders".into()).await, "/runs?handler=orders");
+    assert_eq!(found("q=shop.orders".into()).await, "/runs?topic=shop.orders");
+    assert_eq!(found("q=sold-out".into()).await, "/runs?code=sold-out");
+    assert_eq!(found("q=".into()).await, "/runs");
+    let nothing = "q=0197a6b2-6b1c-7000-8000-000000000001";
+    assert_eq!(shop.get(&format!("/search?{nothing}")).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_is_found_by_its_unique_key() {
+    let shop = Shop::open().await;
+    let order = Order { plan: Plan::Commit, card: CARD.into() };
+    let order = shop.scoop.launch(order).unique(" order & 7 ").await.unwrap();
+    shop.get("/runs?topic=shop.orders").await.has("name=\"topic\" value=\"shop.orders\" required");
+    let found = "/search?topic=shop.orders&key=+order+%26+7+";
+    assert_eq!(shop.get(found).await.location(), format!("/hierarchies/{}", order.id()));
+    let got = shop.get("/search?topic=shop.orders&key=%3Cb%3Eorder+8").await;
+    assert_eq!(got.status, StatusCode::NOT_FOUND);
+    got.has("no message was launched on topic").has("&#60;b&#62;order 8").lacks("<b>");
+    for half in ["topic=shop.orders", "key=7"] {
+        let got = shop.get(&format!("/search?{half}")).await;
+        assert_eq!(got.status, StatusCode::BAD_REQUEST, "{half}");
+        got.has("both are needed");
+    }
+}
