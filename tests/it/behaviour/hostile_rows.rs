@@ -329,6 +329,27 @@ async fn unreadable_failures_are_listed() -> Result<()> {
     Ok(())
 }
 
+/// Counts of attempts whose sum the server cannot compute.
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_attempts_keep_no_tree_and_no_comparison_from_being_read() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, root) = at_the_gate(&db, &gate, Work).await?;
+    db.execute(&format!(
+        "UPDATE scoop.run SET attempts = 2147483647, retries = 1 WHERE root = '{}'",
+        root.id()
+    ))
+    .await;
+    let tree = root.tree().await?.to_string();
+    assert!(tree.contains("attempt 2147483649"), "{tree}");
+    let mut different = 0;
+    scoop.compare_working_set(|_| different += 1).await?;
+    assert_eq!(different, 0);
+    gate.open(1);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
 /// More workers than the server has room for locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn thousands_of_dead_workers_are_reaped_beside_a_living_one() -> Result<()> {
