@@ -845,6 +845,31 @@ async fn a_follower_reads_blocks_in_proportion_to_the_events() {
     done(pool).await;
 }
 
+/// The lineage of a forged event may have any number of ids.
+#[tokio::test]
+async fn follower_reads_the_first_and_the_last_id_of_a_long_lineage() {
+    let pool = database("followed_lineage").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let forge = "INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage)
+        SELECT gen_random_uuid(), 'SUSPENDED', 'forged', md5('root')::uuid || array_agg(gen_random_uuid()) || md5('run')::uuid
+        FROM generate_series(1, 10000)";
+    sqlx::raw_sql(forge).execute(&pool).await.unwrap();
+    let (prepare, _) = prepared("event_follow");
+    let read = format!(
+        "{prepare};
+         CREATE TEMPORARY TABLE page AS EXECUTE p (
+             '00000000-0000-0000-0000-000000000000', 0, 9000000000000000000, pg_current_snapshot()::text, '{{}}', NULL, NULL, 10, true);
+         SELECT hierarchy = md5('root')::uuid AND run = md5('run')::uuid, octet_length(page::text) FROM page"
+    );
+    let mut connection = pool.acquire().await.unwrap();
+    let row = sqlx::raw_sql(AssertSqlSafe(read)).fetch_one(&mut *connection).await.unwrap();
+    connection.close().await.unwrap();
+    assert!(sqlx::Row::get::<bool, _>(&row, 0));
+    let bytes: i32 = sqlx::Row::get(&row, 1);
+    assert!(bytes < 1_000, "{bytes} bytes");
+    done(pool).await;
+}
+
 /// As many finished runs as asked, and as many that sleep, of ten handlers; one finished one in a hundred is undone.
 const LISTED: &str = "
     INSERT INTO scoop.message (id, topic, payload)
