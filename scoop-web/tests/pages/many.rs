@@ -103,6 +103,58 @@ async fn topology_has_pages_and_finds_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn error_queues_have_pages_and_each_is_shown_by_its_address() {
+    let shop = Shop::open().await;
+    shop.db
+        .execute(
+            "INSERT INTO scoop.handler (topic, handler)
+             SELECT 'scoop.failed:a & b', 'queue ' || lpad(n::text, 5, '0') FROM generate_series(1, 10000) n;
+             INSERT INTO scoop.handler (topic, handler) VALUES ('zz', 'scoop.failed queue')",
+        )
+        .await;
+    let next_queues = |got: &Got| {
+        let before = got.text.split_once("\">Next error queues</a>").expect("there are more").0;
+        before.rsplit_once("href=\"").unwrap().1.replace("&#38;", "&")
+    };
+    let first = shop.get("/error-queue").await;
+    first.has("queue 00001").has("queue 00200").lacks("queue 00201").lacks("First error queues");
+    let second = shop.get(&next_queues(&first)).await;
+    second.has("queue 00201").has("queue 00400").lacks("queue 00401").has("href=\"/error-queue\"");
+    for got in [&first, &second] {
+        assert_eq!(got.text.matches("aria-current=\"true\">queue ").count(), 1);
+        assert!(got.text.len() <= BYTES_MAX, "{} bytes", got.text.len());
+    }
+    // The list of queues stays where it is.
+    let second_path = next_queues(&first).replace("/error-queue?", "&");
+    let asked = format!("/error-queue?handler=queue+00300&topic=scoop.failed%3Aa+%26+b{second_path}");
+    shop.get(&asked).await.has("aria-current=\"true\">queue 00300").has("No failure was sent to it.");
+    let elsewhere = shop.get("/error-queue?handler=queue+09999&topic=scoop.failed%3Aa+%26+b").await;
+    elsewhere.has("No failure was sent to it.").lacks("aria-current=\"true\">queue ");
+    let beyond = shop.get("/error-queue?past_topic=zz&past_handler=zz").await;
+    beyond.has("No further saga subscribes to failures.").has("First error queues");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn search_finds_exact_names_among_many() {
+    let shop = Shop::open().await;
+    shop.db
+        .execute(
+            "INSERT INTO scoop.handler (topic, handler)
+             SELECT 'topic ' || lpad(n::text, 5, '0'), 'saga ' || lpad(n::text, 5, '0') FROM generate_series(1, 10000) n",
+        )
+        .await;
+    for (text, found) in [
+        ("saga+09999", "handler=saga+09999"),
+        ("topic+10000", "topic=topic+10000"),
+        ("saga+0999", "code=saga+0999"),
+        ("orders", "handler=orders"),
+    ] {
+        let got = shop.get(&format!("/search?q={text}")).await;
+        assert_eq!(got.location(), format!("/runs?{found}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn names_of_entities_beyond_a_maximum_are_found_by_the_form() {
     let shop = Shop::open().await;
     shop.db

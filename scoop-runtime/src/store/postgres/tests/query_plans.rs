@@ -353,7 +353,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, bigint, bigint, text, uuid[], text, uuid, bigint, boolean",
             "gen_random_uuid(), 0, 1, '1:1:', '{}', NULL, NULL, 1, true",
         ),
-        "handler_list" => ("text, text, text, bigint", "'', '', '', 201"),
+        "handler_list" => ("text, text, text, bigint, text, text", "'', '', '', 201, NULL, NULL"),
         "handler_list_retired" => ("bigint", "201"),
         "queue_list" => ("text[]", "'{}'"),
         "rollback_check" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
@@ -1002,8 +1002,8 @@ async fn page_of_subscriptions_costs_the_same_among_many() {
     let execute =
         async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
     let pages = [
-        ("handler_list", "'', '', '', 201", 201.0),
-        ("handler_list", "'topic5', '', 'saga', 201", 201.0),
+        ("handler_list", "'', '', '', 201, NULL, NULL", 201.0),
+        ("handler_list", "'topic5', '', 'saga', 201, NULL, NULL", 201.0),
         ("handler_list_retired", "201", 201.0),
         ("queue_list", "'{saga100,saga101,none}'", 2.0),
     ];
