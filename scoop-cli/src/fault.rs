@@ -99,6 +99,7 @@ impl Fault {
                 | RuntimeError::NoSuchKey { .. }
                 | RuntimeError::KeptKey { .. }
                 | RuntimeError::WrongId { .. }
+                | RuntimeError::DamagedRollback { .. }
                 | RuntimeError::NoHandler { .. }
                 | RuntimeError::NoSchedule { .. },
             ) => Exit::NotAccepted,

@@ -1268,20 +1268,26 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    -- A worker that died keeps others waiting for so long.
+    -- A worker that died keeps others waiting for so long. No worker takes the place for ten minutes: the clock was set back then.
     UPDATE scoop.retention r SET
         taken_by = worker, taken_until = clock_timestamp() + interval '5 minutes',
-        complete_until = CASE WHEN open_from >= r.sampled_transaction THEN r.sampled_at ELSE r.complete_until END,
-        -- after the restore of a dump, the number may be that of a transaction to come
-        sampled_at = CASE WHEN r.sampled_transaction <= open_from OR r.sampled_transaction > next_transaction
-                          THEN transaction_timestamp() ELSE r.sampled_at END,
-        sampled_transaction = CASE WHEN r.sampled_transaction <= open_from OR r.sampled_transaction > next_transaction
-                                   THEN next_transaction ELSE r.sampled_transaction END
-    WHERE r.is_only AND (r.taken_until IS NULL OR r.taken_until < clock_timestamp() OR r.taken_by = worker)
+        complete_until = CASE WHEN open_from >= r.sampled_transaction AND r.sampled_at <= clock_timestamp()
+                              THEN r.sampled_at ELSE r.complete_until END,
+        (sampled_at, sampled_transaction) = (
+            SELECT CASE WHEN sample.is_over THEN transaction_timestamp() ELSE r.sampled_at END,
+                   CASE WHEN sample.is_over THEN next_transaction ELSE r.sampled_transaction END
+            -- after the restore of a dump, the number may be that of a transaction to come
+            FROM (SELECT r.sampled_transaction <= open_from OR r.sampled_transaction > next_transaction
+                         OR r.sampled_at > clock_timestamp() AS is_over) AS sample)
+    WHERE r.is_only
+      AND (r.taken_by = worker
+           OR (r.taken_until >= clock_timestamp() AND r.taken_until < clock_timestamp() + interval '10 minutes') IS NOT TRUE)
     RETURNING r.after_event, r.complete_until INTO next_event, ended;
     IF NOT FOUND THEN
         RETURN;
     END IF;
+    -- A time to come says nothing of open transactions. In a range that allows the calculation, as the row may have an infinite time.
+    ended := greatest('0001-01-01 00:00+00', CASE WHEN ended <= clock_timestamp() THEN ended END);
 
     WITH RECURSIVE lane (topic, kind) AS (
         (SELECT k.topic, k.kind FROM scoop.kept_hierarchy k ORDER BY k.topic, k.kind LIMIT 1)

@@ -1,11 +1,11 @@
 -- Which events did these transactions write? A page of them, in the order of their ids. Reads the events from the id $1 on up
 -- to the last one of the page; those before are of earlier transactions, or of an earlier page. A transaction has 64 bits, of
 -- which a row has 32. The page ends before its failures have more than about 4 MiB as they are stored: `found` is how many
--- events it would have had.
+-- events it would have had. Of a lineage only the first and the last id are returned, since a forged one may have millions.
 -- Locks: nothing.
 -- $1 greater ids than this; $2 of this transaction and later ones, $3 before this one, $4 visible in this snapshot; $5 without
 -- these; $6 of this handler and $7 of this hierarchy, null for all; $8 how many; $9 whether with failures
-SELECT page.id, page.message_id, page.type, page.handler, page.worker, page.step, page.lineage, page.created_at,
+SELECT page.id, page.message_id, page.type, page.handler, page.worker, page.step, page.hierarchy, page.run, page.created_at,
        scoop.shown_failure(page.failure) AS failure, page.transaction, page.found
 FROM (
     SELECT e.*, count(*) OVER () AS found,
@@ -13,7 +13,9 @@ FROM (
            row_number() OVER (ORDER BY e.id ROWS UNBOUNDED PRECEDING) AS nth
     FROM (
         SELECT e.id, e.message_id, e.type::text AS type, e.coroutine_name AS handler, e.coroutine_identifier AS worker,
-               e.step, e.cooperation_lineage AS lineage, e.created_at, CASE WHEN $9 THEN e.exception END AS failure,
+               e.step, e.cooperation_lineage[1] AS hierarchy,
+               CASE WHEN cardinality(e.cooperation_lineage) > 1 THEN scoop.run_id(e.cooperation_lineage) END AS run,
+               e.created_at, CASE WHEN $9 THEN e.exception END AS failure,
                written.by AS transaction
         FROM scoop.message_event e
         CROSS JOIN LATERAL (

@@ -2,12 +2,14 @@
 -- handler, the first. A limit that has only the name of its saga is looked up by that name. All limits with several names are read
 -- once, since a look for each handler would go through all of these.
 -- Locks: nothing.
--- $1 topic and $2 handler to continue after, $3 a text that the name of one of both has, $4 how many, null for all
+-- $1 topic and $2 handler to continue after, $3 a text that the name of one of both has, $4 how many, null for all;
+-- of topic $5 and of handler $6, null for any
 WITH listed AS MATERIALIZED (
     SELECT h.topic, h.handler, h.since
     FROM scoop.handler h
     WHERE h.retired_at IS NULL AND (h.topic, h.handler) > ($1::text, $2::text)
       AND (strpos(h.topic, $3) > 0 OR strpos(h.handler, $3) > 0)
+      AND ($5::text IS NULL OR h.topic = $5) AND ($6::text IS NULL OR h.handler = $6)
     ORDER BY h.topic, h.handler
     LIMIT $4
 ),

@@ -33,7 +33,7 @@ essence AS MATERIALIZED (
                'rollback_failed_before', r.rollback_failed_before, 'replied', r.replied,
                'giving_up', scoop.has_to_give_up(r.giving_up, r.give_up_at, $5), 'give_up_at', r.give_up_at,
                'context', md5(nullif(r.context, '{}')::text),
-               'due', CASE WHEN coalesce(r.attempts + r.retries, 0) = 0 AND due.at > $5 + interval '10 minutes' THEN due.at END,
+               'due', CASE WHEN (r.attempts > 0 OR r.retries > 0) IS NOT TRUE AND due.at > $5 + interval '10 minutes' THEN due.at END,
                'signal', CASE WHEN r.ready_at > $5 THEN r.signal END,
                'signal_key', CASE WHEN r.ready_at > $5 THEN r.signal_key END) END
            || CASE WHEN r.state = 'ended' OR r.rollback_failed_before THEN '{}' ELSE jsonb_build_object(

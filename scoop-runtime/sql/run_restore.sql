@@ -33,7 +33,7 @@ JOIN scoop.message_event turned
     ON turned.type = 'ROLLING_BACK' AND turned.coroutine_name = v.handler AND turned.message_id = v.message_id
 ON CONFLICT (root, id) DO UPDATE
 SET state = excluded.state, ready_at = clock_timestamp(), epoch = r.epoch + 1,
-    give_up_at = excluded.give_up_at, rollback_since = excluded.rollback_since,
+    context = excluded.context, give_up_at = excluded.give_up_at, rollback_since = excluded.rollback_since,
     giving_up = false, last_event_at = greatest(r.last_event_at, excluded.last_event_at),
     reason = excluded.reason, rollback_failure = NULL, attempts = 0, retries = 0,
     awaits_operator = excluded.awaits_operator

@@ -121,7 +121,7 @@ unhandled AS (
     LIMIT $7::bigint + 1
 )
 SELECT n.lineage, n.message_id, n.handler, m.topic,
-       r.state::text AS state, r.attempts + r.retries AS attempts, left(r.reason, 10000) AS reason, r.rolling_back, r.giving_up, r.owner,
+       r.state::text AS state, r.attempts, r.retries, left(r.reason, 10000) AS reason, r.rolling_back, r.giving_up, r.owner,
        NOT EXISTS (
            SELECT FROM scoop.worker w, unnest(w.topics, w.handlers) AS own (topic, handler)
            WHERE own.topic = r.topic AND own.handler = r.handler
@@ -218,7 +218,7 @@ LEFT JOIN LATERAL (
     ) e
 ) events ON true
 UNION ALL
-SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        -- a time outside the years 1 to 9999 is none
        CASE WHEN u.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN u.created_at END,
        u.redelivered_as, NULL, NULL, NULL, NULL, (SELECT is_so FROM more_emitted)

@@ -219,6 +219,19 @@ pub enum RuntimeError {
         /// The kind of id that the request takes.
         wanted: Wanted,
     },
+
+    /// The record of a failed rollback is damaged. So neither can its run be repaired, nor a run whose repair concerns it.
+    #[error(
+        "the failed rollback of run {run} cannot be repaired: {damage}; correct its events in `message_event`, then repeat the \
+         request"
+    )]
+    DamagedRollback {
+        /// The run with the damaged record.
+        run: crate::RunId,
+        /// What is damaged.
+        damage: &'static str,
+    },
+
     /// A signal cannot be sent.
     #[error("the signal `{}` cannot be sent: {why}", Escaped(signal))]
     Signal {

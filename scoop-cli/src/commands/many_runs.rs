@@ -82,6 +82,11 @@ impl Answer {
         let text = "the run is not there any more: its hierarchy was deleted".to_owned();
         Self { name: "gone", text, kind: AnswerKind::Refused }
     }
+
+    /// The answer if the record of the run cannot be read.
+    fn damaged(error: &RuntimeError) -> Self {
+        Self { name: "damaged", text: error.to_string(), kind: AnswerKind::Refused }
+    }
 }
 
 /// The runs that pass the filters.
@@ -337,6 +342,7 @@ async fn ask_all(
         }
         let answer = match ask(RunId::from(*run)).await {
             Err(RuntimeError::NoSuchRun { .. } | RuntimeError::WrongId { .. }) => Answer::gone(),
+            Err(damaged @ RuntimeError::DamagedRollback { .. }) => Answer::damaged(&damaged),
             answer => answer?,
         };
         tally.count(*hierarchy, answer);

@@ -56,6 +56,26 @@ impl ListHandlers {
         self
     }
 
+    /// Reads only the handlers of the topic of exactly this name.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// let has_handlers = !scoop.handlers().topic("orders.placed").limit(1).await?.is_empty();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn topic(mut self, name: impl Into<String>) -> Self {
+        self.part.topic = Some(name.into());
+        self
+    }
+
+    /// Reads only the handlers of the saga of exactly this name, one for each of its topics.
+    pub fn saga(mut self, name: impl Into<String>) -> Self {
+        self.part.saga = Some(name.into());
+        self
+    }
+
     async fn read(self) -> Result<Vec<RegisteredHandler>, RuntimeError> {
         let Self { scoop, part } = &self;
         let listed = scoop.patiently(|_| scoop.store().listed_handlers(part)).await;
@@ -114,7 +134,8 @@ impl IntoFuture for ListFormerHandlers {
 impl Scoop {
     /// The registered handlers, by topic and saga: those of all programs that ever started on this schema, unless they were
     /// [retired](Scoop::retire_handler). Messages are delivered to them. Await it, or choose a part before:
-    /// [`limit`](ListHandlers::limit), [`after`](ListHandlers::after), [`named`](ListHandlers::named).
+    /// [`limit`](ListHandlers::limit), [`after`](ListHandlers::after), [`named`](ListHandlers::named),
+    /// [`topic`](ListHandlers::topic), [`saga`](ListHandlers::saga).
     ///
     /// # Errors
     ///

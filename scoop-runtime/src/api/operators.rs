@@ -198,7 +198,8 @@ impl Scoop {
     /// # Errors
     ///
     /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a hierarchy or a
-    /// message; or if the database fails.
+    /// message; [`RuntimeError::DamagedRollback`] if the record of the failed rollback is damaged, or that of an ancestor
+    /// that would go on, too; or if the database fails.
     ///
     /// # Cancel safety
     ///

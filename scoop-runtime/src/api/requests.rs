@@ -278,7 +278,7 @@ impl RequestInfo {
             let repaired = self.scoop.patiently(repair).await;
             let repaired = repaired.map_err(GivenUp::error("a failed compensation was repaired"))?;
             match repaired {
-                Err(refusal) => Ok(refusal.into()),
+                Err(refusal) => RepairAnswer::try_from(refusal),
                 Ok(repaired) => {
                     self.scoop.on_repaired(repaired).await?;
                     Ok(RepairAnswer::Accepted)

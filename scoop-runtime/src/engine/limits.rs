@@ -12,13 +12,17 @@
 //! A claim says when a rate admits the next run. The task looks then: no run is claimed before by looking more often. The runs of
 //! a saga that has reached its rate stay in their queue; those of a key that has reached its rate are parked, and return to it at that time.
 //!
+//! Sagas take turns: a turn is one claim. Each slot goes to the saga with the fewest runs in execution in this process, so that the
+//! backlog of one saga holds up no other. While there are more runs than slots, the task looks for the runs of further sagas, and
+//! for suspects, after intervals ([`LOOK_INTERVAL`]), not at each claim.
+//!
 //! A claim waits for the lock of a limit for a moment only, since it has slots meanwhile. While another session holds that lock, its
 //! saga is looked at twice a second, and holds up no other.
 //!
 //! It looks when a run of such a saga has ended in this process, when the claimer is woken, when the next run is due or is admitted
 //! by its rate, and otherwise at the poll interval.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +32,7 @@ use tokio::time::Instant;
 
 use super::claim::{self, QueueProgress};
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
-use super::slots::FreedPlaces;
+use super::slots::{FreedPlaces, RunningCounts};
 use super::user_code::boundary;
 use crate::error::is_transient;
 use crate::saga::registry::RunnableSaga;
@@ -48,6 +52,9 @@ const PAUSE_WHEN_DUE: Duration = Duration::from_millis(5);
 /// The pause before another look at a saga whose limit another session has locked, or whose claim the database has refused. A
 /// claim that waits for the lock has slots.
 const PAUSE_WHEN_POSTPONED: Duration = Duration::from_millis(500);
+
+/// While runs wait for slots, the task looks this often for those of further sagas, and for suspects.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Claims, again and again, until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
@@ -87,9 +94,45 @@ pub(super) async fn serve(engine: Arc<Engine>) {
 /// The last looks at sagas with limits.
 struct Looks {
     of_sagas: BTreeMap<String, Look>,
-    /// The topology of the positions.
+    /// The sagas of which runs may be claimed now.
+    turns: BTreeMap<String, Turn>,
+    /// The last turns of sagas.
+    last_turns: BTreeMap<String, LastTurn>,
+    /// The topology of the positions, and of the turns.
     topology: i64,
     progress: QueueProgress,
+}
+
+/// The next turn of a saga.
+#[derive(Default)]
+struct Turn {
+    freed: FreedKeys,
+    /// Whether parked runs may return to their queue.
+    may_return: bool,
+    /// Whether a rate admits a further run.
+    has_opened: bool,
+    /// Whether there are free places of which other processes may not know.
+    is_unoffered: bool,
+}
+
+/// The last turn of a saga.
+#[derive(Clone, Copy, Default)]
+struct LastTurn {
+    /// The number of the turn; 0 if there was none.
+    number: u64,
+    /// Whether no run has begun in it.
+    is_idle: bool,
+}
+
+impl Turn {
+    /// Adds what a later look has found.
+    fn add(&mut self, later: Self) {
+        self.freed.keys.extend(later.freed.keys);
+        self.freed.page_from = later.freed.page_from.or(self.freed.page_from.take());
+        self.may_return |= later.may_return;
+        self.has_opened |= later.has_opened;
+        self.is_unoffered |= later.is_unoffered;
+    }
 }
 
 /// The last looks at one saga.
@@ -125,14 +168,51 @@ struct Due {
 
 impl Looks {
     fn new() -> Self {
-        Self { of_sagas: BTreeMap::new(), topology: 0, progress: QueueProgress::new() }
+        Self {
+            of_sagas: BTreeMap::new(),
+            turns: BTreeMap::new(),
+            last_turns: BTreeMap::new(),
+            topology: 0,
+            progress: QueueProgress::new(),
+        }
     }
 
-    /// Drops the positions in queues that are others: runs may have returned to them.
+    /// Drops the positions in queues that are others: runs may have returned to them. And the turns, since all keys are looked at anew.
     fn follow(&mut self, topology: i64) {
         if self.topology != topology {
             (self.topology, self.progress) = (topology, QueueProgress::new());
+            self.turns.clear();
         }
+    }
+
+    /// Whether one of these sagas has a turn.
+    fn has_turn(&self, queues: &[LimitedQueue]) -> bool {
+        queues.iter().any(|queue| self.turns.contains_key(&queue.of.saga))
+    }
+
+    /// Takes the turn of the saga with the fewest runs in execution. Of several it is the one whose last turn was the earliest. A saga
+    /// of which no run began in its last turn is passed over until all others have had one: it may have to park many runs.
+    fn take_turn<'a>(
+        &mut self,
+        queues: &'a [LimitedQueue],
+        running: &RunningCounts,
+    ) -> Option<(&'a LimitedQueue, Turn)> {
+        let last_of = |queue: &LimitedQueue| self.last_turns.get(&queue.of.saga).copied().unwrap_or_default();
+        let due = queues.iter().filter(|queue| self.turns.contains_key(&queue.of.saga));
+        let due: Vec<_> = due.collect();
+        let earliest = due.iter().map(|queue| last_of(queue).number).min()?;
+        let next = due.into_iter().min_by_key(|queue| {
+            let LastTurn { number, is_idle } = last_of(queue);
+            let runs: usize = queue.of.handlers.iter().map(|handler| running.of(handler)).sum();
+            (is_idle && number > earliest, runs, number)
+        })?;
+        Some((next, self.turns.remove(&next.of.saga)?))
+    }
+
+    /// Records a turn, and whether a run began in it.
+    fn end_turn(&mut self, saga: &str, has_begun: bool) {
+        let number = 1 + self.last_turns.values().map(|turn| turn.number).max().unwrap_or_default();
+        self.last_turns.insert(saga.to_owned(), LastTurn { number, is_idle: !has_begun });
     }
 
     /// Begins a look at a saga of which these keys may have free places.
@@ -194,11 +274,12 @@ impl Looks {
         until.is_some_and(|until| until > Instant::now())
     }
 
-    /// Postpones the next look at a saga, which then goes through these keys: its limit was locked, or the claim was refused.
-    fn postpone(&mut self, saga: &str, freed: Vec<String>, has_opened: bool) {
+    /// Postpones the next look at a saga, with this turn: its limit was locked, or the claim was refused.
+    fn postpone(&mut self, saga: &str, turn: Turn) {
         if let Some(look) = self.of_sagas.get_mut(saga) {
-            (look.left, look.postponed_until) = (freed, Some(Instant::now() + PAUSE_WHEN_POSTPONED));
-            look.opens_at = has_opened.then(Instant::now).or(look.opens_at);
+            (look.left, look.postponed_until) =
+                (turn.freed.keys, Some(Instant::now() + PAUSE_WHEN_POSTPONED));
+            look.opens_at = turn.has_opened.then(Instant::now).or(look.opens_at);
         }
     }
 
@@ -216,71 +297,131 @@ impl Looks {
     }
 }
 
-/// Claims from all queues that have a ready run or a free place. Returns when to look again; none if something is due that was
-/// not taken. A saga whose limit is locked, or whose claim the database refuses, holds up no other.
+/// Claims from all queues that have a ready run or a free place, in turns, until there are no more runs or a look at further
+/// sagas is due. Returns when to look again; none if something is due that was not taken. A saga whose limit is locked, or whose
+/// claim the database refuses, holds up no other.
 async fn claim_all(
     engine: &Arc<Engine>,
     queues: &[LimitedQueue],
     looks: &mut Looks,
 ) -> sqlx::Result<Option<Duration>> {
+    let (mut reached, began) = (BTreeSet::new(), Instant::now());
+    look(engine, queues, looks, &mut reached).await?;
+    while looks.has_turn(queues) && !engine.stopping.is_cancelled() {
+        if engine.slots.available_permits() == 0 {
+            offer_all(engine, queues, looks, &mut reached).await?;
+        }
+        let Some(slots) = acquire_slots(engine, false).await else { break };
+        if began.elapsed() >= LOOK_INTERVAL {
+            // Runs of others may have become ready while it waited for a slot.
+            look(engine, queues, looks, &mut reached).await?;
+        }
+        let Some((queue, turn)) = looks.take_turn(queues, &engine.running_counts) else { break };
+        claim_turn(engine, queue, turn, slots, looks, &mut reached).await?;
+        if began.elapsed() >= LOOK_INTERVAL {
+            break;
+        }
+    }
+    // The end of one of their runs is reported, and the time of their rate is known.
+    let open: Vec<_> = queues.iter().filter(|queue| !reached.contains(&queue.of.saga)).cloned().collect();
+    let next = next_look(engine, &open, looks).await?;
+    Ok(if looks.has_turn(queues) { Some(Duration::ZERO) } else { next })
+}
+
+/// Finds the sagas of which runs may be claimed now. `reached` gets those that are known to have no place.
+async fn look(
+    engine: &Engine,
+    queues: &[LimitedQueue],
+    looks: &mut Looks,
+    reached: &mut BTreeSet<String>,
+) -> sqlx::Result<()> {
     let lanes = all_lanes(queues);
     looks.follow(lanes.topology);
     let ready = engine.store.lanes_ready(&lanes, looks.progress.cursors()).await?;
-    let mut reached = vec![];
     for queue in queues {
-        if looks.is_postponed(&queue.of.saga) {
-            reached.push(&queue.of.saga);
+        let saga = &queue.of.saga;
+        if looks.is_postponed(saga) {
+            reached.insert(saga.clone());
             continue;
         }
         let FreedPlaces { any: has_ended, keys } = engine.wakeups.freed.take(&queue.of.handlers);
         let due = looks.begin(queue, keys, engine.settings.poll_interval);
-        let Due { mut freed, has_opened, is_closed, was_reached } = due;
+        let Due { freed, has_opened, is_closed, was_reached } = due;
         let is_ready = queue.lanes.each().any(|lane| ready.each().any(|it| it == lane));
         // Parked runs that a rate admits are in no queue.
         let may_return = queue.of.key_from.is_some() && (has_opened || has_ended && was_reached);
-        let mut is_due = !freed.is_empty() || may_return || is_ready && !is_closed;
         if is_closed {
-            reached.push(&queue.of.saga);
+            reached.insert(saga.clone());
         }
-        while is_due && !engine.stopping.is_cancelled() {
-            let has_slot = engine.slots.available_permits() > 0;
-            let mut claimed = None;
-            let offer = match !has_slot && (has_ended || has_opened) {
-                true => offer(engine, queue, &freed, may_return).await?,
-                false => Offer::Nothing,
-            };
-            let is_refused = matches!(offer, Offer::Refused);
-            if let Offer::Places { next_page } = offer {
-                looks.turn_page(&queue.of.saga, &freed, next_page);
-                freed = FreedKeys::default();
+        if !freed.is_empty() || may_return || is_ready && !is_closed {
+            let turn = Turn { freed, may_return, has_opened, is_unoffered: has_ended || has_opened };
+            looks.turns.entry(saga.clone()).or_default().add(turn);
+        }
+    }
+    Ok(())
+}
+
+/// Leaves the free places of all sagas to other processes, since this one has no slot.
+async fn offer_all(
+    engine: &Arc<Engine>,
+    queues: &[LimitedQueue],
+    looks: &mut Looks,
+    reached: &mut BTreeSet<String>,
+) -> sqlx::Result<()> {
+    for queue in queues {
+        let saga = &queue.of.saga;
+        let Some(turn) = looks.turns.get_mut(saga).filter(|turn| turn.is_unoffered) else { continue };
+        turn.is_unoffered = false;
+        match offer(engine, queue, &turn.freed, turn.may_return).await? {
+            Offer::Places { next_page } => {
+                let freed = std::mem::take(&mut turn.freed);
+                looks.turn_page(saga, &freed, next_page);
             }
-            if !is_refused {
-                let progress = &mut looks.progress;
-                let claim = claim_from(engine, queue, None, &freed, progress).await;
-                claimed = unless_refused(engine, queue, claim)?;
-            }
-            let Some(mut claimed) = claimed.filter(|claimed| !claimed.is_locked) else {
-                looks.postpone(&queue.of.saga, freed.keys, has_opened);
-                reached.push(&queue.of.saga);
-                break;
-            };
-            looks.turn_page(&queue.of.saga, &freed, claimed.next_page.take());
-            freed = FreedKeys::default();
-            looks.end(&queue.of.saga, &claimed);
-            is_due = claimed.is_full;
-            if claimed.is_reached {
-                reached.push(&queue.of.saga);
-            }
-            if claimed.has_unclaimed {
-                // These do not report the end of their execution.
-                looks.of_sagas.remove(&queue.of.saga);
-                engine.wakeups.limited.notify_one();
+            Offer::Nothing => {}
+            Offer::Refused => {
+                let turn = looks.turns.remove(saga).unwrap_or_default();
+                looks.postpone(saga, turn);
+                reached.insert(saga.clone());
             }
         }
     }
-    // The end of one of their runs is reported, and the time of their rate is known.
-    let open: Vec<_> = queues.iter().filter(|queue| !reached.contains(&&queue.of.saga)).cloned().collect();
-    next_look(engine, &open, looks).await
+    Ok(())
+}
+
+/// Claims runs of one saga, once. If there may be more, the saga has a further turn.
+async fn claim_turn(
+    engine: &Arc<Engine>,
+    queue: &LimitedQueue,
+    turn: Turn,
+    slots: OwnedSemaphorePermit,
+    looks: &mut Looks,
+    reached: &mut BTreeSet<String>,
+) -> sqlx::Result<()> {
+    let saga = &queue.of.saga;
+    let claim = claim_from(engine, queue, None, slots, &turn.freed, &mut looks.progress).await;
+    let claimed = unless_refused(engine, queue, claim)?;
+    let Some(mut claimed) = claimed.filter(|claimed| !claimed.is_locked) else {
+        looks.end_turn(saga, false);
+        looks.postpone(saga, turn);
+        reached.insert(saga.clone());
+        return Ok(());
+    };
+    looks.end_turn(saga, claimed.has_begun);
+    looks.turn_page(saga, &turn.freed, claimed.next_page.take());
+    looks.end(saga, &claimed);
+    if claimed.is_full {
+        looks.turns.insert(saga.clone(), Turn::default());
+    }
+    match claimed.is_reached {
+        true => reached.insert(saga.clone()),
+        false => reached.remove(saga),
+    };
+    if claimed.has_unclaimed {
+        // These do not report the end of their execution.
+        looks.of_sagas.remove(saga);
+        engine.wakeups.limited.notify_one();
+    }
+    Ok(())
 }
 
 /// The result of a claim of runs of one saga; none if the database has refused it, which is reported.
@@ -352,10 +493,12 @@ async fn next_look(
     if let Some(suspect) = due.suspect {
         let queue = queues.iter().find(|queue| queue.lanes.each().any(|lane| lane == suspect.lane()));
         if let Some(queue) = queue {
-            let freed = FreedKeys::default();
-            let claimed = claim_from(engine, queue, Some(&suspect), &freed, &mut looks.progress).await;
+            let Some(slot) = acquire_slots(engine, true).await else { return Ok(None) };
+            let (freed, progress) = (FreedKeys::default(), &mut looks.progress);
+            let claimed = claim_from(engine, queue, Some(&suspect), slot, &freed, progress).await;
             if unless_refused(engine, queue, claimed)?.is_none() {
-                looks.postpone(&queue.of.saga, vec![], false);
+                let turn = looks.turns.remove(&queue.of.saga).unwrap_or_default();
+                looks.postpone(&queue.of.saga, turn);
             }
         }
     }
@@ -367,7 +510,6 @@ async fn next_look(
 }
 
 /// What a claim has taken.
-#[derive(Default)]
 struct Claimed {
     /// Whether there may be more to claim.
     is_full: bool,
@@ -376,6 +518,8 @@ struct Claimed {
     is_reached: bool,
     /// In how long a rate admits the next run.
     opens_in: Option<Duration>,
+    /// Whether a run was started.
+    has_begun: bool,
     /// Whether a claimed run could not be started.
     has_unclaimed: bool,
     /// The key from which the next page of keys begins, if there is one.
@@ -388,12 +532,10 @@ async fn claim_from(
     engine: &Arc<Engine>,
     queue: &LimitedQueue,
     suspect: Option<&Suspect>,
+    mut slots: OwnedSemaphorePermit,
     freed: &FreedKeys,
     progress: &mut QueueProgress,
 ) -> sqlx::Result<Claimed> {
-    let Some(mut slots) = acquire_slots(engine, suspect.is_some()).await else {
-        return Ok(Claimed::default());
-    };
     // Until they are in flight: their ids are not known before.
     let claims = engine.unlisted_claims.read().await;
     let sagas = engine.sagas();
@@ -416,8 +558,8 @@ async fn claim_from(
         engine.store.claim_limited(request).await?;
     cursors.extend(taken);
     let opens_in = opens_in.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
-    let has_unclaimed = runs.iter().any(Result::is_err);
-    let claimed = Claimed { is_full, is_locked, is_reached, opens_in, has_unclaimed, next_page };
+    let (has_begun, has_unclaimed) = (runs.iter().any(Result::is_ok), runs.iter().any(Result::is_err));
+    let claimed = Claimed { is_full, is_locked, is_reached, opens_in, has_begun, has_unclaimed, next_page };
     match suspect {
         Some(_) => {
             for run in runs {
@@ -515,9 +657,53 @@ mod tests {
         let freed = looks.begin(&queue(1), vec!["k".into()], INTERVAL).freed;
         let expected = FreedKeys { keys: vec!["k".into()], page_from: Some(String::new()) };
         assert_eq!(freed, expected);
-        looks.postpone("saga", freed.keys, false);
+        looks.postpone("saga", Turn { freed, ..Turn::default() });
         assert_eq!(looks.next_in(&[queue(1)]), Some(PAUSE_WHEN_POSTPONED));
         assert_eq!(looks.begin(&queue(1), vec![], INTERVAL).freed, expected);
+    }
+
+    /// The saga of the next turn, while all of these have more runs than there are slots.
+    fn next_turn(
+        looks: &mut Looks,
+        queues: &[LimitedQueue],
+        running: &RunningCounts,
+        has_begun: bool,
+    ) -> String {
+        for queue in queues {
+            looks.turns.entry(queue.of.saga.clone()).or_default();
+        }
+        let (LimitedQueue { of, .. }, _) = looks.take_turn(queues, running).unwrap();
+        looks.end_turn(&of.saga, has_begun);
+        of.saga.clone()
+    }
+
+    /// A queue of each of these sagas.
+    fn queues<const N: usize>(sagas: [&str; N]) -> [LimitedQueue; N] {
+        sagas.map(|saga| {
+            let handlers = vec![saga.to_owned(), format!("former {saga}")];
+            let of = LimitedSaga { saga: saga.to_owned(), handlers, key_from: None };
+            LimitedQueue { of, lanes: Lanes::default() }
+        })
+    }
+
+    #[tokio::test]
+    async fn saga_with_the_fewest_runs_is_next_and_of_several_the_one_that_waits_longest() {
+        let (mut looks, running, queues) = (Looks::new(), RunningCounts::default(), queues(["a", "b", "c"]));
+        let mut next = |running: &RunningCounts| next_turn(&mut looks, &queues, running, true);
+        assert_eq!([(); 4].map(|()| next(&running)), ["a", "b", "c", "a"]);
+        let _run = running.take("former b");
+        assert_eq!([(); 4].map(|()| next(&running)), ["c", "a", "c", "a"]);
+        let _others = (running.take("a"), running.take("c"));
+        assert_eq!(next(&running), "b", "all have one run");
+    }
+
+    #[tokio::test]
+    async fn saga_of_which_no_run_begins_is_passed_over_until_all_others_have_had_a_turn() {
+        let (mut looks, running, queues) = (Looks::new(), RunningCounts::default(), queues(["a", "b", "c"]));
+        let _runs = (running.take("b"), running.take("c"));
+        let mut next = |has_begun| next_turn(&mut looks, &queues, &running, has_begun);
+        assert_eq!([(); 6].map(|()| next(false)), ["a", "b", "c", "a", "b", "c"]);
+        assert_eq!([(); 3].map(|()| next(true)), ["a", "a", "a"], "it has the fewest runs");
     }
 
     #[tokio::test(start_paused = true)]

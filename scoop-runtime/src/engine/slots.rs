@@ -147,7 +147,8 @@ impl RunningCounts {
         self.map().clone()
     }
 
-    fn of(&self, handler: &str) -> usize {
+    /// The count of a handler.
+    pub(super) fn of(&self, handler: &str) -> usize {
         self.map().get(handler).copied().unwrap_or(0)
     }
 

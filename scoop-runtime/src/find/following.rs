@@ -18,7 +18,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use scoop_core::{Escaped, EventKind, Lineage};
+use scoop_core::{Escaped, EventKind};
 use time::{Duration, OffsetDateTime};
 use uuid::{Builder, Uuid};
 
@@ -68,11 +68,11 @@ pub struct RecordedEvent {
 
 impl RecordedEvent {
     /// An event of this kind, without all else.
-    pub(crate) fn of(kind: EventKind, lineage: &Lineage) -> Self {
+    pub(crate) fn of(kind: EventKind, hierarchy: Uuid, run: Option<Uuid>) -> Self {
         Self {
             id: Uuid::nil(),
-            hierarchy: lineage.root_id().into(),
-            run: (lineage.ids().len() > 1).then(|| lineage.id().into()),
+            hierarchy: hierarchy.into(),
+            run: run.map(Into::into),
             handler: None,
             message_id: Uuid::nil(),
             kind,
@@ -438,7 +438,7 @@ mod tests {
 
     fn event_at(id: u128, transaction: i64, seconds: i64) -> FollowedEvent {
         let id = Uuid::from_u128(id);
-        let event = RecordedEvent { id, ..RecordedEvent::of(EventKind::Emitted, &Lineage::root(id)) };
+        let event = RecordedEvent { id, ..RecordedEvent::of(EventKind::Emitted, id, None) };
         FollowedEvent { transaction, at: time(seconds).into(), event }
     }
 

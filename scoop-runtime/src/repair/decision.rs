@@ -46,6 +46,27 @@ pub(crate) enum Refusal {
     FailedBelow,
     /// The run waits for a program that can continue it.
     Stuck,
+    /// The record of the failed rollback of this run is damaged: of the run itself, or of one that it concerns.
+    Damaged(Uuid, Damage),
+}
+
+/// What is damaged in the record of a failed rollback, so that it cannot be repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Damage {
+    /// The event of the failure names no step.
+    Step,
+    /// The context of the newest event cannot be decoded.
+    Context,
+}
+
+impl Damage {
+    /// The damage in words.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Step => "its event ROLLBACK_FAILED names no step",
+            Self::Context => "the context of its newest event cannot be decoded",
+        }
+    }
 }
 
 /// The state of a run in the working set, as far as repairs need it.
@@ -69,9 +90,9 @@ pub(crate) struct FailedRollback {
     pub(crate) handler: String,
     /// First failure; determines which ancestors were waiting for it.
     pub(crate) failed_at: OffsetDateTime,
-    /// The part of the rollback that failed, in the latest failure. `handling` is the number of earlier calls of the
-    /// child failure handler, if the failures of children were the reason.
-    pub(crate) part: String,
+    /// The part of the rollback that failed, in the latest failure; none if the record is damaged. `handling` is the number
+    /// of earlier calls of the child failure handler, if the failures of children were the reason.
+    pub(crate) part: Option<String>,
     pub(crate) handling: Option<u32>,
     pub(crate) presence: Presence,
     /// The time of its newest suspension.
@@ -82,7 +103,8 @@ pub(crate) struct FailedRollback {
     /// Whether the run gave up waiting for a child of that part: one whose rollback it had requested, or a handler of
     /// a message that it had launched.
     pub(crate) leaves_behind: bool,
-    pub(crate) context: Context,
+    /// None if it cannot be decoded.
+    pub(crate) context: Option<Context>,
     /// Whether the message was launched during the parent's rollback. Otherwise the parent requested this rollback
     /// and ignores its failure.
     pub(crate) compensates: bool,
@@ -165,21 +187,34 @@ impl FailedRollback {
         self.handling.is_some() && self.handling == Some(self.suspended_handling.map_or(0, |count| count + 1))
     }
 
-    fn written(&self, kind: &'static str) -> OperatorEvent {
-        OperatorEvent {
+    fn part(&self) -> Result<&str, Refusal> {
+        self.part.as_deref().ok_or(Refusal::Damaged(self.id(), Damage::Step))
+    }
+
+    fn context(&self) -> Result<&Context, Refusal> {
+        self.context.as_ref().ok_or(Refusal::Damaged(self.id(), Damage::Context))
+    }
+
+    fn written(&self, kind: &'static str) -> Result<OperatorEvent, Refusal> {
+        Ok(OperatorEvent {
             message_id: self.message,
             kind,
             handler: self.handler.clone(),
-            part: self.part.clone(),
+            part: self.part()?.to_owned(),
             lineage: self.lineage.ids().to_vec(),
             handling: self.handling,
-            context: self.context.clone(),
-        }
+            context: self.context()?.clone(),
+        })
     }
 
-    fn revived(&self, state: RowState, parent: Option<Uuid>) -> RestoredRun {
+    fn revived(&self, state: RowState, parent: Option<Uuid>) -> Result<RestoredRun, Refusal> {
         let awaits_operator = state == RowState::Stuck;
-        RestoredRun {
+        let context = match awaits_operator {
+            // Its repair reads the context again.
+            true => self.context.clone().unwrap_or_default(),
+            false => self.context()?.clone(),
+        };
+        Ok(RestoredRun {
             id: self.id(),
             parent,
             lineage: self.lineage.ids().to_vec(),
@@ -187,10 +222,10 @@ impl FailedRollback {
             handler: self.handler.clone(),
             state,
             rollback_requested: parent.is_none() || !self.compensates,
-            context: self.context.clone(),
-            deadlines: self.context.give_up_at(Direction::Backward),
+            deadlines: context.give_up_at(Direction::Backward),
+            context,
             reason: awaits_operator.then_some(AWAITING_OPERATOR),
-        }
+        })
     }
 }
 
@@ -244,29 +279,29 @@ impl FailedRollbacks {
         if others == OtherDescendants::Unfinished || busy_above || at_or_below.any(|run| self.is_busy(run)) {
             return Err(Refusal::Busy);
         }
-        let mut decision = Decision { part: target.part.clone(), ..Decision::default() };
+        let part = target.part()?.to_owned();
+        let mut decision = Decision { part, ..Decision::default() };
         match action {
             RepairAction::Retry if !in_the_way.is_empty() => return Err(Refusal::FailedBelow),
             RepairAction::Retry => {
-                let failed_there =
-                    target.failed_with_children() && target.suspended_part.as_ref() == Some(&target.part);
+                let failed_there = target.failed_with_children() && target.suspended_part == target.part;
                 decision.repeats = failed_there || target.leaves_behind;
             }
-            RepairAction::Skip => decision.events.push(target.written("SUSPENDED")),
+            RepairAction::Skip => decision.events.push(target.written("SUSPENDED")?),
             RepairAction::Resolve => {
                 let settled = in_the_way.iter().rev().chain([&target]);
-                decision.events.extend(settled.map(|run| run.written("ROLLED_BACK")));
+                decision.events = settled.map(|run| run.written("ROLLED_BACK")).collect::<Result<_, _>>()?;
                 decision.dropped.push(run);
             }
         }
         decision.dropped.extend(in_the_way.iter().map(|run| run.id()));
-        self.revive_above(target, &above, &mut decision.revived);
+        self.revive_above(target, &above, &mut decision.revived)?;
         let parent = above.first().map(|run| run.id());
         let waits = above.first().filter(|run| run.failed_with_children()).map(|run| run.id());
         match action {
             RepairAction::Resolve => decision.parent = parent,
             RepairAction::Retry | RepairAction::Skip => {
-                decision.revived.push(target.revived(RowState::Ready, waits))
+                decision.revived.push(target.revived(RowState::Ready, waits)?)
             }
         }
         Ok(decision)
@@ -288,16 +323,16 @@ impl FailedRollbacks {
         target: &FailedRollback,
         above: &[&FailedRollback],
         revived: &mut Vec<RestoredRun>,
-    ) {
+    ) -> Result<(), Refusal> {
         let mut below = target;
         for (at, run) in above.iter().enumerate() {
             let waits = above.get(at + 1).filter(|above| above.failed_with_children());
             let parent = waits.map(|above| above.id());
             let state = if run.failed_with_children() { RowState::Waiting } else { RowState::Stuck };
             match run.presence {
-                Presence::Absent => revived.push(run.revived(state, parent)),
+                Presence::Absent => revived.push(run.revived(state, parent)?),
                 Presence::AwaitsOperator if state == RowState::Waiting => {
-                    revived.push(run.revived(state, parent))
+                    revived.push(run.revived(state, parent)?);
                 }
                 _ => {}
             }
@@ -305,9 +340,12 @@ impl FailedRollbacks {
                 |other: &&FailedRollback| other.presence == Presence::Absent && other.id() != below.id();
             let others = self.blockers(run.id());
             let waits = Some(run.id()).filter(|_| state == RowState::Waiting);
-            revived.extend(others.filter(absent).map(|other| other.revived(RowState::Stuck, waits)));
+            for other in others.filter(absent) {
+                revived.push(other.revived(RowState::Stuck, waits)?);
+            }
             below = run;
         }
+        Ok(())
     }
 
     /// The ancestors that failed because of this run, the nearest first.
@@ -376,14 +414,14 @@ mod tests {
             message: Uuid::from_u128(100 + place[place.len() - 1]),
             handler: format!("h{}", place[place.len() - 1]),
             failed_at: at(second),
-            part: "Rollback of a[0,]".into(),
+            part: Some("Rollback of a[0,]".into()),
             handling: None,
             presence: Presence::Absent,
             suspended_at: Some(at(0)),
             suspended_part: None,
             suspended_handling: None,
             leaves_behind: false,
-            context: Context::default(),
+            context: Some(Context::default()),
             compensates: false,
         }
     }
@@ -554,6 +592,32 @@ mod tests {
     }
 
     #[test]
+    fn damaged_record_refuses_the_repairs_that_need_it_and_no_other() {
+        let damaged = |at: usize, damage| {
+            let mut runs = family();
+            match damage {
+                Damage::Step => runs[at].part = None,
+                Damage::Context => runs[at].context = None,
+            }
+            move |action, run| decide(runs.clone(), action, run).map(|_| ())
+        };
+        let all = [RepairAction::Retry, RepairAction::Skip, RepairAction::Resolve];
+        for damage in [Damage::Step, Damage::Context] {
+            let (own, refused) = (damaged(3, damage), Err(Refusal::Damaged(id(5), damage)));
+            for action in all {
+                assert_eq!(own(action, 5), refused, "{action:?}");
+                assert_eq!(own(action, 4), Ok(()), "{action:?} of a run of another branch");
+            }
+            assert_eq!(own(RepairAction::Skip, 3), Ok(()), "run 5 is left as it is");
+            assert_eq!(own(RepairAction::Resolve, 3), refused, "run 5 is resolved, too");
+            assert_eq!(damaged(2, damage)(RepairAction::Retry, 5), Ok(()), "run 4 awaits an operator");
+        }
+        let above = |damage| damaged(1, damage)(RepairAction::Retry, 5);
+        assert_eq!(above(Damage::Step), Ok(()));
+        assert_eq!(above(Damage::Context), Err(Refusal::Damaged(id(3), Damage::Context)), "run 3 goes on");
+    }
+
+    #[test]
     fn run_in_the_working_set_stays_unless_it_awaits_an_operator() {
         let mut runs = family();
         (runs[0].presence, runs[1].presence, runs[2].presence) =
@@ -630,6 +694,7 @@ mod tests {
         run.context = serde_json::from_value(json!({
             "Note": 7, "RollbackPathDeadlineKey": { "deadline": "2026-01-01T00:00:00Z", "source": "a" },
         }))
+        .map(Some)
         .unwrap();
         let skipped = decide([run], RepairAction::Skip, 2).unwrap();
         let event = serde_json::to_value(&skipped.events[0]).unwrap();

@@ -9,7 +9,7 @@ use scoop_core::{Escaped, Failure, Lineage};
 use uuid::Uuid;
 
 use crate::util::stored_time::StoredTime;
-use crate::{HierarchyId, ListCursor, RunId};
+use crate::{HierarchyId, ListCursor, RunId, RuntimeError};
 
 pub(crate) use self::decision::{
     AWAITING_OPERATOR, Decision, FailedRollback, FailedRollbacks, OtherDescendants, Presence, Refusal,
@@ -69,14 +69,19 @@ impl fmt::Display for RepairAnswer {
     }
 }
 
-impl From<Refusal> for RepairAnswer {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
+impl TryFrom<Refusal> for RepairAnswer {
+    type Error = RuntimeError;
+
+    fn try_from(refusal: Refusal) -> Result<Self, RuntimeError> {
+        Ok(match refusal {
             Refusal::NotFailed => Self::NotFailed,
             Refusal::Busy => Self::StillRunning,
             Refusal::FailedBelow => Self::FailedBelow,
             Refusal::Stuck => Self::Stuck,
-        }
+            Refusal::Damaged(run, damage) => {
+                return Err(RuntimeError::DamagedRollback { run: run.into(), damage: damage.as_str() });
+            }
+        })
     }
 }
 

@@ -136,6 +136,10 @@ pub(crate) struct HandlerList {
     pub(crate) after: (String, String),
     /// A text that the name of the topic or of the saga has.
     pub(crate) named: String,
+    /// The topic.
+    pub(crate) topic: Option<String>,
+    /// The saga.
+    pub(crate) saga: Option<String>,
     pub(crate) limit: Option<u32>,
 }
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_core::Failure;
+use scoop_core::{Failure, Message as _};
 use scoop_runtime::{Content, Failed, RegisteredHandler, RunCursor, RunSummary};
 
 use super::{Base, Fields, Frame, page_of, query_of};
@@ -17,11 +17,18 @@ use crate::{SharedWeb, Web};
 /// The number of runs on a page.
 const PAGE_SIZE: usize = 25;
 
+/// The number of error queues on a page.
+const QUEUES_SHOWN: u32 = 200;
+
 #[derive(Template)]
 #[template(path = "error_queue.html")]
 struct QueuePage {
     frame: Frame,
     queues: Vec<Queue>,
+    /// The URL of the next error queues.
+    next_queues: Option<String>,
+    /// The URL of the first error queues, if these are later ones.
+    first_queues: Option<String>,
     rows: Vec<Row>,
     /// The URL of the next page.
     next: Option<String>,
@@ -64,28 +71,48 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<QueuePage, Fault> {
     let place = fields.last("after").map(str::parse::<RunCursor>).transpose();
     let place = place.map_err(|error| Fault::BadRequest(error.to_string()))?;
-    let mut handlers = web.scoop.handlers().await?;
-    handlers.retain(|handler| Failed::is_topic(&handler.topic));
-    let asked = fields.last("handler").zip(fields.last("topic"));
-    let is_asked = |it: &RegisteredHandler| {
-        asked.is_none_or(|(handler, topic)| it.handler == handler && it.topic == topic)
+    // The list of queues begins after this one.
+    let past = fields.exact("past_topic").zip(fields.exact("past_handler"));
+    // One more than the page has, to know whether there are more.
+    let listed = web.scoop.handlers().named(Failed::TOPIC).limit(QUEUES_SHOWN + 1);
+    let listed = match past {
+        Some((topic, handler)) => listed.after(topic, handler),
+        None => listed,
     };
-    let shown = handlers.iter().position(is_asked);
+    let mut handlers = listed.await?;
+    let is_more = handlers.len() > QUEUES_SHOWN as usize;
+    handlers.truncate(QUEUES_SHOWN as usize);
+    let next_queues = handlers.last().filter(|_| is_more).map(|last| {
+        let past = [("past_topic", &*last.topic), ("past_handler", &*last.handler)];
+        format!("{}/error-queue{}", base.0, query(past))
+    });
+    // Other names have the text, too.
+    handlers.retain(|handler| Failed::is_topic(&handler.topic));
+    let shown = match fields.exact("topic").zip(fields.exact("handler")) {
+        Some((topic, handler)) => {
+            let asked = web.scoop.handlers().topic(topic).saga(handler).limit(1).await?;
+            asked.into_iter().find(|asked| Failed::is_topic(&asked.topic))
+        }
+        None => handlers.first().cloned(),
+    };
     let address = |handler: &RegisteredHandler, after: Option<&str>| {
         let pairs = [("handler", &*handler.handler), ("topic", &*handler.topic)];
-        let pairs = pairs.into_iter().chain(after.map(|after| ("after", after)));
-        format!("{}/error-queue{}", base.0, query(pairs))
+        let past = past.map(|(topic, handler)| [("past_topic", topic), ("past_handler", handler)]);
+        let pairs = pairs.into_iter().chain(past.into_iter().flatten());
+        format!("{}/error-queue{}", base.0, query(pairs.chain(after.map(|after| ("after", after)))))
     };
-    let queues = handlers.iter().enumerate().map(|(at, handler)| Queue {
+    let queues = handlers.iter().map(|handler| Queue {
         handler: line(&handler.handler),
         topic: line(&handler.topic),
         href: address(handler, None),
-        is_shown: Some(at) == shown,
+        is_shown: Some(handler) == shown.as_ref(),
     });
     let queues = queues.collect();
+    let first_queues = past.map(|_| format!("{}/error-queue", base.0));
     let frame = Frame::new(web, base, "Error queue", "Error queue");
-    let Some(shown) = shown.map(|at| &handlers[at]) else {
-        return Ok(QueuePage { frame, queues, rows: vec![], next: None, first: None });
+    let Some(shown) = shown else {
+        let (rows, next, first) = Default::default();
+        return Ok(QueuePage { frame, queues, next_queues, first_queues, rows, next, first });
     };
     let runs = web.scoop.runs().handler(&*shown.handler).topic(&*shown.topic);
     let page = runs.page(PAGE_SIZE).after(place).await?;
@@ -94,9 +121,11 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<QueuePage, Faul
     Ok(QueuePage {
         frame,
         queues,
+        next_queues,
+        first_queues,
         rows: page.runs.iter().zip(messages).map(|(run, message)| row(run, message, now)).collect(),
-        next: page.next.map(|next| address(shown, Some(&next.to_string()))),
-        first: place.map(|_| address(shown, None)),
+        next: page.next.map(|next| address(&shown, Some(&next.to_string()))),
+        first: place.map(|_| address(&shown, None)),
     })
 }
 

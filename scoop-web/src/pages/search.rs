@@ -36,12 +36,12 @@ async fn found(web: &Web, fields: &Fields) -> Result<String, Fault> {
     if let Ok(id) = text.parse::<Uuid>() {
         return path_of(&web.scoop, id).await;
     }
-    let handlers = web.scoop.handlers().await?;
+    let handlers = || web.scoop.handlers().limit(1);
     let pair = if text.is_empty() {
         None
-    } else if handlers.iter().any(|it| it.handler == text) {
+    } else if !handlers().saga(text).await?.is_empty() {
         Some(("handler", text))
-    } else if handlers.iter().any(|it| it.topic == text) {
+    } else if !handlers().topic(text).await?.is_empty() {
         Some(("topic", text))
     } else {
         Some(("code", text))

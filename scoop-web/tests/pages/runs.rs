@@ -83,3 +83,23 @@ async fn message_is_found_by_its_unique_key() {
         got.has("both are needed");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn search_finds_exact_names_among_many() {
+    let shop = Shop::open().await;
+    shop.db
+        .execute(
+            "INSERT INTO scoop.handler (topic, handler)
+             SELECT 'topic ' || lpad(n::text, 5, '0'), 'saga ' || lpad(n::text, 5, '0') FROM generate_series(1, 10000) n",
+        )
+        .await;
+    for (text, found) in [
+        ("saga+09999", "handler=saga+09999"),
+        ("topic+10000", "topic=topic+10000"),
+        ("saga+0999", "code=saga+0999"),
+        ("orders", "handler=orders"),
+    ] {
+        let got = shop.get(&format!("/search?q={text}")).await;
+        assert_eq!(got.location(), format!("/runs?{found}"));
+    }
+}

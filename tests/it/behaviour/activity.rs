@@ -107,6 +107,12 @@ async fn handlers_are_listed_in_parts_with_the_definitions_of_living_workers() -
     assert_eq!(names(scoop.handlers().named("-orders").await?), [orders]);
     assert_eq!(names(scoop.handlers().named("y.p").await?), [parcels]);
     assert_eq!(names(scoop.handlers().named("activity").limit(1).await?), [orders]);
+    assert_eq!(names(scoop.handlers().topic("activity.parcel").await?), [parcels]);
+    assert_eq!(names(scoop.handlers().saga("activity-orders").topic("activity.order").await?), [orders]);
+    for part in ["activity", "activity-orders"] {
+        assert_eq!(names(scoop.handlers().topic(part).await?), Vec::<String>::new());
+    }
+    assert_eq!(names(scoop.handlers().saga("activity").await?), Vec::<String>::new());
     let handlers = scoop.handlers().await?;
     let definitions = scoop.definitions_of(&handlers).await?;
     assert_eq!(definitions.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);

@@ -1,8 +1,10 @@
 //! Rows that another program has written into the tables: they stop their own run, and no other.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use scoop::{Handle, StuckRun};
+use scoop::{Handle, RepairAnswer, StuckRun};
 use uuid::Uuid;
 
 use super::*;
@@ -326,6 +328,102 @@ async fn unreadable_failures_are_listed() -> Result<()> {
     }
     others_finish(&scoop, &gate).await?;
     scoop.shutdown().await?;
+    Ok(())
+}
+
+/// Counts of attempts whose sum the server cannot compute.
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_attempts_keep_no_tree_and_no_comparison_from_being_read() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, root) = at_the_gate(&db, &gate, Work).await?;
+    db.execute(&format!(
+        "UPDATE scoop.run SET attempts = 2147483647, retries = 1 WHERE root = '{}'",
+        root.id()
+    ))
+    .await;
+    let tree = root.tree().await?.to_string();
+    assert!(tree.contains("attempt 2147483649"), "{tree}");
+    let mut different = 0;
+    scoop.compare_working_set(|_| different += 1).await?;
+    assert_eq!(different, 0);
+    gate.open(1);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
+struct Pair;
+
+/// The compensation of both handlers of a pair.
+fn undo_one_of_a_pair(is_mended: &AtomicBool) -> Result<()> {
+    match is_mended.load(Ordering::SeqCst) {
+        true => Ok(()),
+        false => Err(IllegalStateException("it is broken").into()),
+    }
+}
+
+handler! {
+    /// Fails, and so does its compensation until it is mended.
+    LeftOfPair { is_mended: Arc<AtomicBool> }: "left-of-pair" on Pair;
+    step "begin" begin [rollback = undo] => done();
+    step "fail" fail => fails(SIMULATED);
+
+    async fn undo(&self, _: &mut Scope<'_>, _: &Pair, _: &Failure) -> Result<()> {
+        undo_one_of_a_pair(&self.is_mended)
+    }
+}
+
+handler! {
+    /// The same.
+    RightOfPair { is_mended: Arc<AtomicBool> }: "right-of-pair" on Pair;
+    step "begin" begin [rollback = undo] => done();
+    step "fail" fail => fails(SIMULATED);
+
+    async fn undo(&self, _: &mut Scope<'_>, _: &Pair, _: &Failure) -> Result<()> {
+        undo_one_of_a_pair(&self.is_mended)
+    }
+}
+
+/// Another program has changed the event that records the failure of one handler.
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_record_of_a_failed_rollback_refuses_its_own_repair_and_no_other() -> Result<()> {
+    for (change, what) in [
+        ("step = NULL", "its event ROLLBACK_FAILED names no step"),
+        ("context = '7'", "the context of its newest event cannot be decoded"),
+    ] {
+        let (db, is_mended) = (Database::new().await, Arc::<AtomicBool>::default());
+        let left = LeftOfPair { is_mended: is_mended.clone() };
+        let right = RightOfPair { is_mended: is_mended.clone() };
+        let builder = db.scoop().only::<LeftOfPair>().provide(left).only::<RightOfPair>().provide(right);
+        let scoop = builder.start().await?;
+        let root = scoop.launch(Pair).await?;
+        assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
+        is_mended.store(true, Ordering::SeqCst);
+        let run_of = async |handler: &str| -> Result<Uuid> {
+            let listed = scoop.failed_compensations().await?;
+            let failed = listed.iter().find(|failed| failed.handler == handler);
+            Ok(failed.expect("it is listed").lineage.id())
+        };
+        let (left, right) = (run_of("left-of-pair").await?, run_of("right-of-pair").await?);
+
+        let event = "type = 'ROLLBACK_FAILED' AND coroutine_name = 'left-of-pair'";
+        let intact = "CREATE TABLE intact AS SELECT e.id, e.step, e.context FROM scoop.message_event e";
+        db.execute(&format!("{intact} WHERE {event}")).await;
+        db.execute(&format!("UPDATE scoop.message_event SET {change} WHERE {event}")).await;
+        for refused in [scoop.retry(left).await, scoop.skip(left, "").await, scoop.resolve(left, "").await] {
+            let error = refused.expect_err("the record is damaged");
+            let RuntimeError::DamagedRollback { run, damage } = &error else { panic!("{error}") };
+            assert_eq!((run.uuid(), *damage), (left, what));
+        }
+        assert_eq!(scoop.retry(right).await?, RepairAnswer::Accepted);
+
+        let restore = "SET step = intact.step, context = intact.context FROM intact WHERE e.id = intact.id";
+        db.execute(&format!("UPDATE scoop.message_event e {restore}")).await;
+        assert_eq!(scoop.retry(left).await?, RepairAnswer::Accepted);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        scoop.shutdown().await?;
+    }
     Ok(())
 }
 

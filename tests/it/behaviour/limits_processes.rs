@@ -433,3 +433,86 @@ async fn backlog_of_a_limited_saga_delays_no_other() -> Result<()> {
     scoop.shutdown().await?;
     Ok(())
 }
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "limits.crate")]
+struct Crate {
+    customer: u32,
+}
+
+/// Stops in its step. Its runs are of different customers, so that no limit is reached.
+#[derive(Default)]
+struct Crates {
+    gate: Gate,
+}
+
+#[saga(name = "limited-crates", concurrency(1, by = customer))]
+#[subscribes(Crate)]
+impl Crates {
+    #[step]
+    async fn lift(&self, _: &mut Scope<'_>, _: &Crate) -> Result<()> {
+        self.gate.pass().await;
+        Ok(())
+    }
+}
+
+/// A program with two sagas with limits and two slots, and the gates of both.
+fn two_slots(db: &Database) -> (scoop::Builder, Gate, Gate) {
+    let (loads, crates) = (Gate::default(), Gate::default());
+    let program = db.scoop().only::<Loads>().only::<Crates>().concurrency(2);
+    let program = program.provide(Loads { gate: loads.clone() }).provide(Crates { gate: crates.clone() });
+    (program, loads, crates)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backlogs_of_limited_sagas_share_the_slots() -> Result<()> {
+    let db = Database::new().await;
+    // So that the subscriptions are known, and both backlogs are there from the beginning.
+    two_slots(&db).0.start().await?.shutdown().await?;
+    let (client, mut launched) = (db.client(), vec![]);
+    for customer in 0..20 {
+        launched.push(client.launch(Crate { customer }).await?);
+        launched.push(client.launch(Load).await?);
+    }
+    let (program, loads, crates) = two_slots(&db);
+    let scoop = program.start().await?;
+    crates.arrivals(1).await;
+    loads.arrivals(1).await;
+    for _ in 0..5 {
+        loads.open(1);
+        loads.arrivals(1).await;
+    }
+    assert_eq!(crates.arrived(), 0, "a freed slot is for the saga with fewer runs");
+    loads.open(20);
+    crates.open(20);
+    for one in launched {
+        assert_eq!(one.ends().await?, Outcome::Committed);
+    }
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_of_a_limited_saga_begins_while_the_backlog_of_another_lasts() -> Result<()> {
+    let db = Database::new().await;
+    let (program, loads, crates) = two_slots(&db);
+    let scoop = program.start().await?;
+    for customer in 0..10 {
+        scoop.launch(Crate { customer }).await?;
+    }
+    crates.arrivals(2).await;
+    let (load, mut customer) = (scoop.launch(Load).await?, 10);
+    eventually("the load begins", async || {
+        // For each crate that ends there is a new one.
+        let launched = scoop.launch(Crate { customer }).await;
+        customer += 1;
+        crates.open(1);
+        launched.is_ok() && loads.arrived() == 1
+    })
+    .await;
+    loads.open(1);
+    assert_eq!(load.ends().await?, Outcome::Committed);
+    crates.open(20);
+    scoop.shutdown().await?;
+    Ok(())
+}

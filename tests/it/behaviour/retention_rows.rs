@@ -351,6 +351,18 @@ async fn worker_that_lost_the_place_deletes_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn place_that_a_worker_took_before_the_clock_was_set_back_is_taken_over() -> Result<()> {
+    let db = Database::new().await;
+    let root = due_and_taken(&db).await?;
+    for (worker, until) in [(2, "clock_timestamp() + interval '1 year'"), (3, "'infinity'")] {
+        db.execute(&format!("UPDATE scoop.retention SET taken_until = {until}")).await;
+        assert_eq!(taken_by(&db, worker).await, Some(vec![root]), "{until}");
+    }
+    assert_eq!(taken_by(&db, 1).await, None, "the last one has it");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lag_is_that_of_the_oldest_due_hierarchy_passed_or_not() -> Result<()> {
     let (db, feeds) = (Database::new().await, open());
     let scoop = start(&db, &feeds).await?;
@@ -592,6 +604,29 @@ async fn place_goes_on_after_the_restore_of_a_dump() -> Result<()> {
     )
     .await;
     eventually("it is deleted", async || settle(&db, 1, true).await == 1).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_times_of_the_place_stop_no_deletion() -> Result<()> {
+    let (db, feeds) = (Database::new().await, open());
+    let never = "sampled_transaction = '9000000000000000000'";
+    for forged in [
+        &*format!("complete_until = 'infinity', {never}"),
+        &*format!("complete_until = '-infinity', {never}"),
+        &*format!("complete_until = clock_timestamp() + interval '1 year', {never}"),
+        "sampled_at = 'infinity'",
+        "sampled_at = '-infinity'",
+        "sampled_at = clock_timestamp() + interval '1 year'",
+    ] {
+        let scoop = start(&db, &feeds).await?;
+        let feed = scoop.launch(Feed { cursor: 0, fails: false }).await?;
+        assert_eq!(feed.ends().await?, Outcome::Committed);
+        scoop.shutdown().await?;
+        all_is_due(&db).await;
+        db.execute(&format!("UPDATE scoop.retention SET {forged}")).await;
+        eventually(forged, async || settle(&db, 1, true).await == 1).await;
+    }
     Ok(())
 }
 

@@ -41,6 +41,8 @@ impl FollowStorage for MemoryStore {
 
 fn followed(event: &Event, filter: &EventFilter) -> FollowedEvent {
     let failure = event.exception.as_ref().filter(|_| !filter.without_failures);
+    let lineage = &event.lineage;
+    let run = (lineage.ids().len() > 1).then(|| lineage.id());
     let recorded = RecordedEvent {
         id: event.id,
         handler: event.handler.as_deref().map(str::to_owned),
@@ -49,7 +51,7 @@ fn followed(event: &Event, filter: &EventFilter) -> FollowedEvent {
         at: system_time(event.at),
         worker: event.identifier.as_deref().map(str::to_owned),
         failure: failure.map(FailureSummary::of),
-        ..RecordedEvent::of(event.kind, &event.lineage)
+        ..RecordedEvent::of(event.kind, lineage.root_id(), run)
     };
     FollowedEvent { transaction: stored(event.place), at: event.at.into(), event: recorded }
 }

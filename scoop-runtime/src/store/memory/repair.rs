@@ -228,6 +228,7 @@ impl State {
             row.free(now);
             row.state = fresh.state;
             row.epoch += 1;
+            row.context = fresh.context;
             row.give_up_at = fresh.give_up_at;
             row.rollback_since = fresh.rollback_since;
             row.giving_up = false;
@@ -377,7 +378,7 @@ impl Hierarchy {
             message: failed.message,
             handler: handler.to_owned(),
             failed_at: failed.at,
-            part: again.step.clone().unwrap_or_default(),
+            part: again.step.clone(),
             handling: again.handling.map(unsigned),
             presence,
             suspended_at: suspended.map(|suspended| suspended.at),
@@ -385,7 +386,7 @@ impl Hierarchy {
             suspended_handling: backward.and_then(|suspended| suspended.handling).map(unsigned),
             leaves_behind: gave_up
                 && backward.is_some_and(|suspended| record.leaves_behind(suspended, topology)),
-            context: newest.context.clone(),
+            context: Some(newest.context.clone()),
             compensates: record.compensates(failed.message),
         };
         let known_at = newest.at.max(again.at);

@@ -309,7 +309,9 @@ impl State {
 
     fn take_due(&mut self, worker: Uuid, keep: Keep, limit: usize) -> Option<DueHierarchies> {
         let now = self.now();
-        if self.retention.taken.is_some_and(|(by, until)| by != worker && until >= now) {
+        // No worker takes the place for longer: the clock was set back then.
+        let times = now..now + TAKEN_FOR * 2;
+        if self.retention.taken.is_some_and(|(by, until)| by != worker && times.contains(&until)) {
             return None;
         }
         self.retention.taken = Some((worker, now + TAKEN_FOR));

@@ -97,7 +97,9 @@ impl SubscriptionStorage for MemoryStore {
             let is_asked = |listed: &&Registration| {
                 let (topic, handler) = (&*listed.topic, &*listed.handler);
                 let is_named = topic.contains(&part.named) || handler.contains(&part.named);
-                listed.until.is_none() && (topic, handler) > after && is_named
+                let is_exact = part.topic.as_deref().is_none_or(|name| name == topic)
+                    && part.saga.as_deref().is_none_or(|name| name == handler);
+                listed.until.is_none() && (topic, handler) > after && is_named && is_exact
             };
             let mut listed: Vec<_> = state.topology.iter().filter(is_asked).collect();
             listed.sort_by(|one, other| (&one.topic, &one.handler).cmp(&(&other.topic, &other.handler)));

@@ -205,6 +205,13 @@ pub(crate) fn failure(row: &PgRow, column: &str) -> sqlx::Result<Failure> {
     Ok(failure.map_or_else(no_failure, |Json(failure)| failure))
 }
 
+/// The failed attempts of a run since its last event. Not added by the statement, since a forged row may have counts whose sum it
+/// could not return.
+pub(crate) fn failed_attempts(row: &PgRow) -> sqlx::Result<u32> {
+    let (attempts, retries) = (row.try_get("attempts")?, row.try_get("retries")?);
+    Ok(unsigned(attempts).saturating_add(unsigned(retries)))
+}
+
 /// A count as stored. No count is ever negative.
 pub(crate) fn unsigned(stored: i32) -> u32 {
     u32::try_from(stored).unwrap_or(0)

@@ -9,7 +9,9 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::{failure_if_readable, lineage, priority, stored_time, time, time_if_any, unsigned};
+use super::decode::{
+    failed_attempts, failure_if_readable, lineage, priority, stored_time, time, time_if_any,
+};
 use super::limit::{concurrency, rate};
 use super::pause::pauses;
 use super::query_ext::FetchExt;
@@ -411,7 +413,6 @@ fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid
         return Ok(None);
     }
     let phase = phase(row)?;
-    let (attempts, retries): (i32, i32) = (row.try_get("attempts")?, row.try_get("retries")?);
     let wait: &str = row.try_get("waits_for")?;
     let ready_at = time_if_any(row, "ready_at")?;
     let owner: Option<Uuid> = row.try_get("owner")?;
@@ -431,7 +432,7 @@ fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid
         phase,
         since: system_time(time(row, "since")?),
         waits_for,
-        attempts: unsigned(attempts).saturating_add(unsigned(retries)),
+        attempts: failed_attempts(row)?,
         reason: row.try_get("reason")?,
         failure: failure.as_ref().map(FailureSummary::of),
         rolling_back: row.try_get("rolling_back")?,

@@ -5,7 +5,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use super::PostgresStore;
-use super::decode::{failure_if_readable, lineage, stored_time, time};
+use super::decode::{failure_if_readable, stored_time, time};
 use super::query_ext::FetchExt;
 use crate::RecordedEvent;
 use crate::find::{EventFilter, EventWindow, FailureSummary, FollowedEvent, FollowedPage, Horizon};
@@ -51,7 +51,7 @@ impl FollowedEvent {
             .ok_or_else(|| sqlx::Error::Decode(format!("`{kind}` is no kind of an event").into()))?;
         let failure = failure_if_readable(row, "failure");
         let at = stored_time(row, "created_at")?;
-        let event = RecordedEvent::of(kind, &lineage(row)?);
+        let event = RecordedEvent::of(kind, row.try_get("hierarchy")?, row.try_get("run")?);
         let event = RecordedEvent {
             id: row.try_get("id")?,
             handler: row.try_get("handler")?,

@@ -258,6 +258,7 @@ impl Page {
     }
 }
 
+/// A damaged row prevents the repair of its run, and no other. So a step or context that cannot be read is left out.
 fn read_unrolled(row: &PgRow) -> sqlx::Result<FailedRollback> {
     let state: Option<&str> = row.try_get("state")?;
     let presence = match state.map(row_state).transpose()? {
@@ -270,7 +271,7 @@ fn read_unrolled(row: &PgRow) -> sqlx::Result<FailedRollback> {
         let stored: Option<i32> = row.try_get(column)?;
         Ok(stored.map(unsigned))
     };
-    let context: Option<Json<Context>> = row.try_get("context")?;
+    let context = row.try_get::<Option<Json<Context>>, _>("context").ok();
     Ok(FailedRollback {
         lineage: lineage(row)?,
         message: row.try_get("message_id")?,
@@ -283,7 +284,7 @@ fn read_unrolled(row: &PgRow) -> sqlx::Result<FailedRollback> {
         suspended_part: row.try_get("suspended_part")?,
         suspended_handling: count("suspended_handling")?,
         leaves_behind: row.try_get::<Option<bool>, _>("leaves_behind")?.unwrap_or(false),
-        context: context.map(|Json(context)| context).unwrap_or_default(),
+        context: context.map(|stored| stored.map(|Json(context)| context).unwrap_or_default()),
         compensates: row.try_get("compensates")?,
     })
 }

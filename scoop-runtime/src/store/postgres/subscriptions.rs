@@ -72,6 +72,8 @@ impl SubscriptionStorage for PostgresStore {
             .bind(&*part.after.1)
             .bind(&*part.named)
             .bind(part.limit.map(i64::from))
+            .bind(part.topic.as_deref())
+            .bind(part.saga.as_deref())
             .all(&self.sessions)
             .await?;
         rows.iter().map(RegisteredHandler::from_row).collect()

@@ -11,7 +11,7 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::decode::{lineage, row_state, time_if_any, unsigned};
+use super::decode::{failed_attempts, lineage, row_state, time_if_any, unsigned};
 use super::pause::pauses;
 use crate::store::{RowState, readable};
 use crate::tree::{RunHead, RunRow, Stands};
@@ -82,10 +82,9 @@ impl RunRow {
 
 impl Stands {
     fn read(row: &PgRow, state: RowState) -> sqlx::Result<Self> {
-        let attempts: i32 = row.try_get("attempts")?;
         Ok(Self {
             state,
-            attempts: u32::try_from(attempts).unwrap_or(0),
+            attempts: failed_attempts(row)?,
             reason: row.try_get("reason")?,
             rolling_back: row.try_get("rolling_back")?,
             ready_at: time(row, "ready_at")?,

@@ -59,7 +59,7 @@ async fn limits_of_many_sagas_are_joined_once_with_their_names() {
     let names: Vec<_> = (1..=2_000).map(|n| format!("h{n}")).collect();
     let names = format!("'{{{}}}'", names.join(","));
     let statements = [
-        ("handler_list", ("text, text, text, bigint", "'', '', '', NULL")),
+        ("handler_list", ("text, text, text, bigint, text, text", "'', '', '', NULL, NULL, NULL")),
         ("topology_read", ("text[]", &*names)),
         ("limit_list", ("text[]", &*names)),
         ("limit_unpark_orphaned", ("bigint", "1")),

@@ -353,7 +353,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, bigint, bigint, text, uuid[], text, uuid, bigint, boolean",
             "gen_random_uuid(), 0, 1, '1:1:', '{}', NULL, NULL, 1, true",
         ),
-        "handler_list" => ("text, text, text, bigint", "'', '', '', 201"),
+        "handler_list" => ("text, text, text, bigint, text, text", "'', '', '', 201, NULL, NULL"),
         "handler_list_retired" => ("bigint", "201"),
         "queue_list" => ("text[]", "'{}'"),
         "rollback_check" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
@@ -825,7 +825,8 @@ async fn a_follower_reads_blocks_in_proportion_to_the_events() {
         async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
     let (mut there, mut blocks) = (0, vec![]);
     for events in [3_000_i64, 30_000] {
-        execute(FOLLOWED.replace("{from}", &(there + 1).to_string()).replace("{to}", &events.to_string())).await;
+        execute(FOLLOWED.replace("{from}", &(there + 1).to_string()).replace("{to}", &events.to_string()))
+            .await;
         there = events;
         let ends =
             "SELECT id FROM (SELECT id, row_number() OVER (ORDER BY id) AS nth FROM scoop.message_event) e
@@ -844,6 +845,31 @@ async fn a_follower_reads_blocks_in_proportion_to_the_events() {
         execute("VACUUM ANALYZE".into()).await;
     }
     assert!(blocks[0] > 3 && blocks[1] < 12 * blocks[0], "{blocks:?} blocks for 3,000 and 30,000 events");
+    done(pool).await;
+}
+
+/// The lineage of a forged event may have any number of ids.
+#[tokio::test]
+async fn follower_reads_the_first_and_the_last_id_of_a_long_lineage() {
+    let pool = database("followed_lineage").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let forge = "INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage)
+        SELECT gen_random_uuid(), 'SUSPENDED', 'forged', md5('root')::uuid || array_agg(gen_random_uuid()) || md5('run')::uuid
+        FROM generate_series(1, 10000)";
+    sqlx::raw_sql(forge).execute(&pool).await.unwrap();
+    let (prepare, _) = prepared("event_follow");
+    let read = format!(
+        "{prepare};
+         CREATE TEMPORARY TABLE page AS EXECUTE p (
+             '00000000-0000-0000-0000-000000000000', 0, 9000000000000000000, pg_current_snapshot()::text, '{{}}', NULL, NULL, 10, true);
+         SELECT hierarchy = md5('root')::uuid AND run = md5('run')::uuid, octet_length(page::text) FROM page"
+    );
+    let mut connection = pool.acquire().await.unwrap();
+    let row = sqlx::raw_sql(AssertSqlSafe(read)).fetch_one(&mut *connection).await.unwrap();
+    connection.close().await.unwrap();
+    assert!(sqlx::Row::get::<bool, _>(&row, 0));
+    let bytes: i32 = sqlx::Row::get(&row, 1);
+    assert!(bytes < 1_000, "{bytes} bytes");
     done(pool).await;
 }
 
@@ -979,8 +1005,8 @@ async fn page_of_subscriptions_costs_the_same_among_many() {
     let execute =
         async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
     let pages = [
-        ("handler_list", "'', '', '', 201", 201.0),
-        ("handler_list", "'topic5', '', 'saga', 201", 201.0),
+        ("handler_list", "'', '', '', 201, NULL, NULL", 201.0),
+        ("handler_list", "'topic5', '', 'saga', 201, NULL, NULL", 201.0),
         ("handler_list_retired", "201", 201.0),
         ("queue_list", "'{saga100,saga101,none}'", 2.0),
     ];
