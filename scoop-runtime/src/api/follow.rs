@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::find::{EventFilter, EventWindow, FollowedPage, Following};
 use crate::store::Store;
-use crate::util::patience::{GivenUp, Trial};
+use crate::util::patience::{FOREVER, GivenUp, Trial};
 use crate::{EventCursor, HierarchyId, RecordedEvent, RuntimeError, Scoop};
 
 /// The default interval between two looks.
@@ -216,7 +216,8 @@ impl EventStream {
             if self.end == End::AfterRound {
                 self.end = End::Reached;
             }
-            self.rests_until = Some(Instant::now() + self.interval.max(begun.elapsed() * REST));
+            let rest = self.interval.max(begun.elapsed() * REST);
+            self.rests_until = Some(Instant::now() + rest.min(FOREVER));
         }
         Ok(())
     }
