@@ -566,6 +566,23 @@ async fn interrupted_events_end_with_their_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn events_that_cannot_be_read_end_with_their_place() {
+    let mut shop = Shop::open().await;
+    shop.order(1, Plan::Commit).await;
+    let place = shop.run(&["events", "--json"]).await.field("next").remove(0);
+    shop.scoop.shutdown().await.unwrap();
+    shop.db.execute("ALTER TABLE scoop.message_event RENAME TO moved").await;
+    let after = ["events", "--follow", "--after", &place];
+    let ran = shop.run(&after).await;
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let next = format!("to go on from here: --after {place}\nerror: ");
+    assert!(ran.stderr.starts_with(&next), "{ran:?}");
+    let ran = shop.run(&[&after[..], &["--json"]].concat()).await;
+    assert_eq!((ran.code, ran.field("next")), (1, vec![place]));
+    assert!(ran.stderr.starts_with("error: "), "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn interrupt_during_the_output_of_an_event_ends_the_events() {
     let mut shop = Shop::open().await;
     for number in 1..=300 {
