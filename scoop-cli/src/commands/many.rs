@@ -264,8 +264,9 @@ impl Many {
         let mut tally = Tally::default();
         let asked = ask_all(&chosen, &mut tally, ask).await;
         let ended = tally.ended(chosen.runs.len());
-        ended.write(output, chosen.more)?;
-        asked.map(|()| ended.exit())
+        let written = ended.write(output, chosen.more);
+        asked?;
+        ended.exit().despite(written)
     }
 
     /// Lists the runs. In a dry run they are written, too.

@@ -138,18 +138,19 @@ pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Res
     }
     let paused = pause.await?;
     let is_done = if drain.is_some() { paused.is_drained() } else { paused.unacknowledged.is_empty() };
-    if output.json {
+    let written = if output.json {
         output.record(&PausedRecord {
             in_force: paused.in_force,
             is_known: paused.is_known,
             unacknowledged: paused.unacknowledged,
             running: paused.running,
             pause: paused.pause.into(),
-        })?;
+        })
     } else {
-        output.line(&paused)?;
-    }
-    Ok(if is_done { Exit::Done } else { Exit::Failed })
+        output.line(&paused)
+    };
+    let exit = if is_done { Exit::Done } else { Exit::Failed };
+    exit.despite(written)
 }
 
 /// Resumes.

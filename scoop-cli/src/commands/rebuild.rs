@@ -145,17 +145,21 @@ fn write_result(
     different: Option<u64>,
     skipped: &[SkippedHierarchy],
 ) -> Result<Exit, Fault> {
-    if output.json {
+    let written = if output.json {
         let skipped = skipped.iter().map(|skipped| SkippedRecord {
             hierarchy: skipped.hierarchy.uuid(),
             reason: skipped.reason.clone(),
         });
-        output.record(&RebuildRecord { before, after, different, skipped: skipped.collect() })?;
+        output.record(&RebuildRecord { before, after, different, skipped: skipped.collect() })
     } else {
-        output.line(text)?;
-        for skipped in skipped {
-            output.line(format_args!("not rebuilt: {}: {}", skipped.hierarchy, Escaped(&skipped.reason)))?;
-        }
-    }
-    Ok(if skipped.is_empty() { Exit::Done } else { Exit::Failed })
+        let mut skipped = skipped.iter();
+        output.line(text).and_then(|()| {
+            skipped.try_for_each(|skipped| {
+                let reason = Escaped(&skipped.reason);
+                output.line(format_args!("not rebuilt: {}: {reason}", skipped.hierarchy))
+            })
+        })
+    };
+    let exit = if skipped.is_empty() { Exit::Done } else { Exit::Failed };
+    exit.despite(written)
 }

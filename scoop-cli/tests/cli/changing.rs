@@ -778,6 +778,10 @@ async fn refused_requests_are_counted_by_their_reasons() {
         exit 3
         {"runs":1,"accepted":0,"covered":0,"refused":[{"answer":"already requested","text":"a cancellation was requested before","runs":1}],"left":0,"more":false}
     "#]]);
+    // The exit code is the same if nothing reads the output.
+    let mut unread = shop.command(&cancel).spawn().unwrap();
+    drop(unread.stdout.take());
+    assert_eq!(shop.ended(unread).await.code, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
