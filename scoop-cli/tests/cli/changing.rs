@@ -5,6 +5,7 @@ use std::time::Duration;
 use expect_test::expect;
 use scoop::{Outcome, RunPhase, RunState};
 use scoop_test_support::{Ends as _, eventually};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::support::{Mail, Mails, OTHER_WORKER, Plan, Report, Shop, Stocktaking, interrupt};
 
@@ -25,6 +26,7 @@ async fn message_is_launched_by_topic_and_json() {
     shop.run_with(&["launch", "shop.orders", "-", "--yes", "--wait", "--json"], fails).await.shows(expect![
         [r#"
         exit 1
+        {"hierarchy":"<id 2>","message":"<id 3>","outcome":null,"text":null}
         {"hierarchy":"<id 2>","message":"<id 3>","outcome":"rolled back","text":"rolled back: no chairs left"}
     "#]
     ]);
@@ -47,6 +49,27 @@ async fn message_is_launched_by_topic_and_json() {
     let again = shop.run(&["launch", "shop.orders", order, "--yes", "--unique", "order 1", "--json"]).await;
     let found = shop.scoop.find_topic_by_key("shop.orders", "order 1").await.unwrap();
     assert_eq!(again.field("hierarchy"), [found.id().to_string()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn launch_that_waits_names_the_hierarchy_before_its_end() {
+    let mut shop = Shop::open().await;
+    for (number, json) in [(1, &[][..]), (2, &["--json"][..])] {
+        let order = format!(r#"{{"number":{number},"plan":"Pay"}}"#);
+        let key = format!("order {number}");
+        let launch = ["launch", "shop.orders", &order, "--unique", &key, "--yes", "--wait"];
+        let mut waiting = shop.command(&[&launch[..], json].concat()).spawn().unwrap();
+        let mut lines = BufReader::new(waiting.stdout.take().unwrap()).lines();
+        // It has not ended: no signal was sent. The limit only ends the test if there is no line.
+        let first = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
+        let first = first.expect("a line before the end").unwrap().unwrap();
+        let order = shop.scoop.find_topic_by_key("shop.orders", &key).await.unwrap();
+        assert!(first.contains(&order.id().to_string()), "{first}");
+        shop.scoop.cancel(order.id().uuid(), "a test").await.unwrap();
+        let last = lines.next_line().await.unwrap().expect("a line at the end");
+        assert!(last.contains("rolled back"), "{last}");
+        assert_eq!(shop.ended(waiting).await.code, 1);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -356,7 +379,7 @@ async fn handler_without_a_program_is_retired() {
         would retire saga `payments` from topic `shop.payments`
     "#]]);
     shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes", "--json"]).await.shows(expect![[r#"
-        {"hierarchy":"<id 1>","message":"<id 2>"}
+        {"hierarchy":"<id 1>","message":"<id 2>","outcome":null,"text":null}
     "#]]);
     shop.run(&["retire", "shop.payments", "payments", "--yes"]).await.shows(expect![[r#"
         retired; 1 run has not begun, 0 were dropped
@@ -960,6 +983,7 @@ async fn scheduled_saga_is_run_by_hand() {
         committed
     "#]]);
     shop.run(&["trigger", "report", "--yes", "--wait", "--json"]).await.shows(expect![[r#"
+        {"hierarchy":"<id 2>","message":"<id 3>","outcome":null,"text":null}
         {"hierarchy":"<id 2>","message":"<id 3>","outcome":"committed","text":"committed"}
     "#]]);
     assert_eq!(shop.db.number("SELECT run_count FROM scoop.schedule").await, 2);
@@ -980,6 +1004,7 @@ async fn scheduled_saga_that_fails_exits_with_1_if_its_end_is_waited_for() {
     "#]]);
     shop.run(&[&trigger[..], &["--wait", "--json"]].concat()).await.shows(expect![[r#"
         exit 1
+        {"hierarchy":"<id 2>","message":"<id 3>","outcome":null,"text":null}
         {"hierarchy":"<id 2>","message":"<id 3>","outcome":"rolled back","text":"rolled back: a chair is missing"}
     "#]]);
     shop.run(&trigger).await.shows(expect![[r#"
