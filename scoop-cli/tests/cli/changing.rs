@@ -452,6 +452,28 @@ async fn old_hierarchies_are_pruned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn prune_that_fails_counts_what_it_has_deleted() {
+    let mut shop = Shop::open().await;
+    shop.order(1, Plan::Commit).await;
+    shop.db.grow_older(Duration::from_secs(2 * 86_400)).await;
+    // Signals are deleted after the hierarchies.
+    shop.db
+        .execute(
+            "CREATE FUNCTION public.fail_here() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN RAISE EXCEPTION 'signals stay'; END $$;
+             CREATE TRIGGER fail_here BEFORE DELETE ON scoop.signal EXECUTE FUNCTION public.fail_here()",
+        )
+        .await;
+    let prune = ["prune", "--older-than", "1d", "--yes"];
+    let ran = shop.run(&prune).await;
+    assert!(ran.code == 1 && ran.stderr.contains("signals stay"), "{ran:?}");
+    assert!(ran.stdout.starts_with("deleted 1 hierarchy with 1 message and "), "{ran:?}");
+    // Nothing more is deleted, so nothing is counted.
+    let ran = shop.run(&[&prune[..], &["--json"]].concat()).await;
+    assert!(ran.code == 1 && ran.stdout.is_empty(), "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lost_working_set_is_rebuilt_without_living_programs() {
     let mut shop = Shop::open().await;
     shop.unpaid_order(1).await;
