@@ -33,7 +33,6 @@ struct RebuildRecord {
     before: u64,
     after: u64,
     /// The number of differences, in a dry run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     different: Option<u64>,
     skipped: Vec<SkippedRecord>,
 }

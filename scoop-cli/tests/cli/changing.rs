@@ -131,10 +131,10 @@ async fn signal_reaches_the_run_that_awaits_it() {
     let keep =
         ["signal", "shop.paid", "order 9", r#"{"cents":1}"#, "--yes", "--id", id, "--keep", "2h", "--json"];
     shop.run(&keep).await.shows(expect![[r#"
-        {"reached":0}
+        {"reached":0,"pauses":[]}
     "#]]);
     shop.run(&keep).await.shows(expect![[r#"
-        {"reached":0}
+        {"reached":0,"pauses":[]}
     "#]]);
     let kept =
         "SELECT count(*) FROM scoop.signal WHERE key = 'order 9' AND kept_until - sent_at < interval '3 h'";
@@ -261,7 +261,7 @@ async fn saga_is_paused_and_resumed() {
         Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.
     "#]]);
     shop.run(&["explain", &hierarchy, "--json"]).await.shows(expect![[r#"
-        {"run":"<id 3>","hierarchy":"<id 1>","parent":null,"handler":"payments","topic":"shop.payments","message":"<id 2>","state":"pending","since":"<time>","waits_for":"pause","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null,"waiting":{"for":"pause","pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}]},"giving_up":false,"pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}],"join":null,"text":"Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.","ends_by":"It goes on when `resume` ends the pause of saga `payments`.","read_at":"<time>"}
+        {"run":"<id 3>","hierarchy":"<id 1>","parent":null,"handler":"payments","topic":"shop.payments","message":"<id 2>","state":"pending","since":"<time>","waits_for":"pause","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null,"waiting":{"for":"pause","pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}]},"priority":null,"giving_up":false,"pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}],"join":null,"text":"Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.","ends_by":"It goes on when `resume` ends the pause of saga `payments`.","read_at":"<time>"}
     "#]]);
     shop.run(&["pauses", "--json"]).await.shows(expect![[r#"
         {"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}
@@ -504,7 +504,7 @@ async fn lost_working_set_is_rebuilt_without_living_programs() {
         0 runs were unfinished, 2 are
     "#]]);
     shop.run(&["rebuild", "--yes", "--json"]).await.shows(expect![[r#"
-        {"before":2,"after":2,"skipped":[]}
+        {"before":2,"after":2,"different":null,"skipped":[]}
     "#]]);
 }
 

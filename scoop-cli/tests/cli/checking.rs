@@ -31,7 +31,7 @@ async fn topology_has_handlers_and_workers() {
     "#]]);
     shop.limit_payments().await;
     shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes", "--json"]).await.shows(expect![[r#"
-        {"hierarchy":"<id 2>","message":"<id 3>"}
+        {"hierarchy":"<id 2>","message":"<id 3>","outcome":null,"text":null}
     "#]]);
     shop.run(&["topology"]).await.shows(expect![[r#"
         TOPIC SAGA SINCE WORKERS LIMITS WAITING
