@@ -26,7 +26,7 @@ pub(crate) struct EventsArgs {
     #[arg(long, short)]
     follow: bool,
     /// Only events of this saga
-    #[arg(long, alias = "saga", value_name = "SAGA")]
+    #[arg(long = "saga", alias = "handler", value_name = "SAGA")]
     handler: Option<String>,
     /// Only events of the hierarchy with this id
     #[arg(long, value_name = "ID", value_parser = id::<HierarchyId>)]

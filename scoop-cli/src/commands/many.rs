@@ -230,7 +230,7 @@ impl Many {
                  the id out for all runs that pass the filters"
             ))),
             (None, true) => Err(Fault::Usage(format!(
-                "an id is missing, or filters that choose runs, such as --handler: `scoop {command} --help` lists them"
+                "an id is missing, or filters that choose runs, such as --saga: `scoop {command} --help` lists them"
             ))),
             (None, false) => Ok(None),
         }

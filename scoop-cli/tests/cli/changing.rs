@@ -709,7 +709,7 @@ async fn filters_retry_all_failed_rollbacks_and_stuck_runs_that_pass() {
     "#]]);
     shop.run(&["retry", "--yes"]).await.shows(expect![[r#"
         exit 2
-        2> error: an id is missing, or filters that choose runs, such as --handler: `scoop retry --help` lists them
+        2> error: an id is missing, or filters that choose runs, such as --saga: `scoop retry --help` lists them
     "#]]);
     shop.run(&["retry", "--state", "committed", "--yes"]).await.shows(expect![[r#"
         exit 2
