@@ -86,8 +86,7 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
     let full = shop.run(&["doctor", "--json"]).await;
     assert!(checks(&full).contains(&"queue limits: warning".to_owned()), "{full:?}");
     let text = full.field("text").join("\n");
-    let expected =
-        "1 or more runs wait in the queue of saga `payments`, and 1 may: launches beyond that are refused";
+    let expected = "1 or more runs wait in the queue of saga `payments`; its limit is 1: launches beyond that are refused";
     assert!(text.contains(expected), "{text}");
 
     let verbose = shop.run(&["doctor", "--verbose", "--json"]).await;
@@ -442,7 +441,7 @@ async fn reader_role_looks_and_changes_nothing() {
     "#]]);
     reader(&["cancel", &order, "--reason", "no", "--yes"]).await.shows(expect![[r#"
         exit 1
-        2> error: the role of the connections lacks a right while a cancellation was requested: permission denied for table message_event; the guide lists the GRANTs that each role needs
+        2> error: a cancellation could not be requested, since the role of the connection lacks a right: permission denied for table message_event; the guide lists the GRANTs that each role needs
     "#]]);
     reader(&["retry", "--state", "stuck", "--yes"]).await.shows(expect![[r#"
         2> no such runs
@@ -451,11 +450,11 @@ async fn reader_role_looks_and_changes_nothing() {
         exit 1
         accepted: 0 runs
         not requested: 1 run
-        2> error: the role of the connections lacks a right while a cancellation was requested: permission denied for table message_event; the guide lists the GRANTs that each role needs
+        2> error: a cancellation could not be requested, since the role of the connection lacks a right: permission denied for table message_event; the guide lists the GRANTs that each role needs
     "#]]);
     reader(&["launch", "shop.payments", r#"{"order":1}"#, "--yes"]).await.shows(expect![[r#"
         exit 1
-        2> error: the role of the connections lacks a right while a message was launched: permission denied for function launch; the guide lists the GRANTs that each role needs
+        2> error: a message could not be launched, since the role of the connection lacks a right: permission denied for function launch; the guide lists the GRANTs that each role needs
     "#]]);
     for args in [
         &["tree", &order][..],
