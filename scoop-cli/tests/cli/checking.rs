@@ -415,6 +415,42 @@ async fn new_run_that_is_due_for_long_is_late() {
     shop.remove_worker().await;
 }
 
+/// More newer runs than a page of the list reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_is_due_for_long_is_late_behind_many_newer_ones_that_sleep() {
+    let mut shop = Shop::open().await;
+    shop.scoop.pause(&PauseTarget::handler("payments")).await.unwrap();
+    shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes"]).await;
+    shop.register_worker("'{1000,1000}'").await;
+    shop.db
+        .execute(
+            "UPDATE scoop.run SET reserved_for = 1000, ready_at = now() - interval '5 min', last_event_at = now() - interval '5 min'
+             WHERE handler = 'payments'",
+        )
+        .await;
+    let orders = (1..=2_100).map(|number| Order { number, plan: Plan::Commit, card: String::new() });
+    shop.scoop.launch_all(orders).delay(std::time::Duration::from_secs(3_600)).await.unwrap();
+    shop.scoop.resume(&PauseTarget::handler("payments")).await.unwrap();
+    let doctor = shop.run(&["doctor", "--json", "--verbose"]).await;
+    let found = doctor.field("check").iter().position(|check| check == "late runs").unwrap();
+    let text = doctor.field("text")[found].clone();
+    assert!(text.starts_with("saga `payments`: 1 run is due and waits for a slot"), "{text}");
+    shop.remove_worker().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_rollback_below_many_that_wait_for_it_is_named_with_its_commands() {
+    let mut shop = Shop::open().await;
+    let order = shop.order(1, Plan::Deep(12)).await;
+    let lowest = order.tree().await.unwrap().runs().last().unwrap().id();
+    let doctor = shop.run(&["doctor", "--json", "--verbose"]).await;
+    let found = doctor.field("check").into_iter().zip(doctor.field("level")).zip(doctor.field("advice"));
+    let found: Vec<_> = found.filter(|((check, _), _)| check == "failed rollbacks").collect();
+    assert!(found.iter().all(|((_, level), _)| level == "problem"), "{found:?}");
+    let retry = format!("scoop retry {lowest}");
+    assert!(found.iter().any(|(_, advice)| advice.contains(&retry)), "{found:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn reader_role_looks_and_changes_nothing() {
     let shop = Shop::open().await;
