@@ -21,7 +21,7 @@ pub(crate) struct Connection {
     /// The database, as a URL: postgres://user@host/database
     ///
     /// A password belongs into DATABASE_URL, PGPASSWORD or the file ~/.pgpass: other users of the machine can see the
-    /// arguments of a program. Without an URL, the variables of PostgreSQL count, such as PGHOST and PGUSER.
+    /// arguments of a program. Without a URL, the variables of PostgreSQL are used, such as PGHOST and PGUSER.
     #[arg(
         long,
         global = true,

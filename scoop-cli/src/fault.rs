@@ -25,6 +25,17 @@ pub(crate) enum Exit {
     Problems = 4,
 }
 
+impl Exit {
+    /// The end of a command that has made a change, after its result was written: the exit code tells the result also to a caller
+    /// that does not read the output.
+    pub(crate) fn despite(self, written: Result<(), impl Into<Fault>>) -> Result<Self, Fault> {
+        match written.map_err(Into::into) {
+            Err(fault) if fault.exit() != Self::Done => Err(fault),
+            _ => Ok(self),
+        }
+    }
+}
+
 /// An error of a command.
 #[derive(Debug)]
 pub(crate) enum Fault {
@@ -194,6 +205,15 @@ fn chain(error: &(dyn Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exit_code_of_a_change_counts_although_the_reader_of_the_output_has_ended() {
+        let written = |kind: io::ErrorKind| Err::<(), _>(io::Error::from(kind));
+        let closed = Exit::NotAccepted.despite(written(io::ErrorKind::BrokenPipe));
+        assert!(matches!(closed, Ok(Exit::NotAccepted)), "{closed:?}");
+        let full = Exit::NotAccepted.despite(written(io::ErrorKind::StorageFull));
+        assert!(matches!(full, Err(Fault::Output(_))), "{full:?}");
+    }
 
     #[test]
     fn schema_of_another_version_names_both_and_asks_for_the_command_line_of_that_version() {

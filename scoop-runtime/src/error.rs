@@ -16,9 +16,10 @@ pub(crate) use sqlstate::{
     is_of_setup, is_refused, is_rolled_back, is_transient, is_transient_in_step, is_transient_within_step,
     is_without_tables, loses_answer,
 };
+pub(crate) use words::unarchived;
 use words::{
-    after, attempts_without_success, because, distinct, effect, listed, messages_in_words, not_rebuilt,
-    way_out, without_result, written,
+    after, attempts_without_success, because, could_not, distinct, effect, listed, messages_in_words,
+    not_rebuilt, way_out, without_result, written,
 };
 
 use crate::util::format::{humane, utc};
@@ -125,7 +126,7 @@ pub enum RuntimeError {
     },
 
     /// The [archive](crate::Builder::before_delete) failed, so that its hierarchies are not deleted.
-    #[error("{count} hierarchies are not archived, and so not pruned: {source}")]
+    #[error("{}, and so not deleted: {source}", unarchived(*count))]
     Archive {
         /// Their number.
         count: usize,
@@ -436,7 +437,8 @@ pub enum RuntimeError {
 
     /// The role of the connections lacks a right on the tables. The guide's page about security lists the rights.
     #[error(
-        "the role of the connections lacks a right while {doing}: {}; the guide lists the GRANTs that each role needs",
+        "{}, since the role of the connection lacks a right: {}; the guide lists the GRANTs that each role needs",
+        could_not(doing),
         Escaped(refusal)
     )]
     Denied {
@@ -657,6 +659,24 @@ mod tests {
 
     use super::*;
     use crate::util::patience::GivenUp;
+
+    #[test]
+    fn hierarchies_that_are_not_archived_are_counted_in_words() {
+        let archive = |count| RuntimeError::Archive { count, source: "no space".into() }.to_string();
+        assert_eq!(archive(1), "1 hierarchy was not archived, and so not deleted: no space");
+        assert_eq!(archive(2), "2 hierarchies were not archived, and so not deleted: no space");
+    }
+
+    #[test]
+    fn denied_operation_is_named_as_one_that_was_not_done() {
+        let denied = |doing| {
+            RuntimeError::Denied { doing, refusal: "no".into(), source: sqlx::Error::RowNotFound }.to_string()
+        };
+        let right = "since the role of the connection lacks a right: no; ";
+        let (one, many) = (denied("a message was launched"), denied("old hierarchies were looked up"));
+        assert!(one.starts_with(&format!("a message could not be launched, {right}")), "{one}");
+        assert!(many.starts_with(&format!("old hierarchies could not be looked up, {right}")), "{many}");
+    }
 
     #[test]
     fn name_from_the_database_is_printed_on_one_line() {

@@ -367,7 +367,7 @@ events! {
     /// The archive failed; its hierarchies are kept until another attempt.
     WARN "unarchived" = unarchived(hierarchies: usize, first: Uuid, error: &(dyn std::error::Error + 'static))
         { hierarchies = hierarchies, first = shown(first), error = shown(Scrubbed(&error)) }
-        ("{} hierarchies are not archived, and so not deleted", hierarchies)
+        ("{}, and so not deleted", crate::error::unarchived(hierarchies))
 
     /// The database refuses to delete hierarchies; these are tried again later. Reported once for each look, and call.
     WARN "undeletable" = undeletable(refused: &crate::api::RefusedDeletions)

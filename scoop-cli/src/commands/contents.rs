@@ -42,7 +42,6 @@ struct ValueRecord<'a> {
 #[derive(Serialize)]
 struct ContentRecord<'a> {
     value: Option<&'a Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<&'a str>,
 }
 

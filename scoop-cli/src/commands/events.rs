@@ -26,7 +26,7 @@ pub(crate) struct EventsArgs {
     #[arg(long, short)]
     follow: bool,
     /// Only events of this saga
-    #[arg(long, alias = "saga", value_name = "SAGA")]
+    #[arg(long = "saga", alias = "handler", value_name = "SAGA")]
     handler: Option<String>,
     /// Only events of the hierarchy with this id
     #[arg(long, value_name = "ID", value_parser = id::<HierarchyId>)]
@@ -74,13 +74,22 @@ pub(crate) async fn follow(scoop: &Scoop, output: Output, args: EventsArgs) -> R
     let mut left = count.unwrap_or(u64::MAX);
     // One for all events: an interrupt counts while an event is written, too.
     let mut interrupted = pin!(interrupted());
+    let mut ended = Ok(Exit::Done);
     while left > 0 {
         let event = tokio::select! {
             biased;
             () = &mut interrupted => None,
-            event = events.next() => event.transpose()?,
+            event = events.next() => event,
         };
-        let Some(event) = event else { break };
+        let event = match event {
+            Some(Ok(event)) => event,
+            Some(Err(error)) => {
+                // Another call goes on from the place all the same.
+                ended = Err(error.into());
+                break;
+            }
+            None => break,
+        };
         left -= 1;
         if output.json {
             output.record(&EventRecord::from(&event))?;
@@ -88,10 +97,10 @@ pub(crate) async fn follow(scoop: &Scoop, output: Output, args: EventsArgs) -> R
             output.line(event)?;
         }
     }
-    let Some(place) = events.cursor() else { return Ok(Exit::Done) };
-    if output.json {
-        output.record(&PlaceRecord { next: place.to_string() })?;
-    }
+    let Some(place) = events.cursor() else { return ended };
+    let written = if output.json { output.record(&PlaceRecord { next: place.to_string() }) } else { Ok(()) };
     output.remark(format_args!("to go on from here: --after {place}"));
-    Ok(Exit::Done)
+    let exit = ended?;
+    written?;
+    Ok(exit)
 }

@@ -27,8 +27,7 @@ struct ExplanationRecord<'a> {
     #[serde(flatten)]
     run: RunRecord<'a>,
     waiting: WaitRecord<'a>,
-    /// Only if it is not normal.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Null if it is normal.
     priority: Option<&'static str>,
     giving_up: bool,
     pauses: Vec<PauseRecord>,

@@ -16,7 +16,7 @@ use crate::times;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Filters {
     /// Only runs of this saga
-    #[arg(long, alias = "saga", value_name = "SAGA")]
+    #[arg(long = "saga", alias = "handler", value_name = "SAGA")]
     handler: Option<String>,
     /// Only runs of messages of this topic
     #[arg(long)]

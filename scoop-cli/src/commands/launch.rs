@@ -71,9 +71,8 @@ impl From<Level> for Priority {
 struct LaunchRecord {
     hierarchy: Uuid,
     message: Uuid,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Null before its end, which nothing waits for without `--wait`.
     outcome: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
 }
 
@@ -130,16 +129,16 @@ pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> R
     launched(output, launch.await?, wait).await
 }
 
-/// Writes what was launched, and with `wait` its end.
+/// Writes what was launched, and with `wait` its end. The ids come before the wait, which an interrupt or an error may end.
 pub(super) async fn launched(output: Output, launched: Handle, wait: bool) -> Result<Exit, Fault> {
     let (hierarchy, message) = (launched.id().uuid(), launched.message_id());
+    let begun = if output.json {
+        output.record(&LaunchRecord { hierarchy, message, outcome: None, text: None })
+    } else {
+        output.line(hierarchy)
+    };
     if !wait {
-        if output.json {
-            output.record(&LaunchRecord { hierarchy, message, outcome: None, text: None })?;
-        } else {
-            output.line(hierarchy)?;
-        }
-        return Ok(Exit::Done);
+        return Exit::Done.despite(begun);
     }
     let outcome = launched.wait().await?;
     let name = match &outcome {
@@ -149,12 +148,12 @@ pub(super) async fn launched(output: Output, launched: Handle, wait: bool) -> Re
         Outcome::NoHandlers => "no handlers",
         _ => "unknown",
     };
-    if output.json {
-        let text = Some(outcome.to_string());
-        output.record(&LaunchRecord { hierarchy, message, outcome: Some(name), text })?;
+    let text = outcome.to_string();
+    let ended = if output.json {
+        output.record(&LaunchRecord { hierarchy, message, outcome: Some(name), text: Some(text) })
     } else {
-        output.line(hierarchy)?;
-        output.line(Escaped(&outcome.to_string()))?;
-    }
-    Ok(if outcome == Outcome::Committed { Exit::Done } else { Exit::Failed })
+        output.line(Escaped(&text))
+    };
+    let exit = if outcome == Outcome::Committed { Exit::Done } else { Exit::Failed };
+    exit.despite(begun.and(ended))
 }

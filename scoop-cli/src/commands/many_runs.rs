@@ -235,7 +235,7 @@ impl Many {
                  the id out for all runs that pass the filters"
             ))),
             (None, true) => Err(Fault::Usage(format!(
-                "an id is missing, or filters that choose runs, such as --handler: `scoop {command} --help` lists them"
+                "an id is missing, or filters that choose runs, such as --saga: `scoop {command} --help` lists them"
             ))),
             (None, false) => Ok(None),
         }
@@ -269,8 +269,9 @@ impl Many {
         let mut tally = Tally::default();
         let asked = ask_all(&chosen, &mut tally, ask).await;
         let ended = tally.ended(chosen.runs.len());
-        ended.write(output, chosen.more)?;
-        asked.map(|()| ended.exit())
+        let written = ended.write(output, chosen.more);
+        asked?;
+        ended.exit().despite(written)
     }
 
     /// Lists the runs. In a dry run they are written, too.

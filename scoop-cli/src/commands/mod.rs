@@ -48,8 +48,10 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Fault> {
     let scoop = connection.client().await?;
     let ended = carry_out(&scoop, output, command).await;
     // Until the workers are notified of what was launched or sent.
-    scoop.shutdown().await?;
-    ended
+    let stopped = scoop.shutdown().await;
+    let exit = ended?;
+    stopped?;
+    Ok(exit)
 }
 
 async fn carry_out(scoop: &Scoop, output: Output, command: ClientCommand) -> Result<Exit, Fault> {

@@ -19,7 +19,7 @@ use crate::times::{duration, utc};
 #[derive(Debug, clap::Args)]
 pub(crate) struct PauseArgs {
     #[command(flatten)]
-    target: Target,
+    target: PauseOptions,
     /// Why, shown with each run that waits
     #[arg(long, value_name = "TEXT", value_parser = given_reason)]
     reason: String,
@@ -35,11 +35,11 @@ pub(crate) struct PauseArgs {
     consent: Consent,
 }
 
-/// End a pause
+/// End a pause: that of exactly this saga or topic, or that of everything
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
-    target: Target,
+    target: ResumeOptions,
     /// Why, for the record
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -53,10 +53,10 @@ pub(crate) struct ResumeArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct PausesArgs {}
 
-/// What is paused or resumed.
+/// What is paused.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-struct Target {
+struct PauseOptions {
     /// All runs of this saga
     #[arg(long, alias = "handler", value_name = "NAME")]
     saga: Option<String>,
@@ -64,6 +64,21 @@ struct Target {
     #[arg(long, value_name = "NAME")]
     topic: Option<String>,
     /// All runs
+    #[arg(long)]
+    everything: bool,
+}
+
+/// The target of the pause that ends.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct ResumeOptions {
+    /// End the pause of this saga
+    #[arg(long, alias = "handler", value_name = "NAME")]
+    saga: Option<String>,
+    /// End the pause of this topic
+    #[arg(long, value_name = "NAME")]
+    topic: Option<String>,
+    /// End the pause of everything; those of sagas and topics stay
     #[arg(long)]
     everything: bool,
 }
@@ -77,13 +92,12 @@ pub(super) fn options(target: &PauseTarget) -> String {
     }
 }
 
-impl From<Target> for PauseTarget {
-    fn from(Target { saga, topic, .. }: Target) -> Self {
-        match (saga, topic) {
-            (Some(saga), _) => PauseTarget::Handler(saga),
-            (None, Some(topic)) => PauseTarget::Topic(topic),
-            (None, None) => PauseTarget::Everything,
-        }
+/// The target that one of these options names.
+fn target(saga: Option<String>, topic: Option<String>) -> PauseTarget {
+    match (saga, topic) {
+        (Some(saga), _) => PauseTarget::Handler(saga),
+        (None, Some(topic)) => PauseTarget::Topic(topic),
+        (None, None) => PauseTarget::Everything,
     }
 }
 
@@ -123,8 +137,9 @@ struct PausedRecord {
 
 /// Pauses.
 pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Result<Exit, Fault> {
-    let PauseArgs { target, reason, source, for_at_most, drain, consent } = args;
-    let target = PauseTarget::from(target);
+    let PauseArgs { target: PauseOptions { saga, topic, .. }, reason, source, for_at_most, drain, consent } =
+        args;
+    let target = target(saga, topic);
     names::check(scoop, &target).await?;
     if !consent.to(output, &format!("pause {target}"))? {
         return Ok(Exit::Done);
@@ -138,23 +153,25 @@ pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Res
     }
     let paused = pause.await?;
     let is_done = if drain.is_some() { paused.is_drained() } else { paused.unacknowledged.is_empty() };
-    if output.json {
+    let written = if output.json {
         output.record(&PausedRecord {
             in_force: paused.in_force,
             is_known: paused.is_known,
             unacknowledged: paused.unacknowledged,
             running: paused.running,
             pause: paused.pause.into(),
-        })?;
+        })
     } else {
-        output.line(&paused)?;
-    }
-    Ok(if is_done { Exit::Done } else { Exit::Failed })
+        output.line(&paused)
+    };
+    let exit = if is_done { Exit::Done } else { Exit::Failed };
+    exit.despite(written)
 }
 
 /// Resumes.
 pub(crate) async fn resume(scoop: &Scoop, output: Output, args: ResumeArgs) -> Result<Exit, Fault> {
-    let target = PauseTarget::from(args.target);
+    let ResumeOptions { saga, topic, .. } = args.target;
+    let target = target(saga, topic);
     let in_force = scoop.pauses().await?.into_iter().any(|pause| pause.target == target);
     if !in_force {
         names::check(scoop, &target).await?;

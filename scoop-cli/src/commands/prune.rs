@@ -1,5 +1,6 @@
 //! `scoop prune`
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use scoop_runtime::{Pruned, Scoop};
@@ -76,16 +77,30 @@ pub(crate) async fn prune(scoop: &Scoop, output: Output, args: PruneArgs) -> Res
         None => Progress::begin("looking for old hierarchies"),
     };
     let (tell, count) = (progress.teller(), progress.counter("hierarchies"));
-    prune = prune.on_progress(move |so_far| match limit {
-        Some(limit) => count(so_far.hierarchies, limit),
-        None => tell(format!("{} hierarchies, {} events", so_far.hierarchies, so_far.events)),
+    let so_far = Arc::new(Mutex::new(Pruned::default()));
+    let last = so_far.clone();
+    prune = prune.on_progress(move |now| {
+        *last.lock().unwrap_or_else(PoisonError::into_inner) = *now;
+        match limit {
+            Some(limit) => count(now.hierarchies, limit),
+            None => tell(format!("{} hierarchies, {} events", now.hierarchies, now.events)),
+        }
     });
     let pruned = prune.await;
     drop(progress);
-    write(output, pruned?, dry_run)
+    let so_far = *so_far.lock().unwrap_or_else(PoisonError::into_inner);
+    // What was deleted before an error stays deleted.
+    let written = match &pruned {
+        Ok(pruned) => write(output, *pruned, dry_run),
+        Err(_) if so_far != Pruned::default() => write(output, so_far, dry_run),
+        Err(_) => Ok(()),
+    };
+    pruned?;
+    written?;
+    Ok(Exit::Done)
 }
 
-fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<Exit, Fault> {
+fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<(), Fault> {
     let Pruned { hierarchies, messages, events, signals, unique_keys, kept, more, .. } = pruned;
     if output.json {
         let kept = KeptRecord {
@@ -98,7 +113,7 @@ fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<Exit, Fault> {
         };
         let record = PruneRecord { dry_run, hierarchies, messages, events, signals, unique_keys, kept, more };
         output.record(&record)?;
-        return Ok(Exit::Done);
+        return Ok(());
     }
     let verb = if dry_run { "would delete" } else { "deleted" };
     output.line(format_args!(
@@ -125,5 +140,5 @@ fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<Exit, Fault> {
     if more {
         output.line("there may be more: the limit was reached")?;
     }
-    Ok(Exit::Done)
+    Ok(())
 }

@@ -33,7 +33,6 @@ struct RebuildRecord {
     before: u64,
     after: u64,
     /// The number of differences, in a dry run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     different: Option<u64>,
     skipped: Vec<SkippedRecord>,
 }
@@ -145,17 +144,21 @@ fn write_result(
     different: Option<u64>,
     skipped: &[SkippedHierarchy],
 ) -> Result<Exit, Fault> {
-    if output.json {
+    let written = if output.json {
         let skipped = skipped.iter().map(|skipped| SkippedRecord {
             hierarchy: skipped.hierarchy.uuid(),
             reason: skipped.reason.clone(),
         });
-        output.record(&RebuildRecord { before, after, different, skipped: skipped.collect() })?;
+        output.record(&RebuildRecord { before, after, different, skipped: skipped.collect() })
     } else {
-        output.line(text)?;
-        for skipped in skipped {
-            output.line(format_args!("not rebuilt: {}: {}", skipped.hierarchy, Escaped(&skipped.reason)))?;
-        }
-    }
-    Ok(if skipped.is_empty() { Exit::Done } else { Exit::Failed })
+        let mut skipped = skipped.iter();
+        output.line(text).and_then(|()| {
+            skipped.try_for_each(|skipped| {
+                let reason = Escaped(&skipped.reason);
+                output.line(format_args!("not rebuilt: {}: {reason}", skipped.hierarchy))
+            })
+        })
+    };
+    let exit = if skipped.is_empty() { Exit::Done } else { Exit::Failed };
+    exit.despite(written)
 }

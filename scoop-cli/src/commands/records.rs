@@ -39,8 +39,7 @@ pub(crate) struct FailureRecord {
     code: String,
     headline: String,
     source: String,
-    /// All causes, with their places in the code.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// All causes, with their places in the code, where these are read.
     report: Option<String>,
 }
 

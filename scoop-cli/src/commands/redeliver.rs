@@ -14,7 +14,7 @@ use crate::output::{Output, counted};
 use crate::progress::Progress;
 use crate::times;
 
-/// Deliver messages that had no handler at their launch to the handlers of now
+/// Deliver messages that had no handler at their launch to the sagas that are subscribed now
 ///
 /// Each message is redelivered at most once ever, to all sagas that are subscribed to the topic at that moment. A message of a
 /// client continues its hierarchy; one that a step launched starts a hierarchy of its own. The command can be repeated.

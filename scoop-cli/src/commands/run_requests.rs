@@ -324,12 +324,13 @@ fn repaired(output: Output, answer: RepairAnswer) -> Result<Exit, Fault> {
 
 /// Writes the response.
 fn answered(output: Output, answer: &'static str, text: &str) -> Result<Exit, Fault> {
-    if output.json {
-        output.record(&AnswerRecord { answer, text })?;
+    let written = if output.json {
+        output.record(&AnswerRecord { answer, text })
     } else {
-        output.line(format_args!("{answer}: {text}"))?;
-    }
+        output.line(format_args!("{answer}: {text}"))
+    };
     // All three kinds of answers have this name for it.
     let is_accepted = answer == CancelAnswer::Accepted.name();
-    Ok(if is_accepted { Exit::Done } else { Exit::NotAccepted })
+    let exit = if is_accepted { Exit::Done } else { Exit::NotAccepted };
+    exit.despite(written)
 }

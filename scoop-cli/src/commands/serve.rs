@@ -18,8 +18,8 @@ pub(crate) struct ServeArgs {
     /// The address and port; port 0 is any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7676")]
     listen: SocketAddr,
-    /// The token that visitors need, of 16 bytes or more; by default a random one. It belongs into the environment, since
-    /// other users can see arguments
+    /// The token that visitors need, of 16 bytes or more; by default a random one. Set it as SCOOP_TOKEN: other users can see
+    /// arguments
     #[arg(long, value_name = "TOKEN", env = "SCOOP_TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// Show no actions, and refuse them

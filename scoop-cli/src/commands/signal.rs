@@ -41,7 +41,6 @@ pub(crate) struct SignalArgs {
 struct SignalRecord {
     reached: u64,
     /// The pauses in force, if a run was reached: it may be paused.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pauses: Vec<PauseRecord>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct TreeArgs {
     /// Leave out runs below this level; runs of the message that started the hierarchy have level 1
     #[arg(long, value_name = "LEVELS")]
     depth: Option<usize>,
-    /// How many runs at most; then also 100 messages without a handler at most
+    /// Show at most this many runs. With this option, at most 100 messages without a handler are shown
     #[arg(long, value_name = "RUNS")]
     limit: Option<usize>,
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use expect_test::expect;
 use scoop::{Outcome, RunPhase, RunState};
 use scoop_test_support::{Ends as _, eventually};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::support::{Mail, Mails, OTHER_WORKER, Plan, Report, Shop, Stocktaking, interrupt};
 
@@ -25,6 +26,7 @@ async fn message_is_launched_by_topic_and_json() {
     shop.run_with(&["launch", "shop.orders", "-", "--yes", "--wait", "--json"], fails).await.shows(expect![
         [r#"
         exit 1
+        {"hierarchy":"<id 2>","message":"<id 3>","outcome":null,"text":null}
         {"hierarchy":"<id 2>","message":"<id 3>","outcome":"rolled back","text":"rolled back: no chairs left"}
     "#]
     ]);
@@ -47,6 +49,27 @@ async fn message_is_launched_by_topic_and_json() {
     let again = shop.run(&["launch", "shop.orders", order, "--yes", "--unique", "order 1", "--json"]).await;
     let found = shop.scoop.find_topic_by_key("shop.orders", "order 1").await.unwrap();
     assert_eq!(again.field("hierarchy"), [found.id().to_string()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn launch_that_waits_names_the_hierarchy_before_its_end() {
+    let mut shop = Shop::open().await;
+    for (number, json) in [(1, &[][..]), (2, &["--json"][..])] {
+        let order = format!(r#"{{"number":{number},"plan":"Pay"}}"#);
+        let key = format!("order {number}");
+        let launch = ["launch", "shop.orders", &order, "--unique", &key, "--yes", "--wait"];
+        let mut waiting = shop.command(&[&launch[..], json].concat()).spawn().unwrap();
+        let mut lines = BufReader::new(waiting.stdout.take().unwrap()).lines();
+        // It has not ended: no signal was sent. The limit only ends the test if there is no line.
+        let first = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
+        let first = first.expect("a line before the end").unwrap().unwrap();
+        let order = shop.scoop.find_topic_by_key("shop.orders", &key).await.unwrap();
+        assert!(first.contains(&order.id().to_string()), "{first}");
+        shop.scoop.cancel(order.id().uuid(), "a test").await.unwrap();
+        let last = lines.next_line().await.unwrap().expect("a line at the end");
+        assert!(last.contains("rolled back"), "{last}");
+        assert_eq!(shop.ended(waiting).await.code, 1);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,10 +131,10 @@ async fn signal_reaches_the_run_that_awaits_it() {
     let keep =
         ["signal", "shop.paid", "order 9", r#"{"cents":1}"#, "--yes", "--id", id, "--keep", "2h", "--json"];
     shop.run(&keep).await.shows(expect![[r#"
-        {"reached":0}
+        {"reached":0,"pauses":[]}
     "#]]);
     shop.run(&keep).await.shows(expect![[r#"
-        {"reached":0}
+        {"reached":0,"pauses":[]}
     "#]]);
     let kept =
         "SELECT count(*) FROM scoop.signal WHERE key = 'order 9' AND kept_until - sent_at < interval '3 h'";
@@ -238,7 +261,7 @@ async fn saga_is_paused_and_resumed() {
         Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.
     "#]]);
     shop.run(&["explain", &hierarchy, "--json"]).await.shows(expect![[r#"
-        {"run":"<id 3>","hierarchy":"<id 1>","parent":null,"handler":"payments","topic":"shop.payments","message":"<id 2>","state":"pending","since":"<time>","waits_for":"pause","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null,"waiting":{"for":"pause","pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}]},"giving_up":false,"pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}],"join":null,"text":"Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.","ends_by":"It goes on when `resume` ends the pause of saga `payments`.","read_at":"<time>"}
+        {"run":"<id 3>","hierarchy":"<id 1>","parent":null,"handler":"payments","topic":"shop.payments","message":"<id 2>","state":"pending","since":"<time>","waits_for":"pause","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null,"waiting":{"for":"pause","pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}]},"priority":null,"giving_up":false,"pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}],"join":null,"text":"Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.","ends_by":"It goes on when `resume` ends the pause of saga `payments`.","read_at":"<time>"}
     "#]]);
     shop.run(&["pauses", "--json"]).await.shows(expect![[r#"
         {"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}
@@ -356,7 +379,7 @@ async fn handler_without_a_program_is_retired() {
         would retire saga `payments` from topic `shop.payments`
     "#]]);
     shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes", "--json"]).await.shows(expect![[r#"
-        {"hierarchy":"<id 1>","message":"<id 2>"}
+        {"hierarchy":"<id 1>","message":"<id 2>","outcome":null,"text":null}
     "#]]);
     shop.run(&["retire", "shop.payments", "payments", "--yes"]).await.shows(expect![[r#"
         retired; 1 run has not begun, 0 were dropped
@@ -429,6 +452,28 @@ async fn old_hierarchies_are_pruned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn prune_that_fails_counts_what_it_has_deleted() {
+    let mut shop = Shop::open().await;
+    shop.order(1, Plan::Commit).await;
+    shop.db.grow_older(Duration::from_secs(2 * 86_400)).await;
+    // Signals are deleted after the hierarchies.
+    shop.db
+        .execute(
+            "CREATE FUNCTION public.fail_here() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN RAISE EXCEPTION 'signals stay'; END $$;
+             CREATE TRIGGER fail_here BEFORE DELETE ON scoop.signal EXECUTE FUNCTION public.fail_here()",
+        )
+        .await;
+    let prune = ["prune", "--older-than", "1d", "--yes"];
+    let ran = shop.run(&prune).await;
+    assert!(ran.code == 1 && ran.stderr.contains("signals stay"), "{ran:?}");
+    assert!(ran.stdout.starts_with("deleted 1 hierarchy with 1 message and "), "{ran:?}");
+    // Nothing more is deleted, so nothing is counted.
+    let ran = shop.run(&[&prune[..], &["--json"]].concat()).await;
+    assert!(ran.code == 1 && ran.stdout.is_empty(), "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lost_working_set_is_rebuilt_without_living_programs() {
     let mut shop = Shop::open().await;
     shop.unpaid_order(1).await;
@@ -459,7 +504,7 @@ async fn lost_working_set_is_rebuilt_without_living_programs() {
         0 runs were unfinished, 2 are
     "#]]);
     shop.run(&["rebuild", "--yes", "--json"]).await.shows(expect![[r#"
-        {"before":2,"after":2,"skipped":[]}
+        {"before":2,"after":2,"different":null,"skipped":[]}
     "#]]);
 }
 
@@ -664,7 +709,7 @@ async fn filters_retry_all_failed_rollbacks_and_stuck_runs_that_pass() {
     "#]]);
     shop.run(&["retry", "--yes"]).await.shows(expect![[r#"
         exit 2
-        2> error: an id is missing, or filters that choose runs, such as --handler: `scoop retry --help` lists them
+        2> error: an id is missing, or filters that choose runs, such as --saga: `scoop retry --help` lists them
     "#]]);
     shop.run(&["retry", "--state", "committed", "--yes"]).await.shows(expect![[r#"
         exit 2
@@ -778,6 +823,10 @@ async fn refused_requests_are_counted_by_their_reasons() {
         exit 3
         {"runs":1,"accepted":0,"covered":0,"refused":[{"answer":"already requested","text":"a cancellation was requested before","runs":1}],"left":0,"more":false}
     "#]]);
+    // The exit code is the same if nothing reads the output.
+    let mut unread = shop.command(&cancel).spawn().unwrap();
+    drop(unread.stdout.take());
+    assert_eq!(shop.ended(unread).await.code, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -956,6 +1005,7 @@ async fn scheduled_saga_is_run_by_hand() {
         committed
     "#]]);
     shop.run(&["trigger", "report", "--yes", "--wait", "--json"]).await.shows(expect![[r#"
+        {"hierarchy":"<id 2>","message":"<id 3>","outcome":null,"text":null}
         {"hierarchy":"<id 2>","message":"<id 3>","outcome":"committed","text":"committed"}
     "#]]);
     assert_eq!(shop.db.number("SELECT run_count FROM scoop.schedule").await, 2);
@@ -976,6 +1026,7 @@ async fn scheduled_saga_that_fails_exits_with_1_if_its_end_is_waited_for() {
     "#]]);
     shop.run(&[&trigger[..], &["--wait", "--json"]].concat()).await.shows(expect![[r#"
         exit 1
+        {"hierarchy":"<id 2>","message":"<id 3>","outcome":null,"text":null}
         {"hierarchy":"<id 2>","message":"<id 3>","outcome":"rolled back","text":"rolled back: a chair is missing"}
     "#]]);
     shop.run(&trigger).await.shows(expect![[r#"

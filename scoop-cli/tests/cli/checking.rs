@@ -31,7 +31,7 @@ async fn topology_has_handlers_and_workers() {
     "#]]);
     shop.limit_payments().await;
     shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes", "--json"]).await.shows(expect![[r#"
-        {"hierarchy":"<id 2>","message":"<id 3>"}
+        {"hierarchy":"<id 2>","message":"<id 3>","outcome":null,"text":null}
     "#]]);
     shop.run(&["topology"]).await.shows(expect![[r#"
         TOPIC SAGA SINCE WORKERS LIMITS WAITING
@@ -86,8 +86,7 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
     let full = shop.run(&["doctor", "--json"]).await;
     assert!(checks(&full).contains(&"queue limits: warning".to_owned()), "{full:?}");
     let text = full.field("text").join("\n");
-    let expected =
-        "1 or more runs wait in the queue of saga `payments`, and 1 may: launches beyond that are refused";
+    let expected = "1 or more runs wait in the queue of saga `payments`; its limit is 1: launches beyond that are refused";
     assert!(text.contains(expected), "{text}");
 
     let verbose = shop.run(&["doctor", "--verbose", "--json"]).await;
@@ -416,6 +415,42 @@ async fn new_run_that_is_due_for_long_is_late() {
     shop.remove_worker().await;
 }
 
+/// More newer runs than a page of the list reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_is_due_for_long_is_late_behind_many_newer_ones_that_sleep() {
+    let mut shop = Shop::open().await;
+    shop.scoop.pause(&PauseTarget::handler("payments")).await.unwrap();
+    shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes"]).await;
+    shop.register_worker("'{1000,1000}'").await;
+    shop.db
+        .execute(
+            "UPDATE scoop.run SET reserved_for = 1000, ready_at = now() - interval '5 min', last_event_at = now() - interval '5 min'
+             WHERE handler = 'payments'",
+        )
+        .await;
+    let orders = (1..=2_100).map(|number| Order { number, plan: Plan::Commit, card: String::new() });
+    shop.scoop.launch_all(orders).delay(std::time::Duration::from_secs(3_600)).await.unwrap();
+    shop.scoop.resume(&PauseTarget::handler("payments")).await.unwrap();
+    let doctor = shop.run(&["doctor", "--json", "--verbose"]).await;
+    let found = doctor.field("check").iter().position(|check| check == "late runs").unwrap();
+    let text = doctor.field("text")[found].clone();
+    assert!(text.starts_with("saga `payments`: 1 run is due and waits for a slot"), "{text}");
+    shop.remove_worker().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_rollback_below_many_that_wait_for_it_is_named_with_its_commands() {
+    let mut shop = Shop::open().await;
+    let order = shop.order(1, Plan::Deep(12)).await;
+    let lowest = order.tree().await.unwrap().runs().last().unwrap().id();
+    let doctor = shop.run(&["doctor", "--json", "--verbose"]).await;
+    let found = doctor.field("check").into_iter().zip(doctor.field("level")).zip(doctor.field("advice"));
+    let found: Vec<_> = found.filter(|((check, _), _)| check == "failed rollbacks").collect();
+    assert!(found.iter().all(|((_, level), _)| level == "problem"), "{found:?}");
+    let retry = format!("scoop retry {lowest}");
+    assert!(found.iter().any(|(_, advice)| advice.contains(&retry)), "{found:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn reader_role_looks_and_changes_nothing() {
     let shop = Shop::open().await;
@@ -442,7 +477,7 @@ async fn reader_role_looks_and_changes_nothing() {
     "#]]);
     reader(&["cancel", &order, "--reason", "no", "--yes"]).await.shows(expect![[r#"
         exit 1
-        2> error: the role of the connections lacks a right while a cancellation was requested: permission denied for table message_event; the guide lists the GRANTs that each role needs
+        2> error: a cancellation could not be requested, since the role of the connection lacks a right: permission denied for table message_event; the guide lists the GRANTs that each role needs
     "#]]);
     reader(&["retry", "--state", "stuck", "--yes"]).await.shows(expect![[r#"
         2> no such runs
@@ -451,11 +486,11 @@ async fn reader_role_looks_and_changes_nothing() {
         exit 1
         accepted: 0 runs
         not requested: 1 run
-        2> error: the role of the connections lacks a right while a cancellation was requested: permission denied for table message_event; the guide lists the GRANTs that each role needs
+        2> error: a cancellation could not be requested, since the role of the connection lacks a right: permission denied for table message_event; the guide lists the GRANTs that each role needs
     "#]]);
     reader(&["launch", "shop.payments", r#"{"order":1}"#, "--yes"]).await.shows(expect![[r#"
         exit 1
-        2> error: the role of the connections lacks a right while a message was launched: permission denied for function launch; the guide lists the GRANTs that each role needs
+        2> error: a message could not be launched, since the role of the connection lacks a right: permission denied for function launch; the guide lists the GRANTs that each role needs
     "#]]);
     for args in [
         &["tree", &order][..],

@@ -25,7 +25,7 @@ async fn runs_are_listed_with_state_and_reason() {
         <id 5> orders committed <time>
     "#]]);
     shop.run(&["runs", "--state", "rolled-back", "--json"]).await.shows(expect![[r#"
-        {"run":"<id 4>","hierarchy":"<id 6>","parent":null,"handler":"orders","topic":"shop.orders","message":"<id 7>","state":"rolled back","since":"<time>","waits_for":null,"attempts":0,"reason":null,"failure":{"code":"sold-out","headline":"no chairs left","source":"orders[scoop-rs:<id 8>]"},"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":"scoop-rs:<id 8>","step":"Rollback of reserve[0,]"}
+        {"run":"<id 4>","hierarchy":"<id 6>","parent":null,"handler":"orders","topic":"shop.orders","message":"<id 7>","state":"rolled back","since":"<time>","waits_for":null,"attempts":0,"reason":null,"failure":{"code":"sold-out","headline":"no chairs left","source":"orders[scoop-rs:<id 8>]","report":null},"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":"scoop-rs:<id 8>","step":"Rollback of reserve[0,]"}
     "#]]);
     shop.run(&["runs", "--waiting-for", "operator"]).await.shows(expect![[r#"
         RUN SAGA STATE SINCE ABOUT
@@ -187,7 +187,7 @@ async fn wait_is_explained() {
     "#]]);
     let payment = order.tree().await.unwrap().runs()[1].id().to_string();
     shop.run(&["explain", &payment, "--json"]).await.shows(expect![[r#"
-        {"run":"<id 2>","hierarchy":"<id 3>","parent":"<id 1>","handler":"payments","topic":"shop.payments","message":"<id 4>","state":"awaiting signal","since":"<time>","waits_for":"signal","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":{"name":"shop.paid","key":"order 7"},"worker":null,"step":"collect (waiting for signal)","waiting":{"for":"signal","signal":{"name":"shop.paid","key":"order 7"},"until":null},"giving_up":false,"pauses":[],"join":null,"text":"Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>, until <time> (in <duration> <duration>) at the latest. It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","ends_by":"It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","read_at":"<time>"}
+        {"run":"<id 2>","hierarchy":"<id 3>","parent":"<id 1>","handler":"payments","topic":"shop.payments","message":"<id 4>","state":"awaiting signal","since":"<time>","waits_for":"signal","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":{"name":"shop.paid","key":"order 7"},"worker":null,"step":"collect (waiting for signal)","waiting":{"for":"signal","signal":{"name":"shop.paid","key":"order 7"},"until":null},"priority":null,"giving_up":false,"pauses":[],"join":null,"text":"Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>, until <time> (in <duration> <duration>) at the latest. It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","ends_by":"It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","read_at":"<time>"}
     "#]]);
 }
 
@@ -349,7 +349,7 @@ async fn contents_of_a_run_are_redacted() {
         }
     "#]]);
     shop.run(&["contents", &run, "--json"]).await.shows(expect![[r#"
-        {"message":{"value":{"card":"[redacted]","number":7,"plan":"Commit"}},"context":null,"values":[],"complete":true}
+        {"message":{"value":{"card":"[redacted]","number":7,"plan":"Commit"},"left_out":null},"context":null,"values":[],"complete":true}
     "#]]);
     shop.run(&["contents", &order.id().to_string()]).await.shows(expect![[r#"
         exit 3
@@ -563,6 +563,23 @@ async fn interrupted_events_end_with_their_place() {
             _ => assert!(last.starts_with("{\"next\":\"") && ran.stderr.is_empty(), "{last}: {ran:?}"),
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_cannot_be_read_end_with_their_place() {
+    let mut shop = Shop::open().await;
+    shop.order(1, Plan::Commit).await;
+    let place = shop.run(&["events", "--json"]).await.field("next").remove(0);
+    shop.scoop.shutdown().await.unwrap();
+    shop.db.execute("ALTER TABLE scoop.message_event RENAME TO moved").await;
+    let after = ["events", "--follow", "--after", &place];
+    let ran = shop.run(&after).await;
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let next = format!("to go on from here: --after {place}\nerror: ");
+    assert!(ran.stderr.starts_with(&next), "{ran:?}");
+    let ran = shop.run(&[&after[..], &["--json"]].concat()).await;
+    assert_eq!((ran.code, ran.field("next")), (1, vec![place]));
+    assert!(ran.stderr.starts_with("error: "), "{ran:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,6 +25,8 @@ pub(crate) enum Plan {
     Pay,
     /// It launches an order that fails and whose compensation fails.
     Nest,
+    /// It launches such an order on so many levels, of which the last one fails, and its compensation, too.
+    Deep(u32),
 }
 
 #[derive(Message, Serialize, Deserialize)]
@@ -68,9 +70,13 @@ impl Orders {
         if order.plan == Plan::Pay {
             scope.launch(Payment { order: order.number }).await?;
         }
-        if order.plan == Plan::Nest {
-            let below = Order { number: order.number, plan: Plan::FailToUndo, card: String::new() };
-            scope.launch(below).await?;
+        let below = match order.plan {
+            Plan::Nest | Plan::Deep(0 | 1) => Some(Plan::FailToUndo),
+            Plan::Deep(levels) => Some(Plan::Deep(levels - 1)),
+            _ => None,
+        };
+        if let Some(plan) = below {
+            scope.launch(Order { number: order.number, plan, card: String::new() }).await?;
         }
         Ok(())
     }
@@ -84,7 +90,7 @@ impl Orders {
         match &order.plan {
             Plan::Fail(why) => Err(SoldOut(why.clone()).into()),
             Plan::FailToUndo => Err(SoldOut("none left".into()).into()),
-            Plan::Commit | Plan::Pay | Plan::Nest => Ok(()),
+            Plan::Commit | Plan::Pay | Plan::Nest | Plan::Deep(_) => Ok(()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::fs::TryLockError;
+use std::fs::{Metadata, TryLockError};
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -27,6 +27,9 @@ const TIME_MAX: Duration = Duration::from_secs(4 * 60);
 
 /// The interval between two attempts to lock a file.
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The number of files that are opened at a path while others replace them.
+const REPLACED_MAX: usize = 10;
 
 /// Why hierarchies are not archived.
 pub(crate) type ArchiveError = Box<dyn Error + Send + Sync>;
@@ -90,7 +93,8 @@ impl ArchiveBatch {
     ///
     /// The file is locked meanwhile, so that calls of several programs can append to the same one. Each waits for the one
     /// before it. Lock the file in programs that change it in another way, for example that move its lines elsewhere: on
-    /// Unix with `flock`.
+    /// Unix with `flock`. Such a program may also rename or delete the file while it holds the lock: on Unix, a call that waits for
+    /// the lock then opens the path again. On other systems, it recognises another file by its size or the time of its creation.
     ///
     /// # Errors
     ///
@@ -102,6 +106,10 @@ impl ArchiveBatch {
     pub async fn append_to(&self, path: impl AsRef<Path> + Send) -> io::Result<u64> {
         let mut file = locked(path.as_ref()).await?;
         let size = file.metadata().await?.len();
+        if size == 0 {
+            // It may be new.
+            sync_directory_of(path.as_ref()).await?;
+        }
         let appended = self.append(&mut file, size).await;
         if appended.is_err() {
             file.set_len(size).await?;
@@ -133,16 +141,64 @@ impl ArchiveBatch {
 }
 
 /// Opens a file to append to it, and locks it. Other processes may hold the lock for long: a thread that waits for it would keep
-/// the program from its end.
+/// the program from its end. The one before may have replaced the file: then the one at the path is locked.
 async fn locked(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).append(true).create(true).open(path).await?.into_std().await;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(File::from_std(file)),
-            Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_INTERVAL).await,
-            Err(TryLockError::Error(error)) => return Err(error),
+    for _ in 0..REPLACED_MAX {
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path).await?.into_std().await;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_INTERVAL).await,
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        let file = File::from_std(file);
+        if is_at(&file, path).await? {
+            return Ok(file);
         }
     }
+    Err(io::Error::other(format!("{} was replaced each time that it was locked", path.display())))
+}
+
+/// Whether this file is the one at the path.
+async fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    match tokio::fs::metadata(path).await {
+        Ok(found) => Ok(identity(&file.metadata().await?) == identity(&found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// What no two files have in common.
+#[cfg(unix)]
+fn identity(file: &Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt as _;
+    (file.dev(), file.ino())
+}
+
+/// What two files rarely have in common. The standard library knows no more.
+#[cfg(not(unix))]
+fn identity(file: &Metadata) -> (Option<std::time::SystemTime>, u64) {
+    (file.created().ok(), file.len())
+}
+
+/// Waits until the name of a file is on the disk. Only on Unix a directory can be opened as a file.
+#[cfg(unix)]
+async fn sync_directory_of(path: &Path) -> io::Result<()> {
+    let path = tokio::fs::canonicalize(path).await?;
+    let Some(directory) = path.parent() else { return Ok(()) };
+    match File::open(directory).await?.sync_all().await {
+        // Some file systems have no such operation.
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        synced => synced,
+    }
+}
+
+#[cfg(not(unix))]
+async fn sync_directory_of(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 impl fmt::Debug for ArchiveBatch {

@@ -7,9 +7,9 @@ use futures_util::stream::{self, Stream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::find::{EventFilter, EventWindow, Following};
+use crate::find::{EventFilter, EventWindow, FollowedPage, Following};
 use crate::store::Store;
-use crate::util::patience::{GivenUp, Trial};
+use crate::util::patience::{FOREVER, GivenUp, Trial};
 use crate::{EventCursor, HierarchyId, RecordedEvent, RuntimeError, Scoop};
 
 /// The default interval between two looks.
@@ -183,10 +183,19 @@ impl EventStream {
         let begun = Instant::now();
         if self.following.as_ref().is_none_or(|following| following.window().is_none()) {
             let store = &self.store;
+            let mut oldest = None;
+            if self.following.is_none() {
+                let read = Trial::new(self.patience).endure(|_| store.oldest_transaction()).await;
+                oldest = Some(read.map_err(GivenUp::error("events were followed"))?);
+            }
             let horizon = Trial::new(self.patience).endure(|_| store.event_horizon()).await;
             let horizon = horizon.map_err(GivenUp::error("events were followed"))?;
-            let following = self.following.get_or_insert_with(|| Following::from_now(&horizon));
-            following.begin(horizon, BATCH);
+            if let Some(oldest) = oldest {
+                self.following = Some(Following::from_now(&horizon, oldest));
+            }
+            if let Some(following) = &mut self.following {
+                following.begin(horizon, BATCH);
+            }
         }
         let Some((following, window)) =
             self.following.as_mut().and_then(|it| it.window().cloned().map(|window| (it, window)))
@@ -195,14 +204,20 @@ impl EventStream {
         };
         let (store, filter): (&Store, &EventFilter) = (&self.store, &self.filter);
         let window: &EventWindow = &window;
-        let read = Trial::new(self.patience).endure(|_| store.events(window, filter)).await;
-        let is_complete = following.take(read.map_err(GivenUp::error("events were followed"))?);
+        let page = if window.is_empty() {
+            FollowedPage { events: vec![], is_last: true }
+        } else {
+            let read = Trial::new(self.patience).endure(|_| store.events(window, filter)).await;
+            read.map_err(GivenUp::error("events were followed"))?
+        };
+        let is_complete = following.take(page);
         self.rests_until = None;
         if is_complete {
             if self.end == End::AfterRound {
                 self.end = End::Reached;
             }
-            self.rests_until = Some(Instant::now() + self.interval.max(begun.elapsed() * REST));
+            let rest = self.interval.max(begun.elapsed() * REST);
+            self.rests_until = Some(Instant::now() + rest.min(FOREVER));
         }
         Ok(())
     }
@@ -217,6 +232,12 @@ impl Scoop {
     /// are sorted by their times: it is wrong if the clocks of two programs differ by more than the time in which so many
     /// events are written. Events can be late: by the interval, and while a transaction stays open in which more than 10,000
     /// events were written since, until its end.
+    ///
+    /// A stream that begins now has the events of all transactions that are open by then, regardless of for how long. For
+    /// that, its role has to see since when they are open: those of other roles are hidden from a role that is no member of
+    /// `pg_read_all_stats`. Beside hidden or prepared transactions, it leaves out the events of those that have been open for
+    /// more than an hour, unless a program has [deleted](crate::Keep) finished hierarchies since they began. If more than 10,000
+    /// events were written since the oldest open transaction began, those beyond can come although they were there before.
     ///
     /// A stream keeps no connection, and up to 10,000 events in memory. Each look reads the events of the last minute, and of the time
     /// since the oldest open transaction began, so a stream looks less often where that takes long.

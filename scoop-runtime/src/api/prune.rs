@@ -314,7 +314,6 @@ impl Prune {
             // One that has become due meanwhile is not archived.
             self.prune_some(others, PruneMode::Count, PruneVerdict::Recent, pruned).await?;
         }
-        self.report(pruned);
         Ok(())
     }
 
@@ -355,6 +354,7 @@ impl Prune {
             let is_kept = result.verdict == PruneVerdict::Deleted && deletable != PruneVerdict::Deleted;
             pruned.add(if is_kept { PruneResult::kept(deletable) } else { result });
         }
+        self.report(pruned);
         Ok(())
     }
 

@@ -42,6 +42,20 @@ pub(super) fn messages_in_words(messages: usize) -> String {
     if messages == 1 { "a message".to_owned() } else { format!("{messages} messages") }
 }
 
+/// What could not be done: `a message could not be launched` for `a message was launched`.
+pub(super) fn could_not(doing: &str) -> String {
+    let words = doing.split_once(" was ").or_else(|| doing.split_once(" were "));
+    words.map_or_else(|| doing.to_owned(), |(what, done)| format!("{what} could not be {done}"))
+}
+
+/// How many hierarchies were not archived.
+pub(crate) fn unarchived(count: usize) -> String {
+    match count {
+        1 => "1 hierarchy was not archived".to_owned(),
+        count => format!("{count} hierarchies were not archived"),
+    }
+}
+
 /// The remedy for a full queue.
 pub(super) fn way_out(messages: usize, limit: u32) -> &'static str {
     match usize::try_from(limit).is_ok_and(|limit| messages > limit) {

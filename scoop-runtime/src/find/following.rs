@@ -31,11 +31,11 @@ use crate::{HierarchyId, RunId};
 /// the id, and the time until the row was written.
 const AGE_MAX: Duration = Duration::MINUTE;
 
-/// The number of events that a follower remembers. With more it waits for the oldest open transaction.
-pub(crate) const REMEMBERED_MAX: usize = 10_000;
+/// The number of events that a follower remembers, and up to a page more. Then it waits for the oldest open transaction.
+const REMEMBERED_MAX: usize = 10_000;
 
 /// The number of events that are held back, to return them in the order of their times.
-pub(crate) const HELD_MAX: usize = 10_000;
+const HELD_MAX: usize = 10_000;
 
 /// The number of remembered times.
 const SAMPLES_MAX: usize = 64;
@@ -230,6 +230,13 @@ pub(crate) struct EventWindow {
     pub(crate) limit: usize,
 }
 
+impl EventWindow {
+    /// Whether no transaction is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.from >= self.until
+    }
+}
+
 /// Events of a window, in the order of their ids.
 #[derive(Debug)]
 pub(crate) struct FollowedPage {
@@ -301,9 +308,9 @@ impl Round {
 }
 
 impl Following {
-    /// From the end of the record on.
-    pub(crate) fn from_now(horizon: &Horizon) -> Self {
-        let cursor = EventCursor { horizon: horizon.open, floor: horizon.at.into(), within: None };
+    /// From the end of the record on. What its open transactions write is later than `oldest`.
+    pub(crate) fn from_now(horizon: &Horizon, oldest: OffsetDateTime) -> Self {
+        let cursor = EventCursor { horizon: horizon.open, floor: oldest.into(), within: None };
         // The first round reads what is visible of open transactions.
         Self { skips: true, ..Self::after(cursor) }
     }
@@ -368,6 +375,10 @@ impl Following {
                 round.held_ids.insert(read.event.id);
                 round.held.insert((read.at, read.event.id), read.event);
             }
+        }
+        if self.remembered.len() >= REMEMBERED_MAX {
+            // The others of these transactions are read after their ends.
+            round.window.until = round.window.until.min(round.horizon.open);
         }
         round.is_read = page.is_last;
         let is_complete = round.is_read && round.resumed.is_none();
@@ -456,7 +467,7 @@ mod tests {
         let read = events.iter().filter(|(id, transaction, _)| {
             *id > window.after.as_u128()
                 && (window.from..window.until).contains(transaction)
-                && !window.without.contains(&Uuid::from_u128(*id))
+                && window.without.binary_search(&Uuid::from_u128(*id)).is_err()
         });
         let read: Vec<_> = read.map(|(id, of, at)| event_at(*id, *of, *at)).take(window.limit).collect();
         let is_last = read.len() < window.limit;
@@ -576,8 +587,51 @@ mod tests {
     }
 
     #[test]
+    fn events_of_open_transactions_beyond_those_remembered_come_after_their_ends() {
+        let number = REMEMBERED_MAX * 2;
+        let events: Vec<_> = (1..=number).map(|n| (u128::try_from(n).unwrap(), 12, 0)).collect();
+        let (mut following, mut seen) = (Following::after(from_the_beginning()), vec![]);
+        for horizon in [horizon(11, 20, 1), horizon(11, 30, 2), horizon(20, 40, 3)] {
+            while !read(&mut following, &horizon, 1_000, &events) {
+                let remembered = following.remembered.len();
+                assert!(remembered < REMEMBERED_MAX + 1_000, "{remembered} events are remembered");
+            }
+            seen.extend(returned(&mut following, usize::MAX));
+        }
+        assert_eq!(seen, events.iter().map(|event| event.0).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn window_is_empty_while_the_oldest_transaction_stays_open_after_too_many_events() {
+        let mut following = Following::after(EventCursor { horizon: 11, ..from_the_beginning() });
+        following.begin(horizon(11, 20, 1), REMEMBERED_MAX);
+        let events = (1..=REMEMBERED_MAX).map(|n| event(u128::try_from(n).unwrap(), 12)).collect();
+        assert!(!following.take(FollowedPage { events, is_last: false }));
+        assert!(following.window().is_some_and(EventWindow::is_empty), "for the rest of the round");
+        assert!(following.take(last(vec![])));
+        assert_eq!(returned(&mut following, usize::MAX).len(), REMEMBERED_MAX);
+        following.begin(horizon(11, 30, 2), REMEMBERED_MAX);
+        assert!(following.window().is_some_and(EventWindow::is_empty));
+        assert!(following.take(last(vec![])));
+        following.begin(horizon(13, 30, 3), REMEMBERED_MAX);
+        assert!(following.window().is_some_and(|window| !window.is_empty()));
+    }
+
+    #[test]
+    fn stream_from_now_reads_ids_since_the_oldest_open_transaction() {
+        let mut following = Following::from_now(&horizon(10, 20, 1_000), time(0));
+        for second in 1_000..1_003 {
+            following.begin(horizon(10, 20, second), 100);
+            let floor = following.window().map(|window| window.floor);
+            assert_eq!(floor, Some(first_id_of(time(0) - AGE_MAX)));
+            following.take(last(vec![]));
+            assert_eq!(following.cursor().floor, time(0).into(), "so does a stream from its place");
+        }
+    }
+
+    #[test]
     fn events_that_were_there_before_are_skipped() {
-        let mut following = Following::from_now(&horizon(10, 20, 0));
+        let mut following = Following::from_now(&horizon(10, 20, 0), time(0));
         following.begin(horizon(10, 20, 0), 1);
         assert!(!following.take(FollowedPage { events: vec![event(1, 12)], is_last: false }));
         assert!(following.take(last(vec![event(2, 13)])));
@@ -589,7 +643,7 @@ mod tests {
 
     #[test]
     fn floor_is_a_time_before_all_open_transactions() {
-        let mut following = Following::from_now(&horizon(10, 10, 0));
+        let mut following = Following::from_now(&horizon(10, 10, 0), time(0));
         let mut round = |open, next, at| {
             following.begin(horizon(open, next, at), 100);
             following.take(last(vec![]));
@@ -603,7 +657,7 @@ mod tests {
 
     #[test]
     fn long_transaction_leaves_few_times_and_the_right_one() {
-        let mut following = Following::from_now(&horizon(10, 10, 0));
+        let mut following = Following::from_now(&horizon(10, 10, 0), time(0));
         for second in 1..10_000 {
             following.begin(horizon(10, 10 + second, second), 100);
             following.take(last(vec![]));

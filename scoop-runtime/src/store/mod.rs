@@ -455,6 +455,10 @@ storage! {
         /// The end of the record.
         async fn event_horizon(&self) -> Horizon;
 
+        /// A time before all open transactions began that write: what they and later ones write is later. A horizon that is read
+        /// after it has these transactions.
+        async fn oldest_transaction(&self) -> OffsetDateTime;
+
         /// The first events in this window, in the order of their ids.
         async fn events(&self, window: &EventWindow, filter: &EventFilter) -> FollowedPage;
     }

@@ -69,7 +69,8 @@ impl fmt::Display for QueueLength {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { saga, limit, waiting } = self;
         let or_more = if *waiting >= *limit as usize { " or more" } else { "" };
-        write!(f, "{waiting}{or_more} runs wait in the queue of saga `{}`, and {limit} may", Escaped(saga))
+        let runs = if *waiting == 1 && or_more.is_empty() { "run waits" } else { "runs wait" };
+        write!(f, "{waiting}{or_more} {runs} in the queue of saga `{}`; its limit is {limit}", Escaped(saga))
     }
 }
 

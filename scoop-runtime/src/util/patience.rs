@@ -18,6 +18,9 @@ use crate::{RuntimeError, SetupError};
 /// The default of [`Builder::patience`](crate::Builder::patience).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A time that no program waits for. An instant after a longer one may be none.
+pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// The number of retries without a pause: each detects another dead connection.
 const IMMEDIATE: u32 = 3;
 
@@ -122,7 +125,7 @@ impl Trial {
 
     /// The time at which its patience is over.
     pub(crate) fn until(&self) -> Instant {
-        self.since + self.patience
+        self.since + self.patience.min(FOREVER)
     }
 
     /// Makes attempts until one succeeds or is refused by the server, or the patience is over. The argument is

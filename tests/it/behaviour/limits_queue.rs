@@ -131,7 +131,7 @@ async fn length_of_a_queue_is_counted_up_to_its_limit() -> Result<()> {
     let [queue] = &client.queue_lengths().await?[..] else { panic!("one queue has a limit") };
     assert_eq!((&*queue.saga, queue.limit, queue.waiting), ("queued-jobs", 5, 5));
     assert!(queue.is_nearly_full());
-    assert_eq!(queue.to_string(), "5 or more runs wait in the queue of saga `queued-jobs`, and 5 may");
+    assert_eq!(queue.to_string(), "5 or more runs wait in the queue of saga `queued-jobs`; its limit is 5");
     let limits: Vec<_> = client.handlers().await?.into_iter().map(|it| (it.handler, it.limits)).collect();
     let shown: Vec<_> = limits.iter().map(|(handler, limits)| (&**handler, limits.to_string())).collect();
     assert_eq!(shown, [("queued-jobs", "queue = 5".to_owned()), ("queued-projects", String::new())]);

@@ -63,6 +63,28 @@ async fn file_is_locked_until_a_failed_archive_has_restored_its_size() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn archive_appends_at_the_path_after_another_program_has_moved_the_locked_file() -> Result<()> {
+    let db = Database::new().await;
+    let (path, file, scoop) = with_a_file(&db, "moved-archive").await?;
+    file.lock().unwrap();
+    let mut pruned = pin!(scoop.prune().into_future());
+    // It has the time to open the file.
+    assert!(tokio::time::timeout(Duration::from_secs(1), &mut pruned).await.is_err());
+    let moved = path.with_extension("moved");
+    std::fs::rename(&path, &moved).unwrap();
+    file.unlock().unwrap();
+    assert_eq!(pruned.await?.hierarchies, 1);
+    assert_eq!(std::fs::read_to_string(&moved).unwrap(), "{}\n");
+    let text = std::fs::read_to_string(&path).unwrap();
+    for path in [path, moved] {
+        std::fs::remove_file(path).unwrap();
+    }
+    assert!(text.lines().count() > 3 && text.starts_with('{') && text.ends_with('\n'), "{text}");
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn archive_appends_after_another_writer_has_released_the_file() -> Result<()> {
     let db = Database::new().await;
     let (path, mut file, scoop) = with_a_file(&db, "locked-archive").await?;

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
-use scoop_runtime::{FailedRollbackComparison, RepairStatus, RunDifference, RunPhase, Scoop, WaitKind};
+use scoop_runtime::{
+    FailedCompensation, FailedRollbackComparison, RepairStatus, RunDifference, RunPhase, Scoop, WaitKind,
+};
 
 use super::{Advice, Finding, Level};
 use crate::commands::counts;
@@ -20,6 +22,14 @@ const LATE_AFTER: Duration = Duration::from_secs(60);
 
 /// How many of these runs are counted.
 const LATE_COUNTED: usize = 200;
+
+/// How many pages of unfinished runs are looked through for them, and the size of one: the runs that pass the filters.
+const LATE_PAGES: usize = 20;
+const LATE_PAGE: usize = 500;
+
+/// How many pages of failed rollbacks are looked through for those that await an operator, and the size of one.
+const FAILED_PAGES: usize = 20;
+const FAILED_PAGE: u32 = 200;
 
 /// What the role of the connection lacks to run sagas.
 pub(super) async fn rights(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
@@ -264,9 +274,7 @@ pub(super) async fn listed(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
 /// Failed rollbacks, stuck runs, and runs that wait for long.
 pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let mut findings = vec![];
-    let failed = scoop.failed_compensations().limit(LISTED).await?;
-    let awaiting = failed.iter().filter(|failed| failed.status == RepairStatus::AwaitingOperator);
-    let awaiting: Vec<_> = awaiting.collect();
+    let (awaiting, is_complete) = awaiting_operator(scoop).await?;
     findings.extend(awaiting.iter().map(|failed| {
         Finding::bad(
             Level::Problem,
@@ -302,7 +310,7 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             ),
         ));
     }
-    if awaiting.is_empty() {
+    if awaiting.is_empty() && is_complete {
         findings.push(Finding::good("failed rollbacks", "no rollback awaits an operator"));
     }
     let stuck = scoop.stuck_runs().limit(LISTED).await?;
@@ -333,27 +341,66 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     if stuck.is_empty() {
         findings.push(Finding::good("stuck runs", "no run is stuck"));
     }
-    let late = late(scoop, counted.read_at).await?;
+    let (late, is_complete) = late(scoop, counted.read_at).await?;
     if late.is_empty() {
         let unfinished = counts::shown(&counted.unfinished);
-        findings.push(Finding::good(
-            "late runs",
-            format!("{unfinished} runs are unfinished, and none that is due waits for long"),
-        ));
+        findings.push(if is_complete {
+            Finding::good(
+                "late runs",
+                format!("{unfinished} runs are unfinished, and none that is due waits for long"),
+            )
+        } else {
+            Finding::bad(
+                Level::Note,
+                "late runs",
+                format!(
+                    "{unfinished} runs are unfinished: none of the newest that is due waits for long, and the others were \
+                     not looked at"
+                ),
+                Advice::with_command("the oldest run of each saga and state is shown by:", "scoop counts"),
+            )
+        });
     }
     findings.extend(late);
     Ok(findings)
 }
 
-/// Sagas with runs that have been due for long, although a living program has them and nothing else holds them up.
-async fn late(scoop: &Scoop, now: SystemTime) -> Result<Vec<Finding>, Fault> {
-    let due = scoop.runs().waiting_for(WaitKind::Slot).until(now - LATE_AFTER).page(LATE_COUNTED).await?;
+/// The first failed rollbacks that await an operator, and whether these are all unless they are as many as are listed. Above
+/// each of them are those of its ancestors, which are newer and wait for it.
+async fn awaiting_operator(scoop: &Scoop) -> Result<(Vec<FailedCompensation>, bool), Fault> {
+    let (mut awaiting, mut place) = (vec![], None);
+    for _ in 0..FAILED_PAGES {
+        let failed = scoop.failed_compensations().limit(FAILED_PAGE).after_cursor(place).await?;
+        place = failed.last().map(FailedCompensation::cursor);
+        awaiting.extend(failed.into_iter().filter(|it| it.status == RepairStatus::AwaitingOperator));
+        awaiting.truncate(LISTED as usize);
+        if place.is_none() || awaiting.len() >= LISTED as usize {
+            break;
+        }
+    }
+    Ok((awaiting, place.is_none()))
+}
+
+/// Sagas with runs that have been due for long, although a living program has them and nothing else holds them up; and whether
+/// all unfinished runs were looked at.
+async fn late(scoop: &Scoop, now: SystemTime) -> Result<(Vec<Finding>, bool), Fault> {
+    let query = scoop.runs().waiting_for(WaitKind::Slot).until(now - LATE_AFTER).page(LATE_PAGE);
+    let (mut due, mut place) = (vec![], None);
+    for _ in 0..LATE_PAGES {
+        // A page reads a limited number of runs, so it can be empty before the last one.
+        let page = query.clone().after(place).await?;
+        due.extend(page.runs);
+        place = page.next;
+        if place.is_none() || due.len() >= LATE_COUNTED {
+            break;
+        }
+    }
     let mut late: BTreeMap<&str, (usize, SystemTime)> = BTreeMap::new();
-    for run in &due.runs {
+    for run in &due {
         let (count, oldest) = late.entry(&run.handler).or_insert((0, run.since));
         (*count, *oldest) = (*count + 1, run.since.min(*oldest));
     }
-    let or_more = if due.next.is_some() { " (and others)" } else { "" };
+    let or_more = if place.is_some() { " (and others)" } else { "" };
     let sagas = late.into_iter().map(|(saga, (count, oldest))| {
         let waits = now.duration_since(oldest).unwrap_or_default();
         Finding::bad(
@@ -367,7 +414,7 @@ async fn late(scoop: &Scoop, now: SystemTime) -> Result<Vec<Finding>, Fault> {
             "raise the concurrency of its programs or start more; `scoop explain` says what a run waits for",
         )
     });
-    Ok(sagas.collect())
+    Ok((sagas.collect(), place.is_none()))
 }
 
 #[cfg(test)]

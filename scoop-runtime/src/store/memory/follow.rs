@@ -1,6 +1,8 @@
 //! The record, for followers. An operation is a transaction, which ends with it; the place of an event counts
 //! as the number of its transaction.
 
+use time::OffsetDateTime;
+
 use super::MemoryStore;
 use super::event_log::Event;
 use crate::RecordedEvent;
@@ -15,6 +17,10 @@ impl FollowStorage for MemoryStore {
             Ok(Horizon { snapshot: String::new(), open: next, next, at: state.now() })
         })
         .await
+    }
+
+    async fn oldest_transaction(&self) -> sqlx::Result<OffsetDateTime> {
+        self.run("oldest_transaction", |state| Ok(state.now())).await
     }
 
     async fn events(&self, window: &EventWindow, filter: &EventFilter) -> sqlx::Result<FollowedPage> {

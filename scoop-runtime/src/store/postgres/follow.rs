@@ -3,6 +3,7 @@
 use scoop_core::EventKind;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
+use time::OffsetDateTime;
 
 use super::PostgresStore;
 use super::decode::{failure_if_readable, stored_time, time};
@@ -21,6 +22,11 @@ impl FollowStorage for PostgresStore {
             next: row.try_get("xmax")?,
             at: time(&row, "at")?,
         })
+    }
+
+    async fn oldest_transaction(&self) -> sqlx::Result<OffsetDateTime> {
+        let row = sqlx::query(self.sql.event_oldest_transaction.clone()).one(&self.sessions).await?;
+        time(&row, "at")
     }
 
     async fn events(&self, window: &EventWindow, filter: &EventFilter) -> sqlx::Result<FollowedPage> {

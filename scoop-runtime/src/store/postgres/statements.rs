@@ -130,6 +130,7 @@ statements! {
     event_horizon,
     event_insert_cancellation,
     event_insert_operator,
+    event_oldest_transaction,
     handler_count_pending,
     handler_delete_pending,
     handler_emissions,

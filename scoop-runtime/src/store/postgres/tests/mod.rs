@@ -5,6 +5,7 @@ mod limit_claims;
 mod limit_names;
 mod limit_pages;
 mod limit_reads;
+mod oldest_transaction;
 mod query_plans;
 mod settle_equivalence;
 mod signal_sweep;

@@ -1,0 +1,58 @@
+//! The time before all open transactions, from which a stream of events begins.
+
+use time::OffsetDateTime;
+
+use super::*;
+use crate::store::FollowStorage as _;
+
+/// When this transaction began, which has a number from now on.
+async fn begun(tx: &mut PgConnection) -> OffsetDateTime {
+    let begun = "SELECT transaction_timestamp() FROM pg_current_xact_id()";
+    sqlx::query_scalar(begun).fetch_one(tx).await.unwrap()
+}
+
+#[tokio::test]
+async fn time_before_open_transactions_is_no_later_than_the_beginning_of_one() {
+    let pool = database("oldest_transaction").await;
+    let (store, ..) = launching(&pool).await;
+    let mut tx = pool.begin().await.unwrap();
+    let begun = begun(&mut tx).await;
+    let oldest = store.oldest_transaction().await.unwrap();
+    assert!(oldest <= begun, "{oldest} is later than {begun}");
+    tx.rollback().await.unwrap();
+    done(pool).await;
+}
+
+#[tokio::test]
+async fn beginning_of_a_hidden_transaction_is_taken_from_retention_for_an_hour() {
+    let pool = database("hidden_transaction").await;
+    launching(&pool).await;
+    let role = format!("sees_no_times_{}", std::process::id());
+    for statement in [
+        format!("CREATE ROLE {role}"),
+        format!("GRANT USAGE ON SCHEMA scoop TO {role}"),
+        format!("GRANT SELECT ON ALL TABLES IN SCHEMA scoop TO {role}"),
+    ] {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&pool).await.unwrap();
+    }
+    let options = pool.connect_options().as_ref().clone().options([("role", &*role)]);
+    let of_role = PgPool::connect_with(options).await.unwrap();
+    let sessions = Sessions::new(&of_role, 2, &ConnectionSettings::default());
+    let store = PostgresStore::new(sessions, &Schema::new("scoop").unwrap());
+    let mut tx = pool.begin().await.unwrap();
+    let begun = begun(&mut tx).await;
+    for (minutes, is_fresh) in [(10, true), (180, false)] {
+        let complete = "UPDATE scoop.retention SET complete_until = now() - make_interval(mins => $1)
+                        RETURNING complete_until";
+        let complete: OffsetDateTime =
+            sqlx::query_scalar(complete).bind(minutes).fetch_one(&pool).await.unwrap();
+        let oldest = store.oldest_transaction().await.unwrap();
+        assert!(oldest < begun && oldest >= complete, "{oldest}, {begun}, {complete}");
+        assert_eq!(oldest == complete, is_fresh, "{minutes} minutes");
+    }
+    tx.rollback().await.unwrap();
+    of_role.close().await;
+    let drop = format!("DROP OWNED BY {role}; DROP ROLE {role}");
+    sqlx::raw_sql(AssertSqlSafe(drop)).execute(&pool).await.unwrap();
+    done(pool).await;
+}
