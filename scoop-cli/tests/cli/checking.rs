@@ -419,7 +419,7 @@ async fn new_run_that_is_due_for_long_is_late() {
 #[tokio::test(flavor = "multi_thread")]
 async fn run_that_is_due_for_long_is_late_behind_many_newer_ones_that_sleep() {
     let mut shop = Shop::open().await;
-    shop.scoop.pause(&PauseTarget::handler("payments")).await.unwrap();
+    shop.scoop.pause(PauseTarget::handler("payments")).await.unwrap();
     shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes"]).await;
     shop.register_worker("'{1000,1000}'").await;
     shop.db
@@ -430,7 +430,7 @@ async fn run_that_is_due_for_long_is_late_behind_many_newer_ones_that_sleep() {
         .await;
     let orders = (1..=2_100).map(|number| Order { number, plan: Plan::Commit, card: String::new() });
     shop.scoop.launch_all(orders).delay(std::time::Duration::from_secs(3_600)).await.unwrap();
-    shop.scoop.resume(&PauseTarget::handler("payments")).await.unwrap();
+    shop.scoop.resume(PauseTarget::handler("payments")).await.unwrap();
     let doctor = shop.run(&["doctor", "--json", "--verbose"]).await;
     let found = doctor.field("check").iter().position(|check| check == "late runs").unwrap();
     let text = doctor.field("text")[found].clone();
