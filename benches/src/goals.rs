@@ -96,7 +96,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the table.
-pub(crate) const GOALS: [Goal; 131] = [
+pub(crate) const GOALS: [Goal; 136] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
     processor("B1 processor"),
     figure("B1 protocol", "the same beside a step that is recorded in a table like ours", "steps/s")
@@ -308,7 +308,29 @@ pub(crate) const GOALS: [Goal; 131] = [
         .beside("idle p99")
         .judged_by_ratio()
         .without_aim(),
+    cost("F1 concurrency", "the same beside a backlog with a limit that is reached, p99", "ms", 10.0, 0.0)
+        .beside("idle p99")
+        .judged_by_ratio()
+        .without_aim(),
+    cost("F1 rate", "the same beside a backlog with rates by key that are not reached, p99", "ms", 10.0, 0.0)
+        .beside("idle p99")
+        .judged_by_ratio()
+        .without_aim(),
     cost("F1 priority", "the same beside a backlog of all priorities, p99", "ms", 10.0, 0.0)
+        .beside("idle p99")
+        .judged_by_ratio()
+        .without_aim(),
+    cost(
+        "F1 both",
+        "a lone saga with a limit beside a backlog with limits by key that are reached, p99",
+        "ms",
+        10.0,
+        0.0,
+    )
+    .beside("idle p99")
+    .judged_by_ratio()
+    .without_aim(),
+    cost("F1 pause", "the lone saga beside a backlog of a paused saga, p99", "ms", 10.0, 0.0)
         .beside("idle p99")
         .judged_by_ratio()
         .without_aim(),
@@ -318,6 +340,16 @@ pub(crate) const GOALS: [Goal; 131] = [
         .judged_by_ratio()
         .without_aim(),
     figure("F2 p50", "the same, p50", "ms").beside("idle p50"),
+    cost(
+        "F2 limited",
+        "the same beside a fan-out of 10,000 children with limits by key that are reached, p99",
+        "ms",
+        10.0,
+        0.0,
+    )
+    .beside("idle p99")
+    .judged_by_ratio()
+    .without_aim(),
     figure("F2 count", "how many of them there were", "sagas").more_is_better(),
     ceiling(
         "ceiling B1",

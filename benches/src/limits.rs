@@ -66,6 +66,35 @@ inserts!(Narrow, NarrowInserts, "bench.narrow", (concurrency = 16));
 inserts!(LimitedByKey, InsertsByKey, "bench.limited-by-key", (concurrency(4, by = key)));
 inserts!(Rated, InsertsAtRate, "bench.rated", (rate("1000000/s")));
 inserts!(RatedByKey, InsertsAtRateByKey, "bench.rated-by-key", (rate("1000000/s", by = key)));
+inserts!(LimitedAlone, LoneWithLimit, "bench.limited-alone", (concurrency = 100_000));
+
+/// The message of [`LimitedFan`].
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "bench.limited-fan")]
+pub(crate) struct LimitedSpread {
+    pub(crate) children: i64,
+}
+
+/// Launches many children with limits by key at once, and goes on when they have ended.
+struct LimitedFan(Meter);
+
+#[saga]
+#[subscribes(LimitedSpread)]
+impl LimitedFan {
+    #[step]
+    async fn spread(&self, scope: &mut Scope<'_>, message: &LimitedSpread) -> Result<()> {
+        for n in 0..message.children {
+            scope.launch(LimitedByKey { n }).await?;
+        }
+        Ok(())
+    }
+
+    #[step]
+    async fn gather(&self, _: &mut Scope<'_>, _: &LimitedSpread) -> Result<()> {
+        self.0.count();
+        Ok(())
+    }
+}
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     let mut count = drain::for_a_round(
@@ -109,6 +138,17 @@ pub(crate) fn with_saga(crowd: Crowd, builder: Builder, meter: &Meter) -> Builde
         Crowd::RatedByKey => builder.only::<InsertsAtRateByKey>().provide(InsertsAtRateByKey(meter)),
         _ => builder,
     }
+}
+
+/// Adds a lone saga with a limit that is never reached. The meter does not count it.
+pub(crate) fn with_lone(builder: Builder) -> Builder {
+    builder.only::<LoneWithLimit>().provide(LoneWithLimit(Meter::default()))
+}
+
+/// Adds a fan-out of children with limits by key. The meter counts only the parents.
+pub(crate) fn with_fan(builder: Builder, meter: &Meter) -> Builder {
+    let builder = with_saga(Crowd::LimitedByKey, builder, &Meter::default());
+    builder.only::<LimitedFan>().provide(LimitedFan(meter.clone()))
 }
 
 /// Registers the saga of a crowd: a message has the handlers that are registered when it is launched.
