@@ -40,12 +40,12 @@ async fn overview_shows_rates_durations_and_charts() {
     got.lacks("messages launched in each minute: 0 at most");
 }
 
-/// Sagas with runs in each column of the table but that of runs in execution, which a worker would have.
+/// Sagas with runs in each column of the table: as many of each kind.
 const SAGAS_WITH_RUNS: &str = "
-    INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, reason, last_event_at)
-    SELECT root, id, ARRAY[root, id], root, 'many', handler, state, 'a test', now()
+    INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, owner, reason, last_event_at)
+    SELECT root, id, ARRAY[root, id], root, 'many', handler, state, CASE state WHEN 'running' THEN id END, 'a test', now()
     FROM generate_series(1, 200) n
-    CROSS JOIN unnest('{ready,waiting,stuck}'::scoop.run_state[]) AS state
+    CROSS JOIN unnest('{ready,running,waiting,stuck}'::scoop.run_state[]) AS state
     CROSS JOIN LATERAL (
         SELECT md5('root' || n || state)::uuid AS root, md5('run' || n || state)::uuid AS id,
                'a-saga-of-the-shop-with-a-name-' || lpad(n::text, 3, '0') AS handler
