@@ -98,6 +98,8 @@ struct Looks {
     turns: BTreeMap<String, Turn>,
     /// The last turns of sagas.
     last_turns: BTreeMap<String, LastTurn>,
+    /// The number of the latest turn.
+    turn: u64,
     /// The topology of the positions, and of the turns.
     topology: i64,
     progress: QueueProgress,
@@ -155,6 +157,12 @@ struct Look {
     postponed_until: Option<Instant>,
 }
 
+impl Look {
+    fn is_closed(&self) -> bool {
+        self.is_reached && self.opens_at.is_some()
+    }
+}
+
 /// Why a saga is looked at.
 struct Due {
     freed: FreedKeys,
@@ -172,6 +180,7 @@ impl Looks {
             of_sagas: BTreeMap::new(),
             turns: BTreeMap::new(),
             last_turns: BTreeMap::new(),
+            turn: 0,
             topology: 0,
             progress: QueueProgress::new(),
         }
@@ -191,28 +200,27 @@ impl Looks {
     }
 
     /// Takes the turn of the saga with the fewest runs in execution. Of several it is the one whose last turn was the earliest. A saga
-    /// of which no run began in its last turn is passed over until all others have had one: it may have to park many runs.
+    /// of which no run began in its last turn is passed over for as many turns as there are other sagas: it may have to park many runs.
     fn take_turn<'a>(
         &mut self,
         queues: &'a [LimitedQueue],
         running: &RunningCounts,
     ) -> Option<(&'a LimitedQueue, Turn)> {
-        let last_of = |queue: &LimitedQueue| self.last_turns.get(&queue.of.saga).copied().unwrap_or_default();
         let due = queues.iter().filter(|queue| self.turns.contains_key(&queue.of.saga));
         let due: Vec<_> = due.collect();
-        let earliest = due.iter().map(|queue| last_of(queue).number).min()?;
+        let others = due.len().saturating_sub(1) as u64;
         let next = due.into_iter().min_by_key(|queue| {
-            let LastTurn { number, is_idle } = last_of(queue);
+            let last = self.last_turns.get(&queue.of.saga).copied().unwrap_or_default();
             let runs: usize = queue.of.handlers.iter().map(|handler| running.of(handler)).sum();
-            (is_idle && number > earliest, runs, number)
+            (last.is_idle && self.turn - last.number < others, runs, last.number)
         })?;
         Some((next, self.turns.remove(&next.of.saga)?))
     }
 
     /// Records a turn, and whether a run began in it.
     fn end_turn(&mut self, saga: &str, has_begun: bool) {
-        let number = 1 + self.last_turns.values().map(|turn| turn.number).max().unwrap_or_default();
-        self.last_turns.insert(saga.to_owned(), LastTurn { number, is_idle: !has_begun });
+        self.turn += 1;
+        self.last_turns.insert(saga.to_owned(), LastTurn { number: self.turn, is_idle: !has_begun });
     }
 
     /// Begins a look at a saga of which these keys may have free places.
@@ -243,7 +251,7 @@ impl Looks {
         if has_opened {
             look.opens_at = None;
         }
-        let is_closed = look.is_reached && look.opens_at.is_some();
+        let is_closed = look.is_closed();
         look.postponed_until = None;
         let has_page = look.is_hurried || now.duration_since(look.page_at) >= interval;
         let keys = [std::mem::take(&mut look.left), keys].concat();
@@ -272,6 +280,11 @@ impl Looks {
     fn is_postponed(&self, saga: &str) -> bool {
         let until = self.of_sagas.get(saga).and_then(|look| look.postponed_until);
         until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// Whether the rate of a saga admits no run before a known time.
+    fn is_closed(&self, saga: &str) -> bool {
+        self.of_sagas.get(saga).is_some_and(Look::is_closed)
     }
 
     /// Postpones the next look at a saga, with this turn: its limit was locked, or the claim was refused.
@@ -306,15 +319,15 @@ async fn claim_all(
     looks: &mut Looks,
 ) -> sqlx::Result<Option<Duration>> {
     let (mut reached, began) = (BTreeSet::new(), Instant::now());
-    look(engine, queues, looks, &mut reached).await?;
+    look(engine, queues, looks).await?;
     while looks.has_turn(queues) && !engine.stopping.is_cancelled() {
         if engine.slots.available_permits() == 0 {
-            offer_all(engine, queues, looks, &mut reached).await?;
+            offer_all(engine, queues, looks).await?;
         }
         let Some(slots) = acquire_slots(engine, false).await else { break };
         if began.elapsed() >= LOOK_INTERVAL {
             // Runs of others may have become ready while it waited for a slot.
-            look(engine, queues, looks, &mut reached).await?;
+            look(engine, queues, looks).await?;
         }
         let Some((queue, turn)) = looks.take_turn(queues, &engine.running_counts) else { break };
         claim_turn(engine, queue, turn, slots, looks, &mut reached).await?;
@@ -322,26 +335,24 @@ async fn claim_all(
             break;
         }
     }
-    // The end of one of their runs is reported, and the time of their rate is known.
-    let open: Vec<_> = queues.iter().filter(|queue| !reached.contains(&queue.of.saga)).cloned().collect();
+    // Of the others, the end of a run is reported, or the time of the next look is known.
+    let is_open = |queue: &&LimitedQueue| {
+        let saga = &queue.of.saga;
+        !reached.contains(saga) && !looks.is_postponed(saga) && !looks.is_closed(saga)
+    };
+    let open: Vec<_> = queues.iter().filter(is_open).cloned().collect();
     let next = next_look(engine, &open, looks).await?;
     Ok(if looks.has_turn(queues) { Some(Duration::ZERO) } else { next })
 }
 
-/// Finds the sagas of which runs may be claimed now. `reached` gets those that are known to have no place.
-async fn look(
-    engine: &Engine,
-    queues: &[LimitedQueue],
-    looks: &mut Looks,
-    reached: &mut BTreeSet<String>,
-) -> sqlx::Result<()> {
+/// Finds the sagas of which runs may be claimed now.
+async fn look(engine: &Engine, queues: &[LimitedQueue], looks: &mut Looks) -> sqlx::Result<()> {
     let lanes = all_lanes(queues);
     looks.follow(lanes.topology);
     let ready = engine.store.lanes_ready(&lanes, looks.progress.cursors()).await?;
     for queue in queues {
         let saga = &queue.of.saga;
         if looks.is_postponed(saga) {
-            reached.insert(saga.clone());
             continue;
         }
         let FreedPlaces { any: has_ended, keys } = engine.wakeups.freed.take(&queue.of.handlers);
@@ -350,9 +361,6 @@ async fn look(
         let is_ready = queue.lanes.each().any(|lane| ready.each().any(|it| it == lane));
         // Parked runs that a rate admits are in no queue.
         let may_return = queue.of.key_from.is_some() && (has_opened || has_ended && was_reached);
-        if is_closed {
-            reached.insert(saga.clone());
-        }
         if !freed.is_empty() || may_return || is_ready && !is_closed {
             let turn = Turn { freed, may_return, has_opened, is_unoffered: has_ended || has_opened };
             looks.turns.entry(saga.clone()).or_default().add(turn);
@@ -362,12 +370,7 @@ async fn look(
 }
 
 /// Leaves the free places of all sagas to other processes, since this one has no slot.
-async fn offer_all(
-    engine: &Arc<Engine>,
-    queues: &[LimitedQueue],
-    looks: &mut Looks,
-    reached: &mut BTreeSet<String>,
-) -> sqlx::Result<()> {
+async fn offer_all(engine: &Arc<Engine>, queues: &[LimitedQueue], looks: &mut Looks) -> sqlx::Result<()> {
     for queue in queues {
         let saga = &queue.of.saga;
         let Some(turn) = looks.turns.get_mut(saga).filter(|turn| turn.is_unoffered) else { continue };
@@ -381,7 +384,6 @@ async fn offer_all(
             Offer::Refused => {
                 let turn = looks.turns.remove(saga).unwrap_or_default();
                 looks.postpone(saga, turn);
-                reached.insert(saga.clone());
             }
         }
     }
@@ -403,7 +405,6 @@ async fn claim_turn(
     let Some(mut claimed) = claimed.filter(|claimed| !claimed.is_locked) else {
         looks.end_turn(saga, false);
         looks.postpone(saga, turn);
-        reached.insert(saga.clone());
         return Ok(());
     };
     looks.end_turn(saga, claimed.has_begun);
@@ -698,12 +699,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn saga_of_which_no_run_begins_is_passed_over_until_all_others_have_had_a_turn() {
+    async fn saga_of_which_no_run_begins_is_passed_over_for_as_many_turns_as_there_are_others() {
         let (mut looks, running, queues) = (Looks::new(), RunningCounts::default(), queues(["a", "b", "c"]));
         let _runs = (running.take("b"), running.take("c"));
         let mut next = |has_begun| next_turn(&mut looks, &queues, &running, has_begun);
         assert_eq!([(); 6].map(|()| next(false)), ["a", "b", "c", "a", "b", "c"]);
         assert_eq!([(); 3].map(|()| next(true)), ["a", "a", "a"], "it has the fewest runs");
+        let _further = [(); 5].map(|()| running.take("c"));
+        assert_eq!(next_turn(&mut looks, &queues, &running, false), "a");
+        let mut next = || next_turn(&mut looks, &queues, &running, true);
+        assert_eq!([(); 4].map(|()| next()), ["b", "b", "a", "a"], "also while another saga gets no turn");
     }
 
     #[tokio::test(start_paused = true)]
