@@ -113,11 +113,15 @@ impl Events {
 
     fn stream(self, end: End) -> EventStream {
         let Self { scoop, filter, begin, interval } = self;
-        let following = match begin {
+        let place = match begin {
             Begin::Now => None,
-            Begin::At(place) => Some(Following::after(place)),
-            Begin::Since(time) => Some(Following::after(EventCursor::since(time))),
+            Begin::At(place) => Some(place),
+            Begin::Since(time) => Some(EventCursor::since(time)),
         };
+        let following = place.map(match end {
+            End::AfterRound => Following::once_after,
+            End::Never | End::Reached => Following::after,
+        });
         EventStream {
             store: scoop.store().clone(),
             patience: scoop.limits().patience,

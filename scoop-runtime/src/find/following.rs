@@ -259,6 +259,8 @@ pub(crate) struct Following {
     cursor: EventCursor,
     /// The events of the first complete round were there before.
     skips: bool,
+    /// It ends with the first complete round: no later one would repeat what was read, so none of it is remembered.
+    is_once: bool,
     /// Times, each with the transaction that was next at that time.
     samples: VecDeque<(OffsetDateTime, i64)>,
     /// The events that were read, of transactions from the horizon on.
@@ -317,7 +319,13 @@ impl Following {
 
     /// From this place on.
     pub(crate) fn after(cursor: EventCursor) -> Self {
-        Self { cursor, skips: false, samples: VecDeque::new(), remembered: BTreeMap::new(), round: None }
+        let (samples, remembered) = (VecDeque::new(), BTreeMap::new());
+        Self { cursor, skips: false, is_once: false, samples, remembered, round: None }
+    }
+
+    /// From this place on, in one complete round.
+    pub(crate) fn once_after(cursor: EventCursor) -> Self {
+        Self { is_once: true, ..Self::after(cursor) }
     }
 
     /// The place after the events that were returned.
@@ -368,7 +376,7 @@ impl Following {
             round.window.after = last.event.id;
         }
         for read in page.events {
-            if read.transaction >= round.horizon.open {
+            if !self.is_once && read.transaction >= round.horizon.open {
                 self.remembered.insert(read.event.id, read.transaction);
             }
             if !self.skips && !round.resumed.is_some_and(|returned| returned.contains(&read)) {
@@ -599,6 +607,18 @@ mod tests {
             seen.extend(returned(&mut following, usize::MAX));
         }
         assert_eq!(seen, events.iter().map(|event| event.0).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn single_round_has_all_events_of_open_transactions() {
+        let events: Vec<_> = (1..=2 * REMEMBERED_MAX).map(|n| (u128::try_from(n).unwrap(), 12, 0)).collect();
+        let (mut following, mut seen) = (Following::once_after(from_the_beginning()), vec![]);
+        while !read(&mut following, &horizon(11, 20, 1), 1_000, &events) {
+            seen.extend(returned(&mut following, usize::MAX));
+        }
+        seen.extend(returned(&mut following, usize::MAX));
+        assert_eq!(seen, events.iter().map(|event| event.0).collect::<Vec<_>>());
+        assert!(following.remembered.is_empty());
     }
 
     #[test]
