@@ -7,7 +7,9 @@
 SELECT least(
            statement_timestamp(), open.since,
            CASE WHEN open.is_hidden OR EXISTS (SELECT FROM pg_prepared_xacts p WHERE p.database = current_database())
-                THEN greatest((SELECT r.complete_until FROM scoop.retention r WHERE r.is_only),
+                -- a time to come says nothing: the clock was set back
+                THEN greatest((SELECT r.complete_until FROM scoop.retention r
+                               WHERE r.is_only AND r.complete_until <= statement_timestamp()),
                               statement_timestamp() - interval '1 hour')
            END) AS at
 FROM (

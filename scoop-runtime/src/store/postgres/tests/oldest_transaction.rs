@@ -50,6 +50,10 @@ async fn beginning_of_a_hidden_transaction_is_taken_from_retention_for_an_hour()
         assert!(oldest < begun && oldest >= complete, "{oldest}, {begun}, {complete}");
         assert_eq!(oldest == complete, is_fresh, "{minutes} minutes");
     }
+    let ahead = "UPDATE scoop.retention SET complete_until = now() + interval '2 hours'";
+    sqlx::raw_sql(ahead).execute(&pool).await.unwrap();
+    let oldest = store.oldest_transaction().await.unwrap();
+    assert!(oldest < begun, "{oldest} is later than {begun}: a time to come says nothing");
     tx.rollback().await.unwrap();
     of_role.close().await;
     let drop = format!("DROP OWNED BY {role}; DROP ROLE {role}");
