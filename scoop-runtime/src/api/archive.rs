@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::fs::{Metadata, TryLockError};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
@@ -164,7 +164,7 @@ async fn locked(path: &Path) -> io::Result<File> {
 async fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     match tokio::fs::metadata(path).await {
         Ok(found) => Ok(identity(&file.metadata().await?) == identity(&found)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -182,14 +182,20 @@ fn identity(file: &Metadata) -> (Option<std::time::SystemTime>, u64) {
     (file.created().ok(), file.len())
 }
 
-/// Waits until the name of a file is on the disk. Only on Unix a directory can be opened as a file.
+/// Waits until the name of a file is on the disk, if that is possible. Only on Unix a directory can be opened as a file.
 #[cfg(unix)]
 async fn sync_directory_of(path: &Path) -> io::Result<()> {
     let path = tokio::fs::canonicalize(path).await?;
     let Some(directory) = path.parent() else { return Ok(()) };
-    match File::open(directory).await?.sync_all().await {
-        // Some file systems have no such operation.
-        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+    let synced = async { File::open(directory).await?.sync_all().await };
+    match synced.await {
+        // Some file systems have no such operation, and a program may append to files in a directory that it cannot list.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::InvalidInput | ErrorKind::PermissionDenied | ErrorKind::Unsupported
+            ) =>
+        {
             Ok(())
         }
         synced => synced,
