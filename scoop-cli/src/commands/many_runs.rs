@@ -121,8 +121,11 @@ struct Tally {
     /// The hierarchies of accepted requests.
     hierarchies: BTreeSet<HierarchyId>,
     dependent: Vec<(HierarchyId, Answer)>,
-    refused: BTreeMap<&'static str, (String, usize)>,
+    refused: Refused,
 }
+
+/// The number of refused requests with each answer and text. The text can be about one run.
+type Refused = BTreeMap<(&'static str, String), usize>;
 
 /// The result.
 #[derive(Serialize)]
@@ -159,7 +162,7 @@ impl Tally {
     }
 
     fn refuse(&mut self, Answer { name, text, .. }: Answer) {
-        self.refused.entry(name).or_insert((text, 0)).1 += 1;
+        *self.refused.entry((name, text)).or_default() += 1;
     }
 
     /// The result for so many runs.
@@ -173,7 +176,7 @@ impl Tally {
             }
         }
         let Self { accepted, refused, .. } = self;
-        let refusals: usize = refused.values().map(|(_, runs)| runs).sum();
+        let refusals: usize = refused.values().sum();
         Ended { runs, accepted, covered, refused, left: runs - accepted - covered - refusals }
     }
 }
@@ -183,7 +186,7 @@ struct Ended {
     runs: usize,
     accepted: usize,
     covered: usize,
-    refused: BTreeMap<&'static str, (String, usize)>,
+    refused: Refused,
     left: usize,
 }
 
@@ -202,7 +205,7 @@ impl Ended {
         let (runs, accepted, covered, left) = (*runs, *accepted, *covered, *left);
         if output.json {
             let refused = refused.iter();
-            let refused = refused.map(|(answer, (text, runs))| RefusedRecord { answer, text, runs: *runs });
+            let refused = refused.map(|((answer, text), runs)| RefusedRecord { answer, text, runs: *runs });
             let refused = refused.collect();
             output.record(&ManyRecord { runs, accepted, covered, refused, left, more })?;
             return Ok(());
@@ -212,7 +215,7 @@ impl Ended {
             let runs = counted(covered, "run", "runs");
             output.line(format_args!("settled with another run of the hierarchy: {runs}"))?;
         }
-        for (answer, (text, runs)) in refused {
+        for ((answer, text), runs) in refused {
             output.line(format_args!("{answer}: {}: {text}", counted(*runs, "run", "runs")))?;
         }
         if left > 0 {
@@ -369,6 +372,17 @@ mod tests {
     }
 
     #[test]
+    fn refusals_with_different_texts_are_counted_one_by_one() {
+        let mut tally = Tally::default();
+        for text in ["run 1 is damaged", "run 2 is damaged", "run 2 is damaged"] {
+            tally.refuse(Answer { name: "damaged", text: text.into(), kind: AnswerKind::Refused });
+        }
+        let refused: Vec<_> = tally.ended(3).refused.into_iter().collect();
+        let expected = [("run 1 is damaged", 1), ("run 2 is damaged", 2)];
+        assert_eq!(refused, expected.map(|(text, runs)| (("damaged", text.to_owned()), runs)));
+    }
+
+    #[test]
     fn refusal_that_another_run_of_the_hierarchy_settles_is_none() {
         let [one, other] = [1, 2].map(|id| HierarchyId::from(Uuid::from_u128(id)));
         let mut tally = Tally::default();
@@ -382,7 +396,7 @@ mod tests {
         }
         let ended = tally.ended(5);
         assert_eq!((ended.accepted, ended.covered, ended.left), (1, 1, 1));
-        let refused: Vec<_> = ended.refused.iter().map(|(answer, (_, runs))| (*answer, *runs)).collect();
+        let refused: Vec<_> = ended.refused.iter().map(|((answer, _), runs)| (*answer, *runs)).collect();
         assert_eq!(refused, [("failed below", 1), ("still running", 1)]);
         assert_eq!(ended.exit(), Exit::Failed);
         assert_eq!(Ended { left: 0, ..ended }.exit(), Exit::NotAccepted);
