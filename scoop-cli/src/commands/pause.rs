@@ -19,7 +19,7 @@ use crate::times::{duration, utc};
 #[derive(Debug, clap::Args)]
 pub(crate) struct PauseArgs {
     #[command(flatten)]
-    target: PauseOptions,
+    target: Target,
     /// Why, shown with each run that waits
     #[arg(long, value_name = "TEXT", value_parser = given_reason)]
     reason: String,
@@ -39,7 +39,7 @@ pub(crate) struct PauseArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
-    target: ResumeOptions,
+    target: Target,
     /// Why, for the record
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -53,32 +53,17 @@ pub(crate) struct ResumeArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct PausesArgs {}
 
-/// What is paused.
+/// What is paused or resumed.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-struct PauseOptions {
-    /// All runs of this saga
+struct Target {
+    /// A saga: all of its runs
     #[arg(long, alias = "handler", value_name = "NAME")]
     saga: Option<String>,
-    /// All runs of messages on this topic
+    /// A topic: all runs of its messages
     #[arg(long, value_name = "NAME")]
     topic: Option<String>,
-    /// All runs
-    #[arg(long)]
-    everything: bool,
-}
-
-/// The target of the pause that ends.
-#[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
-struct ResumeOptions {
-    /// End the pause of this saga
-    #[arg(long, alias = "handler", value_name = "NAME")]
-    saga: Option<String>,
-    /// End the pause of this topic
-    #[arg(long, value_name = "NAME")]
-    topic: Option<String>,
-    /// End the pause of everything; those of sagas and topics stay
+    /// Everything: all runs. Pauses of sagas and topics are others
     #[arg(long)]
     everything: bool,
 }
@@ -92,12 +77,13 @@ pub(super) fn options(target: &PauseTarget) -> String {
     }
 }
 
-/// The target that one of these options names.
-fn target(saga: Option<String>, topic: Option<String>) -> PauseTarget {
-    match (saga, topic) {
-        (Some(saga), _) => PauseTarget::Handler(saga),
-        (None, Some(topic)) => PauseTarget::Topic(topic),
-        (None, None) => PauseTarget::Everything,
+impl From<Target> for PauseTarget {
+    fn from(Target { saga, topic, .. }: Target) -> Self {
+        match (saga, topic) {
+            (Some(saga), _) => PauseTarget::Handler(saga),
+            (None, Some(topic)) => PauseTarget::Topic(topic),
+            (None, None) => PauseTarget::Everything,
+        }
     }
 }
 
@@ -137,9 +123,8 @@ struct PausedRecord {
 
 /// Pauses.
 pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Result<Exit, Fault> {
-    let PauseArgs { target: PauseOptions { saga, topic, .. }, reason, source, for_at_most, drain, consent } =
-        args;
-    let target = target(saga, topic);
+    let PauseArgs { target, reason, source, for_at_most, drain, consent } = args;
+    let target = PauseTarget::from(target);
     names::check(scoop, &target).await?;
     if !consent.to(output, &format!("pause {target}"))? {
         return Ok(Exit::Done);
@@ -170,8 +155,7 @@ pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Res
 
 /// Resumes.
 pub(crate) async fn resume(scoop: &Scoop, output: Output, args: ResumeArgs) -> Result<Exit, Fault> {
-    let ResumeOptions { saga, topic, .. } = args.target;
-    let target = target(saga, topic);
+    let target = PauseTarget::from(args.target);
     let in_force = scoop.pauses().await?.into_iter().any(|pause| pause.target == target);
     if !in_force {
         names::check(scoop, &target).await?;
