@@ -54,6 +54,11 @@ const fn cost(key: &'static str, what: &'static str, unit: &'static str, least: 
     Goal { key, what, unit, base: "", judged: Judged::Figure, better: Better::Less, least, aim }
 }
 
+/// A latency beside other work, judged by its ratio to that without.
+const fn beside_idle(key: &'static str, what: &'static str) -> Goal {
+    cost(key, what, "ms", 10.0, 0.0).beside("idle p99").judged_by_ratio().without_aim()
+}
+
 /// No goal; less is better.
 const fn figure(key: &'static str, what: &'static str, unit: &'static str) -> Goal {
     let goal = cost(key, what, unit, 0.0, 0.0);
@@ -299,57 +304,24 @@ pub(crate) const GOALS: [Goal; 136] = [
         .beside("B7 single")
         .more_is_better(),
     figure("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
-    cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)
-        .beside("idle p99")
-        .judged_by_ratio()
-        .without_aim(),
+    beside_idle("F1", "the same beside a backlog of another handler, p99"),
     figure("F1 p50", "the same, p50", "ms").beside("idle p50"),
-    cost("F1 limited", "the same beside a backlog with limits by key that are reached, p99", "ms", 10.0, 0.0)
-        .beside("idle p99")
-        .judged_by_ratio()
-        .without_aim(),
-    cost("F1 concurrency", "the same beside a backlog with a limit that is reached, p99", "ms", 10.0, 0.0)
-        .beside("idle p99")
-        .judged_by_ratio()
-        .without_aim(),
-    cost("F1 rate", "the same beside a backlog with rates by key that are not reached, p99", "ms", 10.0, 0.0)
-        .beside("idle p99")
-        .judged_by_ratio()
-        .without_aim(),
-    cost("F1 priority", "the same beside a backlog of all priorities, p99", "ms", 10.0, 0.0)
-        .beside("idle p99")
-        .judged_by_ratio()
-        .without_aim(),
-    cost(
+    beside_idle("F1 limited", "the same beside a backlog with limits by key that are reached, p99"),
+    beside_idle("F1 concurrency", "the same beside a backlog with a limit that is reached, p99"),
+    beside_idle("F1 rate", "the same beside a backlog with rates by key that are not reached, p99"),
+    beside_idle("F1 priority", "the same beside a backlog of all priorities, p99"),
+    beside_idle(
         "F1 both",
         "a lone saga with a limit beside a backlog with limits by key that are reached, p99",
-        "ms",
-        10.0,
-        0.0,
-    )
-    .beside("idle p99")
-    .judged_by_ratio()
-    .without_aim(),
-    cost("F1 pause", "the lone saga beside a backlog of a paused saga, p99", "ms", 10.0, 0.0)
-        .beside("idle p99")
-        .judged_by_ratio()
-        .without_aim(),
+    ),
+    beside_idle("F1 pause", "the lone saga beside a backlog of a paused saga, p99"),
     figure("F1 count", "how many of them there were", "sagas").more_is_better(),
-    cost("F2", "the same beside a fan-out of 10,000 children, p99", "ms", 10.0, 0.0)
-        .beside("idle p99")
-        .judged_by_ratio()
-        .without_aim(),
+    beside_idle("F2", "the same beside a fan-out of 10,000 children, p99"),
     figure("F2 p50", "the same, p50", "ms").beside("idle p50"),
-    cost(
+    beside_idle(
         "F2 limited",
         "the same beside a fan-out of 10,000 children with limits by key that are reached, p99",
-        "ms",
-        10.0,
-        0.0,
-    )
-    .beside("idle p99")
-    .judged_by_ratio()
-    .without_aim(),
+    ),
     figure("F2 count", "how many of them there were", "sagas").more_is_better(),
     ceiling(
         "ceiling B1",
