@@ -365,8 +365,8 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     Ok(findings)
 }
 
-/// The first failed rollbacks that await an operator, and whether these are all unless they are as many as are listed. Above
-/// each of them are those of its ancestors, which are newer and wait for it.
+/// The first failed rollbacks that await an operator, up to [`LISTED`], and whether all failed rollbacks were looked at. The list has the
+/// newest first: a rollback comes after those of its ancestors, which wait for it.
 async fn awaiting_operator(scoop: &Scoop) -> Result<(Vec<FailedCompensation>, bool), Fault> {
     let (mut awaiting, mut place) = (vec![], None);
     for _ in 0..FAILED_PAGES {
