@@ -41,7 +41,7 @@
 
 mod binaries;
 mod data_dir;
-#[cfg(feature = "download")]
+#[cfg(any(test, feature = "download"))]
 mod download;
 mod error;
 mod os_user;

@@ -90,7 +90,7 @@ pub(crate) enum StartedAs {
     Other,
 }
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
 mod interleavings {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;

@@ -399,7 +399,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
 mod interleavings {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 

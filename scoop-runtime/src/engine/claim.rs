@@ -312,7 +312,7 @@ pub(super) async fn park_unclaimed(engine: &Engine, unclaimed: Unclaimed) {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -615,7 +615,7 @@ fn all_lanes(queues: &[LimitedQueue]) -> Lanes {
     all
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::LimitedSaga;

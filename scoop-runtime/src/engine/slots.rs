@@ -223,7 +223,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
 mod interleavings {
     use serde_json::json;
     use shuttle::future::block_on;

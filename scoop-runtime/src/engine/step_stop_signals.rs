@@ -76,7 +76,7 @@ impl StopSignals {
     }
 }
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
 mod interleavings {
     use shuttle::future::block_on;
     use shuttle::thread;

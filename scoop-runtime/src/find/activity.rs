@@ -112,7 +112,7 @@ impl CountedSpan {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -186,7 +186,7 @@ impl RunContents {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use serde_json::json;
 

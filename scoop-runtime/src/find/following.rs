@@ -439,7 +439,7 @@ pub(crate) fn first_id_of(time: OffsetDateTime) -> Uuid {
     Builder::from_u128(u128::from(millis) << 80).into_uuid()
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

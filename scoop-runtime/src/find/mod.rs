@@ -145,7 +145,7 @@ fn has_code(failure: &Failure, code: &str) -> bool {
     failure.kind == code || failure.causes.iter().any(|cause| has_code(cause, code))
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

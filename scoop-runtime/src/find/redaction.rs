@@ -46,7 +46,7 @@ impl Redaction {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use serde_json::json;
 

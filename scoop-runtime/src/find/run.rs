@@ -308,7 +308,7 @@ impl fmt::Display for RunSummary {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -260,7 +260,7 @@ impl<'de> VariantAccess<'de> for Part<'_> {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 

@@ -19,7 +19,7 @@ pub fn connect_options(url: &str) -> sqlx::Result<PgConnectOptions> {
     url.parse()
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

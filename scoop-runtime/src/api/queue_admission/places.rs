@@ -179,7 +179,7 @@ impl Places {
 /// The whole lease is longer than the time for which it is used.
 const _: () = assert!(USABLE.as_millis() < LEASE.as_millis());
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -31,7 +31,7 @@ fn program() -> String {
     name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(&name).to_owned()
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

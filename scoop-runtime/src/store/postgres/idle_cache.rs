@@ -109,7 +109,7 @@ impl<T> Drop for EvictionTask<T> {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

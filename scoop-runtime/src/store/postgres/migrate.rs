@@ -170,7 +170,7 @@ fn explain(error: MigrateError, schema: &Schema) -> RuntimeError {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -395,7 +395,7 @@ fn is_standby(error: &sqlx::Error) -> bool {
 /// delays the engine only briefly.
 pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'";
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::super::tests::{database, done};
     use super::*;

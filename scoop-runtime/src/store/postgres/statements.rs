@@ -322,7 +322,7 @@ statements! {
     worker_wait_for_claims,
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -539,7 +539,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
 mod interleavings {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
