@@ -36,6 +36,8 @@ pub(crate) struct PauseArgs {
 }
 
 /// End a pause: that of exactly this saga or topic, or that of everything
+///
+/// With --json, the pause that has ended is a line; if another program ends it first, there is none.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
@@ -171,6 +173,7 @@ pub(crate) async fn resume(scoop: &Scoop, output: Output, args: ResumeArgs) -> R
     match resume.await? {
         Some(pause) => shown(output, pause, "ended: ")?,
         // Its time was over, or another program has ended it.
+        None if output.json => {}
         None => output.line(format_args!("the pause of {target} has ended already"))?,
     }
     Ok(Exit::Done)

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::target::Target;
 use crate::fault::{Exit, Fault};
-use crate::output::{Output, Rows, plain};
+use crate::output::{Output, Rows, counted, plain};
 use crate::times::{in_words, utc};
 
 /// The number of characters of the bars.
@@ -29,6 +29,9 @@ pub(crate) struct TimelineArgs {
     /// How many runs at most
     #[arg(long, value_name = "RUNS", default_value_t = 200)]
     limit: usize,
+    /// How many events of each run at most, at its beginning and as many at its end. A run with more has a bar without steps
+    #[arg(long, value_name = "EVENTS", default_value_t = 500)]
+    events: usize,
     /// Leave out the steps
     #[arg(long)]
     runs_only: bool,
@@ -59,7 +62,9 @@ struct BarRecord<'a> {
 /// Shows the time line.
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: TimelineArgs) -> Result<Exit, Fault> {
     let hierarchy = args.target.hierarchy(scoop).await?;
-    let tree = scoop.find(hierarchy).await?.tree().limit(args.limit).await?;
+    // The bar of a run without its steps needs its first and its last event.
+    let events = if args.runs_only { 1 } else { args.events };
+    let tree = scoop.find(hierarchy).await?.tree().limit(args.limit).events(events).await?;
     let mut bars = tree.timeline();
     bars.retain(|bar| !args.runs_only || bar.kind == BarKind::Run);
     if output.json {
@@ -87,6 +92,11 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TimelineArgs) -> R
     }
     if !tree.is_complete() {
         output.remark("runs were left out: raise --limit");
+    }
+    let without_steps = tree.runs().into_iter().filter(|run| run.events_left_out > 0).count();
+    if without_steps > 0 && !args.runs_only {
+        let runs = counted(without_steps, "run", "runs");
+        output.remark(format_args!("the steps of {runs} were left out: raise --events"));
     }
     Ok(Exit::Done)
 }

@@ -144,6 +144,11 @@ async fn time_line_has_a_bar_for_each_run_and_step() {
         pack +<duration> <duration> | ######## |
         undo reserve +<duration> <duration> | <<<<<<<< |
     "#]]);
+    let cut = shop.run(&["timeline", &order, "--events", "1"]).await;
+    assert!(cut.stdout.contains("orders (rolled back)") && !cut.stdout.contains("reserve"), "{cut:?}");
+    assert!(cut.stderr.contains("the steps of 1 run were left out: raise --events"), "{cut:?}");
+    let runs = shop.run(&["timeline", &order, "--runs-only"]).await;
+    assert_eq!((&runs.stdout, &*runs.stderr), (&cut.stdout, ""));
     let unpaid = shop.unpaid_order(2).await.id().to_string();
     let runs = shop.run(&["timeline", &unpaid, "--runs-only", "--json"]).await;
     assert_eq!(
