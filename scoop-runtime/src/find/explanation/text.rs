@@ -225,7 +225,10 @@ impl RunExplanation {
                 opens_at.map_or(Ok(()), |at| write!(f, ". The next one may begin at {}", ahead(at, now)))
             }
             WaitReason::Pause { pauses } => {
-                write!(f, "waits for the end of a pause, for {long}")?;
+                // It may have waited for something else before the pause.
+                let since = pauses.iter().map(|pause| pause.since).min().map_or(since, |at| at.max(since));
+                let long = self.read_at.duration_since(since).unwrap_or_default();
+                write!(f, "waits for the end of a pause, for {}", humane(long))?;
                 for (nth, pause) in pauses.iter().enumerate() {
                     write!(f, "{}{}", if nth == 0 { ": " } else { "; " }, pause.in_words(now))?;
                 }
