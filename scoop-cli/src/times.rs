@@ -20,10 +20,16 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The duration in its two largest units, such as `1h 4m`.
+/// The duration in its two largest units, such as `1h 4m`; below a minute with tenths of a second.
 pub(crate) fn in_words(duration: Duration) -> String {
     if duration < Duration::from_secs(1) {
         return format!("{}ms", duration.as_millis());
+    }
+    if duration < Duration::from_mins(1) {
+        return match duration.subsec_millis() / 100 {
+            0 => format!("{}s", duration.as_secs()),
+            tenths => format!("{}.{tenths}s", duration.as_secs()),
+        };
     }
     let exact = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
     let seconds = exact.as_secs();
@@ -90,7 +96,8 @@ mod tests {
             assert_eq!(read, Duration::from_secs(seconds), "{text}");
             assert_eq!(in_words(read), written);
         }
-        assert_eq!(in_words(Duration::from_millis(1_999)), "1s");
+        assert_eq!(in_words(Duration::from_millis(1_999)), "1.9s");
+        assert_eq!(in_words(Duration::from_secs(59)), "59s");
         for wrong in ["", "7", "soon", "1 month", "-1h"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
