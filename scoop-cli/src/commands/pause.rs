@@ -1,8 +1,8 @@
 //! `scoop pause`, `resume` and `pauses`
 
-use std::fmt;
 use std::time::Duration;
 
+use scoop_core::Escaped;
 use scoop_runtime::{Pause, PauseTarget, Scoop};
 use serde::Serialize;
 
@@ -171,7 +171,11 @@ pub(crate) async fn resume(scoop: &Scoop, output: Output, args: ResumeArgs) -> R
         resume = resume.reason(reason);
     }
     match resume.await? {
-        Some(pause) => shown(output, pause, "ended: ")?,
+        Some(pause) if output.json => output.record(&PauseRecord::from(pause))?,
+        Some(Pause { source, since, .. }) => {
+            let (source, since) = (Escaped(&source), utc(since));
+            output.line(format_args!("{target} goes on; it was paused by {source} since {since}"))?;
+        }
         // Its time was over, or another program has ended it.
         None if output.json => {}
         None => output.line(format_args!("the pause of {target} has ended already"))?,
@@ -186,17 +190,11 @@ pub(crate) async fn list(scoop: &Scoop, output: Output) -> Result<Exit, Fault> {
         output.line("nothing is paused")?;
     }
     for pause in pauses {
-        shown(output, pause, "")?;
+        if output.json {
+            output.record(&PauseRecord::from(pause))?;
+        } else {
+            output.line(pause)?;
+        }
     }
     Ok(Exit::Done)
-}
-
-/// Writes a pause.
-fn shown(output: Output, pause: Pause, before: impl fmt::Display) -> Result<(), Fault> {
-    if output.json {
-        output.record(&PauseRecord::from(pause))?;
-    } else {
-        output.line(format_args!("{before}{pause}"))?;
-    }
-    Ok(())
 }

@@ -225,7 +225,7 @@ pub(crate) async fn retry(scoop: &Scoop, output: Output, args: RetryArgs) -> Res
         return many.carry_out((scoop, output, consent), &RETRY, retry).await;
     };
     let object = Object::read(scoop, run, Wanted::Run).await?;
-    if consent.is_dry_run() && object.is_settled() {
+    if object.is_settled() {
         return repaired(output, RepairAnswer::NotFailed);
     }
     if !consent.to(output, &format!("retry {}", object.text))? {
@@ -262,7 +262,7 @@ async fn failed_below(scoop: &Scoop, run: Uuid) -> Result<String, Fault> {
 pub(crate) async fn skip(scoop: &Scoop, output: Output, args: SkipArgs) -> Result<Exit, Fault> {
     let SkipArgs { run, reason: Reason { reason, source }, consent } = args;
     let object = Object::read(scoop, run.uuid(), Wanted::Run).await?;
-    if consent.is_dry_run() && object.is_settled() {
+    if object.is_settled() {
         return repaired(output, RepairAnswer::NotFailed);
     }
     if !consent.to(output, &format!("skip the failed compensation of {}", object.text))? {
@@ -275,7 +275,7 @@ pub(crate) async fn skip(scoop: &Scoop, output: Output, args: SkipArgs) -> Resul
 pub(crate) async fn resolve(scoop: &Scoop, output: Output, args: ResolveArgs) -> Result<Exit, Fault> {
     let ResolveArgs { run, reason: Reason { reason, source }, consent } = args;
     let object = Object::read(scoop, run.uuid(), Wanted::Run).await?;
-    if consent.is_dry_run() && object.is_settled() {
+    if object.is_settled() {
         return repaired(output, RepairAnswer::NotFailed);
     }
     if !consent.to(output, &format!("count as rolled back by hand: {}", object.text))? {

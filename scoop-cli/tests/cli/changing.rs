@@ -268,7 +268,7 @@ async fn saga_is_paused_and_resumed() {
     "#]]);
     let resume = ["resume", "--saga", "payments", "--reason", "it is open", "--source", "ben", "--yes"];
     shop.run(&resume).await.shows(expect![[r#"
-        ended: saga `payments` is paused by ann since <time>: the bank is away
+        saga `payments` goes on; it was paused by ann since <time>
     "#]]);
     shop.run(&["resume", "--saga", "payments", "--yes"]).await.shows(expect![[r#"
         exit 3

@@ -46,6 +46,16 @@ async fn runs_are_listed_with_state_and_reason() {
     shop.run(&["runs", "--failed-with", "sold-out", "--handler", "payments"]).await.shows(expect![[r#"
         2> no such runs
     "#]]);
+    let failed = shop.run(&["runs", "--waiting-for", "operator", "--json"]).await.field("run").remove(0);
+    shop.run(&["retry", &failed, "--yes"]).await;
+    let again = ["runs", "--state", "awaiting-operator", "--json"];
+    eventually("the compensation fails again", async || {
+        ran(shop.command(&again), &mut vec![]).await.stdout.contains("the bank is closed")
+    })
+    .await;
+    shop.run(&["runs", "--failed-with", "bank-closed"]).await.shows(expect![[r#"
+        2> no failure has the code `bank-closed`; there are `sold-out`; runs whose repair has failed are listed by `--state awaiting-operator`
+    "#]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -82,7 +82,9 @@ impl FindRuns {
     }
 
     /// Lists only runs that rolled back, or roll back, because of a failure with this code, or whose rollback failed
-    /// with it. The code may be that of a cause, at any depth.
+    /// with it. The code may be that of a cause, at any depth. A run whose rollback has failed again since a
+    /// [retry](crate::Scoop::retry) is in the state [`RunPhase::AwaitingOperator`], and the code of that failure is not
+    /// recorded.
     pub fn failed_with(mut self, code: impl Into<String>) -> Self {
         self.filter.code = Some(code.into());
         self

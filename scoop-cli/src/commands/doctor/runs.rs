@@ -288,8 +288,8 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             ),
             Advice {
                 text: "mend the reason, then one of:".into(),
-                commands: ["retry", "skip", "resolve"]
-                    .map(|act| format!("scoop {act} {}", failed.id()))
+                commands: [("retry", ""), ("skip", " --reason '..'"), ("resolve", " --reason '..'")]
+                    .map(|(act, reason)| format!("scoop {act} {}{reason}", failed.id()))
                     .into(),
             },
         )
