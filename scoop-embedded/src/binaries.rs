@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-#[cfg(any(test, feature = "download"))]
+#[cfg(feature = "download")]
 use crate::download::Cache;
 use crate::error::EmbeddedError;
 use crate::os_user::{Account, run};
@@ -46,7 +46,7 @@ impl Binaries {
             Err(seen) => seen,
         };
         let install = install_command(account.is_root_substitute());
-        #[cfg(any(test, feature = "download"))]
+        #[cfg(feature = "download")]
         if let (None, Some(cache)) = (env::var_os(VARIABLE), Cache::of(account)) {
             let downloaded = cache.fill().map(|folder| Self { folder });
             return downloaded.map_err(|source| EmbeddedError::NotDownloaded { seen, install, source });
@@ -112,14 +112,14 @@ fn candidates(account: &Account) -> Vec<PathBuf> {
 }
 
 /// The programs that were downloaded earlier.
-#[cfg(any(test, feature = "download"))]
+#[cfg(feature = "download")]
 fn downloaded(account: &Account) -> Vec<PathBuf> {
     let cache = Cache::of(account);
     let folder = cache.as_ref().and_then(Cache::folder);
     folder.map_or_else(Vec::new, |folder| newest_first(folder, "", "bin"))
 }
 
-#[cfg(not(any(test, feature = "download")))]
+#[cfg(not(feature = "download"))]
 fn downloaded(_: &Account) -> [PathBuf; 0] {
     []
 }

@@ -28,7 +28,7 @@ pub enum EmbeddedError {
         install: String,
     },
     /// The machine has no supported PostgreSQL, and it could not be downloaded.
-    #[cfg(any(test, feature = "download"))]
+    #[cfg(feature = "download")]
     #[error(
         "no PostgreSQL 15 or newer found ({seen}), and it could not be downloaded; install it with `{install}`, name \
          the folder of its programs in SCOOP_PG_BIN, or set DATABASE_URL to a server that already runs"

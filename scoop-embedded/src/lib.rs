@@ -41,7 +41,7 @@
 
 mod binaries;
 mod data_dir;
-#[cfg(any(test, feature = "download"))]
+#[cfg(feature = "download")]
 mod download;
 mod error;
 mod os_user;

@@ -49,7 +49,7 @@ impl Account {
     }
 
     /// The id of the user of this process.
-    #[cfg(any(test, feature = "download"))]
+    #[cfg(feature = "download")]
     pub(crate) fn current_uid(&self) -> u32 {
         if self.is_other { ROOT } else { self.uid }
     }
