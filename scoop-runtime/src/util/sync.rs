@@ -90,10 +90,25 @@ mod explored {
     /// `SCHEDULES` in the environment is the number of each kind.
     pub(crate) fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
         let schedules = std::env::var("SCHEDULES").map_or(1_000, |count| count.parse().expect("a number"));
-        EXPLORING.set(true);
+        let _exploring = Exploring::begin();
         shuttle::check_random(test, schedules);
         shuttle::check_pct(test, schedules, 3);
-        EXPLORING.set(false);
+    }
+
+    /// The time in which a thread explores. A panic ends it, too: another test may run on the same thread afterwards.
+    struct Exploring;
+
+    impl Exploring {
+        fn begin() -> Self {
+            EXPLORING.set(true);
+            Self
+        }
+    }
+
+    impl Drop for Exploring {
+        fn drop(&mut self) {
+            EXPLORING.set(false);
+        }
     }
 
     /// Otherwise the tests of interleavings explore one schedule, that of the operating system.
@@ -108,6 +123,9 @@ mod explored {
             thread.join().unwrap();
             assert_eq!(*lock(&mutex), 3);
         });
+        assert!(matches!(Mutex::new(()), Mutex::Real(_)));
+        let failed = std::panic::catch_unwind(|| explore(|| panic!("a test fails")));
+        assert!(failed.is_err());
         assert!(matches!(Mutex::new(()), Mutex::Real(_)));
     }
 }
