@@ -93,7 +93,7 @@ async fn main() -> Result<ExitCode> {
         scoop.skip(run_of(&scoop, second).await?, "it was for free").source("support").await?,
         scoop.resolve(run_of(&scoop, third).await?, "paid in cash, ticket 4711").source("support").await?,
     ];
-    while !first.tree().await?.to_string().contains("STUCK") {
+    while !first.tree().await?.to_string().contains("AWAITING OPERATOR") {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     bank.open.store(true, Ordering::Relaxed);

@@ -128,14 +128,18 @@ CREATE INDEX intervention_run ON scoop.intervention (run, requested_at);
 CREATE INDEX intervention_root ON scoop.intervention (root);
 
 -- Records that a run failed again after an operator had it continue. A run has one ROLLBACK_FAILED, with the first
--- failure.
+-- failure; trees and followers read a row of this table as another one.
 CREATE TABLE scoop.repeated_failure (
-    root      uuid NOT NULL,
-    run       uuid NOT NULL,  -- the last of the lineage
-    step      varchar(255) NOT NULL,  -- the part of the rollback that failed
+    id                uuid NOT NULL UNIQUE DEFAULT scoop.gen_uuid_v7(),
+    root              uuid NOT NULL,
+    run               uuid NOT NULL,  -- the last of the lineage
+    handler           varchar(255) NOT NULL,
+    message_id        uuid NOT NULL,
+    worker            varchar(255) NOT NULL,  -- as `coroutine_identifier` of an event
+    step              varchar(255) NOT NULL,  -- the part of the rollback that failed
     handler_iteration int,  -- how often the children's failures had been handled before, if they were the reason
-    exception jsonb NOT NULL,
-    failed_at timestamptz NOT NULL,  -- later than any event of the run and any intervention before
+    exception         jsonb NOT NULL,
+    failed_at         timestamptz NOT NULL,  -- later than any event of the run and any intervention before
     PRIMARY KEY (run, failed_at)
 );
 CREATE INDEX repeated_failure_root ON scoop.repeated_failure (root);

@@ -12,7 +12,8 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- Runs       phase, phase_since: what a run does or waits for; tried: failed attempts
 --            has_to_give_up, wakes_at, queue_time: parts of statements
 --            settle: what follows from a move of a run; failed_children: failures for a parent
--- Failed     is_readable, send_failed, stuck_failure: messages about failures; shown_failure: a failure as lists read it
+-- Failed     is_readable, send_failed, stuck_failure: messages about failures; shown_failure: a failure as lists read it;
+--            latest_rollback_failure: the failure of a rollback that may have failed again
 -- Launches   launch: messages with the runs of their handlers; send_signal: signals; lease_places: places in queues with a
 --            limit; waiting_runs: the length of a queue
 -- Retention  keep_of, keep_keys_of, needs_archive, kept_since: times and settings of a type of messages;
@@ -195,9 +196,20 @@ WITH RECURSIVE listed (state, handler) AS (
 )
 SELECT l.state, l.handler FROM listed l;
 
+-- The latest failure of the rollback of a run, of which `first` is the first.
+CREATE FUNCTION scoop.latest_rollback_failure(run uuid, first jsonb) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN coalesce((
+    SELECT f.exception FROM scoop.repeated_failure f
+    WHERE f.run = latest_rollback_failure.run
+    ORDER BY f.failed_at DESC
+    LIMIT 1
+), first);
+
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
--- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned;
--- for the limit of its saga or of its key, if that is reached; or else for a slot.
+-- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned; for the
+-- limit of its saga or of its key, if that is reached; or else for a slot. The failure of a run that awaits an operator is the latest
+-- one of its rollback, that of others the reason of the rollback.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
        CASE WHEN r.state = 'waiting' THEN 'children'
@@ -213,7 +225,13 @@ SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
             WHEN r.ready_at > clock_timestamp()
                 OR r.handler::text IN (SELECT l.handler FROM scoop.reached_limit l) THEN 'limit'
             ELSE 'slot'
-       END AS waits_for
+       END AS waits_for,
+       coalesce(
+           CASE WHEN r.awaits_operator THEN scoop.latest_rollback_failure(r.id, (
+               SELECT e.exception FROM scoop.message_event e
+               WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = r.root
+                 AND scoop.run_id(e.cooperation_lineage) = r.id)) END,
+           r.rollback_failure, r.failure) AS latest_failure
 FROM scoop.run r
 WHERE r.state <> 'ended';
 

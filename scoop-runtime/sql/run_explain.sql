@@ -4,7 +4,7 @@
 -- $1 root, $2 id, $3 the maximum of a count, $4 the maximum of the runs in execution that count for its limit
 SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.since, u.waits_for, u.ready_at,
        u.attempts, u.retries, left(u.reason, 10000) AS reason, u.rolling_back,
-       scoop.shown_failure(coalesce(u.rollback_failure, u.failure)) AS failure, u.give_up_at, u.owner, u.signal, u.signal_key, u.step,
+       scoop.shown_failure(u.latest_failure) AS failure, u.give_up_at, u.owner, u.signal, u.signal_key, u.step,
        u.giving_up, u.reserved_for, scoop.is_suspect(u.doubts, u.attempts, u.retries) AS is_suspect,
        scoop.priority_of(u.context) AS priority,
        CASE WHEN u.waits_for = 'limit' AND u.parked_since IS NOT NULL THEN (

@@ -4,7 +4,7 @@
 SELECT ended.cooperation_lineage AS lineage, $1 AS id, ended.message_id,
        (SELECT m.topic FROM scoop.message m WHERE m.id = ended.message_id) AS topic,
        ended.coroutine_name AS handler, ended.type::text AS type, ended.created_at AS ended_at,
-       scoop.shown_failure(CASE ended.type WHEN 'ROLLBACK_FAILED' THEN ended.exception WHEN 'ROLLED_BACK' THEN (
+       scoop.shown_failure(CASE ended.type WHEN 'ROLLBACK_FAILED' THEN scoop.latest_rollback_failure($1, ended.exception) WHEN 'ROLLED_BACK' THEN (
            SELECT e.exception FROM scoop.message_event e
            WHERE e.type = 'ROLLING_BACK' AND e.message_id = ended.message_id
              AND e.coroutine_name = ended.coroutine_name

@@ -2,19 +2,22 @@
 -- recorded its failed children. Returns the run if it was held under this epoch.
 -- Locks: its row of run, and those of its failed children; the new row of repeated_failure.
 -- $1 root, $2 id, $3 epoch, $4 the part that failed, $5 how often the children's failures had been
--- handled before, if they were why, $6 the failure, $7 reason
+-- handled before, if they were why, $6 the failure, $7 reason, $8 the worker
 WITH updated_run AS (
     UPDATE scoop.run r
     SET state = 'stuck', owner = NULL, reason = $7, ready_at = clock_timestamp(),
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
         awaits_operator = true, giving_up = false, give_up_at = NULL, attempts = 0, retries = 0
     WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
-    RETURNING r.root, r.id, r.last_event_at, scoop.send_failed(
+    RETURNING r.root, r.id, r.handler, r.message_id, r.last_event_at, scoop.send_failed(
         'rollback_failed', r.root, r.id, r.handler, r.message_id, r.last_event_at, $4, r.failure, $6)
 ),
 inserted_failure AS (
-    INSERT INTO scoop.repeated_failure (root, run, step, handler_iteration, exception, failed_at)
-    SELECT updated_run.root, updated_run.id, $4, $5, $6, updated_run.last_event_at FROM updated_run
+    INSERT INTO scoop.repeated_failure
+        (root, run, handler, message_id, worker, step, handler_iteration, exception, failed_at)
+    SELECT updated_run.root, updated_run.id, updated_run.handler, updated_run.message_id, $8, $4, $5, $6,
+           updated_run.last_event_at
+    FROM updated_run
 ),
 deleted_children AS (
     DELETE FROM scoop.run child

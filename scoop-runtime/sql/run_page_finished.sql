@@ -70,7 +70,7 @@ candidate AS MATERIALIZED (
 described AS (
     SELECT c.*,
            (SELECT m.topic FROM scoop.message m WHERE m.id = c.message_id) AS topic,
-           CASE c.type WHEN 'ROLLBACK_FAILED' THEN c.exception WHEN 'ROLLED_BACK' THEN (
+           CASE c.type WHEN 'ROLLBACK_FAILED' THEN scoop.latest_rollback_failure(c.id, c.exception) WHEN 'ROLLED_BACK' THEN (
                SELECT e.exception FROM scoop.message_event e
                WHERE e.type = 'ROLLING_BACK' AND e.message_id = c.message_id AND e.coroutine_name = c.handler
            ) END AS failure

@@ -37,7 +37,7 @@ found AS (
       AND ($4::text[] IS NULL OR d.phase = ANY ($4))
       AND ($5::timestamptz IS NULL OR d.since >= $5)
       AND ($6::timestamptz IS NULL OR d.since < $6)
-      AND ($7::text IS NULL OR jsonb_path_exists(scoop.shown_failure(coalesce(d.rollback_failure, d.failure)),
+      AND ($7::text IS NULL OR jsonb_path_exists(scoop.shown_failure(d.latest_failure),
                                                  '$.** ? (@.type == $code)', jsonb_build_object('code', $7)))
       AND ($8::text[] IS NULL OR d.waits_for = ANY ($8))
       AND ($9::int IS NULL OR cardinality(d.lineage) <= $9)
@@ -47,7 +47,7 @@ found AS (
 SELECT floor.id AS floor,
        f.root, f.id, f.parent, f.message_id, f.topic, f.handler, f.phase, f.since, f.waits_for, f.ready_at,
        f.attempts, f.retries, left(f.reason, 10000) AS reason, f.rolling_back,
-       scoop.shown_failure(coalesce(f.rollback_failure, f.failure)) AS failure, f.give_up_at, f.owner, f.signal, f.signal_key, f.step
+       scoop.shown_failure(f.latest_failure) AS failure, f.give_up_at, f.owner, f.signal, f.signal_key, f.step
 FROM (SELECT (SELECT c.id FROM candidate c ORDER BY c.id DESC OFFSET $12 - 1 LIMIT 1) AS id) floor
 LEFT JOIN found f ON true
 ORDER BY f.id DESC

@@ -141,7 +141,7 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
        ) IS NOT NULL ELSE false END AS has_more,
        n.execution,
        CASE WHEN n.began_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN n.began_at END AS began_at,
-       events.left_out, (SELECT is_so FROM more_emitted) AS more_emitted
+       events.left_out, (SELECT is_so FROM more_emitted) AS more_emitted, r.awaits_operator
 FROM shown n
 -- one row at a time: the planner takes a tree for large if one run has most of the events, and would read all messages
 CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = n.message_id OFFSET 0) m
@@ -191,7 +191,9 @@ LEFT JOIN LATERAL (
                 OFFSET 0
             ) own
             LIMIT $6::bigint
-        ) between_them) AS left_out
+        ) between_them) + (SELECT greatest(count(*) - CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END, 0) FROM (
+            SELECT FROM scoop.repeated_failure f WHERE f.run = scoop.run_id(n.lineage) LIMIT $6::bigint
+        ) repeated) AS left_out
     FROM (
         SELECT first.*, 0 AS part FROM first
       UNION ALL
@@ -214,6 +216,19 @@ LEFT JOIN LATERAL (
             OFFSET 0
         ) own
       UNION ALL
+        -- the newest of the repeated failures of its rollback
+        SELECT repeated.*, CASE WHEN repeated.failed_at > bounds.after IS NOT TRUE THEN 0
+                                WHEN repeated.failed_at < bounds.before IS NOT FALSE THEN 1 ELSE 2 END
+        FROM bounds
+        CROSS JOIN LATERAL (
+            SELECT f.failed_at, 'ROLLBACK_FAILED'::scoop.message_event_type, f.step, f.worker, f.handler_iteration,
+                   f.exception, NULL::jsonb
+            FROM scoop.repeated_failure f
+            WHERE f.run = scoop.run_id(n.lineage)
+            ORDER BY f.failed_at DESC
+            LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
+        ) repeated
+      UNION ALL
         SELECT last.*, 2 FROM last
     ) e
 ) events ON true
@@ -221,6 +236,6 @@ UNION ALL
 SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        -- a time outside the years 1 to 9999 is none
        CASE WHEN u.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN u.created_at END,
-       u.redelivered_as, NULL, NULL, NULL, NULL, (SELECT is_so FROM more_emitted)
+       u.redelivered_as, NULL, NULL, NULL, NULL, (SELECT is_so FROM more_emitted), NULL
 FROM unhandled u
 ORDER BY lineage, launched_at NULLS FIRST

@@ -7,7 +7,7 @@ mod timeline;
 
 use std::time::{Duration, SystemTime};
 
-use scoop_core::{EventKind, Failure, Lineage, SignalKey, Undoes, Wait, visible_step};
+use scoop_core::{EventKind, Failure, Lineage, OPERATOR, SignalKey, Undoes, Wait, visible_step};
 use uuid::Uuid;
 
 pub(crate) use self::assembly::{Extent, LEFT_OUT_MAX, LeftOut, TreeRows};
@@ -123,8 +123,13 @@ pub enum RunState {
     Running,
     /// It waits for its children: [`RunInfo::unfinished_children`].
     Waiting,
-    /// No living process can continue it.
+    /// No living program can continue it, or it may crash its workers.
     Stuck {
+        /// The reason.
+        reason: String,
+    },
+    /// Its rollback failed again, or it waits for a failed rollback of others: an operator has to decide.
+    AwaitingOperator {
         /// The reason.
         reason: String,
     },
@@ -147,8 +152,8 @@ pub struct RunEvent {
     pub step: Option<String>,
     /// The time; `None` if the recorded time is outside the years 1 to 9999.
     pub at: Option<SystemTime>,
-    /// The time since the previous event of this run, or since the end of the wait after that event. For a step this
-    /// is its duration.
+    /// The time since the previous event of this run, or since the end of the wait after that event, or since the repair
+    /// after it. For a step this is its duration.
     pub took: Option<Duration>,
     /// The wait after the event, for the children of the step or for the end of its sleep. `None` if there was none,
     /// if it is not over, or if the tree lacks these children.
@@ -208,8 +213,7 @@ enum Role {
 }
 
 impl RunState {
-    /// The state as lists of runs have it, without its details. A stuck run that awaits an operator is
-    /// [`RunPhase::Stuck`] here.
+    /// The state as lists of runs have it, without its details.
     pub fn phase(&self) -> RunPhase {
         match self {
             Self::Pending => RunPhase::Pending,
@@ -220,6 +224,7 @@ impl RunState {
             Self::Running => RunPhase::Running,
             Self::Waiting => RunPhase::Waiting,
             Self::Stuck { .. } => RunPhase::Stuck,
+            Self::AwaitingOperator { .. } => RunPhase::AwaitingOperator,
             Self::Committed => RunPhase::Committed,
             Self::RolledBack(_) => RunPhase::RolledBack,
             Self::RollbackFailed(_) => RunPhase::RollbackFailed,
@@ -293,6 +298,9 @@ impl RunEvent {
     /// A short description of the event, such as `completed` or `rolled back`.
     pub fn word(&self) -> &'static str {
         match (self.role, self.kind) {
+            (Role::ChildrenUndone, _) if self.is_by_operator() => "skipped the undoing of children",
+            (_, EventKind::Suspended) if self.is_by_operator() => "skipped the undoing",
+            (_, EventKind::RolledBack) if self.is_by_operator() => "resolved",
             (Role::Plain | Role::Completed | Role::BeganToWait, _) if self.awaits.is_some() => {
                 "began to await a signal"
             }
@@ -323,7 +331,17 @@ impl RunEvent {
 
     /// Whether a step was rolled back with this event.
     pub fn is_undoing(&self) -> bool {
-        self.role == Role::Undone
+        self.role == Role::Undone && !self.is_by_operator()
+    }
+
+    /// Whether an operator skipped the rollback of a step with this event.
+    pub fn is_skipping(&self) -> bool {
+        self.role == Role::Undone && self.is_by_operator()
+    }
+
+    /// Whether the event follows from the decision of an operator, and not from code.
+    fn is_by_operator(&self) -> bool {
+        self.worker.as_deref() == Some(OPERATOR)
     }
 
     /// The step of the event, also where the recorded name is that of a part of a rollback, or of the wait before a step.
@@ -356,7 +374,7 @@ impl RunEvent {
     /// Whether it contains information beyond the other events and the children.
     fn tells_something(&self) -> bool {
         let repeats = matches!(self.role, Role::ChildrenUndone | Role::NothingToUndo);
-        self.kind != EventKind::Suspended || !repeats
+        self.kind != EventKind::Suspended || !repeats || self.is_by_operator()
     }
 }
 

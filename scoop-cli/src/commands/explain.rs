@@ -1,11 +1,14 @@
 //! `scoop explain`
 
+use std::collections::BTreeSet;
+
 use scoop_core::Priority;
-use scoop_runtime::{Delay, Explanation, RunExplanation, Scoop, WaitReason};
+use scoop_runtime::{Delay, Explanation, RunExplanation, RunPhase, Scoop, WaitReason};
 use serde::Serialize;
 
 use super::pause::PauseRecord;
 use super::records::{RunRecord, SignalRecord, WorkerRecord};
+use super::run_requests::repair_commands;
 use super::target::Target;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
@@ -34,6 +37,7 @@ struct ExplanationRecord<'a> {
     join: Option<JoinRecord<'a>>,
     text: String,
     ends_by: String,
+    commands: Vec<String>,
     read_at: String,
 }
 
@@ -186,6 +190,7 @@ impl<'a> From<&'a RunExplanation> for ExplanationRecord<'a> {
             }),
             text: run.to_string(),
             ends_by: run.ends_by(),
+            commands: decision_commands(run),
             read_at: utc(run.read_at),
         }
     }
@@ -197,9 +202,26 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: ExplainArgs) -> Re
     if output.json {
         explanation.runs.iter().try_for_each(|run| output.record(&ExplanationRecord::from(run)))?;
     } else {
-        output.line(explanation)?;
+        output.line(&explanation)?;
+        let commands: BTreeSet<_> = explanation.runs.iter().map(decision_commands).collect();
+        for commands in commands.iter().filter(|commands| !commands.is_empty()) {
+            output.line(format_args!("\nMend the reason, then one of:\n  {}", commands.join("\n  ")))?;
+        }
     }
     Ok(Exit::Done)
+}
+
+/// The commands that end the wait of a run for an operator; none if it waits for something else.
+fn decision_commands(run: &RunExplanation) -> Vec<String> {
+    match &run.reason {
+        WaitReason::Operator { .. } if run.run.phase == RunPhase::Stuck => {
+            vec![format!("scoop retry {}", run.run.run)]
+        }
+        WaitReason::Operator { failed_below, .. } => {
+            repair_commands(*failed_below.first().unwrap_or(&run.run.run)).into()
+        }
+        _ => vec![],
+    }
 }
 
 #[cfg(test)]

@@ -115,21 +115,13 @@ impl Filters {
         if !known.runs.is_empty() || known.next.is_some() {
             return Ok(nothing());
         }
-        let failed = scoop.runs().state(RunPhase::RolledBack).state(RunPhase::RollbackFailed);
-        let failed = failed.page(PAGE_MAX).await?.runs;
-        let recorded: BTreeSet<_> = failed.iter().map(|run| run.run).collect();
-        let codes = failed.into_iter().filter_map(|run| Some(run.failure?.code));
+        // The second state has all failed rollbacks.
+        let failed = scoop.runs().state(RunPhase::RolledBack).state(RunPhase::AwaitingOperator);
+        let codes = failed.page(PAGE_MAX).await?.runs.into_iter().filter_map(|run| Some(run.failure?.code));
         let hint = instead_of_code(code, &codes.collect());
-        let text = hint.map_or_else(nothing, |hint| {
+        Ok(hint.map_or_else(nothing, |hint| {
             format!("no failure has the code `{}`{}", Escaped(code), Escaped(&hint))
-        });
-        // The failure of a repair has no code.
-        let undecided = scoop.runs().state(RunPhase::AwaitingOperator).page(PAGE_MAX).await?.runs;
-        Ok(if undecided.iter().all(|run| recorded.contains(&run.run)) {
-            text
-        } else {
-            format!("{text}; runs whose repair has failed are listed by `--state awaiting-operator`")
-        })
+        }))
     }
 }
 

@@ -38,6 +38,12 @@ const RETRY: ManyRequest = ManyRequest {
     spares_rollbacks: false,
 };
 
+/// The commands by which an operator decides about a failed rollback.
+pub(crate) fn repair_commands(run: RunId) -> [String; 3] {
+    [("retry", ""), ("skip", " --reason '..'"), ("resolve", " --reason '..'")]
+        .map(|(command, reason)| format!("scoop {command} {run}{reason}"))
+}
+
 /// Cancel a hierarchy or a part of it, or all runs that pass filters: unfinished runs are rolled back
 ///
 /// Running steps end first, and runs that have not begun never begin.

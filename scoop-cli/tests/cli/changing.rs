@@ -207,7 +207,7 @@ async fn failed_compensation_is_retried_skipped_or_resolved() {
     }
     // The bank is still closed.
     let first = &runs[0].0;
-    first.comes_to(|tree| matches!(tree.runs()[0].state, RunState::Stuck { .. })).await.unwrap();
+    first.comes_to(|tree| matches!(tree.runs()[0].state, RunState::AwaitingOperator { .. })).await.unwrap();
     let order = first.id().to_string();
     shop.run(&["retry", &order, "--yes"]).await.shows(expect![[r#"
         exit 3
@@ -261,7 +261,7 @@ async fn saga_is_paused_and_resumed() {
         Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.
     "#]]);
     shop.run(&["explain", &hierarchy, "--json"]).await.shows(expect![[r#"
-        {"run":"<id 3>","hierarchy":"<id 1>","parent":null,"handler":"payments","topic":"shop.payments","message":"<id 2>","state":"pending","since":"<time>","waits_for":"pause","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null,"waiting":{"for":"pause","pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}]},"priority":null,"giving_up":false,"pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}],"join":null,"text":"Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.","ends_by":"It goes on when `resume` ends the pause of saga `payments`.","read_at":"<time>"}
+        {"run":"<id 3>","hierarchy":"<id 1>","parent":null,"handler":"payments","topic":"shop.payments","message":"<id 2>","state":"pending","since":"<time>","waits_for":"pause","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null,"waiting":{"for":"pause","pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}]},"priority":null,"giving_up":false,"pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}],"join":null,"text":"Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.","ends_by":"It goes on when `resume` ends the pause of saga `payments`.","commands":[],"read_at":"<time>"}
     "#]]);
     shop.run(&["pauses", "--json"]).await.shows(expect![[r#"
         {"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}

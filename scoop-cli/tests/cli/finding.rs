@@ -54,7 +54,20 @@ async fn runs_are_listed_with_state_and_reason() {
     })
     .await;
     shop.run(&["runs", "--failed-with", "bank-closed"]).await.shows(expect![[r#"
-        2> no failure has the code `bank-closed`; there are `sold-out`; runs whose repair has failed are listed by `--state awaiting-operator`
+        RUN SAGA STATE SINCE ABOUT
+        <id 3> orders awaiting operator <time> rolling back; waits for an operator; bank-closed: the bank is closed
+    "#]]);
+    shop.run(&["explain", &failed]).await.shows(expect![[r#"
+    "#]]);
+    shop.run(&["tree", &failed]).await.shows(expect![[r#"
+        orders (on shop.orders): AWAITING OPERATOR: it could not be undone again: [orders[scoop-rs:<id 8>]] bank-closed: the bank is closed
+        run <id 3>
+        <time> began, by scoop-rs:<id 8>
+        <time> + <duration> completed reserve
+        <time> + <duration> began to roll back in pack: none left, at scoop-cli/tests/cli/support.rs:92
+        <time> + <duration> rollback failed in reserve: the bank is closed, at scoop-cli/tests/cli/support.rs:85
+        <time> retry by scoop-cli
+        <time> + <duration> rollback failed in reserve: the bank is closed, at scoop-cli/tests/cli/support.rs:85
     "#]]);
 }
 
@@ -202,7 +215,7 @@ async fn wait_is_explained() {
     "#]]);
     let payment = order.tree().await.unwrap().runs()[1].id().to_string();
     shop.run(&["explain", &payment, "--json"]).await.shows(expect![[r#"
-        {"run":"<id 2>","hierarchy":"<id 3>","parent":"<id 1>","handler":"payments","topic":"shop.payments","message":"<id 4>","state":"awaiting signal","since":"<time>","waits_for":"signal","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":{"name":"shop.paid","key":"order 7"},"worker":null,"step":"collect (waiting for signal)","waiting":{"for":"signal","signal":{"name":"shop.paid","key":"order 7"},"until":null},"priority":null,"giving_up":false,"pauses":[],"join":null,"text":"Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>, until <time> (in <duration> <duration>) at the latest. It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","ends_by":"It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","read_at":"<time>"}
+        {"run":"<id 2>","hierarchy":"<id 3>","parent":"<id 1>","handler":"payments","topic":"shop.payments","message":"<id 4>","state":"awaiting signal","since":"<time>","waits_for":"signal","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":{"name":"shop.paid","key":"order 7"},"worker":null,"step":"collect (waiting for signal)","waiting":{"for":"signal","signal":{"name":"shop.paid","key":"order 7"},"until":null},"priority":null,"giving_up":false,"pauses":[],"join":null,"text":"Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>, until <time> (in <duration> <duration>) at the latest. It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","ends_by":"It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time.","commands":[],"read_at":"<time>"}
     "#]]);
 }
 

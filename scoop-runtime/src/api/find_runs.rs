@@ -82,9 +82,8 @@ impl FindRuns {
     }
 
     /// Lists only runs that rolled back, or roll back, because of a failure with this code, or whose rollback failed
-    /// with it. The code may be that of a cause, at any depth. A run whose rollback has failed again since a
-    /// [retry](crate::Scoop::retry) is in the state [`RunPhase::AwaitingOperator`], and the code of that failure is not
-    /// recorded.
+    /// with it. The code may be that of a cause, at any depth. Of a rollback that has failed again since a
+    /// [retry](crate::Scoop::retry) the latest failure counts.
     pub fn failed_with(mut self, code: impl Into<String>) -> Self {
         self.filter.code = Some(code.into());
         self

@@ -142,7 +142,7 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
                 engine,
                 execution,
                 flight,
-                engine.store.mark_awaiting_operator(execution.key, &failed),
+                engine.store.mark_awaiting_operator(execution.key, &engine.identifier, &failed),
             )
             .await
             {

@@ -484,7 +484,12 @@ storage! {
     /// Failed rollbacks and stuck runs, and their repair by operators.
     trait RepairStorage {
         /// Parks a run for an operator after its rollback failed again, and records that failure.
-        async fn mark_awaiting_operator(&self, key: ClaimKey, failed: &FailedRollbackPart) -> bool;
+        async fn mark_awaiting_operator(
+            &self,
+            key: ClaimKey,
+            worker: &str,
+            failed: &FailedRollbackPart
+        ) -> bool;
 
         /// Carries out an intervention on a run, if that is possible.
         async fn repair(&self, target: &RequestTarget, asked: &RepairRequest<'_>) -> Result<RepairResult, Refusal>;

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::{CancellationRequest, RunInfo, RunRow, Tree, UnhandledMessage};
 use crate::Intervention;
+use crate::repair::SIGNAL;
 
 impl Tree {
     /// Builds the tree of these runs, parents before children, with their interventions and the messages that they
@@ -77,6 +78,7 @@ fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
         };
         run.children.reverse();
         run.find_waits();
+        run.measure_from_repairs();
         match parent.and_then(|parent| runs[parent].as_mut()) {
             Some(parent) => parent.children.push(run),
             None => roots.push(run),
@@ -87,6 +89,19 @@ fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
 }
 
 impl RunInfo {
+    /// Measures an event from the last repair before it, if that is later than the event before it.
+    fn measure_from_repairs(&mut self) {
+        let repairs = self.interventions.iter().filter(|done| done.kind != SIGNAL);
+        let mut decided: Vec<_> = repairs.map(|done| done.at).collect();
+        decided.sort();
+        for event in &mut self.events {
+            let Some(at) = event.at else { continue };
+            let before = decided.partition_point(|decision| *decision <= at);
+            let since = before.checked_sub(1).and_then(|last| at.duration_since(decided[last]).ok());
+            event.took = event.took.map(|took| since.map_or(took, |since| took.min(since)));
+        }
+    }
+
     /// Finds the waits for children and for the ends of sleeps between the events. Structured cooperation determines which event they belong to:
     /// children of earlier steps ended before the event, and those of later steps begin after the next one.
     fn find_waits(&mut self) {

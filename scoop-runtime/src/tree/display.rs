@@ -36,6 +36,7 @@ impl fmt::Display for RunState {
             RunState::Running => f.write_str("running"),
             RunState::Waiting => f.write_str("waiting for its children"),
             RunState::Stuck { reason } => write!(f, "STUCK: {}", Escaped(reason)),
+            RunState::AwaitingOperator { reason } => write!(f, "AWAITING OPERATOR: {}", Escaped(reason)),
             RunState::Committed => f.write_str("committed"),
             RunState::RolledBack(failure) => write!(f, "rolled back: {}", failure.summary()),
             RunState::RollbackFailed(failed) => write!(f, "ROLLBACK FAILED: {failed}"),
@@ -81,7 +82,7 @@ impl RunInfo {
                 parts.concat() + &limit.unwrap_or_default()
             }
             (RunState::Waiting, _) => format!("{}{back}", self.awaited()),
-            (RunState::Stuck { reason }, _) => format!("STUCK: {}", Escaped(reason)),
+            (RunState::Stuck { .. } | RunState::AwaitingOperator { .. }, _) => state.to_string(),
             _ => format!("{state}{back}"),
         }
     }
@@ -258,6 +259,7 @@ impl RunEvent {
         if let Some(subject) = self.subject() {
             let link = match (self.role, self.kind) {
                 (Role::ChildrenUndone, _) => " of",
+                (Role::Undone, _) if self.is_skipping() => " of",
                 (Role::WentOnAnew, _) => " after",
                 (Role::HandledFailures, _) => " in",
                 (Role::BeganToWait, _) => " for",
@@ -273,12 +275,10 @@ impl RunEvent {
             write!(f, ": {} with key {}", Escaped(name), Escaped(key))?;
             wait.limit().map_or(Ok(()), |limit| write!(f, ", until {}", utc(system_time(limit))))?;
         }
-        if let (EventKind::RollingBack, Some(failure)) = (self.kind, &self.failure) {
-            write!(f, ": {}", failure.summary())?;
-        }
         if let (EventKind::RollingBack | EventKind::RollbackFailed, Some(failure)) =
             (self.kind, &self.failure)
         {
+            write!(f, ": {}", failure.summary())?;
             write_place(f, failure)?;
         }
         self.unreadable.as_ref().map_or(Ok(()), |why| write!(f, " (unreadable: {})", Escaped(why)))

@@ -38,6 +38,8 @@ pub(crate) struct Stands {
     pub(crate) signal: Option<SignalKey>,
     /// The pauses that cover it, if it is ready.
     pub(crate) pauses: Vec<Pause>,
+    /// It is stuck until an operator decides about its rollback.
+    pub(crate) awaits_operator: bool,
 }
 
 /// What identifies a run for a reader.
@@ -239,6 +241,9 @@ fn state_of(stands: Option<&Stands>, events: &[RunEvent], read_at: Option<System
     let sleeps =
         stands.and_then(|stands| stands.ready_at).is_some_and(|at| read_at.is_some_and(|now| at > now));
     match (stands.map(|stands| stands.state), last.map(|event| event.kind)) {
+        (Some(RowState::Stuck), _) if stands.is_some_and(|stands| stands.awaits_operator) => {
+            RunState::AwaitingOperator { reason: reason() }
+        }
         (Some(RowState::Stuck), _) => RunState::Stuck { reason: reason() },
         (Some(RowState::Waiting), _) => RunState::Waiting,
         (Some(RowState::Running), _) => RunState::Running,

@@ -111,6 +111,9 @@ impl RunInfo {
                     && event.failure.as_ref().is_some_and(Failure::is_giving_up);
                 let (kind, words) = match (rolls_back, gave_up) {
                     (_, true) => (BarKind::Wait, "gave up in"),
+                    (true, false) if event.kind == EventKind::RollbackFailed => {
+                        (BarKind::Compensation, "failed to undo")
+                    }
                     (true, false) if event.kind != EventKind::RollingBack => (BarKind::Compensation, "undo"),
                     _ => (BarKind::Step, ""),
                 };
@@ -143,6 +146,7 @@ impl RunEvent {
         // The first part of the rollback of a step only asks its children to roll back.
         let is_code = !matches!(self.word(), "undoing children" | "nothing to undo" | "began to wait");
         is_code
+            && !self.is_by_operator()
             && matches!(self.kind, EventKind::Suspended | EventKind::RollingBack | EventKind::RollbackFailed)
     }
 }

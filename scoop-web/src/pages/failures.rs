@@ -48,7 +48,8 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<FailuresPage, Fault> {
     let place = fields.last("after").map(str::parse::<RunCursor>).transpose();
     let place = place.map_err(|error| Fault::BadRequest(error.to_string()))?;
-    let failed = web.scoop.runs().state(RunPhase::RolledBack).state(RunPhase::RollbackFailed);
+    // The second state has all failed rollbacks.
+    let failed = web.scoop.runs().state(RunPhase::RolledBack).state(RunPhase::AwaitingOperator);
     let page = failed.page(READ_MAX).after(place).await?;
     let now = SystemTime::now();
     let mut by_code: BTreeMap<&str, Vec<&RunSummary>> = BTreeMap::new();
@@ -59,7 +60,8 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<FailuresPage, F
     let mut groups: Vec<_> =
         by_code.into_iter().filter_map(|(code, runs)| group(code, &runs, now, base)).collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.count));
-    let oldest = page.runs.last().filter(|_| page.next.is_some());
+    // Unfinished runs come first, in another order.
+    let oldest = page.runs.last().filter(|run| page.next.is_some() && run.phase.is_finished());
     Ok(FailuresPage {
         frame: Frame::new(web, base, "Failures", "Failures"),
         groups,
@@ -70,9 +72,9 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<FailuresPage, F
     })
 }
 
-/// The runs with one code, the newest first.
+/// The runs with one code.
 fn group(code: &str, runs: &[&RunSummary], now: SystemTime, base: &Base) -> Option<Group> {
-    let newest = runs.first()?;
+    let newest = runs.iter().max_by_key(|run| run.since)?;
     let mut handlers: Vec<_> = runs.iter().map(|run| &*run.handler).collect();
     handlers.sort_unstable();
     handlers.dedup();

@@ -18,7 +18,7 @@ use super::search::path_of;
 use super::{Base, Fields, Frame, id_of, page, query_of};
 use crate::access::redirect;
 use crate::fault::Fault;
-use crate::shown::{Moment, Phase, block, excerpt, line};
+use crate::shown::{Moment, Phase, block, counted, excerpt, line};
 use crate::{SharedWeb, Web};
 
 /// The number of events that are shown of the beginning of a run, and of its end.
@@ -269,7 +269,11 @@ fn shown(contents: &RunContents) -> Contents {
     let values = contents.values.iter().map(|value| {
         let name = match (&value.step, value.position) {
             (Some(step), Some(position)) => {
-                format!("{} returned, after {position} steps", line(visible_step(step)))
+                format!(
+                    "{} returned, after {}",
+                    line(visible_step(step)),
+                    counted(position as usize, "step", "steps")
+                )
             }
             _ => format!("reply {}", line(&value.name)),
         };
@@ -301,8 +305,10 @@ fn steps(info: &RunInfo) -> (Vec<StepRow>, bool) {
             let note = String::new();
             completed.entry(subject.clone()).or_default().push(steps.len());
             steps.push(StepRow { step: subject, state: "completed", tone: "good", at, took, waited, note });
-        } else if event.is_undoing() {
-            let (state, tone, note) = ("undone", "undone", event.at.map(utc).unwrap_or_default());
+        } else if event.is_undoing() || event.is_skipping() {
+            let (state, tone) =
+                if event.is_undoing() { ("undone", "undone") } else { ("not undone, skipped", "bad") };
+            let note = event.at.map(utc).unwrap_or_default();
             match completed.get_mut(&subject).and_then(Vec::pop) {
                 Some(place) => {
                     let undone = &mut steps[place];
@@ -364,6 +370,10 @@ fn details(tree: &Tree, info: &RunInfo, mut requests: Vec<(String, String)>) -> 
 }
 
 fn failures(state: &RunState, events: &[RunEvent]) -> Vec<(&'static str, String)> {
+    let latest = |title| {
+        let failure = events.iter().rev().find_map(|event| event.failure.as_ref());
+        failure.map(|failure| (title, block(&failure.report()))).into_iter().collect()
+    };
     match state {
         RunState::RolledBack(failure) => vec![("Failure", block(&failure.report()))],
         RunState::RollbackFailed(failed) => vec![
@@ -372,10 +382,8 @@ fn failures(state: &RunState, events: &[RunEvent]) -> Vec<(&'static str, String)
         ],
         RunState::Retrying { reason, .. } => vec![("Last failed attempt", block(reason))],
         RunState::Stuck { reason } => vec![("Reason", block(reason))],
-        _ => {
-            let failure = events.iter().rev().find_map(|event| event.failure.as_ref());
-            failure.map(|failure| ("Failure", block(&failure.report()))).into_iter().collect()
-        }
+        RunState::AwaitingOperator { .. } => latest("Failure of the rollback"),
+        _ => latest("Failure"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The failures by code, and the pages of the inbox.
 
 use axum::http::StatusCode;
-use scoop::{RunState, Tree};
+use scoop::{RunPhase, RunState, Tree};
 use scoop_test_support::Ends as _;
 
 use crate::shop::{Plan, Shop};
@@ -14,6 +14,18 @@ async fn failures_are_grouped_by_code() {
     shop.order(Plan::Fail("none left again".into())).await;
     let got = shop.get("/failures").await;
     got.has("/runs?code=sold-out").has("<td data-label=\"Runs\">2</td>").has("none left again");
+    let order = shop.order(Plan::FailToUndo).await;
+    order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_))).await.unwrap();
+    let run = order.tree().await.unwrap().roots()[0].id();
+    shop.scoop.retry(run).await.unwrap();
+    order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::AwaitingOperator { .. })).await.unwrap();
+    let failed = shop.scoop.runs().state(RunPhase::AwaitingOperator).await.unwrap().runs;
+    let code = &failed[0].failure.as_ref().unwrap().code;
+    shop.get("/failures").await.has(&format!("/runs?code={code}")).has("3 runs that failed");
+    shop.get(&format!("/runs/{run}")).await.has("Failure of the rollback");
+    shop.scoop.skip(run, "it has expired").await.unwrap();
+    order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await.unwrap();
+    shop.get(&format!("/runs/{run}")).await.has("not undone, skipped");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -301,13 +301,17 @@ async fn rollback_that_failed_for_the_first_time_is_listed_and_counted_until_it_
 
     // It fails again, now in the working set.
     assert_eq!(scoop.retry(run.run).await?, RepairAnswer::Accepted);
-    item.comes_to(|tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await?;
+    item.comes_to(|tree: &Tree| matches!(tree.roots()[0].state, RunState::AwaitingOperator { .. })).await?;
     let (runs, counted) = listed().await?;
     assert_eq!((runs.len(), counted.len(), counted[0].1), (1, 1, 1), "{runs:?}");
     assert_eq!(runs[0].phase, RunPhase::AwaitingOperator);
+    let text = scoop.explain(run.run).await?.to_string();
+    assert!(text.contains("It is rolling back.") && !text.contains("because of"), "{text}");
 
     assert_eq!(scoop.resolve(run.run, "by hand").await?, RepairAnswer::Accepted);
     assert_eq!(listed().await?, (vec![], vec![]));
+    let tree = item.tree().await?;
+    assert_eq!(tree.roots()[0].events.last().map(scoop::RunEvent::word), Some("resolved"), "{tree}");
     scoop.shutdown().await?;
     Ok(())
 }

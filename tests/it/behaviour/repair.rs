@@ -2,8 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
-use scoop::{FailedCompensation, Handle, Lineage, RepairAnswer, RepairStatus, RunState, RuntimeError};
+use scoop::{
+    EventKind, FailedCompensation, Handle, Lineage, RepairAnswer, RepairStatus, RunPhase, RunState,
+    RuntimeError,
+};
 
 use super::*;
 use crate::support::{Database, Gate, calls_of, compensated, invoked};
@@ -19,6 +23,10 @@ impl Faults {
 
     fn mend(&self, name: &str) {
         assert!(self.0.lock().unwrap().remove(name), "{name} is broken");
+    }
+
+    fn add(&self, name: &'static str) {
+        self.0.lock().unwrap().insert(name);
     }
 
     fn has(&self, name: &str) -> bool {
@@ -94,6 +102,9 @@ handler! {
 
     async fn undo(&self, scope: &mut Scope<'_>, _: &Grandchild, _: &Failure) -> Result<()> {
         compensated(scope);
+        if self.faults.has("grandchild 0 in another way") {
+            return Err(IllegalStateException("it is broken in another way").into());
+        }
         self.faults.check("grandchild 0")
     }
 }
@@ -141,6 +152,17 @@ impl Broken {
         Ok(listed.into_iter().map(|failed| (failed.handler, failed.status)).collect())
     }
 
+    /// The parts of rollbacks that failed, by the recorded events.
+    async fn failed_parts(&self) -> Result<Vec<String>> {
+        let mut events = self.scoop.events().since(SystemTime::UNIX_EPOCH).recorded();
+        let mut parts = vec![];
+        while let Some(event) = events.next().await {
+            let event = event?;
+            parts.extend(event.step.filter(|_| event.kind == EventKind::RollbackFailed));
+        }
+        Ok(parts)
+    }
+
     /// Waits until the hierarchy is undone, and asserts that nothing is left over.
     async fn is_undone(&self) -> Result<()> {
         assert!(matches!(self.root.ends().await?, Outcome::RolledBack(_)), "{}", self.root.tree().await?);
@@ -148,6 +170,10 @@ impl Broken {
         assert_eq!(self.db.unfinished().await, 0);
         Ok(())
     }
+}
+
+fn awaits_operator(tree: &scoop::Tree) -> bool {
+    matches!(tree.roots()[0].state, RunState::AwaitingOperator { .. })
 }
 
 fn alone(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
@@ -250,26 +276,47 @@ async fn of_a_resolved_run_nothing_more_is_executed() -> Result<()> {
 async fn run_that_fails_again_waits_for_an_operator_across_restarts() -> Result<()> {
     let broken = Broken::by(&["root 1", "root 0"], alone).await?;
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
-    let is_stuck = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
-    let tree = broken.root.comes_to(is_stuck).await?;
-    assert!(tree.to_string().contains("STUCK: it could not be undone again: "), "{tree}");
+    let tree = broken.root.comes_to(awaits_operator).await?;
+    assert!(tree.to_string().contains("AWAITING OPERATOR: it could not be undone again: "), "{tree}");
     assert_eq!(broken.failed("root-handler").await?.status, RepairStatus::AwaitingOperator);
     assert_eq!(broken.scoop.stuck_runs().await?.len(), 0);
+    assert_eq!(tree.to_string().matches("rollback failed in 1: it is broken").count(), 2, "{tree}");
+    let listed = broken.scoop.runs().state(RunPhase::AwaitingOperator).await?.runs;
+    let failure = listed[0].failure.as_ref().expect("it has failed");
+    assert_eq!(failure.headline, "it is broken");
+    let found = broken.scoop.runs().state(RunPhase::AwaitingOperator).failed_with(&failure.code).await?.runs;
+    assert_eq!(found.len(), 1, "{failure:?}");
 
     // The start of a program is no reason to try again.
     broken.scoop.shutdown().await?;
     let scoop = alone(broken.db.scoop(), &broken.faults).start().await?;
     let broken = Broken { root: scoop.find(broken.root.id()).await?, scoop, ..broken };
-    assert!(is_stuck(&broken.root.tree().await?));
+    assert!(awaits_operator(&broken.root.tree().await?));
 
     // The retry fails in another part. The skip applies to that one.
     broken.faults.mend("root 1");
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
-    broken.root.comes_to(is_stuck).await?;
+    broken.root.comes_to(awaits_operator).await?;
     let failed = broken.failed("root-handler").await?;
     assert_eq!(failed.step, "Rollback of 0[0,]");
+    assert_eq!(broken.failed_parts().await?, ["Rollback of 1[0,]", "Rollback of 1[0,]", "Rollback of 0[0,]"]);
     assert_eq!(broken.scoop.skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
     broken.is_undone().await?;
+    let tree = broken.root.tree().await?;
+    assert!(tree.to_string().contains("skipped the undoing of 0"), "{tree}");
+    let root = &tree.roots()[0];
+    let failures: Vec<_> = root.events.iter().filter(|it| it.kind == EventKind::RollbackFailed).collect();
+    // The skip is no work, and what comes after a repair is measured from it.
+    assert_eq!(failures[1].took, failures[1].at.unwrap().duration_since(root.interventions[0].at).ok());
+    let skip = root.events.iter().find(|event| event.is_skipping()).expect("it is an event");
+    assert_eq!(skip.took, Some(Duration::ZERO), "{tree}");
+    assert!(tree.timeline().iter().any(|bar| bar.words == "failed to undo" && bar.name == "0"), "{tree}");
+    // Of the repeated failures a limited tree has the newest.
+    let limited = broken.root.tree().events(1).await?;
+    assert_eq!(limited.to_string().matches("rollback failed in").count(), 2, "{limited}");
+    assert!(limited.to_string().contains("rollback failed in 0: it is broken"), "{limited}");
+    let [all, shown] = [&tree, &limited].map(|tree| tree.roots()[0].events.len());
+    assert_eq!(limited.roots()[0].events_left_out, all - shown, "{limited}");
     calls_of(&broken.root).expect(
         "invoke root-handler/0
         invoke root-handler/1
@@ -295,19 +342,28 @@ async fn skip_during_a_repair_below_skips_the_part_that_failed_last() -> Result<
     assert_eq!(broken.failed("root-handler").await?.step, "Rollback of 1[0,]");
     let root = broken.id_of("root-handler").await?;
     assert_eq!(broken.scoop.skip(root, "").await?, RepairAnswer::Accepted);
-    let is_stuck = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
-    broken.root.comes_to(is_stuck).await?;
+    broken.root.comes_to(awaits_operator).await?;
     assert_eq!(broken.failed("root-handler").await?.step, "Rollback of 0[0,]");
 
+    broken.faults.mend("grandchild 0");
+    broken.faults.add("grandchild 0 in another way");
     assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
-    let below_is_stuck = |tree: &scoop::Tree| {
+    let below_awaits_operator = |tree: &scoop::Tree| {
         let mut runs = tree.runs().into_iter();
-        runs.any(|run| run.handler == "grandchild-handler" && matches!(run.state, RunState::Stuck { .. }))
+        runs.any(|run| {
+            run.handler == "grandchild-handler" && matches!(run.state, RunState::AwaitingOperator { .. })
+        })
     };
-    broken.root.comes_to(below_is_stuck).await?;
+    broken.root.comes_to(below_awaits_operator).await?;
     let failed = broken.failed("root-handler").await?;
     assert_eq!((&*failed.step, failed.status), ("Rollback of 0[0,]", RepairStatus::InProgress));
     assert_eq!(broken.scoop.skip(root, "").await?, RepairAnswer::Accepted);
+    // It is settled with the run above. Lists have its latest failure, too.
+    let below = broken.scoop.runs().handler("grandchild-handler").state(RunPhase::RollbackFailed).await?.runs;
+    let failure = below[0].failure.as_ref().map(|failure| &*failure.headline);
+    assert_eq!(failure, Some("it is broken in another way"));
+    let explained = broken.scoop.explain(below[0].run).await?.runs.remove(0).run;
+    assert_eq!(explained.failure, below[0].failure);
     assert!(matches!(broken.root.ends().await?, Outcome::RolledBack(_)));
     calls_of(&broken.root).expect(
         "invoke root-handler/0
@@ -450,7 +506,10 @@ async fn ancestors_wait_until_all_failures_below_are_settled() -> Result<()> {
     };
     let tree = broken.root.comes_to(child_is_undone).await?;
     assert_eq!(tree.roots()[0].state, RunState::Waiting, "{tree}");
-    assert!(tree.to_string().contains("STUCK: it could not be undone; retry, skip or resolve it"), "{tree}");
+    assert!(
+        tree.to_string().contains("AWAITING OPERATOR: it could not be undone; retry, skip or resolve it"),
+        "{tree}"
+    );
     assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::NotFailed);
     let root = broken.failed("root-handler").await?;
     assert_eq!(root.status, RepairStatus::InProgress);
@@ -572,8 +631,7 @@ mod seen_by_operators {
     async fn failure_is_seen_once_while_it_is_repaired_and_after_it_failed_again() -> Result<()> {
         let broken = Broken::by(&["root 1"], alone).await?;
         assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
-        let is_stuck = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
-        broken.root.comes_to(is_stuck).await?;
+        broken.root.comes_to(awaits_operator).await?;
         assert_eq!(seen(&broken).await?, [1, 1]);
         let run = broken.id_of("root-handler").await?;
         assert_eq!(broken.scoop.resolve(run, "").await?, RepairAnswer::Accepted);
@@ -644,11 +702,10 @@ mod messages_of_compensations {
         let broken = Broken::by(&["root 1 goes on", "child 1 goes on", "child 0"], sagas).await?;
         broken.faults.mend("child 0");
         assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
-        let is_stuck = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
-        broken.root.comes_to(is_stuck).await?;
+        broken.root.comes_to(awaits_operator).await?;
         assert_eq!(broken.listed().await?, [("root-handler".into(), RepairStatus::AwaitingOperator)]);
         assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
-        let again = |tree: &scoop::Tree| is_stuck(tree) && tree.runs().len() == 3;
+        let again = |tree: &scoop::Tree| awaits_operator(tree) && tree.runs().len() == 3;
         broken.root.comes_to(again).await?;
 
         broken.faults.mend("child 1 goes on");

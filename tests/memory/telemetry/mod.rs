@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use scoop::prelude::*;
 use scoop::{Builder, Handle, InMemory, PauseTarget, RunState, Tree};
@@ -188,7 +188,19 @@ async fn failed_rollback_is_an_error_with_a_remedy() -> Result<()> {
     assert!(matches!(order.ends().await?, Outcome::RollbackFailed(_)));
     let run = order.tree().await?.roots()[0].lineage.id();
     shop.scoop.retry(run).await?;
-    order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await?;
+    let tree =
+        order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::AwaitingOperator { .. })).await?;
+    assert_eq!(
+        tree.to_string().matches("rollback failed in reserve: it is not wanted back").count(),
+        2,
+        "{tree}"
+    );
+    let mut recorded = shop.scoop.events().since(SystemTime::UNIX_EPOCH).recorded();
+    let mut failures = 0;
+    while let Some(event) = recorded.next().await {
+        failures += usize::from(event?.kind == scoop::EventKind::RollbackFailed);
+    }
+    assert_eq!(failures, 2);
     assert_eq!(
         lines_of(&events, &OUTCOMES, &order),
         [

@@ -10,6 +10,7 @@ use scoop_runtime::{
 use super::{Advice, Finding, Level};
 use crate::commands::counts;
 use crate::commands::pause::options;
+use crate::commands::run_requests::repair_commands;
 use crate::fault::Fault;
 use crate::output::{counted, shell_words};
 use crate::times::in_words;
@@ -288,9 +289,7 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             ),
             Advice {
                 text: "mend the reason, then one of:".into(),
-                commands: [("retry", ""), ("skip", " --reason '..'"), ("resolve", " --reason '..'")]
-                    .map(|(act, reason)| format!("scoop {act} {}{reason}", failed.id()))
-                    .into(),
+                commands: repair_commands(failed.id()).into(),
             },
         )
     }));

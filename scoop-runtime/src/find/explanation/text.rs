@@ -286,7 +286,9 @@ impl fmt::Display for RunExplanation {
             write!(f, " Its priority is {}.", self.priority.name())?;
         }
         if *rolling_back {
-            let why = failure.as_ref().map_or_else(String::new, |why| format!(", because of {why}"));
+            // The failure of a failed rollback is not the reason for it.
+            let why = failure.as_ref().filter(|_| !self.run.phase.is_failed_rollback());
+            let why = why.map_or_else(String::new, |why| format!(", because of {why}"));
             write!(f, " It is rolling back{why}.")?;
         } else if let (RunPhase::RolledBack, Some(why)) = (self.run.phase, failure) {
             write!(f, " The reason is {why}.")?;

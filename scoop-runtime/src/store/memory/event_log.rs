@@ -218,8 +218,8 @@ impl EventLog {
 
     /// The newest failure of a rollback, of which this is the first.
     pub(super) fn newest_failure<'a>(&'a self, first: &'a Event) -> &'a Event {
-        let again = self.repeated_failures.iter().rev();
-        again.into_iter().find(|again| again.lineage == first.lineage).unwrap_or(first)
+        let mut repeated = self.repeated_failures.iter().rev();
+        repeated.find(|event| event.lineage == first.lineage).unwrap_or(first)
     }
 
     /// The newest end of a run, if it has ended.

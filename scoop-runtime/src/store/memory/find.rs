@@ -39,7 +39,7 @@ impl FindStorage for MemoryStore {
             rows.sort_by_key(|row| Reverse(row.id()));
             let listed = rows.into_iter().filter_map(|row| {
                 let run = state.unfinished(row);
-                let failure = row.rollback_failure.as_ref().or(row.failure.as_ref());
+                let failure = state.latest_failure(row);
                 let fits = filter.fits(&run, &row.lineage) && filter.admits_failure(failure);
                 fits.then(|| (row.id(), run))
             });
@@ -308,10 +308,20 @@ impl State {
         }
     }
 
+    /// The latest failure of its rollback, or else the reason for it.
+    fn latest_failure<'a>(&'a self, row: &'a WorkingRow) -> Option<&'a Failure> {
+        let record = || self.hierarchy(row.root()).map(|hierarchy| &hierarchy.record);
+        let failed = record().filter(|_| row.awaits_operator).and_then(|record| {
+            let first = record.unsettled_of(row.id())?;
+            record.newest_failure(first).exception.as_ref()
+        });
+        failed.or(row.rollback_failure.as_ref()).or(row.failure.as_ref())
+    }
+
     fn unfinished(&self, row: &WorkingRow) -> RunSummary {
         let (phase, waits_for) = (self.phase_of(row), self.wait_of(row));
         let is_ahead = waits_for == Some(WaitKind::Time) || phase == RunPhase::AwaitingSignal;
-        let failure = row.rollback_failure.as_ref().or(row.failure.as_ref());
+        let failure = self.latest_failure(row);
         RunSummary {
             run: row.id().into(),
             hierarchy: row.root().into(),
@@ -376,7 +386,7 @@ impl EventLog {
         let phase = RunPhase::of_end(end.kind.as_str())?;
         let failure = match phase {
             RunPhase::Committed => None,
-            RunPhase::RollbackFailed => end.exception.clone(),
+            RunPhase::RollbackFailed => self.newest_failure(end).exception.clone(),
             _ => {
                 let turned = self.of_handler(end.message, EventKind::RollingBack, handler);
                 turned.and_then(|event| event.exception.clone())

@@ -25,8 +25,13 @@ use crate::util::stored_time::StoredTime;
 use crate::{FailedOutcome, RunSummary};
 
 impl RepairStorage for MemoryStore {
-    async fn mark_awaiting_operator(&self, key: ClaimKey, failed: &FailedRollbackPart) -> sqlx::Result<bool> {
-        self.run("hold", |state| {
+    async fn mark_awaiting_operator(
+        &self,
+        key: ClaimKey,
+        worker: &str,
+        failed: &FailedRollbackPart,
+    ) -> sqlx::Result<bool> {
+        self.run("mark_awaiting_operator", |state| {
             if state.claimed_under(key).is_none() {
                 return Ok(false);
             }
@@ -38,7 +43,7 @@ impl RepairStorage for MemoryStore {
                 (row.awaits_operator, row.giving_up, row.give_up_at) = (true, false, None);
                 (row.attempts, row.retries) = (0, 0);
             });
-            state.record_failure(run, failed);
+            state.record_failure(run, worker, failed);
             if let Some(row) = state.row(run) {
                 let failed = FailedRun {
                     step: Some(failed.part.clone()),
@@ -458,19 +463,20 @@ impl InterventionRow {
 }
 
 impl State {
-    /// Records another failure of a rollback.
-    fn record_failure(&mut self, run: RowKey, failed: &FailedRollbackPart) {
+    /// Records another failure of a rollback, as an event of this worker.
+    fn record_failure(&mut self, run: RowKey, worker: &str, failed: &FailedRollbackPart) {
         let Some(row) = self.row(run) else {
             return;
         };
         let event = Event {
             handler: Some(row.handler.clone()),
+            identifier: Some(worker.into()),
             step: Some(failed.part.clone()),
             exception: Some(failed.failure.clone()),
             context: row.context.clone(),
             handling: failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
             ..Event::new(EventKind::RollbackFailed, row.message_id, row.lineage.clone(), row.last_event_at)
         };
-        self.hierarchies.entry(run.0).or_default().record.repeated_failures.push(event);
+        self.append_repeated_failure(event);
     }
 }

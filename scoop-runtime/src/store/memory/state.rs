@@ -133,6 +133,8 @@ pub(super) struct State {
     written: u64,
     /// The hierarchy of each event, and its position in the record of that.
     by_place: BTreeMap<u64, (Uuid, usize)>,
+    /// The same of the repeated failures of rollbacks.
+    repeated_by_place: BTreeMap<u64, (Uuid, usize)>,
     turns: u64,
     sessions_opened: u64,
     #[cfg(feature = "simulation")]
@@ -355,6 +357,23 @@ impl State {
         record.append(event);
     }
 
+    /// Writes another failure of a rollback.
+    pub(super) fn append_repeated_failure(&mut self, mut event: Event) {
+        self.written += 1;
+        event.place = self.written;
+        self.newest = self.newest.max(Some(event.at));
+        let root = event.lineage.root_id();
+        let failures = &mut self.hierarchies.entry(root).or_default().record.repeated_failures;
+        self.repeated_by_place.insert(event.place, (root, failures.len()));
+        failures.push(event);
+    }
+
+    /// The repeated failures of rollbacks from this place on, in the order in which they were written.
+    pub(super) fn repeated_failures_from(&self, place: u64) -> impl Iterator<Item = &Event> {
+        let places = self.repeated_by_place.range(place..).map(|(_, place)| place);
+        places.filter_map(|(root, at)| self.hierarchies.get(root)?.record.repeated_failures.get(*at))
+    }
+
     /// The failed rollbacks that no operator has settled, oldest first.
     pub(super) fn unsettled(&self) -> impl DoubleEndedIterator<Item = (&Hierarchy, &Event)> {
         self.unsettled.iter().filter_map(|(_, run, root)| {
@@ -442,6 +461,9 @@ impl State {
         let Hierarchy { record, .. } = self.hierarchies.remove(&root)?;
         for event in &record.events {
             self.by_place.remove(&event.place);
+        }
+        for failure in &record.repeated_failures {
+            self.repeated_by_place.remove(&failure.place);
         }
         for failed in record.unsettled() {
             self.unsettled.remove(&(failed.at, failed.lineage.id(), root));

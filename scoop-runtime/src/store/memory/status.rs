@@ -189,7 +189,9 @@ impl Hierarchy {
         let first = Some(seen).filter(|_| start.is_some());
         let own = start.into_iter().chain(self.record.of_newest_execution(seen.lineage.id()));
         let own = own.filter(|event| event.message == seen.message && event.handler == seen.handler);
-        let (own, left_out) = at_ends(own.collect(), extent.events_of(seen.lineage.id()));
+        let repeated = self.record.repeated_failures.iter().filter(|event| event.lineage == seen.lineage);
+        let count = extent.events_of(seen.lineage.id());
+        let (own, left_out) = at_ends(own.collect(), repeated.collect(), count);
         let events: Vec<_> = first.map(run_event).into_iter().chain(own).collect();
         let former = start.and_then(|start| start.begins).map_or(0, |begun| begun.number);
         let row = match self.rows.get(&seen.lineage.id()) {
@@ -212,18 +214,32 @@ impl Hierarchy {
     }
 }
 
-/// The first and the last so many events, with those between that a run has once; and the number of the others.
-fn at_ends(own: Vec<&Event>, count: Option<usize>) -> (Vec<RunEvent>, usize) {
-    let ends = count.filter(|count| own.len() > 2 * count).map(|count| count..own.len() - count);
-    let Some(between) = ends else { return (own.into_iter().map(run_event).collect(), 0) };
+/// The first and the last so many events, with those between that a run has once and as many repeated failures, the newest ones;
+/// and the number of the others.
+fn at_ends(own: Vec<&Event>, repeated: Vec<&Event>, count: Option<usize>) -> (Vec<RunEvent>, usize) {
+    let all = own.len() + repeated.len();
+    let between = count.filter(|count| own.len() > 2 * count).map(|count| count..own.len() - count);
     let once =
         [EventKind::Committed, EventKind::RollingBack, EventKind::RolledBack, EventKind::RollbackFailed];
-    let is_kept = |(nth, event): &(usize, &Event)| !between.contains(nth) || once.contains(&event.kind);
-    let left_out = own.len() - own.iter().copied().enumerate().filter(is_kept).count();
-    let part_of = |nth: usize| (nth >= between.start, nth >= between.end);
-    let mut part = part_of(0);
-    let kept = own.into_iter().enumerate().filter(is_kept).map(|(nth, event)| {
-        let is_next_part = std::mem::replace(&mut part, part_of(nth)) != part_of(nth);
+    let (after, before) = match &between {
+        Some(between) => (own.get(between.start.wrapping_sub(1)), own.get(between.end)),
+        None => (own.last(), None),
+    };
+    let (after, before) = (after.map(|event| event.at), before.map(|event| event.at));
+    let part_of = |event: &Event| match (after, before) {
+        (after, _) if after.is_none_or(|after| event.at <= after) => 0,
+        (_, before) if before.is_none_or(|before| event.at < before) => 1,
+        _ => 2,
+    };
+    let is_between = |nth: &usize| between.as_ref().is_some_and(|between| between.contains(nth));
+    let own = own.into_iter().enumerate();
+    let own = own.filter(|(nth, event)| !is_between(nth) || once.contains(&event.kind));
+    let older = count.map_or(0, |count| repeated.len().saturating_sub(count));
+    let mut kept: Vec<_> = own.map(|(_, event)| event).chain(repeated.into_iter().skip(older)).collect();
+    kept.sort_by_key(|event| event.at);
+    let (left_out, mut part) = (all - kept.len(), 0);
+    let kept = kept.into_iter().map(|event| {
+        let is_next_part = std::mem::replace(&mut part, part_of(event)) != part_of(event);
         run_event(event).after_gap(is_next_part && left_out > 0)
     });
     (kept.collect(), left_out.min(LEFT_OUT_MAX))
@@ -242,6 +258,7 @@ fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> Ru
         owner: row.owner,
         signal: row.signal.clone(),
         pauses: vec![],
+        awaits_operator: row.awaits_operator,
     };
     let head = RunHead {
         lineage: row.lineage.clone(),

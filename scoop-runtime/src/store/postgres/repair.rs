@@ -25,7 +25,12 @@ use crate::util::format::system_time;
 use crate::util::patience::note;
 
 impl RepairStorage for PostgresStore {
-    async fn mark_awaiting_operator(&self, key: ClaimKey, failed: &FailedRollbackPart) -> sqlx::Result<bool> {
+    async fn mark_awaiting_operator(
+        &self,
+        key: ClaimKey,
+        worker: &str,
+        failed: &FailedRollbackPart,
+    ) -> sqlx::Result<bool> {
         let held = sqlx::query(self.sql.run_mark_awaiting_operator.clone())
             .bind(key.root)
             .bind(key.id)
@@ -34,6 +39,7 @@ impl RepairStorage for PostgresStore {
             .bind(failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)))
             .bind(Json(&failed.failure))
             .bind(failed_again_reason(&failed.failure))
+            .bind(worker)
             .done(&self.sessions)
             .await?;
         Ok(held.rows_affected() > 0)

@@ -814,6 +814,10 @@ const FOLLOWED: &str = "
     INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, cooperation_lineage)
     SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, gen_random_uuid(), 'SUSPENDED', 'followed',
            ARRAY[gen_random_uuid(), gen_random_uuid()]
+    FROM generate_series({from}, {to}) n;
+    INSERT INTO scoop.repeated_failure (id, root, run, handler, message_id, worker, step, exception, failed_at)
+    SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 11, '0') || 'a')::uuid, gen_random_uuid(), gen_random_uuid(), 'followed',
+           gen_random_uuid(), 'worker', 'step', '{}', now()
     FROM generate_series({from}, {to}) n";
 
 /// Also when the planner takes the table for a small one.
@@ -1261,8 +1265,9 @@ const DAMAGED: &str = "
         ('message', 'ROLLBACK_FAILED', 'many', 'step', 1, 7)
     ) events (message, type, handler, step, depth, at)
     WHERE n % 10 > 0 OR at = 0;
-    INSERT INTO scoop.repeated_failure (root, run, step, exception, failed_at)
-    SELECT md5('root' || n)::uuid, md5('run' || n)::uuid, 'step', '{}', now() + interval '1 minute'
+    INSERT INTO scoop.repeated_failure (root, run, handler, message_id, worker, step, exception, failed_at)
+    SELECT md5('root' || n)::uuid, md5('run' || n)::uuid, 'many', md5('message' || n)::uuid, 'worker', 'step', '{}',
+           now() + interval '1 minute'
     FROM generate_series(1, 2000) n;
     INSERT INTO scoop.redelivery (message_id, root, redelivered_at)
     SELECT md5('message' || n)::uuid, md5('root' || n)::uuid, now() FROM generate_series(1, 2000) n";
