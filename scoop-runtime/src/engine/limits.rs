@@ -14,7 +14,8 @@
 //!
 //! Sagas take turns: a turn is one claim. Each slot goes to the saga with the fewest runs in execution in this process, so that the
 //! backlog of one saga holds up no other. While there are more runs than slots, the task looks for the runs of further sagas, and
-//! for suspects, after intervals ([`LOOK_INTERVAL`]), not at each claim.
+//! for suspects, after intervals ([`LOOK_INTERVAL`]), not at each claim. A saga for which this process has made a run ready has its
+//! turn without such a look.
 //!
 //! A claim waits for the lock of a limit for a moment only, since it has slots meanwhile. While another session holds that lock, its
 //! saga is looked at twice a second, and holds up no other.
@@ -194,6 +195,17 @@ impl Looks {
         }
     }
 
+    /// Gives a turn to each saga with a new ready run of one of these handlers, unless its limit is known to admit none.
+    fn add_ready(&mut self, queues: &[LimitedQueue], handlers: &BTreeSet<String>) {
+        let is_ready = |queue: &&LimitedQueue| queue.of.handlers.iter().any(|it| handlers.contains(it));
+        for LimitedQueue { of, .. } in queues.iter().filter(is_ready) {
+            let is_full = of.key_from.is_none() && self.is_reached(&of.saga);
+            if !is_full && !self.is_postponed(&of.saga) && !self.is_closed(&of.saga) {
+                self.turns.entry(of.saga.clone()).or_default();
+            }
+        }
+    }
+
     /// Whether one of these sagas has a turn.
     fn has_turn(&self, queues: &[LimitedQueue]) -> bool {
         queues.iter().any(|queue| self.turns.contains_key(&queue.of.saga))
@@ -282,6 +294,11 @@ impl Looks {
         until.is_some_and(|until| until > Instant::now())
     }
 
+    /// Whether a limit of a saga was reached at the last claim.
+    fn is_reached(&self, saga: &str) -> bool {
+        self.of_sagas.get(saga).is_some_and(|look| look.is_reached)
+    }
+
     /// Whether the rate of a saga admits no run before a known time.
     fn is_closed(&self, saga: &str) -> bool {
         self.of_sagas.get(saga).is_some_and(Look::is_closed)
@@ -329,6 +346,7 @@ async fn claim_all(
             // Runs of others may have become ready while it waited for a slot.
             look(engine, queues, looks).await?;
         }
+        looks.add_ready(queues, &engine.wakeups.take_ready());
         let Some((queue, turn)) = looks.take_turn(queues, &engine.running_counts) else { break };
         claim_turn(engine, queue, turn, slots, looks, &mut reached).await?;
         if began.elapsed() >= LOOK_INTERVAL {
@@ -349,6 +367,8 @@ async fn claim_all(
 async fn look(engine: &Engine, queues: &[LimitedQueue], looks: &mut Looks) -> sqlx::Result<()> {
     let lanes = all_lanes(queues);
     looks.follow(lanes.topology);
+    // The query finds these runs.
+    engine.wakeups.take_ready();
     let ready = engine.store.lanes_ready(&lanes, looks.progress.cursors()).await?;
     for queue in queues {
         let saga = &queue.of.saga;
@@ -709,6 +729,42 @@ mod tests {
         assert_eq!(next_turn(&mut looks, &queues, &running, false), "a");
         let mut next = || next_turn(&mut looks, &queues, &running, true);
         assert_eq!([(); 4].map(|()| next()), ["b", "b", "a", "a"], "also while another saga gets no turn");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn saga_that_got_a_ready_run_has_a_turn_without_a_look() {
+        let (mut looks, running, queues) = (Looks::new(), RunningCounts::default(), queues(["a", "b"]));
+        let mut turn_after = |handlers: &[&str]| {
+            looks.add_ready(&queues, &handlers.iter().map(|handler| (*handler).to_owned()).collect());
+            looks.take_turn(&queues, &running).map(|(queue, _)| queue.of.saga.clone())
+        };
+        assert_eq!(turn_after(&["without a limit"]), None);
+        assert_eq!(turn_after(&["former b"]).as_deref(), Some("b"));
+        looks.begin(&queues[1], vec![], INTERVAL);
+        let b = BTreeSet::from(["b".to_owned()]);
+        let claimed = |is_reached, opens_in| Claimed {
+            is_full: false,
+            is_locked: false,
+            is_reached,
+            opens_in,
+            has_begun: true,
+            has_unclaimed: false,
+            next_page: None,
+        };
+        looks.end("b", &claimed(true, None));
+        looks.add_ready(&queues, &b);
+        assert!(!looks.has_turn(&queues), "its limit is reached");
+        let mut by_key = queues.clone();
+        by_key[1].of.key_from = Some("key".into());
+        looks.add_ready(&by_key, &b);
+        assert!(looks.turns.remove("b").is_some(), "the run may have another key");
+        looks.end("b", &claimed(true, Some(INTERVAL)));
+        looks.add_ready(&by_key, &b);
+        assert!(!looks.has_turn(&queues), "its rate admits none yet");
+        looks.end("b", &claimed(false, None));
+        looks.postpone("b", Turn::default());
+        looks.add_ready(&queues, &b);
+        assert!(!looks.has_turn(&queues), "its limit is locked");
     }
 
     #[tokio::test(start_paused = true)]

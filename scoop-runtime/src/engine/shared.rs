@@ -193,7 +193,13 @@ impl Engine {
     /// Announces ready runs of these handlers.
     pub(crate) fn notify_ready(&self, handlers: &[String]) {
         let sagas = self.sagas();
-        let own = handlers.iter().any(|handler| sagas.has(handler));
+        let mut own = false;
+        for handler in handlers.iter().filter(|handler| sagas.has(handler)) {
+            if self.topology.is_limited(handler) {
+                self.wakeups.add_ready(handler);
+            }
+            own = true;
+        }
         // Where several definitions are in use, the run may be one that is reserved for another worker, or for this
         // one.
         let foreign = |handler: &String| !sagas.has(handler) || self.topology.is_contested(handler);

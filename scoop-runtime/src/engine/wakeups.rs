@@ -1,5 +1,6 @@
 //! What the tasks of the engine wake each other with.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,6 +10,7 @@ use scoop_core::SignalKey;
 
 use super::slots::FreedByHandler;
 use crate::store::ParentRef;
+use crate::util::sync::{Mutex, lock};
 
 /// The receiver of parents to check.
 pub(super) type ParentChecks = mpsc::UnboundedReceiver<ParentCheck>;
@@ -39,6 +41,8 @@ pub(super) struct Wakeups {
     pub(super) limited: Arc<Notify>,
     /// The places that runs of such sagas have left.
     pub(super) freed: FreedByHandler,
+    /// The handlers with limits for which this process has made runs ready since the last claim under limits.
+    ready: Mutex<BTreeSet<String>>,
     /// Whether a saga of this program has a limit.
     pub(super) has_limits: AtomicBool,
     /// Reconciliation is due, regardless of free slots.
@@ -74,6 +78,7 @@ impl Wakeups {
             claimer: Notify::new(),
             limited: Arc::default(),
             freed: FreedByHandler::default(),
+            ready: Mutex::default(),
             has_limits: AtomicBool::new(false),
             doubts: Notify::new(),
             expected: AtomicBool::new(false),
@@ -101,6 +106,18 @@ impl Wakeups {
         if self.has_limits.load(Ordering::Relaxed) {
             self.limited.notify_one();
         }
+    }
+
+    /// Records that this process has made a run of a handler with a limit ready.
+    pub(super) fn add_ready(&self, handler: &str) {
+        let mut ready = lock(&self.ready);
+        if !ready.contains(handler) {
+            ready.insert(handler.to_owned());
+        }
+    }
+
+    pub(super) fn take_ready(&self) -> BTreeSet<String> {
+        std::mem::take(&mut lock(&self.ready))
     }
 
     /// Delivers signals to the runs that await them.
