@@ -41,7 +41,8 @@
 
 mod binaries;
 mod data_dir;
-#[cfg(feature = "download")]
+#[cfg(any(feature = "download", test))]
+#[cfg_attr(not(feature = "download"), expect(dead_code, reason = "only its tests use it"))]
 mod download;
 mod error;
 mod os_user;

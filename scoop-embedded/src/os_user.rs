@@ -49,7 +49,7 @@ impl Account {
     }
 
     /// The id of the user of this process.
-    #[cfg(feature = "download")]
+    #[cfg(any(feature = "download", test))]
     pub(crate) fn current_uid(&self) -> u32 {
         if self.is_other { ROOT } else { self.uid }
     }
