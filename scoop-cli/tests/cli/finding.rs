@@ -58,6 +58,12 @@ async fn runs_are_listed_with_state_and_reason() {
         <id 3> orders awaiting operator <time> rolling back; waits for an operator; bank-closed: the bank is closed
     "#]]);
     shop.run(&["explain", &failed]).await.shows(expect![[r#"
+        Run <id 3> of `orders` waits for an operator, for <duration>: it could not be undone again: [orders[scoop-rs:<id 8>]] bank-closed: the bank is closed. It is rolling back. An operator has to decide: `retry`, `skip` or `resolve` the run <id 3>.
+
+        Mend the reason, then one of:
+        scoop retry <id 3>
+        scoop skip <id 3> --reason '..'
+        scoop resolve <id 3> --reason '..'
     "#]]);
     shop.run(&["tree", &failed]).await.shows(expect![[r#"
         orders (on shop.orders): AWAITING OPERATOR: it could not be undone again: [orders[scoop-rs:<id 8>]] bank-closed: the bank is closed
