@@ -36,6 +36,10 @@ const CANDIDATES_MAX: usize = 500;
 const CANDIDATE_BYTES_MAX: i64 = 1 << 20;
 const CANDIDATE_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// The time after which a claim looks at no further page of runs: the claims of other sagas wait for its end. A page takes some
+/// 20 ms beside running steps, so a claim that has begun one lasts longer. Throughput is the same as without this limit, as measured.
+const CLAIM_TIME_MAX: Duration = Duration::from_millis(15);
+
 /// The number of runs of a handler that were left parked that one statement returns.
 const ORPHANED_MAX: i64 = 1_000;
 
@@ -224,11 +228,12 @@ impl PostgresStore {
         let (mut asked, mut looked_at) = (request.slots, 0);
         // A parked run returns with the time at which it was ready: while there is one, no position passes it.
         let (mut taken, mut is_any_parked) = (QueueCursors::default(), false);
-        let until = Instant::now() + CANDIDATE_TIME_MAX;
+        let begun_at = Instant::now();
+        let until = begun_at + CANDIDATE_TIME_MAX;
         while !all.is_reached
             && all.runs.len() < request.slots
             && looked_at < CANDIDATES_MAX
-            && Instant::now() < until
+            && (looked_at == 0 || begun_at.elapsed() < CLAIM_TIME_MAX)
         {
             let candidates = self.candidates(tx, request, asked, only, until).await;
             let Candidates { runs: candidates, is_cut, is_any_parked: is_parked } =
