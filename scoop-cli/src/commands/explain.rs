@@ -196,7 +196,7 @@ impl<'a> From<&'a RunExplanation> for ExplanationRecord<'a> {
     }
 }
 
-/// Explains the runs.
+/// Writes what each run waits for, and the commands that end a wait for an operator.
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: ExplainArgs) -> Result<Exit, Fault> {
     let explanation: Explanation = scoop.explain(args.target.id(scoop).await?).await?;
     if output.json {

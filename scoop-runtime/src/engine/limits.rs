@@ -20,7 +20,7 @@
 //! A claim waits for the lock of a limit for a moment only, since it has slots meanwhile. While another session holds that lock, its
 //! saga is looked at twice a second, and holds up no other.
 //!
-//! It looks when a run of such a saga has ended in this process, when the claimer is woken, when the next run is due or is admitted
+//! The task looks when a run of such a saga has ended in this process, when the claimer is woken, when the next run is due or is admitted
 //! by its rate, and otherwise at the poll interval.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -353,7 +353,7 @@ async fn claim_all(
             break;
         }
     }
-    // Of the others, the end of a run is reported, or the time of the next look is known.
+    // Of the others, the end of a run wakes the task, or the time of the next look is known.
     let is_open = |queue: &&LimitedQueue| {
         let saga = &queue.of.saga;
         !reached.contains(saga) && !looks.is_postponed(saga) && !looks.is_closed(saga)
@@ -530,7 +530,7 @@ async fn next_look(
     }
 }
 
-/// What a claim has taken.
+/// The result of a claim, apart from the runs, which are started.
 struct Claimed {
     /// Whether there may be more to claim.
     is_full: bool,

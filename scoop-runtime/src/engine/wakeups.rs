@@ -95,13 +95,13 @@ impl Wakeups {
         (wakeups, queue, to_deliver)
     }
 
-    /// Has all look that claim runs.
+    /// Wakes the tasks that claim runs.
     pub(super) fn wake_claimers(&self) {
         self.claimer.notify_one();
         self.wake_limited();
     }
 
-    /// Has the claims of sagas with limits look, if there are such sagas.
+    /// Wakes the task that claims runs of sagas with limits, if there are such sagas.
     pub(super) fn wake_limited(&self) {
         if self.has_limits.load(Ordering::Relaxed) {
             self.limited.notify_one();

@@ -5,10 +5,11 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_runtime::{FailedCompensation, ListCursor, RepairStatus, StuckRun};
+use scoop_runtime::{FailedCompensation, ListCursor, RepairStatus, RunPhase, StuckRun};
 use uuid::Uuid;
 
 use super::action::Action;
+use super::run::actions_for;
 use super::{Base, Fields, Frame, page_of, query_of};
 use crate::fault::Fault;
 use crate::shown::{Moment, line, query};
@@ -107,7 +108,7 @@ fn failed_entry(
     possible: impl Fn(Vec<Action>) -> Vec<Action>,
 ) -> Entry {
     let (note, actions) = match it.status {
-        RepairStatus::AwaitingOperator => ("", vec![Action::Retry, Action::Skip, Action::Resolve]),
+        RepairStatus::AwaitingOperator => ("", actions_for(RunPhase::AwaitingOperator)),
         RepairStatus::BlockedByDescendant => {
             ("It goes on when the failed runs below it are settled.", vec![])
         }
@@ -137,6 +138,6 @@ fn stuck_entry(it: &StuckRun, now: SystemTime, possible: impl Fn(Vec<Action>) ->
         why: line(&it.reason),
         since: Moment { at: it.since, now },
         note: if it.giving_up { "It gives up as soon as it can." } else { "" },
-        actions: possible(vec![Action::Retry, Action::Cancel]),
+        actions: possible(actions_for(RunPhase::Stuck)),
     }
 }

@@ -3,8 +3,8 @@
 //! Each worker lists the definitions of its sagas. Of several definitions of one saga, that of the worker which
 //! started last is *current*: runs continue under it, so that a change reaches runs under way. A worker with
 //! another definition claims only runs that are reserved for its definition, because newer ones refused them
-//! (`run_hand_over.sql`). What a worker knows of the others has a number, which each
-//! claim names: after another worker has started or ended, nothing is claimed before the worker has looked again.
+//! (`run_hand_over.sql`). The topology that a worker has read has a number, which each claim names: after another worker
+//! has started or ended, the statement claims nothing until this worker has read the topology again.
 //!
 //! A saga that a newer program has renamed (`was`) is run under the new name, too ([`refresh`]): that name keeps
 //! its subscription after the newer program has ended.
