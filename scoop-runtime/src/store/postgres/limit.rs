@@ -234,7 +234,7 @@ impl PostgresStore {
         while !all.is_reached
             && all.runs.len() < request.slots
             && looked_at < CANDIDATES_MAX
-            && (looked_at == 0 || begun_at.elapsed() < CLAIM_TIME_MAX)
+            && Instant::now() < until
         {
             let candidates = self.candidates(tx, request, asked, only, until).await;
             let Candidates { runs: candidates, is_cut, is_any_parked: is_parked } =
@@ -264,7 +264,8 @@ impl PostgresStore {
             is_changed |= has_passed || !all.runs.is_empty();
             all.is_reached = all.runs.len() - before >= room;
             all.is_full = is_full && is_changed && !all.is_reached;
-            if !is_full || !has_passed && all.runs.len() == before {
+            let has_progress = has_passed || all.runs.len() > before;
+            if !is_full || !has_progress || begun_at.elapsed() >= CLAIM_TIME_MAX {
                 break;
             }
             if has_passed {
