@@ -170,7 +170,9 @@ impl RunInfo {
             let told = event.tells_something().then(|| {
                 let is_new = event.worker != workers;
                 workers.clone_from(&event.worker);
-                Happened { at: event.at, what: What::Event { event, says_worker: is_new } }
+                // The intervention, which has a line of its own, names the operator.
+                let says_worker = is_new && !event.is_by_operator();
+                Happened { at: event.at, what: What::Event { event, says_worker } }
             });
             let waited = event.waited.map(|waited| {
                 let at = event.at.and_then(|at| at.checked_add(waited));

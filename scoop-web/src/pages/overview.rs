@@ -26,7 +26,7 @@ const FAILED_SHOWN: usize = 8;
 const FAILED_PAGES_MAX: usize = 4;
 
 /// The states of failed hierarchies.
-const FAILED: [RunPhase; 2] = [RunPhase::RolledBack, RunPhase::RollbackFailed];
+const FAILED: [RunPhase; 2] = [RunPhase::RolledBack, RunPhase::AwaitingOperator];
 
 /// The number of sagas that are listed, and the maximum. With more, the first load of the page would not be small.
 const SAGAS_SHOWN: usize = 30;

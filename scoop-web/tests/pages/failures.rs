@@ -23,6 +23,7 @@ async fn failures_are_grouped_by_code() {
     let code = &failed[0].failure.as_ref().unwrap().code;
     shop.get("/failures").await.has(&format!("/runs?code={code}")).has("3 runs that failed");
     shop.get(&format!("/runs/{run}")).await.has("Failure of the rollback");
+    shop.get("/").await.has(&format!("/hierarchies/{}", order.id()));
     shop.scoop.skip(run, "it has expired").await.unwrap();
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await.unwrap();
     shop.get(&format!("/runs/{run}")).await.has("not undone, skipped");

@@ -303,7 +303,7 @@ async fn run_that_fails_again_waits_for_an_operator_across_restarts() -> Result<
     assert_eq!(broken.scoop.skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
     broken.is_undone().await?;
     let tree = broken.root.tree().await?;
-    assert!(tree.to_string().contains("skipped the undoing of 0"), "{tree}");
+    assert!(tree.to_string().contains("skipped the undoing of 0\n"), "{tree}");
     let root = &tree.roots()[0];
     let failures: Vec<_> = root.events.iter().filter(|it| it.kind == EventKind::RollbackFailed).collect();
     // The skip is no work, and what comes after a repair is measured from it.
