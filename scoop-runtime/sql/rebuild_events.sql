@@ -147,7 +147,7 @@ FROM (
     SELECT e.cooperation_lineage, e.message_id, e.type::text, e.coroutine_name,
            (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id), f.step, NULL, NULL, f.handler_iteration,
             f.exception,
-           newest.context, f.failed_at, e.id, NULL, NULL, NULL, NULL, NULL
+           newest.context, f.failed_at, f.id, NULL, NULL, NULL, NULL, NULL
     FROM part
     CROSS JOIN LATERAL (SELECT f.* FROM scoop.repeated_failure f WHERE f.run = part.id OFFSET 0) f
     CROSS JOIN LATERAL (

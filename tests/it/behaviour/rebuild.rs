@@ -374,6 +374,15 @@ async fn interventions_are_rebuilt() -> Result<()> {
     root.comes_to(|tree| tree.to_string().contains("could not be undone again")).await?;
     scoop.shutdown().await?;
     is_rebuilt(&db).await?;
+
+    // A second failure without a readable time is named by its own row, not by that of the first failure.
+    let failure = db.texts("SELECT id::text FROM scoop.repeated_failure").await.remove(0);
+    let failed_at = db.texts("SELECT failed_at::text FROM scoop.repeated_failure").await.remove(0);
+    db.execute("UPDATE scoop.repeated_failure SET failed_at = 'infinity'").await;
+    let skipped = client.compare_working_set(|_| ()).await?.skipped.remove(0);
+    assert!(skipped.reason.contains(&failure), "{skipped:?}");
+    db.execute(&format!("UPDATE scoop.repeated_failure SET failed_at = '{failed_at}'")).await;
+
     assert_eq!(client.skip(middle, "").await?, RepairAnswer::Accepted);
     is_rebuilt(&db).await?;
 
