@@ -36,10 +36,9 @@ const CANDIDATES_MAX: usize = 500;
 const CANDIDATE_BYTES_MAX: i64 = 1 << 20;
 const CANDIDATE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The time after which a claim looks at no further page of runs, and the runs of its first page: the claims of other sagas wait for
-/// its end. Throughput is the same as with claims of any length, as measured.
+/// The time after which a claim looks at no further page of runs: the claims of other sagas wait for its end. Throughput is the same
+/// as with claims of any length, as measured.
 const CLAIM_TIME_MAX: Duration = Duration::from_millis(15);
-const FIRST_PAGE: usize = 50;
 
 /// The number of runs of a handler that were left parked that one statement returns.
 const ORPHANED_MAX: i64 = 1_000;
@@ -226,7 +225,7 @@ impl PostgresStore {
         let mut usage = self.usage(tx, limit, &[]).await?;
         let is_reached = usage.room_of_saga(limit) == 0;
         let mut all = LimitedClaim { is_reached, next_page, ..LimitedClaim::default() };
-        let (mut asked, mut looked_at) = (request.slots.min(FIRST_PAGE), 0);
+        let (mut asked, mut looked_at) = (request.slots, 0);
         // A parked run returns with the time at which it was ready: while there is one, no position passes it.
         let (mut taken, mut is_any_parked) = (QueueCursors::default(), false);
         let begun_at = Instant::now();
@@ -264,14 +263,11 @@ impl PostgresStore {
             is_changed |= has_passed || !all.runs.is_empty();
             all.is_reached = all.runs.len() - before >= room;
             all.is_full = is_full && is_changed && !all.is_reached;
-            let has_progress = has_passed || all.runs.len() > before;
-            if !is_full || !has_progress || begun_at.elapsed() >= CLAIM_TIME_MAX {
+            if !is_full || !has_passed || begun_at.elapsed() >= CLAIM_TIME_MAX {
                 break;
             }
-            if has_passed {
-                // Most of the runs in front may be of a few keys.
-                asked = (asked * 2).min(CANDIDATES_MAX);
-            }
+            // Most of the runs in front may be of a few keys.
+            asked = (asked * 2).min(CANDIDATES_MAX);
         }
         if !is_any_parked {
             all.taken = taken;
