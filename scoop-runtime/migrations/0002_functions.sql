@@ -12,7 +12,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- Runs       phase, phase_since: what a run does or waits for; tried: failed attempts
 --            has_to_give_up, wakes_at, queue_time: parts of statements
 --            settle: what follows from a move of a run; failed_children: failures for a parent
--- Failed     is_readable, send_failed, stuck_failure: messages about failures; shown_failure: a failure as lists read it;
+-- Failed     is_deep, is_readable, send_failed, stuck_failure: messages about failures; shown_failure: a failure as lists read it;
 --            latest_rollback_failure: the failure of a rollback that may have failed again
 -- Launches   launch: messages with the runs of their handlers; send_signal: signals; lease_places: places in queues with a
 --            limit; waiting_runs: the length of a queue
@@ -604,25 +604,35 @@ SELECT jsonb_build_object(
     'more', coalesce((SELECT jsonb_agg(to_jsonb(more) ORDER BY more.count DESC) FROM more), '[]'))
 $$;
 
+-- Whether a value has more levels than programs write and read. Looks at no level below these: the server has no stack for many.
+CREATE FUNCTION scoop.is_deep(value jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")');
+
 -- Whether programs can read a value, or it is null: a worker reads it into its memory, and JSON of programs has no larger
 -- numbers and no deeper values. The planner replaces the call by its text.
 CREATE FUNCTION scoop.is_readable(value jsonb, bytes_max int) RETURNS boolean
 LANGUAGE sql IMMUTABLE
-RETURN NOT coalesce(
-    octet_length(value::text) > bytes_max
-    OR jsonb_path_exists(value, 'strict $.** ? (@.type() == "number" && (@ > 1.7e308 || @ < -1.7e308))')
-    OR jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")'), false);
+RETURN CASE
+    WHEN octet_length(value::text) > bytes_max OR scoop.is_deep(value) THEN false
+    ELSE NOT coalesce(
+        jsonb_path_exists(value, 'strict $.** ? (@.type() == "number" && (@ > 1.7e308 || @ < -1.7e308))'), false)
+END;
 
--- A failure as lists of runs read it: one that is larger than programs write, which is about 128 KiB, is left out. Its size as
--- it is stored, which costs nothing to know, decides about most of them. The planner replaces the call by its text.
+-- A failure as lists of runs read it: one that is larger than programs write, which is about 128 KiB, or has more levels, is left
+-- out. Its size as it is stored, which costs nothing to know, decides about most of the sizes. The planner replaces the call by its
+-- text.
 CREATE FUNCTION scoop.shown_failure(failure jsonb) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE
-    WHEN failure IS NULL OR pg_column_size(failure) <= 10000 THEN failure
-    WHEN pg_column_size(failure) <= 262144 AND octet_length(failure::text) <= 1048576 THEN failure
-    ELSE jsonb_build_object(
-        'type', 'TooLarge', 'source', 'unknown',
-        'message', 'the failure is too large to be read: ' || pg_column_size(failure) || ' bytes as it is stored')
+    WHEN failure IS NULL THEN NULL
+    WHEN pg_column_size(failure) > 262144 OR pg_column_size(failure) > 10000 AND octet_length(failure::text) > 1048576
+        THEN jsonb_build_object(
+            'type', 'TooLarge', 'source', 'unknown',
+            'message', 'the failure is too large to be read: ' || pg_column_size(failure) || ' bytes as it is stored')
+    WHEN scoop.is_deep(failure)
+        THEN '{"type": "TooDeep", "source": "unknown", "message": "the failure has too many levels to be read"}'
+    ELSE failure
 END;
 
 -- Sends the message `Failed` about a run that ended or is stuck, to each topic of it that has a handler. Returns the

@@ -676,6 +676,48 @@ async fn lists_and_texts_beyond_those_of_programs_are_refused() -> Result<()> {
     Ok(())
 }
 
+/// The server has no stack for a search in so many levels, and a program reads 127.
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_of_many_levels_hide_no_other_run_and_no_event() -> Result<()> {
+    let db = tables().await?;
+    let scoop = db.client();
+    let (root, repeated) = (scoop.launch(Work).await?, scoop.launch(Work).await?);
+    let nested = |levels: usize| format!("'{}{{}}{}'", "{\"causes\":[".repeat(levels), "]}".repeat(levels));
+    let usual = "'{\"type\": \"usual\", \"source\": \"bank\", \"message\": \"closed\"}'".to_owned();
+    for (handler, exception) in [("one", nested(6_000)), ("two", nested(70)), ("three", usual)] {
+        db.execute(&format!(
+            "INSERT INTO scoop.message_event
+                 (message_id, type, coroutine_name, step, cooperation_lineage, exception)
+             SELECT message_id, 'ROLLBACK_FAILED', '{handler}', 'pay', ARRAY['{root}', gen_random_uuid()]::uuid[], {exception}
+             FROM scoop.message_event WHERE type = 'EMITTED' AND cooperation_lineage[1] = '{root}'",
+            root = root.id(),
+        ))
+        .await;
+    }
+    db.execute(LISTED).await;
+    db.execute(&format!(
+        "UPDATE scoop.run SET state = 'stuck', reason = 'again', rollback_failed_before = true, awaits_operator = true
+         WHERE root = '{root}';
+         INSERT INTO scoop.repeated_failure (root, run, handler, message_id, worker, step, exception, failed_at)
+         SELECT root, id, handler, message_id, 'worker', 'pay', {}, now() FROM scoop.run WHERE root = '{root}'",
+        nested(6_000),
+        root = repeated.id(),
+    ))
+    .await;
+
+    let found = scoop.runs().failed_with("usual").await?.runs;
+    assert_eq!(found.iter().map(|run| &*run.handler).collect::<Vec<_>>(), ["three"]);
+    assert_eq!(scoop.runs().failed_with("TooDeep").await?.runs.len(), 3);
+    let listed = scoop.failed_compensations().await?;
+    let mut codes: Vec<_> = listed.into_iter().map(|failed| (failed.handler, failed.failure.kind)).collect();
+    codes.sort();
+    let codes: Vec<_> = codes.iter().map(|(handler, code)| (&**handler, &**code)).collect();
+    assert_eq!(codes, [("one", "TooDeep"), ("three", "usual"), ("two", "TooDeep")]);
+    let tree = repeated.tree().await?;
+    assert_eq!((tree.runs().len(), tree.unreadable().len()), (1, 0), "{tree}");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_and_reasons_beyond_those_of_programs_are_cut_in_lists() -> Result<()> {
     let db = tables().await?;
