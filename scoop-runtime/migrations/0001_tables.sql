@@ -142,7 +142,6 @@ CREATE TABLE scoop.repeated_failure (
     failed_at         timestamptz NOT NULL,  -- later than any event of the run and any intervention before
     PRIMARY KEY (run, failed_at)
 );
-CREATE INDEX repeated_failure_root ON scoop.repeated_failure (root);
 
 -- The steps that run at most once, each written before its code runs. A later claim that finds the row fails the step
 -- instead of running it.

@@ -1235,13 +1235,14 @@ BEGIN
           AND (SELECT count(*) FROM scoop.entity_event v WHERE v.message_id = m.id) = 0;
         RETURN;
     END IF;
+    -- the rows that archive_rows.sql reads
     DELETE FROM scoop.message_event e WHERE scoop.run_id(e.cooperation_lineage) = ANY (parts);
     GET DIAGNOSTICS event_count = ROW_COUNT;
     DELETE FROM scoop.return_value v WHERE scoop.run_id(v.cooperation_lineage) = ANY (parts);
     DELETE FROM scoop.execution x WHERE x.run = ANY (parts);
     DELETE FROM scoop.begun_step b WHERE b.run = ANY (parts);
+    DELETE FROM scoop.repeated_failure f WHERE f.run = ANY (parts);
     DELETE FROM scoop.intervention i WHERE i.root = hierarchy;
-    DELETE FROM scoop.repeated_failure f WHERE f.root = hierarchy;
     DELETE FROM scoop.rollback_failure f WHERE f.root = hierarchy;
     DELETE FROM scoop.join_member j WHERE j.run = ANY (parts);
     DELETE FROM scoop.redelivery d WHERE d.message_id = ANY (messages);

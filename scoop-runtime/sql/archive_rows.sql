@@ -1,4 +1,6 @@
--- What is recorded about these parts of a hierarchy? A JSON object for each row, with the name of its table.
+-- What is recorded about these parts of a hierarchy? A JSON object for each row, with the name of its table. These are the rows that
+-- scoop.prune deletes: of most tables those of the part, but interventions by their hierarchy, since a run that an operator has
+-- retried may have no event. Rows with a hierarchy or a run that is not recorded are neither archived nor deleted.
 -- Locks: nothing.
 -- $1 the parts: hierarchies and runs
 SELECT (jsonb_build_object('table', found.name) || found.data)::text AS line
@@ -32,7 +34,7 @@ CROSS JOIN LATERAL (
   UNION ALL
     SELECT 3, 'begun_step', to_jsonb(b) FROM (SELECT r.* FROM scoop.begun_step r WHERE r.run = p.id OFFSET 0) b
   UNION ALL
-    SELECT 3, 'intervention', to_jsonb(i) FROM (SELECT r.* FROM scoop.intervention r WHERE r.run = p.id OFFSET 0) i
+    SELECT 3, 'intervention', to_jsonb(i) FROM (SELECT r.* FROM scoop.intervention r WHERE r.root = p.id OFFSET 0) i
   UNION ALL
     SELECT 3, 'repeated_failure', to_jsonb(f) FROM (SELECT r.* FROM scoop.repeated_failure r WHERE r.run = p.id OFFSET 0) f
   UNION ALL

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use scoop::{ArchiveBatch, Builder, Handle, Keep};
+use scoop::{ArchiveBatch, Builder, Handle, Keep, RepairAnswer};
 
 use super::*;
 use crate::support::{Database, eventually};
@@ -29,6 +29,18 @@ handler! {
 handler! {
     Notes: "archived-notes" on Note;
     step "read" read => done().silently();
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "archived.vase")]
+struct Vase;
+
+handler! {
+    /// It cannot be undone, however often that is tried.
+    Fall: "archived-fall" on Vase;
+    step "drop_it" drop_it [rollback = mend] => done();
+    step "fail" fail => fails(SIMULATED);
+    rollback mend => fails(SIMULATED);
 }
 
 /// What an archive has got, and what it refuses.
@@ -103,6 +115,29 @@ async fn hierarchies_are_archived_before_they_are_deleted() -> Result<()> {
     let kinds: Vec<_> = events.map(|line| line["type"].as_str().unwrap().to_owned()).collect();
     assert_eq!(kinds, ["EMITTED", "SEEN", "SUSPENDED", "COMMITTED"]);
     assert!(lines.iter().all(|line| line["table"].is_string()));
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn decisions_of_operators_and_repeated_failures_are_archived() -> Result<()> {
+    let (db, shelf) = (Database::new().await, Shelf::default());
+    let builder = shelf.archives(db.scoop().keep(Keep::forever()).only::<Fall>());
+    let scoop = builder.start().await?;
+    let fallen = scoop.launch(Vase).await?;
+    assert!(matches!(fallen.ends().await?, Outcome::RollbackFailed(_)));
+    let failed = scoop.failed_compensations().await?.remove(0).id();
+    assert_eq!(scoop.retry(failed).await?, RepairAnswer::Accepted);
+    fallen.comes_to(|tree| tree.to_string().contains("could not be undone again")).await?;
+    assert_eq!(scoop.resolve(failed, "glued").await?, RepairAnswer::Accepted);
+    eventually("it is settled", async || db.unfinished().await == 0).await;
+    db.grow_older(60 * DAY).await;
+    assert_eq!(scoop.prune().await?.hierarchies, 1);
+    let lines = shelf.lines.lock().unwrap().clone();
+    for (table, count) in [("intervention", 2), ("repeated_failure", 1)] {
+        let archived = lines.iter().filter(|line| line["table"] == table);
+        assert_eq!(archived.count(), count, "{table}");
+    }
     scoop.shutdown().await?;
     Ok(())
 }

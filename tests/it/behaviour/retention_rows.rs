@@ -1,8 +1,8 @@
 //! Deletion of finished hierarchies, by the rows of the tables.
 
 use std::future::IntoFuture;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use scoop::{Keep, PauseTarget};
@@ -129,6 +129,43 @@ async fn nothing_of_a_pruned_hierarchy_remains() -> Result<()> {
     for table in RECORD.into_iter().chain(["rollback_failure"]) {
         assert_eq!(rows(&db, table).await, 0, "{table}");
     }
+    Ok(())
+}
+
+/// The failure names a hierarchy that is not recorded, and the intervention a run that has no event.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_operators_are_archived_if_and_only_if_they_are_deleted() -> Result<()> {
+    let (db, lines) = (Database::new().await, Arc::new(Mutex::new(Vec::<u8>::new())));
+    let to = lines.clone();
+    let builder = db.scoop().keep(Keep::forever()).only::<Items>().before_delete(move |batch| {
+        let to = to.clone();
+        async move {
+            let mut text: Vec<u8> = vec![];
+            batch.write_ndjson(&mut text).await.map_err(|error| error.to_string())?;
+            to.lock().unwrap().extend(text);
+            Ok::<_, String>(())
+        }
+    });
+    let scoop = builder.start().await?;
+    assert_eq!(scoop.launch(Item).await?.ends().await?, Outcome::Committed);
+    db.execute(
+        "INSERT INTO scoop.repeated_failure (root, run, handler, message_id, worker, step, exception, failed_at)
+         SELECT gen_random_uuid(), scoop.run_id(cooperation_lineage), coroutine_name, message_id, 'worker', 'keep', '{}',
+                created_at
+         FROM scoop.message_event WHERE type = 'SEEN';
+         INSERT INTO scoop.intervention (root, run, handler, message_id, kind, source, requested_at)
+         SELECT cooperation_lineage[1], gen_random_uuid(), coroutine_name, message_id, 'retry', 'a test', created_at
+         FROM scoop.message_event WHERE type = 'SEEN'",
+    )
+    .await;
+    db.grow_older(60 * DAY).await;
+    assert_eq!(scoop.prune().await?.hierarchies, 1);
+    let text = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
+    for table in ["repeated_failure", "intervention"] {
+        assert_eq!(text.matches(&format!("\"table\": \"{table}\"")).count(), 1, "{table}: {text}");
+        assert_eq!(rows(&db, table).await, 0, "{table}");
+    }
+    scoop.shutdown().await?;
     Ok(())
 }
 

@@ -136,8 +136,9 @@ impl EventLog {
         self.by_run.keys().copied().collect()
     }
 
-    /// The messages that a part launched, its events and values, each as a JSON object with the columns of its table.
-    pub(super) fn lines_of(&self, part: Uuid) -> Vec<String> {
+    /// The messages that a part of this hierarchy launched, its events, values and repeated failures, and of the hierarchy itself
+    /// all interventions, each as a JSON object with the columns of its table.
+    pub(super) fn lines_of(&self, root: Uuid, part: Uuid) -> Vec<String> {
         let launched = self.of_run(part).filter(|event| event.kind == EventKind::Emitted);
         let messages = launched.filter_map(|event| {
             let message = self.messages.get(&event.message)?;
@@ -157,7 +158,25 @@ impl EventLog {
         let values = self.values.get(&part).into_iter().flatten().map(
             |(name, value)| json!({ "table": "return_value", "run": part, "variable_name": name, "value": value }),
         );
-        messages.chain(events).chain(values).map(|line| line.to_string()).collect()
+        let repeated =
+            self.repeated_failures.iter().filter(|event| event.lineage.id() == part).map(|event| {
+                json!({
+                    "table": "repeated_failure", "id": event.id, "root": root, "run": part,
+                    "handler": event.handler.as_deref(), "message_id": event.message,
+                    "worker": event.identifier.as_deref(), "step": event.step,
+                    "handler_iteration": event.handling, "exception": event.exception,
+                    "failed_at": event.at.format(&Rfc3339).unwrap_or_default(),
+                })
+            });
+        let interventions = self.interventions.iter().filter(|_| part == root).map(|done| {
+            json!({
+                "table": "intervention", "root": root, "run": done.run, "handler": done.handler,
+                "step": done.part, "kind": done.kind, "reruns_part": done.reruns_part, "note": done.note,
+                "source": done.source, "requested_at": done.at.format(&Rfc3339).unwrap_or_default(),
+            })
+        });
+        let lines = messages.chain(events).chain(values).chain(repeated).chain(interventions);
+        lines.map(|line| line.to_string()).collect()
     }
 
     /// Adds an event that is [admitted](Self::admits).

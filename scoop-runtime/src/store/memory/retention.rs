@@ -115,7 +115,7 @@ impl RetentionStorage for MemoryStore {
             let record = state.hierarchy(root).map(|hierarchy| &hierarchy.record);
             Ok(record
                 .into_iter()
-                .flat_map(|record| parts.iter().flat_map(|part| record.lines_of(*part)))
+                .flat_map(|record| parts.iter().flat_map(|part| record.lines_of(root, *part)))
                 .collect())
         })
         .await
