@@ -140,7 +140,9 @@ CREATE TABLE scoop.repeated_failure (
     handler_iteration int,  -- how often the children's failures had been handled before, if they were the reason
     exception         jsonb NOT NULL,
     failed_at         timestamptz NOT NULL,  -- later than any event of the run and any intervention before
-    PRIMARY KEY (run, failed_at)
+    PRIMARY KEY (run, failed_at),
+    -- A program knows no other years, and could not rebuild the hierarchy of the row.
+    CONSTRAINT time_is_of_a_known_year CHECK (failed_at BETWEEN '0001-01-01Z' AND '9999-12-31Z')
 );
 
 -- The steps that run at most once, each written before its code runs. A later claim that finds the row fails the step

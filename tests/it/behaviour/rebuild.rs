@@ -378,9 +378,14 @@ async fn interventions_are_rebuilt() -> Result<()> {
     // A second failure without a readable time is named by its own row, not by that of the first failure.
     let failure = db.texts("SELECT id::text FROM scoop.repeated_failure").await.remove(0);
     let failed_at = db.texts("SELECT failed_at::text FROM scoop.repeated_failure").await.remove(0);
-    db.execute("UPDATE scoop.repeated_failure SET failed_at = 'infinity'").await;
+    db.execute(
+        "ALTER TABLE scoop.repeated_failure DROP CONSTRAINT time_is_of_a_known_year;
+         UPDATE scoop.repeated_failure SET failed_at = 'infinity'",
+    )
+    .await;
     let skipped = client.compare_working_set(|_| ()).await?.skipped.remove(0);
     assert!(skipped.reason.contains(&failure), "{skipped:?}");
+    assert!(skipped.reason.contains("`repeated_failure.failed_at`"), "{skipped:?}");
     db.execute(&format!("UPDATE scoop.repeated_failure SET failed_at = '{failed_at}'")).await;
 
     assert_eq!(client.skip(middle, "").await?, RepairAnswer::Accepted);
@@ -586,6 +591,37 @@ async fn hierarchy_with_an_unreadable_event_keeps_its_runs_and_others_are_rebuil
     .await?;
     damaged_by(&format!("UPDATE scoop.message_event SET context = '[7]' WHERE {of_a_step}"), "cannot be read")
         .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hierarchy_with_a_repeated_failure_at_no_time_keeps_its_runs_and_others_are_rebuilt() -> Result<()> {
+    damaged_by(
+        "ALTER TABLE scoop.repeated_failure DROP CONSTRAINT time_is_of_a_known_year;
+         INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, exception)
+         SELECT e.message_id, failed.type, e.coroutine_name, 'prepare', e.cooperation_lineage, '{}'
+         FROM scoop.message_event e
+         CROSS JOIN unnest('{ROLLING_BACK,ROLLBACK_FAILED}'::scoop.message_event_type[]) AS failed (type)
+         WHERE e.type = 'SEEN' AND e.cooperation_lineage[1] = '{root}';
+         INSERT INTO scoop.repeated_failure (root, run, handler, message_id, worker, step, exception, failed_at)
+         SELECT e.cooperation_lineage[1], scoop.run_id(e.cooperation_lineage), e.coroutine_name, e.message_id, 'worker',
+                'prepare', '{}', 'infinity'
+         FROM scoop.message_event e WHERE e.type = 'ROLLBACK_FAILED'",
+        "`repeated_failure.failed_at`",
+    )
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_failure_of_no_known_year_is_refused() {
+    let db = Database::new().await;
+    for time in ["infinity", "-infinity", "10000-01-01Z", "0001-01-01Z BC"] {
+        let insert = format!(
+            "INSERT INTO scoop.repeated_failure (root, run, handler, message_id, worker, step, exception, failed_at)
+             VALUES (gen_random_uuid(), gen_random_uuid(), 'top', gen_random_uuid(), 'worker', 'prepare', '{{}}', '{time}')"
+        );
+        let refused = sqlx::query(sqlx::AssertSqlSafe(insert)).execute(db.pool()).await.expect_err(time);
+        assert!(refused.to_string().contains("time_is_of_a_known_year"), "{time}: {refused}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -381,7 +381,13 @@ fn read_recorded(row: &PgRow) -> sqlx::Result<RecordedEvent> {
     let kind = EventKind::from_name(&kind)
         .ok_or_else(|| sqlx::Error::Decode(format!("an event of the unknown type `{kind}`").into()))?;
     if !row.try_get::<bool, _>("has_times")? {
-        return Err(outside_of_time(row.try_get::<Uuid, _>("id")?));
+        let id: Uuid = row.try_get("id")?;
+        let column = match kind {
+            EventKind::Emitted => "`message_event.created_at` or `redelivery.redelivered_at`",
+            EventKind::RollbackFailed => "`message_event.created_at` or `repeated_failure.failed_at`",
+            _ => "`message_event.created_at`",
+        };
+        return Err(outside_of_time(format_args!("{id} ({column})")));
     }
     let context: Option<Json<Context>> = row.try_get("context")?;
     Ok(RecordedEvent {
