@@ -38,8 +38,8 @@ pub use scoop_runtime::{
     RunExplanation, RunId, RunInfo, RunPage, RunPhase, RunState, RunSummary, RunValue, RunningStep,
     RuntimeError, Saga, Scoop, Scope, SendSignal, SetPause, SetupError, SignalAnswer, SkippedHierarchy,
     SqlEntity, Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, Undeletable,
-    UnhandledMessage, UniqueLaunch, WaitKind, WaitReason, WaitingMember, Wanted, When, WorkerInfo,
-    WorkerSaga, migrate, migration_files,
+    UnhandledMessage, UniqueLaunch, UnmatchedFailure, WaitKind, WaitReason, WaitingMember, Wanted, When,
+    WorkerInfo, WorkerSaga, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

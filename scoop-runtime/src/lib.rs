@@ -71,7 +71,7 @@ pub use find::{
 };
 pub use rebuild::{
     ChangedField, FailedRollbackComparison, RebuildChange, RebuildComparison, RebuildProgress, RebuildReport,
-    RunDifference, SkippedHierarchy,
+    RunDifference, SkippedHierarchy, UnmatchedFailure,
 };
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};

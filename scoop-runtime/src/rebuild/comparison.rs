@@ -38,11 +38,48 @@ pub struct FailedRollbackComparison {
     pub compared: u64,
     /// The first differences, up to [`LIMIT`](Self::LIMIT).
     pub different: Vec<RunDifference>,
+    /// The newest repeated failures of rollbacks that do not fit the record, up to [`LIMIT`](Self::LIMIT).
+    pub unmatched: Vec<UnmatchedFailure>,
 }
 
 impl FailedRollbackComparison {
-    /// The maximum number of differences that one comparison returns.
+    /// The maximum number of differences, and of repeated failures, that one comparison returns.
     pub const LIMIT: usize = 100;
+}
+
+/// A repeated failure of a rollback, a row of the table `repeated_failure`, that does not fit the record: the row was forged, or the
+/// events of its run were damaged. Display it as one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnmatchedFailure {
+    /// Its id.
+    pub id: Uuid,
+    /// The hierarchy that it names.
+    pub hierarchy: HierarchyId,
+    /// The run that it names.
+    pub run: RunId,
+    /// The saga that it names.
+    pub handler: String,
+    /// The message that it names.
+    pub message_id: Uuid,
+    /// Whether an event has the same id, so that [streams of events](crate::Scoop::events) leave the failure out. Otherwise no
+    /// ROLLBACK_FAILED of the run has this hierarchy, saga and message.
+    pub shares_id: bool,
+}
+
+impl fmt::Display for UnmatchedFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, hierarchy, run, handler, message_id, shares_id } = self;
+        let handler = Escaped(handler);
+        write!(f, "repeated failure {id} of run {run} of `{handler}` in hierarchy {hierarchy} ")?;
+        match shares_id {
+            true => write!(f, "has the id of an event"),
+            false => write!(
+                f,
+                "has no failed rollback with the same hierarchy, run, saga and message {message_id}"
+            ),
+        }
+    }
 }
 
 /// A run that a rebuild would change. Display it as one line.
@@ -206,6 +243,22 @@ mod tests {
         let text = difference.to_string();
         let expected = "would change: failed_rollback from null to {\"failed_at\":\"2026-01-01\"}";
         assert!(text.ends_with(expected), "{text}");
+    }
+
+    #[test]
+    fn unmatched_failure_is_displayed_with_what_does_not_fit() {
+        let failure = UnmatchedFailure {
+            id: Uuid::from_u128(1),
+            hierarchy: Uuid::from_u128(2).into(),
+            run: Uuid::from_u128(3).into(),
+            handler: "orders\n".into(),
+            message_id: Uuid::from_u128(4),
+            shares_id: false,
+        };
+        let text = failure.to_string();
+        assert!(text.contains("of `orders\\n` in") && text.ends_with("000000000004"), "{text}");
+        let text = UnmatchedFailure { shares_id: true, ..failure }.to_string();
+        assert!(text.ends_with("has the id of an event"), "{text}");
     }
 
     #[test]

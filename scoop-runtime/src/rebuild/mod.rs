@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::HierarchyId;
 
 pub use self::comparison::{
-    ChangedField, FailedRollbackComparison, RebuildChange, RebuildComparison, RunDifference,
+    ChangedField, FailedRollbackComparison, RebuildChange, RebuildComparison, RunDifference, UnmatchedFailure,
 };
 pub(crate) use self::entity::{EntityFold, Unfolded};
 pub(crate) use self::run_history::{OperatorAction, RecordedEvent, RecordedExecution};

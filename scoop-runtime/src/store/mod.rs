@@ -670,7 +670,7 @@ storage! {
         /// Reports the runs that a rebuild would change, by a consistent view of the record and the working set.
         async fn compare_with_record(&self, report: OnDifference<'_>) -> RebuildComparison;
 
-        /// Compares the newest failed rollbacks of the list and of the record.
+        /// Compares the newest failed rollbacks of the list and of the record, and the newest repeated failures with the record.
         async fn compare_failed_rollbacks(&self) -> FailedRollbackComparison;
     }
 }

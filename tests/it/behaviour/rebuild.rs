@@ -375,6 +375,8 @@ async fn interventions_are_rebuilt() -> Result<()> {
     scoop.shutdown().await?;
     is_rebuilt(&db).await?;
 
+    assert_eq!(client.compare_failed_rollbacks().await?.unmatched, vec![]);
+
     // A second failure without a readable time is named by its own row, not by that of the first failure.
     let failure = db.texts("SELECT id::text FROM scoop.repeated_failure").await.remove(0);
     let failed_at = db.texts("SELECT failed_at::text FROM scoop.repeated_failure").await.remove(0);

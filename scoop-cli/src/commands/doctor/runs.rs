@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use scoop_runtime::{
-    FailedCompensation, FailedRollbackComparison, RepairStatus, RunDifference, RunPhase, Scoop, WaitKind,
+    FailedCompensation, FailedRollbackComparison, RepairStatus, RunDifference, RunPhase, Scoop,
+    UnmatchedFailure, WaitKind,
 };
 
 use super::{Advice, Finding, Level};
@@ -269,7 +270,29 @@ pub(super) async fn listed(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         );
         findings.push(Finding::good(CHECK, format!("{count} compared with the record, none differs")));
     }
+    findings.extend(unmatched(&compared.unmatched));
     Ok(findings)
+}
+
+/// Repeated failures that do not fit the record: trees and lists may not have them, and no deletion may take them.
+fn unmatched(failures: &[UnmatchedFailure]) -> Vec<Finding> {
+    const CHECK: &str = "repeated failures";
+    const ADVICE: &str = "as the owner of the tables, correct the row of `repeated_failure` by the ROLLBACK_FAILED of its \
+                          run, or delete it";
+    if failures.is_empty() {
+        return vec![Finding::good(CHECK, "each of the newest belongs to a failed rollback")];
+    }
+    let named = failures.iter().take(LISTED as usize);
+    let mut findings: Vec<_> =
+        named.map(|it| Finding::bad(Level::Warning, CHECK, it.to_string(), ADVICE)).collect();
+    let others = failures.len().saturating_sub(LISTED as usize);
+    if others > 0 {
+        let or_more = if failures.len() >= FailedRollbackComparison::LIMIT { " or more" } else { "" };
+        let count = counted(others, "other", "others");
+        let text = format!("{count}{or_more} of the newest repeated failures do not fit the record");
+        findings.push(Finding::bad(Level::Warning, CHECK, text, ADVICE));
+    }
+    findings
 }
 
 /// Failed rollbacks, stuck runs, and runs that wait for long.

@@ -61,7 +61,7 @@ impl RebuildStorage for MemoryStore {
         // The list follows from the record.
         self.run("compare_failed_rollbacks", |state| {
             let compared = state.unsettled().count() as u64;
-            Ok(FailedRollbackComparison { compared, different: vec![] })
+            Ok(FailedRollbackComparison { compared, ..FailedRollbackComparison::default() })
         })
         .await
     }

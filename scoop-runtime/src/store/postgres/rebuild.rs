@@ -22,12 +22,12 @@ use crate::error::is_of_contents;
 use crate::rebuild::{
     FailedRollbackComparison, OperatorAction, RebuildChange, RebuildComparison, RebuildProgress,
     RebuildReport, Rebuilt, RecordedEvent, RecordedExecution, RunDifference, SkippedHierarchy,
-    SubscriptionPeriod, newest_outputs, rebuild, root_of,
+    SubscriptionPeriod, UnmatchedFailure, newest_outputs, rebuild, root_of,
 };
 use crate::repair::{RepairAction, SIGNAL};
 use crate::util::patience::note;
 
-/// How many failed rollbacks of the list and of the record a comparison of these reads, and of how many sagas.
+/// How many failed rollbacks of the list and of the record, and repeated failures, a comparison of these reads, and of how many sagas.
 const FAILURES_COMPARED: i64 = 10_000;
 const FAILED_SAGAS_COMPARED: i64 = 1_000;
 
@@ -138,8 +138,25 @@ impl RebuildStorage for PostgresStore {
                 comparison.different.push(read_failed_rollback(row)?);
             }
         }
+        let unmatched = sqlx::query(self.sql.repeated_failure_unmatched.clone())
+            .bind(FAILURES_COMPARED)
+            .bind(FailedRollbackComparison::LIMIT as i64)
+            .all(&self.sessions)
+            .await?;
+        comparison.unmatched = unmatched.iter().map(read_unmatched_failure).collect::<sqlx::Result<_>>()?;
         Ok(comparison)
     }
+}
+
+fn read_unmatched_failure(row: &PgRow) -> sqlx::Result<UnmatchedFailure> {
+    Ok(UnmatchedFailure {
+        id: row.try_get("id")?,
+        hierarchy: row.try_get::<Uuid, _>("root")?.into(),
+        run: row.try_get::<Uuid, _>("run")?.into(),
+        handler: row.try_get("handler")?,
+        message_id: row.try_get("message_id")?,
+        shares_id: row.try_get("shares_id")?,
+    })
 }
 
 /// The row of a failed rollback that differs between the list of these and the record.

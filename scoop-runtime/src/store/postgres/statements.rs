@@ -218,6 +218,7 @@ statements! {
     redeliver,
     redeliver_find,
     redeliver_lock,
+    repeated_failure_unmatched,
     request_find_target,
     request_is_done,
     request_list,

@@ -18,7 +18,7 @@ use crate::tree::{Extent, RunRow};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 89] = [
+const HOT: [&str; 90] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -89,6 +89,7 @@ const HOT: [&str; 89] = [
     "run_count_finished",
     "run_count_unfinished",
     "rebuild_compare",
+    "repeated_failure_unmatched",
     "rollback_failure_compare",
     "rollback_failure_count",
     "rollback_failure_page",
@@ -328,6 +329,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "run_count_finished" => ("timestamptz, bigint, bigint", "now(), 1, NULL"),
         "run_count_unfinished" => ("bigint, bigint", "100, NULL"),
+        "repeated_failure_unmatched" => ("bigint, bigint", "10000, 100"),
         "rollback_failure_compare" => ("bigint, bigint, bigint", "10000, 1000, 100"),
         "rollback_failure_count" => ("bigint, bigint", "1000, NULL"),
         "rollback_failure_page" | "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
