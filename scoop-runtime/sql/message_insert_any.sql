@@ -1,3 +1,3 @@
--- Launches messages under conditions, in a transaction of any session: see `0002_functions.sql`.
+-- Launches messages under conditions, in a transaction of any session: see `0007_launches.sql`.
 -- $1 the messages: an array of objects
 SELECT launched, handlers, refused, refused_type FROM scoop.launch($1)

@@ -1,5 +1,5 @@
 -- Deletes those of these hierarchies that are due, remembers the others, and returns what became of each: see
--- `0002_functions.sql`.
+-- `0009_retention.sql`.
 -- Locks: the row of retention; of each hierarchy its advisory lock and the rows of its messages, without waiting for these.
 -- $1 my worker, $2 for how many seconds committed hierarchies are kept, $3 others, $4 the roots, $5 those that are archived;
 -- null if my worker has no archive,

@@ -1,4 +1,4 @@
-//! The message about failed runs: [`Failed`]. The function `scoop.send_failed` sends it (`0002_functions.sql`).
+//! The message about failed runs: [`Failed`]. The function `scoop.send_failed` sends it (`0006_failures.sql`).
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Sends the message [`Failed`](crate::Failed); see `scoop.send_failed` in `0002_functions.sql`.
+//! Sends the message [`Failed`](crate::Failed); see `scoop.send_failed` in `0006_failures.sql`.
 
 use std::sync::Arc;
 

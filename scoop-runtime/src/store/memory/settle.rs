@@ -1,4 +1,4 @@
-//! Applies settlements; see `scoop.settle` in `0002_functions.sql`, of which the statements in `sql/settle/` are the common case.
+//! Applies settlements; see `scoop.settle` in `0005_settle.sql`, of which the statements in `sql/settle/` are the common case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

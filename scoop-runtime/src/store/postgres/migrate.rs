@@ -19,7 +19,15 @@ use crate::{RuntimeError, SetupError};
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "tables", include_str!("../../../migrations/0001_tables.sql")),
-    (2, "functions", include_str!("../../../migrations/0002_functions.sql")),
+    (2, "pauses", include_str!("../../../migrations/0002_pauses.sql")),
+    (3, "views", include_str!("../../../migrations/0003_views.sql")),
+    (4, "runs", include_str!("../../../migrations/0004_runs.sql")),
+    (5, "settle", include_str!("../../../migrations/0005_settle.sql")),
+    (6, "failures", include_str!("../../../migrations/0006_failures.sql")),
+    (7, "launches", include_str!("../../../migrations/0007_launches.sql")),
+    (8, "queue limits", include_str!("../../../migrations/0008_queue_limits.sql")),
+    (9, "retention", include_str!("../../../migrations/0009_retention.sql")),
+    (10, "version", include_str!("../../../migrations/0010_version.sql")),
 ];
 
 /// The oldest server that supports all statements, as `server_version_num`.

@@ -1,4 +1,4 @@
-//! Deletion of finished hierarchies and signals; see `0002_functions.sql`.
+//! Deletion of finished hierarchies and signals; see `0009_retention.sql`.
 
 use std::time::Duration;
 

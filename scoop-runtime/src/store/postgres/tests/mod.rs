@@ -704,7 +704,7 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
 
 #[test]
 fn attempts_with_unknown_results_end_at_the_same_number_in_views_and_texts() {
-    let views = include_str!("../../../../migrations/0002_functions.sql");
+    let views = include_str!("../../../../migrations/0003_views.sql");
     assert_eq!(views.matches("doubts >=").count(), 1);
     assert!(views.contains(&format!("r.doubts >= {UNKNOWN_MAX} THEN 'operator'")));
     assert!(UNKNOWN_TOO_OFTEN.contains(&format!("results of {UNKNOWN_MAX} of its attempts")));
@@ -712,7 +712,7 @@ fn attempts_with_unknown_results_end_at_the_same_number_in_views_and_texts() {
 
 #[test]
 fn longest_queue_that_is_counted_is_the_same_in_functions_statements_and_attribute() {
-    let functions = include_str!("../../../../migrations/0002_functions.sql");
+    let functions = include_str!("../../../../migrations/0008_queue_limits.sql");
     let attribute = include_str!("../../../../../scoop-macros/src/saga/limits.rs");
     assert!(functions.contains(&format!("SELECT least(l.queue, {QUEUE_MAX}), l.handlers INTO most")));
     assert!(functions.contains(&format!("least(coalesce(l.places, 0), {QUEUE_MAX})")));

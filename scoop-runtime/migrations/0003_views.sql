@@ -1,0 +1,196 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
+
+-- Views on the working set and the record, with the functions that they use. No program reads `runs`, which is for people.
+--
+-- phase, phase_since, runs: unfinished runs, for people
+-- ready_queue: queues of ready runs; abandoned_queue: those that no living worker claims
+-- reached_limit: sagas at their limits; limited_topic: topics of sagas whose queue has a limit
+-- run_end: ends of runs; recorded_rollback_failure: failed rollbacks by the record; latest_rollback_failure: of one that may have
+-- failed again
+-- listed_handler: states and handlers of unfinished runs; unfinished_run: unfinished runs, as programs list and explain them
+
+-- In words, what an unfinished run does or waits for. A volatile function in it would keep the planner from reading no more
+-- runs than a limit says.
+CREATE FUNCTION scoop.phase(r scoop.run) RETURNS text LANGUAGE sql STABLE
+RETURN CASE
+    WHEN r.state = 'stuck' AND r.awaits_operator THEN 'awaiting operator'
+    WHEN r.state <> 'ready' THEN r.state::text
+    WHEN r.attempts > 0 OR r.retries > 0 THEN 'retrying'
+    WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
+    WHEN r.signal IS NOT NULL AND r.ready_at > statement_timestamp() THEN 'awaiting signal'
+    WHEN r.parked_since IS NOT NULL THEN 'ready'
+    WHEN r.epoch > r.unclaimed_epoch AND r.ready_at > statement_timestamp() THEN 'sleeping'
+    ELSE 'ready'
+END;
+
+-- Since when an unfinished run has been in its phase.
+CREATE FUNCTION scoop.phase_since(r scoop.run) RETURNS timestamptz LANGUAGE sql STABLE
+RETURN CASE
+    WHEN r.state = 'ready' AND r.parked_since IS NOT NULL THEN greatest(r.parked_since, r.last_event_at)
+    WHEN r.state IN ('ready', 'stuck') AND r.ready_at <= statement_timestamp() THEN greatest(r.ready_at, r.last_event_at)
+    ELSE r.last_event_at
+END;
+
+-- The unfinished runs, for people: in words, and without the ballast of the table. No program reads this view, which a
+-- later version may change.
+CREATE VIEW scoop.runs WITH (security_invoker = true) AS
+SELECT r.root AS hierarchy,
+       r.id AS run,
+       r.parent,
+       r.handler AS saga,
+       CASE WHEN r.state = 'ended' THEN 'failed' ELSE scoop.phase(r) END AS state,
+       r.rolling_back,
+       regexp_replace(r.step, '^(.*) \(waiting for (signal|scheduled time)\)$', 'wait before \1') AS last_step,
+       scoop.phase_since(r) AS since,
+       CASE WHEN r.state = 'ready' AND r.parked_since IS NULL AND scoop.phase(r) <> 'awaiting signal'
+                 AND r.ready_at > statement_timestamp() THEN r.ready_at END AS wakes_at,
+       r.attempts::bigint + r.retries AS failed_attempts,
+       r.reason,
+       r.give_up_at AS deadline,
+       r.giving_up,
+       r.owner AS worker,
+       r.signal,
+       r.signal_key,
+       CASE WHEN r.signal IS NOT NULL AND r.ready_at < '9999-12-31 00:00+00' THEN r.ready_at END AS awaits_until,
+       r.topic,
+       r.message_id AS message,
+       r.last_event_at,
+       r.execution AS former_executions,
+       CASE WHEN r.state = 'running' OR r.parked_since IS NOT NULL THEN r.limit_key END AS limit_key,
+       CASE scoop.priority_of(r.context) WHEN 1 THEN 'high' WHEN 0 THEN 'normal' ELSE 'low' END AS priority,
+       CASE WHEN r.state = 'ready' THEN (
+           SELECT string_agg(
+               'by ' || (p.pause ->> 'source') || coalesce(': ' || (p.pause ->> 'reason'), ''), '; ' ORDER BY p.place)
+           FROM jsonb_array_elements(scoop.pauses_of(r.handler, r.topic)) WITH ORDINALITY AS p (pause, place)
+       ) END AS paused
+FROM scoop.run r
+WHERE r.root <> '00000000-0000-0000-0000-000000000000';
+
+-- The queues of ready runs. Goes through the index from one to the next, so that the runs in them cost nothing.
+CREATE VIEW scoop.ready_queue WITH (security_invoker = true) AS
+WITH RECURSIVE queue (handler, topic, reserved_for) AS (
+    (SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
+     WHERE r.state = 'ready'
+     ORDER BY r.handler, r.topic, r.reserved_for LIMIT 1)
+    UNION ALL
+    SELECT next.handler, next.topic, next.reserved_for
+    FROM queue q
+    CROSS JOIN LATERAL (
+        SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
+        WHERE r.state = 'ready' AND (r.handler, r.topic, r.reserved_for) > (q.handler, q.topic, q.reserved_for)
+        ORDER BY r.handler, r.topic, r.reserved_for LIMIT 1
+    ) next
+)
+SELECT q.handler, q.topic, q.reserved_for FROM queue q;
+
+-- The queues of ready runs that no living worker claims: none has their saga, or the definition that they are reserved for.
+CREATE VIEW scoop.abandoned_queue AS
+SELECT q.handler, q.topic, q.reserved_for FROM scoop.ready_queue q
+WHERE NOT EXISTS (
+    SELECT FROM scoop.worker w, unnest(w.topics, w.handlers, w.definitions) AS own (topic, handler, definition)
+    WHERE own.handler = q.handler AND own.topic = q.topic AND q.reserved_for IN (0, own.definition)
+);
+
+-- The names of the sagas whose limits are reached: as many of their runs are in execution, or have begun, as may.
+CREATE VIEW scoop.reached_limit WITH (security_invoker = true) AS
+SELECT names.handler, l.saga::text AS saga
+FROM scoop.run_limit l
+CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
+WHERE l.saga >= '' AND (NOT l.concurrency_by_key AND l.concurrency <= (
+    SELECT count(*) FROM (
+        SELECT FROM scoop.run r
+        WHERE r.state = 'running' AND r.handler::text = ANY (l.handlers) AND r.id >= '00000000-0000-0000-0000-000000000000'
+        LIMIT l.concurrency
+    ) running
+) OR NOT l.rate_by_key AND l.rate > 0 AND EXISTS (
+    SELECT FROM scoop.rate_window w WHERE w.saga = l.saga AND w.key = '' AND w.opens_at > clock_timestamp()
+));
+
+-- The ends of runs, for lists of them: with the condition that chooses the index of ends.
+CREATE VIEW scoop.run_end WITH (security_invoker = true) AS
+SELECT e.* FROM scoop.message_event e
+WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity';
+
+-- The topics on which launches need a place in the queue of a saga: of several limits that name a handler, the first counts, as in
+-- scoop.lease_places.
+CREATE VIEW scoop.limited_topic WITH (security_invoker = true) AS
+SELECT DISTINCT first.topic, first.saga
+FROM (
+    SELECT DISTINCT ON (h.topic, h.handler) h.topic, l.saga
+    FROM scoop.run_limit l
+    CROSS JOIN LATERAL unnest(l.handlers) AS names (handler)
+    JOIN scoop.handler h ON h.handler::text = names.handler AND h.retired_at IS NULL
+    WHERE l.saga >= '' AND l.queue > 0
+    ORDER BY h.topic, h.handler, l.saga
+) first;
+
+-- The failed rollbacks that no operator has settled, by the record: the rows that rollback_failure has to have. A forged event
+-- may have no handler.
+CREATE VIEW scoop.recorded_rollback_failure WITH (security_invoker = true) AS
+SELECT e.cooperation_lineage[1] AS root, scoop.run_id(e.cooperation_lineage) AS run,
+       e.cooperation_lineage[cardinality(e.cooperation_lineage) - 1] AS parent,
+       coalesce(e.coroutine_name, 'unknown') AS handler, e.message_id, e.created_at AS failed_at
+FROM scoop.message_event e
+WHERE e.type = 'ROLLBACK_FAILED'
+  -- a count, so that each is looked up by index
+  AND (SELECT count(*) FROM scoop.message_event settled
+       WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = e.coroutine_name
+         AND settled.message_id = e.message_id) = 0;
+
+-- The states and handlers of unfinished runs. Goes through the index of lists from one to the next, so that the runs of
+-- each cost nothing.
+CREATE VIEW scoop.listed_handler AS
+WITH RECURSIVE listed (state, handler) AS (
+    (SELECT r.state, r.handler FROM scoop.run r
+     WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000'
+     ORDER BY r.state, r.handler LIMIT 1)
+    UNION ALL
+    SELECT next.state, next.handler
+    FROM listed l
+    CROSS JOIN LATERAL (
+        SELECT r.state, r.handler FROM scoop.run r
+        WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000'
+          AND (r.state, r.handler) > (l.state, l.handler)
+        ORDER BY r.state, r.handler LIMIT 1
+    ) next
+)
+SELECT l.state, l.handler FROM listed l;
+
+-- The latest failure of the rollback of a run, of which `first` is the first.
+CREATE FUNCTION scoop.latest_rollback_failure(run uuid, first jsonb) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN coalesce((
+    SELECT f.exception FROM scoop.repeated_failure f
+    WHERE f.run = latest_rollback_failure.run
+    ORDER BY f.failed_at DESC
+    LIMIT 1
+), first);
+
+-- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
+-- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned; for the
+-- limit of its saga or of its key, if that is reached; or else for a slot. The failure of a run that awaits an operator is the latest
+-- one of its rollback, that of others the reason of the rollback.
+CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
+SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
+       CASE WHEN r.state = 'waiting' THEN 'children'
+            WHEN r.state = 'stuck' THEN CASE WHEN r.awaits_operator OR r.doubts >= 12 THEN 'operator' ELSE 'program' END
+            WHEN r.state = 'running' THEN 'nothing'
+            WHEN scoop.phase(r) = 'awaiting signal' THEN 'signal'
+            WHEN r.ready_at > clock_timestamp() AND r.parked_since IS NULL THEN 'time'
+            WHEN r.handler::text IN (SELECT p.covers FROM scoop.paused p WHERE p.kind = 'handler')
+                OR r.topic::text IN (SELECT p.name::text FROM scoop.pause p WHERE p.kind = 'topic')
+                OR EXISTS (SELECT FROM scoop.pause p WHERE p.kind = 'everything') THEN 'pause'
+            WHEN (r.handler::text, r.topic::text, r.reserved_for)
+                IN (SELECT q.handler::text, q.topic::text, q.reserved_for FROM scoop.abandoned_queue q) THEN 'program'
+            WHEN r.ready_at > clock_timestamp()
+                OR r.handler::text IN (SELECT l.handler FROM scoop.reached_limit l) THEN 'limit'
+            ELSE 'slot'
+       END AS waits_for,
+       coalesce(
+           CASE WHEN r.awaits_operator THEN scoop.latest_rollback_failure(r.id, (
+               SELECT e.exception FROM scoop.message_event e
+               WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = r.root
+                 AND scoop.run_id(e.cooperation_lineage) = r.id)) END,
+           r.rollback_failure, r.failure) AS latest_failure
+FROM scoop.run r
+WHERE r.state <> 'ended';

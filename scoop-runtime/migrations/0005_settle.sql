@@ -1,0 +1,323 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
+
+-- Persists a move of a run that the shorter statements (`sql/settle/`) do not cover. As a function, it spends nothing
+-- on absent parts. Its own settings give it one plan on every connection: lookups by index, independent of the tables'
+-- contents, and never planned anew. From the first release on a later version of it takes another name, since programs
+-- of both may run.
+
+-- Applies a settlement to its run, if that still has the epoch of the move, and raises the epoch; otherwise does
+-- nothing. So a run that another worker took over is unchanged, and a settlement that is sent twice is applied once. A
+-- move other than a failure is not applied either if the run has to give up by now.
+-- Locks: the row of the run, and those of its failed children; its row of rollback_failure, if its rollback fails, or had failed
+-- and ends.
+-- `worker` is its identifier in events. `claim` is what `scoop_run.claim` must be in this
+-- transaction: null outside the transaction of a step.
+CREATE FUNCTION scoop.settle(settlement jsonb, worker text, claim text)
+RETURNS TABLE (
+    id uuid, epoch bigint, state text, last_event_at timestamptz, overdue boolean, ready_handlers text[])
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    s record;
+    locked_run scoop.run;
+    new_context jsonb;    -- the context of the run from now on
+    in_rollback boolean;  -- it belongs to a rollback from now on
+    turned timestamptz;   -- the time of its ROLLING_BACK, if it is one of these events
+    due timestamptz;      -- its deadline from now on
+    wakes_at timestamptz; -- when its wait ends, or it gives up
+    has_children boolean := false;
+    rollback_handlers text[];
+    last_event timestamptz;
+BEGIN
+    IF claim IS NOT NULL AND current_setting('scoop_run.claim', true) IS DISTINCT FROM claim THEN
+        RETURN;
+    END IF;
+    SELECT * INTO s FROM jsonb_to_record(settlement) AS s (
+        root uuid, id uuid, epoch bigint, ends text,
+        step varchar, jump varchar, definition int, iteration int, handler_iteration int, suspensions int,
+        completions jsonb, outputs jsonb, rolling_back boolean, turns_back boolean, failure jsonb,
+        rollback_failure jsonb, forgets text, event_count int, events jsonb, emissions jsonb, rollback_requests jsonb,
+        rollback_cause jsonb, return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[],
+        wait jsonb, signals jsonb, anew jsonb, may_give_up boolean, stored boolean, failed text
+    );
+    SELECT r.* INTO locked_run FROM scoop.run r
+    WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
+    FOR UPDATE;
+    IF NOT FOUND OR s.may_give_up
+        AND scoop.has_to_give_up(locked_run.giving_up, locked_run.give_up_at, clock_timestamp()) THEN
+        RETURN;
+    END IF;
+
+    id := locked_run.id;
+    epoch := locked_run.epoch;
+    last_event := greatest(clock_timestamp(), locked_run.last_event_at + interval '1 microsecond')
+        + s.event_count * interval '1 microsecond';
+    new_context := CASE WHEN s.context IS NULL THEN locked_run.context ELSE nullif(s.context, '{}') END;
+    turned := CASE WHEN s.turns_back THEN clock_timestamp() END;
+    in_rollback := s.turns_back OR locked_run.rollback_since IS NOT NULL;
+    last_event_at := last_event;
+    ready_handlers := '{}';
+
+    -- Launched messages, and a run for each handler that is registered at this moment.
+    IF s.emissions IS NOT NULL THEN
+        -- large messages are stored ahead: see message_store.sql
+        IF s.stored IS NOT TRUE THEN
+            INSERT INTO scoop.message (id, topic, payload)
+            SELECT e.id, e.topic, coalesce(e.payload, 'null')
+            FROM jsonb_to_recordset(s.emissions) AS e (id uuid, topic varchar, payload jsonb);
+        END IF;
+
+        WITH delivered AS (
+            INSERT INTO scoop.run
+                (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
+                 context, rollback_since, give_up_at)
+            SELECT coalesce(e.detached_root, locked_run.root),
+                   h.run,
+                   CASE WHEN e.detached_root IS NULL THEN locked_run.id END,
+                   CASE WHEN e.detached_root IS NULL THEN locked_run.lineage ELSE ARRAY[e.detached_root] END || h.run,
+                   e.id, h.topic, h.handler,
+                   -- a deadline before the due time wins
+                   least(coalesce(e.due, clock_timestamp() + e.at * interval '1 microsecond'), give_up.at),
+                   last_event,
+                   CASE WHEN e.context IS NULL THEN new_context ELSE nullif(e.context, '{}') END,
+                   CASE WHEN in_rollback AND e.detached_root IS NULL THEN clock_timestamp() END,
+                   give_up.at
+            FROM jsonb_to_recordset(s.emissions) AS e (
+                id uuid, topic varchar, detached_root uuid, at int, context jsonb, due timestamptz,
+                deadlines timestamptz[])
+            CROSS JOIN LATERAL (
+                SELECT h.topic, h.handler, scoop.gen_uuid_v7() AS run
+                FROM scoop.handler h WHERE h.topic = e.topic AND h.retired_at IS NULL OFFSET 0
+            ) h
+            CROSS JOIN LATERAL (
+                SELECT min(deadline) AS at FROM unnest(e.deadlines) deadline
+                WHERE NOT in_rollback OR e.detached_root IS NOT NULL OR deadline > clock_timestamp()
+            ) give_up
+            RETURNING handler, parent
+        )
+        SELECT coalesce(array_agg(DISTINCT handler::text), '{}'), coalesce(bool_or(parent IS NOT NULL), false)
+        INTO ready_handlers, has_children
+        FROM delivered;
+    END IF;
+
+    -- Finished runs that have to be undone: handlers of the message that have not begun to roll back.
+    IF s.rollback_requests IS NOT NULL THEN
+        WITH rollback_runs AS (
+            INSERT INTO scoop.run
+                (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
+                 rolling_back, rollback_requested, failure, rollback_since, epoch, unclaimed_epoch, context)
+            SELECT locked_run.root,
+                   scoop.run_id(seen.cooperation_lineage),
+                   locked_run.id,
+                   seen.cooperation_lineage, seen.message_id,
+                   (SELECT m.topic FROM scoop.message m WHERE m.id = seen.message_id),
+                   seen.coroutine_name,
+                   clock_timestamp() + requested.at * interval '1 microsecond',
+                   last_event,
+                   true, true,
+                   -- a repeated request has the recorded reason
+                   coalesce(CASE WHEN locked_run.rollback_failed_before THEN (
+                       SELECT e.exception FROM scoop.message_event e
+                       WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = requested.message_id
+                   ) END, s.rollback_cause),
+                   clock_timestamp(),
+                   -- higher than any forward epoch, to fence out old owners
+                   (extract(epoch FROM last_event) * 1000000)::bigint,
+                   (extract(epoch FROM last_event) * 1000000)::bigint,
+                   -- its own last context, overlaid with the parent's current one
+                   nullif(coalesce((
+                       SELECT e.context FROM scoop.message_event e
+                       WHERE e.type = 'COMMITTED' AND e.coroutine_name = seen.coroutine_name
+                         AND e.message_id = seen.message_id
+                   ), '{}') || coalesce(new_context, '{}'), '{}')
+            FROM jsonb_to_recordset(s.rollback_requests) AS requested (message_id uuid, at int)
+            CROSS JOIN LATERAL (
+                SELECT e.* FROM scoop.message_event e
+                WHERE e.type = 'SEEN' AND e.message_id = requested.message_id OFFSET 0
+            ) seen
+            -- a count instead of a join, so that each is looked up by index
+            WHERE (
+                SELECT count(*) FROM scoop.message_event e
+                WHERE e.type = 'ROLLING_BACK'
+                  AND e.coroutine_name = seen.coroutine_name AND e.message_id = seen.message_id
+            ) = 0
+            RETURNING handler
+        )
+        SELECT array_agg(DISTINCT handler::text) INTO rollback_handlers FROM rollback_runs;
+        has_children := has_children OR rollback_handlers IS NOT NULL;
+        ready_handlers := ready_handlers || coalesce(rollback_handlers, '{}');
+    END IF;
+
+    IF s.deadlines IS NOT NULL THEN
+        SELECT min(deadline) INTO due FROM unnest(s.deadlines) deadline
+        WHERE (deadline > coalesce(turned, locked_run.rollback_since)) IS NOT FALSE;
+    END IF;
+    IF s.wait IS NOT NULL THEN
+        -- not in the past: claims may have gone on from there
+        -- a time that programs can read, where there is no limit
+        wakes_at := greatest(
+            least(coalesce((s.wait ->> 'until')::timestamptz, '9999-12-31 23:59:59.999999+00'), due),
+            clock_timestamp());
+    END IF;
+    IF s.anew IS NOT NULL THEN
+        INSERT INTO scoop.message (id, topic, payload)
+        VALUES ((s.anew ->> 'message')::uuid, locked_run.topic, coalesce(s.anew -> 'payload', 'null'));
+        INSERT INTO scoop.execution (root, run, number, message_id, suspensions, began_at)
+        VALUES (locked_run.root, locked_run.id, (s.anew ->> 'number')::int, (s.anew ->> 'message')::uuid,
+                s.suspensions, last_event);
+    END IF;
+    IF s.ends = 'unnoted' THEN
+        DELETE FROM scoop.run r WHERE r.root = locked_run.root AND r.id = locked_run.id;
+        state := 'ended';
+        overdue := locked_run.give_up_at <= clock_timestamp();
+    ELSE
+        UPDATE scoop.run r
+        SET state = CASE WHEN s.ends = 'noted' THEN 'ended' WHEN has_children THEN 'waiting'
+                         WHEN wakes_at IS NOT NULL THEN 'ready' ELSE 'running'
+                    END::scoop.run_state,
+            owner = CASE WHEN s.ends IS NULL AND NOT has_children AND wakes_at IS NULL THEN r.owner END,
+            ready_at = coalesce(wakes_at, r.ready_at),
+            signal = s.wait #>> '{signal,name}',
+            signal_key = s.wait #>> '{signal,key}',
+            signalled_by = NULL,
+            epoch = r.epoch + 1,
+            step = s.step, jump = s.jump, definition = s.definition, iteration = s.iteration,
+            handler_iteration = s.handler_iteration, suspensions = s.suspensions, completions = s.completions,
+            outputs = s.outputs,
+            rolling_back = s.rolling_back, failure = s.failure, rollback_failure = s.rollback_failure,
+            context = new_context, replied = s.replied,
+            giving_up = r.giving_up AND NOT s.turns_back,
+            give_up_at = due,
+            rollback_since = coalesce(turned, r.rollback_since),
+            rollback_started_at = coalesce(turned, r.rollback_started_at),
+            last_event_at = last_event,
+            execution = CASE WHEN s.anew IS NOT NULL THEN (s.anew ->> 'number')::int
+                             WHEN s.rolling_back THEN 0 ELSE r.execution END,
+            execution_since = CASE WHEN s.anew IS NOT NULL THEN last_event
+                                   WHEN NOT s.rolling_back THEN r.execution_since END,
+            payload_of = CASE WHEN s.anew IS NOT NULL THEN (s.anew ->> 'message')::uuid
+                              WHEN NOT s.rolling_back THEN r.payload_of END,
+            -- a new execution may be of another definition
+            reserved_for = CASE WHEN s.anew IS NULL THEN r.reserved_for ELSE 0 END,
+            attempts = 0, retries = 0, reason = NULL
+        WHERE r.root = locked_run.root AND r.id = locked_run.id
+        RETURNING r.state::text, r.give_up_at <= clock_timestamp() INTO state, overdue;
+    END IF;
+    overdue := overdue IS TRUE;
+
+    -- A client may have requested the rollback of a part of the hierarchy before.
+    IF s.rollback_requests IS NOT NULL THEN
+        INSERT INTO scoop.message_event
+            (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, exception,
+             context)
+        SELECT e.message_id, 'ROLLBACK_EMITTED', locked_run.handler, worker, e.step, locked_run.lineage,
+               last_event - e.until_last * interval '1 microsecond', s.rollback_cause, new_context
+        FROM jsonb_to_recordset(s.events) AS e (until_last int, message_id uuid, type text, step varchar)
+        WHERE e.type = 'ROLLBACK_EMITTED'
+        ON CONFLICT (message_id, type) WHERE type IN ('EMITTED', 'ROLLBACK_EMITTED') DO NOTHING;
+    END IF;
+
+    -- A microsecond apart and in order, since participants order events by this time.
+    INSERT INTO scoop.message_event
+        (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
+         created_at, exception, next_step, child_failure_handler_iteration, jump, definition, wait, context)
+    SELECT e.message_id, e.type::scoop.message_event_type,
+           CASE WHEN e.detached_root IS NULL THEN locked_run.handler END,
+           CASE WHEN e.detached_root IS NULL THEN worker END,
+           e.step,
+           CASE WHEN e.detached_root IS NULL THEN locked_run.lineage ELSE ARRAY[e.detached_root] END,
+           last_event - e.until_last * interval '1 microsecond',
+           e.exception, e.next_step, e.handler_iteration, e.jump, e.definition, e.wait,
+           CASE WHEN e.context IS NULL THEN new_context ELSE nullif(e.context, '{}') END
+    FROM jsonb_to_recordset(s.events) AS e (
+        until_last int, message_id uuid, type text, step varchar, next_step int,
+        handler_iteration int, jump varchar, definition int, exception jsonb, detached_root uuid, context jsonb,
+        wait jsonb)
+    WHERE e.type <> 'ROLLBACK_EMITTED';
+
+    -- A forged row may be there already.
+    IF s.rollback_failure IS NOT NULL THEN
+        INSERT INTO scoop.rollback_failure (root, run, parent, handler, message_id, failed_at)
+        SELECT f.root, f.run, f.parent, f.handler, f.message_id, f.failed_at
+        FROM scoop.recorded_rollback_failure f
+        WHERE f.root = locked_run.root AND f.run = locked_run.id
+        ON CONFLICT DO NOTHING;
+    ELSIF s.ends IS NOT NULL AND locked_run.rollback_failed_before THEN
+        DELETE FROM scoop.rollback_failure f WHERE f.root = locked_run.root AND f.run = locked_run.id;
+    END IF;
+
+    IF s.failed IS NOT NULL THEN
+        ready_handlers := ready_handlers || scoop.send_failed(
+            s.failed, locked_run.root, locked_run.id, locked_run.handler, locked_run.message_id, last_event, NULL,
+            s.failure, s.rollback_failure);
+    END IF;
+
+    IF s.return_values IS NOT NULL THEN
+        INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+        SELECT locked_run.lineage, locked_run.handler, returned.name, coalesce(returned.value, 'null')
+        FROM jsonb_to_recordset(s.return_values) AS returned (name varchar, value jsonb);
+    END IF;
+
+    IF s.signals IS NOT NULL THEN
+        INSERT INTO scoop.signal (id, name, key, payload, kept_until, traceparent)
+        SELECT sent.id, sent.name, sent.key, coalesce(sent.payload, 'null'),
+               least(clock_timestamp() + make_interval(secs => sent.keep), '9999-12-31 00:00+00'), sent.traceparent
+        FROM jsonb_to_recordset(s.signals) AS sent
+            (id uuid, name varchar, key varchar, payload jsonb, keep float8, traceparent varchar);
+    END IF;
+
+    IF s.forgets IS NOT NULL THEN
+        DELETE FROM scoop.run child
+        WHERE child.root = locked_run.root AND child.parent = locked_run.id AND child.state = 'ended'
+          AND (s.forgets = 'all' OR child.rollback_failure IS NULL);
+    END IF;
+    RETURN NEXT;
+END $$;
+
+-- The failed children of a run, as its next step gets them. `listed` has 50 at most, first those with a failed
+-- rollback, and of each type and message one before a second one. `more` has the number of the others, by type and
+-- message if one like them is listed. So a parent of many children reads little.
+-- Locks: nothing.
+CREATE FUNCTION scoop.failed_children(in_root uuid, of_run uuid) RETURNS jsonb LANGUAGE sql STABLE
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+WITH failed AS MATERIALIZED (
+    SELECT c.id, c.rollback_started_at, c.failure, c.rollback_failure, c.rollback_requested,
+           c.rollback_failure IS NOT NULL AS unrolled,
+           why.type, why.message,
+           row_number() OVER (
+               PARTITION BY c.rollback_failure IS NOT NULL, c.rollback_requested, why.type, why.message
+               ORDER BY c.rollback_started_at, c.id) AS nth
+    FROM scoop.run c
+    CROSS JOIN LATERAL (
+        SELECT coalesce(c.rollback_failure, c.failure) ->> 'type' AS type,
+               left(coalesce(c.rollback_failure, c.failure) ->> 'message', 160) AS message
+        OFFSET 0
+    ) why
+    WHERE c.root = in_root AND c.parent = of_run AND c.state = 'ended'
+),
+listed AS MATERIALIZED (
+    SELECT * FROM failed ORDER BY NOT unrolled, nth, rollback_started_at, id LIMIT 50
+),
+-- each of these has one like it in the list, or none of them has
+kinds AS MATERIALIZED (
+    SELECT DISTINCT unrolled, rollback_requested, type, message FROM listed
+),
+more AS (
+    SELECT unrolled, rollback_requested, kinds.type, kinds.message, count(*) AS count
+    FROM failed LEFT JOIN kinds USING (unrolled, rollback_requested, type, message)
+    WHERE failed.id NOT IN (SELECT id FROM listed)
+    GROUP BY 1, 2, 3, 4
+)
+SELECT jsonb_build_object(
+    'listed', coalesce((
+        SELECT jsonb_agg(
+            jsonb_build_object(
+                'rolled_back', failure, 'rollback_failed', rollback_failure, 'rollback_requested', rollback_requested)
+            ORDER BY rollback_started_at, id)
+        FROM listed), '[]'),
+    'more', coalesce((SELECT jsonb_agg(to_jsonb(more) ORDER BY more.count DESC) FROM more), '[]'))
+$$;
