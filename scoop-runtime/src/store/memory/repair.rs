@@ -5,8 +5,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
+use super::error_queue::FailedRun;
 use super::event_log::{Event, EventLog, InterventionRow};
-use super::failed::FailedRun;
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, Registration, RowKey, State, after, later};
 use crate::find::FAILED_BELOW_READ;

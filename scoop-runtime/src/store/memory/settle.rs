@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::super::settlement::{EmissionRow, Ending, EventRow, ForgottenChildren, RollbackRequestRow};
 use super::MemoryStore;
+use super::error_queue::FailedRun;
 use super::event_log::Event;
-use super::failed::FailedRun;
 use super::launch::min_deadline;
 use super::row::{RowState, WorkingRow};
 use super::state::{State, child_of, later, micros};
