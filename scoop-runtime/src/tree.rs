@@ -295,35 +295,6 @@ impl RunEvent {
         }
     }
 
-    /// A short description of the event, such as `completed` or `rolled back`.
-    pub fn word(&self) -> &'static str {
-        match (self.role, self.kind) {
-            (Role::ChildrenUndone, _) if self.is_by_operator() => "skipped the undoing of children",
-            (_, EventKind::Suspended) if self.is_by_operator() => "skipped the undoing",
-            (_, EventKind::RolledBack) if self.is_by_operator() => "resolved",
-            (Role::Plain | Role::Completed | Role::BeganToWait, _) if self.awaits.is_some() => {
-                "began to await a signal"
-            }
-            (Role::BeganToWait, _) => "began to wait",
-            (Role::Completed, _) => "completed",
-            (Role::WentOnAnew, _) => "went on anew",
-            (Role::HandledFailures, _) => "handled child failures",
-            (Role::ChildrenUndone, _) => "undoing children",
-            (Role::Undone, _) => "undone",
-            (Role::NothingToUndo, EventKind::RolledBack) => "rolled back, nothing to undo",
-            (Role::NothingToUndo, EventKind::Suspended) => "nothing to undo",
-            (_, EventKind::Emitted) => "launched",
-            (_, EventKind::Seen) => "began",
-            (_, EventKind::Suspended) => "suspended",
-            (_, EventKind::Committed) => "committed",
-            (_, EventKind::RollingBack) => "began to roll back",
-            (_, EventKind::RollbackEmitted) => "sent rollback",
-            (_, EventKind::RolledBack) => "rolled back",
-            (_, EventKind::RollbackFailed) => "rollback failed",
-            (_, EventKind::CancellationRequested) => "cancelled",
-        }
-    }
-
     /// Whether a step completed with this event.
     pub fn is_completion(&self) -> bool {
         matches!(self.role, Role::Completed | Role::WentOnAnew)
