@@ -99,8 +99,8 @@ struct Looks {
     turns: BTreeMap<String, Turn>,
     /// The last turns of sagas.
     last_turns: BTreeMap<String, LastTurn>,
-    /// The number of the latest turn.
-    turn: u64,
+    /// The number of turns so far.
+    turn_count: u64,
     /// The topology of the positions, and of the turns.
     topology: i64,
     progress: QueueProgress,
@@ -181,7 +181,7 @@ impl Looks {
             of_sagas: BTreeMap::new(),
             turns: BTreeMap::new(),
             last_turns: BTreeMap::new(),
-            turn: 0,
+            turn_count: 0,
             topology: 0,
             progress: QueueProgress::new(),
         }
@@ -224,15 +224,15 @@ impl Looks {
         let next = due.into_iter().min_by_key(|queue| {
             let last = self.last_turns.get(&queue.of.saga).copied().unwrap_or_default();
             let runs: usize = queue.of.handlers.iter().map(|handler| running.of(handler)).sum();
-            (last.is_idle && self.turn - last.number < others, runs, last.number)
+            (last.is_idle && self.turn_count - last.number < others, runs, last.number)
         })?;
         Some((next, self.turns.remove(&next.of.saga)?))
     }
 
     /// Records a turn, and whether a run began in it.
     fn end_turn(&mut self, saga: &str, has_begun: bool) {
-        self.turn += 1;
-        self.last_turns.insert(saga.to_owned(), LastTurn { number: self.turn, is_idle: !has_begun });
+        self.turn_count += 1;
+        self.last_turns.insert(saga.to_owned(), LastTurn { number: self.turn_count, is_idle: !has_begun });
     }
 
     /// Begins a look at a saga of which these keys may have free places.
@@ -272,7 +272,7 @@ impl Looks {
     }
 
     /// Records that a claim has gone through a page of keys, if it was asked for one, and from which key the next page begins.
-    fn turn_page(&mut self, saga: &str, freed: &FreedKeys, next_page: Option<String>) {
+    fn advance_page(&mut self, saga: &str, freed: &FreedKeys, next_page: Option<String>) {
         if let Some(look) = self.of_sagas.get_mut(saga).filter(|_| freed.page_from.is_some()) {
             look.page_at = Instant::now();
             look.is_hurried &= next_page.is_some();
@@ -398,7 +398,7 @@ async fn offer_all(engine: &Arc<Engine>, queues: &[LimitedQueue], looks: &mut Lo
         match offer(engine, queue, &turn.freed, turn.may_return).await? {
             Offer::Places { next_page } => {
                 let freed = std::mem::take(&mut turn.freed);
-                looks.turn_page(saga, &freed, next_page);
+                looks.advance_page(saga, &freed, next_page);
             }
             Offer::Nothing => {}
             Offer::Refused => {
@@ -428,7 +428,7 @@ async fn claim_turn(
         return Ok(());
     };
     looks.end_turn(saga, claimed.has_begun);
-    looks.turn_page(saga, &turn.freed, claimed.next_page.take());
+    looks.advance_page(saga, &turn.freed, claimed.next_page.take());
     looks.end(saga, &claimed);
     if claimed.is_full {
         looks.turns.insert(saga.clone(), Turn::default());
@@ -650,7 +650,7 @@ mod tests {
     /// The page of the next look, of which the next one begins with that key.
     fn page(looks: &mut Looks, topology: i64, next: Option<&str>) -> Option<String> {
         let freed = looks.begin(&queue(topology), vec![], INTERVAL).freed;
-        looks.turn_page("saga", &freed, next.map(str::to_owned));
+        looks.advance_page("saga", &freed, next.map(str::to_owned));
         freed.page_from
     }
 

@@ -174,7 +174,7 @@ impl WorkingRow {
         (self.handler.clone(), self.topic.clone(), self.reserved_for)
     }
 
-    pub(super) fn place(&self) -> IndexKey {
+    pub(super) fn index_key(&self) -> IndexKey {
         match self.state {
             RowState::Ready => {
                 let parked = || Some(Held::Parked(self.limit_key.clone()?, self.parked_since?));

@@ -174,7 +174,7 @@ impl State {
         row.turn = self.turns;
         self.epoch_max = self.epoch_max.max(row.epoch);
         self.hierarchy_by_id.insert(id, root);
-        let place = row.place();
+        let index_key = row.index_key();
         let hierarchy = self.hierarchies.entry(root).or_default();
         if let Some(parent) = row.parent {
             let children = hierarchy.children.entry(parent).or_default();
@@ -183,7 +183,7 @@ impl State {
         }
         let lane = row.lane();
         hierarchy.rows.insert(id, row);
-        self.index((root, id), lane, place);
+        self.index((root, id), lane, index_key);
     }
 
     /// Changes a row, and keeps the indices in step.
@@ -194,13 +194,13 @@ impl State {
     ) -> Option<&WorkingRow> {
         let hierarchy = self.hierarchies.get_mut(&root)?;
         let row = hierarchy.rows.get_mut(&id)?;
-        let (before, was_in, was_open) = (row.place(), row.lane(), row.state != RowState::Ended);
+        let (before, was_in, was_open) = (row.index_key(), row.lane(), row.state != RowState::Ended);
         change(row);
         if row.state == RowState::Ready && !matches!(before, IndexKey::Ready(..)) {
             self.turns += 1;
             row.turn = self.turns;
         }
-        let (after, is_in, is_open) = (row.place(), row.lane(), row.state != RowState::Ended);
+        let (after, is_in, is_open) = (row.index_key(), row.lane(), row.state != RowState::Ended);
         self.epoch_max = self.epoch_max.max(row.epoch);
         if let Some(children) = row.parent.and_then(|parent| hierarchy.children.get_mut(&parent)) {
             children.open = children.open + usize::from(is_open) - usize::from(was_open);
@@ -228,18 +228,18 @@ impl State {
         if hierarchy.record.of_run(id).next().is_none() {
             self.hierarchy_by_id.remove(&id);
         }
-        self.unindex((root, id), &row.lane(), &row.place());
+        self.unindex((root, id), &row.lane(), &row.index_key());
         if row.parent.is_none() {
             self.completions.notify(root, RunEnd::Unknown);
         }
         Some(row)
     }
 
-    fn index(&mut self, run: RowKey, lane: Lane, place: IndexKey) {
+    fn index(&mut self, run: RowKey, lane: Lane, index_key: IndexKey) {
         if lane.2 != 0 {
             self.reserved.insert((lane.0.clone(), run));
         }
-        match place {
+        match index_key {
             IndexKey::Ready(at, turn, priority, suspect, held) => {
                 match held {
                     Some(Held::Signal(signal)) => drop(self.awaiting.entry(signal).or_default().insert(run)),
@@ -265,11 +265,11 @@ impl State {
         }
     }
 
-    fn unindex(&mut self, run: RowKey, lane: &Lane, place: &IndexKey) {
+    fn unindex(&mut self, run: RowKey, lane: &Lane, index_key: &IndexKey) {
         if lane.2 != 0 {
             self.reserved.remove(&(lane.0.clone(), run));
         }
-        match place {
+        match index_key {
             IndexKey::Ready(at, turn, priority, _, held) => {
                 match held {
                     Some(Held::Signal(signal)) => take_out(&mut self.awaiting, signal, &run),
@@ -370,8 +370,8 @@ impl State {
 
     /// The repeated failures of rollbacks from this place on, in the order in which they were written.
     pub(super) fn repeated_failures_from(&self, place: u64) -> impl Iterator<Item = &Event> {
-        let places = self.repeated_by_place.range(place..).map(|(_, place)| place);
-        places.filter_map(|(root, at)| self.hierarchies.get(root)?.record.repeated_failures.get(*at))
+        let positions = self.repeated_by_place.range(place..).map(|(_, position)| position);
+        positions.filter_map(|(root, at)| self.hierarchies.get(root)?.record.repeated_failures.get(*at))
     }
 
     /// The failed rollbacks that no operator has settled, oldest first.
@@ -389,8 +389,8 @@ impl State {
 
     /// The events from this place on, in the order in which they were written.
     pub(super) fn events_from(&self, place: u64) -> impl Iterator<Item = &Event> {
-        let places = self.by_place.range(place..).map(|(_, place)| place);
-        places.filter_map(|(root, at)| self.hierarchies.get(root)?.record.events.get(*at))
+        let positions = self.by_place.range(place..).map(|(_, position)| position);
+        positions.filter_map(|(root, at)| self.hierarchies.get(root)?.record.events.get(*at))
     }
 
     /// An epoch that is higher than any before, to fence out all former owners.
