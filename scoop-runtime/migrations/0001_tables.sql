@@ -65,6 +65,11 @@ CREATE TABLE scoop.message_event (
     wait                 jsonb,  -- what the run waits for after a SUSPENDED, besides its children: until, signal
     CONSTRAINT lineage_is_complete CHECK (scoop.lineage_is_complete(cooperation_lineage, type))
 );
+-- What readers bound is stored uncompressed, as also in the tables below: the size of a compressed value is known only after
+-- it has been read.
+ALTER TABLE scoop.message_event
+    ALTER COLUMN exception SET STORAGE EXTERNAL,
+    ALTER COLUMN wait SET STORAGE EXTERNAL;
 
 -- Few indexes, since every statement that writes an event opens them all. Fencing makes events unique; the unique
 -- indexes are a second line of defence, and the audit checks the same. Each serves the lookups of several statements.
@@ -142,6 +147,7 @@ CREATE TABLE scoop.repeated_failure (
     failed_at         timestamptz NOT NULL,  -- later than any event of the run and any intervention before
     PRIMARY KEY (run, failed_at)
 );
+ALTER TABLE scoop.repeated_failure ALTER COLUMN exception SET STORAGE EXTERNAL;
 CREATE INDEX repeated_failure_root ON scoop.repeated_failure (root);
 
 -- The steps that run at most once, each written before its code runs. A later claim that finds the row fails the step
@@ -540,6 +546,9 @@ CREATE TABLE scoop.run (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.05
 );
+ALTER TABLE scoop.run
+    ALTER COLUMN failure SET STORAGE EXTERNAL,
+    ALTER COLUMN rollback_failure SET STORAGE EXTERNAL;
 
 -- Whether a run may be what ends its workers: its last two attempts or more have unknown results. A worker executes one
 -- such run at a time, so that those which are not the cause are not hit again.
