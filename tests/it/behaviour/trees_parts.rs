@@ -1,6 +1,7 @@
 //! Parts of large trees: down to a depth, or so many runs.
 
 use super::*;
+use crate::support::Database;
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "branches")]
@@ -147,5 +148,66 @@ async fn messages_without_a_handler_are_limited_with_the_runs() -> Result<()> {
         let all = run.root.tree().await?;
         assert_eq!((all.unhandled().len(), all.has_more_unhandled()), (echoes as usize, false));
     }
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "crowds")]
+struct Crowd {
+    members: u32,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "crowds.members")]
+struct Member;
+
+#[derive(Default)]
+struct Crowding;
+
+#[saga(name = "crowding")]
+#[subscribes(Crowd)]
+impl Crowding {
+    #[step]
+    async fn gather(&self, scope: &mut Scope<'_>, crowd: &Crowd) -> Result<()> {
+        for _ in 0..crowd.members {
+            scope.launch(Member).await?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Shoving;
+
+#[saga(name = "shoving")]
+#[subscribes(Member)]
+impl Shoving {
+    #[step]
+    async fn shove(&self, _: &mut Scope<'_>, _: &Member) -> Result<()> {
+        Err(Failure::new("shove.long", "x".repeat(100_000), "shoving").into())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_beyond_4_mib_are_left_out_of_a_tree_the_oldest_ones() -> Result<()> {
+    let db = Database::new().await;
+    let builder = db.scoop().only::<Crowding>().only::<Shoving>().failure_text_bytes_max(200_000);
+    let scoop = builder.start().await?;
+    let root = scoop.launch(Crowd { members: 50 }).await?;
+    assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+
+    let tree = root.tree().await?;
+    let events = tree.runs().into_iter().flat_map(|run| &run.events);
+    let failures: Vec<_> = events.filter_map(|event| Some((event.at, event.failure.as_ref()?))).collect();
+    let (left_out, read): (Vec<_>, Vec<_>) =
+        failures.into_iter().partition(|(_, failure)| failure.kind == "LeftOut");
+    assert!((9..=11).contains(&left_out.len()), "{} of {}", left_out.len(), left_out.len() + read.len());
+    let newest_left_out = left_out.iter().map(|(at, _)| *at).max();
+    assert!(newest_left_out <= read.iter().map(|(at, _)| *at).min());
+    let RunState::RolledBack(failure) = &tree.roots()[0].state else { panic!("{:?}", tree.roots()[0].state) };
+    assert_ne!(failure.kind, "LeftOut", "the failure of the newest run is read");
+    assert_eq!(tree.runs().len(), 51);
+    assert!(tree.to_string().contains("rolled back: the failure is left out"));
+    scoop.shutdown().await?;
     Ok(())
 }
