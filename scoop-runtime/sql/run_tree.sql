@@ -149,65 +149,75 @@ recorded AS (
             ORDER BY own.created_at DESC
             LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
         ),
+        -- the newest of the repeated failures of its rollback
+        again AS MATERIALIZED (
+            SELECT f.failed_at AS created_at, 'ROLLBACK_FAILED'::scoop.message_event_type, f.step, f.worker,
+                   f.handler_iteration, f.exception, NULL::jsonb
+            FROM scoop.repeated_failure f
+            WHERE f.run = scoop.run_id(n.lineage)
+            ORDER BY f.failed_at DESC
+            LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
+        ),
         bounds AS (
-            SELECT (SELECT max(created_at) FROM first) AS after, (SELECT min(created_at) FROM last) AS before
+            SELECT (SELECT max(created_at) FROM first) AS after, (SELECT min(created_at) FROM last) AS before,
+                   (SELECT min(created_at) FROM again) AS again
+        ),
+        left_out AS (
+            SELECT (SELECT count(*) FROM (
+                        SELECT FROM bounds
+                        CROSS JOIN LATERAL (
+                            SELECT FROM scoop.message_event own
+                            WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+                              AND own.created_at > bounds.after AND own.created_at < bounds.before
+                              AND own.message_id = n.message_id AND own.coroutine_name = n.handler
+                              AND own.type::text NOT IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+                            OFFSET 0
+                        ) own
+                        LIMIT $6::bigint
+                    ) between_them) AS own,
+                   (SELECT greatest(count(*) - (SELECT count(*) FROM again), 0) FROM (
+                        SELECT FROM scoop.repeated_failure f WHERE f.run = scoop.run_id(n.lineage)
+                        LIMIT $6::bigint + (SELECT count(*) FROM again)
+                    ) repeated) AS repeated
         )
         SELECT e.created_at, e.type, e.step, e.coroutine_identifier AS worker, e.child_failure_handler_iteration AS handling,
-               e.exception, e.wait, e.part, NULL::uuid[] AS lineage, NULL::uuid AS message_id, NULL::text AS handler,
-               NULL::int AS execution, NULL::bigint AS left_out
-        FROM (
-            SELECT first.*, 0 AS part FROM first
+               e.exception, e.wait,
+               -- events are left out between two parts
+               CASE WHEN left_out.own = 0 OR e.created_at <= bounds.after THEN 0
+                    WHEN e.created_at >= bounds.before THEN 3
+                    WHEN e.type IN ('ROLLED_BACK', 'ROLLBACK_FAILED') THEN 2 ELSE 1 END
+                   + CASE WHEN left_out.repeated > 0 AND e.created_at >= bounds.again THEN 4 ELSE 0 END AS part,
+               NULL::uuid[] AS lineage, NULL::uuid AS message_id, NULL::text AS handler, NULL::int AS execution,
+               NULL::bigint AS left_out
+        FROM left_out
+        CROSS JOIN bounds
+        CROSS JOIN LATERAL (
+            SELECT first.* FROM first
           UNION ALL
             (SELECT seen.created_at, seen.type, seen.step, seen.coroutine_identifier, seen.child_failure_handler_iteration,
-                    seen.exception, seen.wait, 0
+                    seen.exception, seen.wait
              FROM scoop.message_event seen
              WHERE seen.type = 'SEEN' AND seen.message_id = n.message_id AND seen.coroutine_name = n.handler
                AND seen.created_at < n.began_at
              LIMIT 1)
           UNION ALL
-            SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
-                   own.exception, own.wait, 1
-            FROM bounds
-            CROSS JOIN LATERAL (
-                SELECT own.* FROM scoop.message_event own
-                WHERE own.message_id = n.message_id AND own.coroutine_name = n.handler
-                  AND own.type IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
-                  AND scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
-                  AND own.created_at > bounds.after AND own.created_at < bounds.before
-                OFFSET 0
-            ) own
+            (SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
+                    own.exception, own.wait
+             FROM scoop.message_event own
+             WHERE own.message_id = n.message_id AND own.coroutine_name = n.handler
+               AND own.type IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+               AND scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+               AND own.created_at > bounds.after AND own.created_at < bounds.before
+             OFFSET 0)
           UNION ALL
-            -- the newest of the repeated failures of its rollback
-            SELECT repeated.*, CASE WHEN repeated.failed_at > bounds.after IS NOT TRUE THEN 0
-                                    WHEN repeated.failed_at < bounds.before IS NOT FALSE THEN 1 ELSE 2 END
-            FROM bounds
-            CROSS JOIN LATERAL (
-                SELECT f.failed_at, 'ROLLBACK_FAILED'::scoop.message_event_type, f.step, f.worker, f.handler_iteration,
-                       f.exception, NULL::jsonb
-                FROM scoop.repeated_failure f
-                WHERE f.run = scoop.run_id(n.lineage)
-                ORDER BY f.failed_at DESC
-                LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
-            ) repeated
+            SELECT again.* FROM again
           UNION ALL
-            SELECT last.*, 2 FROM last
+            SELECT last.* FROM last
         ) e
       UNION ALL
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, n.lineage, n.message_id, n.handler, n.execution,
-            (SELECT count(*) FROM (
-                SELECT FROM bounds
-                CROSS JOIN LATERAL (
-                    SELECT FROM scoop.message_event own
-                    WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
-                      AND own.created_at > bounds.after AND own.created_at < bounds.before
-                      AND own.message_id = n.message_id AND own.coroutine_name = n.handler
-                      AND own.type::text NOT IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
-                    OFFSET 0
-                ) own
-                LIMIT $6::bigint
-            ) between_them) + (SELECT greatest(count(*) - CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END, 0) FROM (
-                SELECT FROM scoop.repeated_failure f WHERE f.run = scoop.run_id(n.lineage) LIMIT $6::bigint
-            ) repeated)
+               least(left_out.own + left_out.repeated, $6::bigint)
+        FROM left_out
         OFFSET 0
     ) e
 ),

@@ -175,9 +175,16 @@ async fn time_line_has_a_bar_for_each_run_and_step() {
     "#]]);
     let cut = shop.run(&["timeline", &order, "--events", "1"]).await;
     assert!(cut.stdout.contains("orders (rolled back)") && !cut.stdout.contains("reserve"), "{cut:?}");
-    assert!(cut.stderr.contains("the steps of 1 run were left out: raise --events"), "{cut:?}");
+    assert!(cut.stdout.contains("events are left out") && cut.stdout.contains('~'), "{cut:?}");
+    assert!(cut.stderr.contains("events of 1 run were left out: raise --events"), "{cut:?}");
     let runs = shop.run(&["timeline", &order, "--runs-only"]).await;
-    assert_eq!((&runs.stdout, &*runs.stderr), (&cut.stdout, ""));
+    assert!(runs.stdout.contains("orders (rolled back)") && !runs.stdout.contains("left out"), "{runs:?}");
+    assert_eq!(runs.stderr, "");
+    let part = shop.run(&["tree", &order, "--events", "1"]).await;
+    assert!(part.stdout.contains("(events are left out: see `events` of the tree)"), "{part:?}");
+    assert!(part.stderr.contains("events of 1 run were left out: raise --events"), "{part:?}");
+    let part = shop.run(&["tree", &order, "--events", "1", "--json"]).await;
+    assert_ne!(part.field("events_left_out"), ["0"], "{part:?}");
     let unpaid = shop.unpaid_order(2).await.id().to_string();
     let runs = shop.run(&["timeline", &unpaid, "--runs-only", "--json"]).await;
     assert_eq!(

@@ -1,5 +1,7 @@
 //! Parts of large trees: down to a depth, or so many runs.
 
+use scoop::BarKind;
+
 use super::*;
 use crate::support::Database;
 
@@ -101,7 +103,11 @@ async fn long_run_shows_its_ends_and_the_beginning_of_its_rollback() -> Result<(
     assert_eq!(part.state, run.state);
     assert!(ends.to_string().contains("(events are left out"), "{ends}");
     assert!(part.events[3].took.is_none() && part.events[4].took.is_none(), "what came before is not known");
-    assert_eq!((part.timeline().len(), run.timeline().len() > 20), (1, true));
+    let count = |run: &RunInfo, kind| run.timeline().iter().filter(|bar| bar.kind == kind).count();
+    assert_eq!((count(run, BarKind::Step), count(run, BarKind::Gap)), (21, 0), "{all}");
+    assert_eq!((count(part, BarKind::Step), count(part, BarKind::Gap)), (2, 2), "{ends}");
+    let gap = part.timeline().into_iter().find(|bar| bar.kind == BarKind::Gap);
+    assert_eq!(gap.map(|bar| (bar.from, bar.to)), part.events[2].at.map(|at| (at, part.events[3].at)));
 
     let whole = walked.root.tree().events(total.div_ceil(2)).await?;
     assert_eq!((words(&whole.roots()[0]), whole.roots()[0].events_left_out), (all_words, 0));

@@ -32,7 +32,7 @@ struct EventRow {
     wait: Option<Value>,
     /// Whether a new execution begins after it.
     anew: Option<bool>,
-    /// The part of the events that it is in: from the beginning of the run, between, or from its end.
+    /// The part of the events that it is in. Events are left out between two parts.
     part: i32,
     /// What of it was not read.
     left_out: Option<LeftOutPart>,
@@ -76,7 +76,7 @@ impl RunRow {
         let mut part = 0;
         let events = events.filter_map(|event| {
             let is_next_part = std::mem::replace(&mut part, event.part) != event.part;
-            Some(event.into_event()?.after_gap(is_next_part && left_out > 0))
+            Some(event.into_event()?.after_gap(is_next_part))
         });
         let events = events.collect();
         let stands = match row.try_get("state")? {
