@@ -121,6 +121,13 @@ struct UnhandledRecord<'a> {
     redelivered_as: Option<Uuid>,
 }
 
+/// A run of a hierarchy that cannot be read.
+#[derive(Serialize)]
+pub(crate) struct UnreadableRecord<'a> {
+    /// The reason.
+    pub(crate) unreadable: &'a str,
+}
+
 /// A recorded event.
 #[derive(Serialize)]
 pub(crate) struct EventRecord<'a> {

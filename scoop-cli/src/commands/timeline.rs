@@ -8,7 +8,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::target::Target;
-use super::tree::remark_events_left_out;
+use super::tree::{record_unreadable, remark_events_left_out};
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, Rows, plain};
 use crate::times::{in_words, utc};
@@ -84,13 +84,19 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TimelineArgs) -> R
                 state,
             })?;
         }
-    } else if let Some(begin) = bars.iter().map(|bar| bar.from).min() {
-        let ends = bars.iter().map(|bar| bar.to.unwrap_or(bar.from));
-        // The clock of the database is not known here, so an open bar ends with the newest event.
-        let end = ends.max().unwrap_or(begin);
-        draw(output, &bars, (begin, end))?;
+        record_unreadable(output, &tree)?;
     } else {
-        output.remark("no run of it has begun");
+        if let Some(begin) = bars.iter().map(|bar| bar.from).min() {
+            let ends = bars.iter().map(|bar| bar.to.unwrap_or(bar.from));
+            // The clock of the database is not known here, so an open bar ends with the newest event.
+            let end = ends.max().unwrap_or(begin);
+            draw(output, &bars, (begin, end))?;
+        } else if tree.unreadable().is_empty() {
+            output.remark("no run of it has begun");
+        }
+        for why in tree.unreadable() {
+            output.line(format_args!("(unreadable: {})", Escaped(why)))?;
+        }
     }
     if !tree.is_complete() {
         output.remark("runs were left out: raise --limit");

@@ -2,7 +2,7 @@
 
 use scoop_runtime::{Scoop, Tree};
 
-use super::records::TreeRecord;
+use super::records::{TreeRecord, UnreadableRecord};
 use super::target::Target;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, counted};
@@ -39,6 +39,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Resul
     let tree = tree.await?;
     if output.json {
         tree.runs().into_iter().try_for_each(|run| output.record(&TreeRecord::from(run)))?;
+        record_unreadable(output, &tree)?;
     } else {
         output.line(tree.to_string().trim_end())?;
         if !tree.is_complete() {
@@ -50,6 +51,12 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Resul
         }
     }
     Ok(Exit::Done)
+}
+
+/// Writes why runs cannot be read.
+pub(super) fn record_unreadable(output: Output, tree: &Tree) -> Result<(), Fault> {
+    tree.unreadable().iter().try_for_each(|unreadable| output.record(&UnreadableRecord { unreadable }))?;
+    Ok(())
 }
 
 /// Says of how many runs some events are not shown.

@@ -198,6 +198,22 @@ async fn time_line_has_a_bar_for_each_run_and_step() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn run_whose_events_cannot_be_read_has_a_line_on_the_scale_of_time() {
+    let mut shop = Shop::open().await;
+    let order = shop.order(1, Plan::Fail("no chairs left".into())).await.id().to_string();
+    // No program can read such a number.
+    let forge = r#"UPDATE scoop.message_event SET wait = '{"until": 1e400}' WHERE type = 'SEEN'"#;
+    shop.db.execute(forge).await;
+    for command in ["tree", "timeline"] {
+        let people = shop.run(&[command, &order]).await;
+        assert!(people.stdout.contains("(unreadable: a run of `orders` of message "), "{people:?}");
+        let lines = shop.run(&[command, &order, "--json"]).await;
+        let reasons = lines.field("unreadable");
+        assert!(reasons.len() == 1 && reasons[0].starts_with("a run of `orders` of message "), "{lines:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn wait_that_was_cancelled_is_drawn_as_a_wait() {
     let mut shop = Shop::open().await;
     let order = shop.unpaid_order(2).await;

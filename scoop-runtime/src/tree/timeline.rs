@@ -63,7 +63,8 @@ pub struct Bar<'a> {
     pub kind: BarKind,
     /// Words before the name, such as `wait after`; empty if the name says all.
     pub words: &'static str,
-    /// The saga if it is a run, `events are left out` if it is a gap; otherwise the step, which is empty if the wait follows no step.
+    /// The saga if it is a run, `events are left out` if it is a gap; otherwise the step, which is empty if the wait follows
+    /// no step.
     pub name: &'a str,
     /// The beginning.
     pub from: SystemTime,
@@ -74,9 +75,10 @@ pub struct Bar<'a> {
 impl Tree {
     /// The bars of all runs: each run before its steps, waits and compensations, then its children.
     ///
-    /// A run that has not begun has no bar, and one that cannot be [read](Self::unreadable) has none either. Where events were
-    /// [left out](RunInfo::events_left_out), a bar of the kind [`BarKind::Gap`] stands for them. A wait that is not over has no end. The time at which a signal came is not
-    /// recorded: the wait for it ends with the step that gets it, and that step is a point.
+    /// A run that has not begun has no bar, nor has one that [cannot be read](Self::unreadable). Where events were
+    /// [left out](RunInfo::events_left_out), a bar of the kind [`BarKind::Gap`] stands for them. A wait that is not over has
+    /// no end. The time at which a signal came is not recorded: the wait for it ends with the step that gets it, and that
+    /// step is a point.
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -95,7 +97,7 @@ impl Tree {
 impl RunInfo {
     /// The bars of this run, without those of its children: its own, then those of its steps, waits and compensations.
     pub fn timeline(&self) -> Vec<Bar<'_>> {
-        let Some(from) = self.began_at() else { return vec![] };
+        let Some(from) = self.events.iter().find_map(|event| event.at) else { return vec![] };
         let end = self.events.last().and_then(|event| event.at).filter(|_| self.has_ended());
         let bar = |kind, words, name, from, to| Bar { run: self, kind, words, name, from, to };
         let mut bars = vec![bar(BarKind::Run, "", &*self.handler, from, end)];
