@@ -65,6 +65,11 @@ CREATE TABLE scoop.message_event (
     wait                 jsonb,  -- what the run waits for after a SUSPENDED, besides its children: until, signal
     CONSTRAINT lineage_is_complete CHECK (scoop.lineage_is_complete(cooperation_lineage, type))
 );
+-- What readers bound is stored uncompressed, as also in the tables below: the size of a compressed value is known only after
+-- it has been read.
+ALTER TABLE scoop.message_event
+    ALTER COLUMN exception SET STORAGE EXTERNAL,
+    ALTER COLUMN wait SET STORAGE EXTERNAL;
 
 -- Few indexes, since every statement that writes an event opens them all. Fencing makes events unique; the unique
 -- indexes are a second line of defence, and the audit checks the same. Each serves the lookups of several statements.
@@ -144,6 +149,7 @@ CREATE TABLE scoop.repeated_failure (
     -- A program knows no other years, and could not rebuild the hierarchy of the row.
     CONSTRAINT time_is_of_a_known_year CHECK (failed_at BETWEEN '0001-01-01Z' AND '9999-12-31Z')
 );
+ALTER TABLE scoop.repeated_failure ALTER COLUMN exception SET STORAGE EXTERNAL;
 
 -- The steps that run at most once, each written before its code runs. A later claim that finds the row fails the step
 -- instead of running it.
@@ -541,6 +547,9 @@ CREATE TABLE scoop.run (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.05
 );
+ALTER TABLE scoop.run
+    ALTER COLUMN failure SET STORAGE EXTERNAL,
+    ALTER COLUMN rollback_failure SET STORAGE EXTERNAL;
 
 -- Whether a run may be what ends its workers: its last two attempts or more have unknown results. A worker executes one
 -- such run at a time, so that those which are not the cause are not hit again.

@@ -17,14 +17,25 @@ RETURN CASE
         jsonb_path_exists(value, 'strict $.** ? (@.type() == "number" && (@ > 1.7e308 || @ < -1.7e308))'), false)
 END;
 
--- A failure as lists of runs read it: one that is larger than programs write, which is about 128 KiB, or has more levels, is left
--- out. Its size as it is stored, which costs nothing to know, decides about most of the sizes. The planner replaces the call by its
--- text.
+-- How many bytes a stored value has at most when it is read, by its stored size alone: what programs store of failures and waits is
+-- not compressed, and a compressed value has at most 255 times its stored bytes. The planner replaces the call by its text.
+CREATE FUNCTION scoop.bytes_of(value jsonb) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN pg_column_compression(value) IS NULL THEN 1 ELSE 255 END * pg_column_size(value)::bigint;
+
+-- How many bytes of a failure are read at most: none of one that is larger than programs write, which is about 128 KiB. The planner
+-- replaces the call by its text.
+CREATE FUNCTION scoop.shown_bytes(failure jsonb) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN scoop.bytes_of(failure) > 262144 THEN 0 ELSE scoop.bytes_of(failure) END;
+
+-- A failure as lists of runs read it: one that is larger than programs write, or has more levels, is left out. The planner replaces
+-- the call by its text.
 CREATE FUNCTION scoop.shown_failure(failure jsonb) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE
     WHEN failure IS NULL THEN NULL
-    WHEN pg_column_size(failure) > 262144 OR pg_column_size(failure) > 10000 AND octet_length(failure::text) > 1048576
+    WHEN scoop.shown_bytes(failure) = 0
         THEN jsonb_build_object(
             'type', 'TooLarge', 'source', 'unknown',
             'message', 'the failure is too large to be read: ' || pg_column_size(failure) || ' bytes as it is stored')

@@ -2,8 +2,8 @@
 -- to the last one of the page; those before are of earlier transactions, or of an earlier page. A repeated failure of a rollback
 -- counts as another ROLLBACK_FAILED. Pages and cursors go by the id, which is unique in each table only: a repeated failure with the id
 -- of an event, which only a forged row has, is left out, so that it hides no event; `repeated_failure_unmatched.sql` finds it. The
--- number of a transaction has 64 bits, of which a row has 32. The page ends before its failures have more than about 4 MiB as they are
--- stored: `found` is how many events it would have had. Of a lineage only the first and the last id are returned, since a forged one
+-- number of a transaction has 64 bits, of which a row has 32. The page ends before its failures have more than about 4 MiB:
+-- `found` is how many events it would have had. Of a lineage only the first and the last id are returned, since a forged one
 -- may have millions.
 -- Locks: nothing.
 -- $1 greater ids than this; $2 of this transaction and later ones, $3 before this one, $4 visible in this snapshot; $5 without
@@ -12,7 +12,7 @@ SELECT page.id, page.message_id, page.type, page.handler, page.worker, page.step
        scoop.shown_failure(page.failure) AS failure, page.transaction, page.found
 FROM (
     SELECT e.*, count(*) OVER () AS found,
-           sum(pg_column_size(e.failure)) OVER (ORDER BY e.id ROWS UNBOUNDED PRECEDING) AS bytes,
+           sum(scoop.shown_bytes(e.failure)) OVER (ORDER BY e.id ROWS UNBOUNDED PRECEDING) AS bytes,
            row_number() OVER (ORDER BY e.id ROWS UNBOUNDED PRECEDING) AS nth
     FROM (
         SELECT e.id, e.message_id, e.type, e.handler, e.worker, e.step, e.hierarchy, e.run, e.created_at,

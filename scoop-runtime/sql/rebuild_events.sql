@@ -1,6 +1,7 @@
 -- The whole record of the hierarchies that are not at rest, hierarchy by hierarchy. One is at rest if each of its
 -- runs has ended, none has a request to roll back that it has not begun, and each handler listed for its message has
--- begun. A run whose rollback failed again has another ROLLBACK_FAILED here. Which are not at rest is found in indexes
+-- begun. A run whose rollback failed again has another ROLLBACK_FAILED here for each time, the newest with its failure: no other
+-- is needed. A failure that is larger than programs write, or has more levels, is replaced. Which are not at rest is found in indexes
 -- that have no more than ids and names; of the others nothing is read. Each `OFFSET 0` keeps a look-up by an index from
 -- becoming part of a join, whose plan would depend on statistics: those may be of tables that were empty then.
 -- `type::text` keeps the events of a run from being looked for among all events of their type.
@@ -99,8 +100,8 @@ SELECT record.lineage[1] AS root, record.*, (SELECT count(*) FROM unfinished) AS
        record.created_at BETWEEN '0001-01-01Z' AND '9999-12-31Z'
            AND coalesce(record.redelivered_at, record.created_at) BETWEEN '0001-01-01Z' AND '9999-12-31Z' AS has_times
 FROM (
-    SELECT e.lineage, e.message_id, e.type, e.handler, e.topic, e.step, e.jump, e.definition, e.handling, e.exception,
-           e.context, e.created_at, e.id, d.redelivered_at, e.wait,
+    SELECT e.lineage, e.message_id, e.type, e.handler, e.topic, e.step, e.jump, e.definition, e.handling,
+           scoop.shown_failure(e.exception) AS exception, e.context, e.created_at, e.id, d.redelivered_at, e.wait,
            x.number AS execution, x.message_id AS execution_message, x.suspensions AS execution_suspensions
     FROM part
     LEFT JOIN LATERAL (
@@ -146,10 +147,15 @@ FROM (
     UNION ALL
     SELECT e.cooperation_lineage, e.message_id, e.type::text, e.coroutine_name,
            (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id), f.step, NULL, NULL, f.handler_iteration,
-            f.exception,
+           CASE WHEN f.is_newest THEN scoop.shown_failure(f.exception) END,
            newest.context, f.failed_at, f.id, NULL, NULL, NULL, NULL, NULL
     FROM part
-    CROSS JOIN LATERAL (SELECT f.* FROM scoop.repeated_failure f WHERE f.run = part.id OFFSET 0) f
+    CROSS JOIN LATERAL (
+        SELECT f.*, f.failed_at = max(f.failed_at) OVER () AS is_newest
+        FROM scoop.repeated_failure f
+        WHERE f.run = part.id
+        OFFSET 0
+    ) f
     CROSS JOIN LATERAL (
         SELECT e.* FROM scoop.message_event e
         WHERE scoop.run_id(e.cooperation_lineage) = f.run AND e.type::text = 'ROLLBACK_FAILED'

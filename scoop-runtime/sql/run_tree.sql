@@ -4,13 +4,17 @@
 -- the emitter; `redelivered_as` is the hierarchy that handles one in the end.
 -- Of a large hierarchy a part: runs above before those below, as far as is asked. Of a run that went on anew only the
 -- newest execution, and what that launched.
+-- Of the failures of all these events as many are read as the tree may have bytes of: first the newest of each kind of each run,
+-- which say how it stands, then all others from the newest one on. Of the others nothing is read. A wait that is larger, or has
+-- more levels, than programs write is not read either.
 -- Locks: nothing.
 -- $1 the root message, $2 down to which depth, that of its own runs being 1, and $3 how many runs at most, one more if
 -- there are more; null for all. $4 one run that handles the message, for itself and its children only; null for all.
 -- $5 how many events from the beginning of each run and how many from its end, and of those between them only the ones
 -- that a run has once; of the children of the run $4 one and one; null for all. $6 up to which number the others between
 -- them are counted. $7 how many messages without a handler at most, one more if there are more; null for all. $8 how many launched
--- messages of each run are looked at, for their runs and for that, and $9 how many of all runs for that; null for all
+-- messages of each run are looked at, for their runs and for that, and $9 how many of all runs for that; null for all.
+-- $10 how many bytes of failures at most
 WITH RECURSIVE begun AS (
     SELECT seen.cooperation_lineage AS lineage, seen.message_id, seen.coroutine_name AS handler
     FROM scoop.message_event seen
@@ -69,7 +73,7 @@ listed AS MATERIALIZED (
     LIMIT $3::bigint + 1
 ),
 shown AS MATERIALIZED (
-    SELECT listed.*, execution.number AS execution, execution.began_at
+    SELECT row_number() OVER () AS nth, listed.*, execution.number AS execution, execution.began_at
     FROM listed
     LEFT JOIN LATERAL (
         SELECT x.number, x.began_at FROM scoop.execution x WHERE x.run = scoop.run_id(listed.lineage)
@@ -119,6 +123,133 @@ unhandled AS (
         WHERE h.topic = m.topic AND h.since <= e.created_at AND coalesce(h.retired_at, 'infinity') > e.created_at
     ) THEN false ELSE e.message_id NOT IN (SELECT message_id FROM waiting_to_begin) END
     LIMIT $7::bigint + 1
+),
+-- the events of each run that are read; and a row of no type, with the run and the number of the others
+recorded AS (
+    SELECT n.nth, n.began_at, e.*
+    FROM shown n
+    CROSS JOIN LATERAL (
+        WITH first AS MATERIALIZED (
+            SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
+                   own.exception, own.wait
+            FROM scoop.message_event own
+            WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+              AND own.created_at >= coalesce(n.began_at, '-infinity')
+              AND own.message_id = n.message_id AND own.coroutine_name = n.handler
+            ORDER BY own.created_at
+            LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
+        ),
+        last AS MATERIALIZED (
+            SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
+                   own.exception, own.wait
+            FROM scoop.message_event own
+            WHERE $5::int IS NOT NULL AND scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+              AND own.created_at > (SELECT max(created_at) FROM first)
+              AND own.message_id = n.message_id AND own.coroutine_name = n.handler
+            ORDER BY own.created_at DESC
+            LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
+        ),
+        -- the newest of the repeated failures of its rollback
+        again AS MATERIALIZED (
+            SELECT f.failed_at AS created_at, 'ROLLBACK_FAILED'::scoop.message_event_type, f.step, f.worker,
+                   f.handler_iteration, f.exception, NULL::jsonb
+            FROM scoop.repeated_failure f
+            WHERE f.run = scoop.run_id(n.lineage)
+            ORDER BY f.failed_at DESC
+            LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
+        ),
+        bounds AS (
+            SELECT (SELECT max(created_at) FROM first) AS after, (SELECT min(created_at) FROM last) AS before,
+                   (SELECT min(created_at) FROM again) AS again
+        ),
+        left_out AS (
+            SELECT (SELECT count(*) FROM (
+                        SELECT FROM bounds
+                        CROSS JOIN LATERAL (
+                            SELECT FROM scoop.message_event own
+                            WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+                              AND own.created_at > bounds.after AND own.created_at < bounds.before
+                              AND own.message_id = n.message_id AND own.coroutine_name = n.handler
+                              AND own.type::text NOT IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+                            OFFSET 0
+                        ) own
+                        LIMIT $6::bigint
+                    ) between_them) AS own,
+                   (SELECT greatest(count(*) - (SELECT count(*) FROM again), 0) FROM (
+                        SELECT FROM scoop.repeated_failure f WHERE f.run = scoop.run_id(n.lineage)
+                        LIMIT $6::bigint + (SELECT count(*) FROM again)
+                    ) repeated) AS repeated
+        )
+        SELECT e.created_at, e.type, e.step, e.coroutine_identifier AS worker, e.child_failure_handler_iteration AS handling,
+               e.exception, e.wait,
+               -- events are left out between two parts
+               CASE WHEN left_out.own = 0 OR e.created_at <= bounds.after THEN 0
+                    WHEN e.created_at >= bounds.before THEN 3
+                    WHEN e.type IN ('ROLLED_BACK', 'ROLLBACK_FAILED') THEN 2 ELSE 1 END
+                   + CASE WHEN left_out.repeated > 0 AND e.created_at >= bounds.again THEN 4 ELSE 0 END AS part,
+               NULL::uuid[] AS lineage, NULL::uuid AS message_id, NULL::text AS handler, NULL::int AS execution,
+               NULL::bigint AS left_out
+        FROM left_out
+        CROSS JOIN bounds
+        CROSS JOIN LATERAL (
+            SELECT first.* FROM first
+          UNION ALL
+            (SELECT seen.created_at, seen.type, seen.step, seen.coroutine_identifier, seen.child_failure_handler_iteration,
+                    seen.exception, seen.wait
+             FROM scoop.message_event seen
+             WHERE seen.type = 'SEEN' AND seen.message_id = n.message_id AND seen.coroutine_name = n.handler
+               AND seen.created_at < n.began_at
+             LIMIT 1)
+          UNION ALL
+            (SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
+                    own.exception, own.wait
+             FROM scoop.message_event own
+             WHERE own.message_id = n.message_id AND own.coroutine_name = n.handler
+               AND own.type IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+               AND scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+               AND own.created_at > bounds.after AND own.created_at < bounds.before
+             OFFSET 0)
+          UNION ALL
+            SELECT again.* FROM again
+          UNION ALL
+            SELECT last.* FROM last
+        ) e
+      UNION ALL
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, n.lineage, n.message_id, n.handler, n.execution,
+               least(left_out.own + left_out.repeated, $6::bigint)
+        FROM left_out
+        OFFSET 0
+    ) e
+),
+ranked AS (
+    SELECT r.*,
+           row_number() OVER (PARTITION BY r.nth, r.type, r.exception IS NULL ORDER BY r.created_at DESC) > 1 AS is_former
+    FROM recorded r
+),
+-- `bytes`: of its failure, and of all that come before it
+weighed AS (
+    SELECT r.*,
+           sum(scoop.shown_bytes(r.exception)) OVER (
+               ORDER BY r.is_former, r.created_at DESC ROWS UNBOUNDED PRECEDING) AS bytes,
+           CASE WHEN scoop.bytes_of(r.wait) > 16384 THEN true ELSE scoop.is_deep(r.wait) END AS is_wait_left_out
+    FROM ranked r
+),
+told AS (
+    SELECT max(w.lineage) AS lineage, (array_agg(w.message_id) FILTER (WHERE w.type IS NULL))[1] AS message_id,
+           max(w.handler) AS handler, max(w.execution) AS execution, max(w.began_at) AS began_at, max(w.left_out) AS left_out,
+           jsonb_agg(
+               jsonb_build_object(
+                   'type', w.type, 'step', w.step, 'worker', w.worker, 'handling', w.handling,
+                   'exception', CASE WHEN w.bytes <= $10::bigint THEN scoop.shown_failure(w.exception) END,
+                   'wait', CASE WHEN NOT w.is_wait_left_out THEN w.wait END,
+                   'left_out', CASE WHEN w.exception IS NOT NULL AND w.bytes > $10::bigint THEN 'failure'
+                                    WHEN w.is_wait_left_out THEN 'wait' END,
+                   'anew', w.created_at = w.began_at, 'part', w.part,
+                   'micros', CASE WHEN w.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z'
+                                  THEN (extract(epoch FROM w.created_at) * 1000000)::bigint END)
+               ORDER BY w.created_at) FILTER (WHERE w.type IS NOT NULL) AS events
+    FROM weighed w
+    GROUP BY w.nth
 )
 SELECT n.lineage, n.message_id, n.handler, m.topic,
        r.state::text AS state, r.attempts, r.retries, left(r.reason, 10000) AS reason, r.rolling_back, r.giving_up, r.owner,
@@ -131,7 +262,7 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
        CASE WHEN r.state = 'ready' AND EXISTS (SELECT FROM scoop.pause p WHERE p.kind >= '') THEN
            scoop.pauses_of(r.handler, r.topic) END AS pauses,
        clock_timestamp() AS read_at,
-       events.list AS events, NULL::timestamptz AS launched_at, NULL::uuid AS redelivered_as,
+       n.events, NULL::timestamptz AS launched_at, NULL::uuid AS redelivered_as,
        CASE WHEN cardinality(n.lineage) > $2 THEN (
            SELECT e.id FROM scoop.message_event e
            WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(n.lineage)
@@ -141,97 +272,13 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
        ) IS NOT NULL ELSE false END AS has_more,
        n.execution,
        CASE WHEN n.began_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN n.began_at END AS began_at,
-       events.left_out, (SELECT is_so FROM more_emitted) AS more_emitted, r.awaits_operator
-FROM shown n
+       n.left_out, (SELECT is_so FROM more_emitted) AS more_emitted, r.awaits_operator
+FROM told n
 -- one row at a time: the planner takes a tree for large if one run has most of the events, and would read all messages
 CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = n.message_id OFFSET 0) m
 LEFT JOIN LATERAL (
     SELECT r.* FROM scoop.run r WHERE r.root = n.lineage[1] AND r.id = scoop.run_id(n.lineage) OFFSET 0
 ) r ON true
-LEFT JOIN LATERAL (
-    WITH first AS MATERIALIZED (
-        SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
-               own.exception, own.wait
-        FROM scoop.message_event own
-        WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
-          AND own.created_at >= coalesce(n.began_at, '-infinity')
-          AND own.message_id = n.message_id AND own.coroutine_name = n.handler
-        ORDER BY own.created_at
-        LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
-    ),
-    last AS MATERIALIZED (
-        SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
-               own.exception, own.wait
-        FROM scoop.message_event own
-        WHERE $5::int IS NOT NULL AND scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
-          AND own.created_at > (SELECT max(created_at) FROM first)
-          AND own.message_id = n.message_id AND own.coroutine_name = n.handler
-        ORDER BY own.created_at DESC
-        LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
-    ),
-    bounds AS (
-        SELECT (SELECT max(created_at) FROM first) AS after, (SELECT min(created_at) FROM last) AS before
-    )
-    SELECT jsonb_agg(
-        jsonb_build_object(
-            'type', e.type, 'step', e.step, 'worker', e.coroutine_identifier,
-            'handling', e.child_failure_handler_iteration, 'exception', scoop.shown_failure(e.exception), 'wait', e.wait,
-            'anew', e.created_at = n.began_at, 'part', e.part,
-            'micros', CASE WHEN e.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z'
-                           THEN (extract(epoch FROM e.created_at) * 1000000)::bigint END)
-        ORDER BY e.created_at) AS list,
-        (SELECT count(*) FROM (
-            SELECT FROM bounds
-            CROSS JOIN LATERAL (
-                SELECT FROM scoop.message_event own
-                WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
-                  AND own.created_at > bounds.after AND own.created_at < bounds.before
-                  AND own.message_id = n.message_id AND own.coroutine_name = n.handler
-                  AND own.type::text NOT IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
-                OFFSET 0
-            ) own
-            LIMIT $6::bigint
-        ) between_them) + (SELECT greatest(count(*) - CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END, 0) FROM (
-            SELECT FROM scoop.repeated_failure f WHERE f.run = scoop.run_id(n.lineage) LIMIT $6::bigint
-        ) repeated) AS left_out
-    FROM (
-        SELECT first.*, 0 AS part FROM first
-      UNION ALL
-        (SELECT seen.created_at, seen.type, seen.step, seen.coroutine_identifier, seen.child_failure_handler_iteration,
-                seen.exception, seen.wait, 0
-         FROM scoop.message_event seen
-         WHERE seen.type = 'SEEN' AND seen.message_id = n.message_id AND seen.coroutine_name = n.handler
-           AND seen.created_at < n.began_at
-         LIMIT 1)
-      UNION ALL
-        SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
-               own.exception, own.wait, 1
-        FROM bounds
-        CROSS JOIN LATERAL (
-            SELECT own.* FROM scoop.message_event own
-            WHERE own.message_id = n.message_id AND own.coroutine_name = n.handler
-              AND own.type IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
-              AND scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
-              AND own.created_at > bounds.after AND own.created_at < bounds.before
-            OFFSET 0
-        ) own
-      UNION ALL
-        -- the newest of the repeated failures of its rollback
-        SELECT repeated.*, CASE WHEN repeated.failed_at > bounds.after IS NOT TRUE THEN 0
-                                WHEN repeated.failed_at < bounds.before IS NOT FALSE THEN 1 ELSE 2 END
-        FROM bounds
-        CROSS JOIN LATERAL (
-            SELECT f.failed_at, 'ROLLBACK_FAILED'::scoop.message_event_type, f.step, f.worker, f.handler_iteration,
-                   f.exception, NULL::jsonb
-            FROM scoop.repeated_failure f
-            WHERE f.run = scoop.run_id(n.lineage)
-            ORDER BY f.failed_at DESC
-            LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
-        ) repeated
-      UNION ALL
-        SELECT last.*, 2 FROM last
-    ) e
-) events ON true
 UNION ALL
 SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        -- a time outside the years 1 to 9999 is none

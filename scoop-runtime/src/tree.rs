@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use scoop_core::{EventKind, Failure, Lineage, OPERATOR, SignalKey, Undoes, Wait, visible_step};
 use uuid::Uuid;
 
-pub(crate) use self::assembly::{Extent, LEFT_OUT_MAX, LeftOut, TreeRows};
+pub(crate) use self::assembly::{Extent, FAILURE_BYTES_MAX, LEFT_OUT_MAX, LeftOut, TreeRows};
 pub(crate) use self::row::{RunHead, RunRow, Stands};
 pub use self::timeline::{Bar, BarKind};
 use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId, RunPhase};
@@ -166,7 +166,8 @@ pub struct RunEvent {
     awaits: Option<Wait>,
     /// The identifier of the worker that wrote it.
     pub worker: Option<String>,
-    /// The failure that it records, if it records one.
+    /// The failure that it records, if it records one. A tree has 4 MiB of failures at most: those of the states of its runs
+    /// first, then the newest ones. Another one is replaced by a failure of the type `LeftOut`.
     pub failure: Option<Failure>,
     /// The part of the record that cannot be read, with the reason.
     pub unreadable: Option<String>,

@@ -80,6 +80,8 @@ pub(crate) struct TreeRecord<'a> {
     awaits: Option<SignalRecord<'a>>,
     worker: Option<&'a str>,
     events: Vec<StepRecord<'a>>,
+    /// How many events are not listed; 10,000 stands for that or more.
+    events_left_out: usize,
     interventions: Vec<InterventionRecord<'a>>,
     unhandled: Vec<UnhandledRecord<'a>>,
 }
@@ -96,6 +98,8 @@ struct StepRecord<'a> {
     worker: Option<&'a str>,
     failure: Option<FailureRecord>,
     unreadable: Option<&'a str>,
+    /// Whether events before it are not listed.
+    follows_gap: bool,
 }
 
 /// The decision of an operator.
@@ -115,6 +119,13 @@ struct UnhandledRecord<'a> {
     message: Uuid,
     at: Option<String>,
     redelivered_as: Option<Uuid>,
+}
+
+/// A run of a hierarchy that cannot be read.
+#[derive(Serialize)]
+pub(crate) struct UnreadableRecord<'a> {
+    /// The reason.
+    pub(crate) unreadable: &'a str,
 }
 
 /// A recorded event.
@@ -223,6 +234,7 @@ impl<'a> From<&'a RunInfo> for TreeRecord<'a> {
             awaits: run.awaits.as_ref().map(Into::into),
             worker: run.worker.as_deref(),
             events: run.events.iter().map(Into::into).collect(),
+            events_left_out: run.events_left_out,
             interventions: run.interventions.iter().map(Into::into).collect(),
             unhandled: run.unhandled.iter().map(Into::into).collect(),
         }
@@ -241,6 +253,7 @@ impl<'a> From<&'a RunEvent> for StepRecord<'a> {
             worker: event.worker.as_deref(),
             failure: event.failure.as_ref().map(Into::into),
             unreadable: event.unreadable.as_deref(),
+            follows_gap: event.follows_gap,
         }
     }
 }

@@ -8,8 +8,9 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::target::Target;
+use super::tree::{record_unreadable, remark_events_left_out};
 use crate::fault::{Exit, Fault};
-use crate::output::{Output, Rows, counted, plain};
+use crate::output::{Output, Rows, plain};
 use crate::times::{in_words, utc};
 
 /// The number of characters of the bars.
@@ -20,7 +21,7 @@ const INDENTED_MAX: usize = 16;
 
 /// Show a hierarchy on a scale of time: a bar for each run and step, with waits and compensations
 ///
-/// Bars: `=` a run, `#` a step, `.` a wait, `<` a compensation. The time at which a signal came is not recorded: the wait for
+/// Bars: `=` a run, `#` a step, `.` a wait, `<` a compensation, `~` events that are left out. The time at which a signal came is not recorded: the wait for
 /// it is drawn until the end of the step that gets it, and the step as a point.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TimelineArgs {
@@ -29,7 +30,7 @@ pub(crate) struct TimelineArgs {
     /// How many runs at most
     #[arg(long, value_name = "RUNS", default_value_t = 200)]
     limit: usize,
-    /// How many events of each run at most, at its beginning and as many at its end. A run with more has a bar without steps
+    /// How many events of each run at most, at its beginning and as many at its end. The steps between them are left out
     #[arg(long, value_name = "EVENTS", default_value_t = 500)]
     events: usize,
     /// Leave out the steps
@@ -43,6 +44,7 @@ const fn mark(kind: BarKind) -> char {
         BarKind::Step => '#',
         BarKind::Wait => '.',
         BarKind::Compensation => '<',
+        BarKind::Gap => '~',
         _ => '=',
     }
 }
@@ -82,21 +84,25 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TimelineArgs) -> R
                 state,
             })?;
         }
-    } else if let Some(begin) = bars.iter().map(|bar| bar.from).min() {
-        let ends = bars.iter().map(|bar| bar.to.unwrap_or(bar.from));
-        // The clock of the database is not known here, so an open bar ends with the newest event.
-        let end = ends.max().unwrap_or(begin);
-        draw(output, &bars, (begin, end))?;
+        record_unreadable(output, &tree)?;
     } else {
-        output.remark("no run of it has begun");
+        if let Some(begin) = bars.iter().map(|bar| bar.from).min() {
+            let ends = bars.iter().map(|bar| bar.to.unwrap_or(bar.from));
+            // The clock of the database is not known here, so an open bar ends with the newest event.
+            let end = ends.max().unwrap_or(begin);
+            draw(output, &bars, (begin, end))?;
+        } else if tree.unreadable().is_empty() {
+            output.remark("no run of it has begun");
+        }
+        for why in tree.unreadable() {
+            output.line(format_args!("(unreadable: {})", Escaped(why)))?;
+        }
     }
     if !tree.is_complete() {
         output.remark("runs were left out: raise --limit");
     }
-    let without_steps = tree.runs().into_iter().filter(|run| run.events_left_out > 0).count();
-    if without_steps > 0 && !args.runs_only {
-        let runs = counted(without_steps, "run", "runs");
-        output.remark(format_args!("the steps of {runs} were left out: raise --events"));
+    if !args.runs_only {
+        remark_events_left_out(output, &tree);
     }
     Ok(Exit::Done)
 }

@@ -1,11 +1,11 @@
 //! `scoop tree`
 
-use scoop_runtime::Scoop;
+use scoop_runtime::{Scoop, Tree};
 
-use super::records::TreeRecord;
+use super::records::{TreeRecord, UnreadableRecord};
 use super::target::Target;
 use crate::fault::{Exit, Fault};
-use crate::output::Output;
+use crate::output::{Output, counted};
 
 /// Show a hierarchy: its runs with their events, times, failures and repairs
 ///
@@ -20,13 +20,16 @@ pub(crate) struct TreeArgs {
     /// Show at most this many runs. With this option, at most 100 messages without a handler are shown
     #[arg(long, value_name = "RUNS")]
     limit: Option<usize>,
+    /// How many events of each run at most, at its beginning and as many at its end
+    #[arg(long, value_name = "EVENTS", default_value_t = 500)]
+    events: usize,
 }
 
 /// Shows the hierarchy.
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Result<Exit, Fault> {
     let hierarchy = args.target.hierarchy(scoop).await?;
     let found = scoop.find(hierarchy).await?;
-    let mut tree = found.tree();
+    let mut tree = found.tree().events(args.events);
     if let Some(depth) = args.depth {
         tree = tree.depth(depth);
     }
@@ -36,14 +39,31 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Resul
     let tree = tree.await?;
     if output.json {
         tree.runs().into_iter().try_for_each(|run| output.record(&TreeRecord::from(run)))?;
+        record_unreadable(output, &tree)?;
     } else {
         output.line(tree.to_string().trim_end())?;
         if !tree.is_complete() {
             output.remark("runs were left out: raise --depth or --limit");
         }
+        remark_events_left_out(output, &tree);
         if tree.has_more_unhandled() {
             output.remark("there may be more messages without a handler: leave out --limit");
         }
     }
     Ok(Exit::Done)
+}
+
+/// Writes why runs cannot be read.
+pub(super) fn record_unreadable(output: Output, tree: &Tree) -> Result<(), Fault> {
+    tree.unreadable().iter().try_for_each(|unreadable| output.record(&UnreadableRecord { unreadable }))?;
+    Ok(())
+}
+
+/// Says of how many runs some events are not shown.
+pub(super) fn remark_events_left_out(output: Output, tree: &Tree) {
+    let runs = tree.runs().into_iter().filter(|run| run.events_left_out > 0).count();
+    if runs > 0 {
+        let runs = counted(runs, "run", "runs");
+        output.remark(format_args!("events of {runs} were left out: raise --events"));
+    }
 }

@@ -175,9 +175,16 @@ async fn time_line_has_a_bar_for_each_run_and_step() {
     "#]]);
     let cut = shop.run(&["timeline", &order, "--events", "1"]).await;
     assert!(cut.stdout.contains("orders (rolled back)") && !cut.stdout.contains("reserve"), "{cut:?}");
-    assert!(cut.stderr.contains("the steps of 1 run were left out: raise --events"), "{cut:?}");
+    assert!(cut.stdout.contains("events are left out") && cut.stdout.contains('~'), "{cut:?}");
+    assert!(cut.stderr.contains("events of 1 run were left out: raise --events"), "{cut:?}");
     let runs = shop.run(&["timeline", &order, "--runs-only"]).await;
-    assert_eq!((&runs.stdout, &*runs.stderr), (&cut.stdout, ""));
+    assert!(runs.stdout.contains("orders (rolled back)") && !runs.stdout.contains("left out"), "{runs:?}");
+    assert_eq!(runs.stderr, "");
+    let part = shop.run(&["tree", &order, "--events", "1"]).await;
+    assert!(part.stdout.contains("(events are left out: see `events` of the tree)"), "{part:?}");
+    assert!(part.stderr.contains("events of 1 run were left out: raise --events"), "{part:?}");
+    let part = shop.run(&["tree", &order, "--events", "1", "--json"]).await;
+    assert_ne!(part.field("events_left_out"), ["0"], "{part:?}");
     let unpaid = shop.unpaid_order(2).await.id().to_string();
     let runs = shop.run(&["timeline", &unpaid, "--runs-only", "--json"]).await;
     assert_eq!(
@@ -188,6 +195,22 @@ async fn time_line_has_a_bar_for_each_run_and_step() {
     let bars = shop.run(&["timeline", &unpaid, "--json"]).await;
     assert_eq!(bars.field("kind"), ["run", "step", "wait", "run", "wait"]);
     assert_eq!(bars.field("name"), ["orders", "reserve", "reserve", "payments", "collect"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_whose_events_cannot_be_read_has_a_line_on_the_scale_of_time() {
+    let mut shop = Shop::open().await;
+    let order = shop.order(1, Plan::Fail("no chairs left".into())).await.id().to_string();
+    // No program can read such a number.
+    let forge = r#"UPDATE scoop.message_event SET wait = '{"until": 1e400}' WHERE type = 'SEEN'"#;
+    shop.db.execute(forge).await;
+    for command in ["tree", "timeline"] {
+        let people = shop.run(&[command, &order]).await;
+        assert!(people.stdout.contains("(unreadable: a run of `orders` of message "), "{people:?}");
+        let lines = shop.run(&[command, &order, "--json"]).await;
+        let reasons = lines.field("unreadable");
+        assert!(reasons.len() == 1 && reasons[0].starts_with("a run of `orders` of message "), "{lines:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

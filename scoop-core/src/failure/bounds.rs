@@ -99,7 +99,8 @@ impl Failure {
     }
 
     /// The approximate size as JSON, in bytes.
-    fn bytes(&self) -> usize {
+    #[doc(hidden)]
+    pub fn bytes(&self) -> usize {
         self.own_bytes() + self.causes.iter().map(Self::bytes).sum::<usize>()
     }
 

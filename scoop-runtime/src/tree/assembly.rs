@@ -184,6 +184,9 @@ const LAUNCHED_IN_ALL_MAX: usize = 10_000;
 /// The maximum value of [`RunInfo::events_left_out`].
 pub(crate) const LEFT_OUT_MAX: usize = 10_000;
 
+/// The maximum number of bytes of the failures in a tree, whatever part of a hierarchy it is.
+pub(crate) const FAILURE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// The part of a hierarchy that is read; by default all of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extent {

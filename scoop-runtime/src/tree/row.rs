@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use scoop_core::{EventKind, Failure, Lineage, SignalKey, Undoes, Wait, visible_step};
 use uuid::Uuid;
 
-use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, UnhandledMessage};
+use super::{CancellationRequest, FAILURE_BYTES_MAX, Role, RunEvent, RunInfo, RunState, UnhandledMessage};
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::store::{RowState, no_failure};
 use crate::util::format::system_time;
@@ -148,6 +148,13 @@ impl RunEvent {
     ) -> Self {
         let role = handler_iteration.map_or(Role::Plain, |_| Role::HandledFailures);
         Self { worker, failure, role, ..self }
+    }
+
+    /// Replaces its failure, which the store has not read.
+    pub(crate) fn without_failure(self) -> Self {
+        let mib = FAILURE_BYTES_MAX / (1024 * 1024);
+        let message = format!("the failure is left out: a tree has {mib} MiB of failures at most");
+        Self { failure: Some(Failure::new("LeftOut", message, "unknown")), ..self }
     }
 
     /// Sets the wait of the run after it.

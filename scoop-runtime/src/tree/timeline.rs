@@ -14,6 +14,9 @@ const AWAITS: &str = "began to await a signal";
 /// The words of any other wait.
 const WAIT_AFTER: &str = "wait after";
 
+/// The name of the bar in place of those that are not known.
+const LEFT_OUT: &str = "events are left out";
+
 /// What a run spends a span of time with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -27,16 +30,19 @@ pub enum BarKind {
     Wait,
     /// The code of a compensation.
     Compensation,
+    /// Events that were left out because of [`ReadTree::events`](crate::ReadTree::events): what the run did is not known here.
+    Gap,
 }
 
 impl BarKind {
-    /// Its name: `run`, `step`, `wait` or `compensation`.
+    /// Its name: `run`, `step`, `wait`, `compensation` or `gap`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
             Self::Step => "step",
             Self::Wait => "wait",
             Self::Compensation => "compensation",
+            Self::Gap => "gap",
         }
     }
 }
@@ -57,7 +63,8 @@ pub struct Bar<'a> {
     pub kind: BarKind,
     /// Words before the name, such as `wait after`; empty if the name says all.
     pub words: &'static str,
-    /// The saga if it is a run; otherwise the step, which is empty if the wait follows no step.
+    /// The saga if it is a run, `events are left out` if it is a gap; otherwise the step, which is empty if the wait follows
+    /// no step.
     pub name: &'a str,
     /// The beginning.
     pub from: SystemTime,
@@ -68,9 +75,10 @@ pub struct Bar<'a> {
 impl Tree {
     /// The bars of all runs: each run before its steps, waits and compensations, then its children.
     ///
-    /// A run that has not begun has no bar, and one of which events were [left out](RunInfo::events_left_out) only its own. A
-    /// wait that is not over has no end. The time at which a signal came is not
-    /// recorded: the wait for it ends with the step that gets it, and that step is a point.
+    /// A run that has not begun has no bar, nor has one that [cannot be read](Self::unreadable). Where events were
+    /// [left out](RunInfo::events_left_out), a bar of the kind [`BarKind::Gap`] stands for them. A wait that is not over has
+    /// no end. The time at which a signal came is not recorded: the wait for it ends with the step that gets it, and that
+    /// step is a point.
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -89,23 +97,29 @@ impl Tree {
 impl RunInfo {
     /// The bars of this run, without those of its children: its own, then those of its steps, waits and compensations.
     pub fn timeline(&self) -> Vec<Bar<'_>> {
-        let Some(from) = self.began_at() else { return vec![] };
+        let Some(from) = self.events.iter().find_map(|event| event.at) else { return vec![] };
         let end = self.events.last().and_then(|event| event.at).filter(|_| self.has_ended());
         let bar = |kind, words, name, from, to| Bar { run: self, kind, words, name, from, to };
         let mut bars = vec![bar(BarKind::Run, "", &*self.handler, from, end)];
-        if self.events_left_out > 0 {
-            return bars;
-        }
-        let (mut rolls_back, mut was_awaiting) = (false, false);
+        let (mut rolls_back, mut was_awaiting, mut before_gap) = (false, false, from);
         for (nth, event) in self.events.iter().enumerate() {
             rolls_back |= event.kind == EventKind::RollingBack;
             let (Some(at), name) = (event.at, event.subject().unwrap_or_default()) else { continue };
+            if event.follows_gap {
+                bars.push(bar(BarKind::Gap, "", LEFT_OUT, before_gap, Some(at)));
+                was_awaiting = false;
+            }
+            before_gap = at;
             let before = event.took.and_then(|took| at.checked_sub(took)).unwrap_or(at);
             let (after_signal, begins_to_await) = (was_awaiting, event.word() == AWAITS);
             was_awaiting = begins_to_await;
             if begins_to_await {
-                let to = self.events[nth + 1..].iter().find_map(|next| next.at);
-                bars.push(bar(BarKind::Wait, "wait for the signal of", name, at, to));
+                let after = &self.events[nth + 1..];
+                // How long it lasted is not known if events after it are left out.
+                if after.first().is_none_or(|next| !next.follows_gap) {
+                    let to = after.iter().find_map(|next| next.at);
+                    bars.push(bar(BarKind::Wait, "wait for the signal of", name, at, to));
+                }
             } else if event.subject().is_some() && event.took.is_some() && event.is_work() {
                 let gave_up = event.kind == EventKind::RollingBack
                     && event.failure.as_ref().is_some_and(Failure::is_giving_up);

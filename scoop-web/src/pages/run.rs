@@ -55,7 +55,9 @@ struct RunPage {
     gap: Option<&'static str>,
     facts: Vec<(&'static str, String)>,
     contents: Contents,
-    /// `None` if the record has nothing of the run.
+    /// Why events of the run, or of its children, cannot be read.
+    unreadable: Vec<String>,
+    /// `None` if the record has nothing of the run that can be read.
     details: Option<Details>,
 }
 
@@ -219,6 +221,7 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
         gap: gap.map(Gap::text),
         facts: facts(run, info),
         contents: shown(&contents),
+        unreadable: tree.unreadable().iter().map(|why| line(why)).collect(),
         details,
     }))
 }

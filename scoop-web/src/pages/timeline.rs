@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::shown::line;
 
 /// The maximum number of bars. With more, only those of runs are shown.
-const BARS_MAX: usize = 400;
+const BARS_MAX: usize = 500;
 
 /// The maximum number of levels that are indented.
 const INDENTED_MAX: usize = 12;

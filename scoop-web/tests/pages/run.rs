@@ -98,8 +98,9 @@ async fn long_run_shows_its_first_and_its_last_events() {
     assert_eq!(got.text.matches("<span class=\"phase undone\">undone</span>").count(), 100);
     shop.get(&format!("/hierarchies/{}", order.id()))
         .await
-        .has("<rect class=\"run\"")
-        .lacks("<rect class=\"step\"");
+        .has("<rect class=\"step\"")
+        .has("<rect class=\"gap\"")
+        .has("events are left out");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,6 +115,22 @@ async fn undone_steps_are_matched_with_the_newest_completion() {
     let states: Vec<_> =
         steps.split("data-label=\"State\"><span class=\"phase ").skip(1).map(|it| &it[..4]).collect();
     assert_eq!(states, [["good"; 20].as_slice(), &["undo"; 41]].concat(), "60 turns, and `reserve`");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_whose_events_cannot_be_read_says_why() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::Fail("none left".into())).await;
+    let run = order.tree().await.unwrap().roots()[0].id();
+    let page = format!("/runs/{run}");
+    shop.get(&page).await.lacks("unreadable: a run of ");
+    // No program can read such a number.
+    let forge = r#"UPDATE scoop.message_event SET wait = '{"until": 1e400}' WHERE type = 'SEEN'"#;
+    shop.db.execute(forge).await;
+    let got = shop.get(&page).await;
+    assert_eq!(got.status, StatusCode::OK, "{}", got.text);
+    got.has("The events of this run cannot be read.").has("unreadable: a run of ").has("out of range");
+    got.lacks("No event of this run is recorded");
 }
 
 #[tokio::test(flavor = "multi_thread")]

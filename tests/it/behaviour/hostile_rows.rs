@@ -812,6 +812,36 @@ async fn events_with_more_failures_than_a_page_may_have_come_once() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn failures_that_compress_well_are_left_out_by_the_size_that_readers_get() -> Result<()> {
+    let db = tables().await?;
+    let scoop = db.client();
+    let root = scoop.launch(Work).await?;
+    // As programs write it, and as another table has it: compressed to about 9 kB.
+    db.execute(&format!(
+        "CREATE TABLE another (failure jsonb);
+         INSERT INTO another
+         SELECT jsonb_build_object('type', 'large', 'source', 'bank', 'message', repeat('x', 750000));
+         INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, exception)
+         SELECT e.message_id, 'SUSPENDED', 'large', ARRAY['{root}', gen_random_uuid()]::uuid[], failure
+         FROM scoop.message_event e,
+              (SELECT failure FROM another
+               UNION ALL SELECT jsonb_set(failure, '{{source}}', '\"shop\"') FROM another) AS large
+         WHERE e.type = 'EMITTED' AND e.cooperation_lineage[1] = '{root}'",
+        root = root.id(),
+    ))
+    .await;
+    let compressed =
+        "SELECT count(*) FROM scoop.message_event WHERE pg_column_compression(exception) IS NOT NULL";
+    assert_eq!(db.number(compressed).await, 1, "programs write no compressed failure");
+    let (mut codes, mut events) = (vec![], scoop.events().since(SystemTime::UNIX_EPOCH).recorded());
+    while let Some(event) = events.next().await {
+        codes.extend(event?.failure.map(|failure| failure.code));
+    }
+    assert_eq!(codes, ["TooLarge", "TooLarge"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn forged_end_makes_its_run_stuck() -> Result<()> {
     forged_end(Work, "worker", "COMMITTED", "one_per_handler").await
 }

@@ -390,6 +390,15 @@ async fn interventions_are_rebuilt() -> Result<()> {
     assert!(skipped.reason.contains("`repeated_failure.failed_at`"), "{skipped:?}");
     db.execute(&format!("UPDATE scoop.repeated_failure SET failed_at = '{failed_at}'")).await;
 
+    // Of several failures only the newest is read: no program can read the numbers of this one.
+    db.execute(
+        r#"INSERT INTO scoop.repeated_failure (root, run, handler, message_id, worker, step, exception, failed_at)
+           SELECT root, run, handler, message_id, worker, step, '{"type": 1e400}', failed_at - interval '1 microsecond'
+           FROM scoop.repeated_failure"#,
+    )
+    .await;
+    is_rebuilt(&db).await?;
+
     assert_eq!(client.skip(middle, "").await?, RepairAnswer::Accepted);
     is_rebuilt(&db).await?;
 
@@ -593,6 +602,31 @@ async fn hierarchy_with_an_unreadable_event_keeps_its_runs_and_others_are_rebuil
     .await?;
     damaged_by(&format!("UPDATE scoop.message_event SET context = '[7]' WHERE {of_a_step}"), "cannot be read")
         .await
+}
+
+/// Neither a failure beyond those of programs nor its levels keep a run from being rebuilt.
+#[tokio::test(flavor = "multi_thread")]
+async fn failure_beyond_those_of_programs_is_replaced_by_a_rebuild() -> Result<()> {
+    let nested = format!("'{}{{}}{}'", "{\"causes\":[".repeat(200), "]}".repeat(200));
+    for (failure, code) in
+        [("jsonb_build_object('message', repeat('x', 300000))", "TooLarge"), (&nested, "TooDeep")]
+    {
+        let db = Database::new().await;
+        let roots = stopped(&db, 1).await?;
+        db.execute(&format!(
+            "INSERT INTO scoop.message_event
+                 (message_id, type, coroutine_name, step, cooperation_lineage, exception)
+             SELECT message_id, 'ROLLING_BACK', coroutine_name, 'delegate', cooperation_lineage, {failure}
+             FROM scoop.message_event WHERE type = 'SEEN' AND cooperation_lineage[1] = '{}'",
+            roots[0].id(),
+        ))
+        .await;
+        let rebuild = Scoop::client(db.pool().clone()).rebuild_working_set().await?;
+        assert!(rebuild.skipped.is_empty() && rebuild.after == 1, "{rebuild:?}");
+        let failures = "SELECT failure ->> 'type' FROM scoop.run WHERE handler <> 'none'";
+        assert_eq!(db.texts(failures).await, [code]);
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -317,6 +317,11 @@ async fn run_that_fails_again_waits_for_an_operator_across_restarts() -> Result<
     assert!(limited.to_string().contains("rollback failed in 0: it is broken"), "{limited}");
     let [all, shown] = [&tree, &limited].map(|tree| tree.roots()[0].events.len());
     assert_eq!(limited.roots()[0].events_left_out, all - shown, "{limited}");
+    // Those between the first failure and the newest one are a gap, also on the scale of time.
+    let newest = limited.roots()[0].events.iter().rfind(|event| event.kind == EventKind::RollbackFailed);
+    assert!(newest.is_some_and(|newest| newest.follows_gap), "{limited}");
+    let gaps = limited.timeline().into_iter().filter(|bar| bar.kind == scoop::BarKind::Gap);
+    assert!(gaps.map(|bar| bar.to).any(|to| to == newest.and_then(|newest| newest.at)), "{limited}");
     calls_of(&broken.root).expect(
         "invoke root-handler/0
         invoke root-handler/1

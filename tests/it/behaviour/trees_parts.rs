@@ -1,6 +1,9 @@
 //! Parts of large trees: down to a depth, or so many runs.
 
+use scoop::BarKind;
+
 use super::*;
+use crate::support::Database;
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "branches")]
@@ -100,7 +103,11 @@ async fn long_run_shows_its_ends_and_the_beginning_of_its_rollback() -> Result<(
     assert_eq!(part.state, run.state);
     assert!(ends.to_string().contains("(events are left out"), "{ends}");
     assert!(part.events[3].took.is_none() && part.events[4].took.is_none(), "what came before is not known");
-    assert_eq!((part.timeline().len(), run.timeline().len() > 20), (1, true));
+    let count = |run: &RunInfo, kind| run.timeline().iter().filter(|bar| bar.kind == kind).count();
+    assert_eq!((count(run, BarKind::Step), count(run, BarKind::Gap)), (21, 0), "{all}");
+    assert_eq!((count(part, BarKind::Step), count(part, BarKind::Gap)), (2, 2), "{ends}");
+    let gap = part.timeline().into_iter().find(|bar| bar.kind == BarKind::Gap);
+    assert_eq!(gap.map(|bar| (bar.from, bar.to)), part.events[2].at.map(|at| (at, part.events[3].at)));
 
     let whole = walked.root.tree().events(total.div_ceil(2)).await?;
     assert_eq!((words(&whole.roots()[0]), whole.roots()[0].events_left_out), (all_words, 0));
@@ -147,5 +154,66 @@ async fn messages_without_a_handler_are_limited_with_the_runs() -> Result<()> {
         let all = run.root.tree().await?;
         assert_eq!((all.unhandled().len(), all.has_more_unhandled()), (echoes as usize, false));
     }
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "crowds")]
+struct Crowd {
+    members: u32,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "crowds.members")]
+struct Member;
+
+#[derive(Default)]
+struct Crowding;
+
+#[saga(name = "crowding")]
+#[subscribes(Crowd)]
+impl Crowding {
+    #[step]
+    async fn gather(&self, scope: &mut Scope<'_>, crowd: &Crowd) -> Result<()> {
+        for _ in 0..crowd.members {
+            scope.launch(Member).await?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Shoving;
+
+#[saga(name = "shoving")]
+#[subscribes(Member)]
+impl Shoving {
+    #[step]
+    async fn shove(&self, _: &mut Scope<'_>, _: &Member) -> Result<()> {
+        Err(Failure::new("shove.long", "x".repeat(100_000), "shoving").into())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_beyond_4_mib_are_left_out_of_a_tree_the_oldest_ones() -> Result<()> {
+    let db = Database::new().await;
+    let builder = db.scoop().only::<Crowding>().only::<Shoving>().failure_text_bytes_max(200_000);
+    let scoop = builder.start().await?;
+    let root = scoop.launch(Crowd { members: 50 }).await?;
+    assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+
+    let tree = root.tree().await?;
+    let events = tree.runs().into_iter().flat_map(|run| &run.events);
+    let failures: Vec<_> = events.filter_map(|event| Some((event.at, event.failure.as_ref()?))).collect();
+    let (left_out, read): (Vec<_>, Vec<_>) =
+        failures.into_iter().partition(|(_, failure)| failure.kind == "LeftOut");
+    assert!((9..=11).contains(&left_out.len()), "{} of {}", left_out.len(), left_out.len() + read.len());
+    let newest_left_out = left_out.iter().map(|(at, _)| *at).max();
+    assert!(newest_left_out <= read.iter().map(|(at, _)| *at).min());
+    let RunState::RolledBack(failure) = &tree.roots()[0].state else { panic!("{:?}", tree.roots()[0].state) };
+    assert_ne!(failure.kind, "LeftOut", "the failure of the newest run is read");
+    assert_eq!(tree.runs().len(), 51);
+    assert!(tree.to_string().contains("rolled back: the failure is left out"));
+    scoop.shutdown().await?;
     Ok(())
 }

@@ -72,6 +72,20 @@ async fn times_without_end_and_before_1970_are_shown() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn wait_beyond_those_of_programs_is_marked() -> Result<()> {
+    let (db, order) = rolled_back().await?;
+    let deep = format!("'{}{}'", "[".repeat(200), "]".repeat(200));
+    for wait in ["jsonb_build_object('until', repeat('x', 20000))", &deep] {
+        db.execute(&format!("UPDATE scoop.message_event SET wait = {wait} WHERE type = 'SEEN'")).await;
+        let tree = order.tree().await?;
+        let unreadable = tree.roots()[0].events[0].unreadable.as_deref();
+        assert!(unreadable.is_some_and(|why| why.starts_with("its wait is larger")), "{tree}");
+        assert_eq!((tree.runs().len(), tree.unreadable().len()), (1, 0), "{tree}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn run_that_cannot_be_read_at_all_leaves_the_others() -> Result<()> {
     let (db, order) = rolled_back().await?;
     db.execute("ALTER TABLE scoop.message_event DROP CONSTRAINT lineage_is_complete").await;

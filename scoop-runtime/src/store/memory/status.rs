@@ -1,5 +1,6 @@
 //! The progress of a message, and the tree of its hierarchy; see `message_status.sql` and `run_tree.sql`.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use scoop_core::{EventKind, Failure, Lineage};
@@ -11,7 +12,7 @@ use super::event_log::{Event, EventLog};
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, no_failure};
-use crate::tree::{Extent, LEFT_OUT_MAX, LeftOut, RunHead, RunRow, Stands, TreeRows};
+use crate::tree::{Extent, FAILURE_BYTES_MAX, LEFT_OUT_MAX, LeftOut, RunHead, RunRow, Stands, TreeRows};
 use crate::util::format::system_time;
 use crate::{Pause, RunEvent, RunState};
 
@@ -153,9 +154,13 @@ impl Hierarchy {
             let is_child = || row.lineage.parent().is_some_and(|parent| extent.has(parent.id()));
             extent.reaches(&row.lineage) && (extent.has(row.id()) || is_child())
         });
-        let begun = begun.into_iter().map(|seen| self.begun(seen, extent, now));
+        let runs_max = extent.runs.unwrap_or(usize::MAX).saturating_add(1);
+        let mut begun: Vec<_> =
+            begun.into_iter().take(runs_max).map(|seen| self.begun(seen, extent)).collect();
+        leave_out_failures(&mut begun);
+        let begun = begun.into_iter().map(|run| self.begun_row(run, now));
         let rows = begun.chain(pending.map(|row| to_public(row, vec![], now)));
-        (rows.take(extent.runs.unwrap_or(usize::MAX).saturating_add(1)).collect(), has_deeper)
+        (rows.take(runs_max).collect(), has_deeper)
     }
 
     /// The launches by the newest execution of a run.
@@ -184,7 +189,7 @@ impl Hierarchy {
         (looked_at.collect(), is_part)
     }
 
-    fn begun(&self, seen: &Event, extent: Extent, now: OffsetDateTime) -> RunRow {
+    fn begun<'a>(&'a self, seen: &'a Event, extent: Extent) -> BegunRun<'a> {
         let start = self.record.start_of(seen.lineage.id());
         let first = Some(seen).filter(|_| start.is_some());
         let own = start.into_iter().chain(self.record.of_newest_execution(seen.lineage.id()));
@@ -192,7 +197,12 @@ impl Hierarchy {
         let repeated = self.record.repeated_failures.iter().filter(|event| event.lineage == seen.lineage);
         let count = extent.events_of(seen.lineage.id());
         let (own, left_out) = at_ends(own.collect(), repeated.collect(), count);
-        let events: Vec<_> = first.map(run_event).into_iter().chain(own).collect();
+        let events = first.map(run_event).into_iter().chain(own).collect();
+        BegunRun { seen, start, events, left_out }
+    }
+
+    fn begun_row(&self, run: BegunRun<'_>, now: OffsetDateTime) -> RunRow {
+        let BegunRun { seen, start, events, left_out } = run;
         let former = start.and_then(|start| start.begins).map_or(0, |begun| begun.number);
         let row = match self.rows.get(&seen.lineage.id()) {
             Some(row) => to_public(row, events, now),
@@ -214,35 +224,75 @@ impl Hierarchy {
     }
 }
 
+/// A run that has begun, with its events as far as they are read.
+struct BegunRun<'a> {
+    seen: &'a Event,
+    /// The event before its newest execution, if that is not the first one.
+    start: Option<&'a Event>,
+    events: Vec<RunEvent>,
+    left_out: usize,
+}
+
+/// Leaves out the failures beyond the bytes of a tree. The newest of each kind of each run come first, then the newest of all others.
+fn leave_out_failures(runs: &mut [BegunRun<'_>]) {
+    let mut failures = vec![];
+    for (nth, run) in runs.iter().enumerate() {
+        let mut kinds = BTreeSet::new();
+        for (place, event) in run.events.iter().enumerate().rev() {
+            if let Some(failure) = &event.failure {
+                let is_former = !kinds.insert(event.kind.as_str());
+                failures.push(((is_former, Reverse(event.at)), failure.bytes(), nth, place));
+            }
+        }
+    }
+    failures.sort_by_key(|(order, ..)| *order);
+    let mut bytes = 0;
+    for (_, own, nth, place) in failures {
+        bytes += own;
+        if bytes > FAILURE_BYTES_MAX {
+            let event = &mut runs[nth].events[place];
+            *event = event.clone().without_failure();
+        }
+    }
+}
+
 /// The first and the last so many events, with those between that a run has once and as many repeated failures, the newest ones;
 /// and the number of the others.
 fn at_ends(own: Vec<&Event>, repeated: Vec<&Event>, count: Option<usize>) -> (Vec<RunEvent>, usize) {
-    let all = own.len() + repeated.len();
-    let between = count.filter(|count| own.len() > 2 * count).map(|count| count..own.len() - count);
+    let (own_count, repeated_count) = (own.len(), repeated.len());
+    let between = count.filter(|count| own_count > 2 * count).map(|count| count..own_count - count);
     let once =
         [EventKind::Committed, EventKind::RollingBack, EventKind::RolledBack, EventKind::RollbackFailed];
-    let (after, before) = match &between {
-        Some(between) => (own.get(between.start.wrapping_sub(1)), own.get(between.end)),
-        None => (own.last(), None),
-    };
-    let (after, before) = (after.map(|event| event.at), before.map(|event| event.at));
-    let part_of = |event: &Event| match (after, before) {
-        (after, _) if after.is_none_or(|after| event.at <= after) => 0,
-        (_, before) if before.is_none_or(|before| event.at < before) => 1,
-        _ => 2,
-    };
+    let bounds = between.as_ref().and_then(|between| {
+        let (after, before) = (own.get(between.start.checked_sub(1)?)?, own.get(between.end)?);
+        Some((after.at, before.at))
+    });
     let is_between = |nth: &usize| between.as_ref().is_some_and(|between| between.contains(nth));
     let own = own.into_iter().enumerate();
     let own = own.filter(|(nth, event)| !is_between(nth) || once.contains(&event.kind));
-    let older = count.map_or(0, |count| repeated.len().saturating_sub(count));
-    let mut kept: Vec<_> = own.map(|(_, event)| event).chain(repeated.into_iter().skip(older)).collect();
+    let own: Vec<_> = own.map(|(_, event)| event).collect();
+    let own_left_out = own_count - own.len();
+    let older = count.map_or(0, |count| repeated_count.saturating_sub(count));
+    let again = repeated.get(older).map(|event| event.at).filter(|_| older > 0);
+    // Events are left out between two parts.
+    let part_of = |event: &Event| {
+        let part = match bounds.filter(|_| own_left_out > 0) {
+            None => 0,
+            Some((after, _)) if event.at <= after => 0,
+            Some((_, before)) if event.at >= before => 3,
+            _ if matches!(event.kind, EventKind::RolledBack | EventKind::RollbackFailed) => 2,
+            _ => 1,
+        };
+        if again.is_some_and(|again| event.at >= again) { part + 4 } else { part }
+    };
+    let mut kept: Vec<_> = own.into_iter().chain(repeated.into_iter().skip(older)).collect();
     kept.sort_by_key(|event| event.at);
-    let (left_out, mut part) = (all - kept.len(), 0);
+    let mut part = 0;
     let kept = kept.into_iter().map(|event| {
-        let is_next_part = std::mem::replace(&mut part, part_of(event)) != part_of(event);
-        run_event(event).after_gap(is_next_part && left_out > 0)
+        let own = part_of(event);
+        run_event(event).after_gap(std::mem::replace(&mut part, own) != own)
     });
-    (kept.collect(), left_out.min(LEFT_OUT_MAX))
+    (kept.collect(), (own_left_out + older).min(LEFT_OUT_MAX))
 }
 
 fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::decode::failure;
 use super::query_ext::FetchExt;
 use crate::store::{HandlerOutcome, MessageStatus, PostgresStore, StatusStorage};
-use crate::tree::{Extent, LEFT_OUT_MAX, LeftOut, RunRow, TreeRows};
+use crate::tree::{Extent, FAILURE_BYTES_MAX, LEFT_OUT_MAX, LeftOut, RunRow, TreeRows};
 
 impl HandlerOutcome {
     /// From a row of `message_status.sql`, if that is about a handler.
@@ -54,7 +54,8 @@ impl StatusStorage for PostgresStore {
             .bind(stored(Some(LEFT_OUT_MAX)))
             .bind(stored(extent.unhandled()))
             .bind(stored(extent.launched()))
-            .bind(stored(extent.launched_in_all()));
+            .bind(stored(extent.launched_in_all()))
+            .bind(FAILURE_BYTES_MAX as i64);
         let rows = self.sessions.read(async |session| tree.fetch_all(session).await).await?;
         let is_so = |column| rows.iter().any(|row| row.try_get(column).unwrap_or_default());
         let left_out = LeftOut { deeper_runs: is_so("has_more"), launched: is_so("more_emitted") };

@@ -32,10 +32,23 @@ struct EventRow {
     wait: Option<Value>,
     /// Whether a new execution begins after it.
     anew: Option<bool>,
-    /// The part of the events that it is in: from the beginning of the run, between, or from its end.
+    /// The part of the events that it is in. Events are left out between two parts.
     part: i32,
+    /// What of it was not read.
+    left_out: Option<LeftOutPart>,
     /// Since 1970; `None` if the time is outside the years 1 to 9999.
     micros: Option<i64>,
+}
+
+/// Why a wait was not read.
+const TOO_LARGE_WAIT: &str = "its wait is larger, or has more levels, than programs write";
+
+/// A part of an event.
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum LeftOutPart {
+    Failure,
+    Wait,
 }
 
 impl RunRow {
@@ -63,7 +76,7 @@ impl RunRow {
         let mut part = 0;
         let events = events.filter_map(|event| {
             let is_next_part = std::mem::replace(&mut part, event.part) != event.part;
-            Some(event.into_event()?.after_gap(is_next_part && left_out > 0))
+            Some(event.into_event()?.after_gap(is_next_part))
         });
         let events = events.collect();
         let stands = match row.try_get("state")? {
@@ -105,9 +118,11 @@ impl EventRow {
             self.micros.map(|micros| OffsetDateTime::UNIX_EPOCH + time::Duration::microseconds(micros));
         let (failure, unreadable) = self.exception.map_or((None, None), readable);
         let unreadable = unreadable
-            .or_else(|| self.micros.is_none().then(|| "its time is none of the years 1 to 9999".into()));
+            .or_else(|| self.micros.is_none().then(|| "its time is none of the years 1 to 9999".into()))
+            .or_else(|| (self.left_out == Some(LeftOutPart::Wait)).then(|| TOO_LARGE_WAIT.into()));
         let event = RunEvent::new(EventKind::from_name(&self.kind)?, self.step, micros.map(system_time));
         let event = event.written_by(self.worker, self.handling, failure);
+        let event = if self.left_out == Some(LeftOutPart::Failure) { event.without_failure() } else { event };
         let wait = self.wait.and_then(|wait| serde_json::from_value::<Wait>(wait).ok());
         let event = event.marked(unreadable).before(wait.as_ref());
         Some(event.going_on_anew(self.anew == Some(true)))

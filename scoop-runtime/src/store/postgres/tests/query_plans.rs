@@ -365,8 +365,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "'{}', '{}', '{}', '{}', '{}', '{}'",
         ),
         "run_tree" => (
-            "uuid, int, int, uuid, int, int, int, int, int",
-            "gen_random_uuid(), NULL, NULL, NULL, NULL, 10000, NULL, NULL, NULL",
+            "uuid, int, int, uuid, int, int, int, int, int, bigint",
+            "gen_random_uuid(), NULL, NULL, NULL, NULL, 10000, NULL, NULL, NULL, 4194304",
         ),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
@@ -644,7 +644,7 @@ async fn replies_of_the_last_step_cost_the_same_after_a_long_history() {
 }
 
 /// The parameters of `run_tree` after the message, for all of it.
-const WHOLE_TREE: &str = "NULL, NULL, NULL, NULL, 10000, NULL, NULL, NULL";
+const WHOLE_TREE: &str = "NULL, NULL, NULL, NULL, 10000, NULL, NULL, NULL, 4194304";
 
 /// A run with so many children, all of which have failed.
 const CROWD: &str = "
@@ -685,7 +685,7 @@ async fn tree_reads_blocks_in_proportion_to_the_number_of_runs() {
 /// However many messages a run has launched, handled or not, a limited tree looks at a part of them.
 #[tokio::test]
 async fn limited_tree_looks_at_a_part_of_the_launched_messages() {
-    const PART: &str = "100, NULL, 250, 10000, 100, 1100, 10100";
+    const PART: &str = "100, NULL, 250, 10000, 100, 1100, 10100, 4194304";
     let pool = database("limited_tree_of_crowd").await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute =
