@@ -521,6 +521,28 @@ async fn ancestors_wait_until_all_failures_below_are_settled() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn dry_run_of_a_repair_gets_the_answer_of_the_request_and_changes_nothing() -> Result<()> {
+    let broken = Broken::by(&["grandchild 0"], three_levels).await?;
+    let rows = "SELECT r::text FROM scoop.run r WHERE r.handler <> 'none' ORDER BY 1";
+    let before = (broken.db.texts(rows).await, broken.listed().await?);
+    let scoop = &broken.scoop;
+    let [grandchild, root] = [broken.id_of("grandchild-handler").await?, broken.id_of("root-handler").await?];
+    for (run, retried) in [(grandchild, RepairAnswer::Accepted), (root, RepairAnswer::FailedBelow)] {
+        assert_eq!(scoop.retry(run).dry_run().await?, retried);
+        assert_eq!(scoop.skip(run, "tried").dry_run().await?, RepairAnswer::Accepted);
+        assert_eq!(scoop.resolve(run, "tried").dry_run().await?, RepairAnswer::Accepted);
+    }
+    assert_eq!((broken.db.texts(rows).await, broken.listed().await?), before);
+    assert!(scoop.interventions(broken.root.id()).await?.is_empty());
+    assert_eq!(scoop.retry(root).await?, RepairAnswer::FailedBelow);
+    broken.faults.mend("grandchild 0");
+    assert_eq!(scoop.retry(grandchild).await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    assert_eq!(scoop.retry(grandchild).dry_run().await?, RepairAnswer::NotFailed);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn ancestor_of_a_run_awaiting_an_operator_can_be_resolved() -> Result<()> {
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
     assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);

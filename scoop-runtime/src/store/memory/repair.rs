@@ -81,7 +81,7 @@ impl RepairStorage for MemoryStore {
             let Some(row) = state.row(run).filter(waits) else { return Ok(None) };
             let Some(to) = row.signal.clone() else { return Ok(None) };
             let handler = row.handler.to_string();
-            if !state.requests.contains(&requester.asked.id) {
+            if !requester.asked.is_dry_run && !state.requests.contains(&requester.asked.id) {
                 let subject = InterventionSubject { target, handler: &handler, kind: SIGNAL, decision: None };
                 state.intervene(subject, requester, now);
             }
@@ -162,6 +162,9 @@ impl State {
             Err(refusal) => return Err(refusal),
         };
         let handler = failed_rollbacks.get(id).ok_or(Refusal::NotFailed)?.handler.clone();
+        if asked.requester.asked.is_dry_run {
+            return Ok(RepairResult { handlers: vec![], parent: None });
+        }
         let (kind, decided) = (asked.action.as_str(), Some(&decision));
         let subject = InterventionSubject { target, handler: &handler, kind, decision: decided };
         self.intervene(subject, asked.requester, now);
@@ -175,6 +178,9 @@ impl State {
     fn give_a_chance(&mut self, target: &RequestTarget, requester: Requester<'_>) -> Option<RepairResult> {
         let (now, run) = (self.now(), (target.lineage.root_id(), target.lineage.id()));
         self.row(run).filter(|row| !row.awaits_operator)?;
+        if requester.asked.is_dry_run {
+            return Some(RepairResult { handlers: vec![], parent: None });
+        }
         let row = self.change(run, |row| {
             row.free(now);
             (row.reason, row.reserved_for, row.refused_by) = (None, 0, vec![]);

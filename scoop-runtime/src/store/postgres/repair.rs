@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::decode::{failure_if_readable, lineage, row_state, stored_time, time, time_if_any, unsigned};
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
+use super::requests::finish;
 use super::{PostgresStore, Sessions};
 use crate::RepairStatus;
 use crate::repair::{
@@ -22,7 +23,6 @@ use crate::store::{
     RepairStorage, RequestTarget, Requester, RowState, no_failure,
 };
 use crate::util::format::system_time;
-use crate::util::patience::note;
 
 impl RepairStorage for PostgresStore {
     async fn mark_awaiting_operator(
@@ -65,7 +65,7 @@ impl RepairStorage for PostgresStore {
                 return Ok(Err(Refusal::Stuck));
             }
             let repaired = self.give_a_chance(&mut tx, target, asked.requester).await?;
-            tx.commit().await.inspect_err(note)?;
+            finish(tx, asked.requester.asked).await?;
             return Ok(repaired.ok_or(Refusal::Busy));
         }
         let decision = match failed_rollbacks.decide(asked.action, run, others) {
@@ -80,7 +80,7 @@ impl RepairStorage for PostgresStore {
         let subject = InterventionSubject { target, handler: &run.handler, kind, decision: decided };
         self.record(&mut tx, subject, asked.requester, now).await?;
         self.carry_out(&mut tx, root, &decision, now).await?;
-        tx.commit().await.inspect_err(note)?;
+        finish(tx, asked.requester.asked).await?;
         let parent = decision.parent.map(|id| ParentRef { root, id, at: now });
         let ready = decision.revived.into_iter().filter(|run| run.state == RowState::Ready);
         Ok(Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent }))
@@ -107,7 +107,7 @@ impl RepairStorage for PostgresStore {
             let now = sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut tx).await?;
             let subject = InterventionSubject { target, handler: &handler, kind: SIGNAL, decision: None };
             self.record(&mut tx, subject, requester, now).await?;
-            tx.commit().await.inspect_err(note)?;
+            finish(tx, requester.asked).await?;
         }
         Ok(Some(SignalKey { name, key }))
     }
