@@ -75,7 +75,7 @@ impl RequestStorage for MemoryStore {
                 !asked.any(|other| other.kind == kind && other.lineage == target.lineage)
             });
             let is_done = state.requests.contains(&asked.id);
-            let marked = state.below(&target.lineage, |row| !row.giving_up && row.rollback_since.is_none());
+            let marked = state.below(&target.lineage, WorkingRow::can_give_up);
             let any_marked = !marked.is_empty() || is_done;
             if asked.is_dry_run {
                 return Ok(CancelResult { fresh, any_marked, giving_up: vec![] });
