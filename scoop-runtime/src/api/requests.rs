@@ -25,7 +25,8 @@ pub enum CancelAnswer {
     Accepted,
     /// A cancellation was requested before. Nothing happens.
     AlreadyRequested,
-    /// The request is recorded, but no run is left that could give up.
+    /// The request is recorded, but no run is left that could give up. If the message that started the hierarchy had no handler,
+    /// it is not [redelivered](Scoop::redeliver) any more.
     NothingToDo,
 }
 
@@ -77,7 +78,7 @@ impl fmt::Display for CancelAnswer {
         f.write_str(match self {
             Self::Accepted => "the unfinished runs give up",
             Self::AlreadyRequested => "a cancellation was requested before",
-            Self::NothingToDo => "no run is left that could give up",
+            Self::NothingToDo => "no run is left that could give up: the request is only recorded",
         })
     }
 }
