@@ -6,7 +6,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- ready_queue: queues of ready runs; abandoned_queue: those that no living worker claims
 -- reached_limit: sagas at their limits; limited_topic: topics of sagas whose queue has a limit
 -- run_end: ends of runs; recorded_rollback_failure: failed rollbacks by the record; latest_rollback_failure: of one that may have
--- failed again
+-- failed again; undecided_rollbacks: those on which an operator has to decide, for a run above
 -- listed_handler: states and handlers of unfinished runs; unfinished_run: unfinished runs, as programs list and explain them
 
 -- In words, what an unfinished run does or waits for. A volatile function in it would keep the planner from reading no more
@@ -166,13 +166,94 @@ RETURN coalesce((
     LIMIT 1
 ), first);
 
+-- The failed rollbacks on which an operator has to decide before this run goes on: of the run itself, or of runs below it. Empty if it
+-- has no failed rollback, or if a repair is in progress. A run is blocked by each child that failed after the newest suspension of the
+-- run; it has accepted earlier failures. So the decision is about failed runs that no child blocks, and that are not in the working
+-- set, or await an operator there. The nearest first; of the children of a run the oldest failure first.
+CREATE FUNCTION scoop.undecided_rollbacks(of_root uuid, of_run uuid, limit_to bigint) RETURNS TABLE (run uuid, handler text)
+LANGUAGE sql STABLE
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE blocked AS (
+        SELECT failed.run, failed.handler, coalesce(e.lineage, ARRAY[failed.root, failed.run]) AS lineage,
+               suspended.created_at AS suspended_at
+        FROM scoop.rollback_failure failed
+        LEFT JOIN LATERAL (
+            SELECT e.cooperation_lineage AS lineage FROM scoop.message_event e
+            WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = failed.root
+              AND scoop.run_id(e.cooperation_lineage) = failed.run
+            LIMIT 1
+        ) e ON true
+        LEFT JOIN LATERAL (
+            SELECT e.created_at FROM scoop.message_event e
+            WHERE scoop.run_id(e.cooperation_lineage) = failed.run AND e.type = 'SUSPENDED'
+            ORDER BY e.created_at DESC
+            LIMIT 1
+        ) suspended ON true
+        WHERE failed.root = of_root AND failed.run = of_run
+      UNION ALL
+        SELECT child.run, child.handler, e.cooperation_lineage, suspended.created_at
+        FROM blocked
+        CROSS JOIN LATERAL (
+            SELECT of_parent.run, of_parent.handler
+            FROM (
+                -- by these columns alone: otherwise the planner may read all failures of all hierarchies by their time
+                SELECT failed.run, failed.handler, failed.failed_at FROM scoop.rollback_failure failed
+                WHERE failed.root = of_root AND failed.parent = blocked.run
+                OFFSET 0
+            ) of_parent
+            WHERE of_parent.failed_at > blocked.suspended_at
+            ORDER BY of_parent.failed_at, of_parent.run
+            OFFSET 0
+        ) child
+        -- the whole lineage has to fit: forged runs may name each other as parents
+        CROSS JOIN LATERAL (
+            SELECT e.cooperation_lineage FROM scoop.message_event e
+            WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = of_root
+              AND scoop.run_id(e.cooperation_lineage) = child.run
+              AND trim_array(e.cooperation_lineage, 1) = blocked.lineage
+            OFFSET 0
+        ) e
+        LEFT JOIN LATERAL (
+            SELECT e.created_at FROM scoop.message_event e
+            WHERE scoop.run_id(e.cooperation_lineage) = child.run AND e.type = 'SUSPENDED'
+            ORDER BY e.created_at DESC
+            LIMIT 1
+        ) suspended ON true
+    )
+    SELECT blocked.run, blocked.handler::text
+    FROM blocked
+    WHERE NOT EXISTS (
+        SELECT FROM (
+            SELECT failed.run, failed.failed_at FROM scoop.rollback_failure failed
+            WHERE failed.root = of_root AND failed.parent = blocked.run
+            OFFSET 0
+        ) child
+        CROSS JOIN LATERAL (
+            SELECT FROM scoop.message_event e
+            WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = of_root
+              AND scoop.run_id(e.cooperation_lineage) = child.run
+              AND trim_array(e.cooperation_lineage, 1) = blocked.lineage
+            OFFSET 0
+        ) e
+        WHERE child.failed_at > blocked.suspended_at
+    )
+    -- a count, so that each is looked up by its key
+    AND (SELECT count(*) FROM scoop.run r
+         WHERE r.root = of_root AND r.id = blocked.run AND NOT (r.state = 'stuck' AND r.awaits_operator)) = 0
+    LIMIT limit_to
+$$;
+
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
 -- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned; for the
--- limit of its saga or of its key, if that is reached; or else for a slot. The failure of a run that awaits an operator is the latest
+-- limit of its saga or of its key, if that is reached; or else for a slot. A run whose rollback had failed, and that waits for children
+-- which an operator has to repair, waits for the operator. The failure of a run that awaits an operator is the latest
 -- one of its rollback, that of others the reason of the rollback.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
-       CASE WHEN r.state = 'waiting' THEN 'children'
+       CASE WHEN r.state = 'waiting' THEN CASE WHEN r.rollback_failed_before
+                AND EXISTS (SELECT FROM scoop.undecided_rollbacks(r.root, r.id, 1)) THEN 'operator' ELSE 'children' END
             WHEN r.state = 'stuck' THEN CASE WHEN r.awaits_operator OR r.doubts >= 12 THEN 'operator' ELSE 'program' END
             WHEN r.state = 'running' THEN 'nothing'
             WHEN scoop.phase(r) = 'awaiting signal' THEN 'signal'

@@ -36,6 +36,12 @@ CREATE FUNCTION scoop.has_to_give_up(giving_up boolean, give_up_at timestamptz, 
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (giving_up OR give_up_at <= at) IS TRUE;
 
+-- Whether a cancellation makes an unfinished run give up: it does not yet, and is no part of a rollback. The planner replaces the call
+-- by its text.
+CREATE FUNCTION scoop.can_give_up(giving_up boolean, rollback_since timestamptz) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN NOT giving_up AND rollback_since IS NULL;
+
 -- The time from which a run is ready whose children have ended: at once, or when the time is over for which it waits,
 -- too. Only such a time is later than the last event of a run that has begun. The planner replaces the call by its text.
 CREATE FUNCTION scoop.wakes_at(ready_at timestamptz, last_event_at timestamptz, at timestamptz) RETURNS timestamptz

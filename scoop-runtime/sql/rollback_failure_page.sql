@@ -1,6 +1,8 @@
--- Lists failed rollbacks that no operator has settled since, newest first. A forged row is listed with what there is.
+-- Lists failed rollbacks that no operator has settled since, newest first, each with those on which an operator has to decide before
+-- its run goes on: itself, or some below it. A forged row is listed with what there is.
 -- Locks: nothing.
--- $1 older than this (nothing: the newest), $2 and if as old, with a smaller id than this, $3 how many
+-- $1 older than this (nothing: the newest), $2 and if as old, with a smaller id than this, $3 how many,
+-- $4 how many to decide on, at most, of each
 WITH page AS MATERIALIZED (
     SELECT f.* FROM scoop.rollback_failure f
     WHERE (f.failed_at, f.run)
@@ -13,14 +15,10 @@ SELECT coalesce(failed.lineage, ARRAY[f.root, f.run]) AS lineage, f.message_id, 
        coalesce(again.step, failed.step) AS step,
        scoop.shown_failure(coalesce(again.exception, failed.exception)) AS failure,
        f.failed_at,
-       r.state::text AS state, coalesce(r.awaits_operator, false) AS awaits_operator,
-       EXISTS (
-           SELECT FROM scoop.rollback_failure below
-           WHERE below.root = f.root AND below.parent = f.run
-             AND below.failed_at > coalesce((
-                 SELECT max(e.created_at) FROM scoop.message_event e
-                 WHERE scoop.run_id(e.cooperation_lineage) = f.run AND e.type = 'SUSPENDED'), '-infinity')
-       ) AS below
+       ARRAY(
+           SELECT u.run FROM scoop.undecided_rollbacks(f.root, f.run, $4) WITH ORDINALITY AS u (run, handler, place)
+           ORDER BY u.place
+       ) AS undecided
 FROM page f
 LEFT JOIN LATERAL (
     SELECT e.cooperation_lineage AS lineage, e.step, e.exception
@@ -36,7 +34,4 @@ LEFT JOIN LATERAL (
     ORDER BY a.failed_at DESC
     LIMIT 1
 ) again ON true
-LEFT JOIN LATERAL (
-    SELECT r.state, r.awaits_operator FROM scoop.run r WHERE r.root = f.root AND r.id = f.run LIMIT 1
-) r ON true
 ORDER BY f.failed_at DESC, f.run DESC

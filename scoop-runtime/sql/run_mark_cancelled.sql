@@ -7,14 +7,14 @@
 WITH snapshot AS MATERIALIZED (
     SELECT r.root, r.id
     FROM scoop.run r
-    WHERE r.root = $1 AND $2 = ANY (r.lineage) AND NOT r.giving_up AND r.rollback_since IS NULL
+    WHERE r.root = $1 AND $2 = ANY (r.lineage) AND scoop.can_give_up(r.giving_up, r.rollback_since)
 ),
 -- in the order in which settlements lock theirs, so that the two seldom wait for each other
 locked AS MATERIALIZED (
     SELECT r.root, r.id
     FROM scoop.run r
     JOIN snapshot ON snapshot.root = r.root AND snapshot.id = r.id
-    WHERE NOT r.giving_up AND r.rollback_since IS NULL
+    WHERE scoop.can_give_up(r.giving_up, r.rollback_since)
     ORDER BY r.id
     FOR UPDATE OF r
 ),

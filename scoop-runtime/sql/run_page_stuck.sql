@@ -5,7 +5,7 @@
 -- $1 longer than since this (nothing: the first), $2 and if as long, with a greater id, $3 how many
 SELECT * FROM (
     (SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.rolling_back, left(r.reason, 10000) AS reason,
-            r.giving_up, r.ready_at AS stuck_since, r.id, r.doubts
+            r.giving_up, r.ready_at AS stuck_since, r.id, r.doubts, scoop.can_give_up(r.giving_up, r.rollback_since) AS can_give_up
      FROM scoop.run r
      WHERE r.state = 'stuck' AND NOT r.awaits_operator
        AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))
@@ -13,7 +13,7 @@ SELECT * FROM (
      LIMIT $3)
     UNION ALL
     SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.rolling_back, NULL, r.giving_up, r.ready_at,
-           r.id, 0
+           r.id, 0, scoop.can_give_up(r.giving_up, r.rollback_since)
     FROM scoop.abandoned_queue q
     CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
     CROSS JOIN LATERAL (

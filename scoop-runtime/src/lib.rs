@@ -65,9 +65,9 @@ pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use find::{
     Activity, ActivitySpan, BadCursor, BadEventCursor, Content, Delay, EntityContents, EntityEventContents,
-    EventCursor, Explanation, FailureSummary, JoinWait, LimitKey, ListCursor, RecordedEvent,
+    EventCursor, Explanation, FailedBelow, FailureSummary, JoinWait, LimitKey, ListCursor, RecordedEvent,
     RegisteredWorker, RunContents, RunCount, RunCounts, RunCursor, RunDurations, RunExplanation, RunPhase,
-    RunSummary, RunValue, WaitKind, WaitReason, WorkerInfo, WorkerSaga,
+    RunRequest, RunSummary, RunValue, WaitKind, WaitReason, WorkerInfo, WorkerSaga,
 };
 pub use rebuild::{
     ChangedField, FailedRollbackComparison, RebuildChange, RebuildComparison, RebuildProgress, RebuildReport,

@@ -88,12 +88,14 @@ async fn launch_with_lost_answers_takes_effect_once() -> Result<()> {
 async fn request_with_lost_answers_takes_effect_once() -> Result<()> {
     let (_database, _scoop, client, loses) = programs(Duration::from_secs(30)).await?;
     let later = client.launch(Asked).delay(Duration::from_secs(3600)).await?;
+    assert_eq!(client.cancel(later.id(), "tried").dry_run().await?, CancelAnswer::Accepted);
     loses.next("cancel", 5);
     assert_eq!(client.cancel(later.id(), "not wanted").await?, CancelAnswer::Accepted);
     assert_eq!(client.cancel(later.id(), "not wanted").await?, CancelAnswer::AlreadyRequested);
     assert!(matches!(later.wait().await?, Outcome::RolledBack(_)));
     let done = client.launch(Asked).await?;
     assert_eq!(done.wait().await?, Outcome::Committed);
+    assert_eq!(client.rollback(done.id(), "tried").dry_run().await?, RollbackAnswer::Accepted);
     loses.next("undo", 5);
     assert_eq!(client.rollback(done.id(), "not wanted").await?, RollbackAnswer::Accepted);
     assert!(matches!(done.wait().await?, Outcome::RolledBack(_)));

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use scoop_core::Priority;
-use scoop_runtime::{Delay, Explanation, RunExplanation, RunPhase, Scoop, WaitReason};
+use scoop_runtime::{Delay, Explanation, FailedBelow, RunExplanation, RunPhase, Scoop, WaitKind, WaitReason};
 use serde::Serialize;
 
 use super::pause::PauseRecord;
-use super::records::{RunRecord, SignalRecord, WorkerRecord};
+use super::records::{FailureRecord, RunRecord, SignalRecord, WorkerRecord};
 use super::run_requests::repair_commands;
 use super::target::Target;
 use crate::fault::{Exit, Fault};
@@ -74,7 +74,7 @@ enum WaitRecord<'a> {
     },
     Operator {
         why: &'a str,
-        failed_below: Vec<String>,
+        failed_below: Vec<FailedBelowRecord<'a>>,
         more_below: bool,
     },
     Limit {
@@ -98,6 +98,14 @@ enum WaitRecord<'a> {
         pauses: Vec<PauseRecord>,
     },
     Other,
+}
+
+/// A failed run below, on which an operator has to decide before.
+#[derive(Serialize)]
+struct FailedBelowRecord<'a> {
+    run: String,
+    handler: &'a str,
+    failure: Option<FailureRecord>,
 }
 
 /// The set that the message of a run waits for.
@@ -144,7 +152,7 @@ impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
             }
             WaitReason::Operator { why, failed_below, has_more_below } => Self::Operator {
                 why,
-                failed_below: failed_below.iter().map(ToString::to_string).collect(),
+                failed_below: failed_below.iter().map(Into::into).collect(),
                 more_below: *has_more_below,
             },
             WaitReason::Limit { concurrency, key, holders, ahead, queued } => Self::Limit {
@@ -168,6 +176,16 @@ impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
                 Self::Pause { pauses: pauses.iter().cloned().map(Into::into).collect() }
             }
             _ => Self::Other,
+        }
+    }
+}
+
+impl<'a> From<&'a FailedBelow> for FailedBelowRecord<'a> {
+    fn from(below: &'a FailedBelow) -> Self {
+        Self {
+            run: below.run.to_string(),
+            handler: &below.handler,
+            failure: below.failure.as_ref().map(Into::into),
         }
     }
 }
@@ -211,14 +229,17 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: ExplainArgs) -> Re
     Ok(Exit::Done)
 }
 
-/// The commands that end the wait of a run for an operator; none if it waits for something else.
+/// The commands that end the wait of a run for an operator, or that of the first run below it; none if it waits for something
+/// else.
 fn decision_commands(run: &RunExplanation) -> Vec<String> {
     match &run.reason {
-        WaitReason::Operator { .. } if run.run.phase == RunPhase::Stuck => {
-            vec![format!("scoop retry {}", run.run.run)]
-        }
-        WaitReason::Operator { failed_below, .. } => {
-            repair_commands(*failed_below.first().unwrap_or(&run.run.run)).into()
+        WaitReason::Operator { failed_below, .. } => match failed_below.first() {
+            Some(below) => repair_commands(below.run, RunPhase::AwaitingOperator.requests().iter().copied()),
+            None => repair_commands(run.run.run, run.run.requests()),
+        },
+        WaitReason::Children { blocking, .. } => {
+            let undecided = blocking.iter().find(|run| run.waits_for == Some(WaitKind::Operator));
+            undecided.map(|run| repair_commands(run.run, run.requests())).unwrap_or_default()
         }
         _ => vec![],
     }

@@ -22,7 +22,7 @@ pub(crate) struct Filters {
     #[arg(long)]
     pub(super) topic: Option<String>,
     /// Only runs in this state; may be repeated
-    #[arg(long, value_parser = one_of(&RunPhase::ALL))]
+    #[arg(long, value_parser = one_of(RunPhase::ALL))]
     pub(super) state: Vec<RunPhase>,
     /// Only runs that came into their state at this time or later: a time, or a duration such as 2h for two hours ago
     #[arg(long, value_name = "TIME", value_parser = times::time)]
@@ -44,8 +44,8 @@ pub(crate) struct Filters {
 }
 
 /// Reads one of these states. Spaces may be written as `-` or `_`.
-pub(super) fn one_of(phases: &[RunPhase]) -> impl TypedValueParser<Value = RunPhase> {
-    let values = phases.iter().map(|phase| {
+pub(super) fn one_of(phases: impl IntoIterator<Item = RunPhase>) -> impl TypedValueParser<Value = RunPhase> {
+    let values = phases.into_iter().map(|phase| {
         let written = |space| phase.name().replace(' ', space);
         PossibleValue::new(written("-")).aliases([written(" "), written("_")])
     });

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
 use scoop_core::Escaped;
-use scoop_runtime::{CancelAnswer, HierarchyId, RepairAnswer, RunId, RunPhase, RuntimeError, Scoop};
+use scoop_runtime::{
+    CancelAnswer, HierarchyId, RepairAnswer, Request, RollbackAnswer, RunId, RunPhase, RunRequest,
+    RuntimeError, Scoop,
+};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -30,20 +33,15 @@ pub(crate) struct Many {
     limit: Option<u32>,
 }
 
-/// The kind of a request that can be made for many runs.
-pub(super) struct ManyRequest {
-    /// The name of the command.
-    pub(super) command: &'static str,
-    /// The states in which a run can get it: those that `--state` accepts.
-    pub(super) phases: &'static [RunPhase],
-    /// Whether runs are left out that roll back already.
-    pub(super) spares_rollbacks: bool,
+/// The states in which a run can accept this request: those that `--state` accepts.
+pub(super) fn phases_for(request: RunRequest) -> impl Iterator<Item = RunPhase> {
+    RunPhase::ALL.into_iter().filter(move |phase| phase.requests().contains(&request))
 }
 
 /// The response to a request for one run.
 pub(super) struct Answer {
-    name: &'static str,
-    text: String,
+    pub(super) name: &'static str,
+    pub(super) text: String,
     kind: AnswerKind,
 }
 
@@ -65,6 +63,16 @@ impl From<CancelAnswer> for Answer {
     }
 }
 
+impl From<RollbackAnswer> for Answer {
+    fn from(answer: RollbackAnswer) -> Self {
+        let kind = match answer {
+            RollbackAnswer::Accepted => AnswerKind::Accepted,
+            _ => AnswerKind::Refused,
+        };
+        Self { name: answer.name(), text: answer.to_string(), kind }
+    }
+}
+
 impl From<RepairAnswer> for Answer {
     fn from(answer: RepairAnswer) -> Self {
         let kind = match answer {
@@ -77,6 +85,10 @@ impl From<RepairAnswer> for Answer {
 }
 
 impl Answer {
+    pub(super) fn is_accepted(&self) -> bool {
+        self.kind == AnswerKind::Accepted
+    }
+
     /// The answer if the run was deleted after it was listed.
     fn gone() -> Self {
         let text = "the run is not there any more: its hierarchy was deleted".to_owned();
@@ -149,6 +161,12 @@ struct RefusedRecord<'a> {
     runs: usize,
 }
 
+impl<'a> From<(&'a (&'static str, String), &'a usize)> for RefusedRecord<'a> {
+    fn from(((answer, text), runs): (&'a (&'static str, String), &'a usize)) -> Self {
+        Self { answer, text, runs: *runs }
+    }
+}
+
 impl Tally {
     fn count(&mut self, hierarchy: HierarchyId, answer: Answer) {
         match answer.kind {
@@ -201,12 +219,9 @@ impl Ended {
 
     /// Writes it. `more` says that the limit was reached.
     fn write(&self, output: Output, more: bool) -> Result<(), Fault> {
-        let Self { runs, accepted, covered, refused, left } = self;
-        let (runs, accepted, covered, left) = (*runs, *accepted, *covered, *left);
+        let Self { runs, accepted, covered, left, .. } = *self;
         if output.json {
-            let refused = refused.iter();
-            let refused = refused.map(|((answer, text), runs)| RefusedRecord { answer, text, runs: *runs });
-            let refused = refused.collect();
+            let refused = self.refused.iter().map(Into::into).collect();
             output.record(&ManyRecord { runs, accepted, covered, refused, left, more })?;
             return Ok(());
         }
@@ -215,14 +230,25 @@ impl Ended {
             let runs = counted(covered, "run", "runs");
             output.line(format_args!("settled with another run of the hierarchy: {runs}"))?;
         }
-        for ((answer, text), runs) in refused {
-            output.line(format_args!("{answer}: {}: {text}", counted(*runs, "run", "runs")))?;
-        }
+        self.write_refused(output)?;
         if left > 0 {
             output.line(format_args!("not requested: {}", counted(left, "run", "runs")))?;
         }
         if more {
             output.remark("there may be more: the limit was reached");
+        }
+        Ok(())
+    }
+
+    /// Writes the refused requests.
+    fn write_refused(&self, output: Output) -> Result<(), Fault> {
+        for refused in self.refused.iter().map(RefusedRecord::from) {
+            if output.json {
+                output.record(&refused)?;
+            } else {
+                let RefusedRecord { answer, text, runs } = refused;
+                output.line(format_args!("{answer}: {}: {text}", counted(runs, "run", "runs")))?;
+            }
         }
         Ok(())
     }
@@ -249,30 +275,35 @@ impl Many {
         self.filters.is_empty_but_topic() && self.limit.is_none()
     }
 
-    /// Makes a request for each of the runs, after a question.
-    pub(super) async fn carry_out(
+    /// Makes a request for each of the runs, after a question. A dry run has each of them checked.
+    pub(super) async fn carry_out<A: Into<Answer> + Send + 'static>(
         &self,
         (scoop, output, consent): (&Scoop, Output, Consent),
-        request: &ManyRequest,
-        ask: impl AsyncFn(RunId) -> Result<Answer, RuntimeError>,
+        request: RunRequest,
+        ask: impl Fn(RunId) -> Request<A>,
     ) -> Result<Exit, Fault> {
-        let chosen = self.choose(scoop, output, request, consent.is_dry_run()).await?;
+        let is_dry_run = consent.is_dry_run();
+        let chosen = self.choose(scoop, output, request, is_dry_run).await?;
         if chosen.runs.is_empty() {
             self.filters.check_names(scoop).await?;
-            match (output.json, consent.is_dry_run()) {
+            match (output.json, is_dry_run) {
                 (true, true) => {}
                 (true, false) => Tally::default().ended(0).write(output, false)?,
                 (false, _) => output.remark(self.filters.nothing_passes(scoop).await?),
             }
             return Ok(Exit::Done);
         }
-        if !consent.to(output, &format!("{} {}", request.command, chosen.described()))? {
+        if !consent.to(output, &format!("{request} {}", chosen.described()))? && !is_dry_run {
             return Ok(Exit::Done);
         }
         let mut tally = Tally::default();
+        let ask = async |run: RunId| -> Result<Answer, RuntimeError> {
+            let request = if is_dry_run { ask(run).dry_run() } else { ask(run) };
+            Ok(request.await?.into())
+        };
         let asked = ask_all(&chosen, &mut tally, ask).await;
         let ended = tally.ended(chosen.runs.len());
-        let written = ended.write(output, chosen.more);
+        let written = if is_dry_run { ended.write_refused(output) } else { ended.write(output, chosen.more) };
         asked?;
         ended.exit().despite(written)
     }
@@ -282,12 +313,12 @@ impl Many {
         &self,
         scoop: &Scoop,
         output: Output,
-        request: &ManyRequest,
+        request: RunRequest,
         is_dry_run: bool,
     ) -> Result<Chosen, Fault> {
         let mut query = self.filters.query(scoop);
         if self.filters.state.is_empty() {
-            query = request.phases.iter().fold(query, |query, phase| query.state(*phase));
+            query = phases_for(request).fold(query, |query, phase| query.state(phase));
         }
         let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
         let mut chosen = Chosen::default();
@@ -297,7 +328,7 @@ impl Many {
         let mut place = None;
         loop {
             let page = query.clone().page(PAGE_MAX).after(place).await?;
-            for run in page.runs.iter().filter(|run| !(request.spares_rollbacks && run.rolling_back)) {
+            for run in page.runs.iter().filter(|run| run.requests().any(|it| it == request)) {
                 if chosen.runs.len() == limit {
                     chosen.more = true;
                     break;

@@ -2,46 +2,26 @@
 
 use scoop_core::Escaped;
 use scoop_runtime::{
-    CancelAnswer, Explanation, Named, RepairAnswer, RollbackAnswer, RunId, RunPhase, RuntimeError, Scoop,
-    WaitReason, Wanted,
+    Explanation, Named, RepairAnswer, Request, RunId, RunRequest, RuntimeError, Scoop, WaitReason, Wanted,
 };
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::filters::one_of;
-use super::many_runs::{Many, ManyRequest};
+use super::many_runs::{Answer, Many, phases_for};
 use super::target::{Target, by_key, id};
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
 
-/// A cancellation of many runs.
-const CANCEL: ManyRequest = ManyRequest {
-    command: "cancel",
-    phases: &[
-        RunPhase::Pending,
-        RunPhase::Ready,
-        RunPhase::Retrying,
-        RunPhase::Running,
-        RunPhase::Waiting,
-        RunPhase::Sleeping,
-        RunPhase::AwaitingSignal,
-        RunPhase::Stuck,
-    ],
-    spares_rollbacks: true,
-};
-
-/// A retry of many runs.
-const RETRY: ManyRequest = ManyRequest {
-    command: "retry",
-    phases: &[RunPhase::Stuck, RunPhase::AwaitingOperator, RunPhase::RollbackFailed],
-    spares_rollbacks: false,
-};
-
-/// The commands by which an operator decides about a failed rollback.
-pub(crate) fn repair_commands(run: RunId) -> [String; 3] {
-    [("retry", ""), ("skip", " --reason '..'"), ("resolve", " --reason '..'")]
-        .map(|(command, reason)| format!("scoop {command} {run}{reason}"))
+/// The commands of those of these requests that repair a run.
+pub(crate) fn repair_commands(run: RunId, requests: impl Iterator<Item = RunRequest>) -> Vec<String> {
+    let repairs = requests.filter(|request| request.is_repair());
+    let commands = repairs.map(|request| {
+        let reason = if request == RunRequest::Retry { "" } else { " --reason '..'" };
+        format!("scoop {request} {run}{reason}")
+    });
+    commands.collect()
 }
 
 /// Cancel a hierarchy or a part of it, or all runs that pass filters: unfinished runs are rolled back
@@ -49,11 +29,11 @@ pub(crate) fn repair_commands(run: RunId) -> [String; 3] {
 /// Running steps end first, and runs that have not begun never begin.
 ///
 /// With filters in place of an id, each unfinished run that passes them is cancelled, with what it has launched. Runs that
-/// roll back already are left out. The question says how many runs there are; `--dry-run` lists them. The command can be
-/// interrupted between two runs.
+/// roll back or give up already are left out. The question says how many runs there are; `--dry-run` lists them, with the refusals.
+/// The command can be interrupted between two runs.
 #[derive(Debug, clap::Args)]
 #[command(
-    mut_arg("state", |state| state.value_parser(one_of(CANCEL.phases))),
+    mut_arg("state", |state| state.value_parser(one_of(phases_for(RunRequest::Cancel)))),
     // It is explained in an error.
     mut_arg("failed_with", |code| code.hide(true))
 )]
@@ -91,10 +71,10 @@ pub(crate) struct RollbackArgs {
 /// If the compensation succeeds, the rollback goes on from there. A stuck run is retried with the programs that live now.
 ///
 /// With filters in place of an id, each failed rollback and each stuck run that passes them is retried. The question says how
-/// many runs there are; `--dry-run` lists them. The command can be interrupted between two runs. If the rollback of a run
+/// many runs there are; `--dry-run` lists them, with the refusals. The command can be interrupted between two runs. If the rollback of a run
 /// failed because of runs below it, it goes on after the retry of these.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("state", |state| state.value_parser(one_of(RETRY.phases))))]
+#[command(mut_arg("state", |state| state.value_parser(one_of(phases_for(RunRequest::Retry)))))]
 pub(crate) struct RetryArgs {
     /// The id of the run
     #[arg(value_name = "RUN", value_parser = id::<Uuid>)]
@@ -192,151 +172,130 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
                     .into(),
             ));
         }
-        let cancel = async |run| Ok(scoop.cancel(run, &reason).source(&source).await?.into());
-        return many.carry_out((scoop, output, consent), &CANCEL, cancel).await;
+        let cancel = |run: RunId| scoop.cancel(run, &reason).source(&source);
+        return many.carry_out((scoop, output, consent), RunRequest::Cancel, cancel).await;
     };
-    let object = Object::read(scoop, id, Wanted::RunOrHierarchy).await?;
-    if consent.is_dry_run() && object.phase.is_some_and(RunPhase::is_finished) {
-        let answer = CancelAnswer::NothingToDo;
-        return answered(output, answer.name(), &answer.to_string());
-    }
-    if !consent.to(output, &format!("cancel {}", object.text))? {
-        return Ok(Exit::Done);
-    }
-    let answer = scoop.cancel(id, reason).source(source).await?;
-    answered(output, answer.name(), &answer.to_string())
+    let object = named(scoop, id, Wanted::RunOrHierarchy).await?;
+    let request = scoop.cancel(id, reason).source(source);
+    answered(output, make(output, consent, &format!("cancel {object}"), request).await?)
 }
 
 /// Rolls back.
 pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) -> Result<Exit, Fault> {
     let RollbackArgs { target, reason: Reason { reason, source }, consent } = args;
     let id = target.id(scoop).await?;
-    let object = Object::read(scoop, id, Wanted::RunOrHierarchy).await?;
-    if consent.is_dry_run() && object.phase.is_some_and(|phase| CANCEL.phases.contains(&phase)) {
-        let answer = RollbackAnswer::StillRunning;
-        return answered(output, answer.name(), &answer.to_string());
-    }
-    if !consent.to(output, &format!("roll back {}", object.text))? {
-        return Ok(Exit::Done);
-    }
-    let answer = scoop.rollback(id, reason).source(source.source).await?;
-    answered(output, answer.name(), &answer.to_string())
+    let object = named(scoop, id, Wanted::RunOrHierarchy).await?;
+    let request = scoop.rollback(id, reason).source(source.source);
+    answered(output, make(output, consent, &format!("roll back {object}"), request).await?)
 }
 
 /// Retries.
 pub(crate) async fn retry(scoop: &Scoop, output: Output, args: RetryArgs) -> Result<Exit, Fault> {
     let RetryArgs { run, source: Source { source }, consent, many } = args;
     let Some(run) = many.or_id("retry", run)? else {
-        let retry = async |run| Ok(scoop.retry(run).source(&source).await?.into());
-        return many.carry_out((scoop, output, consent), &RETRY, retry).await;
+        let retry = |run: RunId| scoop.retry(run).source(&source);
+        return many.carry_out((scoop, output, consent), RunRequest::Retry, retry).await;
     };
-    let object = Object::read(scoop, run, Wanted::Run).await?;
-    if object.is_settled() {
-        return repaired(output, RepairAnswer::NotFailed);
+    let object = named(scoop, run, Wanted::Run).await?;
+    let request = scoop.retry(run).source(source);
+    let mut answer = make(output, consent, &format!("retry {object}"), request).await?;
+    if let Some(refused) = answer.as_mut().filter(|answer| answer.name == RepairAnswer::FailedBelow.name()) {
+        refused.text = failed_below(scoop, run).await?;
     }
-    if !consent.to(output, &format!("retry {}", object.text))? {
-        return Ok(Exit::Done);
-    }
-    let answer = scoop.retry(run).source(source).await?;
-    match answer {
-        RepairAnswer::FailedBelow => answered(output, answer.name(), &failed_below(scoop, run).await?),
-        answer => repaired(output, answer),
-    }
+    answered(output, answer)
 }
 
-/// The text of the answer that runs below come first, with these.
+/// The text of the answer that runs below come first, with these and the command for the first.
 async fn failed_below(scoop: &Scoop, run: Uuid) -> Result<String, Fault> {
     let reasons = scoop.explain(run).await?.runs.into_iter().map(|run| run.reason);
     let (mut below, mut more) = (vec![], "");
     for reason in reasons {
         if let WaitReason::Operator { failed_below, has_more_below, .. } = reason {
-            below.extend(failed_below.into_iter().map(|run| run.to_string()));
+            below.extend(failed_below);
             more = if has_more_below { ", then more runs" } else { more };
         }
     }
-    Ok(match &below[..] {
+    Ok(match below.first() {
         // They were settled meanwhile.
-        [] => RepairAnswer::FailedBelow.to_string(),
-        below => format!(
-            "its rollback failed because of runs below it: retry the run {}{more}, and it goes on",
-            below.join(", then the run ")
-        ),
+        None => RepairAnswer::FailedBelow.to_string(),
+        Some(first) => {
+            let runs: Vec<_> = below.iter().map(ToString::to_string).collect();
+            format!(
+                "its rollback failed because of runs below it: retry {}{more}, and it goes on; begin with `scoop retry {}`",
+                runs.join(", then "),
+                first.run
+            )
+        }
     })
 }
 
 /// Skips.
 pub(crate) async fn skip(scoop: &Scoop, output: Output, args: SkipArgs) -> Result<Exit, Fault> {
     let SkipArgs { run, reason: Reason { reason, source }, consent } = args;
-    let object = Object::read(scoop, run.uuid(), Wanted::Run).await?;
-    if object.is_settled() {
-        return repaired(output, RepairAnswer::NotFailed);
-    }
-    if !consent.to(output, &format!("skip the failed compensation of {}", object.text))? {
-        return Ok(Exit::Done);
-    }
-    repaired(output, scoop.skip(run, reason).source(source.source).await?)
+    let object = named(scoop, run.uuid(), Wanted::Run).await?;
+    let request = scoop.skip(run, reason).source(source.source);
+    let change = format!("skip the failed compensation of {object}");
+    answered(output, make(output, consent, &change, request).await?)
 }
 
 /// Resolves.
 pub(crate) async fn resolve(scoop: &Scoop, output: Output, args: ResolveArgs) -> Result<Exit, Fault> {
     let ResolveArgs { run, reason: Reason { reason, source }, consent } = args;
-    let object = Object::read(scoop, run.uuid(), Wanted::Run).await?;
-    if object.is_settled() {
-        return repaired(output, RepairAnswer::NotFailed);
-    }
-    if !consent.to(output, &format!("count as rolled back by hand: {}", object.text))? {
-        return Ok(Exit::Done);
-    }
-    repaired(output, scoop.resolve(run, reason).source(source.source).await?)
+    let object = named(scoop, run.uuid(), Wanted::Run).await?;
+    let request = scoop.resolve(run, reason).source(source.source);
+    let change = format!("count as rolled back by hand: {object}");
+    answered(output, make(output, consent, &change, request).await?)
 }
 
-/// The object of a request.
-struct Object {
-    /// What its id names, and the states of its runs, for the question.
-    text: String,
-    /// The state of its run, if it has one.
-    phase: Option<RunPhase>,
-}
-
-impl Object {
-    /// Reads it. The id of another kind of object is an error, as it is for the request.
-    async fn read(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<Self, Fault> {
-        let Explanation { named, runs, .. } = scoop.explain(id).await?;
-        let is_wanted = match named {
-            Named::Run { .. } => true,
-            Named::Hierarchy { .. } => wanted != Wanted::Run,
-            _ => false,
-        };
-        if !is_wanted {
-            return Err(RuntimeError::WrongId { id, named, wanted }.into());
-        }
-        let phases: Vec<_> = runs.iter().map(|run| run.run.phase).collect();
-        let states: Vec<_> = phases.iter().map(|phase| phase.name()).collect();
-        let states = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
-        let text = format!("{id}, {}{states}", Escaped(&named.to_string()));
-        let phase = phases.first().copied().filter(|_| phases.len() == 1);
-        Ok(Self { text, phase })
-    }
-
-    /// Whether its run has ended so that there is nothing to repair.
-    fn is_settled(&self) -> bool {
-        matches!(self.phase, Some(RunPhase::Committed | RunPhase::RolledBack))
-    }
-}
-
-fn repaired(output: Output, answer: RepairAnswer) -> Result<Exit, Fault> {
-    answered(output, answer.name(), &answer.to_string())
-}
-
-/// Writes the response.
-fn answered(output: Output, answer: &'static str, text: &str) -> Result<Exit, Fault> {
-    let written = if output.json {
-        output.record(&AnswerRecord { answer, text })
-    } else {
-        output.line(format_args!("{answer}: {text}"))
+/// What the id of a request names, and the states of its runs, for the question. The id of another kind of object is an error, as it is
+/// for the request.
+async fn named(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<String, Fault> {
+    let Explanation { named, runs, .. } = scoop.explain(id).await?;
+    let is_wanted = match named {
+        Named::Run { .. } => true,
+        Named::Hierarchy { .. } => wanted != Wanted::Run,
+        _ => false,
     };
-    // All three kinds of answers have this name for it.
-    let is_accepted = answer == CancelAnswer::Accepted.name();
-    let exit = if is_accepted { Exit::Done } else { Exit::NotAccepted };
+    if !is_wanted {
+        return Err(RuntimeError::WrongId { id, named, wanted }.into());
+    }
+    let states: Vec<_> = runs.iter().map(|run| run.run.phase.name()).collect();
+    let states = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
+    Ok(format!("{id}, {}{states}", Escaped(&named.to_string())))
+}
+
+/// Makes a request after the question. A dry run has the request checked, and then only says what it would change. Without an answer,
+/// that is all.
+async fn make<A>(
+    output: Output,
+    consent: Consent,
+    change: &str,
+    request: Request<A>,
+) -> Result<Option<Answer>, Fault>
+where
+    A: Into<Answer> + Send + 'static,
+{
+    if consent.is_dry_run() {
+        let answer: Answer = request.dry_run().await?.into();
+        if !answer.is_accepted() {
+            return Ok(Some(answer));
+        }
+        consent.to(output, change)?;
+        return Ok(None);
+    }
+    Ok(if consent.to(output, change)? { Some(request.await?.into()) } else { None })
+}
+
+/// Writes the response, if there is one.
+fn answered(output: Output, answer: Option<Answer>) -> Result<Exit, Fault> {
+    let Some(answer) = answer else {
+        return Ok(Exit::Done);
+    };
+    let written = if output.json {
+        output.record(&AnswerRecord { answer: answer.name, text: &answer.text })
+    } else {
+        output.line(format_args!("{}: {}", answer.name, answer.text))
+    };
+    let exit = if answer.is_accepted() { Exit::Done } else { Exit::NotAccepted };
     exit.despite(written)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use expect_test::expect;
-use scoop::{Outcome, RunPhase, RunState};
+use scoop::{Outcome, RunPhase, RunState, Tree};
 use scoop_test_support::{Ends as _, eventually};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -589,6 +589,8 @@ async fn dry_run_refuses_what_the_request_refuses() {
     let run = order.tree().await.unwrap().runs()[0].id().to_string();
     let (id, message) = (order.id().to_string(), order.message_id().to_string());
     let unpaid = shop.unpaid_order(2).await.id().to_string();
+    let nested = shop.order(3, Plan::Nest).await.tree().await.unwrap();
+    let [parent, child] = [0, 1].map(|at| nested.runs()[at].id().to_string());
     let reason = ["--reason", "none"];
     for end in ["--dry-run", "--yes"] {
         for command in ["cancel", "rollback"] {
@@ -603,7 +605,7 @@ async fn dry_run_refuses_what_the_request_refuses() {
         "#]]);
         shop.run(&[&["cancel", &id, end], &reason[..]].concat()).await.shows(expect![[r#"
             exit 3
-            nothing to do: no run is left that could give up
+            nothing to do: no run is left that could give up: the request is only recorded
         "#]]);
         shop.run(&[&["rollback", &unpaid, end], &reason[..]].concat()).await.shows(expect![[r#"
             exit 3
@@ -613,6 +615,10 @@ async fn dry_run_refuses_what_the_request_refuses() {
             exit 3
             not failed: the run has no failed rollback, or it was settled before
         "#]]);
+        let refused = shop.run(&["retry", &parent, end]).await;
+        let below =
+            format!("retry the run {child} of `orders`, and it goes on; begin with `scoop retry {child}`");
+        assert!(refused.code == 3 && refused.stdout.contains(&below), "{refused:?}");
         for command in ["skip", "resolve"] {
             shop.run(&[&[command, &run, end], &reason[..]].concat()).await.shows(expect![[r#"
                 exit 3
@@ -794,13 +800,18 @@ async fn run_that_failed_because_of_one_below_it_is_settled_with_that() {
     let parent = order.tree().await.unwrap().runs()[0].id().to_string();
     shop.run(&["retry", &parent, "--yes"]).await.shows(expect![[r#"
         exit 3
-        failed below: its rollback failed because of runs below it: retry the run <id 1>, and it goes on
+        failed below: its rollback failed because of runs below it: retry the run <id 1> of `orders`, and it goes on; begin with `scoop retry <id 1>`
     "#]]);
     shop.run(&["retry", "--handler", "orders", "--roots", "--yes"]).await.shows(expect![[r#"
         exit 3
         accepted: 0 runs
         failed below: 1 run: its rollback failed because of runs below it: retry those, and it goes on
     "#]]);
+    let tried = shop.run(&["retry", "--handler", "orders", "--roots", "--dry-run"]).await;
+    let refused = "failed below: 1 run: its rollback failed because of runs below it";
+    assert!(tried.code == 3 && tried.stdout.contains(refused), "{tried:?}");
+    let tried = shop.run(&["retry", "--handler", "orders", "--dry-run"]).await;
+    assert!(tried.code == 0 && tried.stdout.contains("would retry 2 runs"), "{tried:?}");
     shop.run(&["retry", "--handler", "orders", "--yes"]).await.shows(expect![[r#"
         accepted: 1 run
         settled with another run of the hierarchy: 1 run
@@ -808,23 +819,64 @@ async fn run_that_failed_because_of_one_below_it_is_settled_with_that() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_requests_are_counted_by_their_reasons() {
+async fn run_above_one_that_failed_again_is_explained_with_the_commands_for_that() {
+    let mut shop = Shop::open().await;
+    let order = shop.order(1, Plan::Nest).await;
+    let tree = order.tree().await.unwrap();
+    let [parent, child] = [0, 1].map(|at| tree.runs()[at].id().to_string());
+    assert_eq!(shop.run(&["retry", &child, "--yes"]).await.code, 0);
+    let held = |tree: &Tree| matches!(tree.runs()[1].state, RunState::AwaitingOperator { .. });
+    order.comes_to(held).await.unwrap();
+    let commands = format!("Mend the reason, then one of:\n  scoop retry {child}\n  scoop skip {child}");
+    for id in [&parent, &order.id().to_string()] {
+        let explained = shop.run(&["explain", id]).await;
+        assert!(explained.stdout.contains(&format!("the run {child} of `orders`.")), "{explained:?}");
+        assert!(explained.stdout.contains("the bank is closed"), "{explained:?}");
+        assert!(explained.stdout.contains(&commands), "{explained:?}");
+    }
+    let explained = shop.run(&["explain", &parent, "--json"]).await.stdout;
+    let below =
+        format!(r#""failed_below":[{{"run":"{child}","handler":"orders","failure":{{"code":"bank-closed""#);
+    assert!(explained.contains(&below), "{explained}");
+    let waiting = shop.run(&["runs", "--waiting-for", "operator"]).await.stdout;
+    assert!(waiting.contains(&parent) && waiting.contains(&child), "{waiting}");
+    let cancel = ["cancel", &parent, "--reason", "none", "--dry-run"];
+    let tried = shop.run(&cancel).await;
+    assert!(tried.code == 3 && tried.stdout.starts_with("nothing to do: "), "{tried:?}");
+    let cancellations = order.tree().await.unwrap().cancellations().len();
+    assert_eq!(cancellations, 0, "a dry run is not recorded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelled_run_is_not_chosen_for_another_cancellation() {
     let mut shop = Shop::open().await;
     // The cancelled run stays as it is, since no program can continue it.
     shop.stuck_order(1).await;
     let cancel = ["cancel", "--handler", "payments", "--reason", "none", "--yes"];
-    assert_eq!(shop.run(&cancel).await.code, 0);
     shop.run(&cancel).await.shows(expect![[r#"
+        accepted: 1 run
+    "#]]);
+    shop.run(&cancel).await.shows(expect![[r#"
+        2> no such runs
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_requests_are_counted_by_their_reasons() {
+    let mut shop = Shop::open().await;
+    shop.order(1, Plan::Nest).await;
+    let retry = ["retry", "--handler", "orders", "--roots", "--yes"];
+    shop.run(&retry).await.shows(expect![[r#"
         exit 3
         accepted: 0 runs
-        already requested: 1 run: a cancellation was requested before
+        failed below: 1 run: its rollback failed because of runs below it: retry those, and it goes on
     "#]]);
-    shop.run(&[&cancel[..], &["--json"]].concat()).await.shows(expect![[r#"
+    shop.run(&[&retry[..], &["--json"]].concat()).await.shows(expect![[r#"
         exit 3
-        {"runs":1,"accepted":0,"covered":0,"refused":[{"answer":"already requested","text":"a cancellation was requested before","runs":1}],"left":0,"more":false}
+        {"runs":1,"accepted":0,"covered":0,"refused":[{"answer":"failed below","text":"its rollback failed because of runs below it: retry those, and it goes on","runs":1}],"left":0,"more":false}
     "#]]);
     // The exit code is the same if nothing reads the output.
-    let mut unread = shop.command(&cancel).spawn().unwrap();
+    let mut unread = shop.command(&retry).spawn().unwrap();
     drop(unread.stdout.take());
     assert_eq!(shop.ended(unread).await.code, 3);
 }

@@ -25,7 +25,8 @@ pub enum CancelAnswer {
     Accepted,
     /// A cancellation was requested before. Nothing happens.
     AlreadyRequested,
-    /// The request is recorded, but no run is left that could give up.
+    /// The request is recorded, but no run is left that could give up. If the message that started the hierarchy had no handler,
+    /// it is not [redelivered](Scoop::redeliver) any more.
     NothingToDo,
 }
 
@@ -77,7 +78,7 @@ impl fmt::Display for CancelAnswer {
         f.write_str(match self {
             Self::Accepted => "the unfinished runs give up",
             Self::AlreadyRequested => "a cancellation was requested before",
-            Self::NothingToDo => "no run is left that could give up",
+            Self::NothingToDo => "no run is left that could give up: the request is only recorded",
         })
     }
 }
@@ -143,6 +144,7 @@ struct RequestInfo {
     reason: String,
     source: String,
     asked_at: &'static Location<'static>,
+    is_dry_run: bool,
 }
 
 /// The kind of a request, with the type of its response.
@@ -175,6 +177,25 @@ impl<A> Request<A> {
         self
     }
 
+    /// Only has the request checked: the answer is the one that the request would get now, and nothing happens.
+    ///
+    /// The database makes the same checks, takes the same locks for as long as these take, and needs the same rights. An
+    /// accepted signal may be [`SignalAnswer::Kept`] when it is sent.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
+    /// if scoop.retry(run).dry_run().await? == RepairAnswer::FailedBelow {
+    ///     println!("{}", scoop.explain(run).await?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dry_run(mut self) -> Self {
+        self.about.is_dry_run = true;
+        self
+    }
+
     async fn answer(self) -> Result<A, RuntimeError> {
         let Self { about, kind } = self;
         let target = about.target().await?;
@@ -195,7 +216,12 @@ impl RequestInfo {
         reason: String,
         asked_at: &'static Location<'static>,
     ) -> Self {
-        Self { scoop, id, wanted, reason, source: "scoop".into(), asked_at }
+        Self { scoop, id, wanted, reason, source: "scoop".into(), asked_at, is_dry_run: false }
+    }
+
+    /// The identity of the request.
+    fn key(&self) -> RequestKey {
+        RequestKey { is_dry_run: self.is_dry_run, ..RequestKey::new() }
     }
 
     /// The request as a recorded failure.
@@ -225,7 +251,7 @@ impl RequestInfo {
 
     fn cancel<'a>(&'a self, target: &'a RequestTarget) -> BoxFuture<'a, Result<CancelAnswer, RuntimeError>> {
         async move {
-            let (request, asked) = (self.failure("CancellationRequestedException"), RequestKey::new());
+            let (request, asked) = (self.failure("CancellationRequestedException"), self.key());
             let store = self.scoop.store();
             let cancel = |attempt| store.cancel(target, &request, asked.with(attempt));
             let cancelled = self.scoop.patiently(cancel).await;
@@ -235,7 +261,9 @@ impl RequestInfo {
                 (false, true) => CancelAnswer::NothingToDo,
                 (false, false) => CancelAnswer::AlreadyRequested,
             };
-            self.scoop.on_cancelled(cancelled.giving_up).await?;
+            if !self.is_dry_run {
+                self.scoop.on_cancelled(cancelled.giving_up).await?;
+            }
             Ok(answer)
         }
         .boxed()
@@ -246,13 +274,15 @@ impl RequestInfo {
         target: &'a RequestTarget,
     ) -> BoxFuture<'a, Result<RollbackAnswer, RuntimeError>> {
         async move {
-            let (request, asked) = (self.failure("RollbackRequestedException"), RequestKey::new());
+            let (request, asked) = (self.failure("RollbackRequestedException"), self.key());
             let store = self.scoop.store();
             let undo = |attempt| store.request_rollback(target, &request, asked.with(attempt));
             let undone = self.scoop.patiently(undo).await;
             Ok(match undone.map_err(GivenUp::error("a rollback was requested"))? {
                 RollbackStart::Begun(handlers) => {
-                    self.scoop.notify_ready(&handlers);
+                    if !self.is_dry_run {
+                        self.scoop.notify_ready(&handlers);
+                    }
                     RollbackAnswer::Accepted
                 }
                 RollbackStart::Unfinished => RollbackAnswer::StillRunning,
@@ -270,7 +300,7 @@ impl RequestInfo {
         action: RepairAction,
     ) -> BoxFuture<'a, Result<RepairAnswer, RuntimeError>> {
         async move {
-            let asked = RequestKey::new();
+            let asked = self.key();
             let repair = |attempt| async move {
                 let requester = self.requester(asked.with(attempt));
                 self.scoop.store().repair(target, &RepairRequest { action, requester }).await
@@ -280,7 +310,9 @@ impl RequestInfo {
             match repaired {
                 Err(refusal) => RepairAnswer::try_from(refusal),
                 Ok(repaired) => {
-                    self.scoop.on_repaired(repaired).await?;
+                    if !self.is_dry_run {
+                        self.scoop.on_repaired(repaired).await?;
+                    }
                     Ok(RepairAnswer::Accepted)
                 }
             }
@@ -301,7 +333,7 @@ impl RequestInfo {
         async move {
             let limit = self.scoop.limits().payload_bytes_max;
             let payload = payload::storable(payload, limit, || format!("the signal for run {}", self.id))?;
-            let asked = RequestKey::new();
+            let asked = self.key();
             let record = |attempt| async move {
                 self.scoop.store().record_signal(target, self.requester(asked.with(attempt))).await
             };
@@ -309,6 +341,9 @@ impl RequestInfo {
             let Some(to) = awaited.map_err(GivenUp::error("a signal was sent to a run"))? else {
                 return Ok(SignalAnswer::NotAwaiting);
             };
+            if self.is_dry_run {
+                return Ok(SignalAnswer::Accepted);
+            }
             let reached = SendSignal::by_operator(self.scoop.clone(), to, payload).await?;
             Ok(if reached > 0 { SignalAnswer::Accepted } else { SignalAnswer::Kept })
         }

@@ -6,11 +6,11 @@ mod text;
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use scoop_core::{Priority, SignalKey};
+use scoop_core::{Failure, Priority, SignalKey};
 use uuid::Uuid;
 
 pub(crate) use self::decide::{BELOW_MAX, BLOCKING_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts};
-use super::run::{RunSummary, WaitKind};
+use super::run::{FailureSummary, RunSummary, WaitKind};
 use crate::{HierarchyId, Named, Pause, RunId};
 
 /// The maximum value of a count: it stands for so many or more.
@@ -141,14 +141,32 @@ pub enum WaitReason {
     },
     /// The decision of an operator.
     Operator {
-        /// Why.
+        /// Why: the latest failure of the first run below it, if the decision is about such runs.
         why: String,
         /// The failed runs below it that an operator has to retry, skip or resolve first; ten at most. Empty if the
         /// decision is about the run itself.
-        failed_below: Vec<RunId>,
+        failed_below: Vec<FailedBelow>,
         /// Whether there are more than these.
         has_more_below: bool,
     },
+}
+
+/// A run below another one, with a failed rollback on which an operator has to decide before. Display it for its id and its saga.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FailedBelow {
+    /// The run.
+    pub run: RunId,
+    /// The saga.
+    pub handler: String,
+    /// The latest failure of its rollback.
+    pub failure: Option<FailureSummary>,
+}
+
+impl FailedBelow {
+    pub(crate) fn new(run: impl Into<RunId>, handler: impl Into<String>, failure: Option<&Failure>) -> Self {
+        Self { run: run.into(), handler: handler.into(), failure: failure.map(FailureSummary::of) }
+    }
 }
 
 /// The key of a run under the limit of its saga.

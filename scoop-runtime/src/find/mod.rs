@@ -28,15 +28,15 @@ pub(crate) use self::explanation::{
     BELOW_MAX, BLOCKING_MAX, COUNT_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts,
 };
 pub use self::explanation::{
-    Delay, Explanation, JoinWait, LimitKey, RegisteredWorker, RunExplanation, WaitReason, WorkerInfo,
-    WorkerSaga,
+    Delay, Explanation, FailedBelow, JoinWait, LimitKey, RegisteredWorker, RunExplanation, WaitReason,
+    WorkerInfo, WorkerSaga,
 };
 pub use self::following::{BadEventCursor, EventCursor, RecordedEvent};
 pub(crate) use self::following::{
     EventFilter, EventWindow, FollowedEvent, FollowedPage, Following, Horizon, first_id_of,
 };
 pub(crate) use self::redaction::Redaction;
-pub use self::run::{FailureSummary, RunPhase, RunSummary, WaitKind};
+pub use self::run::{FailureSummary, RunPhase, RunRequest, RunSummary, WaitKind};
 
 /// The runs that a list has.
 #[derive(Clone, Debug, Default)]

@@ -124,7 +124,62 @@ named! {
     }
 }
 
+named! {
+    /// A request about a run that an operator can make.
+    ///
+    /// ```
+    /// # extern crate scoop_runtime as scoop;
+    /// use scoop::{RunPhase, RunRequest};
+    ///
+    /// assert_eq!(RunPhase::Committed.requests(), [RunRequest::Rollback]);
+    /// ```
+    RunRequest, "request about a run" {
+        /// [`Scoop::cancel`](crate::Scoop::cancel).
+        Cancel = "cancel",
+        /// [`Scoop::rollback`](crate::Scoop::rollback).
+        Rollback = "rollback",
+        /// [`Scoop::retry`](crate::Scoop::retry).
+        Retry = "retry",
+        /// [`Scoop::skip`](crate::Scoop::skip).
+        Skip = "skip",
+        /// [`Scoop::resolve`](crate::Scoop::resolve).
+        Resolve = "resolve",
+        /// [`Scoop::signal_run`](crate::Scoop::signal_run).
+        Signal = "signal",
+    }
+}
+
+impl RunRequest {
+    /// Whether it repairs a failed rollback or a stuck run.
+    pub const fn is_repair(self) -> bool {
+        matches!(self, Self::Retry | Self::Skip | Self::Resolve)
+    }
+}
+
 impl RunPhase {
+    /// The requests that a run in this state can accept. [`RunSummary::requests`] and [`StuckRun::requests`](crate::StuckRun::requests)
+    /// have those of a certain run.
+    pub const fn requests(self) -> &'static [RunRequest] {
+        match self {
+            Self::Pending | Self::Ready | Self::Retrying | Self::Running | Self::Waiting | Self::Sleeping => {
+                &[RunRequest::Cancel]
+            }
+            Self::AwaitingSignal => &[RunRequest::Signal, RunRequest::Cancel],
+            Self::Stuck => &[RunRequest::Retry, RunRequest::Cancel],
+            Self::AwaitingOperator | Self::RollbackFailed => {
+                &[RunRequest::Retry, RunRequest::Skip, RunRequest::Resolve]
+            }
+            Self::Committed => &[RunRequest::Rollback],
+            Self::RolledBack => &[],
+        }
+    }
+
+    /// These requests, if a cancellation makes the run give up; else the others.
+    pub(crate) fn requests_if(self, can_give_up: bool) -> impl Iterator<Item = RunRequest> {
+        let requests = self.requests().iter().copied();
+        requests.filter(move |request| can_give_up || *request != RunRequest::Cancel)
+    }
+
     /// Whether such a run has ended.
     pub const fn is_finished(self) -> bool {
         matches!(self, Self::Committed | Self::RolledBack | Self::RollbackFailed)
@@ -185,7 +240,8 @@ impl WaitKind {
             Self::Children => &[RowState::Waiting],
             Self::Signal | Self::Time | Self::Slot | Self::Limit | Self::Pause => &[RowState::Ready],
             Self::Program => &[RowState::Ready, RowState::Stuck],
-            Self::Operator => &[RowState::Stuck],
+            // A run waits for the operator that has to repair runs below it.
+            Self::Operator => &[RowState::Waiting, RowState::Stuck],
         };
         states.iter().copied()
     }
@@ -258,6 +314,8 @@ pub struct RunSummary {
     pub failure: Option<FailureSummary>,
     /// Whether its rollback is in progress.
     pub rolling_back: bool,
+    /// Whether a cancellation makes it give up: it has not ended, is not part of a rollback, and does not give up already.
+    pub can_give_up: bool,
     /// The earliest deadline that applies to it, unless it has ended.
     pub deadline: Option<SystemTime>,
     /// The time before which it does not continue, if it waits for one.
@@ -271,6 +329,11 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
+    /// The requests of an operator that can have an effect on it.
+    pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
+        self.phase.requests_if(self.can_give_up)
+    }
+
     /// What there is to say beside its state: what it waits for, and why. Empty if that is nothing.
     ///
     /// Texts of users in it are not escaped.
@@ -323,6 +386,16 @@ mod tests {
         let error = "done".parse::<RunPhase>().unwrap_err();
         assert!(error.starts_with("\"done\" is no state of a run; there are: pending, ready"), "{error}");
         assert!("nothing".parse::<WaitKind>().is_err());
+    }
+
+    #[test]
+    fn run_that_cannot_give_up_accepts_no_cancellation() {
+        for phase in RunPhase::ALL {
+            assert!(phase.requests_if(true).eq(phase.requests().iter().copied()));
+            assert!(phase.requests_if(false).all(|request| request != RunRequest::Cancel));
+            assert!(!phase.is_finished() || !phase.requests().contains(&RunRequest::Cancel));
+            assert_eq!(phase.is_failed_rollback(), phase.requests().contains(&RunRequest::Resolve));
+        }
     }
 
     #[test]

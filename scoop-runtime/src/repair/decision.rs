@@ -249,17 +249,19 @@ impl FailedRollbacks {
         self.runs.keys().copied().collect()
     }
 
-    /// The failed descendants that block this run and are blocked by none: an operator decides on these first. Those of each
-    /// run by the time of their failure.
+    /// The failed rollbacks on which an operator has to decide before this run goes on: of the run itself, or of the descendants that
+    /// block it, as far as none blocks them and no repair of them is in progress. The nearest first; of the children of a run by the time of
+    /// their failure. As `scoop.undecided_rollbacks`.
     #[cfg(any(test, feature = "in-memory"))]
-    pub(crate) fn undecided_below(&self, run: Uuid) -> Vec<Uuid> {
-        let (mut undecided, mut ahead) = (vec![], VecDeque::from([run]));
+    pub(crate) fn undecided(&self, run: Uuid) -> Vec<Uuid> {
+        let (mut undecided, mut ahead) = (vec![], VecDeque::from_iter(self.get(run)));
         while let Some(run) = ahead.pop_front() {
-            let mut blockers: Vec<_> = self.blockers(run).collect();
+            let mut blockers: Vec<_> = self.blockers(run.id()).collect();
             blockers.sort_by_key(|child| (child.failed_at, child.id()));
-            let blockers = blockers.into_iter().map(FailedRollback::id);
-            ahead.extend(blockers.clone());
-            undecided.extend(blockers.filter(|child| !self.is_blocked(*child)));
+            if blockers.is_empty() && !self.is_busy(run) {
+                undecided.push(run.id());
+            }
+            ahead.extend(blockers);
         }
         undecided
     }
@@ -527,7 +529,7 @@ mod tests {
         let children = (3..3 + CHILDREN).map(|child| failed(&[2, child], 5));
         let failed = FailedRollbacks::new(children.chain([failed_with_children(&[2], 9)]));
         let begin = Instant::now();
-        let below = failed.undecided_below(id(2));
+        let below = failed.undecided(id(2));
         assert!(below.iter().copied().eq((3..3 + CHILDREN).map(id)), "in the order of their ids");
         let decide = |action, run| failed.decide(action, id(run), OtherDescendants::None).unwrap();
         let resolved = decide(RepairAction::Resolve, 2);
@@ -544,10 +546,25 @@ mod tests {
         let [one, other] = [&[2, 3][..], &[3, 2][..]].map(|path| failed_with_children(path, 5));
         let failed = FailedRollbacks::new([one, other]);
         for run in [2, 3] {
-            assert!(failed.undecided_below(id(run)).is_empty());
+            assert_eq!(failed.undecided(id(run)), [id(run)]);
             let decided = failed.decide(RepairAction::Retry, id(run), OtherDescendants::None);
             assert_eq!(decided.unwrap().revived.len(), 1, "only the run itself");
         }
+    }
+
+    #[test]
+    fn run_that_failed_again_is_undecided_for_all_runs_above_and_one_in_repair_for_none() {
+        let undecided = |five: Presence, four: Presence| {
+            let mut runs = family();
+            (runs[0].presence, runs[1].presence) = (Presence::Waiting, Presence::Waiting);
+            (runs[2].presence, runs[3].presence) = (four, five);
+            let failed = FailedRollbacks::new(runs);
+            [2, 3, 4, 5].map(|run| failed.undecided(id(run)).iter().map(Uuid::as_u128).collect::<Vec<_>>())
+        };
+        let (held, busy, gone) = (Presence::AwaitsOperator, Presence::Busy, Presence::Absent);
+        assert_eq!(undecided(held, gone), [vec![4, 5], vec![5], vec![4], vec![5]]);
+        assert_eq!(undecided(busy, held), [vec![4], vec![], vec![4], vec![]]);
+        assert_eq!(undecided(busy, busy), [vec![], vec![], vec![], vec![]]);
     }
 
     #[test]

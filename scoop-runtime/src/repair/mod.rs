@@ -9,7 +9,7 @@ use scoop_core::{Escaped, Failure, Lineage};
 use uuid::Uuid;
 
 use crate::util::stored_time::StoredTime;
-use crate::{HierarchyId, ListCursor, RunId, RuntimeError};
+use crate::{HierarchyId, ListCursor, RunId, RunPhase, RunRequest, RuntimeError};
 
 pub(crate) use self::decision::{
     AWAITING_OPERATOR, Decision, FailedRollback, FailedRollbacks, OtherDescendants, Presence, Refusal,
@@ -105,6 +105,9 @@ pub struct FailedCompensation {
     pub at: SystemTime,
     /// The state of its repair.
     pub status: RepairStatus,
+    /// If its status is [`RepairStatus::BlockedByDescendant`], the failed runs below it that an operator has to retry, skip or resolve
+    /// first; ten at most.
+    pub failed_below: Vec<RunId>,
     /// `at` as stored.
     pub(crate) stored_at: StoredTime,
 }
@@ -115,11 +118,23 @@ pub struct FailedCompensation {
 pub enum RepairStatus {
     /// The run waits for an operator to retry, skip or resolve it.
     AwaitingOperator,
-    /// The run failed because of descendants, and continues when those are settled. To skip or resolve it settles
-    /// them, too.
+    /// The run failed because of descendants, some of which wait for an operator: [`FailedCompensation::failed_below`]. It continues
+    /// when those are settled. To skip or resolve it settles them, too.
     BlockedByDescendant,
     /// The run continues, or waits for descendants that do.
     InProgress,
+}
+
+impl RepairStatus {
+    /// The state of the repair of a run, and the runs below it that come first, from the failed rollbacks on which an operator has to
+    /// decide before it continues.
+    pub(crate) fn of(run: Uuid, undecided: &[Uuid]) -> (Self, Vec<RunId>) {
+        match undecided {
+            [] => (Self::InProgress, vec![]),
+            _ if undecided.contains(&run) => (Self::AwaitingOperator, vec![]),
+            below => (Self::BlockedByDescendant, below.iter().copied().map(Into::into).collect()),
+        }
+    }
 }
 
 /// A run that does not continue by itself: no living program can continue it, or the results of too many attempts are
@@ -146,6 +161,8 @@ pub struct StuckRun {
     /// Whether it was cancelled, or missed a deadline. It gives up when it can continue; until then all its ancestors
     /// wait.
     pub giving_up: bool,
+    /// Whether a cancellation makes it give up: it is not part of a rollback, and does not give up already.
+    pub can_give_up: bool,
     /// Whether only [`Scoop::retry`](crate::Scoop::retry) makes it continue: the results of several attempts in a row are
     /// unknown. Any other stuck run continues when a program that can continue it starts, too.
     pub needs_retry: bool,
@@ -210,6 +227,11 @@ impl StuckRun {
     /// The id of the run, for [`Scoop::retry`](crate::Scoop::retry).
     pub fn id(&self) -> RunId {
         self.lineage.id().into()
+    }
+
+    /// The requests of an operator that can have an effect on it.
+    pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
+        RunPhase::Stuck.requests_if(self.can_give_up)
     }
 
     /// Its place in the list, from which [another page](crate::ListRequest::after_cursor) begins.

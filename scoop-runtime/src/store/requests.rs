@@ -26,12 +26,14 @@ pub(crate) struct RequestTarget {
 pub(crate) struct RequestKey {
     pub(crate) id: Uuid,
     pub(crate) attempt: Attempt,
+    /// Whether the request is only checked: it is answered as any other, and changes nothing.
+    pub(crate) is_dry_run: bool,
 }
 
 impl RequestKey {
     /// A new request.
     pub(crate) fn new() -> Self {
-        Self { id: ids::now_v7(), attempt: Attempt::First }
+        Self { id: ids::now_v7(), attempt: Attempt::First, is_dry_run: false }
     }
 
     /// This attempt of the same request.

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::{Form, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use scoop_runtime::{CancelAnswer, Named, RepairAnswer, RollbackAnswer, Scoop, SignalAnswer};
+use scoop_runtime::{CancelAnswer, Named, RepairAnswer, RollbackAnswer, RunRequest, Scoop, SignalAnswer};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -95,6 +95,11 @@ impl Action {
 
     fn needs_reason(self) -> bool {
         self != Self::Retry
+    }
+
+    /// The actions that make these requests.
+    pub(super) fn making(requests: impl Iterator<Item = RunRequest>) -> Vec<Self> {
+        requests.filter_map(|request| Self::of(request.name()).ok()).collect()
     }
 
     fn of(name: &str) -> Result<Self, Fault> {

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse as _, Response};
 use scoop_runtime::shown::humane;
-use scoop_runtime::{HierarchyId, Outcome, RunInfo, RunPhase, RuntimeError, Status, Tree};
+use scoop_runtime::{HierarchyId, Outcome, RunInfo, RunPhase, RunRequest, RuntimeError, Status, Tree};
 use uuid::Uuid;
 
 use super::action::{Action, Done};
@@ -110,11 +110,15 @@ async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Re
         is_certain: runs.len() >= limit,
         more: (limit < RUNS_MAX).then(|| format!("{}/hierarchies/{id}?limit={RUNS_MAX}", base.0)),
     });
+    // What is below a run that gives up, or is part of a rollback, does so or is, too. Of many runs, only a few are explained.
+    let mut requests = explanation.runs.iter().flat_map(|run| run.run.requests());
+    let can_be_cancelled =
+        requests.any(|request| request == RunRequest::Cancel) || tree.roots().len() > explanation.runs.len();
     let actions = if web.options.is_read_only() {
         vec![]
     } else {
         match status {
-            Status::Unfinished => vec![Action::Cancel],
+            Status::Unfinished if can_be_cancelled => vec![Action::Cancel],
             Status::Ended(Outcome::Committed) => vec![Action::Rollback],
             _ => vec![],
         }

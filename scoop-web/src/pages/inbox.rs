@@ -5,11 +5,10 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_runtime::{FailedCompensation, ListCursor, RepairStatus, RunPhase, StuckRun};
+use scoop_runtime::{FailedCompensation, ListCursor, RepairStatus, RunId, RunPhase, StuckRun};
 use uuid::Uuid;
 
 use super::action::Action;
-use super::run::actions_for;
 use super::{Base, Fields, Frame, page_of, query_of};
 use crate::fault::Fault;
 use crate::shown::{Moment, line, query};
@@ -49,6 +48,8 @@ struct Entry {
     why: String,
     since: Moment,
     note: &'static str,
+    /// Runs on which an operator has to decide before.
+    failed_below: Vec<Uuid>,
     actions: Vec<Action>,
 }
 
@@ -108,9 +109,11 @@ fn failed_entry(
     possible: impl Fn(Vec<Action>) -> Vec<Action>,
 ) -> Entry {
     let (note, actions) = match it.status {
-        RepairStatus::AwaitingOperator => ("", actions_for(RunPhase::AwaitingOperator)),
+        RepairStatus::AwaitingOperator => {
+            ("", Action::making(RunPhase::AwaitingOperator.requests().iter().copied()))
+        }
         RepairStatus::BlockedByDescendant => {
-            ("It goes on when the failed runs below it are settled.", vec![])
+            ("It goes on when the failed runs below it are settled:", vec![])
         }
         RepairStatus::InProgress => ("A repair is in progress.", vec![]),
         _ => ("", vec![]),
@@ -124,6 +127,7 @@ fn failed_entry(
         why: line(&it.failure.rollback_summary()),
         since: Moment { at: it.at, now },
         note,
+        failed_below: it.failed_below.iter().copied().map(RunId::uuid).collect(),
         actions: possible(actions),
     }
 }
@@ -138,6 +142,7 @@ fn stuck_entry(it: &StuckRun, now: SystemTime, possible: impl Fn(Vec<Action>) ->
         why: line(&it.reason),
         since: Moment { at: it.since, now },
         note: if it.giving_up { "It gives up as soon as it can." } else { "" },
-        actions: possible(actions_for(RunPhase::Stuck)),
+        failed_below: vec![],
+        actions: possible(Action::making(it.requests())),
     }
 }

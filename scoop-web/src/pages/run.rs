@@ -8,8 +8,7 @@ use axum::response::Response;
 use scoop_core::visible_step;
 use scoop_runtime::shown::{humane, utc};
 use scoop_runtime::{
-    Handle, Named, RunContents, RunEvent, RunId, RunInfo, RunPhase, RunState, RunSummary, RuntimeError, Tree,
-    WaitReason,
+    Handle, Named, RunContents, RunEvent, RunInfo, RunState, RunSummary, RuntimeError, Tree, WaitReason,
 };
 use uuid::Uuid;
 
@@ -45,8 +44,8 @@ struct RunPage {
     since: Moment,
     explanation: String,
     actions: Vec<Action>,
-    /// Runs on which an operator has to decide before.
-    failed_below: Vec<Uuid>,
+    /// Runs on which an operator has to decide before, with their sagas.
+    failed_below: Vec<(Uuid, String)>,
     has_more_below: bool,
     done: Option<Done>,
     /// Whether its hierarchy has a page.
@@ -196,12 +195,13 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
     let details = info.map(|info| details(&tree, info, requests.collect()));
     let (failed_below, has_more_below) = match &explained.reason {
         WaitReason::Operator { failed_below, has_more_below, .. } => {
-            (failed_below.iter().copied().map(RunId::uuid).collect(), *has_more_below)
+            let below = failed_below.iter().map(|below| (below.run.uuid(), line(&below.handler)));
+            (below.collect(), *has_more_below)
         }
         _ => (vec![], false),
     };
     let is_blocked = web.options.is_read_only() || !failed_below.is_empty();
-    let actions = if is_blocked { vec![] } else { actions_for(run.phase) };
+    let actions = if is_blocked { vec![] } else { Action::making(run.requests()) };
     Ok(Ok(RunPage {
         frame: Frame::new(web, base, "Runs", format!("Run of {}", line(&run.handler))),
         id,
@@ -238,20 +238,6 @@ async fn gap_above(web: &Web, run: &RunSummary) -> Result<Option<Gap>, Fault> {
         Ok(found) => Ok((!found.leads_to(run.message_id).await?).then_some(Gap::Message)),
         Err(RuntimeError::NoSuchMessage { .. } | RuntimeError::WrongId { .. }) => Ok(Some(Gap::Launch)),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// The requests that the run can accept.
-pub(super) fn actions_for(phase: RunPhase) -> Vec<Action> {
-    match phase {
-        RunPhase::AwaitingOperator | RunPhase::RollbackFailed => {
-            vec![Action::Retry, Action::Skip, Action::Resolve]
-        }
-        RunPhase::Stuck => vec![Action::Retry, Action::Cancel],
-        RunPhase::Committed => vec![Action::Rollback],
-        RunPhase::RolledBack => vec![],
-        RunPhase::AwaitingSignal => vec![Action::Signal, Action::Cancel],
-        _ => vec![Action::Cancel],
     }
 }
 

@@ -141,3 +141,40 @@ async fn run_whose_rollback_failed_because_of_a_child_leads_to_the_child() {
         .has(&format!("/actions/retry/{child}"))
         .lacks("the failed runs below it are settled");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_above_one_that_failed_again_leads_to_that_and_cannot_be_cancelled() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::FailBelow).await;
+    let tree = order.tree().await.unwrap();
+    let (run, child) = (tree.roots()[0].id(), tree.roots()[0].children[0].id());
+    acted(&shop, "retry", &child.to_string()).await;
+    let held =
+        |tree: &scoop::Tree| matches!(tree.roots()[0].children[0].state, RunState::AwaitingOperator { .. });
+    order.comes_to(held).await.unwrap();
+    let link = format!("/runs/{child}\">{child}</a>");
+    shop.get(&format!("/runs/{run}"))
+        .await
+        .has("the failed runs below it are settled")
+        .has(&link)
+        .has("the bank is closed")
+        .lacks("/actions/");
+    shop.get(&format!("/hierarchies/{}", order.id())).await.lacks("/actions/");
+    shop.get("/inbox")
+        .await
+        .has(&format!("/actions/resolve/{child}"))
+        .has("the failed runs below it are settled")
+        .has(&link)
+        .lacks("A repair is in progress");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hierarchy_that_gives_up_already_cannot_be_cancelled_again() {
+    let shop = Shop::open().await;
+    let order = shop.shipped(1).await;
+    let path = format!("/hierarchies/{}", order.id());
+    shop.get(&path).await.has("/actions/cancel/");
+    // It waits for its parcel.
+    shop.db.execute("UPDATE scoop.run SET giving_up = true WHERE handler = 'orders'").await;
+    shop.get(&path).await.has("gives up as soon as it can").lacks("/actions/cancel/");
+}

@@ -221,6 +221,9 @@ mod of_a_rollback {
         let gate = Gate::default();
         let run = Run::launch((RootHandler, Undoer { gate: gate.clone() }, Helper), Root).await?;
         gate.arrivals(1).await;
+        let tried = run.scoop.cancel(run.root.id(), "too late").dry_run().await?;
+        assert_eq!(tried, CancelAnswer::NothingToDo);
+        assert!(run.root.tree().await?.cancellations().is_empty(), "a dry run is not recorded");
         assert_eq!(run.scoop.cancel(run.root.id(), "too late").await?, CancelAnswer::NothingToDo);
         gate.open(1);
         let Outcome::RolledBack(failure) = run.root.ends().await? else {

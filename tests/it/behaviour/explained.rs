@@ -354,9 +354,11 @@ async fn rollback_that_failed_because_of_a_child_is_explained_by_the_child() -> 
     let child = order.tree().await?.roots()[0].children[0].id();
     let run = only(scoop.explain(order.id()).await?);
     let WaitReason::Operator { failed_below, .. } = &run.reason else { panic!("{run:?}") };
-    assert_eq!(*failed_below, [child]);
+    assert_eq!(failed_below.iter().map(|below| below.run).collect::<Vec<_>>(), [child]);
     assert_eq!(run.reason.kind(), Some(WaitKind::Operator));
-    let decide = format!("decide about what failed below it: `retry`, `skip` or `resolve` the run {child}.");
+    let decide = format!(
+        "decide about what failed below it: `retry`, `skip` or `resolve` the run {child} of `items`."
+    );
     assert_says(&run.to_string(), &[&decide]);
     assert_eq!(scoop.retry(run.run.run).await?, RepairAnswer::FailedBelow);
     let run = only(scoop.explain(child).await?);
@@ -382,7 +384,8 @@ async fn rollback_that_failed_because_of_many_children_names_the_first_ten() -> 
         let WaitReason::Operator { failed_below, has_more_below, .. } = &run.reason else {
             panic!("{run:?}")
         };
-        assert_eq!((failed_below, *has_more_below), (&first, has_more), "the first failures");
+        let failed_below: Vec<_> = failed_below.iter().map(|below| below.run).collect();
+        assert_eq!((failed_below, *has_more_below), (first, has_more), "the first failures");
         assert_eq!(run.to_string().contains(", then more runs."), has_more, "{run}");
     }
     scoop.shutdown().await?;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use scoop::{
     EventKind, FailedCompensation, Handle, Lineage, RepairAnswer, RepairStatus, RunPhase, RunState,
-    RuntimeError,
+    RuntimeError, WaitKind, WaitReason,
 };
 
 use super::*;
@@ -361,7 +361,7 @@ async fn skip_during_a_repair_below_skips_the_part_that_failed_last() -> Result<
     };
     broken.root.comes_to(below_awaits_operator).await?;
     let failed = broken.failed("root-handler").await?;
-    assert_eq!((&*failed.step, failed.status), ("Rollback of 0[0,]", RepairStatus::InProgress));
+    assert_eq!((&*failed.step, failed.status), ("Rollback of 0[0,]", RepairStatus::BlockedByDescendant));
     assert_eq!(broken.scoop.skip(root, "").await?, RepairAnswer::Accepted);
     // It is settled with the run above. Lists have its latest failure, too.
     let below = broken.scoop.runs().handler("grandchild-handler").state(RunPhase::RollbackFailed).await?.runs;
@@ -517,12 +517,73 @@ async fn ancestors_wait_until_all_failures_below_are_settled() -> Result<()> {
     );
     assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::NotFailed);
     let root = broken.failed("root-handler").await?;
-    assert_eq!(root.status, RepairStatus::InProgress);
+    let other = broken.id_of("other-child-handler").await?;
+    assert_eq!(root.status, RepairStatus::BlockedByDescendant);
+    assert_eq!(root.failed_below.iter().map(|run| run.uuid()).collect::<Vec<_>>(), [other]);
     assert_eq!(broken.scoop.retry(root.lineage.id()).await?, RepairAnswer::FailedBelow);
 
-    let other = broken.id_of("other-child-handler").await?;
     assert_eq!(broken.scoop.resolve(other, "").await?, RepairAnswer::Accepted);
     broken.is_undone().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_above_one_that_failed_again_wait_for_an_operator_and_name_it() -> Result<()> {
+    let broken = Broken::by(&["grandchild 0"], three_levels).await?;
+    broken.faults.mend("grandchild 0");
+    broken.faults.add("grandchild 0 in another way");
+    assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
+    let held = |tree: &scoop::Tree| tree.to_string().contains("could not be undone again");
+    broken.root.comes_to(held).await?;
+    let grandchild = broken.id_of("grandchild-handler").await?;
+    for handler in ["child-handler", "root-handler"] {
+        let failed = broken.failed(handler).await?;
+        assert_eq!(failed.status, RepairStatus::BlockedByDescendant, "{handler}");
+        assert_eq!(failed.failed_below.iter().map(|run| run.uuid()).collect::<Vec<_>>(), [grandchild]);
+        let run = broken.scoop.explain(failed.id()).await?.runs.remove(0);
+        assert_eq!((run.run.phase, run.run.waits_for), (RunPhase::Waiting, Some(WaitKind::Operator)));
+        assert!(run.run.requests().next().is_none(), "nothing can be asked of the run itself: {run:?}");
+        let WaitReason::Operator { why, failed_below, has_more_below: false } = &run.reason else {
+            panic!("{run:?}")
+        };
+        assert!(why.contains("it is broken in another way"), "the latest failure: {why}");
+        let [below] = &failed_below[..] else { panic!("{run:?}") };
+        assert_eq!((below.run.uuid(), &*below.handler), (grandchild, "grandchild-handler"));
+        let failure = below.failure.as_ref().map(|failure| &*failure.headline);
+        assert_eq!(failure, Some("it is broken in another way"));
+        let decide = format!("`retry`, `skip` or `resolve` the run {grandchild} of `grandchild-handler`.");
+        assert!(run.to_string().contains(&decide), "{run}");
+    }
+    let waiting = broken.scoop.runs().waiting_for(WaitKind::Operator).await?.runs;
+    let waiting: BTreeSet<_> = waiting.iter().map(|run| &*run.handler).collect();
+    assert_eq!(waiting, BTreeSet::from(["child-handler", "grandchild-handler", "root-handler"]));
+    let waiting = broken.scoop.runs().waiting_for(WaitKind::Children).await?.runs;
+    assert!(waiting.is_empty(), "{waiting:?}");
+
+    broken.faults.mend("grandchild 0 in another way");
+    assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
+    broken.is_undone().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dry_run_of_a_repair_gets_the_answer_of_the_request_and_changes_nothing() -> Result<()> {
+    let broken = Broken::by(&["grandchild 0"], three_levels).await?;
+    let rows = "SELECT r::text FROM scoop.run r WHERE r.handler <> 'none' ORDER BY 1";
+    let before = (broken.db.texts(rows).await, broken.listed().await?);
+    let scoop = &broken.scoop;
+    let [grandchild, root] = [broken.id_of("grandchild-handler").await?, broken.id_of("root-handler").await?];
+    for (run, retried) in [(grandchild, RepairAnswer::Accepted), (root, RepairAnswer::FailedBelow)] {
+        assert_eq!(scoop.retry(run).dry_run().await?, retried);
+        assert_eq!(scoop.skip(run, "tried").dry_run().await?, RepairAnswer::Accepted);
+        assert_eq!(scoop.resolve(run, "tried").dry_run().await?, RepairAnswer::Accepted);
+    }
+    assert_eq!((broken.db.texts(rows).await, broken.listed().await?), before);
+    assert!(scoop.interventions(broken.root.id()).await?.is_empty());
+    assert_eq!(scoop.retry(root).await?, RepairAnswer::FailedBelow);
+    broken.faults.mend("grandchild 0");
+    assert_eq!(scoop.retry(grandchild).await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    assert_eq!(scoop.retry(grandchild).dry_run().await?, RepairAnswer::NotFailed);
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use scoop_core::{Priority, SignalKey};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{Delay, JoinWait, LimitKey, RunExplanation, WaitReason, WorkerInfo};
+use super::{Delay, FailedBelow, JoinWait, LimitKey, RunExplanation, WaitReason, WorkerInfo};
 use crate::Pause;
 use crate::find::{RunPhase, RunSummary, WaitKind};
 use crate::saga::limits::{Limit, Rate};
@@ -43,7 +43,7 @@ pub(crate) struct RunFacts {
     /// Unfinished descendants, the nearest first.
     pub(crate) below: Vec<RunSummary>,
     /// Failed descendants, on which an operator has to decide before; [`FAILED_BELOW_READ`] at most.
-    pub(crate) failed_below: Vec<Uuid>,
+    pub(crate) failed_below: Vec<FailedBelow>,
     pub(crate) join: Option<JoinWait>,
     pub(crate) read_at: SystemTime,
 }
@@ -130,18 +130,21 @@ impl RunFacts {
         };
         let reason = match (run.phase, run.waits_for, limit) {
             (phase, ..) if phase.is_finished() && phase != RunPhase::RollbackFailed => WaitReason::Ended,
+            // If it was read as waiting for an operator, and no run below is undecided now, a repair has begun meanwhile.
+            (RunPhase::Waiting, ..) if failed_below.is_empty() => blocked(children, below),
             (RunPhase::RollbackFailed, ..) | (_, Some(WaitKind::Operator), _) => {
+                let first = failed_below.first().and_then(|below| below.failure.as_ref());
+                let first = first.map(ToString::to_string);
                 let failure = run.failure.as_ref().map(ToString::to_string);
                 let has_more_below = failed_below.len() > BLOCKING_MAX;
                 failed_below.truncate(BLOCKING_MAX);
                 WaitReason::Operator {
-                    why: run.reason.clone().or(failure).unwrap_or_default(),
-                    failed_below: failed_below.into_iter().map(Into::into).collect(),
+                    why: first.or(run.reason.clone()).or(failure).unwrap_or_default(),
+                    failed_below,
                     has_more_below,
                 }
             }
             (RunPhase::Running, ..) => WaitReason::Executing { worker: workers.into_iter().next() },
-            (_, Some(WaitKind::Children), _) => blocked(children, below),
             (_, Some(WaitKind::Signal), _) if run.awaits.is_some() => {
                 let signal =
                     run.awaits.clone().unwrap_or(SignalKey { name: String::new(), key: String::new() });
@@ -174,8 +177,7 @@ impl RunFacts {
 
 /// The runs that a parent really waits for: those of its descendants that wait for no child.
 fn blocked(unfinished: usize, below: Vec<RunSummary>) -> WaitReason {
-    let mut blocking: Vec<_> =
-        below.into_iter().filter(|run| run.waits_for != Some(WaitKind::Children)).collect();
+    let mut blocking: Vec<_> = below.into_iter().filter(|run| run.phase != RunPhase::Waiting).collect();
     blocking.sort_by_key(|run| {
         let needs_help =
             matches!(run.waits_for, Some(WaitKind::Operator | WaitKind::Program | WaitKind::Pause));

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 use scoop_core::{Escaped, Priority};
 
-use super::{COUNT_MAX, Delay, Explanation, LimitKey, RunExplanation, WaitReason, WorkerInfo};
+use super::{COUNT_MAX, Delay, Explanation, FailedBelow, LimitKey, RunExplanation, WaitReason, WorkerInfo};
 use crate::Pause;
-use crate::find::{RunPhase, RunSummary, WaitKind};
+use crate::find::{RunPhase, RunRequest, RunSummary, WaitKind};
 use crate::util::format::{ahead, humane, utc};
 
 impl RunExplanation {
@@ -90,19 +90,30 @@ impl RunExplanation {
             WaitReason::Operator { failed_below, has_more_below, .. } if !failed_below.is_empty() => {
                 let runs: Vec<_> = failed_below.iter().map(ToString::to_string).collect();
                 format!(
-                    "An operator has to decide about what failed below it: `retry`, `skip` or `resolve` the run {}{}.",
-                    runs.join(", then the run "),
+                    "An operator has to decide about what failed below it: {} {}{}.",
+                    choice(RunPhase::AwaitingOperator.requests().iter().copied()),
+                    runs.join(", then "),
                     if *has_more_below { ", then more runs" } else { "" }
                 )
             }
-            // The results of several attempts are unknown, so there is nothing to skip or resolve.
-            WaitReason::Operator { .. } if self.run.phase == RunPhase::Stuck => {
-                format!("An operator has to decide: `retry` the run {run}.")
-            }
             WaitReason::Operator { .. } => {
-                format!("An operator has to decide: `retry`, `skip` or `resolve` the run {run}.")
+                format!("An operator has to decide: {} the run {run}.", choice(self.run.requests()))
             }
         }
+    }
+}
+
+/// The repairs among these requests, as "`retry`, `skip` or `resolve`".
+fn choice(requests: impl Iterator<Item = RunRequest>) -> String {
+    let repairs = requests.filter(|request| request.is_repair());
+    let mut repairs: Vec<_> = repairs.map(|request| format!("`{request}`")).collect();
+    let last = repairs.pop().unwrap_or_default();
+    if repairs.is_empty() { last } else { format!("{} or {last}", repairs.join(", ")) }
+}
+
+impl fmt::Display for FailedBelow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the run {} of `{}`", self.run, Escaped(&self.handler))
     }
 }
 

@@ -291,6 +291,9 @@ impl State {
         let phase = self.phase_of(row);
         match (row.state, phase) {
             (RowState::Running | RowState::Ended, _) => None,
+            (RowState::Waiting, _) if row.rollback_failed_before && self.is_undecided(row) => {
+                Some(WaitKind::Operator)
+            }
             (RowState::Waiting, _) => Some(WaitKind::Children),
             (RowState::Stuck, RunPhase::AwaitingOperator) => Some(WaitKind::Operator),
             (RowState::Stuck, _) if row.doubts >= UNKNOWN_MAX => Some(WaitKind::Operator),
@@ -306,6 +309,12 @@ impl State {
             }
             (RowState::Ready, _) => Some(WaitKind::Slot),
         }
+    }
+
+    /// Whether an operator has to decide before this run goes on.
+    fn is_undecided(&self, row: &WorkingRow) -> bool {
+        let hierarchy = self.hierarchy(row.root());
+        hierarchy.is_some_and(|hierarchy| !hierarchy.undecided(row.id(), &self.topology).is_empty())
     }
 
     /// The latest failure of its rollback, or else the reason for it.
@@ -336,6 +345,7 @@ impl State {
             reason: row.reason.clone(),
             failure: failure.map(FailureSummary::of),
             rolling_back: row.rolling_back,
+            can_give_up: row.can_give_up(),
             deadline: row.give_up_at.map(system_time),
             wakes_at: is_ahead.then(|| system_time(row.ready_at)),
             awaits: row.signal.clone().filter(|_| is_ahead),
@@ -346,6 +356,11 @@ impl State {
 }
 
 impl WorkingRow {
+    /// Whether a cancellation makes it give up: it does not yet, and is no part of a rollback.
+    pub(super) fn can_give_up(&self) -> bool {
+        !self.giving_up && self.rollback_since.is_none()
+    }
+
     /// The time since which it is in its state.
     pub(super) fn since(&self, now: OffsetDateTime) -> OffsetDateTime {
         match self.state {
@@ -407,6 +422,7 @@ impl EventLog {
             reason: None,
             failure: failure.as_ref().map(FailureSummary::of),
             rolling_back: false,
+            can_give_up: false,
             deadline: None,
             wakes_at: None,
             awaits: None,

@@ -9,7 +9,7 @@ use super::error_queue::FailedRun;
 use super::event_log::{Event, EventLog, InterventionRow};
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, Registration, RowKey, State, after, later};
-use crate::find::FAILED_BELOW_READ;
+use crate::find::{BLOCKING_MAX, FAILED_BELOW_READ};
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent,
     OtherDescendants, Presence, Refusal, RepairAction, RepairStatus, RestoredRun, SIGNAL, StuckRun,
@@ -22,7 +22,7 @@ use crate::store::{
 };
 use crate::util::format::system_time;
 use crate::util::stored_time::StoredTime;
-use crate::{FailedOutcome, RunSummary};
+use crate::{FailedBelow, FailedOutcome, RunSummary, WaitKind};
 
 impl RepairStorage for MemoryStore {
     async fn mark_awaiting_operator(
@@ -81,7 +81,7 @@ impl RepairStorage for MemoryStore {
             let Some(row) = state.row(run).filter(waits) else { return Ok(None) };
             let Some(to) = row.signal.clone() else { return Ok(None) };
             let handler = row.handler.to_string();
-            if !state.requests.contains(&requester.asked.id) {
+            if !requester.asked.is_dry_run && !state.requests.contains(&requester.asked.id) {
                 let subject = InterventionSubject { target, handler: &handler, kind: SIGNAL, decision: None };
                 state.intervene(subject, requester, now);
             }
@@ -98,7 +98,8 @@ impl RepairStorage for MemoryStore {
             };
             let listed = state.unsettled().rev().filter(|(_, failed)| is_after(failed));
             let listed = listed.take(usize::try_from(page.limit).unwrap_or(usize::MAX));
-            Ok(listed.map(|(hierarchy, failed)| hierarchy.failed_compensation(failed)).collect())
+            let topology = &state.topology;
+            Ok(listed.map(|(hierarchy, failed)| hierarchy.failed_compensation(failed, topology)).collect())
         })
         .await
     }
@@ -162,6 +163,9 @@ impl State {
             Err(refusal) => return Err(refusal),
         };
         let handler = failed_rollbacks.get(id).ok_or(Refusal::NotFailed)?.handler.clone();
+        if asked.requester.asked.is_dry_run {
+            return Ok(RepairResult { handlers: vec![], parent: None });
+        }
         let (kind, decided) = (asked.action.as_str(), Some(&decision));
         let subject = InterventionSubject { target, handler: &handler, kind, decision: decided };
         self.intervene(subject, asked.requester, now);
@@ -175,6 +179,9 @@ impl State {
     fn give_a_chance(&mut self, target: &RequestTarget, requester: Requester<'_>) -> Option<RepairResult> {
         let (now, run) = (self.now(), (target.lineage.root_id(), target.lineage.id()));
         self.row(run).filter(|row| !row.awaits_operator)?;
+        if requester.asked.is_dry_run {
+            return Some(RepairResult { handlers: vec![], parent: None });
+        }
         let row = self.change(run, |row| {
             row.free(now);
             (row.reason, row.reserved_for, row.refused_by) = (None, 0, vec![]);
@@ -345,15 +352,25 @@ impl Hierarchy {
         self.record.unsettled().filter_map(|failed| self.unrolled_run(failed, topology)).collect()
     }
 
-    /// The failed descendants on which an operator has to decide before this run, if its own rollback failed.
-    pub(super) fn failed_below(&self, run: &RunSummary, topology: &[Registration]) -> Vec<Uuid> {
-        if !run.phase.is_failed_rollback() {
+    /// The failed rollbacks on which an operator has to decide before this run goes on.
+    pub(super) fn undecided(&self, run: Uuid, topology: &[Registration]) -> Vec<Uuid> {
+        let failed = self.failed_rollbacks(topology).into_iter().map(|(_, failed)| failed);
+        FailedRollbacks::new(failed).undecided(run)
+    }
+
+    /// The failed descendants on which an operator has to decide before this run, if it waits for an operator.
+    pub(super) fn failed_below(&self, run: &RunSummary, topology: &[Registration]) -> Vec<FailedBelow> {
+        if run.waits_for != Some(WaitKind::Operator) {
             return vec![];
         }
-        let failed = self.failed_rollbacks(topology).into_iter().map(|(_, failed)| failed);
-        let mut below = FailedRollbacks::new(failed).undecided_below(run.run.uuid());
-        below.truncate(FAILED_BELOW_READ);
-        below
+        let run = run.run.uuid();
+        let below = self.undecided(run, topology).into_iter().take(FAILED_BELOW_READ);
+        let below = below.filter(|id| *id != run).filter_map(|id| {
+            let failed = self.record.unsettled_of(id)?;
+            let latest = self.record.newest_failure(failed).exception.as_ref();
+            Some(FailedBelow::new(id, failed.handler.as_deref().unwrap_or_default(), latest))
+        });
+        below.collect()
     }
 
     fn unrolled_run(
@@ -398,20 +415,11 @@ impl Hierarchy {
         Some((row.map_or(known_at, |row| row.last_event_at.max(known_at)), run))
     }
 
-    fn failed_compensation(&self, failed: &Event) -> FailedCompensation {
-        let row = self.rows.get(&failed.lineage.id());
-        let held = row.filter(|row| row.awaits_operator);
-        let suspended = self.record.suspended(failed.lineage.id()).map(|event| event.at);
-        let is_below = |other: &Event| {
-            other.lineage.ids().len() == failed.lineage.ids().len() + 1
-                && other.lineage.ids().starts_with(failed.lineage.ids())
-                && suspended.is_none_or(|suspended| other.at > suspended)
-        };
-        let status = match row {
-            Some(_) if held.is_none() => RepairStatus::InProgress,
-            _ if self.record.unsettled().any(is_below) => RepairStatus::BlockedByDescendant,
-            _ => RepairStatus::AwaitingOperator,
-        };
+    fn failed_compensation(&self, failed: &Event, topology: &[Registration]) -> FailedCompensation {
+        let run = failed.lineage.id();
+        let mut undecided = self.undecided(run, topology);
+        undecided.truncate(BLOCKING_MAX);
+        let (status, failed_below) = RepairStatus::of(run, &undecided);
         let newest = self.record.newest_failure(failed);
         FailedCompensation {
             lineage: failed.lineage.clone(),
@@ -422,6 +430,7 @@ impl Hierarchy {
             failure: super::status::failure_of(Some(newest)),
             at: system_time(failed.at),
             status,
+            failed_below,
             stored_at: failed.at.into(),
         }
     }
@@ -442,6 +451,7 @@ impl WorkingRow {
             },
             since: system_time(self.ready_at),
             giving_up: self.giving_up,
+            can_give_up: self.can_give_up(),
             needs_retry: self.state == RowState::Stuck && self.doubts >= UNKNOWN_MAX,
             stored_since: self.ready_at.into(),
         }

@@ -75,11 +75,15 @@ impl RequestStorage for MemoryStore {
                 !asked.any(|other| other.kind == kind && other.lineage == target.lineage)
             });
             let is_done = state.requests.contains(&asked.id);
+            let marked = state.below(&target.lineage, WorkingRow::can_give_up);
+            let any_marked = !marked.is_empty() || is_done;
+            if asked.is_dry_run {
+                return Ok(CancelResult { fresh, any_marked, giving_up: vec![] });
+            }
             if fresh {
                 state.append(event);
                 state.requests.insert(asked.id);
             }
-            let marked = state.below(&target.lineage, |row| !row.giving_up && row.rollback_since.is_none());
             for id in &marked {
                 state.change((root, *id), |row| {
                     row.giving_up = true;
@@ -91,8 +95,7 @@ impl RequestStorage for MemoryStore {
             let parent =
                 |id: Uuid| state.row((root, id)).map(|row| ParentRef { root, id, at: row.last_event_at });
             let giving_up = giving_up.into_iter().filter_map(parent).collect();
-            let (fresh, any_marked) = (fresh || is_done, !marked.is_empty() || is_done);
-            Ok(CancelResult { fresh, any_marked, giving_up })
+            Ok(CancelResult { fresh: fresh || is_done, any_marked, giving_up })
         })
         .await
     }
@@ -112,6 +115,9 @@ impl RequestStorage for MemoryStore {
             };
             if let Some(refusal) = hierarchy.refuses_to_undo(target.message) {
                 return Ok(refusal);
+            }
+            if asked.is_dry_run {
+                return Ok(RollbackStart::Begun(vec![]));
             }
             state.requests.insert(asked.id);
             Ok(RollbackStart::Begun(state.begin_undoing(target, request)))

@@ -18,8 +18,9 @@ use super::query_ext::FetchExt;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
     BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace,
-    FAILED_BELOW_READ, FailureSummary, JoinWait, LimitFacts, LimitKey, PageSize, Part, RegisteredWorker,
-    RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga, first_id_of,
+    FAILED_BELOW_READ, FailedBelow, FailureSummary, JoinWait, LimitFacts, LimitKey, PageSize, Part,
+    RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WaitKind, WorkerInfo, WorkerSaga,
+    first_id_of,
 };
 use crate::store::{DueStorage, FindStorage, RowState};
 use crate::util::format::system_time;
@@ -246,18 +247,24 @@ impl PostgresStore {
         runs.map(|run| Ok(run?.1)).collect()
     }
 
-    /// The failed descendants on which an operator has to decide before this run, if its own rollback failed: as many as are
+    /// The failed descendants on which an operator has to decide before this run, if it waits for an operator: as many as are
     /// shown, and one more.
-    async fn failed_below(&self, root: Uuid, run: &RunSummary) -> sqlx::Result<Vec<Uuid>> {
-        if !run.phase.is_failed_rollback() {
+    async fn failed_below(&self, root: Uuid, run: &RunSummary) -> sqlx::Result<Vec<FailedBelow>> {
+        if run.waits_for != Some(WaitKind::Operator) {
             return Ok(vec![]);
         }
-        sqlx::query_scalar(self.sql.rollback_failure_below.clone())
+        let rows = sqlx::query(self.sql.rollback_failure_below.clone())
             .bind(root)
             .bind(run.run.uuid())
             .bind(stored(FAILED_BELOW_READ))
             .all(&self.sessions)
-            .await
+            .await?;
+        let read = |row: &PgRow| -> sqlx::Result<FailedBelow> {
+            let failure = failure_if_readable(row, "failure");
+            let (run, handler): (Uuid, String) = (row.try_get("run")?, row.try_get("handler")?);
+            Ok(FailedBelow::new(run, handler, failure.as_ref()))
+        };
+        rows.iter().map(read).collect()
     }
 
     /// The owner of a run, or else the workers that have its saga.
@@ -421,7 +428,7 @@ fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid
     let waits_for = wait.parse().ok();
     let root: Uuid = row.try_get("root")?;
     let parent: Option<Uuid> = row.try_get("parent")?;
-    let is_ahead = waits_for == Some(crate::WaitKind::Time) || phase == RunPhase::AwaitingSignal;
+    let is_ahead = waits_for == Some(WaitKind::Time) || phase == RunPhase::AwaitingSignal;
     let summary = RunSummary {
         run: run.into(),
         hierarchy: root.into(),
@@ -436,6 +443,7 @@ fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid
         reason: row.try_get("reason")?,
         failure: failure.as_ref().map(FailureSummary::of),
         rolling_back: row.try_get("rolling_back")?,
+        can_give_up: row.try_get("can_give_up")?,
         deadline: time_if_any(row, "give_up_at")?.map(system_time),
         wakes_at: ready_at.filter(|_| is_ahead).map(system_time),
         awaits: signal.zip(key).map(|(name, key)| SignalKey { name, key }).filter(|_| is_ahead),
@@ -458,7 +466,7 @@ fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedP
     let lineage = lineage(row)?;
     let parent = lineage.parent().filter(|parent| parent.ids().len() > 1);
     let at = stored_time(row, "ended_at")?;
-    let waits_for = (phase == RunPhase::RollbackFailed).then_some(crate::WaitKind::Operator);
+    let waits_for = (phase == RunPhase::RollbackFailed).then_some(WaitKind::Operator);
     let summary = RunSummary {
         run: run.into(),
         hierarchy: lineage.root_id().into(),
@@ -473,6 +481,7 @@ fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedP
         reason: None,
         failure: failure.as_ref().map(FailureSummary::of),
         rolling_back: false,
+        can_give_up: false,
         deadline: None,
         wakes_at: None,
         awaits: None,

@@ -12,7 +12,7 @@ use super::Sessions;
 use crate::util::patience;
 
 /// A query whose arguments are owned, and whose result is plain rows.
-type PlainQuery = Query<'static, Postgres, PgArguments>;
+pub(super) type PlainQuery = Query<'static, Postgres, PgArguments>;
 
 /// Executes a query in its own transaction, as the route (direct or proxied) requires, or in one of the caller.
 pub(super) trait FetchExt: Sized {

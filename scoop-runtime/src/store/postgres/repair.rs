@@ -7,11 +7,13 @@ use sqlx::{PgConnection, Row};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::PostgresStore;
 use super::decode::{failure_if_readable, lineage, row_state, stored_time, time, time_if_any, unsigned};
 use super::pool::READ_COMMITTED;
-use super::query_ext::{ExecuteExt, FetchExt};
-use super::{PostgresStore, Sessions};
+use super::query_ext::{ExecuteExt, FetchExt, PlainQuery};
+use super::requests::finish;
 use crate::RepairStatus;
+use crate::find::BLOCKING_MAX;
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OtherDescendants, Presence,
     Refusal, RepairAction, SIGNAL, StuckRun, failed_again_reason, no_program,
@@ -22,7 +24,6 @@ use crate::store::{
     RepairStorage, RequestTarget, Requester, RowState, no_failure,
 };
 use crate::util::format::system_time;
-use crate::util::patience::note;
 
 impl RepairStorage for PostgresStore {
     async fn mark_awaiting_operator(
@@ -65,7 +66,7 @@ impl RepairStorage for PostgresStore {
                 return Ok(Err(Refusal::Stuck));
             }
             let repaired = self.give_a_chance(&mut tx, target, asked.requester).await?;
-            tx.commit().await.inspect_err(note)?;
+            finish(tx, asked.requester.asked).await?;
             return Ok(repaired.ok_or(Refusal::Busy));
         }
         let decision = match failed_rollbacks.decide(asked.action, run, others) {
@@ -80,7 +81,7 @@ impl RepairStorage for PostgresStore {
         let subject = InterventionSubject { target, handler: &run.handler, kind, decision: decided };
         self.record(&mut tx, subject, asked.requester, now).await?;
         self.carry_out(&mut tx, root, &decision, now).await?;
-        tx.commit().await.inspect_err(note)?;
+        finish(tx, asked.requester.asked).await?;
         let parent = decision.parent.map(|id| ParentRef { root, id, at: now });
         let ready = decision.revived.into_iter().filter(|run| run.state == RowState::Ready);
         Ok(Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent }))
@@ -107,18 +108,19 @@ impl RepairStorage for PostgresStore {
             let now = sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut tx).await?;
             let subject = InterventionSubject { target, handler: &handler, kind: SIGNAL, decision: None };
             self.record(&mut tx, subject, requester, now).await?;
-            tx.commit().await.inspect_err(note)?;
+            finish(tx, requester.asked).await?;
         }
         Ok(Some(SignalKey { name, key }))
     }
 
     async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
-        let rows = page.of(self.sql.rollback_failure_page.clone(), &self.sessions).await?;
+        let query = page.query(self.sql.rollback_failure_page.clone()).bind(BLOCKING_MAX as i64);
+        let rows = query.all(&self.sessions).await?;
         rows.iter().map(FailedCompensation::from_row).collect()
     }
 
     async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
-        let rows = page.of(self.sql.run_page_stuck.clone(), &self.sessions).await?;
+        let rows = page.query(self.sql.run_page_stuck.clone()).all(&self.sessions).await?;
         rows.iter().map(StuckRun::from_row).collect()
     }
 
@@ -258,9 +260,10 @@ impl PostgresStore {
 }
 
 impl Page {
-    async fn of(self, sql: sqlx::SqlStr, sessions: &Sessions) -> sqlx::Result<Vec<PgRow>> {
+    /// The query of a page, with its first three parameters.
+    fn query(self, sql: sqlx::SqlStr) -> PlainQuery {
         let (time, id) = self.after.unzip();
-        sqlx::query(sql).bind(time).bind(id).bind(i64::from(self.limit)).all(sessions).await
+        sqlx::query(sql).bind(time).bind(id).bind(i64::from(self.limit))
     }
 }
 
@@ -297,16 +300,13 @@ fn read_unrolled(row: &PgRow) -> sqlx::Result<FailedRollback> {
 
 impl FailedCompensation {
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let state: Option<String> = row.try_get("state")?;
-        let status = match state {
-            Some(_) if !row.try_get::<bool, _>("awaits_operator")? => RepairStatus::InProgress,
-            _ if row.try_get("below")? => RepairStatus::BlockedByDescendant,
-            _ => RepairStatus::AwaitingOperator,
-        };
+        let lineage = lineage(row)?;
+        let undecided: Vec<Uuid> = row.try_get("undecided")?;
+        let (status, failed_below) = RepairStatus::of(lineage.id(), &undecided);
         let failure = failure_if_readable(row, "failure");
         let stored_at = stored_time(row, "failed_at")?;
         Ok(Self {
-            lineage: lineage(row)?,
+            lineage,
             handler: row.try_get("handler")?,
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,
@@ -314,6 +314,7 @@ impl FailedCompensation {
             failure: failure.unwrap_or_else(no_failure),
             at: system_time(stored_at.time()),
             status,
+            failed_below,
             stored_at,
         })
     }
@@ -337,6 +338,7 @@ impl StuckRun {
             handler,
             since: system_time(stored_since.time()),
             giving_up: row.try_get("giving_up")?,
+            can_give_up: row.try_get("can_give_up")?,
             needs_retry: row.try_get::<i32, _>("doubts")? >= UNKNOWN_MAX,
             stored_since,
         })

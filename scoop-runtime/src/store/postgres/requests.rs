@@ -2,7 +2,7 @@
 
 use scoop_core::Failure;
 use sqlx::types::Json;
-use sqlx::{PgConnection, Row};
+use sqlx::{PgConnection, Postgres, Row, Transaction};
 use uuid::Uuid;
 
 use super::PostgresStore;
@@ -79,7 +79,7 @@ impl RequestStorage for PostgresStore {
         sqlx::query(self.sql.run_delete_pending.clone()).bind(root).bind(id).execute(&mut *tx).await?;
         let left = sqlx::query(self.sql.run_list_giving_up.clone()).bind(root).bind(id);
         let giving_up = left.fetch_all(&mut *tx).await?;
-        tx.commit().await.inspect_err(note)?;
+        finish(tx, asked).await?;
         Ok(CancelResult {
             fresh: recorded.rows_affected() > 0 || is_done,
             any_marked: marked > 0 || is_done,
@@ -122,8 +122,16 @@ impl RequestStorage for PostgresStore {
             .bind(asked.id)
             .all_on(&mut tx)
             .await?;
-        tx.commit().await.inspect_err(note)?;
+        finish(tx, asked).await?;
         Ok(RollbackStart::Begun(handlers))
+    }
+}
+
+/// Commits a request, unless it is only checked.
+pub(super) async fn finish(tx: Transaction<'static, Postgres>, asked: RequestKey) -> sqlx::Result<()> {
+    match asked.is_dry_run {
+        true => tx.rollback().await,
+        false => tx.commit().await.inspect_err(note),
     }
 }
 

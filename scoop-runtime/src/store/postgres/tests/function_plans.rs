@@ -102,6 +102,9 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
             'id', md5('launched{n}')::uuid, 'root', gen_random_uuid(), 'topic', 'many', 'payload', 1,
             'context', '{{}}'::jsonb)))).launched"
     );
+    let undecided = format!(
+        "(SELECT count(*) FROM scoop.undecided_rollbacks(md5('root{n}')::uuid, md5('run{n}')::uuid, 11))"
+    );
     vec![
         ("send_failed(rolled_back)", send("rolled_back")),
         ("send_failed(rollback_failed)", send("rollback_failed")),
@@ -111,6 +114,7 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
         ("settle(rollback failed)", fails),
         ("settle(failed rollback repaired)", ends("repaired", "many", "ROLLED_BACK", "")),
         ("launch", launch),
+        ("undecided_rollbacks", undecided),
     ]
 }
 

@@ -332,7 +332,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "repeated_failure_unmatched" => ("bigint, bigint", "10000, 100"),
         "rollback_failure_compare" => ("bigint, bigint, bigint", "10000, 1000, 100"),
         "rollback_failure_count" => ("bigint, bigint", "1000, NULL"),
-        "rollback_failure_page" | "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
+        "rollback_failure_page" => ("timestamptz, uuid, bigint, bigint", "NULL, NULL, 50, 10"),
+        "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
         "event_insert_operator" => ("jsonb, text, timestamptz, uuid", "'[]', '', now(), gen_random_uuid()"),
         "run_explain" => ("uuid, uuid, bigint, bigint", "gen_random_uuid(), gen_random_uuid(), 1, 1"),
         "run_explain_below" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
@@ -1564,7 +1565,7 @@ async fn settled_failures_cost_nothing_in_counts_and_pages_of_failed_rollbacks()
     let execute =
         async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
     execute("ALTER TABLE scoop.rollback_failure SET (autovacuum_enabled = false)".into()).await;
-    let page = "NULL, NULL, 50";
+    let page = "NULL, NULL, 50, 10";
     let mut blocks = vec![];
     for (from, to, children) in [(1, 300, 400), (301, 20_000, 4_000)] {
         execute(SETTLED_FAILURES.replace("{from}", &from.to_string()).replace("{to}", &to.to_string())).await;
@@ -1573,7 +1574,7 @@ async fn settled_failures_cost_nothing_in_counts_and_pages_of_failed_rollbacks()
         let nth =
             "SELECT failed_at::text FROM scoop.rollback_failure ORDER BY failed_at, run OFFSET 200 LIMIT 1";
         let nth: String = sqlx::query_scalar(nth).fetch_one(&pool).await.unwrap();
-        let older = format!("'{nth}', NULL, 50");
+        let older = format!("'{nth}', NULL, 50, 10");
         let mut of_each = vec![];
         for (statement, values) in [
             ("rollback_failure_count", "100, NULL"),
