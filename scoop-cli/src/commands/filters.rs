@@ -115,8 +115,8 @@ impl Filters {
         if !known.runs.is_empty() || known.next.is_some() {
             return Ok(nothing());
         }
-        // The second state has all failed rollbacks.
-        let failed = scoop.runs().state(RunPhase::RolledBack).state(RunPhase::AwaitingOperator);
+        let failed = [RunPhase::RolledBack, RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
+        let failed = failed.into_iter().fold(scoop.runs(), FindRuns::state);
         let codes = failed.page(PAGE_MAX).await?.runs.into_iter().filter_map(|run| Some(run.failure?.code));
         let hint = instead_of_code(code, &codes.collect());
         Ok(hint.map_or_else(nothing, |hint| {

@@ -63,7 +63,8 @@ impl FindRuns {
     }
 
     /// Lists only runs in this state. After several calls, those in any of the states. A run whose rollback failed is
-    /// `RollbackFailed`, and also listed among those `AwaitingOperator`.
+    /// `RollbackFailed`, and `AwaitingOperator` once it has failed again: [`waiting_for`](Self::waiting_for) an operator
+    /// lists both.
     pub fn state(mut self, phase: RunPhase) -> Self {
         self.filter.phases.insert(phase);
         self

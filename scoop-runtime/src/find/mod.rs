@@ -116,11 +116,9 @@ impl RunFilter {
         asked.filter(|end| self.code.is_none() || *end != RunPhase::Committed).collect()
     }
 
-    /// Whether runs in this phase are in the list. Those whose rollback failed are among those that await an operator.
+    /// Whether runs in this phase are in the list.
     pub(crate) fn admits_phase(&self, phase: RunPhase) -> bool {
-        self.phases.is_empty()
-            || self.phases.contains(&phase)
-            || phase == RunPhase::RollbackFailed && self.phases.contains(&RunPhase::AwaitingOperator)
+        self.phases.is_empty() || self.phases.contains(&phase)
     }
 
     /// Whether few of the runs that are read may be in the list.
@@ -160,6 +158,8 @@ mod tests {
         let filter = RunFilter { waits: [WaitKind::Children].into(), ..RunFilter::default() };
         assert!(filter.has_unfinished() && filter.ends().is_empty());
         let filter = RunFilter { phases: [RunPhase::AwaitingOperator].into(), ..RunFilter::default() };
+        assert!(filter.has_unfinished() && filter.ends().is_empty());
+        let filter = RunFilter { waits: [WaitKind::Operator].into(), ..RunFilter::default() };
         assert!(filter.has_unfinished());
         assert_eq!(filter.ends(), [RunPhase::RollbackFailed]);
     }

@@ -85,14 +85,14 @@ named! {
         AwaitingSignal = "awaiting signal",
         /// No living program can continue it, or it may crash its workers.
         Stuck = "stuck",
-        /// Its rollback failed again, or it waits for a failed rollback of others: an operator has to decide. A list or
-        /// count of this state also has the runs in state `RollbackFailed`.
+        /// Its rollback failed again, or it waits for a failed rollback of others: an operator has to decide. After its first
+        /// failure it is `RollbackFailed`; runs of both states [wait for an operator](WaitKind::Operator).
         AwaitingOperator = "awaiting operator",
         /// It has committed.
         Committed = "committed",
         /// It was rolled back.
         RolledBack = "rolled back",
-        /// Its rollback failed, or that of a descendant, and no operator has settled that.
+        /// Its rollback failed, or that of a descendant, and no operator has decided about it since.
         RollbackFailed = "rollback failed",
     }
 }

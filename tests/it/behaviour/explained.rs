@@ -287,23 +287,27 @@ async fn rollback_that_failed_for_the_first_time_is_listed_and_counted_until_it_
     let item = scoop.launch(Item { plan: Plan::FailToUndo }).await?;
     assert!(matches!(item.ends().await?, Outcome::RollbackFailed(_)));
     let listed = async || -> Result<_> {
-        let by_state = scoop.runs().state(RunPhase::AwaitingOperator).await?.runs;
-        assert_eq!(by_state, scoop.runs().waiting_for(WaitKind::Operator).await?.runs);
-        let counted = scoop.counts().await?.unfinished;
-        let counted = counted.into_iter().filter(|count| count.phase == RunPhase::AwaitingOperator);
-        let counted: Vec<_> = counted.map(|it| (it.handler, it.count, it.oldest)).collect();
-        Ok((by_state, counted))
+        let waiting = scoop.runs().waiting_for(WaitKind::Operator).await?.runs;
+        for state in [RunPhase::RollbackFailed, RunPhase::AwaitingOperator] {
+            let of_state: Vec<_> = waiting.iter().filter(|run| run.phase == state).cloned().collect();
+            assert_eq!(scoop.runs().state(state).await?.runs, of_state);
+        }
+        let counts = scoop.counts().await?;
+        assert!(counts.finished.iter().all(|it| it.phase != RunPhase::RollbackFailed), "{counts:?}");
+        let counted = counts.unfinished.into_iter().map(|it| (it.handler, it.phase, it.count, it.oldest));
+        Ok((waiting, counted.collect::<Vec<_>>()))
     };
     let (runs, counted) = listed().await?;
     let [run] = &runs[..] else { panic!("{runs:?}") };
     assert_eq!((&*run.handler, run.phase), ("items", RunPhase::RollbackFailed));
-    assert_eq!(counted, [("items".to_owned(), 1, Some(run.since))]);
+    assert_eq!(counted, [("items".to_owned(), RunPhase::RollbackFailed, 1, Some(run.since))]);
 
     // It fails again, now in the working set.
     assert_eq!(scoop.retry(run.run).await?, RepairAnswer::Accepted);
     item.comes_to(|tree: &Tree| matches!(tree.roots()[0].state, RunState::AwaitingOperator { .. })).await?;
     let (runs, counted) = listed().await?;
-    assert_eq!((runs.len(), counted.len(), counted[0].1), (1, 1, 1), "{runs:?}");
+    assert_eq!((runs.len(), counted.len()), (1, 1), "{runs:?}");
+    assert_eq!((counted[0].1, counted[0].2), (RunPhase::AwaitingOperator, 1));
     assert_eq!(runs[0].phase, RunPhase::AwaitingOperator);
     let text = scoop.explain(run.run).await?.to_string();
     assert!(text.contains("It is rolling back.") && !text.contains("because of"), "{text}");

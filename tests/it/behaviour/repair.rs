@@ -603,7 +603,8 @@ mod seen_by_operators {
     async fn seen(broken: &Broken) -> Result<[usize; 2]> {
         broken.db.history().await;
         let counts = broken.scoop.counts().await?.unfinished;
-        let awaiting = counts.iter().filter(|count| count.phase == RunPhase::AwaitingOperator);
+        let states = [RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
+        let awaiting = counts.iter().filter(|count| states.contains(&count.phase));
         let listed = broken.scoop.failed_compensations().await?.len();
         Ok([listed, awaiting.map(|count| count.count).sum()])
     }

@@ -13,7 +13,6 @@ use super::event_log::{Event, EventLog};
 use super::ready_queue::ReadyQueue;
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State};
-use crate::RunPhase::AwaitingOperator;
 use crate::WaitKind;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
@@ -94,7 +93,11 @@ impl FindStorage for MemoryStore {
             }
             let failed = state.failed_rollbacks().map(|end| RunCount {
                 oldest: Some(system_time(end.at)),
-                ..RunCount::new(end.handler.as_deref().unwrap_or_default().to_owned(), AwaitingOperator, 1)
+                ..RunCount::new(
+                    end.handler.as_deref().unwrap_or_default().to_owned(),
+                    RunPhase::RollbackFailed,
+                    1,
+                )
             });
             let counts = RunCount::added(counts.into_values().chain(failed), limit);
             Ok(Counted::first(counts, limits.sagas))
@@ -107,9 +110,9 @@ impl FindStorage for MemoryStore {
             let events = state.hierarchies.values().flat_map(|hierarchy| &hierarchy.record.events);
             let mut counts: BTreeMap<_, RunCount> = BTreeMap::new();
             for event in events.filter(|event| event.at >= since) {
-                if let Some((phase, handler)) =
-                    RunPhase::of_end(event.kind.as_str()).zip(event.handler.clone())
-                {
+                let end =
+                    RunPhase::of_end(event.kind.as_str()).filter(|end| *end != RunPhase::RollbackFailed);
+                if let Some((phase, handler)) = end.zip(event.handler.clone()) {
                     let of_end = RunCount::new(handler.to_string(), phase, 0);
                     counts.entry((handler, phase)).or_insert(of_end).add_one(limits.runs);
                 }

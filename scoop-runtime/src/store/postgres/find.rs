@@ -218,7 +218,7 @@ fn counted(rows: &[PgRow], read: impl Fn(&PgRow) -> sqlx::Result<RunCount>) -> s
 }
 
 impl PostgresStore {
-    /// The runs that await an operator outside of the working set, by saga.
+    /// The runs whose rollback failed, and that are not in the working set, by saga.
     pub(super) async fn failed_rollback_counts(&self, limits: CountLimits) -> sqlx::Result<Counted> {
         let query = sqlx::query(self.sql.rollback_failure_count.clone()).bind(limits.runs.map(stored));
         let rows = query.bind(limits.sagas.map(stored)).all(&self.sessions).await?;
@@ -227,7 +227,7 @@ impl PostgresStore {
             Ok(RunCount {
                 oldest: time_if_any(row, "oldest")?.map(system_time),
                 is_capped: limits.runs.is_some_and(|limit| failed >= limit),
-                ..RunCount::new(handler, RunPhase::AwaitingOperator, failed)
+                ..RunCount::new(handler, RunPhase::RollbackFailed, failed)
             })
         };
         counted(&rows, read)
