@@ -1,4 +1,4 @@
-//! A hierarchy on a scale of time: a bar for each run, step, wait and compensation.
+//! A hierarchy on a scale of time: a bar for each run, step, wait and compensation, and a point for each intervention.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -14,6 +14,9 @@ const AWAITS: &str = "began to await a signal";
 /// The words of any other wait.
 const WAIT_AFTER: &str = "wait after";
 
+/// The words of an intervention.
+const DECISION: &str = "operator:";
+
 /// What a run spends a span of time with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -27,16 +30,19 @@ pub enum BarKind {
     Wait,
     /// The code of a compensation.
     Compensation,
+    /// The intervention of an operator, which takes no time.
+    Intervention,
 }
 
 impl BarKind {
-    /// Its name: `run`, `step`, `wait` or `compensation`.
+    /// Its name: `run`, `step`, `wait`, `compensation` or `intervention`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
             Self::Step => "step",
             Self::Wait => "wait",
             Self::Compensation => "compensation",
+            Self::Intervention => "intervention",
         }
     }
 }
@@ -57,7 +63,8 @@ pub struct Bar<'a> {
     pub kind: BarKind,
     /// Words before the name, such as `wait after`; empty if the name says all.
     pub words: &'static str,
-    /// The saga if it is a run; otherwise the step, which is empty if the wait follows no step.
+    /// The saga if it is a run, or the [kind](crate::Intervention::kind) of an intervention; otherwise the step, which is empty if
+    /// the wait follows no step.
     pub name: &'a str,
     /// The beginning.
     pub from: SystemTime,
@@ -66,7 +73,7 @@ pub struct Bar<'a> {
 }
 
 impl Tree {
-    /// The bars of all runs: each run before its steps, waits and compensations, then its children.
+    /// The bars of all runs: each run before its steps, waits, compensations and interventions, then its children.
     ///
     /// A run that has not begun has no bar, and one of which events were [left out](RunInfo::events_left_out) only its own. A
     /// wait that is not over has no end. The time at which a signal came is not
@@ -87,7 +94,8 @@ impl Tree {
 }
 
 impl RunInfo {
-    /// The bars of this run, without those of its children: its own, then those of its steps, waits and compensations.
+    /// The bars of this run, without those of its children: its own, then those of its steps, waits, compensations and
+    /// interventions, in the order in which they begin.
     pub fn timeline(&self) -> Vec<Bar<'_>> {
         let Some(from) = self.began_at() else { return vec![] };
         let end = self.events.last().and_then(|event| event.at).filter(|_| self.has_ended());
@@ -119,18 +127,24 @@ impl RunInfo {
                 };
                 bars.push(bar(kind, words, name, if after_signal { at } else { before }, Some(at)));
             }
-            if let Some(waited) = event.waited {
-                bars.push(bar(BarKind::Wait, WAIT_AFTER, name, at, at.checked_add(waited)));
+            if let Some((from, to)) = event.wait() {
+                bars.push(bar(BarKind::Wait, WAIT_AFTER, name, from, Some(to)));
             }
         }
         if let Some(last) = self.events.last()
             && self.waits()
             && last.waited.is_none()
             && !was_awaiting
-            && let Some(at) = last.at
+            && let Some(at) = last.waits_from()
         {
             bars.push(bar(BarKind::Wait, WAIT_AFTER, last.subject().unwrap_or_default(), at, None));
         }
+        let interventions = self.interventions.iter();
+        bars.extend(
+            interventions
+                .map(|done| bar(BarKind::Intervention, DECISION, &*done.kind, done.at, Some(done.at))),
+        );
+        bars[1..].sort_by_key(|bar| bar.from);
         bars
     }
 
