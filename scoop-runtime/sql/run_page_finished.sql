@@ -96,7 +96,10 @@ found AS (
 )
 SELECT floor.created_at AS floor_at, floor.id AS floor_id,
        f.lineage, f.id, f.message_id, f.topic, f.handler, f.type::text AS type, f.created_at AS ended_at,
-       scoop.shown_failure(f.failure) AS failure, f.coroutine_identifier AS worker, f.step
+       scoop.shown_failure(f.failure) AS failure, f.coroutine_identifier AS worker, f.step,
+       CASE f.type WHEN 'ROLLED_BACK' THEN (
+           SELECT count(*) FROM scoop.intervention i WHERE i.run = f.id AND i.kind = 'skip'
+       ) ELSE 0 END AS skipped
 FROM (SELECT) AS always
 LEFT JOIN (SELECT c.created_at, c.id FROM candidate c ORDER BY c.created_at DESC, c.id DESC OFFSET $11 - 1 LIMIT 1)
     AS floor ON true

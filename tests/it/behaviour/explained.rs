@@ -320,6 +320,35 @@ async fn rollback_that_failed_for_the_first_time_is_listed_and_counted_until_it_
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn rollback_that_an_operator_skipped_or_resolved_is_listed_and_explained_as_that() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    for (decision, settled) in
+        [("skip", "1 part skipped by an operator"), ("resolve", "resolved by an operator")]
+    {
+        let item = scoop.launch(Item { plan: Plan::FailToUndo }).await?;
+        assert!(matches!(item.ends().await?, Outcome::RollbackFailed(_)));
+        let run = item.tree().await?.roots()[0].id();
+        let answer = match decision {
+            "skip" => scoop.skip(run, "by hand").await?,
+            _ => scoop.resolve(run, "by hand").await?,
+        };
+        assert_eq!(answer, RepairAnswer::Accepted);
+        let tree =
+            item.comes_to(|tree: &Tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await?;
+        let text = only(scoop.explain(run).await?).to_string();
+        assert_says(&text, &["is rolled back since 2", &format!("Z, {settled}. The reason is ")]);
+        let listed = scoop.runs().state(RunPhase::RolledBack).await?.runs;
+        assert_eq!((listed[0].run, listed[0].settled().as_deref()), (run, Some(settled)));
+        assert!(listed[0].about().starts_with(&format!("{settled}; ")), "{}", listed[0].about());
+        let marks = tree.timeline().into_iter().filter(|bar| bar.kind == scoop::BarKind::Intervention);
+        assert_eq!(marks.map(|bar| bar.name).collect::<Vec<_>>(), [decision], "{tree}");
+    }
+    scoop.shutdown().await?;
+    Ok(())
+}
+
 /// Current thread: the recorder is that of a thread.
 #[tokio::test]
 async fn rollback_that_failed_for_the_first_time_is_in_the_gauge() -> Result<()> {

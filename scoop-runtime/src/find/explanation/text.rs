@@ -155,7 +155,10 @@ impl RunExplanation {
         let since = self.run.since;
         let long = self.read_at.duration_since(since).map(humane).unwrap_or_else(|_| "0 ms".into());
         match &self.reason {
-            WaitReason::Ended => write!(f, "is {} since {}", self.run.phase, utc(since)),
+            WaitReason::Ended => {
+                write!(f, "is {} since {}", self.run.phase, utc(since))?;
+                self.run.settled().map_or(Ok(()), |settled| write!(f, ", {settled}"))
+            }
             WaitReason::Executing { worker: Some(worker) } => {
                 write!(f, "is executed by {worker}; its last event was {long} ago")
             }

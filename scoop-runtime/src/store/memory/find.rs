@@ -19,6 +19,7 @@ use crate::find::{
     BELOW_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace, FailureSummary, PageSize,
     Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga,
 };
+use crate::repair::RepairAction;
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{FindStorage, RowState};
 use crate::util::format::system_time;
@@ -344,6 +345,7 @@ impl State {
             awaits: row.signal.clone().filter(|_| is_ahead),
             worker: row.owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
             step: row.step.clone(),
+            skipped: 0,
         }
     }
 }
@@ -396,6 +398,8 @@ impl EventLog {
             }
         };
         let parent = end.lineage.parent().filter(|parent| parent.ids().len() > 1);
+        let of_run = self.interventions.iter().filter(|done| done.run == end.lineage.id());
+        let skips = of_run.filter(|done| done.kind == RepairAction::Skip.as_str());
         let run = RunSummary {
             run: end.lineage.id().into(),
             hierarchy: end.lineage.root_id().into(),
@@ -415,6 +419,7 @@ impl EventLog {
             awaits: None,
             worker: end.identifier.as_deref().map(str::to_owned),
             step: end.step.clone(),
+            skipped: skips.filter(|_| phase == RunPhase::RolledBack).count(),
         };
         Some((run, failure))
     }

@@ -441,6 +441,7 @@ fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid
         awaits: signal.zip(key).map(|(name, key)| SignalKey { name, key }).filter(|_| is_ahead),
         worker: owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
         step: row.try_get("step")?,
+        skipped: 0,
     };
     Ok(Some((run, summary)))
 }
@@ -478,6 +479,7 @@ fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedP
         awaits: None,
         worker: row.try_get("worker")?,
         step: row.try_get("step")?,
+        skipped: count(row, "skipped")?,
     };
     Ok(Some(((at, run), summary)))
 }
