@@ -13,7 +13,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 --            has_to_give_up, wakes_at, queue_time: parts of statements
 --            settle: what follows from a move of a run; failed_children: failures for a parent
 -- Failed     is_deep, is_readable, send_failed, stuck_failure: messages about failures; shown_failure: a failure as lists read it;
---            latest_rollback_failure: the failure of a rollback that may have failed again
+--            latest_rollback_failure: the failure of a rollback that may have failed again; rollback_failure_of: that of a run
 -- Launches   launch: messages with the runs of their handlers; send_signal: signals; lease_places: places in queues with a
 --            limit; waiting_runs: the length of a queue
 -- Retention  keep_of, keep_keys_of, needs_archive, kept_since: times and settings of a type of messages;
@@ -206,10 +206,19 @@ RETURN coalesce((
     LIMIT 1
 ), first);
 
+-- The latest failure of the rollback of a run; null if that has never failed.
+CREATE FUNCTION scoop.rollback_failure_of(of_root uuid, of_run uuid) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN scoop.latest_rollback_failure(of_run, (
+    SELECT e.exception FROM scoop.message_event e
+    WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = of_root
+      AND scoop.run_id(e.cooperation_lineage) = of_run));
+
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
 -- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned; for the
 -- limit of its saga or of its key, if that is reached; or else for a slot. The failure of a run that awaits an operator is the latest
--- one of its rollback, that of others the reason of the rollback.
+-- one of its rollback, that of others the reason of the rollback. If the rollback of a run has failed, the other one of the two is there,
+-- too.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
        CASE WHEN r.state = 'waiting' THEN 'children'
@@ -227,11 +236,10 @@ SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
             ELSE 'slot'
        END AS waits_for,
        coalesce(
-           CASE WHEN r.awaits_operator THEN scoop.latest_rollback_failure(r.id, (
-               SELECT e.exception FROM scoop.message_event e
-               WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = r.root
-                 AND scoop.run_id(e.cooperation_lineage) = r.id)) END,
-           r.rollback_failure, r.failure) AS latest_failure
+           CASE WHEN r.awaits_operator THEN scoop.rollback_failure_of(r.root, r.id) END,
+           r.rollback_failure, r.failure) AS latest_failure,
+       CASE WHEN r.awaits_operator THEN r.failure
+            WHEN r.rollback_failed_before THEN scoop.rollback_failure_of(r.root, r.id) END AS other_failure
 FROM scoop.run r
 WHERE r.state <> 'ended';
 

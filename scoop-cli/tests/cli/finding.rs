@@ -35,6 +35,7 @@ async fn runs_are_listed_with_state_and_reason() {
         .await
         .shows(expect![[r#"
             RUN SAGA STATE SINCE ABOUT
+            <id 3> orders rollback failed <time> waits for an operator; bank-closed: the bank is closed
             <id 4> orders rolled back <time> sold-out: no chairs left
         "#]]);
     shop.run(&["runs", "--failed-with", "SoldOut"]).await.shows(expect![[r#"

@@ -132,9 +132,10 @@ impl RunFilter {
             || self.depth == Depth::Roots
     }
 
-    /// Whether this failure, or one of its causes, has the code that is asked for.
-    pub(crate) fn admits_failure(&self, failure: Option<&Failure>) -> bool {
-        self.code.as_deref().is_none_or(|code| failure.is_some_and(|failure| has_code(failure, code)))
+    /// Whether one of these failures, or of their causes, has the code that is asked for: the reason of the rollback of a run, and
+    /// the latest failure of that rollback, if it has failed.
+    pub(crate) fn admits_failures<'a>(&self, mut failures: impl Iterator<Item = &'a Failure>) -> bool {
+        self.code.as_deref().is_none_or(|code| failures.any(|failure| has_code(failure, code)))
     }
 }
 

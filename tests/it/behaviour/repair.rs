@@ -273,6 +273,32 @@ async fn of_a_resolved_run_nothing_more_is_executed() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn failed_rollback_is_found_by_its_reason_and_its_failure_before_and_after_its_repair() -> Result<()> {
+    let broken = Broken::by(&["root 1"], alone).await?;
+    let tree = broken.root.tree().await?;
+    let RunState::RollbackFailed(failed) = &tree.roots()[0].state else { panic!("{tree}") };
+    let codes = [&failed.cause.kind, &failed.failure.kind];
+    assert_ne!(codes[0], codes[1]);
+    let found = async || -> Result<Vec<RunPhase>> {
+        let mut phases = vec![];
+        for code in codes {
+            let runs = broken.scoop.runs().handler("root-handler").failed_with(code).await?.runs;
+            phases.extend(runs.into_iter().map(|run| run.phase));
+        }
+        Ok(phases)
+    };
+    assert_eq!(found().await?, [RunPhase::RollbackFailed; 2]);
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    broken.root.comes_to(awaits_operator).await?;
+    assert_eq!(found().await?, [RunPhase::AwaitingOperator; 2]);
+    broken.faults.mend("root 1");
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    assert_eq!(found().await?, [RunPhase::RolledBack; 2]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn run_that_fails_again_waits_for_an_operator_across_restarts() -> Result<()> {
     let broken = Broken::by(&["root 1", "root 0"], alone).await?;
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);

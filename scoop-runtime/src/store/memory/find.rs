@@ -39,8 +39,7 @@ impl FindStorage for MemoryStore {
             rows.sort_by_key(|row| Reverse(row.id()));
             let listed = rows.into_iter().filter_map(|row| {
                 let run = state.unfinished(row);
-                let failure = state.latest_failure(row);
-                let fits = filter.fits(&run, &row.lineage) && filter.admits_failure(failure);
+                let fits = filter.fits(&run, &row.lineage) && filter.admits_failures(state.failures(row));
                 fits.then(|| (row.id(), run))
             });
             Ok(Part::new(listed.take(page.runs + 1).collect(), page, None))
@@ -62,9 +61,9 @@ impl FindStorage for MemoryStore {
                 all.filter(|(_, end)| after.is_none_or(|after| place(end) < after)).collect();
             all.sort_by_key(|(_, end)| Reverse(place(end)));
             let listed = all.into_iter().filter_map(|(record, end)| {
-                let (run, failure) = record.finished(end)?;
+                let (run, failures) = record.finished(end)?;
                 let fits = ends.contains(&run.phase) && filter.fits(&run, &end.lineage);
-                let fits = fits && filter.admits_failure(failure.as_ref());
+                let fits = fits && filter.admits_failures(failures.iter());
                 fits.then(|| (place(end), run))
             });
             Ok(Part::new(listed.take(page.runs + 1).collect(), page, None))
@@ -312,14 +311,21 @@ impl State {
         }
     }
 
+    /// The latest failure of its rollback, if that has failed before.
+    fn rollback_failure(&self, row: &WorkingRow) -> Option<&Failure> {
+        let record = &self.hierarchy(row.root())?.record;
+        record.newest_failure(record.unsettled_of(row.id())?).exception.as_ref()
+    }
+
     /// The latest failure of its rollback, or else the reason for it.
     fn latest_failure<'a>(&'a self, row: &'a WorkingRow) -> Option<&'a Failure> {
-        let record = || self.hierarchy(row.root()).map(|hierarchy| &hierarchy.record);
-        let failed = record().filter(|_| row.awaits_operator).and_then(|record| {
-            let first = record.unsettled_of(row.id())?;
-            record.newest_failure(first).exception.as_ref()
-        });
+        let failed = self.rollback_failure(row).filter(|_| row.awaits_operator);
         failed.or(row.rollback_failure.as_ref()).or(row.failure.as_ref())
+    }
+
+    /// The failures by whose codes it is found.
+    fn failures<'a>(&'a self, row: &'a WorkingRow) -> impl Iterator<Item = &'a Failure> {
+        [self.rollback_failure(row), row.failure.as_ref()].into_iter().flatten()
     }
 
     fn unfinished(&self, row: &WorkingRow) -> RunSummary {
@@ -385,17 +391,18 @@ impl Hierarchy {
 }
 
 impl EventLog {
-    /// The run that ended with this event, and its failure.
-    fn finished(&self, end: &Event) -> Option<(RunSummary, Option<Failure>)> {
+    /// The run that ended with this event, and the failures by whose codes it is found.
+    fn finished(&self, end: &Event) -> Option<(RunSummary, Vec<Failure>)> {
         let handler = end.handler.as_deref().unwrap_or_default();
         let phase = RunPhase::of_end(end.kind.as_str())?;
+        let of_kind =
+            |kind| self.of_handler(end.message, kind, handler).filter(|_| phase != RunPhase::Committed);
+        let reason = of_kind(EventKind::RollingBack).and_then(|event| event.exception.clone());
+        let failed = of_kind(EventKind::RollbackFailed).map(|first| self.newest_failure(first));
+        let rollback_failure = failed.and_then(|event| event.exception.clone());
         let failure = match phase {
-            RunPhase::Committed => None,
-            RunPhase::RollbackFailed => self.newest_failure(end).exception.clone(),
-            _ => {
-                let turned = self.of_handler(end.message, EventKind::RollingBack, handler);
-                turned.and_then(|event| event.exception.clone())
-            }
+            RunPhase::RollbackFailed => rollback_failure.as_ref(),
+            _ => reason.as_ref(),
         };
         let parent = end.lineage.parent().filter(|parent| parent.ids().len() > 1);
         let of_run = self.interventions.iter().filter(|done| done.run == end.lineage.id());
@@ -412,7 +419,7 @@ impl EventLog {
             waits_for: (phase == RunPhase::RollbackFailed).then_some(WaitKind::Operator),
             attempts: 0,
             reason: None,
-            failure: failure.as_ref().map(FailureSummary::of),
+            failure: failure.map(FailureSummary::of),
             rolling_back: false,
             deadline: None,
             wakes_at: None,
@@ -421,7 +428,7 @@ impl EventLog {
             step: end.step.clone(),
             skipped: skips.filter(|_| phase == RunPhase::RolledBack).count(),
         };
-        Some((run, failure))
+        Some((run, reason.into_iter().chain(rollback_failure).collect()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scoop_core::SignalKey;
+use scoop_core::{Failure, SignalKey};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use time::OffsetDateTime;
@@ -403,13 +403,19 @@ fn stored(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
+/// Whether the failure of a run, or the other one that its row has for a filter by code, has the code.
+fn admits_failures(filter: &RunFilter, row: &PgRow, failure: Option<&Failure>) -> bool {
+    let other = filter.code.as_ref().and_then(|_| failure_if_readable(row, "other_failure"));
+    filter.admits_failures(failure.into_iter().chain(&other))
+}
+
 /// The run of a row, if it has one that the filter admits.
 fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid, RunSummary)>> {
     let Some(run) = row.try_get::<Option<Uuid>, _>("id")? else {
         return Ok(None);
     };
     let failure = failure_if_readable(row, "failure");
-    if !filter.admits_failure(failure.as_ref()) {
+    if !admits_failures(filter, row, failure.as_ref()) {
         return Ok(None);
     }
     let phase = phase(row)?;
@@ -453,7 +459,7 @@ fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedP
     };
     let phase = end(row)?;
     let failure = failure_if_readable(row, "failure");
-    if !filter.admits_failure(failure.as_ref()) {
+    if !admits_failures(filter, row, failure.as_ref()) {
         return Ok(None);
     }
     let lineage = lineage(row)?;
