@@ -404,7 +404,7 @@ async fn missing_things_are_named_and_have_an_exit_code() {
     "#]]);
     shop.run(&["explain", nothing]).await.shows(expect![[r#"
         exit 3
-        2> error: there is no hierarchy and no run <id 1>; was the transaction that launched it committed, or was it pruned?
+        2> error: there is no hierarchy and no run <id 1>; was the transaction that launched it committed, was it pruned, or was it a run that was cancelled before it began?
     "#]]);
     shop.run(&["tree", "--topic", "shop.orders", "--key", "order 9"]).await.shows(expect![[r#"
         exit 3

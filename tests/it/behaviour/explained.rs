@@ -517,6 +517,30 @@ async fn count_that_ends_at_its_limit_is_explained_as_that_or_more() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn run_that_was_cancelled_before_it_began_is_mentioned_where_it_is_missing() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    // The handler of the items is registered, and no program has it.
+    start(&db, &gate).await?.shutdown().await?;
+    let scoop = db.scoop().only::<Orders>().start().await?;
+    let order = scoop.launch(Order { plan: Plan::Commit }).await?;
+    let tree = order.comes_to(child_is(|state| *state == RunState::Pending)).await?;
+    let (child, message) = {
+        let item = &tree.roots()[0].children[0];
+        (item.id(), item.message_id)
+    };
+    scoop.cancel(order.id(), "a test").await?;
+    assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
+    let Err(error) = scoop.explain(child).await else { panic!("it is deleted") };
+    assert!(matches!(error, RuntimeError::NoSuchRun { .. }), "{error:?}");
+    assert_says(&error.to_string(), &["cancelled before it began"]);
+    let explanation = scoop.explain(message).await?;
+    assert!(explanation.runs.is_empty());
+    assert_says(&explanation.to_string(), &["cancelled", "before they began"]);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn id_of_nothing_and_message_without_a_handler_are_explained_as_such() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Bills>().poll_interval(NEVER).start().await?;
