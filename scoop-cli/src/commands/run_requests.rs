@@ -38,9 +38,9 @@ const RETRY: ManyRequest = ManyRequest {
     spares_rollbacks: false,
 };
 
-/// The commands by which an operator decides about a failed rollback.
+/// The commands by which an operator decides about a failed rollback. A shell refuses the placeholder of the reason.
 pub(crate) fn repair_commands(run: RunId) -> [String; 3] {
-    [("retry", ""), ("skip", " --reason '..'"), ("resolve", " --reason '..'")]
+    [("retry", ""), ("skip", " --reason <why>"), ("resolve", " --reason <why>")]
         .map(|(command, reason)| format!("scoop {command} {run}{reason}"))
 }
 

@@ -286,7 +286,7 @@ async fn saga_is_paused_and_resumed() {
         2> error: the following required arguments were not provided:
         2> <--saga <NAME>|--topic <NAME>|--everything>
         2> 
-        2> Usage: scoop pause --reason <TEXT> --yes --database-url <URL> <--saga <NAME>|--topic <NAME>|--everything>
+        2> Usage: scoop pause --reason <TEXT> --yes <--saga <NAME>|--topic <NAME>|--everything>
         2> 
         2> For more information, try '--help'.
     "#]]);
@@ -774,7 +774,7 @@ async fn filters_cancel_all_unfinished_runs_that_pass() {
         2> error: the following required arguments were not provided:
         2> --topic <TOPIC>
         2> 
-        2> Usage: scoop cancel --reason <TEXT> --topic <TOPIC> --key <KEY> --yes --source <NAME> --database-url <URL> [ID]
+        2> Usage: scoop cancel --reason <TEXT> --topic <TOPIC> --key <KEY> --yes --source <NAME> [ID]
         2> 
         2> For more information, try '--help'.
     "#]]);

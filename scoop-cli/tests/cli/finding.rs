@@ -63,9 +63,13 @@ async fn runs_are_listed_with_state_and_reason() {
 
         Mend the reason, then one of:
         scoop retry <id 3>
-        scoop skip <id 3> --reason '..'
-        scoop resolve <id 3> --reason '..'
+        scoop skip <id 3> --reason <why>
+        scoop resolve <id 3> --reason <why>
     "#]]);
+    let url = shop.db.pool().connect_options().to_url_lossy().to_string();
+    let given = ran(program(&["explain", &failed, "--database-url", &url]), &mut vec![]).await;
+    assert!(given.stdout.contains(" --reason <why>\n"), "{given:?}");
+    assert_eq!(given.stderr, "the commands need these options of this one, too: --database-url\n");
     shop.run(&["tree", &failed]).await.shows(expect![[r#"
         orders (on shop.orders): AWAITING OPERATOR: it could not be undone again: [orders[scoop-rs:<id 8>]] bank-closed: the bank is closed
         run <id 3>
