@@ -192,7 +192,7 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
                     .into(),
             ));
         }
-        let cancel = async |run| Ok(scoop.cancel(run, &reason).source(&source).await?.into());
+        let cancel = async |run| Ok(scoop.cancel(run, &reason).source(&source).without_place().await?.into());
         return many.carry_out((scoop, output, consent), &CANCEL, cancel).await;
     };
     let object = Object::read(scoop, id, Wanted::RunOrHierarchy).await?;
@@ -203,7 +203,7 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
     if !consent.to(output, &format!("cancel {}", object.text))? {
         return Ok(Exit::Done);
     }
-    let answer = scoop.cancel(id, reason).source(source).await?;
+    let answer = scoop.cancel(id, reason).source(source).without_place().await?;
     answered(output, answer.name(), &answer.to_string())
 }
 
@@ -219,7 +219,7 @@ pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) 
     if !consent.to(output, &format!("roll back {}", object.text))? {
         return Ok(Exit::Done);
     }
-    let answer = scoop.rollback(id, reason).source(source.source).await?;
+    let answer = scoop.rollback(id, reason).source(source.source).without_place().await?;
     answered(output, answer.name(), &answer.to_string())
 }
 

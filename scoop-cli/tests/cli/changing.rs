@@ -168,6 +168,10 @@ async fn unfinished_order_is_cancelled_and_finished_one_is_rolled_back() {
         {"answer":"accepted","text":"the rollback begins"}
     "#]]);
     assert!(matches!(done.wait().await.unwrap(), Outcome::RolledBack(_)));
+    for asked in [&order, &done] {
+        let tree = asked.tree().await.unwrap().to_string();
+        assert!(tree.contains("the customer left") && !tree.contains("scoop-cli/src/"), "{tree}");
+    }
     shop.run(&[&by_key[..], &request].concat()).await.shows(expect![[r#"
         exit 3
         already rolled back: the runs are rolled back already

@@ -39,10 +39,12 @@ async fn runs_are_listed_with_state_and_reason() {
             <id 4> orders rolled back <time> sold-out: no chairs left
         "#]]);
     shop.run(&["runs", "--failed-with", "SoldOut"]).await.shows(expect![[r#"
-        2> no failure has the code `SoldOut`; did you mean `sold-out`?
+        exit 3
+        2> error: no failure has the code `SoldOut`; did you mean `sold-out`?
     "#]]);
     shop.run(&["runs", "--failed-with", "network"]).await.shows(expect![[r#"
-        2> no failure has the code `network`; there are `bank-closed`, `sold-out`
+        exit 3
+        2> error: no failure has the code `network`; there are `bank-closed`, `sold-out`
     "#]]);
     shop.run(&["runs", "--failed-with", "sold-out", "--handler", "payments"]).await.shows(expect![[r#"
         2> no such runs
@@ -59,7 +61,7 @@ async fn runs_are_listed_with_state_and_reason() {
         <id 3> orders awaiting operator <time> rolling back; waits for an operator; bank-closed: the bank is closed
     "#]]);
     shop.run(&["explain", &failed]).await.shows(expect![[r#"
-        Run <id 3> of `orders` waits for an operator, for <duration>: it could not be undone again: [orders[scoop-rs:<id 8>]] bank-closed: the bank is closed. It is rolling back. An operator has to decide: `retry`, `skip` or `resolve` the run <id 3>.
+        Run <id 3> of `orders` waits for an operator, for <duration>: its rollback failed again: bank-closed: the bank is closed. It is rolling back. An operator has to decide: `retry`, `skip` or `resolve` the run <id 3>.
 
         Mend the reason, then one of:
         scoop retry <id 3>
@@ -71,7 +73,7 @@ async fn runs_are_listed_with_state_and_reason() {
     assert!(given.stdout.contains(" --reason <why>\n"), "{given:?}");
     assert_eq!(given.stderr, "the commands need these options of this one, too: --database-url\n");
     shop.run(&["tree", &failed]).await.shows(expect![[r#"
-        orders (on shop.orders): AWAITING OPERATOR: it could not be undone again: [orders[scoop-rs:<id 8>]] bank-closed: the bank is closed
+        orders (on shop.orders): AWAITING OPERATOR: its rollback failed again: bank-closed: the bank is closed
         run <id 3>
         <time> began, by scoop-rs:<id 8>
         <time> + <duration> completed reserve

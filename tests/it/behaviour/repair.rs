@@ -303,7 +303,7 @@ async fn run_that_fails_again_waits_for_an_operator_across_restarts() -> Result<
     let broken = Broken::by(&["root 1", "root 0"], alone).await?;
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
     let tree = broken.root.comes_to(awaits_operator).await?;
-    assert!(tree.to_string().contains("AWAITING OPERATOR: it could not be undone again: "), "{tree}");
+    assert!(tree.to_string().contains("AWAITING OPERATOR: its rollback failed again: "), "{tree}");
     assert_eq!(broken.failed("root-handler").await?.status, RepairStatus::AwaitingOperator);
     assert_eq!(broken.scoop.stuck_runs().await?.len(), 0);
     assert_eq!(tree.to_string().matches("rollback failed in 1: it is broken").count(), 2, "{tree}");
@@ -533,7 +533,7 @@ async fn ancestors_wait_until_all_failures_below_are_settled() -> Result<()> {
     let tree = broken.root.comes_to(child_is_undone).await?;
     assert_eq!(tree.roots()[0].state, RunState::Waiting, "{tree}");
     assert!(
-        tree.to_string().contains("AWAITING OPERATOR: it could not be undone; retry, skip or resolve it"),
+        tree.to_string().contains("AWAITING OPERATOR: its rollback failed; retry, skip or resolve it"),
         "{tree}"
     );
     assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::NotFailed);
@@ -550,7 +550,7 @@ async fn ancestors_wait_until_all_failures_below_are_settled() -> Result<()> {
 async fn ancestor_of_a_run_awaiting_an_operator_can_be_resolved() -> Result<()> {
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
     assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
-    let held = |tree: &scoop::Tree| tree.to_string().contains("could not be undone again");
+    let held = |tree: &scoop::Tree| tree.to_string().contains("its rollback failed again");
     broken.root.comes_to(held).await?;
     let child = broken.id_of("child-handler").await?;
     assert_eq!(broken.scoop.resolve(child, "").await?, RepairAnswer::Accepted);
