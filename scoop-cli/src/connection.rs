@@ -19,8 +19,9 @@ const APPLICATION: &str = "scoop-cli";
 /// The schema of the tables, if none is named.
 const SCHEMA: &str = "scoop";
 
-/// Options of the connection. Those that variables of the environment stand for are read from there when they are needed: the parser
-/// would take them for arguments, and show them in the usage of an error.
+// Variables of the environment are read when they are needed: the parser would take them for arguments, and show them in the usage
+// of an error.
+/// Options of the connection.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Connection {
     /// The database, as a URL: postgres://user@host/database; by default that in DATABASE_URL

@@ -238,14 +238,17 @@ async fn runs_are_counted_by_saga_and_state() {
     shop.order(1, Plan::Commit).await;
     shop.order(2, Plan::Commit).await;
     shop.unpaid_order(3).await;
+    shop.order(4, Plan::FailToUndo).await;
     shop.run(&["counts"]).await.shows(expect![[r#"
         SAGA STATE RUNS OLDEST
+        orders rollback failed 1 <duration>
         orders waiting 1 <duration>
         payments awaiting signal 1 <duration>
         orders committed 2
-        2> 2 unfinished; 2 ended since <time>
+        2> 3 unfinished; 2 ended since <time>
     "#]]);
     shop.run(&["counts", "--json", "--since", "2h"]).await.shows(expect![[r#"
+        {"handler":"orders","state":"rollback failed","ended":false,"count":1,"capped":false,"oldest":"<time>"}
         {"handler":"orders","state":"waiting","ended":false,"count":1,"capped":false,"oldest":"<time>"}
         {"handler":"payments","state":"awaiting signal","ended":false,"count":1,"capped":false,"oldest":"<time>"}
         {"handler":"orders","state":"committed","ended":true,"count":2,"capped":false,"oldest":null}
