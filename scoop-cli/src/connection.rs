@@ -1,5 +1,6 @@
 //! The connection to the database.
 
+use std::env::{self, VarError};
 use std::io;
 use std::time::Duration;
 
@@ -15,42 +16,66 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The name of the connections, which the server shows.
 const APPLICATION: &str = "scoop-cli";
 
+/// The schema of the tables, if none is named.
+const SCHEMA: &str = "scoop";
+
+// Variables of the environment are read when they are needed: the parser would take them for arguments, and show them in the usage
+// of an error.
 /// Options of the connection.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Connection {
-    /// The database, as a URL: postgres://user@host/database
+    /// The database, as a URL: postgres://user@host/database; by default that in DATABASE_URL
     ///
     /// A password belongs into DATABASE_URL, PGPASSWORD or the file ~/.pgpass: other users of the machine can see the
     /// arguments of a program. Without a URL, the variables of PostgreSQL are used, such as PGHOST and PGUSER.
-    #[arg(
-        long,
-        global = true,
-        env = "DATABASE_URL",
-        hide_env_values = true,
-        value_name = "URL",
-        help_heading = "Connection"
-    )]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Connection")]
     database_url: Option<String>,
-    /// The schema of the tables
-    #[arg(
-        long,
-        global = true,
-        env = "SCOOP_SCHEMA",
-        hide_env_values = true,
-        value_name = "NAME",
-        default_value = "scoop",
-        help_heading = "Connection"
-    )]
-    pub(crate) schema: String,
+    /// The schema of the tables; by default that in SCOOP_SCHEMA, or scoop
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Connection")]
+    schema: Option<String>,
     /// The URL leads to a proxy that assigns connections per transaction, such as PgBouncer
     #[arg(long, global = true, help_heading = "Connection")]
     behind_proxy: bool,
 }
 
+/// The value of a variable of the environment, if it has one.
+fn variable(name: &str) -> Result<Option<String>, Fault> {
+    match env::var(name) {
+        Ok(value) => Ok(Some(value)),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(Fault::Usage(format!("the variable {name} is not UTF-8"))),
+    }
+}
+
 impl Connection {
+    /// The URL of the database, if there is one.
+    fn url(&self) -> Result<Option<String>, Fault> {
+        match &self.database_url {
+            Some(url) => Ok(Some(url.clone())),
+            None => variable("DATABASE_URL"),
+        }
+    }
+
+    /// The schema of the tables.
+    pub(crate) fn schema(&self) -> Result<String, Fault> {
+        match &self.schema {
+            Some(schema) => Ok(schema.clone()),
+            None => Ok(variable("SCOOP_SCHEMA")?.unwrap_or_else(|| SCHEMA.to_owned())),
+        }
+    }
+
+    /// The names of the options that are given as arguments: other commands need them, too.
+    pub(crate) fn given(&self) -> [Option<&'static str>; 3] {
+        [
+            self.database_url.as_ref().map(|_| "--database-url"),
+            self.schema.as_ref().map(|_| "--schema"),
+            self.behind_proxy.then_some("--behind-proxy"),
+        ]
+    }
+
     /// The pool of the connections. It connects when it is used.
     pub(crate) fn pool(&self) -> Result<PgPool, Fault> {
-        let options = match &self.database_url {
+        let options = match &self.url()? {
             Some(url) if url.trim().is_empty() => {
                 return Err(Fault::Usage(
                     "--database-url or DATABASE_URL is empty: name the database, as in postgres://user@host/database, or \
@@ -79,7 +104,7 @@ impl Connection {
 
     /// A client of the tables.
     pub(crate) async fn client(&self) -> Result<Scoop, Fault> {
-        let builder = Scoop::builder().postgres(self.pool()?).schema(&self.schema).patience(PATIENCE);
+        let builder = Scoop::builder().postgres(self.pool()?).schema(self.schema()?).patience(PATIENCE);
         let builder = if self.behind_proxy { builder.behind_proxy() } else { builder };
         match builder.client().await {
             Ok(scoop) => Ok(scoop),
@@ -106,9 +131,9 @@ impl Connection {
             Some(folder) => format!("{folder}/.s.PGSQL.{port}"),
             None => format!("{host}:{port}"),
         };
-        match self.database_url {
-            Some(_) => format!("the URL leads to {place}"),
-            None => format!(
+        match self.url() {
+            Ok(Some(_)) => format!("the URL leads to {place}"),
+            _ => format!(
                 "DATABASE_URL is not set, and the variables of PostgreSQL, such as PGHOST, or their defaults lead to {place}"
             ),
         }

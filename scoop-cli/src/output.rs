@@ -25,6 +25,8 @@ pub(crate) struct Output {
     pub(crate) json: bool,
     is_colored: bool,
     is_terminal: bool,
+    /// The options of the connection that are given as arguments.
+    given: [Option<&'static str>; 3],
 }
 
 /// The meaning of a word in a table, which gives it a color.
@@ -38,7 +40,7 @@ pub(crate) enum Tone {
 }
 
 impl Output {
-    pub(crate) fn new(global: &Global) -> Self {
+    pub(crate) fn new(global: &Global, given: [Option<&'static str>; 3]) -> Self {
         let is_terminal = io::stdout().is_terminal();
         let variable = std::env::var_os;
         let is_colored = is_colored(
@@ -46,7 +48,7 @@ impl Output {
             is_terminal,
             (variable("NO_COLOR").as_deref(), variable("TERM").as_deref()),
         );
-        Self { json: global.json, is_colored, is_terminal }
+        Self { json: global.json, is_colored, is_terminal, given }
     }
 
     /// Writes a value as one line of JSON.
@@ -64,6 +66,17 @@ impl Output {
     pub(crate) fn remark(self, line: impl Display) {
         if !self.json {
             eprintln!("{line}");
+        }
+    }
+
+    /// Names the options of the connection that the commands need that were written. A URL is not repeated: it may have a password.
+    pub(crate) fn remark_options(self) {
+        let given: Vec<_> = self.given.into_iter().flatten().collect();
+        if !given.is_empty() {
+            self.remark(format_args!(
+                "the commands need these options of this one, too: {}",
+                given.join(", ")
+            ));
         }
     }
 

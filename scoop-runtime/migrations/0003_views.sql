@@ -6,7 +6,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- ready_queue: queues of ready runs; abandoned_queue: those that no living worker claims
 -- reached_limit: sagas at their limits; limited_topic: topics of sagas whose queue has a limit
 -- run_end: ends of runs; recorded_rollback_failure: failed rollbacks by the record; latest_rollback_failure: of one that may have
--- failed again; undecided_rollbacks: those on which an operator has to decide, for a run above
+-- failed again; rollback_failure_of: that of a run; undecided_rollbacks: those on which an operator has to decide, for a run above
 -- listed_handler: states and handlers of unfinished runs; unfinished_run: unfinished runs, as programs list and explain them
 
 -- In words, what an unfinished run does or waits for. A volatile function in it would keep the planner from reading no more
@@ -166,6 +166,14 @@ RETURN coalesce((
     LIMIT 1
 ), first);
 
+-- The latest failure of the rollback of a run; null if that has never failed.
+CREATE FUNCTION scoop.rollback_failure_of(of_root uuid, of_run uuid) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN scoop.latest_rollback_failure(of_run, (
+    SELECT e.exception FROM scoop.message_event e
+    WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = of_root
+      AND scoop.run_id(e.cooperation_lineage) = of_run));
+
 -- The failed rollbacks on which an operator has to decide before this run goes on: of the run itself, or of runs below it. Empty if it
 -- has no failed rollback, or if a repair is in progress. A run is blocked by each child that failed after the newest suspension of the
 -- run; it has accepted earlier failures. So the decision is about failed runs that no child blocks, and that are not in the working
@@ -249,7 +257,8 @@ $$;
 -- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned; for the
 -- limit of its saga or of its key, if that is reached; or else for a slot. A run whose rollback had failed, and that waits for children
 -- which an operator has to repair, waits for the operator. The failure of a run that awaits an operator is the latest
--- one of its rollback, that of others the reason of the rollback.
+-- one of its rollback, that of others the reason of the rollback. If the rollback of a run has failed, the other one of the two is there,
+-- too.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
        CASE WHEN r.state = 'waiting' THEN CASE WHEN r.rollback_failed_before
@@ -268,10 +277,9 @@ SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
             ELSE 'slot'
        END AS waits_for,
        coalesce(
-           CASE WHEN r.awaits_operator THEN scoop.latest_rollback_failure(r.id, (
-               SELECT e.exception FROM scoop.message_event e
-               WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = r.root
-                 AND scoop.run_id(e.cooperation_lineage) = r.id)) END,
-           r.rollback_failure, r.failure) AS latest_failure
+           CASE WHEN r.awaits_operator THEN scoop.rollback_failure_of(r.root, r.id) END,
+           r.rollback_failure, r.failure) AS latest_failure,
+       CASE WHEN r.awaits_operator THEN r.failure
+            WHEN r.rollback_failed_before THEN scoop.rollback_failure_of(r.root, r.id) END AS other_failure
 FROM scoop.run r
 WHERE r.state <> 'ended';

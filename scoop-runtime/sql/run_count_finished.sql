@@ -1,10 +1,11 @@
--- How many runs have ended since a time, by handler and kind of end? Goes through the index of ends from one handler of each
--- kind to the next, and counts the entries since then. A row without a handler says that some were left out.
+-- How many runs have committed or rolled back since a time, by handler? Goes through the index of ends from one handler of each
+-- kind to the next, and counts the entries since then. A row without a handler says that some were left out. Failed rollbacks are
+-- counted until an operator has settled them: see rollback_failure_count.sql.
 -- Locks: nothing.
 -- $1 since when, $2 the maximum of a count, nothing for none, $3 of how many handlers of each kind, nothing for all
 WITH listed AS MATERIALIZED (
     SELECT k.type, h.handler
-    FROM unnest('{COMMITTED,ROLLED_BACK,ROLLBACK_FAILED}'::scoop.message_event_type[]) AS k (type)
+    FROM unnest('{COMMITTED,ROLLED_BACK}'::scoop.message_event_type[]) AS k (type)
     CROSS JOIN LATERAL (
 {ended_handlers}
         LIMIT $3

@@ -1,4 +1,4 @@
--- How has a run ended, if it has? Its newest end, with the failure.
+-- How has a run ended, if it has? Its newest end, with the failure, and how many parts of its rollback an operator has skipped.
 -- Locks: nothing.
 -- $1 id
 SELECT ended.cooperation_lineage AS lineage, $1 AS id, ended.message_id,
@@ -9,7 +9,10 @@ SELECT ended.cooperation_lineage AS lineage, $1 AS id, ended.message_id,
            WHERE e.type = 'ROLLING_BACK' AND e.message_id = ended.message_id
              AND e.coroutine_name = ended.coroutine_name
        ) END) AS failure,
-       ended.coroutine_identifier AS worker, ended.step
+       ended.coroutine_identifier AS worker, ended.step,
+       CASE ended.type WHEN 'ROLLED_BACK' THEN (
+           SELECT count(*) FROM scoop.intervention i WHERE i.run = $1 AND i.kind = 'skip'
+       ) ELSE 0 END AS skipped
 FROM (
     SELECT e.* FROM scoop.message_event e
     WHERE scoop.run_id(e.cooperation_lineage) = $1

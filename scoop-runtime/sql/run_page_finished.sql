@@ -5,7 +5,8 @@
 -- it. Returns no more ends than asked: `floor_at` and `floor_id` are the last one if there may be more. One row without a run if
 -- none is found.
 -- Locks: nothing.
--- $1 the handler, $2 the topic, $3 the kinds of ends, $4 since and $5 until when they ended, $6 a code in the failure, $7
+-- $1 the handler, $2 the topic, $3 the kinds of ends, $4 since and $5 until when they ended, $6 a code in the reason of the
+-- rollback, or in its latest failure, also of one that an operator has settled since, $7
 -- the maximum length of the lineage; each null for all
 -- $8 ended before this, $9 and if at that time, with a smaller id than this; null: from the latest on; $10 how many runs,
 -- $11 how many ends to read
@@ -70,10 +71,13 @@ candidate AS MATERIALIZED (
 described AS (
     SELECT c.*,
            (SELECT m.topic FROM scoop.message m WHERE m.id = c.message_id) AS topic,
-           CASE c.type WHEN 'ROLLBACK_FAILED' THEN scoop.latest_rollback_failure(c.id, c.exception) WHEN 'ROLLED_BACK' THEN (
+           CASE WHEN c.type = 'ROLLED_BACK' OR c.type = 'ROLLBACK_FAILED' AND $6::text IS NOT NULL THEN (
                SELECT e.exception FROM scoop.message_event e
                WHERE e.type = 'ROLLING_BACK' AND e.message_id = c.message_id AND e.coroutine_name = c.handler
-           ) END AS failure
+           ) END AS reason,
+           CASE WHEN c.type = 'ROLLBACK_FAILED' THEN scoop.latest_rollback_failure(c.id, c.exception)
+                WHEN c.type = 'ROLLED_BACK' AND $6::text IS NOT NULL THEN scoop.rollback_failure_of(c.lineage[1], c.id)
+           END AS rollback_failure
     FROM candidate c
     WHERE CASE c.type WHEN 'COMMITTED' THEN (
               SELECT count(*) FROM scoop.message_event e
@@ -89,14 +93,21 @@ described AS (
 found AS (
     SELECT d.* FROM described d
     WHERE ($2::text IS NULL OR d.topic = $2)
-      AND ($6::text IS NULL OR jsonb_path_exists(scoop.shown_failure(d.failure), '$.** ? (@.type == $code)',
-                                                 jsonb_build_object('code', $6)))
+      AND ($6::text IS NULL
+           OR jsonb_path_exists(scoop.shown_failure(d.reason), '$.** ? (@.type == $code)', jsonb_build_object('code', $6))
+           OR jsonb_path_exists(scoop.shown_failure(d.rollback_failure), '$.** ? (@.type == $code)',
+                                jsonb_build_object('code', $6)))
     ORDER BY d.created_at DESC, d.id DESC
     LIMIT $10
 )
 SELECT floor.created_at AS floor_at, floor.id AS floor_id,
        f.lineage, f.id, f.message_id, f.topic, f.handler, f.type::text AS type, f.created_at AS ended_at,
-       scoop.shown_failure(f.failure) AS failure, f.coroutine_identifier AS worker, f.step
+       scoop.shown_failure(CASE f.type WHEN 'ROLLBACK_FAILED' THEN f.rollback_failure ELSE f.reason END) AS failure,
+       scoop.shown_failure(CASE f.type WHEN 'ROLLBACK_FAILED' THEN f.reason ELSE f.rollback_failure END) AS other_failure,
+       f.coroutine_identifier AS worker, f.step,
+       CASE f.type WHEN 'ROLLED_BACK' THEN (
+           SELECT count(*) FROM scoop.intervention i WHERE i.run = f.id AND i.kind = 'skip'
+       ) ELSE 0 END AS skipped
 FROM (SELECT) AS always
 LEFT JOIN (SELECT c.created_at, c.id FROM candidate c ORDER BY c.created_at DESC, c.id DESC OFFSET $11 - 1 LIMIT 1)
     AS floor ON true

@@ -3,7 +3,7 @@
 -- may be more. One row without a run if none is found.
 -- Locks: nothing.
 -- $1 the handler, $2 the topic, $3 the states of rows and $4 their states in words; $5 since and $6 until when they
--- are in it; $7 a code in the failure; $8 what they wait for; $9 the maximum length of the lineage; each null for all
+-- are in it; $7 a code in the reason of the rollback, or in its latest failure; $8 what they wait for; $9 the maximum length of the lineage; each null for all
 -- $10 ids below this; null: from the newest on; $11 how many runs, $12 how many rows to read
 WITH asked (state, handler) AS (
     SELECT l.state, l.handler::text FROM scoop.listed_handler l
@@ -37,8 +37,11 @@ found AS (
       AND ($4::text[] IS NULL OR d.phase = ANY ($4))
       AND ($5::timestamptz IS NULL OR d.since >= $5)
       AND ($6::timestamptz IS NULL OR d.since < $6)
-      AND ($7::text IS NULL OR jsonb_path_exists(scoop.shown_failure(d.latest_failure),
-                                                 '$.** ? (@.type == $code)', jsonb_build_object('code', $7)))
+      AND ($7::text IS NULL
+           OR jsonb_path_exists(scoop.shown_failure(d.latest_failure), '$.** ? (@.type == $code)',
+                                jsonb_build_object('code', $7))
+           OR jsonb_path_exists(scoop.shown_failure(d.other_failure), '$.** ? (@.type == $code)',
+                                jsonb_build_object('code', $7)))
       AND ($8::text[] IS NULL OR d.waits_for = ANY ($8))
       AND ($9::int IS NULL OR cardinality(d.lineage) <= $9)
     ORDER BY d.id DESC
@@ -47,8 +50,9 @@ found AS (
 SELECT floor.id AS floor,
        f.root, f.id, f.parent, f.message_id, f.topic, f.handler, f.phase, f.since, f.waits_for, f.ready_at,
        f.attempts, f.retries, left(f.reason, 10000) AS reason, f.rolling_back,
-       scoop.can_give_up(f.giving_up, f.rollback_since) AS can_give_up,
-       scoop.shown_failure(f.latest_failure) AS failure, f.give_up_at, f.owner, f.signal, f.signal_key, f.step
+       scoop.can_give_up(f.giving_up, f.rollback_since) AS can_give_up, scoop.shown_failure(f.latest_failure) AS failure,
+       CASE WHEN $7::text IS NOT NULL THEN scoop.shown_failure(f.other_failure) END AS other_failure, f.give_up_at, f.owner,
+       f.signal, f.signal_key, f.step
 FROM (SELECT (SELECT c.id FROM candidate c ORDER BY c.id DESC OFFSET $12 - 1 LIMIT 1) AS id) floor
 LEFT JOIN found f ON true
 ORDER BY f.id DESC

@@ -200,10 +200,12 @@ pub enum RuntimeError {
         steps: Vec<RunningStep>,
     },
 
-    /// No hierarchy or run has this id: it was never launched, its transaction was not committed, or it was
-    /// [pruned](crate::Scoop::prune).
+    /// No hierarchy or run has this id: it was never launched, its transaction was not committed, it was
+    /// [pruned](crate::Scoop::prune), or the run was cancelled before it began. Such a run is deleted and has no events, so
+    /// nothing has its id any more. Its message is still there.
     #[error(
-        "there is no hierarchy and no run {id}; was the transaction that launched it committed, or was it pruned?"
+        "there is no hierarchy and no run {id}; was the transaction that launched it committed, was it pruned, or was it a run \
+         that was cancelled before it began?"
     )]
     NoSuchRun {
         /// The id.

@@ -155,13 +155,15 @@ pub struct RunEvent {
     /// The time since the previous event of this run, or since the end of the wait after that event, or since the repair
     /// after it. For a step this is its duration.
     pub took: Option<Duration>,
-    /// The wait after the event, for the children of the step or for the end of its sleep. `None` if there was none,
-    /// if it is not over, or if the tree lacks these children.
+    /// The wait after the event, for the children of the step or for the end of its sleep. After a failed rollback it
+    /// begins with the repair. `None` if there was none, if it is not over, or if the tree lacks these children.
     pub waited: Option<Duration>,
     /// The end of the sleep after the event, if the run sleeps then.
     sleeps_until: Option<SystemTime>,
-    /// Whether the wait ended with that sleep.
-    slept: bool,
+    /// How the wait after the event ended.
+    wait_end: WaitEnd,
+    /// The repair after a failed rollback, from which the wait for the children counts.
+    repaired_at: Option<SystemTime>,
     /// The wait for a signal that begins with the event.
     awaits: Option<Wait>,
     /// The identifier of the worker that wrote it.
@@ -188,6 +190,19 @@ pub struct CancellationRequest {
     pub source: String,
     /// The time; `None` if the recorded time is outside the years 1 to 9999.
     pub at: Option<SystemTime>,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitEnd {
+    /// With the end of the sleep.
+    Slept,
+    /// With the end of the children.
+    Ended,
+    /// All children rolled back, in a rollback of the run.
+    RolledBack,
+    /// The rollback of a child failed, in a rollback of the run.
+    RollbackFailed,
 }
 
 /// The meaning of an event, which depends on the earlier events of its run.
@@ -277,8 +292,8 @@ impl RunEvent {
     /// An event as recorded.
     pub(crate) fn new(kind: EventKind, step: Option<String>, at: Option<SystemTime>) -> Self {
         let (took, waited, worker, failure, unreadable) = (None, None, None, None, None);
-        let (sleeps_until, slept, awaits, role) = (None, false, None, Role::Plain);
-        let follows_gap = false;
+        let (sleeps_until, repaired_at, awaits, role) = (None, None, None, Role::Plain);
+        let (wait_end, follows_gap) = (WaitEnd::Ended, false);
         Self {
             kind,
             step,
@@ -286,7 +301,8 @@ impl RunEvent {
             took,
             waited,
             sleeps_until,
-            slept,
+            wait_end,
+            repaired_at,
             awaits,
             worker,
             failure,
@@ -294,6 +310,17 @@ impl RunEvent {
             follows_gap,
             role,
         }
+    }
+
+    /// The time from which the wait after it counts.
+    fn waits_from(&self) -> Option<SystemTime> {
+        self.repaired_at.or(self.at)
+    }
+
+    /// The beginning and the end of the wait after it.
+    fn wait(&self) -> Option<(SystemTime, SystemTime)> {
+        let from = self.waits_from()?;
+        Some((from, from.checked_add(self.waited?)?))
     }
 
     /// Whether a step completed with this event.

@@ -27,7 +27,7 @@ pub(crate) struct CountsArgs {
 struct CountRecord<'a> {
     handler: &'a str,
     state: &'static str,
-    /// Whether runs in this state have ended, since the time that was asked for.
+    /// Whether these are ends since the time that was asked for.
     ended: bool,
     count: usize,
     /// Whether there are perhaps more.
@@ -36,12 +36,12 @@ struct CountRecord<'a> {
     oldest: Option<String>,
 }
 
-impl<'a> From<&'a RunCount> for CountRecord<'a> {
-    fn from(count: &'a RunCount) -> Self {
+impl<'a> CountRecord<'a> {
+    fn new(count: &'a RunCount, ended: bool) -> Self {
         Self {
             handler: &count.handler,
             state: count.phase.name(),
-            ended: count.phase.is_finished(),
+            ended,
             count: count.count,
             capped: count.is_capped,
             oldest: count.oldest.map(utc),
@@ -63,7 +63,9 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: CountsArgs) -> Res
     let counts = args.since.map_or(counts.clone(), |since| counts.since(since)).await?;
     let all = || counts.unfinished.iter().chain(&counts.finished);
     if output.json {
-        all().try_for_each(|count| output.record(&CountRecord::from(count)))?;
+        for (counts, ended) in [(&counts.unfinished, false), (&counts.finished, true)] {
+            counts.iter().try_for_each(|count| output.record(&CountRecord::new(count, ended)))?;
+        }
         return Ok(Exit::Done);
     }
     let mut rows = Rows::new(&["SAGA", "STATE", "RUNS", "OLDEST"]);

@@ -115,8 +115,8 @@ pub(crate) async fn check(connection: &Connection, output: Output, args: DoctorA
     match connection.client().await {
         Ok(scoop) => {
             findings.push(Finding::good("tables", "the tables are those of this version"));
-            findings.extend(server::tables(&pool, &connection.schema).await?);
-            findings.extend(server::statements(&pool, &connection.schema).await?);
+            findings.extend(server::tables(&pool, &connection.schema()?).await?);
+            findings.extend(server::statements(&pool, &connection.schema()?).await?);
             findings.extend(of_runs(&scoop).await?);
         }
         Err(Fault::Runtime(RuntimeError::Setup(mistakes))) => {
@@ -160,6 +160,7 @@ fn write(output: Output, mut findings: Vec<Finding>, verbose: bool) -> Result<Ex
         shown.into_iter().try_for_each(|finding| output.record(finding))?;
     } else {
         let mut rows = Rows::new(&["LEVEL", "CHECK", "FINDING"]);
+        let mut has_commands = false;
         for Finding { level, check, text, advice } in shown {
             let (word, tone) = match level {
                 Level::Good => ("good", Tone::Good),
@@ -170,6 +171,7 @@ fn write(output: Output, mut findings: Vec<Finding>, verbose: bool) -> Result<Ex
             let mut finding = Escaped(&shortened(text)).to_string();
             if let Some(Advice { text, commands }) = advice {
                 finding += &format!("\n-> {}", Escaped(text));
+                has_commands |= !commands.is_empty();
                 for command in commands {
                     // A command that is wrapped cannot be copied.
                     finding += &format!("\n{}", rows.whole_line(Escaped(command)));
@@ -179,6 +181,9 @@ fn write(output: Output, mut findings: Vec<Finding>, verbose: bool) -> Result<Ex
         }
         if !rows.is_empty() {
             output.table(rows)?;
+        }
+        if has_commands {
+            output.remark_options();
         }
         output.remark(format_args!(
             "{}, {}, {} found nothing",

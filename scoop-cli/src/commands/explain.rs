@@ -221,9 +221,13 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: ExplainArgs) -> Re
         explanation.runs.iter().try_for_each(|run| output.record(&ExplanationRecord::from(run)))?;
     } else {
         output.line(&explanation)?;
-        let commands: BTreeSet<_> = explanation.runs.iter().map(decision_commands).collect();
-        for commands in commands.iter().filter(|commands| !commands.is_empty()) {
+        let commands = explanation.runs.iter().map(decision_commands);
+        let commands: BTreeSet<_> = commands.filter(|commands| !commands.is_empty()).collect();
+        for commands in &commands {
             output.line(format_args!("\nMend the reason, then one of:\n  {}", commands.join("\n  ")))?;
+        }
+        if !commands.is_empty() {
+            output.remark_options();
         }
     }
     Ok(Exit::Done)

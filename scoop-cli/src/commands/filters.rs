@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use scoop_core::Escaped;
 use scoop_runtime::{FindRuns, PauseTarget, RunPhase, Scoop, WaitKind};
 
 use super::names;
@@ -97,31 +96,23 @@ impl Filters {
     ///
     /// # Errors
     ///
-    /// [`Fault::NotFound`] if no such saga or topic was ever registered.
+    /// [`Fault::NotFound`] if no such saga or topic was ever registered, or no failure has the code.
     pub(super) async fn check_names(&self, scoop: &Scoop) -> Result<(), Fault> {
         let named =
             [self.handler.clone().map(PauseTarget::handler), self.topic.clone().map(PauseTarget::topic)];
         for target in named.into_iter().flatten() {
             names::check(scoop, &target).await?;
         }
-        Ok(())
-    }
-
-    /// What to say when no run passes and the names are right: the code of a failure may be mistyped.
-    pub(super) async fn nothing_passes(&self, scoop: &Scoop) -> Result<String, Fault> {
-        let nothing = || "no such runs".to_owned();
-        let Some(code) = &self.failed_with else { return Ok(nothing()) };
+        let Some(code) = &self.failed_with else { return Ok(()) };
         let known = scoop.runs().failed_with(code).page(1).await?;
         if !known.runs.is_empty() || known.next.is_some() {
-            return Ok(nothing());
+            return Ok(());
         }
-        // The second state has all failed rollbacks.
-        let failed = scoop.runs().state(RunPhase::RolledBack).state(RunPhase::AwaitingOperator);
+        let failed = [RunPhase::RolledBack, RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
+        let failed = failed.into_iter().fold(scoop.runs(), FindRuns::state);
         let codes = failed.page(PAGE_MAX).await?.runs.into_iter().filter_map(|run| Some(run.failure?.code));
-        let hint = instead_of_code(code, &codes.collect());
-        Ok(hint.map_or_else(nothing, |hint| {
-            format!("no failure has the code `{}`{}", Escaped(code), Escaped(&hint))
-        }))
+        let hint = instead_of_code(code, &codes.collect()).unwrap_or_default();
+        Err(Fault::NotFound(format!("no failure has the code `{code}`{hint}")))
     }
 }
 

@@ -289,7 +289,7 @@ impl Many {
             match (output.json, is_dry_run) {
                 (true, true) => {}
                 (true, false) => Tally::default().ended(0).write(output, false)?,
-                (false, _) => output.remark(self.filters.nothing_passes(scoop).await?),
+                (false, _) => output.remark("no such runs"),
             }
             return Ok(Exit::Done);
         }

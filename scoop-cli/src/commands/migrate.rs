@@ -36,7 +36,7 @@ struct MigrateRecord {
 
 /// Makes the tables.
 pub(crate) async fn run(connection: &Connection, output: Output, args: MigrateArgs) -> Result<Exit, Fault> {
-    let schema = &connection.schema;
+    let schema = &connection.schema()?;
     if args.sql {
         for (file, sql) in migration_files(schema)? {
             if output.json {

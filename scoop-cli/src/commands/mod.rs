@@ -37,7 +37,7 @@ use crate::output::Output;
 /// Executes the command.
 pub(crate) async fn run(args: Args) -> Result<Exit, Fault> {
     let Args { connection, global, command } = args;
-    let output = Output::new(&global);
+    let output = Output::new(&global, connection.given());
     let command = match command {
         Command::Doctor(args) => return doctor::check(&connection, output, args).await,
         Command::Migrate(args) => return migrate::run(&connection, output, args).await,

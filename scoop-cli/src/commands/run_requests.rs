@@ -14,11 +14,11 @@ use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
 
-/// The commands of those of these requests that repair a run.
+/// The commands of those of these requests that repair a run. A shell refuses the placeholder of the reason.
 pub(crate) fn repair_commands(run: RunId, requests: impl Iterator<Item = RunRequest>) -> Vec<String> {
     let repairs = requests.filter(|request| request.is_repair());
     let commands = repairs.map(|request| {
-        let reason = if request == RunRequest::Retry { "" } else { " --reason '..'" };
+        let reason = if request == RunRequest::Retry { "" } else { " --reason <why>" };
         format!("scoop {request} {run}{reason}")
     });
     commands.collect()
@@ -172,11 +172,11 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
                     .into(),
             ));
         }
-        let cancel = |run: RunId| scoop.cancel(run, &reason).source(&source);
+        let cancel = |run: RunId| scoop.cancel(run, &reason).source(&source).without_place();
         return many.carry_out((scoop, output, consent), RunRequest::Cancel, cancel).await;
     };
     let object = named(scoop, id, Wanted::RunOrHierarchy).await?;
-    let request = scoop.cancel(id, reason).source(source);
+    let request = scoop.cancel(id, reason).source(source).without_place();
     answered(output, make(output, consent, &format!("cancel {object}"), request).await?)
 }
 
@@ -185,7 +185,7 @@ pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) 
     let RollbackArgs { target, reason: Reason { reason, source }, consent } = args;
     let id = target.id(scoop).await?;
     let object = named(scoop, id, Wanted::RunOrHierarchy).await?;
-    let request = scoop.rollback(id, reason).source(source.source);
+    let request = scoop.rollback(id, reason).source(source.source).without_place();
     answered(output, make(output, consent, &format!("roll back {object}"), request).await?)
 }
 

@@ -90,7 +90,7 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
     if rows.is_empty() {
         match &next {
             Some(_) => output.remark("no such runs so far"),
-            None => output.remark(args.filters.nothing_passes(scoop).await?),
+            None => output.remark("no such runs"),
         }
     } else {
         output.table(rows.unwrapped(0).unwrapped(3))?;

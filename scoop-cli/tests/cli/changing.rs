@@ -168,6 +168,10 @@ async fn unfinished_order_is_cancelled_and_finished_one_is_rolled_back() {
         {"answer":"accepted","text":"the rollback begins"}
     "#]]);
     assert!(matches!(done.wait().await.unwrap(), Outcome::RolledBack(_)));
+    for asked in [&order, &done] {
+        let tree = asked.tree().await.unwrap().to_string();
+        assert!(tree.contains("the customer left") && !tree.contains("scoop-cli/src/"), "{tree}");
+    }
     shop.run(&[&by_key[..], &request].concat()).await.shows(expect![[r#"
         exit 3
         already rolled back: the runs are rolled back already
@@ -286,7 +290,7 @@ async fn saga_is_paused_and_resumed() {
         2> error: the following required arguments were not provided:
         2> <--saga <NAME>|--topic <NAME>|--everything>
         2> 
-        2> Usage: scoop pause --reason <TEXT> --yes --database-url <URL> <--saga <NAME>|--topic <NAME>|--everything>
+        2> Usage: scoop pause --reason <TEXT> --yes <--saga <NAME>|--topic <NAME>|--everything>
         2> 
         2> For more information, try '--help'.
     "#]]);
@@ -780,7 +784,7 @@ async fn filters_cancel_all_unfinished_runs_that_pass() {
         2> error: the following required arguments were not provided:
         2> --topic <TOPIC>
         2> 
-        2> Usage: scoop cancel --reason <TEXT> --topic <TOPIC> --key <KEY> --yes --source <NAME> --database-url <URL> [ID]
+        2> Usage: scoop cancel --reason <TEXT> --topic <TOPIC> --key <KEY> --yes --source <NAME> [ID]
         2> 
         2> For more information, try '--help'.
     "#]]);

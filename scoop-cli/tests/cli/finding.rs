@@ -35,13 +35,16 @@ async fn runs_are_listed_with_state_and_reason() {
         .await
         .shows(expect![[r#"
             RUN SAGA STATE SINCE ABOUT
+            <id 3> orders rollback failed <time> waits for an operator; bank-closed: the bank is closed
             <id 4> orders rolled back <time> sold-out: no chairs left
         "#]]);
     shop.run(&["runs", "--failed-with", "SoldOut"]).await.shows(expect![[r#"
-        2> no failure has the code `SoldOut`; did you mean `sold-out`?
+        exit 3
+        2> error: no failure has the code `SoldOut`; did you mean `sold-out`?
     "#]]);
     shop.run(&["runs", "--failed-with", "network"]).await.shows(expect![[r#"
-        2> no failure has the code `network`; there are `bank-closed`, `sold-out`
+        exit 3
+        2> error: no failure has the code `network`; there are `bank-closed`, `sold-out`
     "#]]);
     shop.run(&["runs", "--failed-with", "sold-out", "--handler", "payments"]).await.shows(expect![[r#"
         2> no such runs
@@ -58,15 +61,19 @@ async fn runs_are_listed_with_state_and_reason() {
         <id 3> orders awaiting operator <time> rolling back; waits for an operator; bank-closed: the bank is closed
     "#]]);
     shop.run(&["explain", &failed]).await.shows(expect![[r#"
-        Run <id 3> of `orders` waits for an operator, for <duration>: it could not be undone again: [orders[scoop-rs:<id 8>]] bank-closed: the bank is closed. It is rolling back. An operator has to decide: `retry`, `skip` or `resolve` the run <id 3>.
+        Run <id 3> of `orders` waits for an operator, for <duration>: its rollback failed again: bank-closed: the bank is closed. It is rolling back. An operator has to decide: `retry`, `skip` or `resolve` the run <id 3>.
 
         Mend the reason, then one of:
         scoop retry <id 3>
-        scoop skip <id 3> --reason '..'
-        scoop resolve <id 3> --reason '..'
+        scoop skip <id 3> --reason <why>
+        scoop resolve <id 3> --reason <why>
     "#]]);
+    let url = shop.db.pool().connect_options().to_url_lossy().to_string();
+    let given = ran(program(&["explain", &failed, "--database-url", &url]), &mut vec![]).await;
+    assert!(given.stdout.contains(" --reason <why>\n"), "{given:?}");
+    assert_eq!(given.stderr, "the commands need these options of this one, too: --database-url\n");
     shop.run(&["tree", &failed]).await.shows(expect![[r#"
-        orders (on shop.orders): AWAITING OPERATOR: it could not be undone again: [orders[scoop-rs:<id 8>]] bank-closed: the bank is closed
+        orders (on shop.orders): AWAITING OPERATOR: its rollback failed again: bank-closed: the bank is closed
         run <id 3>
         <time> began, by scoop-rs:<id 8>
         <time> + <duration> completed reserve
@@ -254,14 +261,17 @@ async fn runs_are_counted_by_saga_and_state() {
     shop.order(1, Plan::Commit).await;
     shop.order(2, Plan::Commit).await;
     shop.unpaid_order(3).await;
+    shop.order(4, Plan::FailToUndo).await;
     shop.run(&["counts"]).await.shows(expect![[r#"
         SAGA STATE RUNS OLDEST
+        orders rollback failed 1 <duration>
         orders waiting 1 <duration>
         payments awaiting signal 1 <duration>
         orders committed 2
-        2> 2 unfinished; 2 ended since <time>
+        2> 3 unfinished; 2 ended since <time>
     "#]]);
     shop.run(&["counts", "--json", "--since", "2h"]).await.shows(expect![[r#"
+        {"handler":"orders","state":"rollback failed","ended":false,"count":1,"capped":false,"oldest":"<time>"}
         {"handler":"orders","state":"waiting","ended":false,"count":1,"capped":false,"oldest":"<time>"}
         {"handler":"payments","state":"awaiting signal","ended":false,"count":1,"capped":false,"oldest":"<time>"}
         {"handler":"orders","state":"committed","ended":true,"count":2,"capped":false,"oldest":null}
@@ -426,7 +436,7 @@ async fn missing_things_are_named_and_have_an_exit_code() {
     "#]]);
     shop.run(&["explain", nothing]).await.shows(expect![[r#"
         exit 3
-        2> error: there is no hierarchy and no run <id 1>; was the transaction that launched it committed, or was it pruned?
+        2> error: there is no hierarchy and no run <id 1>; was the transaction that launched it committed, was it pruned, or was it a run that was cancelled before it began?
     "#]]);
     shop.run(&["tree", "--topic", "shop.orders", "--key", "order 9"]).await.shows(expect![[r#"
         exit 3

@@ -92,7 +92,8 @@ impl IntoFuture for CountRuns {
 }
 
 impl Scoop {
-    /// Counts runs by saga and state: unfinished ones, and the ends of the last hour. Await it for [`RunCounts`].
+    /// Counts runs by saga and state: unfinished ones, those whose rollback failed, and the ends of the last hour. Await it for
+    /// [`RunCounts`].
     ///
     /// The cost does not grow with the number of runs, since counting stops at a limit: 10,000 unfinished runs of a saga in
     /// a state (sleeping ones do not hide those that are due), and 100,000 ends of each kind.

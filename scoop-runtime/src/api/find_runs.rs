@@ -63,7 +63,8 @@ impl FindRuns {
     }
 
     /// Lists only runs in this state. After several calls, those in any of the states. A run whose rollback failed is
-    /// `RollbackFailed`, and also listed among those `AwaitingOperator`.
+    /// `RollbackFailed`, and `AwaitingOperator` once it has failed again: [`waiting_for`](Self::waiting_for) an operator
+    /// lists both.
     pub fn state(mut self, phase: RunPhase) -> Self {
         self.filter.phases.insert(phase);
         self
@@ -81,9 +82,12 @@ impl FindRuns {
         self
     }
 
-    /// Lists only runs that rolled back, or roll back, because of a failure with this code, or whose rollback failed
-    /// with it. The code may be that of a cause, at any depth. Of a rollback that has failed again since a
-    /// [retry](crate::Scoop::retry) the latest failure counts.
+    /// Lists only runs with a failure of this code: runs that rolled back, or roll back, because of it, and runs whose rollback
+    /// failed with it. The code may be that of a cause, at any depth.
+    ///
+    /// A run whose rollback failed has two failures, and is found by both: by the reason of the rollback, and by the failure of that.
+    /// If it has failed again after a [retry](crate::Scoop::retry), the latest failure counts. This stays so when an operator has
+    /// settled it. Attempts that are retried are no failures of a run.
     pub fn failed_with(mut self, code: impl Into<String>) -> Self {
         self.filter.code = Some(code.into());
         self

@@ -143,7 +143,8 @@ struct RequestInfo {
     wanted: Wanted,
     reason: String,
     source: String,
-    asked_at: &'static Location<'static>,
+    /// The place in the code, unless a person makes the request.
+    asked_at: Option<&'static Location<'static>>,
     is_dry_run: bool,
 }
 
@@ -196,6 +197,21 @@ impl<A> Request<A> {
         self
     }
 
+    /// Leaves out the place in the code: for a program by which a person makes the request. Otherwise the failures of the runs that
+    /// obey a cancellation or a rollback have the place of the call.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RunId, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
+    /// scoop.cancel(run, "the customer left").source("Ada Lovelace").without_place().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn without_place(mut self) -> Self {
+        self.about.asked_at = None;
+        self
+    }
+
     async fn answer(self) -> Result<A, RuntimeError> {
         let Self { about, kind } = self;
         let target = about.target().await?;
@@ -216,7 +232,15 @@ impl RequestInfo {
         reason: String,
         asked_at: &'static Location<'static>,
     ) -> Self {
-        Self { scoop, id, wanted, reason, source: "scoop".into(), asked_at, is_dry_run: false }
+        Self {
+            scoop,
+            id,
+            wanted,
+            reason,
+            source: "scoop".into(),
+            asked_at: Some(asked_at),
+            is_dry_run: false,
+        }
     }
 
     /// The identity of the request.
@@ -227,12 +251,7 @@ impl RequestInfo {
     /// The request as a recorded failure.
     fn failure(&self, kind: &str) -> Failure {
         let mut failure = Failure::new(kind, &self.reason, &self.source);
-        failure.stack_trace.push(Frame {
-            file_name: self.asked_at.file().to_owned(),
-            line_number: self.asked_at.line().into(),
-            class_name: None,
-            function_name: None,
-        });
+        failure.stack_trace.extend(self.asked_at.map(Frame::from));
         failure
     }
 

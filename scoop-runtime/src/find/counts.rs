@@ -18,7 +18,7 @@ pub struct RunCount {
     pub count: usize,
     /// Whether there are perhaps more: counting stopped at a limit.
     pub is_capped: bool,
-    /// The time since which the longest one of those counted is in that state; `None` for runs that have ended.
+    /// The time since which the longest one of those counted is in that state; `None` for ends.
     pub oldest: Option<SystemTime>,
 }
 
@@ -93,10 +93,11 @@ impl RunCount {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunCounts {
-    /// Unfinished runs. Those whose rollback failed count as [awaiting an operator](RunPhase::AwaitingOperator), until
-    /// an operator has settled that.
+    /// Unfinished runs, and those whose [rollback failed](RunPhase::RollbackFailed) until an operator has settled that. Each
+    /// counts in the state that lists of runs have.
     pub unfinished: Vec<RunCount>,
-    /// The ends of runs since [`since`](Self::since). A run that was undone after its end counts with both.
+    /// The ends of runs since [`since`](Self::since): committed or rolled back. A run that was undone after its commit
+    /// counts with both.
     pub finished: Vec<RunCount>,
     /// The time since which ends are counted, by the clock of the database.
     pub since: SystemTime,
@@ -107,7 +108,8 @@ pub struct RunCounts {
 }
 
 impl RunCounts {
-    /// The unfinished runs in this state, of all sagas; a part of them if one of the counts is capped.
+    /// The unfinished runs in this state, or those whose rollback failed, of all sagas; a part of them if one of the counts is
+    /// capped.
     pub fn unfinished_in(&self, phase: RunPhase) -> usize {
         self.unfinished.iter().filter(|count| count.phase == phase).map(|count| count.count).sum()
     }

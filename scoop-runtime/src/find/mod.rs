@@ -116,11 +116,9 @@ impl RunFilter {
         asked.filter(|end| self.code.is_none() || *end != RunPhase::Committed).collect()
     }
 
-    /// Whether runs in this phase are in the list. Those whose rollback failed are among those that await an operator.
+    /// Whether runs in this phase are in the list.
     pub(crate) fn admits_phase(&self, phase: RunPhase) -> bool {
-        self.phases.is_empty()
-            || self.phases.contains(&phase)
-            || phase == RunPhase::RollbackFailed && self.phases.contains(&RunPhase::AwaitingOperator)
+        self.phases.is_empty() || self.phases.contains(&phase)
     }
 
     /// Whether few of the runs that are read may be in the list.
@@ -134,9 +132,10 @@ impl RunFilter {
             || self.depth == Depth::Roots
     }
 
-    /// Whether this failure, or one of its causes, has the code that is asked for.
-    pub(crate) fn admits_failure(&self, failure: Option<&Failure>) -> bool {
-        self.code.as_deref().is_none_or(|code| failure.is_some_and(|failure| has_code(failure, code)))
+    /// Whether one of these failures, or of their causes, has the code that is asked for: the reason of the rollback of a run, and
+    /// the latest failure of that rollback, if it has failed.
+    pub(crate) fn admits_failures<'a>(&self, mut failures: impl Iterator<Item = &'a Failure>) -> bool {
+        self.code.as_deref().is_none_or(|code| failures.any(|failure| has_code(failure, code)))
     }
 }
 
@@ -160,6 +159,8 @@ mod tests {
         let filter = RunFilter { waits: [WaitKind::Children].into(), ..RunFilter::default() };
         assert!(filter.has_unfinished() && filter.ends().is_empty());
         let filter = RunFilter { phases: [RunPhase::AwaitingOperator].into(), ..RunFilter::default() };
+        assert!(filter.has_unfinished() && filter.ends().is_empty());
+        let filter = RunFilter { waits: [WaitKind::Operator].into(), ..RunFilter::default() };
         assert!(filter.has_unfinished());
         assert_eq!(filter.ends(), [RunPhase::RollbackFailed]);
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use scoop_core::{Escaped, Failure, SignalKey};
+use scoop_core::{Escaped, Failure, OPERATOR, SignalKey};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -85,14 +85,14 @@ named! {
         AwaitingSignal = "awaiting signal",
         /// No living program can continue it, or it may crash its workers.
         Stuck = "stuck",
-        /// Its rollback failed again, or it waits for a failed rollback of others: an operator has to decide. A list or
-        /// count of this state also has the runs in state `RollbackFailed`.
+        /// Its rollback failed again, or it waits for a failed rollback of others: an operator has to decide. After its first
+        /// failure it is `RollbackFailed`; runs of both states [wait for an operator](WaitKind::Operator).
         AwaitingOperator = "awaiting operator",
         /// It has committed.
         Committed = "committed",
         /// It was rolled back.
         RolledBack = "rolled back",
-        /// Its rollback failed, or that of a descendant, and no operator has settled that.
+        /// Its rollback failed, or that of a descendant, and no operator has decided about it since.
         RollbackFailed = "rollback failed",
     }
 }
@@ -326,6 +326,8 @@ pub struct RunSummary {
     pub worker: Option<String>,
     /// The latest completed step, if there is one; of a finished run, the step of its last event.
     pub step: Option<String>,
+    /// The number of parts of its rollback that an operator has [skipped](crate::Scoop::skip), if it was rolled back.
+    pub skipped: usize,
 }
 
 impl RunSummary {
@@ -334,11 +336,29 @@ impl RunSummary {
         self.phase.requests_if(self.can_give_up)
     }
 
-    /// What there is to say beside its state: what it waits for, and why. Empty if that is nothing.
+    /// Whether an operator has declared it rolled back, by [`resolve`](crate::Scoop::resolve), or by a decision about a run
+    /// above it: its own code did not do that.
+    pub fn is_resolved(&self) -> bool {
+        self.phase == RunPhase::RolledBack && self.worker.as_deref() == Some(OPERATOR)
+    }
+
+    /// What operators have done instead of its own code, if it was rolled back: `resolved by an operator`, or
+    /// `2 parts skipped by an operator`.
+    pub fn settled(&self) -> Option<String> {
+        match (self.phase, self.skipped) {
+            _ if self.is_resolved() => Some("resolved by an operator".into()),
+            (RunPhase::RolledBack, 1) => Some("1 part skipped by an operator".into()),
+            (RunPhase::RolledBack, parts @ 2..) => Some(format!("{parts} parts skipped by an operator")),
+            _ => None,
+        }
+    }
+
+    /// What there is to say beside its state: how operators have settled it, what it waits for, and why. Empty if that is
+    /// nothing.
     ///
     /// Texts of users in it are not escaped.
     pub fn about(&self) -> String {
-        let mut parts = vec![];
+        let mut parts: Vec<_> = self.settled().into_iter().collect();
         if self.rolling_back {
             parts.push("rolling back".to_owned());
         }
@@ -363,6 +383,7 @@ impl RunSummary {
 impl fmt::Display for RunSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} since {} ({})", Escaped(&self.handler), self.phase, utc(self.since), self.run)?;
+        self.settled().map_or(Ok(()), |settled| write!(f, ", {settled}"))?;
         match (&self.failure, &self.reason) {
             (Some(failure), _) => write!(f, ": {failure}"),
             (None, Some(reason)) => write!(f, ": {}", Escaped(reason)),

@@ -6,7 +6,6 @@
 //! them. Other failed descendants that block them come into the working set, too, where the ancestors wait for them
 //! until an operator has repaired them.
 
-use crate::store::RowState;
 use std::collections::BTreeMap;
 #[cfg(any(test, feature = "in-memory"))]
 use std::collections::VecDeque;
@@ -15,6 +14,9 @@ use scoop_core::{Context, Direction, Failure, Lineage};
 use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
+
+use crate::find::FailureSummary;
+use crate::store::RowState;
 
 /// The kind of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,11 +172,11 @@ pub(crate) struct RestoredRun {
 }
 
 /// The reason of a run that awaits an operator.
-pub(crate) const AWAITING_OPERATOR: &str = "it could not be undone; retry, skip or resolve it";
+pub(crate) const AWAITING_OPERATOR: &str = "its rollback failed; retry, skip or resolve it";
 
 /// The reason of a run that awaits an operator again after a failed repair.
 pub(crate) fn failed_again_reason(failure: &Failure) -> String {
-    format!("it could not be undone again: {failure}").replace('\0', "")
+    format!("its rollback failed again: {}", FailureSummary::of(failure)).replace('\0', "")
 }
 
 impl FailedRollback {
@@ -668,13 +670,15 @@ mod tests {
     }
 
     #[test]
-    fn reason_of_a_repeated_failure_names_it_without_nul() {
-        let failure = Failure::new("Error", "no\0", "s");
-        assert_eq!(
-            failed_again_reason(&failure),
-            format!("it could not be undone again: {failure}").replace('\0', "")
+    fn reason_of_a_repeated_failure_is_its_main_cause_without_nul() {
+        let failure = Failure { kind: "Err\0or".into(), ..Failure::new("", "no\nmore", "s[worker]") };
+        let above = Failure::new("ChildRollbackFailedException", "", "s").caused_by([failure]);
+        let reason = failed_again_reason(&above);
+        assert!(
+            reason.starts_with("its rollback failed again: Err") && reason.ends_with("or: no"),
+            "{reason}"
         );
-        assert!(!failed_again_reason(&failure).contains('\0'), "the database accepts it");
+        assert!(!reason.contains('\0'), "the database accepts it");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Builds the tree of a hierarchy from its runs.
 
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
+use std::time::SystemTime;
 
-use scoop_core::Lineage;
+use scoop_core::{EventKind, Lineage};
 use uuid::Uuid;
 
-use super::{CancellationRequest, RunInfo, RunRow, Tree, UnhandledMessage};
+use super::{CancellationRequest, RunEvent, RunInfo, RunRow, Tree, UnhandledMessage, WaitEnd};
 use crate::Intervention;
 use crate::repair::SIGNAL;
 
@@ -71,16 +73,25 @@ fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
     }
     // In reverse order, so that a run has all its children when it is moved to its parent.
     let mut runs: Vec<_> = runs.into_iter().map(Some).collect();
+    // The times of the repairs of each run and of those below it.
+    let mut repairs: Vec<Vec<SystemTime>> = vec![vec![]; runs.len()];
     let mut roots = vec![];
     for (place, parent) in parents.into_iter().enumerate().rev() {
         let Some(mut run) = runs[place].take() else {
             continue;
         };
         run.children.reverse();
-        run.find_waits();
-        run.measure_from_repairs();
-        match parent.and_then(|parent| runs[parent].as_mut()) {
-            Some(parent) => parent.children.push(run),
+        let own = run.repairs();
+        let mut repaired = mem::take(&mut repairs[place]);
+        repaired.extend(&own);
+        repaired.sort();
+        run.find_waits(&repaired);
+        run.measure_from_repairs(&own);
+        match parent.and_then(|parent| runs[parent].as_mut().zip(repairs.get_mut(parent))) {
+            Some((parent, of_parent)) => {
+                parent.children.push(run);
+                of_parent.append(&mut repaired);
+            }
             None => roots.push(run),
         }
     }
@@ -89,11 +100,16 @@ fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
 }
 
 impl RunInfo {
-    /// Measures an event from the last repair before it, if that is later than the event before it.
-    fn measure_from_repairs(&mut self) {
+    /// The times of its own repairs, oldest first.
+    fn repairs(&self) -> Vec<SystemTime> {
         let repairs = self.interventions.iter().filter(|done| done.kind != SIGNAL);
         let mut decided: Vec<_> = repairs.map(|done| done.at).collect();
         decided.sort();
+        decided
+    }
+
+    /// Measures an event from the last repair before it, if that is later than the event before it.
+    fn measure_from_repairs(&mut self, decided: &[SystemTime]) {
         for event in &mut self.events {
             let Some(at) = event.at else { continue };
             let before = decided.partition_point(|decision| *decision <= at);
@@ -103,17 +119,25 @@ impl RunInfo {
     }
 
     /// Finds the waits for children and for the ends of sleeps between the events. Structured cooperation determines which event they belong to:
-    /// children of earlier steps ended before the event, and those of later steps begin after the next one.
-    fn find_waits(&mut self) {
-        let ends = self.children.iter().flat_map(|child| {
-            let ends = child.events.iter().filter(|event| event.ends());
-            ends.filter_map(|end| Some((end.at?, false)))
+    /// children of earlier steps ended before the event, and those of later steps begin after the next one. After a failed rollback
+    /// the run waits from the last of these repairs, its own and those below it, oldest first.
+    fn find_waits(&mut self, repairs: &[SystemTime]) {
+        let ends = self.children.iter().enumerate().flat_map(|(child, run)| {
+            let ends = run.events.iter().filter(|event| event.ends());
+            ends.filter_map(move |end| Some((end.at?, Some((child, end.kind)))))
         });
-        let sleeps = self.events.iter().filter_map(|event| Some((event.sleeps_until?, true)));
+        let sleeps = self.events.iter().filter_map(|event| Some((event.sleeps_until?, None)));
         let mut ends: Vec<_> = ends.chain(sleeps).collect();
-        ends.sort();
-        let mut begin = None;
+        ends.sort_by_key(|(at, end)| (*at, end.is_none()));
+        // The last repair between two times.
+        let repair = |after: SystemTime, until: Option<SystemTime>| {
+            let known = until.map_or(repairs.len(), |until| repairs.partition_point(|at| *at <= until));
+            repairs[..known].last().copied().filter(|at| *at > after)
+        };
+        let (mut begin, mut rolls_back) = (None, false);
         for at in 0..self.events.len() {
+            let was_rolling_back = rolls_back;
+            rolls_back |= self.events[at].kind == EventKind::RollingBack;
             // What followed the event before a gap is not known.
             if self.events[at].follows_gap {
                 begin = None;
@@ -124,12 +148,49 @@ impl RunInfo {
             if let Some((begun, start)) = begin.replace((at, end)) {
                 let before = |time| ends.partition_point(|(at, _)| *at <= time);
                 let waited_for = ends.get(before(start)..before(end)).unwrap_or_default();
-                if let Some((last, is_sleep)) = waited_for.last() {
-                    self.events[begun].waited = last.duration_since(start).ok();
-                    self.events[begun].slept = *is_sleep;
+                if let Some((last, _)) = waited_for.last() {
+                    let begun = &mut self.events[begun];
+                    begun.repaired_at = repair(start, Some(*last)).filter(|_| begun.failed_to_roll_back());
+                    begun.waited = last.duration_since(begun.repaired_at.unwrap_or(start)).ok();
+                    begun.wait_end = WaitEnd::of(waited_for.iter().map(|(_, end)| *end), was_rolling_back);
                     self.events[at].took = end.duration_since(*last).ok();
                 }
             }
+        }
+        if let Some(last) = self.events.last_mut().filter(|last| last.failed_to_roll_back())
+            && let Some(at) = last.at
+        {
+            last.repaired_at = repair(at, None);
+        }
+    }
+}
+
+impl RunEvent {
+    fn failed_to_roll_back(&self) -> bool {
+        self.kind == EventKind::RollbackFailed
+    }
+}
+
+impl WaitEnd {
+    /// The end of a wait in which these ends came, in their order: each that of a child and its kind, or that of the sleep. The
+    /// last one of each child counts.
+    fn of(ends: impl DoubleEndedIterator<Item = Option<(usize, EventKind)>>, rolls_back: bool) -> Self {
+        let mut of_child = BTreeMap::new();
+        let mut is_last = true;
+        for end in ends.rev() {
+            match end {
+                None if is_last => return Self::Slept,
+                None => {}
+                Some((child, kind)) => _ = of_child.entry(child).or_insert(kind),
+            }
+            is_last = false;
+        }
+        let is_all = |kind| of_child.values().all(|it| *it == kind);
+        match rolls_back {
+            false => Self::Ended,
+            true if of_child.values().any(|it| *it == EventKind::RollbackFailed) => Self::RollbackFailed,
+            true if is_all(EventKind::RolledBack) => Self::RolledBack,
+            true => Self::Ended,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use scoop_core::{Escaped, EventKind, Failure, Frame, SignalKey};
 
-use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
+use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage, WaitEnd};
 use crate::repair::no_program;
 use crate::util::format::{ahead, humane, system_time, utc, utc_if_known};
 
@@ -175,7 +175,7 @@ impl RunInfo {
                 Happened { at: event.at, what: What::Event { event, says_worker } }
             });
             let waited = event.waited.map(|waited| {
-                let at = event.at.and_then(|at| at.checked_add(waited));
+                let at = event.wait().map(|(_, end)| end);
                 Happened { at, what: What::Waited { event, waited } }
             });
             gap.into_iter().chain(told).chain(waited)
@@ -278,9 +278,13 @@ impl RunEvent {
 
     /// The end of the wait that followed the event.
     fn awaited(&self) -> String {
-        let what = if self.slept { "sleep" } else { "children" };
+        let (what, ended) = match self.wait_end {
+            WaitEnd::Slept => ("sleep", "ended"),
+            WaitEnd::Ended => ("children", "ended"),
+            WaitEnd::RolledBack => ("children", "rolled back"),
+            WaitEnd::RollbackFailed => ("children", "failed to roll back"),
+        };
         let of = self.subject().map_or_else(String::new, |step| format!(" of {}", Escaped(step)));
-        let ended = if self.role == Role::ChildrenUndone { "rolled back" } else { "ended" };
         format!("{what}{of} {ended}")
     }
 

@@ -1,4 +1,4 @@
-//! A hierarchy on a scale of time: a bar for each run, step, wait and compensation.
+//! A hierarchy on a scale of time: a bar for each run, step, wait and compensation, and a point for each intervention.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -16,6 +16,8 @@ const WAIT_AFTER: &str = "wait after";
 
 /// The name of the bar in place of those that are not known.
 const LEFT_OUT: &str = "events are left out";
+/// The words of an intervention.
+const DECISION: &str = "operator:";
 
 /// What a run spends a span of time with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,10 +34,12 @@ pub enum BarKind {
     Compensation,
     /// Events that were left out because of [`ReadTree::events`](crate::ReadTree::events): what the run did is not known here.
     Gap,
+    /// The intervention of an operator, which takes no time.
+    Intervention,
 }
 
 impl BarKind {
-    /// Its name: `run`, `step`, `wait`, `compensation` or `gap`.
+    /// Its name: `run`, `step`, `wait`, `compensation`, `gap` or `intervention`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -43,6 +47,7 @@ impl BarKind {
             Self::Wait => "wait",
             Self::Compensation => "compensation",
             Self::Gap => "gap",
+            Self::Intervention => "intervention",
         }
     }
 }
@@ -63,8 +68,8 @@ pub struct Bar<'a> {
     pub kind: BarKind,
     /// Words before the name, such as `wait after`; empty if the name says all.
     pub words: &'static str,
-    /// The saga if it is a run, `events are left out` if it is a gap; otherwise the step, which is empty if the wait follows
-    /// no step.
+    /// The saga if it is a run, `events are left out` if it is a gap, the [kind](crate::Intervention::kind) of an intervention;
+    /// otherwise the step, which is empty if the wait follows no step.
     pub name: &'a str,
     /// The beginning.
     pub from: SystemTime,
@@ -73,7 +78,7 @@ pub struct Bar<'a> {
 }
 
 impl Tree {
-    /// The bars of all runs: each run before its steps, waits and compensations, then its children.
+    /// The bars of all runs: each run before its steps, waits, compensations and interventions, then its children.
     ///
     /// A run that has not begun has no bar, nor has one that [cannot be read](Self::unreadable). Where events were
     /// [left out](RunInfo::events_left_out), a bar of the kind [`BarKind::Gap`] stands for them. A wait that is not over has
@@ -95,7 +100,8 @@ impl Tree {
 }
 
 impl RunInfo {
-    /// The bars of this run, without those of its children: its own, then those of its steps, waits and compensations.
+    /// The bars of this run, without those of its children: its own, then those of its steps, waits, compensations and
+    /// interventions, in the order in which they begin.
     pub fn timeline(&self) -> Vec<Bar<'_>> {
         let Some(from) = self.events.iter().find_map(|event| event.at) else { return vec![] };
         let end = self.events.last().and_then(|event| event.at).filter(|_| self.has_ended());
@@ -133,18 +139,24 @@ impl RunInfo {
                 };
                 bars.push(bar(kind, words, name, if after_signal { at } else { before }, Some(at)));
             }
-            if let Some(waited) = event.waited {
-                bars.push(bar(BarKind::Wait, WAIT_AFTER, name, at, at.checked_add(waited)));
+            if let Some((from, to)) = event.wait() {
+                bars.push(bar(BarKind::Wait, WAIT_AFTER, name, from, Some(to)));
             }
         }
         if let Some(last) = self.events.last()
             && self.waits()
             && last.waited.is_none()
             && !was_awaiting
-            && let Some(at) = last.at
+            && let Some(at) = last.waits_from()
         {
             bars.push(bar(BarKind::Wait, WAIT_AFTER, last.subject().unwrap_or_default(), at, None));
         }
+        let interventions = self.interventions.iter();
+        bars.extend(
+            interventions
+                .map(|done| bar(BarKind::Intervention, DECISION, &*done.kind, done.at, Some(done.at))),
+        );
+        bars[1..].sort_by_key(|bar| bar.from);
         bars
     }
 

@@ -297,8 +297,8 @@ async fn request(
     let is_run = matches!(scoop.explain(id).await?.named, Named::Run { .. });
     let (name, reason) = (&*entered.name, &*entered.reason);
     let answer = match action {
-        Action::Cancel => scoop.cancel(id, reason).source(name).await?.name(),
-        Action::Rollback => scoop.rollback(id, reason).source(name).await?.name(),
+        Action::Cancel => scoop.cancel(id, reason).source(name).without_place().await?.name(),
+        Action::Rollback => scoop.rollback(id, reason).source(name).without_place().await?.name(),
         Action::Retry => scoop.retry(id).source(name).await?.name(),
         Action::Skip => scoop.skip(id, reason).source(name).await?.name(),
         Action::Resolve => scoop.resolve(id, reason).source(name).await?.name(),

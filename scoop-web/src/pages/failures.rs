@@ -6,8 +6,9 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_runtime::{RunCursor, RunPhase, RunSummary};
+use scoop_runtime::{FindRuns, RunCursor, RunSummary};
 
+use super::overview::FAILED;
 use super::{Base, Fields, Frame, page_of, query_of};
 use crate::fault::Fault;
 use crate::shown::{Moment, line, query};
@@ -48,8 +49,7 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<FailuresPage, Fault> {
     let place = fields.last("after").map(str::parse::<RunCursor>).transpose();
     let place = place.map_err(|error| Fault::BadRequest(error.to_string()))?;
-    // The second state has all failed rollbacks.
-    let failed = web.scoop.runs().state(RunPhase::RolledBack).state(RunPhase::AwaitingOperator);
+    let failed = FAILED.into_iter().fold(web.scoop.runs(), FindRuns::state);
     let page = failed.page(READ_MAX).after(place).await?;
     let now = SystemTime::now();
     let mut by_code: BTreeMap<&str, Vec<&RunSummary>> = BTreeMap::new();

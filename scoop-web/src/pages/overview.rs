@@ -25,8 +25,12 @@ const FAILED_SHOWN: usize = 8;
 /// The maximum number of pages of failed runs that are read for them. All runs of a page may be children.
 const FAILED_PAGES_MAX: usize = 4;
 
-/// The states of failed hierarchies.
-const FAILED: [RunPhase; 2] = [RunPhase::RolledBack, RunPhase::AwaitingOperator];
+/// The states of failed runs.
+pub(super) const FAILED: [RunPhase; 3] =
+    [RunPhase::RolledBack, RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
+
+/// The states of runs whose failed rollback no operator has settled.
+const AWAITING_OPERATOR: [RunPhase; 2] = [RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
 
 /// The number of sagas that are listed, and the maximum. With more, the first load of the page would not be small.
 const SAGAS_SHOWN: usize = 30;
@@ -43,11 +47,14 @@ const COLUMNS: [(&str, &[RunPhase]); 7] = [
     ("ready", &[RunPhase::Pending, RunPhase::Ready, RunPhase::Retrying]),
     ("running", &[RunPhase::Running]),
     ("waiting", &[RunPhase::Waiting, RunPhase::Sleeping, RunPhase::AwaitingSignal]),
-    ("stuck", &[RunPhase::Stuck, RunPhase::AwaitingOperator]),
+    ("stuck", &[RunPhase::Stuck]),
+    ("awaiting operator", &AWAITING_OPERATOR),
     ("committed", &[RunPhase::Committed]),
     ("rolled back", &[RunPhase::RolledBack]),
-    ("rollback failed", &[RunPhase::RollbackFailed]),
 ];
+
+/// The states of ends: those of the last hour are counted.
+const ENDS: [RunPhase; 2] = [RunPhase::Committed, RunPhase::RolledBack];
 
 /// The states that an operator has to see first.
 const BAD: [RunPhase; 3] = [RunPhase::Stuck, RunPhase::AwaitingOperator, RunPhase::RollbackFailed];
@@ -194,19 +201,19 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         counts.sum::<Count>().or_more_if(is_cut)
     };
     let unfinished = counts.unfinished.iter().map(Count::from).sum::<Count>().or_more_if(is_cut);
-    let stuck: Count = of(&[RunPhase::Stuck, RunPhase::AwaitingOperator]);
-    let (undone, failed): (Count, Count) = (of(&[RunPhase::RolledBack]), of(&[RunPhase::RollbackFailed]));
+    let (stuck, awaiting): (Count, Count) = (of(&[RunPhase::Stuck]), of(&AWAITING_OPERATOR));
+    let undone: Count = of(&[RunPhase::RolledBack]);
     let bad_if = |is_bad: bool| if is_bad { "bad" } else { "good" };
-    let runs = |states: &[RunPhase]| {
-        format!("{base}/runs{}", query(states.iter().map(|state| ("state", state.name()))))
-    };
+    let runs = |states: &[RunPhase]| format!("{base}/runs{}", query(filters_of(states)));
+    let mut all_unfinished = RunPhase::ALL.to_vec();
+    all_unfinished.retain(|phase| !ENDS.contains(phase));
     vec![
         Tile {
             name: "unfinished",
             figure: unfinished.to_string(),
             note: "runs",
             tone: "plain",
-            href: format!("{base}/runs"),
+            href: runs(&all_unfinished),
             spark: None,
         },
         Tile {
@@ -220,9 +227,9 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         Tile {
             name: "stuck",
             figure: stuck.to_string(),
-            note: "wait for a program or an operator",
+            note: "runs that no program continues",
             tone: bad_if(stuck.runs > 0),
-            href: runs(&[RunPhase::Stuck, RunPhase::AwaitingOperator]),
+            href: runs(&[RunPhase::Stuck]),
             spark: None,
         },
         Tile {
@@ -250,11 +257,11 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
             spark: spark("runs failed", |span| span.failed),
         },
         Tile {
-            name: "rollback failed",
-            figure: failed.to_string(),
-            note: "runs in the last hour",
-            tone: bad_if(failed.runs > 0),
-            href: runs(&[RunPhase::RollbackFailed]),
+            name: "awaiting operator",
+            figure: awaiting.to_string(),
+            note: "runs whose rollback failed",
+            tone: bad_if(awaiting.runs > 0),
+            href: runs(&AWAITING_OPERATOR),
             spark: None,
         },
         Tile {
@@ -266,6 +273,12 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
             spark: None,
         },
     ]
+}
+
+/// The filters of a list that has the runs that are counted in these states: of ends those of the last hour.
+fn filters_of<'a>(states: &'a [RunPhase]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let since = states.iter().any(|state| ENDS.contains(state)).then_some(("since", "1h"));
+    states.iter().map(|state| ("state", state.name())).chain(since)
 }
 
 fn per_second(activity: &Activity, of: impl Fn(&ActivitySpan) -> u64) -> f64 {
@@ -297,9 +310,9 @@ fn rows(counts: &RunCounts, activity: &Activity, base: &str, shown: usize) -> (V
     let rows = by_handler.into_iter().map(|(handler, counted)| {
         let cells = COLUMNS.iter().map(|(column, phases)| {
             let count: Count = phases.iter().filter_map(|phase| counted.get(phase)).copied().sum();
-            let states = phases.iter().map(|phase| ("state", phase.name()));
-            let is_bad = count.runs > 0 && matches!(*column, "stuck" | "rollback failed");
-            let href = format!("{base}/runs{}", query([("handler", handler)].into_iter().chain(states)));
+            let is_bad = count.runs > 0 && phases.iter().any(|phase| BAD.contains(phase));
+            let filters = [("handler", handler)].into_iter().chain(filters_of(phases));
+            let href = format!("{base}/runs{}", query(filters));
             Cell { column, count, href, is_bad }
         });
         let href = format!("{base}/runs{}", query([("handler", handler)]));

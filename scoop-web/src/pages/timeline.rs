@@ -1,4 +1,4 @@
-//! The time line of a hierarchy: a bar for each run, step, wait and compensation, on a scale of time.
+//! The time line of a hierarchy: a bar for each run, step, wait and compensation and a mark for each intervention, on a scale of time.
 
 use std::time::SystemTime;
 

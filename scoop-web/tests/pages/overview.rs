@@ -1,6 +1,8 @@
 //! The overview: its figures, its first load, and what it leaves out.
 
 use axum::http::StatusCode;
+use scoop::RunState;
+use scoop_test_support::Ends as _;
 use scoop_web::Options;
 
 use crate::shop::{CARD, Order, Plan, Shop};
@@ -26,6 +28,24 @@ async fn overview_counts_runs_and_lists_failures_and_workers() {
     let got = shop.get("/").await;
     got.has("1 pause is in force.");
     got.has("aria-label=\"1 ready of orders\"").has("<td class=\"bad\"><a href=\"").has("1 stuck of parcels");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_rollback_awaits_an_operator_in_the_overview_until_it_is_settled() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::FailToUndo).await;
+    order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_))).await.unwrap();
+    let run = order.tree().await.unwrap().roots()[0].id();
+    let listed = "/runs?state=rollback+failed&state=awaiting+operator";
+    let got = shop.get("/").await;
+    got.has("aria-label=\"1 awaiting operator of orders\"").lacks(" stuck of orders");
+    got.has(&format!("href=\"{}\"", listed.replace('&', "&#38;")));
+    shop.get(listed).await.has(&format!("/runs/{run}\""));
+    shop.scoop.resolve(run, "by hand").await.unwrap();
+    order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await.unwrap();
+    let got = shop.get("/").await;
+    got.has("aria-label=\"1 rolled back of orders\"").lacks("awaiting operator of orders");
+    shop.get(listed).await.has("No such run.");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,7 +75,12 @@ const SAGAS_WITH_RUNS: &str = "
            ARRAY[root, md5('parent' || root)::uuid, md5('run' || root)::uuid], now() - interval '30 min'
     FROM generate_series(1, 200) n
     CROSS JOIN unnest('{COMMITTED,ROLLED_BACK,ROLLBACK_FAILED}'::scoop.message_event_type[]) AS type
-    CROSS JOIN LATERAL (SELECT md5('root' || n || type)::uuid AS root) named";
+    CROSS JOIN LATERAL (SELECT md5('root' || n || type)::uuid AS root) named;
+    INSERT INTO scoop.rollback_failure (root, run, parent, handler, message_id, failed_at)
+    SELECT e.cooperation_lineage[1], e.cooperation_lineage[3], e.cooperation_lineage[2], e.coroutine_name, e.message_id,
+           e.created_at
+    FROM scoop.message_event e
+    WHERE e.type = 'ROLLBACK_FAILED'";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn first_load_is_small_with_two_hundred_sagas_and_fifty_workers() {
@@ -145,7 +170,7 @@ async fn failed_hierarchy_before_many_failed_children_is_listed_or_found_by_the_
     shop.db.execute(&failed_children(701, 2_700)).await;
     let mut got = shop.get("/").await;
     got.lacks("none left").lacks("No hierarchy has failed.").has("no hierarchy is among them");
-    got.has("rel=\"next\" href=\"/runs?state=rolled+back&#38;state=awaiting+operator&#38;roots=1&#38;after=");
+    got.has("rel=\"next\" href=\"/runs?state=rolled+back&#38;state=rollback+failed&#38;state=awaiting+operator&#38;roots=1&#38;after=");
     while !got.text.contains("sold-out: none left") {
         got = shop.get(&got.next()).await;
     }

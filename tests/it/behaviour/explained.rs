@@ -287,23 +287,27 @@ async fn rollback_that_failed_for_the_first_time_is_listed_and_counted_until_it_
     let item = scoop.launch(Item { plan: Plan::FailToUndo }).await?;
     assert!(matches!(item.ends().await?, Outcome::RollbackFailed(_)));
     let listed = async || -> Result<_> {
-        let by_state = scoop.runs().state(RunPhase::AwaitingOperator).await?.runs;
-        assert_eq!(by_state, scoop.runs().waiting_for(WaitKind::Operator).await?.runs);
-        let counted = scoop.counts().await?.unfinished;
-        let counted = counted.into_iter().filter(|count| count.phase == RunPhase::AwaitingOperator);
-        let counted: Vec<_> = counted.map(|it| (it.handler, it.count, it.oldest)).collect();
-        Ok((by_state, counted))
+        let waiting = scoop.runs().waiting_for(WaitKind::Operator).await?.runs;
+        for state in [RunPhase::RollbackFailed, RunPhase::AwaitingOperator] {
+            let of_state: Vec<_> = waiting.iter().filter(|run| run.phase == state).cloned().collect();
+            assert_eq!(scoop.runs().state(state).await?.runs, of_state);
+        }
+        let counts = scoop.counts().await?;
+        assert!(counts.finished.iter().all(|it| it.phase != RunPhase::RollbackFailed), "{counts:?}");
+        let counted = counts.unfinished.into_iter().map(|it| (it.handler, it.phase, it.count, it.oldest));
+        Ok((waiting, counted.collect::<Vec<_>>()))
     };
     let (runs, counted) = listed().await?;
     let [run] = &runs[..] else { panic!("{runs:?}") };
     assert_eq!((&*run.handler, run.phase), ("items", RunPhase::RollbackFailed));
-    assert_eq!(counted, [("items".to_owned(), 1, Some(run.since))]);
+    assert_eq!(counted, [("items".to_owned(), RunPhase::RollbackFailed, 1, Some(run.since))]);
 
     // It fails again, now in the working set.
     assert_eq!(scoop.retry(run.run).await?, RepairAnswer::Accepted);
     item.comes_to(|tree: &Tree| matches!(tree.roots()[0].state, RunState::AwaitingOperator { .. })).await?;
     let (runs, counted) = listed().await?;
-    assert_eq!((runs.len(), counted.len(), counted[0].1), (1, 1, 1), "{runs:?}");
+    assert_eq!((runs.len(), counted.len()), (1, 1), "{runs:?}");
+    assert_eq!((counted[0].1, counted[0].2), (RunPhase::AwaitingOperator, 1));
     assert_eq!(runs[0].phase, RunPhase::AwaitingOperator);
     let text = scoop.explain(run.run).await?.to_string();
     assert!(text.contains("It is rolling back.") && !text.contains("because of"), "{text}");
@@ -312,6 +316,35 @@ async fn rollback_that_failed_for_the_first_time_is_listed_and_counted_until_it_
     assert_eq!(listed().await?, (vec![], vec![]));
     let tree = item.tree().await?;
     assert_eq!(tree.roots()[0].events.last().map(scoop::RunEvent::word), Some("resolved"), "{tree}");
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rollback_that_an_operator_skipped_or_resolved_is_listed_and_explained_as_that() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    for (decision, settled) in
+        [("skip", "1 part skipped by an operator"), ("resolve", "resolved by an operator")]
+    {
+        let item = scoop.launch(Item { plan: Plan::FailToUndo }).await?;
+        assert!(matches!(item.ends().await?, Outcome::RollbackFailed(_)));
+        let run = item.tree().await?.roots()[0].id();
+        let answer = match decision {
+            "skip" => scoop.skip(run, "by hand").await?,
+            _ => scoop.resolve(run, "by hand").await?,
+        };
+        assert_eq!(answer, RepairAnswer::Accepted);
+        let tree =
+            item.comes_to(|tree: &Tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await?;
+        let text = only(scoop.explain(run).await?).to_string();
+        assert_says(&text, &["is rolled back since 2", &format!("Z, {settled}. The reason is ")]);
+        let listed = scoop.runs().state(RunPhase::RolledBack).await?.runs;
+        assert_eq!((listed[0].run, listed[0].settled().as_deref()), (run, Some(settled)));
+        assert!(listed[0].about().starts_with(&format!("{settled}; ")), "{}", listed[0].about());
+        let marks = tree.timeline().into_iter().filter(|bar| bar.kind == scoop::BarKind::Intervention);
+        assert_eq!(marks.map(|bar| bar.name).collect::<Vec<_>>(), [decision], "{tree}");
+    }
     scoop.shutdown().await?;
     Ok(())
 }
@@ -482,6 +515,30 @@ async fn count_that_ends_at_its_limit_is_explained_as_that_or_more() -> Result<(
     let ahead = "1000 or more runs are ahead of it in its queue of 1000 or more";
     assert_says(&run.to_string(), &["waits for a free slot", ahead]);
     gate.open(1);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_was_cancelled_before_it_began_is_mentioned_where_it_is_missing() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    // The handler of the items is registered, and no program has it.
+    start(&db, &gate).await?.shutdown().await?;
+    let scoop = db.scoop().only::<Orders>().start().await?;
+    let order = scoop.launch(Order { plan: Plan::Commit }).await?;
+    let tree = order.comes_to(child_is(|state| *state == RunState::Pending)).await?;
+    let (child, message) = {
+        let item = &tree.roots()[0].children[0];
+        (item.id(), item.message_id)
+    };
+    scoop.cancel(order.id(), "a test").await?;
+    assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
+    let Err(error) = scoop.explain(child).await else { panic!("it is deleted") };
+    assert!(matches!(error, RuntimeError::NoSuchRun { .. }), "{error:?}");
+    assert_says(&error.to_string(), &["cancelled before it began"]);
+    let explanation = scoop.explain(message).await?;
+    assert!(explanation.runs.is_empty());
+    assert_says(&explanation.to_string(), &["cancelled", "before they began"]);
     scoop.shutdown().await?;
     Ok(())
 }

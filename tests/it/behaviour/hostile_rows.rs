@@ -282,7 +282,7 @@ async fn failed_rollbacks_without_a_record_keep_no_other_from_being_listed() -> 
     let one = listed.iter().find(|failed| failed.handler == "one").expect("it is listed");
     assert_eq!((&*one.step, one.hierarchy()), ("pay", root.id()));
     let counts = client.counts().await?.unfinished;
-    let awaiting = counts.iter().filter(|count| count.phase == scoop::RunPhase::AwaitingOperator);
+    let awaiting = counts.iter().filter(|count| count.phase == scoop::RunPhase::RollbackFailed);
     assert_eq!(awaiting.map(|count| count.count).sum::<usize>(), 6);
     let forged = listed.iter().find(|failed| failed.handler != "one").expect("they are listed");
     assert!(client.retry(forged.id()).await.is_err());

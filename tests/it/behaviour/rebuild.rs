@@ -371,7 +371,7 @@ async fn interventions_are_rebuilt() -> Result<()> {
     // It fails again, and is skipped.
     let scoop = all(&db, &open()).start().await?;
     let root = scoop.find(root.id()).await?;
-    root.comes_to(|tree| tree.to_string().contains("could not be undone again")).await?;
+    root.comes_to(|tree| tree.to_string().contains("its rollback failed again")).await?;
     scoop.shutdown().await?;
     is_rebuilt(&db).await?;
 

@@ -273,11 +273,37 @@ async fn of_a_resolved_run_nothing_more_is_executed() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn failed_rollback_is_found_by_its_reason_and_its_failure_before_and_after_its_repair() -> Result<()> {
+    let broken = Broken::by(&["root 1"], alone).await?;
+    let tree = broken.root.tree().await?;
+    let RunState::RollbackFailed(failed) = &tree.roots()[0].state else { panic!("{tree}") };
+    let codes = [&failed.cause.kind, &failed.failure.kind];
+    assert_ne!(codes[0], codes[1]);
+    let found = async || -> Result<Vec<RunPhase>> {
+        let mut phases = vec![];
+        for code in codes {
+            let runs = broken.scoop.runs().handler("root-handler").failed_with(code).await?.runs;
+            phases.extend(runs.into_iter().map(|run| run.phase));
+        }
+        Ok(phases)
+    };
+    assert_eq!(found().await?, [RunPhase::RollbackFailed; 2]);
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    broken.root.comes_to(awaits_operator).await?;
+    assert_eq!(found().await?, [RunPhase::AwaitingOperator; 2]);
+    broken.faults.mend("root 1");
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    assert_eq!(found().await?, [RunPhase::RolledBack; 2]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn run_that_fails_again_waits_for_an_operator_across_restarts() -> Result<()> {
     let broken = Broken::by(&["root 1", "root 0"], alone).await?;
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
     let tree = broken.root.comes_to(awaits_operator).await?;
-    assert!(tree.to_string().contains("AWAITING OPERATOR: it could not be undone again: "), "{tree}");
+    assert!(tree.to_string().contains("AWAITING OPERATOR: its rollback failed again: "), "{tree}");
     assert_eq!(broken.failed("root-handler").await?.status, RepairStatus::AwaitingOperator);
     assert_eq!(broken.scoop.stuck_runs().await?.len(), 0);
     assert_eq!(tree.to_string().matches("rollback failed in 1: it is broken").count(), 2, "{tree}");
@@ -512,7 +538,7 @@ async fn ancestors_wait_until_all_failures_below_are_settled() -> Result<()> {
     let tree = broken.root.comes_to(child_is_undone).await?;
     assert_eq!(tree.roots()[0].state, RunState::Waiting, "{tree}");
     assert!(
-        tree.to_string().contains("AWAITING OPERATOR: it could not be undone; retry, skip or resolve it"),
+        tree.to_string().contains("AWAITING OPERATOR: its rollback failed; retry, skip or resolve it"),
         "{tree}"
     );
     assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::NotFailed);
@@ -590,7 +616,7 @@ async fn dry_run_of_a_repair_gets_the_answer_of_the_request_and_changes_nothing(
 async fn ancestor_of_a_run_awaiting_an_operator_can_be_resolved() -> Result<()> {
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
     assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
-    let held = |tree: &scoop::Tree| tree.to_string().contains("could not be undone again");
+    let held = |tree: &scoop::Tree| tree.to_string().contains("its rollback failed again");
     broken.root.comes_to(held).await?;
     let child = broken.id_of("child-handler").await?;
     assert_eq!(broken.scoop.resolve(child, "").await?, RepairAnswer::Accepted);
@@ -669,7 +695,8 @@ mod seen_by_operators {
     async fn seen(broken: &Broken) -> Result<[usize; 2]> {
         broken.db.history().await;
         let counts = broken.scoop.counts().await?.unfinished;
-        let awaiting = counts.iter().filter(|count| count.phase == RunPhase::AwaitingOperator);
+        let states = [RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
+        let awaiting = counts.iter().filter(|count| states.contains(&count.phase));
         let listed = broken.scoop.failed_compensations().await?.len();
         Ok([listed, awaiting.map(|count| count.count).sum()])
     }

@@ -317,18 +317,18 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         )
     }));
     let counted = scoop.counts().await?;
-    let undecided = counted.unfinished.iter().filter(|count| count.phase == RunPhase::AwaitingOperator);
-    if counted.unfinished_in(RunPhase::AwaitingOperator) > LISTED as usize {
+    let undecided = [RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
+    if undecided.iter().map(|phase| counted.unfinished_in(*phase)).sum::<usize>() > LISTED as usize {
         findings.push(Finding::bad(
             Level::Problem,
             "failed rollbacks",
             format!(
                 "the rollbacks of {} runs failed, and no operator has settled them",
-                counts::shown(undecided)
+                counts::shown(counted.unfinished.iter().filter(|count| undecided.contains(&count.phase)))
             ),
             Advice::with_command(
                 "mend the reasons; all are listed by:",
-                "scoop runs --state awaiting-operator",
+                "scoop runs --state rollback-failed --state awaiting-operator",
             ),
         ));
     }

@@ -166,7 +166,10 @@ impl RunExplanation {
         let since = self.run.since;
         let long = self.read_at.duration_since(since).map(humane).unwrap_or_else(|_| "0 ms".into());
         match &self.reason {
-            WaitReason::Ended => write!(f, "is {} since {}", self.run.phase, utc(since)),
+            WaitReason::Ended => {
+                write!(f, "is {} since {}", self.run.phase, utc(since))?;
+                self.run.settled().map_or(Ok(()), |settled| write!(f, ", {settled}"))
+            }
             WaitReason::Executing { worker: Some(worker) } => {
                 write!(f, "is executed by {worker}; its last event was {long} ago")
             }
@@ -338,7 +341,8 @@ impl fmt::Display for Explanation {
         if self.runs.is_empty() {
             return write!(
                 f,
-                "{} is {}: no handler was subscribed when it was launched.",
+                "{} is {}: no handler was subscribed when it was launched, or the runs of its handlers were cancelled, or \
+                 retired with their saga, before they began.",
                 self.id, self.named
             );
         }

@@ -13,13 +13,13 @@ use super::event_log::{Event, EventLog};
 use super::ready_queue::ReadyQueue;
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State};
-use crate::RunPhase::AwaitingOperator;
 use crate::WaitKind;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
     BELOW_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace, FailureSummary, PageSize,
     Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga,
 };
+use crate::repair::RepairAction;
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{FindStorage, RowState};
 use crate::util::format::system_time;
@@ -39,8 +39,7 @@ impl FindStorage for MemoryStore {
             rows.sort_by_key(|row| Reverse(row.id()));
             let listed = rows.into_iter().filter_map(|row| {
                 let run = state.unfinished(row);
-                let failure = state.latest_failure(row);
-                let fits = filter.fits(&run, &row.lineage) && filter.admits_failure(failure);
+                let fits = filter.fits(&run, &row.lineage) && filter.admits_failures(state.failures(row));
                 fits.then(|| (row.id(), run))
             });
             Ok(Part::new(listed.take(page.runs + 1).collect(), page, None))
@@ -62,9 +61,9 @@ impl FindStorage for MemoryStore {
                 all.filter(|(_, end)| after.is_none_or(|after| place(end) < after)).collect();
             all.sort_by_key(|(_, end)| Reverse(place(end)));
             let listed = all.into_iter().filter_map(|(record, end)| {
-                let (run, failure) = record.finished(end)?;
+                let (run, failures) = record.finished(end)?;
                 let fits = ends.contains(&run.phase) && filter.fits(&run, &end.lineage);
-                let fits = fits && filter.admits_failure(failure.as_ref());
+                let fits = fits && filter.admits_failures(failures.iter());
                 fits.then(|| (place(end), run))
             });
             Ok(Part::new(listed.take(page.runs + 1).collect(), page, None))
@@ -94,7 +93,11 @@ impl FindStorage for MemoryStore {
             }
             let failed = state.failed_rollbacks().map(|end| RunCount {
                 oldest: Some(system_time(end.at)),
-                ..RunCount::new(end.handler.as_deref().unwrap_or_default().to_owned(), AwaitingOperator, 1)
+                ..RunCount::new(
+                    end.handler.as_deref().unwrap_or_default().to_owned(),
+                    RunPhase::RollbackFailed,
+                    1,
+                )
             });
             let counts = RunCount::added(counts.into_values().chain(failed), limit);
             Ok(Counted::first(counts, limits.sagas))
@@ -107,9 +110,9 @@ impl FindStorage for MemoryStore {
             let events = state.hierarchies.values().flat_map(|hierarchy| &hierarchy.record.events);
             let mut counts: BTreeMap<_, RunCount> = BTreeMap::new();
             for event in events.filter(|event| event.at >= since) {
-                if let Some((phase, handler)) =
-                    RunPhase::of_end(event.kind.as_str()).zip(event.handler.clone())
-                {
+                let end =
+                    RunPhase::of_end(event.kind.as_str()).filter(|end| *end != RunPhase::RollbackFailed);
+                if let Some((phase, handler)) = end.zip(event.handler.clone()) {
                     let of_end = RunCount::new(handler.to_string(), phase, 0);
                     counts.entry((handler, phase)).or_insert(of_end).add_one(limits.runs);
                 }
@@ -317,14 +320,21 @@ impl State {
         hierarchy.is_some_and(|hierarchy| !hierarchy.undecided(row.id(), &self.topology).is_empty())
     }
 
+    /// The latest failure of its rollback, if that has failed before.
+    fn rollback_failure(&self, row: &WorkingRow) -> Option<&Failure> {
+        let record = &self.hierarchy(row.root())?.record;
+        record.newest_failure(record.unsettled_of(row.id())?).exception.as_ref()
+    }
+
     /// The latest failure of its rollback, or else the reason for it.
     fn latest_failure<'a>(&'a self, row: &'a WorkingRow) -> Option<&'a Failure> {
-        let record = || self.hierarchy(row.root()).map(|hierarchy| &hierarchy.record);
-        let failed = record().filter(|_| row.awaits_operator).and_then(|record| {
-            let first = record.unsettled_of(row.id())?;
-            record.newest_failure(first).exception.as_ref()
-        });
+        let failed = self.rollback_failure(row).filter(|_| row.awaits_operator);
         failed.or(row.rollback_failure.as_ref()).or(row.failure.as_ref())
+    }
+
+    /// The failures by whose codes it is found.
+    fn failures<'a>(&'a self, row: &'a WorkingRow) -> impl Iterator<Item = &'a Failure> {
+        [self.rollback_failure(row), row.failure.as_ref()].into_iter().flatten()
     }
 
     fn unfinished(&self, row: &WorkingRow) -> RunSummary {
@@ -351,6 +361,7 @@ impl State {
             awaits: row.signal.clone().filter(|_| is_ahead),
             worker: row.owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
             step: row.step.clone(),
+            skipped: 0,
         }
     }
 }
@@ -395,19 +406,22 @@ impl Hierarchy {
 }
 
 impl EventLog {
-    /// The run that ended with this event, and its failure.
-    fn finished(&self, end: &Event) -> Option<(RunSummary, Option<Failure>)> {
+    /// The run that ended with this event, and the failures by whose codes it is found.
+    fn finished(&self, end: &Event) -> Option<(RunSummary, Vec<Failure>)> {
         let handler = end.handler.as_deref().unwrap_or_default();
         let phase = RunPhase::of_end(end.kind.as_str())?;
+        let of_kind =
+            |kind| self.of_handler(end.message, kind, handler).filter(|_| phase != RunPhase::Committed);
+        let reason = of_kind(EventKind::RollingBack).and_then(|event| event.exception.clone());
+        let failed = of_kind(EventKind::RollbackFailed).map(|first| self.newest_failure(first));
+        let rollback_failure = failed.and_then(|event| event.exception.clone());
         let failure = match phase {
-            RunPhase::Committed => None,
-            RunPhase::RollbackFailed => self.newest_failure(end).exception.clone(),
-            _ => {
-                let turned = self.of_handler(end.message, EventKind::RollingBack, handler);
-                turned.and_then(|event| event.exception.clone())
-            }
+            RunPhase::RollbackFailed => rollback_failure.as_ref(),
+            _ => reason.as_ref(),
         };
         let parent = end.lineage.parent().filter(|parent| parent.ids().len() > 1);
+        let of_run = self.interventions.iter().filter(|done| done.run == end.lineage.id());
+        let skips = of_run.filter(|done| done.kind == RepairAction::Skip.as_str());
         let run = RunSummary {
             run: end.lineage.id().into(),
             hierarchy: end.lineage.root_id().into(),
@@ -420,7 +434,7 @@ impl EventLog {
             waits_for: (phase == RunPhase::RollbackFailed).then_some(WaitKind::Operator),
             attempts: 0,
             reason: None,
-            failure: failure.as_ref().map(FailureSummary::of),
+            failure: failure.map(FailureSummary::of),
             rolling_back: false,
             can_give_up: false,
             deadline: None,
@@ -428,8 +442,9 @@ impl EventLog {
             awaits: None,
             worker: end.identifier.as_deref().map(str::to_owned),
             step: end.step.clone(),
+            skipped: skips.filter(|_| phase == RunPhase::RolledBack).count(),
         };
-        Some((run, failure))
+        Some((run, reason.into_iter().chain(rollback_failure).collect()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scoop_core::SignalKey;
+use scoop_core::{Failure, SignalKey};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use time::OffsetDateTime;
@@ -219,7 +219,7 @@ fn counted(rows: &[PgRow], read: impl Fn(&PgRow) -> sqlx::Result<RunCount>) -> s
 }
 
 impl PostgresStore {
-    /// The runs that await an operator outside of the working set, by saga.
+    /// The runs whose rollback failed, and that are not in the working set, by saga.
     pub(super) async fn failed_rollback_counts(&self, limits: CountLimits) -> sqlx::Result<Counted> {
         let query = sqlx::query(self.sql.rollback_failure_count.clone()).bind(limits.runs.map(stored));
         let rows = query.bind(limits.sagas.map(stored)).all(&self.sessions).await?;
@@ -228,7 +228,7 @@ impl PostgresStore {
             Ok(RunCount {
                 oldest: time_if_any(row, "oldest")?.map(system_time),
                 is_capped: limits.runs.is_some_and(|limit| failed >= limit),
-                ..RunCount::new(handler, RunPhase::AwaitingOperator, failed)
+                ..RunCount::new(handler, RunPhase::RollbackFailed, failed)
             })
         };
         counted(&rows, read)
@@ -410,13 +410,19 @@ fn stored(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
+/// Whether the failure of a run, or the other one that its row has for a filter by code, has the code.
+fn admits_failures(filter: &RunFilter, row: &PgRow, failure: Option<&Failure>) -> bool {
+    let other = filter.code.as_ref().and_then(|_| failure_if_readable(row, "other_failure"));
+    filter.admits_failures(failure.into_iter().chain(&other))
+}
+
 /// The run of a row, if it has one that the filter admits.
 fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid, RunSummary)>> {
     let Some(run) = row.try_get::<Option<Uuid>, _>("id")? else {
         return Ok(None);
     };
     let failure = failure_if_readable(row, "failure");
-    if !filter.admits_failure(failure.as_ref()) {
+    if !admits_failures(filter, row, failure.as_ref()) {
         return Ok(None);
     }
     let phase = phase(row)?;
@@ -449,6 +455,7 @@ fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid
         awaits: signal.zip(key).map(|(name, key)| SignalKey { name, key }).filter(|_| is_ahead),
         worker: owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
         step: row.try_get("step")?,
+        skipped: 0,
     };
     Ok(Some((run, summary)))
 }
@@ -460,7 +467,7 @@ fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedP
     };
     let phase = end(row)?;
     let failure = failure_if_readable(row, "failure");
-    if !filter.admits_failure(failure.as_ref()) {
+    if !admits_failures(filter, row, failure.as_ref()) {
         return Ok(None);
     }
     let lineage = lineage(row)?;
@@ -487,6 +494,7 @@ fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedP
         awaits: None,
         worker: row.try_get("worker")?,
         step: row.try_get("step")?,
+        skipped: count(row, "skipped")?,
     };
     Ok(Some(((at, run), summary)))
 }

@@ -183,6 +183,65 @@ fn wait_for_children_is_a_line_of_the_step_that_launched_them() {
     );
 }
 
+/// The rollback of a child fails, and that of the run with it. A minute later an operator retries that of the child.
+#[test]
+fn wait_for_a_child_that_failed_to_roll_back_says_so_and_counts_from_the_repair() {
+    use EventKind::{Committed, RollbackFailed, RolledBack, RollingBack, Seen, Suspended};
+    let why = Failure::new("stock.out", "no chairs left", "stock[w]");
+    let (children, part) = ("Rollback of reserve[0,] (rolling back child scopes)", "Rollback of reserve[0,]");
+    let above = vec![
+        event(Seen, None, 0),
+        event(Suspended, Some("reserve"), 10),
+        event(Suspended, Some("pay"), 120),
+        failed(RollingBack, Some("pay"), 130, &why),
+        event(Suspended, Some(children), 140),
+        failed(RollbackFailed, Some(children), 250, &why),
+        event(Suspended, Some(part), 60_360),
+        event(RolledBack, Some(part), 60_360),
+    ];
+    let below = vec![
+        event(Seen, None, 12),
+        event(Committed, None, 100),
+        failed(RollingBack, None, 150, &why),
+        failed(RollbackFailed, Some("Rollback of take[0,]"), 240, &why),
+        event(RolledBack, Some("Rollback of take[0,]"), 60_350),
+    ];
+    let retry = crate::Intervention {
+        run: uuid(2).into(),
+        handler: "stock".into(),
+        step: Some("Rollback of take[0,]".into()),
+        kind: "retry".into(),
+        note: None,
+        source: "Ada".into(),
+        at: at(60_250),
+    };
+    let rows = vec![
+        Ok(row(&[0, 1], ("checkout", "orders.placed"), None, above)),
+        Ok(row(&[0, 1, 2], ("stock", "stock.take"), None, below)),
+    ];
+    let tree = Tree::of(TreeRows::all(rows), vec![retry], vec![]);
+    let text = tree.to_string();
+    let lines: Vec<_> =
+        text.lines().filter(|line| line.starts_with("│ 2026")).map(|line| &line[4..]).collect();
+    expect![[r#"
+        2026-06-25T12:31:37.000Z               began, by scoop-rs:0197a6a0-0000-7000-8000-000000000001
+        2026-06-25T12:31:37.010Z      + 10 ms  completed reserve
+        2026-06-25T12:31:37.100Z      + 90 ms  children of reserve ended
+        2026-06-25T12:31:37.120Z      + 20 ms  completed pay
+        2026-06-25T12:31:37.130Z      + 10 ms  began to roll back in pay: no chairs left
+        2026-06-25T12:31:37.240Z     + 100 ms  children of reserve failed to roll back
+        2026-06-25T12:31:37.250Z      + 10 ms  rollback failed in reserve: no chairs left
+        2026-06-25T12:32:37.350Z     + 100 ms  children of reserve rolled back
+        2026-06-25T12:32:37.360Z      + 10 ms  undone reserve
+        2026-06-25T12:32:37.360Z               rolled back"#]]
+    .assert_eq(&lines.join("\n"));
+    let waits = tree.roots()[0].timeline().into_iter().filter(|bar| bar.kind == crate::BarKind::Wait);
+    assert_eq!(waits.last().map(|bar| (bar.from, bar.to)), Some((at(60_250), Some(at(60_350)))));
+    let of_child = tree.roots()[0].children[0].timeline();
+    let mark = of_child.iter().find(|bar| bar.kind == crate::BarKind::Intervention).expect("it has a mark");
+    assert_eq!((mark.name, mark.from, mark.to), ("retry", at(60_250), Some(at(60_250))));
+}
+
 #[test]
 fn rollback_of_a_step_that_never_completed_is_not_shown() {
     use EventKind::{RolledBack, RollingBack, Seen};
