@@ -92,10 +92,13 @@ async fn stopped_worker_keeps_its_runs_until_its_session_is_ended() -> Result<()
     let db = Database::new().await;
     let gate = Gate::default();
     let (resume, stopped) = mpsc::channel();
-    let saga = RootHandler { gate: gate.clone(), stopped: Some(Arc::new(Mutex::new(stopped))) };
-    gate.open(1);
+    let held_up = Arc::new(Mutex::new(stopped));
+    let saga = RootHandler { gate: gate.clone(), stopped: Some(held_up.clone()) };
     let (stopped, root) = program(&db, saga).await?;
     gate.arrivals(1).await;
+    // The runtime must not be held up before its program has launched.
+    gate.open(1);
+    eventually("the step holds up its runtime", async || held_up.try_lock().is_err()).await;
 
     let survivor = db.start((RootHandler { gate: gate.clone(), stopped: None },)).await?;
     gate.open(1);
