@@ -345,7 +345,7 @@ async fn doctor_has_nothing_to_say_about_a_healthy_shop_on_a_server_with_good_se
         ran(command, &mut vec![]).await
     };
     doctor(&[]).await.shows(expect![[r#"
-        2> 0 problems, 0 warnings, 27 checks found nothing
+        2> 0 problems, 0 warnings, 28 checks found nothing
     "#]]);
     let all = doctor(&["--verbose", "--json"]).await;
     assert_eq!(all.code, 0);

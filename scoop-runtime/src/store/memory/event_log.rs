@@ -181,7 +181,7 @@ impl EventLog {
 
     /// Adds an event that is [admitted](Self::admits).
     pub(super) fn append(&mut self, event: Event) {
-        debug_assert!(self.admits(&event), "a second {:?} of {}", event.kind, event.lineage);
+        assert!(self.admits(&event), "a second {:?} of {}", event.kind, event.lineage);
         let at = self.events.len();
         self.by_run.entry(event.lineage.id()).or_default().push(at);
         self.by_message.entry((event.message, event.kind as u8)).or_default().push(at);

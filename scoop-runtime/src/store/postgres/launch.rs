@@ -137,7 +137,7 @@ impl PostgresStore {
         topology: i64,
         message: &NewMessage,
     ) -> sqlx::Result<LaunchResult> {
-        debug_assert!(message.is_simple(), "the statement knows nothing of the rest");
+        assert!(message.is_simple(), "the statement knows nothing of the rest");
         let publish =
             message.insert_claiming_query(self.sql.message_insert_one_claiming.clone(), claimer, topology);
         let mut launch = LaunchResult { launched: 1, handlers: vec![], claimed: vec![] };

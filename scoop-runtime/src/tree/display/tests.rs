@@ -235,8 +235,8 @@ fn wait_for_a_child_that_failed_to_roll_back_says_so_and_counts_from_the_repair(
         2026-06-25T12:32:37.360Z      + 10 ms  undone reserve
         2026-06-25T12:32:37.360Z               rolled back"#]]
     .assert_eq(&lines.join("\n"));
-    let waits = tree.roots()[0].timeline().into_iter().filter(|bar| bar.kind == crate::BarKind::Wait);
-    assert_eq!(waits.last().map(|bar| (bar.from, bar.to)), Some((at(60_250), Some(at(60_350)))));
+    let mut waits = tree.roots()[0].timeline().into_iter().filter(|bar| bar.kind == crate::BarKind::Wait);
+    assert_eq!(waits.next_back().map(|bar| (bar.from, bar.to)), Some((at(60_250), Some(at(60_350)))));
     let of_child = tree.roots()[0].children[0].timeline();
     let mark = of_child.iter().find(|bar| bar.kind == crate::BarKind::Intervention).expect("it has a mark");
     assert_eq!((mark.name, mark.from, mark.to), ("retry", at(60_250), Some(at(60_250))));

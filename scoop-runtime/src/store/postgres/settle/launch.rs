@@ -42,7 +42,7 @@ pub(super) async fn settle(
     let statement = match rows {
         [one] => bind_one(&store.sql.settle_launch_one, one, identifier, claim),
         many => {
-            debug_assert!(claim.is_none(), "a step has a transaction of its own");
+            assert!(claim.is_none(), "a step has a transaction of its own");
             bind_many(&store.sql.settle_launch_many, many, identifier)
         }
     };
