@@ -310,7 +310,7 @@ impl World {
         for Launched { handle, fails, may_give_up, .. } in &self.launched {
             let Ok(outcome) = tokio::time::timeout(Duration::from_secs(600), handle.wait()).await else {
                 wrong.push(format!("I7: hierarchy {} does not end", handle.id()));
-                continue;
+                break;
             };
             let outcome = outcome?;
             let is_expected = match &outcome {

@@ -243,7 +243,7 @@ impl World {
         for (handle, may_fail) in &self.launched {
             let Ok(outcome) = tokio::time::timeout(Duration::from_secs(600), handle.wait()).await else {
                 wrong.push(format!("I7: hierarchy {} does not end", handle.id()));
-                continue;
+                break;
             };
             wrong.extend(self.excess());
             match outcome? {

@@ -558,7 +558,7 @@ async fn runs_above_one_that_failed_again_wait_for_an_operator_and_name_it() -> 
     broken.faults.mend("grandchild 0");
     broken.faults.add("grandchild 0 in another way");
     assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
-    let held = |tree: &scoop::Tree| tree.to_string().contains("could not be undone again");
+    let held = |tree: &scoop::Tree| tree.to_string().contains("its rollback failed again");
     broken.root.comes_to(held).await?;
     let grandchild = broken.id_of("grandchild-handler").await?;
     for handler in ["child-handler", "root-handler"] {

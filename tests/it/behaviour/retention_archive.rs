@@ -128,7 +128,7 @@ async fn decisions_of_operators_and_repeated_failures_are_archived() -> Result<(
     assert!(matches!(fallen.ends().await?, Outcome::RollbackFailed(_)));
     let failed = scoop.failed_compensations().await?.remove(0).id();
     assert_eq!(scoop.retry(failed).await?, RepairAnswer::Accepted);
-    fallen.comes_to(|tree| tree.to_string().contains("could not be undone again")).await?;
+    fallen.comes_to(|tree| tree.to_string().contains("its rollback failed again")).await?;
     assert_eq!(scoop.resolve(failed, "glued").await?, RepairAnswer::Accepted);
     eventually("it is settled", async || db.unfinished().await == 0).await;
     db.grow_older(60 * DAY).await;
