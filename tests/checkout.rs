@@ -87,6 +87,21 @@ fn served_shop_goes_on_until_it_is_interrupted_and_then_balances_its_books() {
     assert_charged_once(&folder.0.join("ledger.csv"));
 }
 
+#[test]
+fn served_shop_that_is_interrupted_before_its_orders_have_ended_closes_at_once() {
+    let mut random = Random::seeded();
+    let folder = Folder::new("interrupted");
+    write_shop(&folder.0.join("data"), &mut random, 500);
+    let database = Database::of_the_machine("interrupted");
+    let mut command = Command::new(example());
+    command.args(["--serve", "--data"]).arg(folder.0.join("data")).arg("--state").arg(&folder.0);
+    let mut running = Running::spawn(on(database.as_ref(), &mut command));
+    assert!(running.progresses(1), "it ends:\n{}", running.log);
+    running.interrupt();
+    let output = running.finish();
+    assert!(output.contains("the shop closes before its first orders have ended"), "{output}");
+}
+
 /// A database for one test.
 struct Database {
     runtime: tokio::runtime::Runtime,

@@ -59,12 +59,18 @@ async fn main() -> Result<ExitCode> {
         .await?;
     tables::create(&scoop, &provider).await?;
 
-    let open = if settings.serve { Some(OpenShop::open(&scoop).await?) } else { None };
+    let mut open = if settings.serve { Some(OpenShop::open(&scoop).await?) } else { None };
     let began = Instant::now();
     let steps_before = report::count_steps(&scoop).await?;
     let ended = tokio::select! {
         ended = trade(&scoop, &settings, &shop) => ended?,
         error = progress::show(&scoop, Some(shop.orders.len()), settings.quiet) => return Err(error),
+        interrupted = serving::interrupted(open.as_mut()) => {
+            interrupted?;
+            println!("\nthe shop closes before its first orders have ended, and goes on with them at the next start");
+            scoop.shutdown().await?;
+            return Ok(ExitCode::SUCCESS);
+        }
     };
     let steps = report::count_steps(&scoop).await? - steps_before;
 

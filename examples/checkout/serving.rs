@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::env;
+use std::future::pending;
 use std::io;
 use std::time::Duration;
 
@@ -61,6 +62,14 @@ impl OpenShop {
             println!("    scoop retry {}", failed.id());
         }
         Ok(())
+    }
+}
+
+/// Waits for Ctrl+C, which ends the web page. Without a page, Ctrl+C ends the process.
+pub async fn interrupted(open: Option<&mut OpenShop>) -> Result<()> {
+    match open {
+        Some(shop) => Ok((&mut shop.page).await??),
+        None => pending().await,
     }
 }
 
