@@ -69,7 +69,7 @@ impl Output {
         }
     }
 
-    /// Names the options of the connection that the commands need that were written. A URL is not repeated: it may have a password.
+    /// Names the options of this connection, which the written commands need, too. A URL is not repeated: it may have a password.
     pub(crate) fn remark_options(self) {
         let given: Vec<_> = self.given.into_iter().flatten().collect();
         if !given.is_empty() {

@@ -65,8 +65,8 @@ CREATE TABLE scoop.message_event (
     wait                 jsonb,  -- what the run waits for after a SUSPENDED, besides its children: until, signal
     CONSTRAINT lineage_is_complete CHECK (scoop.lineage_is_complete(cooperation_lineage, type))
 );
--- What readers bound is stored uncompressed, as also in the tables below: the size of a compressed value is known only after
--- it has been read.
+-- Columns whose size readers bound are stored uncompressed, in the tables below, too: the size of a compressed value is known
+-- only after it has been read.
 ALTER TABLE scoop.message_event
     ALTER COLUMN exception SET STORAGE EXTERNAL,
     ALTER COLUMN wait SET STORAGE EXTERNAL;

@@ -1,12 +1,12 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- Views on the working set and the record, with the functions that they use. No program reads `runs`, which is for people.
+-- Views on the working set and the record, with the functions that they use.
 --
--- phase, phase_since, runs: unfinished runs, for people
+-- phase, phase_since: the state of an unfinished run in words; runs: unfinished runs, for people: no program reads it
 -- ready_queue: queues of ready runs; abandoned_queue: those that no living worker claims
 -- reached_limit: sagas at their limits; limited_topic: topics of sagas whose queue has a limit
--- run_end: ends of runs; recorded_rollback_failure: failed rollbacks by the record; latest_rollback_failure: of one that may have
--- failed again; rollback_failure_of: that of a run; undecided_rollbacks: those on which an operator has to decide, for a run above
+-- run_end: ends of runs; recorded_rollback_failure: failed rollbacks by the record; latest_rollback_failure, rollback_failure_of:
+-- the latest failure of a rollback; undecided_rollbacks: failed rollbacks on which an operator has to decide
 -- listed_handler: states and handlers of unfinished runs; unfinished_run: unfinished runs, as programs list and explain them
 
 -- In words, what an unfinished run does or waits for. A volatile function in it would keep the planner from reading no more
@@ -174,10 +174,10 @@ RETURN scoop.latest_rollback_failure(of_run, (
     WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = of_root
       AND scoop.run_id(e.cooperation_lineage) = of_run));
 
--- The failed rollbacks on which an operator has to decide before this run goes on: of the run itself, or of runs below it. Empty if it
--- has no failed rollback, or if a repair is in progress. A run is blocked by each child that failed after the newest suspension of the
--- run; it has accepted earlier failures. So the decision is about failed runs that no child blocks, and that are not in the working
--- set, or await an operator there. The nearest first; of the children of a run the oldest failure first.
+-- The failed rollbacks on which an operator has to decide before this run goes on: its own, or those of runs below it. These are
+-- failed runs that no child blocks, and that are not in the working set, or await an operator there: none while repairs of all of
+-- them are in progress. A child blocks a run if it failed after the newest suspension of the run, which has accepted earlier
+-- failures. The nearest first; of the children of a run the oldest failure first.
 CREATE FUNCTION scoop.undecided_rollbacks(of_root uuid, of_run uuid, limit_to bigint) RETURNS TABLE (run uuid, handler text)
 LANGUAGE sql STABLE
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
@@ -254,11 +254,11 @@ AS $$
 $$;
 
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
--- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned; for the
--- limit of its saga or of its key, if that is reached; or else for a slot. A run whose rollback had failed, and that waits for children
--- which an operator has to repair, waits for the operator. The failure of a run that awaits an operator is the latest
--- one of its rollback, that of others the reason of the rollback. If the rollback of a run has failed, the other one of the two is there,
--- too.
+-- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned; for
+-- the limit of its saga or of its key, if that is reached; or else for a slot. A run that waits for children waits for an operator
+-- if its rollback has failed before, and undecided_rollbacks has a run for it. `latest_failure` is the latest failure of the
+-- rollback if the run awaits an operator, and otherwise the reason of the rollback. `other_failure` is the other one of the two, if
+-- the rollback has failed.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
        CASE WHEN r.state = 'waiting' THEN CASE WHEN r.rollback_failed_before

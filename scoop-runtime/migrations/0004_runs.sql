@@ -36,8 +36,8 @@ CREATE FUNCTION scoop.has_to_give_up(giving_up boolean, give_up_at timestamptz, 
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (giving_up OR give_up_at <= at) IS TRUE;
 
--- Whether a cancellation makes an unfinished run give up: it does not yet, and is no part of a rollback. The planner replaces the call
--- by its text.
+-- Whether a cancellation makes an unfinished run give up: not if it gives up already, or is part of a rollback. The planner
+-- replaces the call by its text.
 CREATE FUNCTION scoop.can_give_up(giving_up boolean, rollback_since timestamptz) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN NOT giving_up AND rollback_since IS NULL;

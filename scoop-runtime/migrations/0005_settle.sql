@@ -2,8 +2,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- Persists a move of a run that the shorter statements (`sql/settle/`) do not cover. As a function, it spends nothing
 -- on absent parts. Its own settings give it one plan on every connection: lookups by index, independent of the tables'
--- contents, and never planned anew. From the first release on a later version of it takes another name, since programs
--- of both may run.
+-- contents, and never planned anew.
 
 -- Applies a settlement to its run, if that still has the epoch of the move, and raises the epoch; otherwise does
 -- nothing. So a run that another worker took over is unchanged, and a settlement that is sent twice is applied once. A

@@ -17,13 +17,13 @@ RETURN CASE
         jsonb_path_exists(value, 'strict $.** ? (@.type() == "number" && (@ > 1.7e308 || @ < -1.7e308))'), false)
 END;
 
--- How many bytes a stored value has at most when it is read, by its stored size alone: what programs store of failures and waits is
--- not compressed, and a compressed value has at most 255 times its stored bytes. The planner replaces the call by its text.
+-- How many bytes a stored value has at most when it is read, by its stored size alone. Programs store failures and waits
+-- uncompressed; a compressed value has at most 255 times its stored bytes. The planner replaces the call by its text.
 CREATE FUNCTION scoop.bytes_of(value jsonb) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE WHEN pg_column_compression(value) IS NULL THEN 1 ELSE 255 END * pg_column_size(value)::bigint;
 
--- How many bytes of a failure are read at most: none of one that is larger than programs write, which is about 128 KiB. The planner
+-- How many bytes of a failure are read at most: none of one above 256 KiB. Programs write about 128 KiB at most. The planner
 -- replaces the call by its text.
 CREATE FUNCTION scoop.shown_bytes(failure jsonb) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE

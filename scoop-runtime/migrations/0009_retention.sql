@@ -352,7 +352,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    -- A time to come says nothing of open transactions. In a range that allows the calculation, as the row may have an infinite time.
+    -- A time to come says nothing of open transactions. In a range that allows the calculation, as the row may have an infinite
+    -- time.
     ended := greatest('0001-01-01 00:00+00', CASE WHEN ended <= clock_timestamp() THEN ended END);
 
     WITH RECURSIVE lane (topic, kind) AS (

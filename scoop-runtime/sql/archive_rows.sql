@@ -1,6 +1,6 @@
--- What is recorded about these parts of a hierarchy? A JSON object for each row, with the name of its table. These are the rows that
--- scoop.prune deletes: of most tables those of the part, but interventions by their hierarchy, since a run that an operator has
--- retried may have no event. Rows with a hierarchy or a run that is not recorded are neither archived nor deleted.
+-- What is recorded about these parts of a hierarchy? A JSON object for each row, with the name of its table. These are the rows
+-- that scoop.prune deletes: those of each part, but interventions by their hierarchy, since a run that an operator has retried may
+-- have no event. Rows with a hierarchy or a run that is not recorded are neither archived nor deleted.
 -- Locks: nothing.
 -- $1 the parts: hierarchies and runs
 SELECT (jsonb_build_object('table', found.name) || found.data)::text AS line

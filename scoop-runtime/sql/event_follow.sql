@@ -1,10 +1,10 @@
 -- Which events did these transactions write? A page of them, in the order of their ids. Reads the events from the id $1 on up
 -- to the last one of the page; those before are of earlier transactions, or of an earlier page. A repeated failure of a rollback
--- counts as another ROLLBACK_FAILED. Pages and cursors go by the id, which is unique in each table only: a repeated failure with the id
--- of an event, which only a forged row has, is left out, so that it hides no event; `repeated_failure_unmatched.sql` finds it. The
--- number of a transaction has 64 bits, of which a row has 32. The page ends before its failures have more than about 4 MiB:
--- `found` is how many events it would have had. Of a lineage only the first and the last id are returned, since a forged one
--- may have millions.
+-- counts as another ROLLBACK_FAILED. Pages and cursors go by the id, which is unique within each table only. So a repeated failure
+-- with the id of an event is left out: it would hide the event. Only a forged row has such an id, and
+-- `repeated_failure_unmatched.sql` finds it. The number of a transaction has 64 bits, of which a row has 32. The page ends before
+-- its failures have more than about 4 MiB: `found` is how many events it would have had. Of a lineage only the first and the last
+-- id are returned, since a forged one may have millions.
 -- Locks: nothing.
 -- $1 greater ids than this; $2 of this transaction and later ones, $3 before this one, $4 visible in this snapshot; $5 without
 -- these; $6 of this handler and $7 of this hierarchy, null for all; $8 how many; $9 whether with failures

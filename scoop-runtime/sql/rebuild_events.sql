@@ -1,9 +1,9 @@
 -- The whole record of the hierarchies that are not at rest, hierarchy by hierarchy. One is at rest if each of its
 -- runs has ended, none has a request to roll back that it has not begun, and each handler listed for its message has
--- begun. A run whose rollback failed again has another ROLLBACK_FAILED here for each time, the newest with its failure: no other
--- is needed. A failure that is larger than programs write, or has more levels, is replaced. Which are not at rest is found in indexes
--- that have no more than ids and names; of the others nothing is read. Each `OFFSET 0` keeps a look-up by an index from
--- becoming part of a join, whose plan would depend on statistics: those may be of tables that were empty then.
+-- begun. A run whose rollback failed again has another ROLLBACK_FAILED here for each time, and only the newest one has its
+-- failure. A failure that is larger than programs write, or has more levels, is replaced. Hierarchies that are not at rest are
+-- found in indexes that have no more than ids and names; of the others nothing is read. Each `OFFSET 0` keeps a look-up by an
+-- index from becoming part of a join, whose plan would depend on statistics: those may be of tables that were empty then.
 -- `type::text` keeps the events of a run from being looked for among all events of their type.
 -- Locks: nothing.
 WITH RECURSIVE

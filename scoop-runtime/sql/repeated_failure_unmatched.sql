@@ -1,6 +1,7 @@
--- Which of the newest repeated failures do not fit the record: the run has no ROLLBACK_FAILED with the same hierarchy, handler and
--- message, or an event has the same id? Only forged or damaged rows are such. A tree, a list or a rebuild may not read them, and the
--- archive and the deletion of their hierarchy may leave them; event_follow.sql leaves out those with the id of an event.
+-- Which of the newest repeated failures do not fit the record? Those whose run has no ROLLBACK_FAILED with the same hierarchy,
+-- handler and message, and those with the id of an event: forged rows, or rows of runs whose events were damaged. Trees, lists
+-- and rebuilds may lack them, archives and deletions of their hierarchy may leave them; event_follow.sql leaves out those with the
+-- id of an event.
 -- Locks: nothing.
 -- $1 how many of the newest, $2 the maximum number of those that are returned
 SELECT f.id, f.root, f.run, f.handler, f.message_id, f.shares_id

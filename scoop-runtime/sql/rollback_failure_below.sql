@@ -1,4 +1,5 @@
--- On which failed rollbacks below a run has an operator to decide first, with their latest failures? See scoop.undecided_rollbacks.
+-- On which failed rollbacks below a run does an operator have to decide first? Each with its latest failure. See
+-- scoop.undecided_rollbacks.
 -- Locks: nothing.
 -- $1 root, $2 the run, whose rollback failed, $3 how many at most
 SELECT u.run, u.handler, scoop.shown_failure(scoop.latest_rollback_failure(u.run, (

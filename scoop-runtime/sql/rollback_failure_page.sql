@@ -1,8 +1,8 @@
--- Lists failed rollbacks that no operator has settled since, newest first, each with those on which an operator has to decide before
--- its run goes on: itself, or some below it. A forged row is listed with what there is.
+-- Lists failed rollbacks that no operator has settled since, newest first. `undecided` has the runs on which an operator has to
+-- decide before that run goes on: the run itself, or some below it. A forged row is listed with what there is.
 -- Locks: nothing.
 -- $1 older than this (nothing: the newest), $2 and if as old, with a smaller id than this, $3 how many,
--- $4 how many to decide on, at most, of each
+-- $4 the maximum length of `undecided`
 WITH page AS MATERIALIZED (
     SELECT f.* FROM scoop.rollback_failure f
     WHERE (f.failed_at, f.run)

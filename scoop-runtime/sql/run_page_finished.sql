@@ -6,8 +6,8 @@
 -- none is found.
 -- Locks: nothing.
 -- $1 the handler, $2 the topic, $3 the kinds of ends, $4 since and $5 until when they ended, $6 a code in the reason of the
--- rollback, or in its latest failure, also of one that an operator has settled since, $7
--- the maximum length of the lineage; each null for all
+-- rollback or in its latest failure, also if an operator has settled that since, $7 the maximum length of the lineage; each null
+-- for all
 -- $8 ended before this, $9 and if at that time, with a smaller id than this; null: from the latest on; $10 how many runs,
 -- $11 how many ends to read
 WITH asked (type, handler) AS (

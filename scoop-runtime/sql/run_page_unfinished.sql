@@ -3,7 +3,8 @@
 -- may be more. One row without a run if none is found.
 -- Locks: nothing.
 -- $1 the handler, $2 the topic, $3 the states of rows and $4 their states in words; $5 since and $6 until when they
--- are in it; $7 a code in the reason of the rollback, or in its latest failure; $8 what they wait for; $9 the maximum length of the lineage; each null for all
+-- are in it; $7 a code in the reason of the rollback or in its latest failure; $8 what they wait for; $9 the maximum length of
+-- the lineage; each null for all
 -- $10 ids below this; null: from the newest on; $11 how many runs, $12 how many rows to read
 WITH asked (state, handler) AS (
     SELECT l.state, l.handler::text FROM scoop.listed_handler l

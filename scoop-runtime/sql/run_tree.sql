@@ -4,9 +4,9 @@
 -- the emitter; `redelivered_as` is the hierarchy that handles one in the end.
 -- Of a large hierarchy a part: runs above before those below, as far as is asked. Of a run that went on anew only the
 -- newest execution, and what that launched.
--- Of the failures of all these events as many are read as the tree may have bytes of: first the newest of each kind of each run,
--- which say how it stands, then all others from the newest one on. Of the others nothing is read. A wait that is larger, or has
--- more levels, than programs write is not read either.
+-- The failures of all these events are read up to a number of bytes: first the newest of each kind of each run, from which the
+-- state of the run follows, then all others from the newest one on. Failures beyond that are not read, nor is a wait that is
+-- larger, or has more levels, than programs write.
 -- Locks: nothing.
 -- $1 the root message, $2 down to which depth, that of its own runs being 1, and $3 how many runs at most, one more if
 -- there are more; null for all. $4 one run that handles the message, for itself and its children only; null for all.

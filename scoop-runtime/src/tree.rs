@@ -128,7 +128,7 @@ pub enum RunState {
         /// The reason.
         reason: String,
     },
-    /// Its rollback failed again, or it waits for a failed rollback of others: an operator has to decide.
+    /// Its rollback failed again, or the repair of another run has restored it: an operator has to decide.
     AwaitingOperator {
         /// The reason.
         reason: String,
@@ -168,8 +168,8 @@ pub struct RunEvent {
     awaits: Option<Wait>,
     /// The identifier of the worker that wrote it.
     pub worker: Option<String>,
-    /// The failure that it records, if it records one. A tree has 4 MiB of failures at most: those of the states of its runs
-    /// first, then the newest ones. Another one is replaced by a failure of the type `LeftOut`.
+    /// The failure that it records, if it records one. A tree has 4 MiB of failures at most: first the newest of each kind of each
+    /// run, then all others, from the newest one on. A failure beyond that is replaced by one of the type `LeftOut`.
     pub failure: Option<Failure>,
     /// The part of the record that cannot be read, with the reason.
     pub unreadable: Option<String>,

@@ -275,7 +275,7 @@ impl Many {
         self.filters.is_empty_but_topic() && self.limit.is_none()
     }
 
-    /// Makes a request for each of the runs, after a question. A dry run has each of them checked.
+    /// Makes a request for each of the runs, after a question. A dry run only checks them.
     pub(super) async fn carry_out<A: Into<Answer> + Send + 'static>(
         &self,
         (scoop, output, consent): (&Scoop, Output, Consent),

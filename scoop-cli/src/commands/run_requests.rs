@@ -14,7 +14,7 @@ use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
 
-/// The commands of those of these requests that repair a run. A shell refuses the placeholder of the reason.
+/// The commands for the repairs among these requests. A shell refuses the placeholder of the reason.
 pub(crate) fn repair_commands(run: RunId, requests: impl Iterator<Item = RunRequest>) -> Vec<String> {
     let repairs = requests.filter(|request| request.is_repair());
     let commands = repairs.map(|request| {
@@ -247,8 +247,8 @@ pub(crate) async fn resolve(scoop: &Scoop, output: Output, args: ResolveArgs) ->
     answered(output, make(output, consent, &change, request).await?)
 }
 
-/// What the id of a request names, and the states of its runs, for the question. The id of another kind of object is an error, as it is
-/// for the request.
+/// The object of the id and the states of its runs, for the question. The id of another kind of object is an error, as it is for
+/// the request.
 async fn named(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<String, Fault> {
     let Explanation { named, runs, .. } = scoop.explain(id).await?;
     let is_wanted = match named {
@@ -264,8 +264,8 @@ async fn named(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<String, Fault>
     Ok(format!("{id}, {}{states}", Escaped(&named.to_string())))
 }
 
-/// Makes a request after the question. A dry run has the request checked, and then only says what it would change. Without an answer,
-/// that is all.
+/// Makes a request after the question; a dry run only checks it, and says what it would change. `None` if there is no answer to
+/// write.
 async fn make<A>(
     output: Output,
     consent: Consent,

@@ -82,12 +82,10 @@ impl FindRuns {
         self
     }
 
-    /// Lists only runs with a failure of this code: runs that rolled back, or roll back, because of it, and runs whose rollback
-    /// failed with it. The code may be that of a cause, at any depth.
+    /// Lists only runs with a failure of this code, which may be that of a cause, at any depth.
     ///
-    /// A run whose rollback failed has two failures, and is found by both: by the reason of the rollback, and by the failure of that.
-    /// If it has failed again after a [retry](crate::Scoop::retry), the latest failure counts. This stays so when an operator has
-    /// settled it. Attempts that are retried are no failures of a run.
+    /// The failures of a run are the reason of its rollback and, if the rollback failed, the latest failure of that, also after an
+    /// operator has settled it. Attempts that are retried are no failures of a run.
     pub fn failed_with(mut self, code: impl Into<String>) -> Self {
         self.filter.code = Some(code.into());
         self

@@ -143,7 +143,7 @@ struct RequestInfo {
     wanted: Wanted,
     reason: String,
     source: String,
-    /// The place in the code, unless a person makes the request.
+    /// The place of the call, unless it is left out.
     asked_at: Option<&'static Location<'static>>,
     is_dry_run: bool,
 }
@@ -178,10 +178,10 @@ impl<A> Request<A> {
         self
     }
 
-    /// Only has the request checked: the answer is the one that the request would get now, and nothing happens.
+    /// Only checks the request: the answer is the one that the request would get now, and nothing is recorded or changed.
     ///
-    /// The database makes the same checks, takes the same locks for as long as these take, and needs the same rights. An
-    /// accepted signal may be [`SignalAnswer::Kept`] when it is sent.
+    /// The checks are those of the request: they need the same rights, and hold the same locks until they end. A signal that is
+    /// accepted here may be [`SignalAnswer::Kept`] when it is sent.
     ///
     /// ```no_run
     /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};
@@ -197,8 +197,8 @@ impl<A> Request<A> {
         self
     }
 
-    /// Leaves out the place in the code: for a program by which a person makes the request. Otherwise the failures of the runs that
-    /// obey a cancellation or a rollback have the place of the call.
+    /// Leaves out the place of the call, for a program that makes the request for a person. Otherwise the failures of the runs
+    /// that obey a cancellation or a rollback have it.
     ///
     /// ```no_run
     /// # use scoop_runtime::{RunId, RuntimeError, Scoop};

@@ -141,7 +141,7 @@ pub enum WaitReason {
     },
     /// The decision of an operator.
     Operator {
-        /// Why: the latest failure of the first run below it, if the decision is about such runs.
+        /// The reason. If the decision is about runs below it, the latest failure of the first one.
         why: String,
         /// The failed runs below it that an operator has to retry, skip or resolve first; ten at most. Empty if the
         /// decision is about the run itself.
@@ -151,7 +151,7 @@ pub enum WaitReason {
     },
 }
 
-/// A run below another one, with a failed rollback on which an operator has to decide before. Display it for its id and its saga.
+/// A run below another one, on whose failed rollback an operator has to decide first. Display it for its id and its saga.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailedBelow {

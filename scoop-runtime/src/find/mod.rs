@@ -132,8 +132,7 @@ impl RunFilter {
             || self.depth == Depth::Roots
     }
 
-    /// Whether one of these failures, or of their causes, has the code that is asked for: the reason of the rollback of a run, and
-    /// the latest failure of that rollback, if it has failed.
+    /// Whether one of these failures of a run, or of their causes, has the code that is asked for.
     pub(crate) fn admits_failures<'a>(&self, mut failures: impl Iterator<Item = &'a Failure>) -> bool {
         self.code.as_deref().is_none_or(|code| failures.any(|failure| has_code(failure, code)))
     }

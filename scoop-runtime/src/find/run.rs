@@ -85,7 +85,7 @@ named! {
         AwaitingSignal = "awaiting signal",
         /// No living program can continue it, or it may crash its workers.
         Stuck = "stuck",
-        /// Its rollback failed again, or it waits for a failed rollback of others: an operator has to decide. After its first
+        /// Its rollback failed again, or the repair of another run has restored it: an operator has to decide. After the first
         /// failure it is `RollbackFailed`; runs of both states [wait for an operator](WaitKind::Operator).
         AwaitingOperator = "awaiting operator",
         /// It has committed.
@@ -157,8 +157,10 @@ impl RunRequest {
 }
 
 impl RunPhase {
-    /// The requests that a run in this state can accept. [`RunSummary::requests`] and [`StuckRun::requests`](crate::StuckRun::requests)
-    /// have those of a certain run.
+    /// The requests to offer for a run in this state: it can accept them. A run that waits for a decision about a run below it
+    /// accepts `skip` and `resolve`, too, which settle that run with it.
+    ///
+    /// [`RunSummary::requests`] and [`StuckRun::requests`](crate::StuckRun::requests) have those of a certain run.
     pub const fn requests(self) -> &'static [RunRequest] {
         match self {
             Self::Pending | Self::Ready | Self::Retrying | Self::Running | Self::Waiting | Self::Sleeping => {
@@ -174,7 +176,7 @@ impl RunPhase {
         }
     }
 
-    /// These requests, if a cancellation makes the run give up; else the others.
+    /// [`requests`](Self::requests), but a cancellation only if it makes the run give up.
     pub(crate) fn requests_if(self, can_give_up: bool) -> impl Iterator<Item = RunRequest> {
         let requests = self.requests().iter().copied();
         requests.filter(move |request| can_give_up || *request != RunRequest::Cancel)
@@ -240,7 +242,7 @@ impl WaitKind {
             Self::Children => &[RowState::Waiting],
             Self::Signal | Self::Time | Self::Slot | Self::Limit | Self::Pause => &[RowState::Ready],
             Self::Program => &[RowState::Ready, RowState::Stuck],
-            // A run waits for the operator that has to repair runs below it.
+            // A waiting run waits for an operator if that has to repair runs below it.
             Self::Operator => &[RowState::Waiting, RowState::Stuck],
         };
         states.iter().copied()
@@ -337,12 +339,12 @@ impl RunSummary {
     }
 
     /// Whether an operator has declared it rolled back, by [`resolve`](crate::Scoop::resolve), or by a decision about a run
-    /// above it: its own code did not do that.
+    /// above it: its own code did not undo it.
     pub fn is_resolved(&self) -> bool {
         self.phase == RunPhase::RolledBack && self.worker.as_deref() == Some(OPERATOR)
     }
 
-    /// What operators have done instead of its own code, if it was rolled back: `resolved by an operator`, or
+    /// The decisions of operators by which it was rolled back, as text: `resolved by an operator`, or
     /// `2 parts skipped by an operator`.
     pub fn settled(&self) -> Option<String> {
         match (self.phase, self.skipped) {

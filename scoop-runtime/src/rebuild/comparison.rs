@@ -47,8 +47,9 @@ impl FailedRollbackComparison {
     pub const LIMIT: usize = 100;
 }
 
-/// A repeated failure of a rollback, a row of the table `repeated_failure`, that does not fit the record: the row was forged, or the
-/// events of its run were damaged. Display it as one line.
+/// A repeated failure of a rollback, a row of the table `repeated_failure`, that does not fit the record. Display it as one line.
+///
+/// The row was forged, or the events of its run were damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnmatchedFailure {

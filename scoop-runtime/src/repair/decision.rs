@@ -251,9 +251,9 @@ impl FailedRollbacks {
         self.runs.keys().copied().collect()
     }
 
-    /// The failed rollbacks on which an operator has to decide before this run goes on: of the run itself, or of the descendants that
-    /// block it, as far as none blocks them and no repair of them is in progress. The nearest first; of the children of a run by the time of
-    /// their failure. As `scoop.undecided_rollbacks`.
+    /// The failed rollbacks on which an operator has to decide before this run goes on: its own, or those of descendants that block
+    /// it. None of these is blocked itself, or in repair. The nearest first; of the children of a run the oldest failure first. As
+    /// `scoop.undecided_rollbacks`.
     #[cfg(any(test, feature = "in-memory"))]
     pub(crate) fn undecided(&self, run: Uuid) -> Vec<Uuid> {
         let (mut undecided, mut ahead) = (vec![], VecDeque::from_iter(self.get(run)));

@@ -105,8 +105,8 @@ pub struct FailedCompensation {
     pub at: SystemTime,
     /// The state of its repair.
     pub status: RepairStatus,
-    /// If its status is [`RepairStatus::BlockedByDescendant`], the failed runs below it that an operator has to retry, skip or resolve
-    /// first; ten at most.
+    /// The failed runs below it that an operator has to retry, skip or resolve first; ten at most. Empty unless its status is
+    /// [`RepairStatus::BlockedByDescendant`].
     pub failed_below: Vec<RunId>,
     /// `at` as stored.
     pub(crate) stored_at: StoredTime,
@@ -118,16 +118,16 @@ pub struct FailedCompensation {
 pub enum RepairStatus {
     /// The run waits for an operator to retry, skip or resolve it.
     AwaitingOperator,
-    /// The run failed because of descendants, some of which wait for an operator: [`FailedCompensation::failed_below`]. It continues
-    /// when those are settled. To skip or resolve it settles them, too.
+    /// The run failed because of descendants, some of which wait for an operator: [`FailedCompensation::failed_below`]. It
+    /// continues when those are settled. To skip or resolve it settles them, too.
     BlockedByDescendant,
     /// The run continues, or waits for descendants that do.
     InProgress,
 }
 
 impl RepairStatus {
-    /// The state of the repair of a run, and the runs below it that come first, from the failed rollbacks on which an operator has to
-    /// decide before it continues.
+    /// The state of the repair of a run, and the runs below it that come first. `undecided` has the failed rollbacks on which an
+    /// operator has to decide before the run continues.
     pub(crate) fn of(run: Uuid, undecided: &[Uuid]) -> (Self, Vec<RunId>) {
         match undecided {
             [] => (Self::InProgress, vec![]),

@@ -26,7 +26,7 @@ pub(crate) struct RequestTarget {
 pub(crate) struct RequestKey {
     pub(crate) id: Uuid,
     pub(crate) attempt: Attempt,
-    /// Whether the request is only checked: it is answered as any other, and changes nothing.
+    /// Whether the request is only checked: it is answered like any other, and changes nothing.
     pub(crate) is_dry_run: bool,
 }
 

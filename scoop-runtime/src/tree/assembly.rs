@@ -118,9 +118,9 @@ impl RunInfo {
         }
     }
 
-    /// Finds the waits for children and for the ends of sleeps between the events. Structured cooperation determines which event they belong to:
-    /// children of earlier steps ended before the event, and those of later steps begin after the next one. After a failed rollback
-    /// the run waits from the last of these repairs, its own and those below it, oldest first.
+    /// Finds the waits for children and for the ends of sleeps between the events. Structured cooperation determines which event
+    /// they belong to: children of earlier steps ended before the event, and those of later steps begin after the next one. After a
+    /// failed rollback the run waits from the last repair on. `repairs` has those of the run and of the runs below it, oldest first.
     fn find_waits(&mut self, repairs: &[SystemTime]) {
         let ends = self.children.iter().enumerate().flat_map(|(child, run)| {
             let ends = run.events.iter().filter(|event| event.ends());
@@ -172,8 +172,8 @@ impl RunEvent {
 }
 
 impl WaitEnd {
-    /// The end of a wait in which these ends came, in their order: each that of a child and its kind, or that of the sleep. The
-    /// last one of each child counts.
+    /// How a wait ended, by the ends that came in it, oldest first: each the number of a child and the kind of its end, or `None`
+    /// for the sleep. The last end of each child counts.
     fn of(ends: impl DoubleEndedIterator<Item = Option<(usize, EventKind)>>, rolls_back: bool) -> Self {
         let mut of_child = BTreeMap::new();
         let mut is_last = true;

@@ -110,7 +110,8 @@ async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Re
         is_certain: runs.len() >= limit,
         more: (limit < RUNS_MAX).then(|| format!("{}/hierarchies/{id}?limit={RUNS_MAX}", base.0)),
     });
-    // What is below a run that gives up, or is part of a rollback, does so or is, too. Of many runs, only a few are explained.
+    // A run below one that gives up does so, too, and one below a run in rollback is part of it. Of many runs, only a few are
+    // explained.
     let mut requests = explanation.runs.iter().flat_map(|run| run.run.requests());
     let can_be_cancelled =
         requests.any(|request| request == RunRequest::Cancel) || tree.roots().len() > explanation.runs.len();

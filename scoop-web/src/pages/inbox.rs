@@ -48,7 +48,7 @@ struct Entry {
     why: String,
     since: Moment,
     note: &'static str,
-    /// Runs on which an operator has to decide before.
+    /// Runs on which an operator has to decide first.
     failed_below: Vec<Uuid>,
     actions: Vec<Action>,
 }

@@ -275,7 +275,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
     ]
 }
 
-/// The filters of a list that has the runs that are counted in these states: of ends those of the last hour.
+/// The filters of the list of the runs that are counted in these states; of ends, those of the last hour.
 fn filters_of(states: &[RunPhase]) -> impl Iterator<Item = (&str, &str)> {
     let since = states.iter().any(|state| ENDS.contains(state)).then_some(("since", "1h"));
     states.iter().map(|state| ("state", state.name())).chain(since)

@@ -44,7 +44,7 @@ struct RunPage {
     since: Moment,
     explanation: String,
     actions: Vec<Action>,
-    /// Runs on which an operator has to decide before, with their sagas.
+    /// Runs on which an operator has to decide first, with their sagas.
     failed_below: Vec<(Uuid, String)>,
     has_more_below: bool,
     done: Option<Done>,

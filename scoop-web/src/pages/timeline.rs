@@ -1,4 +1,5 @@
-//! The time line of a hierarchy: a bar for each run, step, wait and compensation and a mark for each intervention, on a scale of time.
+//! The time line of a hierarchy, on a scale of time: a bar for each run, step, wait and compensation, and a mark for each
+//! intervention.
 
 use std::time::SystemTime;
 

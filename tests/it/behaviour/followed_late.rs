@@ -53,7 +53,7 @@ async fn events_of_transactions_that_commit_late_come_once() -> Result<()> {
     Ok(())
 }
 
-/// Of two rows with one id at the end of a page, or at a cursor, one would be passed.
+/// Of two rows with one id at the end of a page, or at a cursor, one would be skipped.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_failures_with_the_ids_of_events_hide_no_event() -> Result<()> {
     let db = Database::new().await;

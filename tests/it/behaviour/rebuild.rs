@@ -604,7 +604,7 @@ async fn hierarchy_with_an_unreadable_event_keeps_its_runs_and_others_are_rebuil
         .await
 }
 
-/// Neither a failure beyond those of programs nor its levels keep a run from being rebuilt.
+/// A failure that is larger, or has more levels, than programs write keeps no run from being rebuilt.
 #[tokio::test(flavor = "multi_thread")]
 async fn failure_beyond_those_of_programs_is_replaced_by_a_rebuild() -> Result<()> {
     let nested = format!("'{}{{}}{}'", "{\"causes\":[".repeat(200), "]}".repeat(200));

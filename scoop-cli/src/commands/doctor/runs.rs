@@ -274,7 +274,7 @@ pub(super) async fn listed(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     Ok(findings)
 }
 
-/// Repeated failures that do not fit the record: trees and lists may not have them, and no deletion may take them.
+/// Repeated failures that do not fit the record: trees and lists may lack them, and deletions may leave them.
 fn unmatched(failures: &[UnmatchedFailure]) -> Vec<Finding> {
     const CHECK: &str = "repeated failures";
     const ADVICE: &str = "as the owner of the tables, correct the row of `repeated_failure` by the ROLLBACK_FAILED of its \

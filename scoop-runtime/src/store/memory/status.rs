@@ -233,7 +233,8 @@ struct BegunRun<'a> {
     left_out: usize,
 }
 
-/// Leaves out the failures beyond the bytes of a tree. The newest of each kind of each run come first, then the newest of all others.
+/// Leaves out the failures beyond the bytes of a tree. The newest of each kind of each run come first, then all others, from the
+/// newest one on.
 fn leave_out_failures(runs: &mut [BegunRun<'_>]) {
     let mut failures = vec![];
     for (nth, run) in runs.iter().enumerate() {

@@ -410,7 +410,7 @@ fn stored(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Whether the failure of a run, or the other one that its row has for a filter by code, has the code.
+/// Whether the filter admits the failure of a run, or the other failure in its row.
 fn admits_failures(filter: &RunFilter, row: &PgRow, failure: Option<&Failure>) -> bool {
     let other = filter.code.as_ref().and_then(|_| failure_if_readable(row, "other_failure"));
     filter.admits_failures(failure.into_iter().chain(&other))

@@ -27,7 +27,8 @@ use crate::rebuild::{
 use crate::repair::{RepairAction, SIGNAL};
 use crate::util::patience::note;
 
-/// How many failed rollbacks of the list and of the record, and repeated failures, a comparison of these reads, and of how many sagas.
+/// How many failed rollbacks of the list and of the record, and repeated failures, a comparison of these reads, and of how many
+/// sagas.
 const FAILURES_COMPARED: i64 = 10_000;
 const FAILED_SAGAS_COMPARED: i64 = 1_000;
 

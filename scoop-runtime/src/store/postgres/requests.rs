@@ -127,7 +127,7 @@ impl RequestStorage for PostgresStore {
     }
 }
 
-/// Commits a request, unless it is only checked.
+/// Ends the transaction of a request: commits it, or rolls a dry run back.
 pub(super) async fn finish(tx: Transaction<'static, Postgres>, asked: RequestKey) -> sqlx::Result<()> {
     match asked.is_dry_run {
         true => tx.rollback().await,

@@ -522,7 +522,7 @@ async fn reads_what_is_ready_and_not_what_was_taken(
     );
     store.register_alone(&pool, Uuid::nil(), 1).await;
     execute("ALTER TABLE scoop.run SET (autovacuum_enabled = false)").await;
-    // Not by an update: another session, as of autovacuum, may keep its dead entries from being removed.
+    // Not by an update: another session, such as one of autovacuum, may keep its dead entries from being removed.
     execute("ALTER TABLE scoop.run ALTER ready_at SET DEFAULT now() - interval '10 minutes'").await;
     execute(MANY).await;
     execute("VACUUM scoop.run").await;
