@@ -24,13 +24,13 @@ const SCHEMA: &str = "scoop";
 /// Options of the connection.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Connection {
-    /// The database, as a URL: postgres://user@host/database; by default that in DATABASE_URL
+    /// The database, as a URL: postgres://user@host/database; by default the value of DATABASE_URL
     ///
     /// A password belongs into DATABASE_URL, PGPASSWORD or the file ~/.pgpass: other users of the machine can see the
     /// arguments of a program. Without a URL, the variables of PostgreSQL are used, such as PGHOST and PGUSER.
     #[arg(long, global = true, value_name = "URL", help_heading = "Connection")]
     database_url: Option<String>,
-    /// The schema of the tables; by default that in SCOOP_SCHEMA, or scoop
+    /// The schema of the tables; by default the value of SCOOP_SCHEMA, otherwise scoop
     #[arg(long, global = true, value_name = "NAME", help_heading = "Connection")]
     schema: Option<String>,
     /// The URL leads to a proxy that assigns connections per transaction, such as PgBouncer

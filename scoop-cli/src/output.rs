@@ -73,10 +73,7 @@ impl Output {
     pub(crate) fn remark_options(self) {
         let given: Vec<_> = self.given.into_iter().flatten().collect();
         if !given.is_empty() {
-            self.remark(format_args!(
-                "the commands need these options of this one, too: {}",
-                given.join(", ")
-            ));
+            self.remark(format_args!("the commands need these options, too: {}", given.join(", ")));
         }
     }
 

@@ -234,7 +234,7 @@ weighed AS (
            CASE WHEN scoop.bytes_of(r.wait) > 16384 THEN true ELSE scoop.is_deep(r.wait) END AS is_wait_left_out
     FROM ranked r
 ),
-told AS (
+described_run AS (
     SELECT max(w.lineage) AS lineage, (array_agg(w.message_id) FILTER (WHERE w.type IS NULL))[1] AS message_id,
            max(w.handler) AS handler, max(w.execution) AS execution, max(w.began_at) AS began_at, max(w.left_out) AS left_out,
            jsonb_agg(
@@ -273,7 +273,7 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
        n.execution,
        CASE WHEN n.began_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN n.began_at END AS began_at,
        n.left_out, (SELECT is_so FROM more_emitted) AS more_emitted, r.awaits_operator
-FROM told n
+FROM described_run n
 -- one row at a time: the planner takes a tree for large if one run has most of the events, and would read all messages
 CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = n.message_id OFFSET 0) m
 LEFT JOIN LATERAL (

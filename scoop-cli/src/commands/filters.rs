@@ -30,7 +30,7 @@ pub(crate) struct Filters {
     #[arg(long, value_name = "TIME", value_parser = times::time)]
     until: Option<SystemTime>,
     /// Only runs with a failure of this code, at any depth: those that roll back or were rolled back because of it, or
-    /// whose rollback failed with it
+    /// whose rollback failed with it; after a retry the latest failure counts
     #[arg(long, value_name = "CODE")]
     pub(super) failed_with: Option<String>,
     /// Only runs that wait for this; may be repeated: children, signal, time, slot, limit, program,

@@ -29,8 +29,8 @@ pub(crate) fn repair_commands(run: RunId, requests: impl Iterator<Item = RunRequ
 /// Running steps end first, and runs that have not begun never begin.
 ///
 /// With filters in place of an id, each unfinished run that passes them is cancelled, with what it has launched. Runs that
-/// roll back or give up already are left out. The question says how many runs there are; `--dry-run` lists them, with the refusals.
-/// The command can be interrupted between two runs.
+/// roll back or give up already are left out. The question says how many runs there are; `--dry-run` lists them, and says how
+/// many requests would be refused, and why. The command can be interrupted between two runs.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("state", |state| state.value_parser(one_of(phases_for(RunRequest::Cancel)))),
@@ -71,8 +71,8 @@ pub(crate) struct RollbackArgs {
 /// If the compensation succeeds, the rollback goes on from there. A stuck run is retried with the programs that live now.
 ///
 /// With filters in place of an id, each failed rollback and each stuck run that passes them is retried. The question says how
-/// many runs there are; `--dry-run` lists them, with the refusals. The command can be interrupted between two runs. If the rollback of a run
-/// failed because of runs below it, it goes on after the retry of these.
+/// many runs there are; `--dry-run` lists them, and says how many requests would be refused, and why. The command can be
+/// interrupted between two runs. If the rollback of a run failed because of runs below it, it goes on after the retry of these.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("state", |state| state.value_parser(one_of(phases_for(RunRequest::Retry)))))]
 pub(crate) struct RetryArgs {

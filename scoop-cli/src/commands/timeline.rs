@@ -21,8 +21,10 @@ const INDENTED_MAX: usize = 16;
 
 /// Show a hierarchy on a scale of time: a bar for each run and step, with waits and compensations
 ///
-/// Bars: `=` a run, `#` a step, `.` a wait, `<` a compensation, `!` a decision of an operator, `~` events that are left out. The time
-/// at which a signal came is not recorded: the wait for it is drawn until the end of the step that gets it, and the step as a point.
+/// Bars: `=` a run, `#` a step, `.` a wait, `<` a compensation, `!` a decision of an operator, `~` events that are left out.
+///
+/// The time at which a signal came is not recorded: the wait for it is drawn until the end of the step that gets it, and the
+/// step as a point.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TimelineArgs {
     #[command(flatten)]

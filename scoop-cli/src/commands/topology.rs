@@ -12,10 +12,12 @@ use crate::times::utc;
 
 /// Show which sagas handle which topics, and the workers that have them
 ///
-/// Of a subscription, SINCE is its registration, WORKERS the number of living workers that have the saga, LIMITS the limits of the
-/// saga, and WAITING the number of its runs that wait for a worker, if a limit of the queue counts them; `+` stands for that or
-/// more. Of a worker, SINCE is its start, SAGAS the number of its sagas, and PROGRAM and ADDRESS are those of its connection, as
-/// far as the role may see them.
+/// Columns of a subscription: SINCE is the time of its registration, WORKERS the number of living workers that have the saga, and
+/// LIMITS the limits of the saga. WAITING is the number of its runs that wait for a worker, if a limit of the queue counts them;
+/// `+` stands for that or more.
+///
+/// Columns of a worker: SINCE is the time of its start, and SAGAS the number of its sagas. PROGRAM and ADDRESS are those of its
+/// connection, as far as the role may see them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopologyArgs {}
 

@@ -609,7 +609,7 @@ async fn dry_run_refuses_what_the_request_refuses() {
         "#]]);
         shop.run(&[&["cancel", &id, end], &reason[..]].concat()).await.shows(expect![[r#"
             exit 3
-            nothing to do: no run is left that could give up: the request is only recorded
+            nothing to do: no run is left that could give up: the request has no effect beside its record
         "#]]);
         shop.run(&[&["rollback", &unpaid, end], &reason[..]].concat()).await.shows(expect![[r#"
             exit 3

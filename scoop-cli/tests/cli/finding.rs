@@ -71,7 +71,7 @@ async fn runs_are_listed_with_state_and_reason() {
     let url = shop.db.pool().connect_options().to_url_lossy().to_string();
     let given = ran(program(&["explain", &failed, "--database-url", &url]), &mut vec![]).await;
     assert!(given.stdout.contains(" --reason <why>\n"), "{given:?}");
-    assert_eq!(given.stderr, "the commands need these options of this one, too: --database-url\n");
+    assert_eq!(given.stderr, "the commands need these options, too: --database-url\n");
     shop.run(&["tree", &failed]).await.shows(expect![[r#"
         orders (on shop.orders): AWAITING OPERATOR: its rollback failed again: bank-closed: the bank is closed
         run <id 3>

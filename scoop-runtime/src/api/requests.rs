@@ -78,7 +78,9 @@ impl fmt::Display for CancelAnswer {
         f.write_str(match self {
             Self::Accepted => "the unfinished runs give up",
             Self::AlreadyRequested => "a cancellation was requested before",
-            Self::NothingToDo => "no run is left that could give up: the request is only recorded",
+            Self::NothingToDo => {
+                "no run is left that could give up: the request has no effect beside its record"
+            }
         })
     }
 }

@@ -195,7 +195,7 @@ impl Shoving {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failures_beyond_4_mib_are_left_out_of_a_tree_the_oldest_ones() -> Result<()> {
+async fn oldest_failures_beyond_4_mib_are_left_out_of_a_tree() -> Result<()> {
     let db = Database::new().await;
     let builder = db.scoop().only::<Crowding>().only::<Shoving>().failure_text_bytes_max(200_000);
     let scoop = builder.start().await?;

@@ -278,7 +278,7 @@ pub(super) async fn listed(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
 fn unmatched(failures: &[UnmatchedFailure]) -> Vec<Finding> {
     const CHECK: &str = "repeated failures";
     const ADVICE: &str = "as the owner of the tables, correct the row of `repeated_failure` by the ROLLBACK_FAILED of its \
-                          run, or delete it";
+                          run, delete it if its run has none, or give it another id if an event has its id";
     if failures.is_empty() {
         return vec![Finding::good(CHECK, "each of the newest belongs to a failed rollback")];
     }

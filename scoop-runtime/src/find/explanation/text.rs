@@ -341,8 +341,8 @@ impl fmt::Display for Explanation {
         if self.runs.is_empty() {
             return write!(
                 f,
-                "{} is {}: no handler was subscribed when it was launched, or the runs of its handlers were cancelled, or \
-                 retired with their saga, before they began.",
+                "{} is {}: no handler was subscribed when it was launched, or its runs were cancelled or deleted \
+                 before they began.",
                 self.id, self.named
             );
         }

@@ -118,7 +118,7 @@ impl EventRow {
             self.micros.map(|micros| OffsetDateTime::UNIX_EPOCH + time::Duration::microseconds(micros));
         let (failure, unreadable) = self.exception.map_or((None, None), readable);
         let unreadable = unreadable
-            .or_else(|| self.micros.is_none().then(|| "its time is none of the years 1 to 9999".into()))
+            .or_else(|| self.micros.is_none().then(|| "its time is outside the years 1 to 9999".into()))
             .or_else(|| (self.left_out == Some(LeftOutPart::Wait)).then(|| TOO_LARGE_WAIT.into()));
         let event = RunEvent::new(EventKind::from_name(&self.kind)?, self.step, micros.map(system_time));
         let event = event.written_by(self.worker, self.handling, failure);
