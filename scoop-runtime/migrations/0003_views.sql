@@ -255,14 +255,13 @@ $$;
 
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
 -- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned; for
--- the limit of its saga or of its key, if that is reached; or else for a slot. A run that waits for children waits for an operator
--- if its rollback has failed before, and undecided_rollbacks has a run for it. `latest_failure` is the latest failure of the
+-- the limit of its saga or of its key, if that is reached; or else for a slot. A waiting run waits for its children, also where an
+-- operator has to repair runs below it: to find these costs too much for each row of a list. `latest_failure` is the latest failure of the
 -- rollback if the run awaits an operator, and otherwise the reason of the rollback. `other_failure` is the other one of the two, if
 -- the rollback has failed.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
-       CASE WHEN r.state = 'waiting' THEN CASE WHEN r.rollback_failed_before
-                AND EXISTS (SELECT FROM scoop.undecided_rollbacks(r.root, r.id, 1)) THEN 'operator' ELSE 'children' END
+       CASE WHEN r.state = 'waiting' THEN 'children'
             WHEN r.state = 'stuck' THEN CASE WHEN r.awaits_operator OR r.doubts >= 12 THEN 'operator' ELSE 'program' END
             WHEN r.state = 'running' THEN 'nothing'
             WHEN scoop.phase(r) = 'awaiting signal' THEN 'signal'

@@ -242,8 +242,7 @@ impl WaitKind {
             Self::Children => &[RowState::Waiting],
             Self::Signal | Self::Time | Self::Slot | Self::Limit | Self::Pause => &[RowState::Ready],
             Self::Program => &[RowState::Ready, RowState::Stuck],
-            // A waiting run waits for an operator if that has to repair runs below it.
-            Self::Operator => &[RowState::Waiting, RowState::Stuck],
+            Self::Operator => &[RowState::Stuck],
         };
         states.iter().copied()
     }
@@ -306,7 +305,8 @@ pub struct RunSummary {
     pub phase: RunPhase,
     /// The time since which it is in that state, or of its last event if that is not known.
     pub since: SystemTime,
-    /// What it waits for, if it waits.
+    /// What it waits for, if it waits. In a list, a run above a failed rollback waits for its children;
+    /// [`Scoop::explain`](crate::Scoop::explain) tells where an operator has to repair one of these.
     pub waits_for: Option<WaitKind>,
     /// Failed attempts since its last event.
     pub attempts: u32,

@@ -213,7 +213,10 @@ impl State {
             Some(parked) => parked.collect(),
             None => due.map(|(level, (at, ..))| level.queue_time(*at)).collect(),
         };
-        let run = self.unfinished(row);
+        let mut run = self.unfinished(row);
+        if row.state == RowState::Waiting && row.rollback_failed_before && self.is_undecided(row) {
+            run.waits_for = Some(WaitKind::Operator);
+        }
         let ahead_of_it = due.iter().filter(|time| **time < row.queue_time()).take(COUNT_MAX).count();
         Some(RunFacts {
             giving_up: row.giving_up,
@@ -294,9 +297,6 @@ impl State {
         let phase = self.phase_of(row);
         match (row.state, phase) {
             (RowState::Running | RowState::Ended, _) => None,
-            (RowState::Waiting, _) if row.rollback_failed_before && self.is_undecided(row) => {
-                Some(WaitKind::Operator)
-            }
             (RowState::Waiting, _) => Some(WaitKind::Children),
             (RowState::Stuck, RunPhase::AwaitingOperator) => Some(WaitKind::Operator),
             (RowState::Stuck, _) if row.doubts >= UNKNOWN_MAX => Some(WaitKind::Operator),
