@@ -1,6 +1,5 @@
 //! The shop while its web page is served: it goes on placing orders, until Ctrl+C.
 
-use std::convert::Infallible;
 use std::env;
 use std::future::pending;
 use std::io;
@@ -40,12 +39,28 @@ impl OpenShop {
     }
 
     /// Says what an operator can do, and places orders until Ctrl+C.
-    pub async fn until_interrupted(self, scoop: &Scoop, settings: &Settings, shop: &Shop) -> Result<()> {
+    pub async fn until_interrupted(mut self, scoop: &Scoop, settings: &Settings, shop: &Shop) -> Result<()> {
         self.invite(scoop).await?;
         tokio::select! {
-            ended = self.page => Ok(ended??),
-            placed = place_further(scoop, settings, shop) => placed.map(|never| match never {}),
+            interrupted = self.place_further(scoop, settings, shop) => interrupted,
             error = progress::show(scoop, None, settings.quiet) => Err(error),
+        }
+    }
+
+    /// Places an order after each pause, with what it needs on the shelves as far as they had it at first. Ctrl+C ends a pause: an
+    /// order that was cut off within its commit might be placed after the orders are counted.
+    async fn place_further(&mut self, scoop: &Scoop, settings: &Settings, shop: &Shop) -> Result<()> {
+        loop {
+            tokio::select! {
+                ended = &mut self.page => return Ok(ended??),
+                () = tokio::time::sleep(settings.every) => {}
+            }
+            let order = orders::next(scoop.pool(), &shop.orders).await?;
+            let wanted = |product: i32| order.lines.iter().any(|line| line.product == product);
+            for product in shop.products.iter().filter(|product| wanted(product.id)) {
+                stock::refill(scoop.pool(), product, settings.stock_times).await?;
+            }
+            orders::place(scoop, &[order]).await?;
         }
     }
 
@@ -78,19 +93,6 @@ fn private_url(scoop: &Scoop) -> String {
     let mut url = scoop.pool().connect_options().to_url_lossy();
     url.set_query(None);
     url.to_string()
-}
-
-/// Places an order after each pause, with what it needs on the shelves as far as they had it at first.
-async fn place_further(scoop: &Scoop, settings: &Settings, shop: &Shop) -> Result<Infallible> {
-    loop {
-        tokio::time::sleep(settings.every).await;
-        let order = orders::next(scoop.pool(), &shop.orders).await?;
-        let wanted = |product: i32| order.lines.iter().any(|line| line.product == product);
-        for product in shop.products.iter().filter(|product| wanted(product.id)) {
-            stock::refill(scoop.pool(), product, settings.stock_times).await?;
-        }
-        orders::place(scoop, &[order]).await?;
-    }
 }
 
 /// Waits for the orders that are under way, and audits the books. Returns false if they do not balance.

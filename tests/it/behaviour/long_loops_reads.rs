@@ -30,7 +30,7 @@ handler! {
 async fn rows_read(iterations: u32) -> Result<i64> {
     let db = Database::new().await;
     let scoop = db.start((Loop, Turn)).await?;
-    assert!(matches!(scoop.launch(Round { iterations }).await?.ends().await?, Outcome::RolledBack(_)));
+    assert!(matches!(scoop.launch(Round { iterations }).await?.wait().await?, Outcome::RolledBack(_)));
     scoop.shutdown().await?;
     drop(scoop);
     // A session reports its reads when it ends.
@@ -46,7 +46,7 @@ async fn rows_read(iterations: u32) -> Result<i64> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loop_of_four_times_the_length_reads_four_times_as_much() -> Result<()> {
-    let (short, long) = (rows_read(50).await?, rows_read(200).await?);
+    let (short, long) = (rows_read(100).await?, rows_read(400).await?);
     assert!(long > 2 * short, "{short} and {long} rows: not all of it was counted");
     assert!(long < 6 * short, "{short} rows, and {long} of the long one");
     Ok(())
