@@ -160,7 +160,10 @@ async fn compensation_gets_the_signal_and_a_waiting_run_can_be_cancelled() -> Re
         rollback shipping/reserve",
     );
     assert!(matches!(late.ends().await?, Outcome::RolledBack(_)));
-    assert!(matches!(calls_of(&late).count(), 0 | 2), "its deadline may pass before it begins");
+    assert!(
+        matches!(calls_of(&late).count(), 0..=2),
+        "its deadline may pass before or within its first step"
+    );
     assert_eq!(scoop.signal(Paid { amount: 5 }, "8").await?, 0);
     Ok(())
 }
