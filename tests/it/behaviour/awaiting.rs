@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use scoop::Handle;
+
 use super::*;
 use crate::support::{Database, Notes, calls_of, compensated, invoked};
 
