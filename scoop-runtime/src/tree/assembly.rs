@@ -245,7 +245,7 @@ const LAUNCHED_IN_ALL_MAX: usize = 10_000;
 /// The maximum value of [`RunInfo::events_left_out`].
 pub(crate) const LEFT_OUT_MAX: usize = 10_000;
 
-/// The maximum number of bytes of the failures in a tree, whatever part of a hierarchy it is.
+/// The maximum number of bytes of the failures in a tree. It does not depend on the part of a hierarchy that is read.
 pub(crate) const FAILURE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The part of a hierarchy that is read; by default all of it.
