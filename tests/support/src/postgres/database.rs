@@ -101,7 +101,8 @@ impl Database {
             ("kept_key", &["until"]),
             ("run", &["last_event_at", "rollback_since", "rollback_started_at", "execution_since"]),
         ];
-        let mut sql = String::from("BEGIN;");
+        // No program deletes hierarchies meanwhile: it locks the same rows in another order.
+        let mut sql = String::from("BEGIN; LOCK TABLE scoop.retention IN EXCLUSIVE MODE;");
         for (table, columns) in TIMES {
             let earlier =
                 columns.iter().map(|column| format!("{column} = {column} - interval '{} s'", by.as_secs()));
