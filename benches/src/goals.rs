@@ -260,6 +260,8 @@ pub(crate) const GOALS: [Goal; 136] = [
     rate("B24 B2", "B2 with metrics, spans and OpenTelemetry ÷ without", "steps/s", "B2", 0.97, 1.0),
     figure("B24 B2 processor", "the same: processor of server and program for a step", "µs").beside("B2"),
     figure("B24 B2 spans", "the same: exported spans for a step", "spans").more_is_better(),
+    figure("B24 spans alone", "as many spans by OpenTelemetry alone: processor for a step", "µs")
+        .beside("3 % of a step of B2"),
     rate(
         "B24 B2 sampled",
         "B2 with metrics and OpenTelemetry, one trace of a hundred sampled ÷ without",

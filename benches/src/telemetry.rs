@@ -23,9 +23,11 @@ mod on {
     use std::collections::BTreeMap;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::SystemTime;
 
     use metrics_exporter_prometheus::PrometheusBuilder;
-    use opentelemetry::trace::TracerProvider as _;
+    use opentelemetry::KeyValue;
+    use opentelemetry::trace::{Span as _, Tracer as _, TracerProvider as _};
     use opentelemetry_sdk::error::OTelSdkResult;
     use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporter};
     use tracing::level_filters::LevelFilter;
@@ -34,6 +36,7 @@ mod on {
     use super::{Bench, Outcome};
     use crate::bench::Pace;
     use crate::drain::{self, Crowd, for_a_round, fresh, steps};
+    use crate::os_process::family_processor_seconds;
     use crate::sagas::{Idle, Insert};
 
     /// Sagas of a first, short drain, which finds out how many a round needs.
@@ -41,6 +44,17 @@ mod on {
 
     /// The share of the traces that are sampled: all, and what a busy service would take. None without telemetry.
     const WAYS: [(&str, Option<f64>); 3] = [("", None), ("", Some(1.0)), (" sampled", Some(0.01))];
+
+    /// The share of a step's processor time that telemetry may take.
+    const ALLOWED: f64 = 0.03;
+
+    /// Sagas whose spans are made without an engine: some seconds.
+    const SAGAS_ALONE: u32 = 200_000;
+
+    const STEPS_OF_A_SAGA: u32 = 3;
+
+    /// Those of its launch, its run and its steps.
+    const SPANS_OF_A_SAGA: u32 = 2 + STEPS_OF_A_SAGA;
 
     pub(super) async fn measure(bench: &mut Bench) -> Outcome<()> {
         for (drain, crowd) in [("B24 B1", Crowd::Inserts), ("B24 B2", Crowd::Idles)] {
@@ -52,6 +66,9 @@ mod on {
                     paces.insert(way, observed(bench, crowd, count, WAYS[way].1).await?);
                 }
                 let (without, _) = paces[&0];
+                if let (Crowd::Idles, Some(micros)) = (crowd, without.micros) {
+                    bench.report.add("B24 spans alone", spans_alone()?, Some(micros * ALLOWED));
+                }
                 for (way, (pace, exported)) in paces.into_iter().skip(1) {
                     let key = format!("{drain}{}", WAYS[way].0);
                     bench.report.add(&key, pace.per_second, Some(without.per_second));
@@ -62,6 +79,36 @@ mod on {
             }
         }
         Ok(())
+    }
+
+    /// The processor time that OpenTelemetry alone takes for the exported spans of a step, in microseconds: five spans for a
+    /// saga of three steps, with as many attributes as those of the engine. What its full queue drops takes less.
+    fn spans_alone() -> Outcome<f64> {
+        let provider = SdkTracerProvider::builder().with_batch_exporter(Counting(Arc::default())).build();
+        let tracer = provider.tracer("scoop-bench");
+        let before = family_processor_seconds(std::process::id());
+        for saga in 0..SAGAS_ALONE {
+            for span in 0..SPANS_OF_A_SAGA {
+                let id = format!("{saga:032x}{span:04x}");
+                let attributes = vec![
+                    KeyValue::new("kind", "step"),
+                    KeyValue::new("saga", "idle"),
+                    KeyValue::new("step", "first"),
+                    KeyValue::new("run", id.clone()),
+                    KeyValue::new("root", id.clone()),
+                    KeyValue::new("is_root", true),
+                    KeyValue::new("hierarchy", id),
+                    KeyValue::new("topic", "idle"),
+                    KeyValue::new("attempt", 0),
+                    KeyValue::new("outcome", "done"),
+                ];
+                let builder = tracer.span_builder("idle.first").with_start_time(SystemTime::now());
+                builder.with_attributes(attributes).start(&tracer).end();
+            }
+        }
+        let seconds = family_processor_seconds(std::process::id()) - before;
+        provider.shutdown()?;
+        Ok(seconds / f64::from(SAGAS_ALONE * STEPS_OF_A_SAGA) * 1_000_000.0)
     }
 
     /// A drain, with all telemetry on if a share of the traces is given that is sampled, and how many spans were exported.
