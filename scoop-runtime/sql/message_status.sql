@@ -1,17 +1,40 @@
--- Returns the state of a message. Each row has whether the message exists and how many of its runs are unfinished. If
--- none is unfinished, there is a row for each run with its outcome. One snapshot suffices, since a run leaves the
--- working set in the transaction that records its end.
+-- Returns the state of a message. Each row has whether the message exists and whether it is in progress: a run of it is
+-- unfinished, and does not only wait for an operator. If it is not, there is a row for each run with its outcome. One
+-- snapshot suffices, since a run leaves the working set in the transaction that records its end.
+-- Unfinished runs whose rollback failed before wait for an operator if no run of the hierarchy goes on: a run that waits
+-- for children does not while one of them is left. Any other unfinished run goes on. So the hierarchy is read during repairs only.
 -- Locks: nothing.
 -- $1 the root, $2 the message
-SELECT standing.emitted, standing.unfinished, outcome.*
+SELECT standing.emitted, standing.in_progress, outcome.*
 FROM (
     -- not by the message itself, which may be kept for its unique key when its hierarchy is deleted
     SELECT EXISTS (SELECT FROM scoop.message_event e WHERE e.message_id = $2 AND e.type = 'EMITTED') AS emitted,
-           (SELECT count(*) FROM scoop.run r WHERE r.root = $1 AND r.message_id = $2) AS unfinished
+           EXISTS (
+               SELECT FROM scoop.run r WHERE r.root = $1 AND r.message_id = $2 AND NOT r.rollback_failed_before
+           ) OR (
+               EXISTS (SELECT FROM scoop.run r WHERE r.root = $1 AND r.message_id = $2)
+               AND EXISTS (
+                   SELECT FROM scoop.run r
+                   WHERE r.root = $1 AND CASE r.state
+                       WHEN 'ended' THEN false
+                       WHEN 'stuck' THEN NOT r.awaits_operator
+                       -- one id, so that the children of each are looked up by their parent
+                       WHEN 'waiting' THEN (
+                           SELECT child.id FROM scoop.run child
+                           WHERE child.root = r.root AND child.parent = r.id AND child.state <> 'ended'
+                           LIMIT 1
+                       ) IS NULL
+                       ELSE true
+                   END
+               )
+           ) AS in_progress
     OFFSET 0
 ) standing
 LEFT JOIN LATERAL (
-    SELECT seen.coroutine_name AS handler, ended.type::text AS type, ended.exception,
+    SELECT seen.coroutine_name AS handler, ended.type::text AS type,
+           CASE WHEN ended.type = 'ROLLBACK_FAILED'
+               THEN scoop.latest_rollback_failure(scoop.run_id(seen.cooperation_lineage), ended.exception)
+           END AS exception,
            turned.exception AS cause
     FROM scoop.message_event seen
     LEFT JOIN LATERAL (
@@ -31,6 +54,6 @@ LEFT JOIN LATERAL (
           AND e.message_id = seen.message_id
         OFFSET 0
     ) turned ON true
-    WHERE standing.unfinished = 0 AND seen.type = 'SEEN' AND seen.message_id = $2
+    WHERE NOT standing.in_progress AND seen.type = 'SEEN' AND seen.message_id = $2
     ORDER BY seen.created_at
 ) outcome ON true

@@ -67,7 +67,8 @@ pub enum Outcome {
     /// The hierarchy failed, and was rolled back.
     RolledBack(Failure),
     /// The hierarchy failed, and a part of its rollback failed, too. An operator has to
-    /// [repair](Scoop::failed_compensations) it.
+    /// [repair](Scoop::failed_compensations) it: until then nothing goes on, also after a repair that failed again. The
+    /// failure is the latest one of each handler of the message. Those of the runs below are in the list.
     RollbackFailed(RollbackFailure),
     /// No saga was subscribed when the message was launched, so nothing happened.
     NoHandlers,
@@ -144,9 +145,9 @@ impl fmt::Display for Status {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Status {
-    /// At least one run has not ended.
+    /// At least one run has not ended, and goes on without an operator.
     Unfinished,
-    /// The hierarchy has ended.
+    /// The hierarchy has ended, or its rollback failed and only an operator makes it go on.
     Ended(Outcome),
 }
 
@@ -177,6 +178,10 @@ impl Handle {
     }
 
     /// Waits for the end of the hierarchy.
+    ///
+    /// A hierarchy whose rollback failed has ended for this call while only an operator makes it go on: it returns
+    /// [`Outcome::RollbackFailed`] after the first failure, and again after each repair that failed. During a repair it
+    /// waits for the end of that.
     ///
     /// # Errors
     ///
@@ -380,7 +385,7 @@ impl Handle {
 
 /// The status of the message: the worst outcome of its handlers counts.
 fn status_of(standing: MessageStatus) -> Status {
-    if standing.unfinished > 0 {
+    if standing.in_progress {
         return Status::Unfinished;
     }
     if standing.handlers.is_empty() {

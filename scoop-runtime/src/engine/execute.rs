@@ -20,6 +20,7 @@ use super::topology::recorded::{by_index, recorded};
 use super::topology::refresh::add_reply_type;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use crate::bug::{Bug, is_injected};
+use crate::completion::RunEnd;
 use crate::store::join::recorders;
 use crate::store::{ClaimedRun, FormerAttempts, Release, SetAside, StepTransaction};
 use crate::telemetry::{self, RunSpan};
@@ -149,6 +150,7 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
                 execution.span.fails(&failed.failure);
                 execution.span.ends_as("rollback_failed");
                 telemetry::rollback_failed(execution.at(&failed.part), &failed.failure, true);
+                engine.completions.notify(execution.key.root, RunEnd::Unknown);
                 // A handler of `Failed` may have a new run.
                 engine.wakeups.wake_claimers();
             }

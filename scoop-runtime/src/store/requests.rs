@@ -67,8 +67,9 @@ pub(crate) enum RollbackStart {
 #[derive(Debug)]
 pub(crate) struct MessageStatus {
     pub(crate) emitted: bool,
-    pub(crate) unfinished: i64,
-    /// The outcome of each handler, once no run is unfinished.
+    /// Whether a run of it is unfinished, and does not only wait for an operator.
+    pub(crate) in_progress: bool,
+    /// The outcome of each handler, unless it is in progress.
     pub(crate) handlers: Vec<HandlerOutcome>,
 }
 

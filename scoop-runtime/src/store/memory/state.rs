@@ -61,6 +61,18 @@ pub(super) struct Hierarchy {
     children: BTreeMap<Uuid, Children>,
 }
 
+impl Hierarchy {
+    /// Whether a run goes on without an operator. One that waits for children does not while one of them is left.
+    pub(super) fn goes_on(&self) -> bool {
+        self.rows.values().any(|row| match row.state {
+            RowState::Ended => false,
+            RowState::Stuck => !row.awaits_operator,
+            RowState::Waiting => self.children.get(&row.id()).is_none_or(|children| children.open == 0),
+            RowState::Ready | RowState::Running => true,
+        })
+    }
+}
+
 /// A row of `begun_step`.
 pub(super) struct BegunStep {
     pub(super) run: Uuid,
@@ -201,6 +213,7 @@ impl State {
             row.turn = self.turns;
         }
         let (after, is_in, is_open) = (row.index_key(), row.lane(), row.state != RowState::Ended);
+        let awaits_operator = row.awaits_operator;
         self.epoch_max = self.epoch_max.max(row.epoch);
         if let Some(children) = row.parent.and_then(|parent| hierarchy.children.get_mut(&parent)) {
             children.open = children.open + usize::from(is_open) - usize::from(was_open);
@@ -208,6 +221,9 @@ impl State {
         if before != after || was_in != is_in {
             self.unindex((root, id), &was_in, &before);
             self.index((root, id), is_in, after);
+        }
+        if (was_open && !is_open) || awaits_operator {
+            self.notify_if_unsettled(root);
         }
         self.row((root, id))
     }
@@ -231,8 +247,17 @@ impl State {
         self.unindex((root, id), &row.lane(), &row.index_key());
         if row.parent.is_none() {
             self.completions.notify(root, RunEnd::Unknown);
+        } else {
+            self.notify_if_unsettled(root);
         }
         Some(row)
+    }
+
+    /// Notifies clients that wait for the end of a hierarchy with failed rollbacks: perhaps it goes on only by an operator now.
+    fn notify_if_unsettled(&self, root: Uuid) {
+        if self.hierarchy(root).is_some_and(|hierarchy| hierarchy.record.unsettled().next().is_some()) {
+            self.completions.notify(root, RunEnd::Unknown);
+        }
     }
 
     fn index(&mut self, run: RowKey, lane: Lane, index_key: IndexKey) {

@@ -22,14 +22,16 @@ impl StatusStorage for MemoryStore {
             let hierarchy = state.hierarchy(root);
             let record = hierarchy.map(|hierarchy| &hierarchy.record);
             let emitted = record.is_some_and(|record| record.messages.contains_key(&message));
-            let rows = hierarchy.into_iter().flat_map(|hierarchy| hierarchy.rows.values());
-            let unfinished = rows.filter(|row| row.message_id == message).count();
+            let in_progress = hierarchy.is_some_and(|hierarchy| {
+                let mut own = hierarchy.rows.values().filter(|row| row.message_id == message).peekable();
+                own.peek().is_some() && (own.any(|row| !row.rollback_failed_before) || hierarchy.goes_on())
+            });
             let handled = record.into_iter().flat_map(|record| {
                 let seen = record.of_message(message, EventKind::Seen);
                 seen.map(move |seen| outcome_of(record, seen))
             });
-            let handlers = if unfinished == 0 { handled.collect() } else { vec![] };
-            Ok(MessageStatus { emitted, unfinished: i64::try_from(unfinished).unwrap_or(i64::MAX), handlers })
+            let handlers = if in_progress { vec![] } else { handled.collect() };
+            Ok(MessageStatus { emitted, in_progress, handlers })
         })
         .await
     }
@@ -121,7 +123,8 @@ fn outcome_of(record: &EventLog, seen: &Event) -> HandlerOutcome {
         Some(EventKind::Committed) => HandlerOutcome::Committed,
         Some(EventKind::RolledBack) => HandlerOutcome::RolledBack(cause()),
         Some(EventKind::RollbackFailed) => {
-            HandlerOutcome::RollbackFailed { failure: failure_of(end), cause: cause() }
+            let latest = end.map(|first| record.newest_failure(first));
+            HandlerOutcome::RollbackFailed { failure: failure_of(latest), cause: cause() }
         }
         _ => HandlerOutcome::Unfinished,
     }

@@ -34,7 +34,7 @@ impl StatusStorage for PostgresStore {
         let handlers = rows.iter().map(HandlerOutcome::from_row).filter_map(Result::transpose);
         Ok(MessageStatus {
             emitted: row.try_get("emitted")?,
-            unfinished: row.try_get("unfinished")?,
+            in_progress: row.try_get("in_progress")?,
             handlers: handlers.collect::<Result<_, _>>()?,
         })
     }
