@@ -581,9 +581,11 @@ CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
 CREATE INDEX run_give_up ON scoop.run (give_up_at)
     WHERE state = 'waiting' AND NOT giving_up AND give_up_at IS NOT NULL;
 CREATE INDEX run_signal ON scoop.run (signal, signal_key) WHERE state = 'ready' AND signal IS NOT NULL;
+-- A parked run is ready. Statements that look for parked runs have that as `state::text = 'ready'`, which rules out the index of
+-- ready runs: the planner took that one at times, and went through all parked runs of a saga for one.
 CREATE INDEX run_parked ON scoop.run
     (handler, topic, reserved_for, limit_key, scoop.priority_of(context), parked_since)
-    WHERE state = 'ready' AND parked_since IS NOT NULL;
+    WHERE parked_since IS NOT NULL;
 CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck';
 -- For lists: the newest runs of each state and handler. The condition on the id always holds, and only lists repeat it.
 CREATE INDEX run_listed ON scoop.run (state, handler, id)

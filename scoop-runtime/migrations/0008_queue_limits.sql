@@ -43,9 +43,9 @@ BEGIN
                      ORDER BY r.ready_at LIMIT at_most
                  ) due)
                 UNION ALL
-                -- the order chooses the index of parked runs
+                -- the state as a text, and the order, choose the index of parked runs
                 (SELECT r.id FROM scoop.run r
-                 WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = q.handler AND r.topic = q.topic
+                 WHERE r.state::text = 'ready' AND r.parked_since IS NOT NULL AND r.handler = q.handler AND r.topic = q.topic
                    AND r.reserved_for = q.lane AND r.ready_at > (SELECT clock_timestamp())
                  ORDER BY r.limit_key LIMIT at_most)
             ) waiting

@@ -12,7 +12,7 @@ SELECT due.root, due.id, due.topic, due.handler, coalesce(due.bytes_before, 0) >
         FROM unnest($1::text[], $2::text[], $3::int[]) AS own (topic, handler, lane)
         CROSS JOIN LATERAL (
             SELECT FROM scoop.run r
-            WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = own.handler AND r.topic = own.topic
+            WHERE r.state::text = 'ready' AND r.parked_since IS NOT NULL AND r.handler = own.handler AND r.topic = own.topic
               AND r.reserved_for = own.lane
             ORDER BY r.limit_key LIMIT 1
         ) r) AS is_any_parked

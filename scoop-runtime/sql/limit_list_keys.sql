@@ -9,7 +9,7 @@ WITH RECURSIVE parked (topic, handler, lane, key, place) AS (
     FROM unnest($1::text[], $2::text[], $3::int[]) AS own (topic, handler, lane)
     CROSS JOIN LATERAL (
         SELECT r.limit_key FROM scoop.run r
-        WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = own.handler AND r.topic = own.topic
+        WHERE r.state::text = 'ready' AND r.parked_since IS NOT NULL AND r.handler = own.handler AND r.topic = own.topic
           AND r.reserved_for = own.lane AND r.limit_key >= $4
         ORDER BY r.limit_key LIMIT 1
     ) r
@@ -18,7 +18,7 @@ WITH RECURSIVE parked (topic, handler, lane, key, place) AS (
     FROM parked p
     CROSS JOIN LATERAL (
         SELECT r.limit_key FROM scoop.run r
-        WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = p.handler AND r.topic = p.topic
+        WHERE r.state::text = 'ready' AND r.parked_since IS NOT NULL AND r.handler = p.handler AND r.topic = p.topic
           AND r.reserved_for = p.lane AND r.limit_key > p.key
         ORDER BY r.limit_key LIMIT 1
     ) r

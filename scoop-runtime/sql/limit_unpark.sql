@@ -13,7 +13,7 @@ WITH next AS MATERIALIZED (
         CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
         CROSS JOIN LATERAL (
             SELECT r.ctid, r.parked_since FROM scoop.run r
-            WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = own.handler AND r.topic = own.topic
+            WHERE r.state::text = 'ready' AND r.parked_since IS NOT NULL AND r.handler = own.handler AND r.topic = own.topic
               AND r.reserved_for = own.lane AND r.limit_key = free.key
               AND scoop.priority_of(r.context) = level.priority
             ORDER BY r.parked_since

@@ -4,7 +4,7 @@
 -- $1 handlers
 WITH parked AS MATERIALIZED (
     SELECT r.ctid FROM scoop.run r
-    WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = ANY ($1::text[])
+    WHERE r.state::text = 'ready' AND r.parked_since IS NOT NULL AND r.handler = ANY ($1::text[])
     FOR UPDATE SKIP LOCKED
 )
 UPDATE scoop.run r

@@ -3,13 +3,13 @@
 -- Locks: the rows of these runs, without those that other transactions have locked.
 -- $1 how many of a handler at most
 WITH RECURSIVE parked_handler (handler) AS (
-    (SELECT r.handler FROM scoop.run r WHERE r.state = 'ready' AND r.parked_since IS NOT NULL ORDER BY r.handler LIMIT 1)
+    (SELECT r.handler FROM scoop.run r WHERE r.state::text = 'ready' AND r.parked_since IS NOT NULL ORDER BY r.handler LIMIT 1)
     UNION ALL
     SELECT next.handler
     FROM parked_handler p
     CROSS JOIN LATERAL (
         SELECT r.handler FROM scoop.run r
-        WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler > p.handler
+        WHERE r.state::text = 'ready' AND r.parked_since IS NOT NULL AND r.handler > p.handler
         ORDER BY r.handler LIMIT 1
     ) next
 ),
@@ -29,7 +29,7 @@ orphaned AS MATERIALIZED (
     FROM without_limit w
     CROSS JOIN LATERAL (
         SELECT r.ctid FROM scoop.run r
-        WHERE r.state = 'ready' AND r.parked_since IS NOT NULL AND r.handler = w.handler
+        WHERE r.state::text = 'ready' AND r.parked_since IS NOT NULL AND r.handler = w.handler
         LIMIT $1
         FOR UPDATE SKIP LOCKED
     ) r

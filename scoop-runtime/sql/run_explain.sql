@@ -18,7 +18,7 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
                SELECT FROM (VALUES (1), (0), (-1)) AS level (priority)
                CROSS JOIN LATERAL (
                    SELECT FROM scoop.run q
-                   WHERE q.state = 'ready' AND q.handler = u.handler AND q.topic = u.topic
+                   WHERE q.state::text = 'ready' AND q.handler = u.handler AND q.topic = u.topic
                      AND q.reserved_for = u.reserved_for AND q.limit_key = u.limit_key AND q.parked_since IS NOT NULL
                      AND scoop.priority_of(q.context) = level.priority
                      AND q.parked_since < scoop.queue_time(u.parked_since, scoop.priority_of(u.context) - level.priority)
@@ -39,7 +39,7 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
        CASE WHEN u.waits_for = 'limit' AND u.parked_since IS NOT NULL THEN (
            SELECT count(*) FROM (
                SELECT FROM scoop.run q
-               WHERE q.state = 'ready' AND q.handler = u.handler AND q.topic = u.topic
+               WHERE q.state::text = 'ready' AND q.handler = u.handler AND q.topic = u.topic
                  AND q.reserved_for = u.reserved_for AND q.limit_key = u.limit_key AND q.parked_since IS NOT NULL
                LIMIT $3) q
        ) WHEN u.waits_for IN ('slot', 'limit') THEN (

@@ -19,6 +19,15 @@ const PARKED: &str = "
     FROM generate_series(1, 2000) n
     CROSS JOIN LATERAL (SELECT md5('root' || n)::uuid AS root, md5('run' || n)::uuid AS id) ids";
 
+/// Many parked runs of a few keys, and a due one. The index of ready runs is the smaller one: in it the parked ones are equal.
+const PARKED_OF_FEW_KEYS: &str = "
+    INSERT INTO scoop.run
+        (root, id, lineage, message_id, topic, handler, state, ready_at, parked_since, limit_key, last_event_at)
+    SELECT root, id, ARRAY[root, id], root, 'a', 'saga', 'ready', CASE WHEN n > 0 THEN '9999-12-31' ELSE now() END,
+           CASE WHEN n > 0 THEN now() - n * interval '1 millisecond' END, 'k' || n % 10, now()
+    FROM generate_series(0, 20000) n
+    CROSS JOIN LATERAL (SELECT md5('root' || n)::uuid AS root, md5('run' || n)::uuid AS id) ids";
+
 /// Rows that the tables accept, together larger than the largest JSON value of the server: each lists a thousand names.
 const FORGED: &str = "
     INSERT INTO scoop.run_limit (saga, handlers, concurrency)
@@ -92,6 +101,44 @@ async fn page_of_keys_reads_no_more_than_its_keys() {
         }
         let gone_through = rows_gone_through(&pool, explained(&store, "limit_list_keys", page)).await;
         assert!(gone_through < 30_000.0, "tables that were {tables}: {gone_through} rows");
+    }
+    done(pool).await;
+}
+
+#[tokio::test]
+async fn claim_under_a_limit_by_key_reads_no_more_parked_runs_than_it_returns() {
+    let pool = database("limit_parked_reads").await;
+    let (store, ..) = launching(&pool).await;
+    sqlx::raw_sql(PARKED_OF_FEW_KEYS).execute(&pool).await.unwrap();
+    let statements = [
+        (
+            "limit_candidates",
+            (
+                "text[], text[], int[], bigint, uuid[], bigint, timestamptz[], timestamptz[], timestamptz[]",
+                "'{a}', '{saga}', '{0}', 10, NULL, 1000000, '{NULL}', '{NULL}', '{NULL}'",
+            ),
+        ),
+        (
+            "limit_list_keys",
+            (
+                "text[], text[], int[], text, bigint, text, bigint",
+                "'{a}', '{saga}', '{0}', '', 1001, 'saga', 7200000",
+            ),
+        ),
+        (
+            "limit_unpark",
+            ("text[], text[], int[], text[], bigint[]", "'{a}', '{saga}', '{0}', '{k1}', '{1}'"),
+        ),
+        ("limit_unpark_orphaned", ("bigint", "1")),
+    ];
+    for tables in ["never looked at", "looked at"] {
+        if tables == "looked at" {
+            pool.execute("VACUUM ANALYZE").await.unwrap();
+        }
+        for (name, values) in statements {
+            let gone_through = rows_gone_through(&pool, explained(&store, name, values)).await;
+            assert!(gone_through < 500.0, "{name}, tables that were {tables}: {gone_through} rows");
+        }
     }
     done(pool).await;
 }
