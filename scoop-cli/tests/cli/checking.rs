@@ -4,7 +4,7 @@ use expect_test::expect;
 use scoop::PauseTarget;
 use scoop_embedded::Embedded;
 
-use crate::support::{Order, Orders, Payments, Plan, Shop, program, ran};
+use crate::support::{OTHER_WORKER, Order, Orders, Payments, Plan, Shop, program, ran};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn topology_has_handlers_and_workers() {
@@ -417,8 +417,10 @@ async fn doctor_notes_workers_with_different_definitions() {
         text.starts_with("living workers have different definitions of saga `orders`: 1 worker has"),
         "{text}"
     );
-    assert!(text.ends_with(", 1 worker has definition 1000"), "{text}");
+    let other = format!(", 1 worker has definition 1000 (scoop-rs:{OTHER_WORKER} of ");
+    assert!(text.contains(&other) && text.ends_with(')'), "{text}");
     assert!(advice.starts_with("finish the deployment"), "{advice}");
+    assert!(advice.contains("If these are two sagas, rename one of them"), "{advice}");
     shop.remove_worker().await;
 }
 

@@ -125,23 +125,32 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     }
     // A saga of several topics counts once for each worker.
     let defined = living.iter().flat_map(|worker| {
-        worker.sagas.iter().map(|saga| (&*saga.handler, saga.definition)).collect::<BTreeSet<_>>()
+        let sagas = worker.sagas.iter().map(|saga| (&*saga.handler, saga.definition));
+        sagas.collect::<BTreeSet<_>>().into_iter().map(move |(saga, definition)| (saga, definition, *worker))
+    });
+    let defined = defined.map(|(saga, definition, worker)| {
+        let program = worker.application.as_ref().map(|it| format!(" of {it}"));
+        (saga, definition, format!("{}{}", worker.identifier, program.unwrap_or_default()))
     });
     findings.extend(definitions(defined));
     Ok(findings)
 }
 
-/// Sagas of which living workers have different definitions: each saga with its definition, for each worker.
-fn definitions<'a>(served: impl Iterator<Item = (&'a str, i32)>) -> Vec<Finding> {
-    let mut by_saga: BTreeMap<_, BTreeMap<i32, usize>> = BTreeMap::new();
-    for (saga, definition) in served {
-        *by_saga.entry(saga).or_default().entry(definition).or_default() += 1;
+/// Sagas of which living workers have different definitions: each saga with its definition and the name of the worker, for each
+/// worker. One worker of each definition is named.
+fn definitions<'a>(served: impl Iterator<Item = (&'a str, i32, String)>) -> Vec<Finding> {
+    let mut by_saga: BTreeMap<_, BTreeMap<i32, Vec<String>>> = BTreeMap::new();
+    for (saga, definition, worker) in served {
+        by_saga.entry(saga).or_default().entry(definition).or_default().push(worker);
     }
     let different = by_saga.iter().filter(|(_, definitions)| definitions.len() > 1);
     let findings: Vec<_> = different
         .map(|(saga, definitions)| {
             let parts = definitions.iter().map(|(definition, workers)| {
-                format!("{} definition {definition}", counted(*workers, "worker has", "workers have"))
+                let count = counted(workers.len(), "worker has", "workers have");
+                let others = if workers.len() > 1 { ", .." } else { "" };
+                let first = workers.first().map_or("", String::as_str);
+                format!("{count} definition {definition} ({first}{others})")
             });
             let parts: Vec<_> = parts.collect();
             Finding::bad(
@@ -149,7 +158,7 @@ fn definitions<'a>(served: impl Iterator<Item = (&'a str, i32)>) -> Vec<Finding>
                 "definitions",
                 format!("living workers have different definitions of saga `{saga}`: {}", parts.join(", ")),
                 "finish the deployment, so that all have the newest one; a run under another one may wait for a worker that \
-                 has it",
+                 has it. If these are two sagas, rename one of them: they share their runs, limits and schedule",
             )
         })
         .collect();
@@ -445,14 +454,22 @@ mod tests {
 
     #[test]
     fn different_definitions_of_a_saga_are_a_note() {
-        let served = [("orders", 7), ("orders", 9), ("payments", 3), ("orders", 9), ("payments", 3)];
-        let [found] = &definitions(served.into_iter())[..] else { panic!("one finding") };
-        let text = "living workers have different definitions of saga `orders`: 1 worker has definition 7, \
-                    2 workers have definition 9";
+        let served = [
+            ("orders", 7, "a"),
+            ("orders", 9, "b"),
+            ("payments", 3, "a"),
+            ("orders", 9, "c"),
+            ("payments", 3, "b"),
+        ];
+        let served = served.map(|(saga, definition, worker)| (saga, definition, worker.to_owned()));
+        let [found] = &definitions(served.iter().cloned())[..] else { panic!("one finding") };
+        let text = "living workers have different definitions of saga `orders`: 1 worker has definition 7 (a), \
+                    2 workers have definition 9 (b, ..)";
         assert_eq!((found.level, &*found.text), (Level::Note, text));
-        assert!(found.advice.as_ref().is_some_and(|advice| advice.text.starts_with("finish the deployment")));
-        let [good] = &definitions(served[2..].iter().copied().filter(|(saga, _)| *saga == "payments"))[..]
-        else {
+        let advice = found.advice.as_ref().map_or("", |advice| &*advice.text);
+        assert!(advice.starts_with("finish the deployment"), "{advice}");
+        assert!(advice.contains("If these are two sagas, rename one of them"), "{advice}");
+        let [good] = &definitions(served.iter().filter(|(saga, ..)| *saga == "payments").cloned())[..] else {
             panic!("one finding")
         };
         assert_eq!(good.level, Level::Good);
