@@ -182,37 +182,48 @@ recorded AS (
         )
         SELECT e.created_at, e.type, e.step, e.coroutine_identifier AS worker, e.child_failure_handler_iteration AS handling,
                e.exception, e.wait,
-               -- events are left out between two parts
-               CASE WHEN left_out.own = 0 OR e.created_at <= bounds.after THEN 0
-                    WHEN e.created_at >= bounds.before THEN 3
-                    WHEN e.type IN ('ROLLED_BACK', 'ROLLBACK_FAILED') THEN 2 ELSE 1 END
-                   + CASE WHEN left_out.repeated > 0 AND e.created_at >= bounds.again THEN 4 ELSE 0 END AS part,
+               -- what is between two events that are shown one after the other is left out
+               CASE WHEN left_out.own > 0 AND e.created_at > bounds.after AND e.previous_at < bounds.before THEN (
+                   SELECT own.created_at FROM scoop.message_event own
+                   WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+                     AND own.created_at > greatest(e.previous_at, n.began_at) AND own.created_at < e.created_at
+                     AND own.message_id = n.message_id AND own.coroutine_name = n.handler
+                   LIMIT 1
+               ) IS NOT NULL ELSE false END
+               OR CASE WHEN left_out.repeated > 0 AND e.previous_at < bounds.again THEN (
+                   SELECT f.failed_at FROM scoop.repeated_failure f
+                   WHERE f.run = scoop.run_id(n.lineage) AND f.failed_at > e.previous_at AND f.failed_at < e.created_at
+                   LIMIT 1
+               ) IS NOT NULL ELSE false END AS follows_gap,
                NULL::uuid[] AS lineage, NULL::uuid AS message_id, NULL::text AS handler, NULL::int AS execution,
                NULL::bigint AS left_out
         FROM left_out
         CROSS JOIN bounds
         CROSS JOIN LATERAL (
-            SELECT first.* FROM first
-          UNION ALL
-            (SELECT seen.created_at, seen.type, seen.step, seen.coroutine_identifier, seen.child_failure_handler_iteration,
-                    seen.exception, seen.wait
-             FROM scoop.message_event seen
-             WHERE seen.type = 'SEEN' AND seen.message_id = n.message_id AND seen.coroutine_name = n.handler
-               AND seen.created_at < n.began_at
-             LIMIT 1)
-          UNION ALL
-            (SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
-                    own.exception, own.wait
-             FROM scoop.message_event own
-             WHERE own.message_id = n.message_id AND own.coroutine_name = n.handler
-               AND own.type IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
-               AND scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
-               AND own.created_at > bounds.after AND own.created_at < bounds.before
-             OFFSET 0)
-          UNION ALL
-            SELECT again.* FROM again
-          UNION ALL
-            SELECT last.* FROM last
+            SELECT picked.*, lag(picked.created_at) OVER (ORDER BY picked.created_at) AS previous_at
+            FROM (
+                SELECT first.* FROM first
+              UNION ALL
+                (SELECT seen.created_at, seen.type, seen.step, seen.coroutine_identifier, seen.child_failure_handler_iteration,
+                        seen.exception, seen.wait
+                 FROM scoop.message_event seen
+                 WHERE seen.type = 'SEEN' AND seen.message_id = n.message_id AND seen.coroutine_name = n.handler
+                   AND seen.created_at < n.began_at
+                 LIMIT 1)
+              UNION ALL
+                (SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
+                        own.exception, own.wait
+                 FROM scoop.message_event own
+                 WHERE own.message_id = n.message_id AND own.coroutine_name = n.handler
+                   AND own.type IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+                   AND scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+                   AND own.created_at > bounds.after AND own.created_at < bounds.before
+                 OFFSET 0)
+              UNION ALL
+                SELECT again.* FROM again
+              UNION ALL
+                SELECT last.* FROM last
+            ) picked
         ) e
       UNION ALL
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, n.lineage, n.message_id, n.handler, n.execution,
@@ -244,7 +255,7 @@ described_run AS (
                    'wait', CASE WHEN NOT w.is_wait_left_out THEN w.wait END,
                    'left_out', CASE WHEN w.exception IS NOT NULL AND w.bytes > $10::bigint THEN 'failure'
                                     WHEN w.is_wait_left_out THEN 'wait' END,
-                   'anew', w.created_at = w.began_at, 'part', w.part,
+                   'anew', w.created_at = w.began_at, 'follows_gap', w.follows_gap,
                    'micros', CASE WHEN w.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z'
                                   THEN (extract(epoch FROM w.created_at) * 1000000)::bigint END)
                ORDER BY w.created_at) FILTER (WHERE w.type IS NOT NULL) AS events

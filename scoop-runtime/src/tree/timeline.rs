@@ -107,11 +107,13 @@ impl RunInfo {
         let end = self.events.last().and_then(|event| event.at).filter(|_| self.has_ended());
         let bar = |kind, words, name, from, to| Bar { run: self, kind, words, name, from, to };
         let mut bars = vec![bar(BarKind::Run, "", &*self.handler, from, end)];
-        let (mut rolls_back, mut was_awaiting, mut before_gap) = (false, false, from);
+        let (mut rolls_back, mut was_awaiting, mut before_gap, mut has_gap) = (false, false, from, false);
         for (nth, event) in self.events.iter().enumerate() {
             rolls_back |= event.kind == EventKind::RollingBack;
+            // The time of the event may be unknown. Then the gap lasts until the next one.
+            has_gap |= event.follows_gap;
             let (Some(at), name) = (event.at, event.subject().unwrap_or_default()) else { continue };
-            if event.follows_gap {
+            if std::mem::take(&mut has_gap) {
                 bars.push(bar(BarKind::Gap, "", LEFT_OUT, before_gap, Some(at)));
                 was_awaiting = false;
             }

@@ -360,6 +360,40 @@ async fn run_that_fails_again_waits_for_an_operator_across_restarts() -> Result<
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn events_left_out_between_two_failures_of_a_rollback_are_a_gap() -> Result<()> {
+    let broken = Broken::by(&["root 1", "root 0"], alone).await?;
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    broken.root.comes_to(awaits_operator).await?;
+    broken.faults.mend("root 1");
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    broken.root.comes_to(awaits_operator).await?;
+    assert_eq!(broken.failed_parts().await?, ["Rollback of 1[0,]", "Rollback of 1[0,]", "Rollback of 0[0,]"]);
+    let failed = broken.failed("root-handler").await?;
+    assert_eq!(broken.scoop.skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+
+    let all = broken.root.tree().await?;
+    let part = broken.root.tree().events(2).await?;
+    let (all_events, events) = (&all.roots()[0].events, &part.roots()[0].events);
+    assert_eq!(part.roots()[0].events_left_out, all_events.len() - events.len());
+    let failures: Vec<_> = events.iter().filter(|event| event.kind == EventKind::RollbackFailed).collect();
+    let gaps: Vec<_> = failures.iter().map(|event| (event.subject(), event.follows_gap)).collect();
+    assert_eq!(gaps, [(Some("1"), true), (Some("1"), false), (Some("0"), true)], "{part}\n{all}");
+    // There is a gap where events are left out, and nowhere else.
+    for (before, event) in events.iter().zip(&events[1..]) {
+        let between = all_events.iter().filter(|it| it.at > before.at && it.at < event.at).count();
+        assert_eq!(event.follows_gap, between > 0, "{event}\n{part}\n{all}");
+    }
+    let shown = events.iter().filter(|event| event.follows_gap).count();
+    assert_eq!(part.to_string().matches("(events are left out").count(), shown, "{part}");
+    let bars = part.timeline();
+    let bars: Vec<_> = bars.iter().filter(|bar| bar.kind == scoop::BarKind::Gap).collect();
+    assert_eq!(bars.len(), shown, "{part}");
+    assert!(bars.iter().any(|bar| (Some(bar.from), bar.to) == (failures[1].at, failures[2].at)), "{part}");
+    Ok(())
+}
+
 /// After the skip, the next part of the root fails because of the grandchild that it launches. The retried grandchild
 /// fails again.
 #[tokio::test(flavor = "multi_thread")]

@@ -263,40 +263,25 @@ fn leave_out_failures(runs: &mut [BegunRun<'_>]) {
 /// The first and the last so many events, with those between that a run has once and as many repeated failures, the newest ones;
 /// and the number of the others.
 fn at_ends(own: Vec<&Event>, repeated: Vec<&Event>, count: Option<usize>) -> (Vec<RunEvent>, usize) {
-    let (own_count, repeated_count) = (own.len(), repeated.len());
-    let between = count.filter(|count| own_count > 2 * count).map(|count| count..own_count - count);
     let once =
         [EventKind::Committed, EventKind::RollingBack, EventKind::RolledBack, EventKind::RollbackFailed];
-    let bounds = between.as_ref().and_then(|between| {
-        let (after, before) = (own.get(between.start.checked_sub(1)?)?, own.get(between.end)?);
-        Some((after.at, before.at))
-    });
-    let is_between = |nth: &usize| between.as_ref().is_some_and(|between| between.contains(nth));
-    let own = own.into_iter().enumerate();
-    let own = own.filter(|(nth, event)| !is_between(nth) || once.contains(&event.kind));
-    let own: Vec<_> = own.map(|(_, event)| event).collect();
-    let own_left_out = own_count - own.len();
+    let (own_count, repeated_count) = (own.len(), repeated.len());
+    let between = count.filter(|count| own_count > 2 * count).map(|count| count..own_count - count);
+    let is_between = |nth: usize| between.as_ref().is_some_and(|between| between.contains(&nth));
     let older = count.map_or(0, |count| repeated_count.saturating_sub(count));
-    let again = repeated.get(older).map(|event| event.at).filter(|_| older > 0);
-    // Events are left out between two parts.
-    let part_of = |event: &Event| {
-        let part = match bounds.filter(|_| own_left_out > 0) {
-            None => 0,
-            Some((after, _)) if event.at <= after => 0,
-            Some((_, before)) if event.at >= before => 3,
-            _ if matches!(event.kind, EventKind::RolledBack | EventKind::RollbackFailed) => 2,
-            _ => 1,
-        };
-        if again.is_some_and(|again| event.at >= again) { part + 4 } else { part }
-    };
-    let mut kept: Vec<_> = own.into_iter().chain(repeated.into_iter().skip(older)).collect();
-    kept.sort_by_key(|event| event.at);
-    let mut part = 0;
-    let kept = kept.into_iter().map(|event| {
-        let own = part_of(event);
-        run_event(event).after_gap(std::mem::replace(&mut part, own) != own)
+    // Each with whether it is read.
+    let own = own.into_iter().enumerate();
+    let own = own.map(|(nth, event)| (event, !is_between(nth) || once.contains(&event.kind)));
+    let repeated = repeated.into_iter().enumerate().map(|(nth, event)| (event, nth >= older));
+    let mut all: Vec<_> = own.chain(repeated).collect();
+    all.sort_by_key(|(event, _)| event.at);
+    let left_out = all.iter().filter(|(_, is_read)| !is_read).count();
+    let mut follows_gap = false;
+    let read = all.into_iter().filter_map(|(event, is_read)| {
+        let is_after_gap = std::mem::replace(&mut follows_gap, !is_read);
+        is_read.then(|| run_event(event).after_gap(is_after_gap))
     });
-    (kept.collect(), (own_left_out + older).min(LEFT_OUT_MAX))
+    (read.collect(), left_out.min(LEFT_OUT_MAX))
 }
 
 fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {

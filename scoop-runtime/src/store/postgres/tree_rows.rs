@@ -32,8 +32,8 @@ struct EventRow {
     wait: Option<Value>,
     /// Whether a new execution begins after it.
     anew: Option<bool>,
-    /// The part of the events that it is in. Events are left out between two parts.
-    part: i32,
+    /// Whether events before it were left out.
+    follows_gap: bool,
     /// What of it was not read.
     left_out: Option<LeftOutPart>,
     /// Since 1970; `None` if the time is outside the years 1 to 9999.
@@ -73,10 +73,9 @@ impl RunRow {
         let events = events.into_iter().flat_map(|Json(events)| events);
         let left_out: Option<i64> = row.try_get("left_out")?;
         let left_out = left_out.and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
-        let mut part = 0;
         let events = events.filter_map(|event| {
-            let is_next_part = std::mem::replace(&mut part, event.part) != event.part;
-            Some(event.into_event()?.after_gap(is_next_part))
+            let follows_gap = event.follows_gap;
+            Some(event.into_event()?.after_gap(follows_gap))
         });
         let events = events.collect();
         let stands = match row.try_get("state")? {
