@@ -48,8 +48,10 @@ pub(super) struct Message {
 /// A row of `intervention`.
 #[derive(Clone, Debug)]
 pub(super) struct InterventionRow {
+    pub(super) id: Uuid,
     pub(super) run: Uuid,
     pub(super) handler: String,
+    pub(super) message: Uuid,
     pub(super) part: Option<String>,
     pub(super) kind: &'static str,
     pub(super) reruns_part: bool,
@@ -170,9 +172,10 @@ impl EventLog {
             });
         let interventions = self.interventions.iter().filter(|_| part == root).map(|done| {
             json!({
-                "table": "intervention", "root": root, "run": done.run, "handler": done.handler,
-                "step": done.part, "kind": done.kind, "reruns_part": done.reruns_part, "note": done.note,
-                "source": done.source, "requested_at": done.at.format(&Rfc3339).unwrap_or_default(),
+                "table": "intervention", "id": done.id, "root": root, "run": done.run,
+                "handler": done.handler, "message_id": done.message, "step": done.part, "kind": done.kind,
+                "reruns_part": done.reruns_part, "note": done.note, "source": done.source,
+                "requested_at": done.at.format(&Rfc3339).unwrap_or_default(),
             })
         });
         let lines = messages.chain(events).chain(values).chain(repeated).chain(interventions);

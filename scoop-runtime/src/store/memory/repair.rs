@@ -203,8 +203,10 @@ impl State {
         self.requests.insert(requester.asked.id);
         let hierarchy = self.hierarchies.entry(target.lineage.root_id()).or_default();
         hierarchy.record.interventions.push(InterventionRow {
+            id: requester.asked.id,
             run: target.lineage.id(),
             handler: handler.to_owned(),
+            message: target.message,
             part: decision.map(|decision| decision.part.clone()),
             kind,
             reruns_part: decision.is_some_and(|decision| decision.repeats),
