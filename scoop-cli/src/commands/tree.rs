@@ -41,7 +41,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Resul
         tree.runs().into_iter().try_for_each(|run| output.record(&TreeRecord::from(run)))?;
         record_unreadable(output, &tree)?;
     } else {
-        output.line(tree.to_string().trim_end())?;
+        output.line(tree.for_command_line().to_string().trim_end())?;
         if !tree.is_complete() {
             output.remark("runs were left out: raise --depth or --limit");
         }

@@ -188,7 +188,7 @@ async fn time_line_has_a_bar_for_each_run_and_step() {
     assert!(runs.stdout.contains("orders (rolled back)") && !runs.stdout.contains("left out"), "{runs:?}");
     assert_eq!(runs.stderr, "");
     let part = shop.run(&["tree", &order, "--events", "1"]).await;
-    assert!(part.stdout.contains("(events are left out: see `events` of the tree)"), "{part:?}");
+    assert!(part.stdout.contains("(events are left out: raise --events)"), "{part:?}");
     assert!(part.stderr.contains("events of 1 run were left out: raise --events"), "{part:?}");
     let part = shop.run(&["tree", &order, "--events", "1", "--json"]).await;
     assert_ne!(part.field("events_left_out"), ["0"], "{part:?}");

@@ -160,12 +160,16 @@ impl RunInfo {
     }
 
     /// The events, interventions of operators and requests, in order.
-    fn happened<'a>(&'a self, asked: impl Iterator<Item = &'a CancellationRequest>) -> Vec<Happened<'a>> {
+    fn happened<'a>(
+        &'a self,
+        asked: impl Iterator<Item = &'a CancellationRequest>,
+        hints: Hints,
+    ) -> Vec<Happened<'a>> {
         let mut workers = None;
         let events = self.events.iter().flat_map(|event| {
             let gap = event.follows_gap.then(|| {
-                let left_out = "(events are left out: see `events` of the tree)";
-                Happened { at: event.at, what: What::Other(left_out.into()) }
+                let left_out = format!("(events are left out: {})", hints.events);
+                Happened { at: event.at, what: What::Other(left_out) }
             });
             let told = event.tells_something().then(|| {
                 let is_new = event.worker != workers;
@@ -352,27 +356,67 @@ impl fmt::Display for CancellationRequest {
     }
 }
 
+/// How a reader gets what a text leaves out.
+#[derive(Clone, Copy)]
+struct Hints {
+    events: &'static str,
+    unhandled: &'static str,
+    runs: &'static str,
+}
+
+/// The options of [`ReadTree`](crate::ReadTree).
+const IN_LIBRARY: Hints = Hints {
+    events: "see `events` of the tree",
+    unhandled: "see `limit` of the tree",
+    runs: "see `depth` and `limit` of the tree",
+};
+
+/// The options of the command.
+const ON_COMMAND_LINE: Hints =
+    Hints { events: "raise --events", unhandled: "leave out --limit", runs: "raise --depth or --limit" };
+
+/// A tree as text.
+struct TreeText<'a> {
+    tree: &'a Tree,
+    hints: Hints,
+}
+
+impl Tree {
+    /// The text for the command line: it names the options of the command that show what is left out.
+    #[doc(hidden)]
+    pub fn for_command_line(&self) -> impl fmt::Display {
+        TreeText { tree: self, hints: ON_COMMAND_LINE }
+    }
+}
+
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&TreeText { tree: self, hints: IN_LIBRARY }, f)
+    }
+}
+
+impl fmt::Display for TreeText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tree, hints } = *self;
         let (of_all, of_runs): (Vec<_>, Vec<_>) =
-            self.cancellations().iter().partition(|request| request.lineage.ids().len() == 1);
+            tree.cancellations().iter().partition(|request| request.lineage.ids().len() == 1);
         of_all.iter().try_for_each(|request| writeln!(f, "{request}"))?;
-        self.unhandled.iter().try_for_each(|message| writeln!(f, "{message}"))?;
-        for root in self.roots() {
+        tree.unhandled.iter().try_for_each(|message| writeln!(f, "{message}"))?;
+        for root in tree.roots() {
             let requests = |run: &RunInfo| {
                 of_runs.iter().copied().filter(|request| request.lineage.id() == run.lineage.id()).collect()
             };
-            write_run(f, root, &requests, &Position { level: 1, ..Position::default() })?;
+            write_run(f, root, &requests, hints, &Position { level: 1, ..Position::default() })?;
         }
-        self.unreadable().iter().try_for_each(|why| writeln!(f, "(unreadable: {})", Escaped(why)))?;
-        if self.has_more_unhandled {
-            writeln!(f, "(more messages without a handler may be left out: see `limit` of the tree)")?;
+        tree.unreadable().iter().try_for_each(|why| writeln!(f, "(unreadable: {})", Escaped(why)))?;
+        if tree.has_more_unhandled {
+            writeln!(f, "(more messages without a handler may be left out: {})", hints.unhandled)?;
         }
-        if self.is_complete {
+        if tree.is_complete {
             Ok(())
         } else {
-            let are = if self.has_more_unhandled { "may be" } else { "are" };
-            writeln!(f, "(more runs {are} left out: see `depth` and `limit` of the tree)")
+            let are = if tree.has_more_unhandled { "may be" } else { "are" };
+            writeln!(f, "(more runs {are} left out: {})", hints.runs)
         }
     }
 }
@@ -408,6 +452,7 @@ fn write_run<'a>(
     f: &mut fmt::Formatter<'_>,
     run: &'a RunInfo,
     asked: &dyn Fn(&RunInfo) -> Vec<&'a CancellationRequest>,
+    hints: Hints,
     at: &Position,
 ) -> fmt::Result {
     let Position { indent, branch, below, .. } = at;
@@ -416,12 +461,12 @@ fn write_run<'a>(
     for note in run.notes() {
         writeln!(f, "{indent}{below}{bar}{note}")?;
     }
-    for line in run.happened(asked(run).into_iter()) {
+    for line in run.happened(asked(run).into_iter(), hints) {
         writeln!(f, "{indent}{below}{bar}{line}")?;
     }
     let last = (run.children.len() + run.unhandled.len()).saturating_sub(1);
     for (place, child) in run.children.iter().enumerate() {
-        write_run(f, child, asked, &at.child(place == last))?;
+        write_run(f, child, asked, hints, &at.child(place == last))?;
     }
     for (place, message) in run.unhandled.iter().enumerate() {
         let Position { indent, branch, .. } = at.child(run.children.len() + place == last);

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::store::RowState;
-use crate::tree::{RunHead, RunRow, Stands, TreeRows};
+use crate::tree::{Extent, LeftOut, RunHead, RunRow, Stands, TreeRows};
 
 const WORKER: &str = "scoop-rs:0197a6a0-0000-7000-8000-000000000001";
 
@@ -358,6 +358,24 @@ fn texts_of_users_cannot_forge_a_line() {
     // The request; five lines per run (the run, its id, its request, two events); the intervention; the unreadable
     // row.
     assert_eq!(text.lines().count(), 1 + 3 * 5 + 1 + 1, "{text}");
+}
+
+#[test]
+fn text_for_the_command_line_names_its_options() {
+    let events =
+        vec![event(EventKind::Seen, None, 0), event(EventKind::Committed, None, 2).after_gap(true)];
+    let rows = vec![Ok(row(&[0, 1], ("checkout", "orders.placed"), None, events))];
+    let left_out = LeftOut { deeper_runs: true, launched: true };
+    let tree = Tree::of(TreeRows::new(rows, left_out, Extent::default()), vec![], vec![]);
+    let hints = |text: String| {
+        let lines = text.lines().filter(|line| line.contains("left out"));
+        lines.map(|line| line.rsplit(": ").next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    let of_library =
+        ["see `events` of the tree)", "see `limit` of the tree)", "see `depth` and `limit` of the tree)"];
+    assert_eq!(hints(tree.to_string()), of_library);
+    let of_command = ["raise --events)", "leave out --limit)", "raise --depth or --limit)"];
+    assert_eq!(hints(tree.for_command_line().to_string()), of_command);
 }
 
 #[test]
