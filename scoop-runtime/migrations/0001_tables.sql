@@ -129,7 +129,7 @@ CREATE TABLE scoop.intervention (
     source       text NOT NULL,  -- the requester
     requested_at timestamptz NOT NULL  -- later than any event of the run before
 );
-CREATE INDEX intervention_run ON scoop.intervention (run, requested_at);
+CREATE INDEX intervention_run ON scoop.intervention (run, requested_at, id);
 CREATE INDEX intervention_root ON scoop.intervention (root);
 
 -- Records that a run failed again after an operator had it continue. A run has one ROLLBACK_FAILED, with the first

@@ -1,4 +1,5 @@
--- How has a run ended, if it has? Its newest end, with the failure, and how many parts of its rollback an operator has skipped.
+-- How has a run ended, if it has? Its newest end, with the failure, and how many parts of its rollback an operator has skipped, by
+-- the newest interventions.
 -- Locks: nothing.
 -- $1 id
 SELECT ended.cooperation_lineage AS lineage, $1 AS id, ended.message_id,
@@ -11,7 +12,13 @@ SELECT ended.cooperation_lineage AS lineage, $1 AS id, ended.message_id,
        ) END) AS failure,
        ended.coroutine_identifier AS worker, ended.step,
        CASE ended.type WHEN 'ROLLED_BACK' THEN (
-           SELECT count(*) FROM scoop.intervention i WHERE i.run = $1 AND i.kind = 'skip'
+           SELECT count(*) FROM (
+               SELECT i.kind FROM scoop.intervention i
+               WHERE i.run = $1
+               ORDER BY i.requested_at DESC, i.id DESC
+               LIMIT 1000
+           ) i
+           WHERE i.kind = 'skip'
        ) ELSE 0 END AS skipped
 FROM (
     SELECT e.* FROM scoop.message_event e

@@ -106,7 +106,13 @@ SELECT floor.created_at AS floor_at, floor.id AS floor_id,
        scoop.shown_failure(CASE f.type WHEN 'ROLLBACK_FAILED' THEN f.reason ELSE f.rollback_failure END) AS other_failure,
        f.coroutine_identifier AS worker, f.step,
        CASE f.type WHEN 'ROLLED_BACK' THEN (
-           SELECT count(*) FROM scoop.intervention i WHERE i.run = f.id AND i.kind = 'skip'
+           SELECT count(*) FROM (
+               SELECT i.kind FROM scoop.intervention i
+               WHERE i.run = f.id
+               ORDER BY i.requested_at DESC, i.id DESC
+               LIMIT 1000
+           ) i
+           WHERE i.kind = 'skip'
        ) ELSE 0 END AS skipped
 FROM (SELECT) AS always
 LEFT JOIN (SELECT c.created_at, c.id FROM candidate c ORDER BY c.created_at DESC, c.id DESC OFFSET $11 - 1 LIMIT 1)

@@ -77,6 +77,9 @@ pub struct RunInfo {
     pub events_left_out: usize,
     /// The interventions of operators on it, oldest first.
     pub interventions: Vec<Intervention>,
+    /// The number of interventions on it that were left out because of [`ReadTree::events`](crate::ReadTree::events), those between
+    /// the two halves of `interventions`; 10,000 stands for that or more.
+    pub interventions_left_out: usize,
     /// The runs of the messages that it launched.
     pub children: Vec<RunInfo>,
     /// The messages that it launched without any handler, in the order of their launch.
@@ -276,6 +279,16 @@ impl RunInfo {
         last.duration_since(self.began_at()?).ok()
     }
 
+    /// Its interventions before those that were left out, and after them.
+    fn interventions_at_ends(&self) -> (&[Intervention], &[Intervention]) {
+        let first = match self.interventions_left_out {
+            0 => self.interventions.len(),
+            // As many are read at each end.
+            _ => self.interventions.len() / 2,
+        };
+        self.interventions.split_at(first)
+    }
+
     /// The children that have not ended; a [waiting](RunState::Waiting) run waits for them.
     pub fn unfinished_children(&self) -> impl Iterator<Item = &RunInfo> {
         self.children.iter().filter(|child| !child.has_ended())
@@ -410,7 +423,7 @@ impl Tree {
         Some(FailedStep { saga: run.handler.clone(), step: event.subject()?.to_owned() })
     }
 
-    /// All cancellation requests in this hierarchy, oldest first.
+    /// The cancellation requests for the hierarchy, for the runs of the tree, and for those above them, oldest first.
     pub fn cancellations(&self) -> &[CancellationRequest] {
         &self.cancellations
     }

@@ -83,6 +83,8 @@ pub(crate) struct TreeRecord<'a> {
     /// How many events are not listed; 10,000 stands for that or more.
     events_left_out: usize,
     interventions: Vec<InterventionRecord<'a>>,
+    /// The same of its interventions.
+    interventions_left_out: usize,
     unhandled: Vec<UnhandledRecord<'a>>,
 }
 
@@ -236,6 +238,7 @@ impl<'a> From<&'a RunInfo> for TreeRecord<'a> {
             events: run.events.iter().map(Into::into).collect(),
             events_left_out: run.events_left_out,
             interventions: run.interventions.iter().map(Into::into).collect(),
+            interventions_left_out: run.interventions_left_out,
             unhandled: run.unhandled.iter().map(Into::into).collect(),
         }
     }

@@ -32,7 +32,8 @@ pub(crate) struct TimelineArgs {
     /// How many runs at most
     #[arg(long, value_name = "RUNS", default_value_t = 200)]
     limit: usize,
-    /// How many events of each run at most, at its beginning and as many at its end. The steps between them are left out
+    /// How many events of each run at most, at its beginning and as many at its end, and as many interventions on it. The steps
+    /// between them are left out
     #[arg(long, value_name = "EVENTS", default_value_t = 500)]
     events: usize,
     /// Leave out the steps

@@ -20,7 +20,7 @@ pub(crate) struct TreeArgs {
     /// Show at most this many runs. With this option, at most 100 messages without a handler are shown
     #[arg(long, value_name = "RUNS")]
     limit: Option<usize>,
-    /// How many events of each run at most, at its beginning and as many at its end
+    /// How many events of each run at most, at its beginning and as many at its end, and as many interventions on it
     #[arg(long, value_name = "EVENTS", default_value_t = 500)]
     events: usize,
 }
@@ -59,11 +59,16 @@ pub(super) fn record_unreadable(output: Output, tree: &Tree) -> Result<(), Fault
     Ok(())
 }
 
-/// Says of how many runs some events are not shown.
+/// Says of how many runs some events or interventions are not shown.
 pub(super) fn remark_events_left_out(output: Output, tree: &Tree) {
     let runs = tree.runs().into_iter().filter(|run| run.events_left_out > 0).count();
     if runs > 0 {
         let runs = counted(runs, "run", "runs");
         output.remark(format_args!("events of {runs} were left out: raise --events"));
+    }
+    let runs = tree.runs().into_iter().filter(|run| run.interventions_left_out > 0).count();
+    if runs > 0 {
+        let runs = counted(runs, "run", "runs");
+        output.remark(format_args!("interventions on {runs} were left out: raise --events"));
     }
 }

@@ -192,6 +192,22 @@ async fn time_line_has_a_bar_for_each_run_and_step() {
     assert!(part.stderr.contains("events of 1 run were left out: raise --events"), "{part:?}");
     let part = shop.run(&["tree", &order, "--events", "1", "--json"]).await;
     assert_ne!(part.field("events_left_out"), ["0"], "{part:?}");
+    shop.db
+        .execute(
+            "INSERT INTO scoop.intervention (root, run, handler, message_id, kind, source, requested_at)
+             SELECT e.cooperation_lineage[1], e.cooperation_lineage[2], e.coroutine_name, e.message_id, 'retry', 'Ada',
+                    e.created_at + n * interval '1 s'
+             FROM scoop.message_event e, generate_series(1, 5) n
+             WHERE e.type = 'SEEN'",
+        )
+        .await;
+    let part = shop.run(&["tree", &order, "--events", "1"]).await;
+    assert!(part.stdout.contains("(3 interventions are left out: raise --events)"), "{part:?}");
+    assert!(part.stderr.contains("interventions on 1 run were left out: raise --events"), "{part:?}");
+    let part = shop.run(&["tree", &order, "--events", "1", "--json"]).await;
+    assert_eq!(part.field("interventions_left_out"), ["3"], "{part:?}");
+    let cut = shop.run(&["timeline", &order, "--events", "1"]).await;
+    assert!(cut.stdout.contains("interventions are left out"), "{cut:?}");
     let unpaid = shop.unpaid_order(2).await.id().to_string();
     let runs = shop.run(&["timeline", &unpaid, "--runs-only", "--json"]).await;
     assert_eq!(

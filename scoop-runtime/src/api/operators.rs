@@ -261,7 +261,8 @@ impl Scoop {
         Request::repair(self.clone(), RepairAction::Resolve, run.into(), note.into(), Location::caller())
     }
 
-    /// The interventions of operators in the hierarchy of this id, oldest first.
+    /// All interventions of operators in the hierarchy of this id, oldest first. Of a run with many of them, a
+    /// [tree](crate::ReadTree::events) has a part.
     ///
     /// # Errors
     ///

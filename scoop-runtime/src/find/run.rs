@@ -328,7 +328,8 @@ pub struct RunSummary {
     pub worker: Option<String>,
     /// The latest completed step, if there is one; of a finished run, the step of its last event.
     pub step: Option<String>,
-    /// The number of parts of its rollback that an operator has [skipped](crate::Scoop::skip), if it was rolled back.
+    /// The number of parts of its rollback that an operator has [skipped](crate::Scoop::skip), if it was rolled back: among the
+    /// newest 1,000 interventions on it.
     pub skipped: usize,
 }
 

@@ -471,8 +471,8 @@ storage! {
         /// The thing that this id names, if any.
         async fn named(&self, id: Uuid) -> Option<Named>;
 
-        /// The cancellations requested in this hierarchy, oldest first.
-        async fn cancellations(&self, root: Uuid) -> Vec<CancellationRequest>;
+        /// The cancellations requested of these runs of a hierarchy, or of all of it if its id is among them, oldest first.
+        async fn cancellations(&self, root: Uuid, ids: &[Uuid]) -> Vec<CancellationRequest>;
 
         /// Makes all unfinished runs below the target give up.
         async fn cancel(&self, target: &RequestTarget, request: &Failure, asked: RequestKey) -> CancelResult;
@@ -506,6 +506,10 @@ storage! {
 
         /// The interventions in a hierarchy, oldest first.
         async fn interventions(&self, root: Uuid) -> Vec<Intervention>;
+
+        /// The interventions in these runs of a hierarchy, oldest first: at each end of those of a run as many as the extent has
+        /// of its events. Each with the number of the others of its run, up to [`LEFT_OUT_MAX`](crate::tree::LEFT_OUT_MAX).
+        async fn interventions_of(&self, root: Uuid, runs: &[Uuid], extent: Extent) -> Vec<(Intervention, usize)>;
     }
 
     /// Redelivery of unhandled messages.

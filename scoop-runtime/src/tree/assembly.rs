@@ -1,6 +1,6 @@
 //! Builds the tree of a hierarchy from its runs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
 use std::time::SystemTime;
 
@@ -13,10 +13,11 @@ use crate::repair::SIGNAL;
 
 impl Tree {
     /// Builds the tree of these runs, parents before children, with their interventions and the messages that they
-    /// launched without a handler. An unreadable row is represented by the reason.
+    /// launched without a handler. An unreadable row is represented by the reason. Each intervention has the number of those on
+    /// its run that were left out.
     pub(crate) fn of(
         read: TreeRows,
-        mut interventions: Vec<Intervention>,
+        interventions: Vec<(Intervention, usize)>,
         cancellations: Vec<CancellationRequest>,
     ) -> Self {
         let (mut runs, mut unreadable) = (vec![], vec![]);
@@ -30,9 +31,15 @@ impl Tree {
                 Err(why) => unreadable.push(why),
             }
         }
+        let mut of_runs: HashMap<Uuid, (Vec<Intervention>, usize)> = HashMap::new();
+        for (done, left_out) in interventions {
+            let of_run = of_runs.entry(done.run.uuid()).or_default();
+            of_run.0.push(done);
+            of_run.1 = left_out;
+        }
         for run in &mut runs {
-            run.interventions =
-                interventions.extract_if(.., |done| done.run.uuid() == run.lineage.id()).collect();
+            (run.interventions, run.interventions_left_out) =
+                of_runs.remove(&run.lineage.id()).unwrap_or_default();
             run.unhandled = unhandled.remove(&run.lineage).unwrap_or_default();
             if run.giving_up {
                 let concerns = |request: &&CancellationRequest| request.concerns(run);
@@ -316,6 +323,22 @@ impl TreeRows {
             is_complete: !left_out.deeper_runs && !left_out.launched && !beyond,
             has_more_unhandled: left_out.launched || unhandled_beyond.is_some(),
         }
+    }
+
+    /// The ids of the runs.
+    pub(crate) fn runs(&self) -> Vec<Uuid> {
+        let runs = self.rows.iter().filter_map(|row| match row {
+            Ok(RunRow::Run(run)) => Some(run.lineage.id()),
+            _ => None,
+        });
+        runs.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The ids of the runs and of those above them, with that of the hierarchy.
+    pub(crate) fn with_ancestors(&self, root: Uuid) -> Vec<Uuid> {
+        let rows = self.rows.iter().filter_map(|row| row.as_ref().ok());
+        let ids = rows.flat_map(|row| row.lineage().ids()).copied();
+        ids.chain([root]).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// All rows of a hierarchy.

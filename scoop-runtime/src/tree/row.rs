@@ -93,6 +93,7 @@ impl RunRow {
             events,
             events_left_out: 0,
             interventions: vec![],
+            interventions_left_out: 0,
             children: vec![],
             unhandled: vec![],
             read_at,

@@ -16,6 +16,9 @@ const WAIT_AFTER: &str = "wait after";
 
 /// The name of the bar in place of those that are not known.
 const LEFT_OUT: &str = "events are left out";
+/// The name of the bar in place of interventions that are not known.
+const DECISIONS_LEFT_OUT: &str = "interventions are left out";
+
 /// The words of an intervention.
 const DECISION: &str = "operator:";
 
@@ -33,6 +36,7 @@ pub enum BarKind {
     /// The code of a compensation.
     Compensation,
     /// Events that were left out because of [`ReadTree::events`](crate::ReadTree::events): what the run did is not known here.
+    /// Or interventions that were left out.
     Gap,
     /// The intervention of an operator, which takes no time.
     Intervention,
@@ -68,8 +72,8 @@ pub struct Bar<'a> {
     pub kind: BarKind,
     /// Words before the name, such as `wait after`; empty if the name says all.
     pub words: &'static str,
-    /// The saga if it is a run, `events are left out` if it is a gap, the [kind](crate::Intervention::kind) of an intervention;
-    /// otherwise the step, which is empty if the wait follows no step.
+    /// The saga if it is a run, `events are left out` or `interventions are left out` if it is a gap, the
+    /// [kind](crate::Intervention::kind) of an intervention; otherwise the step, which is empty if the wait follows no step.
     pub name: &'a str,
     /// The beginning.
     pub from: SystemTime,
@@ -80,10 +84,10 @@ pub struct Bar<'a> {
 impl Tree {
     /// The bars of all runs: each run before its steps, waits, compensations and interventions, then its children.
     ///
-    /// A run that has not begun has no bar, nor has one that [cannot be read](Self::unreadable). Where events were
-    /// [left out](RunInfo::events_left_out), a bar of the kind [`BarKind::Gap`] stands for them. A wait that is not over has
-    /// no end. The time at which a signal came is not recorded: the wait for it ends with the step that gets it, and that
-    /// step is a point.
+    /// A run that has not begun has no bar, nor has one that [cannot be read](Self::unreadable). Where events or
+    /// interventions were [left out](RunInfo::events_left_out), a bar of the kind [`BarKind::Gap`] stands for them. A wait that
+    /// is not over has no end. The time at which a signal came is not recorded: the wait for it ends with the step that gets it,
+    /// and that step is a point.
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -152,6 +156,10 @@ impl RunInfo {
             && let Some(at) = last.waits_from()
         {
             bars.push(bar(BarKind::Wait, WAIT_AFTER, last.subject().unwrap_or_default(), at, None));
+        }
+        if let (first, [next, ..]) = self.interventions_at_ends() {
+            let since = first.last().map_or(next.at, |done| done.at);
+            bars.push(bar(BarKind::Gap, "", DECISIONS_LEFT_OUT, since, Some(next.at)));
         }
         let interventions = self.interventions.iter();
         bars.extend(

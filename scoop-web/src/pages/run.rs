@@ -82,6 +82,15 @@ impl Details {
             )),
         }
     }
+
+    /// The number of requests that are not shown.
+    fn requests_not_shown(&self) -> Option<String> {
+        match self.requests_left_out {
+            0 => None,
+            count @ ..10_000 => Some(format!("{count} earlier ones are not shown.")),
+            _ => Some("10,000 earlier ones or more are not shown.".into()),
+        }
+    }
 }
 
 impl Gap {
@@ -350,7 +359,7 @@ fn details(tree: &Tree, info: &RunInfo, mut requests: Vec<(String, String)>) -> 
         events_left_out: info.events_left_out,
         failures: failures(&info.state, &info.events),
         requests,
-        requests_left_out,
+        requests_left_out: requests_left_out + info.interventions_left_out,
         children: info.children.iter().map(child).collect(),
         has_more_children: !tree.is_complete(),
         unhandled: info.unhandled.iter().map(|message| line(&message.to_string())).collect(),

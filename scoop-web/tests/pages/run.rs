@@ -125,6 +125,27 @@ async fn events_left_out_between_two_failures_of_a_rollback_are_marked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn run_with_many_interventions_shows_the_newest_and_counts_the_others() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::Fail("none left".into())).await;
+    let run = order.tree().await.unwrap().roots()[0].id();
+    for (count, left_out) in [(1_000, "900 earlier ones are"), (19_000, "10,000 earlier ones or more are")] {
+        shop.db
+            .execute(&format!(
+                "INSERT INTO scoop.intervention (root, run, handler, message_id, kind, note, source, requested_at)
+                 SELECT e.cooperation_lineage[1], e.cooperation_lineage[2], e.coroutine_name, e.message_id, 'retry', n,
+                        'a stranger', e.created_at + n * interval '1 millisecond'
+                 FROM scoop.message_event e, generate_series(1, {count}) n
+                 WHERE e.type = 'SEEN'"
+            ))
+            .await;
+        let got = shop.get(&format!("/runs/{run}")).await;
+        got.has(&format!("{left_out} not shown.")).has(&format!("retry by a stranger: {count}<"));
+        assert_eq!(got.text.matches("retry by a stranger").count(), 100);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn undone_steps_are_matched_with_the_newest_completion() {
     let shop = Shop::open().await;
     let order = shop.order(Plan::Fail("none left".into())).await;

@@ -394,6 +394,36 @@ async fn events_left_out_between_two_failures_of_a_rollback_are_a_gap() -> Resul
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn interventions_between_the_first_and_the_last_of_a_run_are_left_out_and_counted() -> Result<()> {
+    let broken = Broken::by(&["root 1"], alone).await?;
+    for _ in 0..5 {
+        assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+        broken.root.comes_to(awaits_operator).await?;
+    }
+    let done = broken.scoop.interventions(broken.root.id()).await?;
+    assert_eq!(done.len(), 5);
+    for all in [broken.root.tree().await?, broken.root.tree().events(3).await?] {
+        let run = &all.roots()[0];
+        assert_eq!((&run.interventions, run.interventions_left_out), (&done, 0));
+        assert!(!all.to_string().contains("interventions are left out"), "{all}");
+    }
+    for (count, left_out, text) in
+        [(2, 1, "(1 intervention is left out: see"), (1, 3, "(3 interventions are left out: see")]
+    {
+        let part = broken.root.tree().events(count).await?;
+        let run = &part.roots()[0];
+        assert_eq!(run.interventions, [&done[..count], &done[5 - count..]].concat());
+        assert_eq!(run.interventions_left_out, left_out);
+        assert!(part.to_string().contains(text), "{part}");
+        let bars = part.timeline();
+        let gap = bars.iter().find(|bar| bar.name == "interventions are left out").expect("it is shown");
+        assert_eq!((gap.kind, gap.from), (scoop::BarKind::Gap, done[count - 1].at));
+        assert_eq!(gap.to, Some(done[5 - count].at));
+    }
+    Ok(())
+}
+
 /// After the skip, the next part of the root fails because of the grandchild that it launches. The retried grandchild
 /// fails again.
 #[tokio::test(flavor = "multi_thread")]

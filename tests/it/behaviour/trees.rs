@@ -220,6 +220,9 @@ async fn cancellation_of_a_part_is_shown_at_that_part() -> Result<()> {
     let [root] = tree.roots() else { panic!("{tree}") };
     assert!(!root.giving_up && root.pending_cancellations.is_empty(), "{tree}");
     assert_eq!(root.children[0].pending_cancellations.len(), 1, "{tree}");
+    assert_eq!(tree.cancellations().len(), 1);
+    let above = order.tree().depth(1).await?;
+    assert!(above.cancellations().is_empty(), "it concerns no run of that part: {above}");
     shop.gate.open(1);
     order.ends().await?;
     let text = order.tree().await?.to_string();

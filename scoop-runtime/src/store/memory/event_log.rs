@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::rebuild::RecordedExecution;
 use crate::store::types::micros_of;
+use crate::tree::LEFT_OUT_MAX;
 use crate::util::ids;
 
 /// A row of `message_event`.
@@ -77,6 +78,7 @@ pub(super) struct EventLog {
     pub(super) events: Vec<Event>,
     /// The outputs and replies of each run, by name.
     pub(super) values: BTreeMap<Uuid, BTreeMap<String, Value>>,
+    /// In the order in which they were written.
     pub(super) interventions: Vec<InterventionRow>,
     /// Repeated failures of rollbacks, each as another ROLLBACK_FAILED: the rows of `repeated_failure`.
     pub(super) repeated_failures: Vec<Event>,
@@ -88,6 +90,8 @@ pub(super) struct EventLog {
     starts: BTreeMap<Uuid, usize>,
     /// The positions of the failed rollbacks that no operator has settled, by the id of the run.
     unsettled: BTreeMap<Uuid, usize>,
+    /// Positions in `interventions`, in the order of the times, by the id of the run.
+    interventions_of: BTreeMap<Uuid, Vec<usize>>,
     /// Positions in `events`, by message and kind.
     by_message: BTreeMap<(Uuid, u8), Vec<usize>>,
 }
@@ -197,6 +201,36 @@ impl EventLog {
             _ => {}
         }
         self.events.push(event);
+    }
+
+    /// Records an intervention.
+    pub(super) fn intervene(&mut self, done: InterventionRow) {
+        let of_run = self.interventions_of.entry(done.run).or_default();
+        let place = of_run.partition_point(|at| self.interventions[*at].at <= done.at);
+        of_run.insert(place, self.interventions.len());
+        self.interventions.push(done);
+    }
+
+    /// The interventions on a run, oldest first.
+    pub(super) fn interventions_of(&self, run: Uuid) -> impl DoubleEndedIterator<Item = &InterventionRow> {
+        self.interventions_of.get(&run).into_iter().flatten().map(|at| &self.interventions[*at])
+    }
+
+    /// The first and the last so many interventions on a run, and the number of the others.
+    pub(super) fn interventions_at_ends(
+        &self,
+        run: Uuid,
+        count: Option<usize>,
+    ) -> (Vec<&InterventionRow>, usize) {
+        let all = self.interventions_of.get(&run).map_or(&[][..], Vec::as_slice);
+        let ends = count.filter(|count| all.len() > count.saturating_mul(2));
+        let (first, last) = match ends {
+            Some(count) => (&all[..count], &all[all.len() - count..]),
+            None => all.split_at(all.len()),
+        };
+        let read: Vec<_> = first.iter().chain(last).map(|at| &self.interventions[*at]).collect();
+        let left_out = (all.len() - read.len()).min(LEFT_OUT_MAX);
+        (read, left_out)
     }
 
     /// When the message of this launch was delivered to handlers registered later, if it started the hierarchy.

@@ -25,6 +25,9 @@ use crate::store::{FindStorage, RowState};
 use crate::util::format::system_time;
 use crate::util::stored_time::StoredTime;
 
+/// How many of the newest interventions on a finished run are looked at, as in `run_page_finished.sql`.
+const INTERVENTIONS_READ: usize = 1_000;
+
 impl FindStorage for MemoryStore {
     async fn unfinished_runs(
         &self,
@@ -420,8 +423,8 @@ impl EventLog {
             _ => reason.as_ref(),
         };
         let parent = end.lineage.parent().filter(|parent| parent.ids().len() > 1);
-        let of_run = self.interventions.iter().filter(|done| done.run == end.lineage.id());
-        let skips = of_run.filter(|done| done.kind == RepairAction::Skip.as_str());
+        let newest = self.interventions_of(end.lineage.id()).rev().take(INTERVENTIONS_READ);
+        let skips = newest.filter(|done| done.kind == RepairAction::Skip.as_str());
         let run = RunSummary {
             run: end.lineage.id().into(),
             hierarchy: end.lineage.root_id().into(),

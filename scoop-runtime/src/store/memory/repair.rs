@@ -20,6 +20,7 @@ use crate::store::{
     ClaimKey, FailedRollbackPart, InterventionSubject, Page, ParentRef, RepairRequest, RepairResult,
     RepairStorage, RequestTarget, Requester,
 };
+use crate::tree::Extent;
 use crate::util::format::system_time;
 use crate::util::stored_time::StoredTime;
 use crate::{FailedBelow, FailedOutcome, RunSummary, WaitKind};
@@ -129,6 +130,27 @@ impl RepairStorage for MemoryStore {
         })
         .await
     }
+
+    async fn interventions_of(
+        &self,
+        root: Uuid,
+        runs: &[Uuid],
+        extent: Extent,
+    ) -> sqlx::Result<Vec<(Intervention, usize)>> {
+        self.run("interventions_of", |state| {
+            let mut read = vec![];
+            if let Some(hierarchy) = state.hierarchy(root) {
+                for run in runs {
+                    let (done, left_out) =
+                        hierarchy.record.interventions_at_ends(*run, extent.events_of(*run));
+                    read.extend(done.into_iter().map(|done| (done, left_out)));
+                }
+            }
+            read.sort_by_key(|(done, _)| done.at);
+            Ok(read.into_iter().map(|(done, left_out)| (done.to_intervention(), left_out)).collect())
+        })
+        .await
+    }
 }
 
 impl State {
@@ -202,7 +224,7 @@ impl State {
         let InterventionSubject { target, handler, kind, decision } = subject;
         self.requests.insert(requester.asked.id);
         let hierarchy = self.hierarchies.entry(target.lineage.root_id()).or_default();
-        hierarchy.record.interventions.push(InterventionRow {
+        hierarchy.record.intervene(InterventionRow {
             id: requester.asked.id,
             run: target.lineage.id(),
             handler: handler.to_owned(),

@@ -43,9 +43,11 @@ impl RequestStorage for MemoryStore {
         .await
     }
 
-    async fn cancellations(&self, root: Uuid) -> sqlx::Result<Vec<CancellationRequest>> {
+    async fn cancellations(&self, root: Uuid, ids: &[Uuid]) -> sqlx::Result<Vec<CancellationRequest>> {
         self.run("cancellations", |state| {
-            let events = state.hierarchy(root).into_iter().flat_map(|hierarchy| &hierarchy.record.events);
+            let record = state.hierarchy(root).map(|hierarchy| &hierarchy.record);
+            let events =
+                record.into_iter().flat_map(|record| ids.iter().flat_map(move |id| record.of_run(*id)));
             let asked = events.filter(|event| event.kind == EventKind::CancellationRequested);
             let request = |event: &Event| {
                 let at = Some(system_time(event.at));

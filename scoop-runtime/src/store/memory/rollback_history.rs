@@ -323,7 +323,7 @@ impl EventLog {
         let Some(suspended) = self.suspended(run).map(|event| event.at) else {
             return false;
         };
-        let mut wanted = self.interventions.iter().filter(|done| done.run == run && done.reruns_part);
+        let mut wanted = self.interventions_of(run).filter(|done| done.reruns_part);
         wanted.any(|done| done.kind == "retry" && done.at > suspended)
     }
 }

@@ -266,7 +266,8 @@ fn at_ends(own: Vec<&Event>, repeated: Vec<&Event>, count: Option<usize>) -> (Ve
     let once =
         [EventKind::Committed, EventKind::RollingBack, EventKind::RolledBack, EventKind::RollbackFailed];
     let (own_count, repeated_count) = (own.len(), repeated.len());
-    let between = count.filter(|count| own_count > 2 * count).map(|count| count..own_count - count);
+    let between =
+        count.filter(|count| own_count > count.saturating_mul(2)).map(|count| count..own_count - count);
     let is_between = |nth: usize| between.as_ref().is_some_and(|between| between.contains(&nth));
     let older = count.map_or(0, |count| repeated_count.saturating_sub(count));
     // Each with whether it is read.
@@ -323,7 +324,7 @@ impl Extent {
     }
 
     /// The number of events that are read at each end of a run.
-    fn events_of(&self, run: Uuid) -> Option<usize> {
+    pub(super) fn events_of(&self, run: Uuid) -> Option<usize> {
         self.events.map(|count| if self.has(run) { count } else { count.min(1) })
     }
 

@@ -23,6 +23,7 @@ use crate::store::{
     ClaimKey, FailedRollbackPart, InterventionSubject, Page, ParentRef, RepairRequest, RepairResult,
     RepairStorage, RequestTarget, Requester, RowState, no_failure,
 };
+use crate::tree::{Extent, LEFT_OUT_MAX};
 use crate::util::format::system_time;
 
 impl RepairStorage for PostgresStore {
@@ -127,6 +128,26 @@ impl RepairStorage for PostgresStore {
     async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
         let rows = sqlx::query(self.sql.intervention_list.clone()).bind(root).all(&self.sessions).await?;
         rows.iter().map(Intervention::from_row).collect()
+    }
+
+    async fn interventions_of(
+        &self,
+        root: Uuid,
+        runs: &[Uuid],
+        extent: Extent,
+    ) -> sqlx::Result<Vec<(Intervention, usize)>> {
+        let stored = |bound: usize| i32::try_from(bound).unwrap_or(i32::MAX);
+        let query = sqlx::query(self.sql.intervention_of_runs.clone())
+            .bind(root)
+            .bind(runs.to_vec())
+            .bind(extent.run)
+            .bind(extent.events.map(stored))
+            .bind(stored(LEFT_OUT_MAX));
+        let read = |row: &PgRow| {
+            let left_out: i64 = row.try_get("left_out")?;
+            Ok((Intervention::from_row(row)?, usize::try_from(left_out).unwrap_or_default()))
+        };
+        query.all(&self.sessions).await?.iter().map(read).collect()
     }
 }
 

@@ -147,6 +147,7 @@ statements! {
     id_find_kind,
     intervention_insert,
     intervention_list,
+    intervention_of_runs,
     join_explain,
     join_find,
     join_list,

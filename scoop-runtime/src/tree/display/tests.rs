@@ -219,7 +219,7 @@ fn wait_for_a_child_that_failed_to_roll_back_says_so_and_counts_from_the_repair(
         Ok(row(&[0, 1], ("checkout", "orders.placed"), None, above)),
         Ok(row(&[0, 1, 2], ("stock", "stock.take"), None, below)),
     ];
-    let tree = Tree::of(TreeRows::all(rows), vec![retry], vec![]);
+    let tree = Tree::of(TreeRows::all(rows), vec![(retry, 0)], vec![]);
     let text = tree.to_string();
     let lines: Vec<_> =
         text.lines().filter(|line| line.starts_with("│ 2026")).map(|line| &line[4..]).collect();
@@ -351,7 +351,7 @@ fn texts_of_users_cannot_forge_a_line() {
         at: SystemTime::UNIX_EPOCH,
     };
     let asked = CancellationRequest::new(lineage(&[0]), Some(why), None);
-    let tree = Tree::of(TreeRows::all(rows), vec![done], vec![asked]);
+    let tree = Tree::of(TreeRows::all(rows), vec![(done, 0)], vec![asked]);
     let text = tree.to_string();
     assert!(!text.contains('\u{1b}') && !text.contains('\r'), "{text}");
     assert!(!text.lines().any(|line| line.trim_start().starts_with("└─ refund")), "{text}");
@@ -362,8 +362,7 @@ fn texts_of_users_cannot_forge_a_line() {
 
 #[test]
 fn text_for_the_command_line_names_its_options() {
-    let events =
-        vec![event(EventKind::Seen, None, 0), event(EventKind::Committed, None, 2).after_gap(true)];
+    let events = vec![event(EventKind::Seen, None, 0), event(EventKind::Committed, None, 2).after_gap(true)];
     let rows = vec![Ok(row(&[0, 1], ("checkout", "orders.placed"), None, events))];
     let left_out = LeftOut { deeper_runs: true, launched: true };
     let tree = Tree::of(TreeRows::new(rows, left_out, Extent::default()), vec![], vec![]);

@@ -12,13 +12,14 @@ use super::{database, done};
 use crate::RunPhase;
 use crate::find::{CountLimits, PageSize, RunFilter};
 use crate::store::{
-    ExpiredSignals, FindStorage as _, RebuildStorage as _, SignalStorage as _, StatusStorage as _,
+    ExpiredSignals, FindStorage as _, RebuildStorage as _, RepairStorage as _, RequestStorage as _,
+    SignalStorage as _, StatusStorage as _,
 };
 use crate::tree::{Extent, RunRow};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 90] = [
+const HOT: [&str; 92] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -106,6 +107,8 @@ const HOT: [&str; 90] = [
     "run_is_reachable",
     "event_follow",
     "run_tree",
+    "request_list",
+    "intervention_of_runs",
     "rollback_check",
     "redeliver_find",
     "redeliver",
@@ -131,7 +134,7 @@ const WALKS: [&str; 14] = [
 ];
 
 /// The tables that grow.
-const TABLES: [&str; 11] = [
+const TABLES: [&str; 12] = [
     "on run",
     "on message",
     "on message_event",
@@ -143,6 +146,7 @@ const TABLES: [&str; 11] = [
     "on entity_event",
     "on kept_hierarchy",
     "on rollback_failure",
+    "on intervention",
 ];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
@@ -368,6 +372,11 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_tree" => (
             "uuid, int, int, uuid, int, int, int, int, int, bigint",
             "gen_random_uuid(), NULL, NULL, NULL, NULL, 10000, NULL, NULL, NULL, 4194304",
+        ),
+        "request_list" => ("uuid, uuid[]", "gen_random_uuid(), ARRAY[gen_random_uuid()]"),
+        "intervention_of_runs" => (
+            "uuid, uuid[], uuid, int, bigint",
+            "gen_random_uuid(), ARRAY[gen_random_uuid()], NULL, 500, 10000",
         ),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
@@ -739,6 +748,59 @@ async fn events_of_a_long_run_are_read_from_its_ends() {
         assert!(matches!(&run.state, crate::RunState::RolledBack(failure) if failure.message == "m"));
         assert!(store.is_reachable(run.lineage.root_id(), message).await.unwrap());
     }
+    done(pool).await;
+}
+
+/// A run with many interventions, at two times, in a hierarchy with many requests to cancel other runs.
+const DECIDED: &str = "
+    INSERT INTO scoop.message (id, topic, payload) VALUES (md5('message')::uuid, 'decided', '{}');
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage)
+    SELECT md5('message')::uuid, type::scoop.message_event_type, 'saga', 'step', ARRAY[md5('root')::uuid, md5('run')::uuid]
+    FROM (VALUES ('SEEN'), ('ROLLED_BACK')) events (type);
+    INSERT INTO scoop.intervention (root, run, handler, message_id, kind, note, source, requested_at)
+    SELECT md5('root')::uuid, md5('run')::uuid, 'saga', md5('message')::uuid, 'skip', n, 'a stranger',
+           '2020-01-01Z'::timestamptz + (n - 1) / 50000 * interval '1 second'
+    FROM generate_series(1, 100000) n;
+    INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, created_at)
+    SELECT md5('message')::uuid, 'CANCELLATION_REQUESTED',
+           array_remove(ARRAY[md5('root')::uuid, CASE WHEN n > 0 THEN md5('other' || n)::uuid END], NULL),
+           '2020-01-01Z'::timestamptz + n * interval '1 second'
+    FROM generate_series(0, 100000) n";
+
+#[tokio::test]
+async fn a_part_of_many_interventions_and_requests_is_read() {
+    let pool = database("decided").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute(DECIDED).await;
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE").await;
+        }
+        for (statement, asked) in [
+            ("intervention_of_runs", "md5('root')::uuid, ARRAY[md5('run')::uuid], NULL, 250, 10000"),
+            ("request_list", "md5('root')::uuid, ARRAY[md5('root')::uuid, md5('run')::uuid]"),
+            ("run_explain_ended", "md5('run')::uuid"),
+        ] {
+            let blocks = blocks_of(&pool, statement, asked).await;
+            assert!(blocks < 1_000, "{statement}: {blocks} blocks, analyzed: {looked_at}");
+        }
+    }
+    let schema = Schema::new("scoop").unwrap();
+    let store = PostgresStore::new(Sessions::new(&pool, 1, &ConnectionSettings::default()), &schema);
+    let id_of = async |name: &str| -> Uuid {
+        sqlx::query_scalar("SELECT md5($1)::uuid").bind(name).fetch_one(&pool).await.unwrap()
+    };
+    let (root, run) = (id_of("root").await, id_of("run").await);
+    let extent = Extent { events: Some(250), ..Extent::default() };
+    let read = store.interventions_of(root, &[root, run], extent).await.unwrap();
+    assert_eq!(read.len(), 500);
+    assert!(read.iter().all(|(_, left_out)| *left_out == 10_000), "10,000 stands for more");
+    let newest = read.last().unwrap().0.at.duration_since(read[0].0.at).unwrap();
+    assert_eq!(newest.as_secs(), 1, "both ends are read");
+    let all = store.interventions_of(root, &[run], Extent::default()).await.unwrap();
+    assert_eq!((all.len(), all[0].1), (100_000, 0));
+    assert_eq!(store.cancellations(root, &[root, run]).await.unwrap().len(), 1);
     done(pool).await;
 }
 
