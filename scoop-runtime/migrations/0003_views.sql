@@ -174,91 +174,91 @@ RETURN scoop.latest_rollback_failure(of_run, (
     WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = of_root
       AND scoop.run_id(e.cooperation_lineage) = of_run));
 
--- The failed rollbacks on which an operator has to decide before this run goes on: its own, or those of runs below it. These are
--- failed runs that no child blocks, and that are not in the working set, or await an operator there: none while repairs of all of
--- them are in progress. A child blocks a run if it failed after the newest suspension of the run, which has accepted earlier
--- failures. The nearest first; of the children of a run the oldest failure first.
-CREATE FUNCTION scoop.undecided_rollbacks(of_root uuid, of_run uuid, limit_to bigint) RETURNS TABLE (run uuid, handler text)
+-- The failed rollbacks on which an operator has to decide before each of these runs goes on (`above`): its own, or those of runs
+-- below it. These are failed runs that no child blocks, and that are not in the working set, or await an operator there: none
+-- while repairs of all of them are in progress. A child blocks a run if it failed after the newest suspension of the run, which has
+-- accepted earlier failures. Of each run the nearest first (`place`), and of those as near the oldest failure first.
+--
+-- Each run is read once: the way down from a run ends at another of these runs, whose failures count for both. The parent in
+-- rollback_failure stands for the lineage, which is as long as the hierarchy is deep. As a run has one parent, only a run above it
+-- by its own row could lead back to it: in forged rows.
+CREATE FUNCTION scoop.undecided_rollbacks(of_root uuid, of_runs uuid[], limit_to bigint)
+RETURNS TABLE (above uuid, run uuid, handler text, place bigint)
 LANGUAGE sql STABLE
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH RECURSIVE blocked AS (
-        SELECT failed.run, failed.handler, coalesce(e.lineage, ARRAY[failed.root, failed.run]) AS lineage,
-               suspended.created_at AS suspended_at
-        FROM scoop.rollback_failure failed
-        LEFT JOIN LATERAL (
-            SELECT e.cooperation_lineage AS lineage FROM scoop.message_event e
-            WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = failed.root
-              AND scoop.run_id(e.cooperation_lineage) = failed.run
-            LIMIT 1
-        ) e ON true
-        LEFT JOIN LATERAL (
-            SELECT e.created_at FROM scoop.message_event e
-            WHERE scoop.run_id(e.cooperation_lineage) = failed.run AND e.type = 'SUSPENDED'
-            ORDER BY e.created_at DESC
-            LIMIT 1
-        ) suspended ON true
-        WHERE failed.root = of_root AND failed.run = of_run
+    WITH RECURSIVE below AS MATERIALIZED (
+        SELECT asked.run AS above, nearest.*
+        FROM (
+            -- all at once: for each, the planner may read all failures of the hierarchy, if it takes the table for empty
+            SELECT failed.* FROM scoop.rollback_failure failed
+            WHERE failed.root = of_root AND failed.run = ANY (of_runs)
+            OFFSET 0
+        ) asked
+        CROSS JOIN LATERAL (
+            -- a run that no child blocks comes twice, the second time as `decides`
+            WITH RECURSIVE blocked (run, handler, failed_at, depth, decides) AS (
+                SELECT asked.run, asked.handler, asked.failed_at, 0, false
+              UNION ALL
+                SELECT coalesce(child.run, blocked.run), coalesce(child.handler, blocked.handler),
+                       coalesce(child.failed_at, blocked.failed_at), blocked.depth + 1, child.run IS NULL
+                FROM blocked
+                LEFT JOIN LATERAL (
+                    SELECT of_parent.*
+                    FROM (
+                        SELECT e.created_at FROM scoop.message_event e
+                        WHERE scoop.run_id(e.cooperation_lineage) = blocked.run AND e.type = 'SUSPENDED'
+                        ORDER BY e.created_at DESC
+                        LIMIT 1
+                    ) suspended
+                    CROSS JOIN LATERAL (
+                        -- by these columns alone: otherwise the planner may read all failures of all hierarchies by their time
+                        SELECT failed.run, failed.handler, failed.failed_at FROM scoop.rollback_failure failed
+                        WHERE failed.root = of_root AND failed.parent = blocked.run
+                        OFFSET 0
+                    ) of_parent
+                    WHERE of_parent.failed_at > suspended.created_at AND of_parent.run <> asked.parent
+                    ORDER BY of_parent.failed_at, of_parent.run
+                    OFFSET 0
+                ) child ON true
+                WHERE NOT blocked.decides AND (blocked.depth = 0 OR blocked.run <> ALL (of_runs))
+            )
+            SELECT b.run, b.handler, b.failed_at, b.depth, b.decides
+            FROM blocked b
+            WHERE b.depth > 0 AND CASE WHEN b.decides THEN (
+                      -- a count, so that each is looked up by its key
+                      SELECT count(*) FROM scoop.run r
+                      WHERE r.root = of_root AND r.id = b.run AND NOT (r.state = 'stuck' AND r.awaits_operator)
+                  ) = 0 ELSE b.run = ANY (of_runs) END
+            LIMIT limit_to + cardinality(of_runs) - 1
+        ) nearest
+    ),
+    -- `links` ends at forged rows that lead in a circle
+    decided (above, run, handler, failed_at, depth, links) AS (
+        SELECT below.above, below.run, below.handler::text, below.failed_at, below.depth, 1
+        FROM below WHERE below.decides
       UNION ALL
-        SELECT child.run, child.handler, e.cooperation_lineage, suspended.created_at
-        FROM blocked
-        CROSS JOIN LATERAL (
-            SELECT of_parent.run, of_parent.handler
-            FROM (
-                -- by these columns alone: otherwise the planner may read all failures of all hierarchies by their time
-                SELECT failed.run, failed.handler, failed.failed_at FROM scoop.rollback_failure failed
-                WHERE failed.root = of_root AND failed.parent = blocked.run
-                OFFSET 0
-            ) of_parent
-            WHERE of_parent.failed_at > blocked.suspended_at
-            ORDER BY of_parent.failed_at, of_parent.run
-            OFFSET 0
-        ) child
-        -- the whole lineage has to fit: forged runs may name each other as parents
-        CROSS JOIN LATERAL (
-            SELECT e.cooperation_lineage FROM scoop.message_event e
-            WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = of_root
-              AND scoop.run_id(e.cooperation_lineage) = child.run
-              AND trim_array(e.cooperation_lineage, 1) = blocked.lineage
-            OFFSET 0
-        ) e
-        LEFT JOIN LATERAL (
-            SELECT e.created_at FROM scoop.message_event e
-            WHERE scoop.run_id(e.cooperation_lineage) = child.run AND e.type = 'SUSPENDED'
-            ORDER BY e.created_at DESC
-            LIMIT 1
-        ) suspended ON true
+        SELECT link.above, decided.run, decided.handler, decided.failed_at, decided.depth + link.depth, decided.links + 1
+        FROM decided
+        JOIN below link ON link.run = decided.above AND NOT link.decides
+        WHERE decided.links < cardinality(of_runs)
     )
-    SELECT blocked.run, blocked.handler::text
-    FROM blocked
-    WHERE NOT EXISTS (
-        SELECT FROM (
-            SELECT failed.run, failed.failed_at FROM scoop.rollback_failure failed
-            WHERE failed.root = of_root AND failed.parent = blocked.run
-            OFFSET 0
-        ) child
-        CROSS JOIN LATERAL (
-            SELECT FROM scoop.message_event e
-            WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = of_root
-              AND scoop.run_id(e.cooperation_lineage) = child.run
-              AND trim_array(e.cooperation_lineage, 1) = blocked.lineage
-            OFFSET 0
-        ) e
-        WHERE child.failed_at > blocked.suspended_at
-    )
-    -- a count, so that each is looked up by its key
-    AND (SELECT count(*) FROM scoop.run r
-         WHERE r.root = of_root AND r.id = blocked.run AND NOT (r.state = 'stuck' AND r.awaits_operator)) = 0
-    LIMIT limit_to
+    SELECT placed.above, placed.run, placed.handler, placed.place
+    FROM (
+        SELECT d.above, d.run, d.handler,
+               row_number() OVER (PARTITION BY d.above ORDER BY d.depth, d.failed_at, d.run) AS place
+        FROM decided d
+    ) placed
+    WHERE placed.place <= limit_to
 $$;
 
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
 -- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned; for
 -- the limit of its saga or of its key, if that is reached; or else for a slot. A waiting run waits for its children, also where an
--- operator has to repair runs below it: to find these costs too much for each row of a list. `latest_failure` is the latest failure of the
--- rollback if the run awaits an operator, and otherwise the reason of the rollback. `other_failure` is the other one of the two, if
--- the rollback has failed.
+-- operator has to repair runs below it: to find these reads all failed rollbacks of each hierarchy in a list. `latest_failure`
+-- is the latest failure of the rollback if the run awaits an operator, and otherwise the reason of the rollback. `other_failure`
+-- is the other one of the two, if the rollback has failed.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
        CASE WHEN r.state = 'waiting' THEN 'children'

@@ -7,6 +7,6 @@ SELECT u.run, u.handler, scoop.shown_failure(scoop.latest_rollback_failure(u.run
            WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = $1
              AND scoop.run_id(e.cooperation_lineage) = u.run
            LIMIT 1))) AS failure
-FROM scoop.undecided_rollbacks($1, $2, $3) WITH ORDINALITY AS u (run, handler, place)
+FROM scoop.undecided_rollbacks($1, ARRAY[$2::uuid], $3) u
 WHERE u.run <> $2
 ORDER BY u.place

@@ -9,21 +9,27 @@ WITH page AS MATERIALIZED (
             < (coalesce($1::timestamptz, 'infinity'), coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
     ORDER BY f.failed_at DESC, f.run DESC
     LIMIT $3
+),
+-- once for each hierarchy: each run below several runs of the page is read once
+undecided AS MATERIALIZED (
+    SELECT hierarchy.root, u.above, array_agg(u.run ORDER BY u.place) AS runs
+    FROM (SELECT f.root, array_agg(f.run) AS runs FROM page f GROUP BY f.root) hierarchy
+    CROSS JOIN LATERAL scoop.undecided_rollbacks(hierarchy.root, hierarchy.runs, $4) u
+    GROUP BY hierarchy.root, u.above
 )
 SELECT coalesce(failed.lineage, ARRAY[f.root, f.run]) AS lineage, f.message_id, f.handler,
        coalesce((SELECT m.topic FROM scoop.message m WHERE m.id = f.message_id), 'unknown') AS topic,
        coalesce(again.step, failed.step) AS step,
        scoop.shown_failure(coalesce(again.exception, failed.exception)) AS failure,
        f.failed_at,
-       ARRAY(
-           SELECT u.run FROM scoop.undecided_rollbacks(f.root, f.run, $4) WITH ORDINALITY AS u (run, handler, place)
-           ORDER BY u.place
-       ) AS undecided
+       coalesce(undecided.runs, '{}') AS undecided
 FROM page f
+LEFT JOIN undecided ON undecided.root = f.root AND undecided.above = f.run
 LEFT JOIN LATERAL (
     SELECT e.cooperation_lineage AS lineage, e.step, e.exception
     FROM scoop.message_event e
-    WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = f.root
+    -- with the message: otherwise the planner may read an index of all such events
+    WHERE e.type = 'ROLLBACK_FAILED' AND e.message_id = f.message_id AND e.cooperation_lineage[1] = f.root
       AND scoop.run_id(e.cooperation_lineage) = f.run
     LIMIT 1
 ) failed ON true

@@ -7,8 +7,6 @@
 //! until an operator has repaired them.
 
 use std::collections::BTreeMap;
-#[cfg(any(test, feature = "in-memory"))]
-use std::collections::VecDeque;
 
 use scoop_core::{Context, Direction, Failure, Lineage};
 use serde::Serialize;
@@ -252,18 +250,16 @@ impl FailedRollbacks {
     }
 
     /// The failed rollbacks on which an operator has to decide before this run goes on: its own, or those of descendants that block
-    /// it. None of these is blocked itself, or in repair. The nearest first; of the children of a run the oldest failure first. As
+    /// it. None of these is blocked itself, or in repair. The nearest first, and of those as near the oldest failure first. As
     /// `scoop.undecided_rollbacks`.
     #[cfg(any(test, feature = "in-memory"))]
     pub(crate) fn undecided(&self, run: Uuid) -> Vec<Uuid> {
-        let (mut undecided, mut ahead) = (vec![], VecDeque::from_iter(self.get(run)));
-        while let Some(run) = ahead.pop_front() {
-            let mut blockers: Vec<_> = self.blockers(run.id()).collect();
-            blockers.sort_by_key(|child| (child.failed_at, child.id()));
-            if blockers.is_empty() && !self.is_busy(run) {
-                undecided.push(run.id());
-            }
-            ahead.extend(blockers);
+        let (mut undecided, mut as_near) = (vec![], Vec::from_iter(self.get(run)));
+        while !as_near.is_empty() {
+            as_near.sort_by_key(|run| (run.failed_at, run.id()));
+            let decides = as_near.iter().filter(|run| !self.is_blocked(run.id()) && !self.is_busy(run));
+            undecided.extend(decides.map(|run| run.id()));
+            as_near = as_near.iter().flat_map(|run| self.blockers(run.id())).collect();
         }
         undecided
     }
@@ -567,6 +563,20 @@ mod tests {
         assert_eq!(undecided(held, gone), [vec![4, 5], vec![5], vec![4], vec![5]]);
         assert_eq!(undecided(busy, held), [vec![4], vec![], vec![4], vec![]]);
         assert_eq!(undecided(busy, busy), [vec![], vec![], vec![], vec![]]);
+    }
+
+    #[test]
+    fn undecided_runs_come_the_nearest_first_and_of_those_as_near_the_oldest_failure_first() {
+        let failed = FailedRollbacks::new([
+            failed_with_children(&[2], 20),
+            failed_with_children(&[2, 3], 10),
+            failed_with_children(&[2, 4], 11),
+            failed(&[2, 3, 5], 8),
+            failed(&[2, 3, 6], 6),
+            failed(&[2, 4, 7], 7),
+            failed(&[2, 8], 12),
+        ]);
+        assert_eq!(failed.undecided(id(2)), [8, 6, 7, 5].map(id));
     }
 
     #[test]

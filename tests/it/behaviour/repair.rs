@@ -152,6 +152,31 @@ impl Broken {
         Ok(listed.into_iter().map(|failed| (failed.handler, failed.status)).collect())
     }
 
+    /// The explanation of each listed run, and a page with this run alone, have the status and the runs below as the list has.
+    async fn views_agree(&self) -> Result<()> {
+        let listed = self.scoop.failed_compensations().await?;
+        let mut before: Option<&FailedCompensation> = None;
+        for failed in &listed {
+            let page = self.scoop.failed_compensations().limit(1);
+            let page = match before.replace(failed) {
+                Some(previous) => page.after(previous).await?,
+                None => page.await?,
+            };
+            assert_eq!(page[0].lineage, failed.lineage);
+            assert_eq!((page[0].status, &page[0].failed_below), (failed.status, &failed.failed_below));
+            let run = self.scoop.explain(failed.id()).await?.runs.remove(0);
+            let explained: Option<Vec<_>> = match &run.reason {
+                WaitReason::Operator { failed_below, .. } => {
+                    Some(failed_below.iter().map(|below| below.run).collect())
+                }
+                _ => None,
+            };
+            let waits_for_operator = failed.status != RepairStatus::InProgress;
+            assert_eq!(explained, waits_for_operator.then(|| failed.failed_below.clone()), "{run}");
+        }
+        Ok(())
+    }
+
     /// The parts of rollbacks that failed, by the recorded events.
     async fn failed_parts(&self) -> Result<Vec<String>> {
         let mut events = self.scoop.events().since(SystemTime::UNIX_EPOCH).recorded();
@@ -621,9 +646,11 @@ async fn runs_above_one_that_failed_again_wait_for_an_operator_and_name_it() -> 
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
     broken.faults.mend("grandchild 0");
     broken.faults.add("grandchild 0 in another way");
+    broken.views_agree().await?;
     assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
     let held = |tree: &scoop::Tree| tree.to_string().contains("its rollback failed again");
     broken.root.comes_to(held).await?;
+    broken.views_agree().await?;
     let grandchild = broken.id_of("grandchild-handler").await?;
     for handler in ["child-handler", "root-handler"] {
         let failed = broken.failed(handler).await?;
@@ -648,6 +675,37 @@ async fn runs_above_one_that_failed_again_wait_for_an_operator_and_name_it() -> 
 
     broken.faults.mend("grandchild 0 in another way");
     assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
+    broken.is_undone().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_above_two_failed_ones_is_blocked_by_those_that_no_operator_has_repaired() -> Result<()> {
+    let broken = Broken::by(&["child 0", "other child 0"], two_children).await?;
+    let blocking = async || -> Result<Vec<uuid::Uuid>> {
+        broken.views_agree().await?;
+        let root = broken.failed("root-handler").await?;
+        assert_eq!(root.status, RepairStatus::BlockedByDescendant);
+        Ok(root.failed_below.iter().map(|run| run.uuid()).collect())
+    };
+    let mut children = [broken.failed("child-handler").await?, broken.failed("other-child-handler").await?];
+    children.sort_by_key(|child| (child.at, child.id().uuid()));
+    assert_eq!(blocking().await?, children.map(|child| child.id().uuid()), "the oldest failure first");
+
+    let [child, other] =
+        [broken.failed("child-handler").await?.lineage, broken.id_of("other-child-handler").await?];
+    broken.faults.mend("child 0");
+    assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::Accepted);
+    let child_is_undone = |tree: &scoop::Tree| {
+        let mut runs = tree.runs().into_iter();
+        runs.any(|run| run.lineage == child && matches!(run.state, RunState::RolledBack(_)))
+    };
+    broken.root.comes_to(child_is_undone).await?;
+    assert_eq!(blocking().await?, [other]);
+    assert_eq!(broken.scoop.retry(other).await?, RepairAnswer::Accepted);
+    broken.root.comes_to(|tree| tree.to_string().contains("its rollback failed again")).await?;
+    assert_eq!(blocking().await?, [other]);
+
+    assert_eq!(broken.scoop.resolve(other, "").await?, RepairAnswer::Accepted);
     broken.is_undone().await
 }
 

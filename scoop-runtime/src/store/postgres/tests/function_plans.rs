@@ -103,7 +103,7 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
             'context', '{{}}'::jsonb)))).launched"
     );
     let undecided = format!(
-        "(SELECT count(*) FROM scoop.undecided_rollbacks(md5('root{n}')::uuid, md5('run{n}')::uuid, 11))"
+        "(SELECT count(*) FROM scoop.undecided_rollbacks(md5('root{n}')::uuid, ARRAY[md5('run{n}')::uuid], 11))"
     );
     vec![
         ("send_failed(rolled_back)", send("rolled_back")),

@@ -9,13 +9,13 @@ use uuid::Uuid;
 use super::super::pool::SESSION;
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statements, migrate};
 use super::{database, done};
-use crate::RunPhase;
 use crate::find::{CountLimits, PageSize, RunFilter};
 use crate::store::{
-    ExpiredSignals, FindStorage as _, RebuildStorage as _, RepairStorage as _, RequestStorage as _,
+    ExpiredSignals, FindStorage as _, Page, RebuildStorage as _, RepairStorage as _, RequestStorage as _,
     SignalStorage as _, StatusStorage as _,
 };
 use crate::tree::{Extent, RunRow};
+use crate::{RepairStatus, RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
@@ -1573,6 +1573,81 @@ async fn failed_rollbacks_of_a_hierarchy_cost_in_proportion_to_their_number() {
     let compensations = failed.ids().into_iter().filter(|run| failed.get(*run).unwrap().compensates);
     assert_eq!(compensations.count(), 500, "those that were launched during the rollback");
     drop(connection);
+    done(pool).await;
+}
+
+/// A chain of `{of}` runs, each of which failed because of the next one. A repair of the last one is in progress.
+const REPAIRED_CHAIN: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5('{of} message' || n)::uuid, 'many', '{}' FROM generate_series(1, {of}) n;
+    WITH chain AS MATERIALIZED (
+        SELECT n, md5('{of} message' || n)::uuid AS message, ARRAY(
+            SELECT md5('{of} run' || above)::uuid FROM generate_series(0, n) above ORDER BY above) AS lineage
+        FROM generate_series(1, {of}) n
+    ),
+    events AS (
+        INSERT INTO scoop.message_event
+            (message_id, type, coroutine_name, step, cooperation_lineage, created_at, exception)
+        SELECT message, type::scoop.message_event_type, 'many', 'step', lineage,
+               now() + ({of} + at) * interval '1 second' - n * interval '1 millisecond',
+               CASE type WHEN 'ROLLBACK_FAILED' THEN '{}'::jsonb END
+        FROM chain, (VALUES ('SEEN', 1), ('SUSPENDED', 1001), ('ROLLING_BACK', 2001), ('ROLLBACK_FAILED', 3001))
+            events (type, at)
+    )
+    INSERT INTO scoop.run
+        (root, id, parent, lineage, message_id, topic, handler, state, owner, epoch, rollback_failed_before, last_event_at)
+    SELECT lineage[1], lineage[n + 1], CASE WHEN n > 1 THEN lineage[n] END, lineage, message, 'many', 'many',
+           CASE WHEN n < {of} THEN 'waiting' ELSE 'running' END::scoop.run_state,
+           CASE WHEN n = {of} THEN message END, 1, true, now()
+    FROM chain;
+    INSERT INTO scoop.rollback_failure
+    SELECT f.* FROM scoop.recorded_rollback_failure f WHERE f.root = md5('{of} run0')::uuid";
+
+#[tokio::test]
+async fn page_of_failed_rollbacks_reads_each_run_below_its_rows_once() {
+    let pool = database("failed_chain").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    execute("VACUUM ANALYZE".into()).await;
+    let mut costs = vec![];
+    for runs in [250, 1_000] {
+        execute(REPAIRED_CHAIN.replace("{of}", &runs.to_string())).await;
+        for looked_at in [false, true] {
+            if looked_at {
+                execute("VACUUM ANALYZE".into()).await;
+            }
+            let mut blocks = vec![];
+            for rows in [5, 50] {
+                let values = format!("NULL, NULL, {rows}, 10");
+                let plan = carried_out(&pool, "rollback_failure_page", &values).await;
+                assert_eq!(plan["Actual Rows"].as_f64(), Some(f64::from(rows)));
+                blocks.push(blocks_read(&plan));
+            }
+            assert!(blocks[1] < 2 * blocks[0], "{blocks:?} blocks of {runs} runs, analyzed: {looked_at}");
+            costs.push(blocks[1]);
+        }
+    }
+    assert!(costs[3] < 5 * costs[1], "{costs:?} blocks");
+
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    let statuses = async || {
+        let page = store.failed_compensations(Page { after: None, limit: 50 }).await.unwrap();
+        let statuses = page.into_iter().map(|failed| (failed.status, failed.failed_below));
+        statuses.collect::<Vec<(RepairStatus, Vec<RunId>)>>()
+    };
+    let in_progress = (RepairStatus::InProgress, vec![]);
+    assert_eq!(statuses().await, vec![in_progress; 50]);
+    // The repair fails again.
+    let failed =
+        "UPDATE scoop.run SET state = 'stuck', owner = NULL, awaits_operator = true WHERE state = 'running'";
+    execute(failed.into()).await;
+    let last: Uuid = sqlx::query_scalar("SELECT md5('1000 run1000')::uuid").fetch_one(&pool).await.unwrap();
+    let blocked = (RepairStatus::BlockedByDescendant, vec![RunId::from(last)]);
+    assert_eq!(statuses().await, vec![blocked; 50]);
     done(pool).await;
 }
 
