@@ -72,7 +72,7 @@ impl OpenShop {
         }
         println!("    scoop runs --waiting-for operator");
         let failed = scoop.failed_compensations().await?;
-        if let Some(failed) = failed.iter().find(|it| it.status == RepairStatus::AwaitingOperator) {
+        if let Some(failed) = failed.iter().find(|it| it.status == RepairStatus::Undecided) {
             println!("    scoop explain {}", failed.id());
             println!("    scoop retry {}", failed.id());
         }

@@ -318,8 +318,7 @@ impl Stage<'_> {
         }
         for _ in 0..REPAIRS_MAX {
             let failed = failed(&client).await;
-            let Some(next) = failed.iter().find(|failed| failed.status == RepairStatus::AwaitingOperator)
-            else {
+            let Some(next) = failed.iter().find(|failed| failed.status == RepairStatus::Undecided) else {
                 return self.database.working_set().is_empty();
             };
             let run = next.lineage.id();

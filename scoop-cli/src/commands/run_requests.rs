@@ -175,18 +175,18 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
         let cancel = |run: RunId| scoop.cancel(run, &reason).source(&source).without_place();
         return many.carry_out((scoop, output, consent), RunRequest::Cancel, cancel).await;
     };
-    let object = named(scoop, id, Wanted::RunOrHierarchy).await?;
+    let object = describe_object(scoop, id, Wanted::RunOrHierarchy).await?;
     let request = scoop.cancel(id, reason).source(source).without_place();
-    answered(output, make(output, consent, &format!("cancel {object}"), request).await?)
+    answered(output, request_with_consent(output, consent, &format!("cancel {object}"), request).await?)
 }
 
 /// Rolls back.
 pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) -> Result<Exit, Fault> {
     let RollbackArgs { target, reason: Reason { reason, source }, consent } = args;
     let id = target.id(scoop).await?;
-    let object = named(scoop, id, Wanted::RunOrHierarchy).await?;
+    let object = describe_object(scoop, id, Wanted::RunOrHierarchy).await?;
     let request = scoop.rollback(id, reason).source(source.source).without_place();
-    answered(output, make(output, consent, &format!("roll back {object}"), request).await?)
+    answered(output, request_with_consent(output, consent, &format!("roll back {object}"), request).await?)
 }
 
 /// Retries.
@@ -196,9 +196,9 @@ pub(crate) async fn retry(scoop: &Scoop, output: Output, args: RetryArgs) -> Res
         let retry = |run: RunId| scoop.retry(run).source(&source);
         return many.carry_out((scoop, output, consent), RunRequest::Retry, retry).await;
     };
-    let object = named(scoop, run, Wanted::Run).await?;
+    let object = describe_object(scoop, run, Wanted::Run).await?;
     let request = scoop.retry(run).source(source);
-    let mut answer = make(output, consent, &format!("retry {object}"), request).await?;
+    let mut answer = request_with_consent(output, consent, &format!("retry {object}"), request).await?;
     if let Some(refused) = answer.as_mut().filter(|answer| answer.name == RepairAnswer::FailedBelow.name()) {
         refused.text = failed_below(scoop, run).await?;
     }
@@ -232,24 +232,24 @@ async fn failed_below(scoop: &Scoop, run: Uuid) -> Result<String, Fault> {
 /// Skips.
 pub(crate) async fn skip(scoop: &Scoop, output: Output, args: SkipArgs) -> Result<Exit, Fault> {
     let SkipArgs { run, reason: Reason { reason, source }, consent } = args;
-    let object = named(scoop, run.uuid(), Wanted::Run).await?;
+    let object = describe_object(scoop, run.uuid(), Wanted::Run).await?;
     let request = scoop.skip(run, reason).source(source.source);
     let change = format!("skip the failed compensation of {object}");
-    answered(output, make(output, consent, &change, request).await?)
+    answered(output, request_with_consent(output, consent, &change, request).await?)
 }
 
 /// Resolves.
 pub(crate) async fn resolve(scoop: &Scoop, output: Output, args: ResolveArgs) -> Result<Exit, Fault> {
     let ResolveArgs { run, reason: Reason { reason, source }, consent } = args;
-    let object = named(scoop, run.uuid(), Wanted::Run).await?;
+    let object = describe_object(scoop, run.uuid(), Wanted::Run).await?;
     let request = scoop.resolve(run, reason).source(source.source);
     let change = format!("count as rolled back by hand: {object}");
-    answered(output, make(output, consent, &change, request).await?)
+    answered(output, request_with_consent(output, consent, &change, request).await?)
 }
 
 /// The object of the id and the states of its runs, for the question. The id of another kind of object is an error, as it is for
 /// the request.
-async fn named(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<String, Fault> {
+async fn describe_object(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<String, Fault> {
     let Explanation { named, runs, .. } = scoop.explain(id).await?;
     let is_wanted = match named {
         Named::Run { .. } => true,
@@ -266,7 +266,7 @@ async fn named(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<String, Fault>
 
 /// Makes a request after the question; a dry run only checks it, and says what it would change. `None` if there is no answer to
 /// write.
-async fn make<A>(
+async fn request_with_consent<A>(
     output: Output,
     consent: Consent,
     change: &str,

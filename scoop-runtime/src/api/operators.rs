@@ -144,7 +144,7 @@ impl Scoop {
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
     /// for failed in scoop.failed_compensations().await? {
     ///     println!("{} of {}: {}", failed.step, failed.handler, failed.failure.report());
-    ///     if failed.status == RepairStatus::AwaitingOperator {
+    ///     if failed.status == RepairStatus::Undecided {
     ///         scoop.retry(failed.id()).source("night shift").await?;
     ///     }
     /// }

@@ -92,7 +92,8 @@ named! {
         Committed = "committed",
         /// It was rolled back.
         RolledBack = "rolled back",
-        /// Its rollback failed, or that of a descendant, and no operator has decided about it since.
+        /// Its rollback failed, by its own code or because that of a descendant failed, and no repair of either has begun. If a
+        /// repair fails, too, it is `AwaitingOperator`.
         RollbackFailed = "rollback failed",
     }
 }
@@ -305,8 +306,9 @@ pub struct RunSummary {
     pub phase: RunPhase,
     /// The time since which it is in that state, or of its last event if that is not known.
     pub since: SystemTime,
-    /// What it waits for, if it waits. In a list, a run above a failed rollback waits for its children;
-    /// [`Scoop::explain`](crate::Scoop::explain) tells where an operator has to repair one of these.
+    /// What it waits for, if it waits. In a list, a run above a failed repair waits for its children: to find out for each
+    /// run costs too much. [`Scoop::explain`](crate::Scoop::explain) and the
+    /// [status](crate::FailedCompensation::status) of its failed rollback tell where an operator has to decide below it.
     pub waits_for: Option<WaitKind>,
     /// Failed attempts since its last event.
     pub attempts: u32,

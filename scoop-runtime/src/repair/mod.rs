@@ -116,9 +116,10 @@ pub struct FailedCompensation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RepairStatus {
-    /// The run waits for an operator to retry, skip or resolve it.
-    AwaitingOperator,
-    /// The run failed because of descendants, some of which wait for an operator: [`FailedCompensation::failed_below`]. It
+    /// An operator has to retry, skip or resolve the run itself, after its first failure ([`RunPhase::RollbackFailed`]) or a
+    /// later one ([`RunPhase::AwaitingOperator`]).
+    Undecided,
+    /// The run failed because of descendants, some of which are undecided: [`FailedCompensation::failed_below`]. It
     /// continues when those are settled. To skip or resolve it settles them, too.
     BlockedByDescendant,
     /// The run continues, or waits for descendants that do.
@@ -128,10 +129,10 @@ pub enum RepairStatus {
 impl RepairStatus {
     /// The state of the repair of a run, and the runs below it that come first. `undecided` has the failed rollbacks on which an
     /// operator has to decide before the run continues.
-    pub(crate) fn of(run: Uuid, undecided: &[Uuid]) -> (Self, Vec<RunId>) {
+    pub(crate) fn from_undecided(run: Uuid, undecided: &[Uuid]) -> (Self, Vec<RunId>) {
         match undecided {
             [] => (Self::InProgress, vec![]),
-            _ if undecided.contains(&run) => (Self::AwaitingOperator, vec![]),
+            _ if undecided.contains(&run) => (Self::Undecided, vec![]),
             below => (Self::BlockedByDescendant, below.iter().copied().map(Into::into).collect()),
         }
     }

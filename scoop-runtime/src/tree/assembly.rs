@@ -159,7 +159,8 @@ impl RunInfo {
                     let begun = &mut self.events[begun];
                     begun.repaired_at = repair(start, Some(*last)).filter(|_| begun.failed_to_roll_back());
                     begun.waited = last.duration_since(begun.repaired_at.unwrap_or(start)).ok();
-                    begun.wait_end = WaitEnd::of(waited_for.iter().map(|(_, end)| *end), was_rolling_back);
+                    begun.wait_end =
+                        WaitEnd::from_ends(waited_for.iter().map(|(_, end)| *end), was_rolling_back);
                     self.events[at].took = end.duration_since(*last).ok();
                 }
             }
@@ -181,7 +182,10 @@ impl RunEvent {
 impl WaitEnd {
     /// How a wait ended, by the ends that came in it, oldest first: each the number of a child and the kind of its end, or `None`
     /// for the sleep. The last end of each child counts.
-    fn of(ends: impl DoubleEndedIterator<Item = Option<(usize, EventKind)>>, rolls_back: bool) -> Self {
+    fn from_ends(
+        ends: impl DoubleEndedIterator<Item = Option<(usize, EventKind)>>,
+        rolls_back: bool,
+    ) -> Self {
         let mut of_child = BTreeMap::new();
         let mut is_last = true;
         for end in ends.rev() {

@@ -109,7 +109,7 @@ fn failed_entry(
     possible: impl Fn(Vec<Action>) -> Vec<Action>,
 ) -> Entry {
     let (note, actions) = match it.status {
-        RepairStatus::AwaitingOperator => {
+        RepairStatus::Undecided => {
             ("", Action::making(RunPhase::AwaitingOperator.requests().iter().copied()))
         }
         RepairStatus::BlockedByDescendant => {

@@ -223,7 +223,7 @@ fn two_children(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
 async fn a_failed_compensation_is_listed_and_runs_again() -> Result<()> {
     let broken = Broken::by(&["root 1"], alone).await?;
     let failed = broken.failed("root-handler").await?;
-    assert_eq!((&*failed.step, failed.status), ("Rollback of 1[0,]", RepairStatus::AwaitingOperator));
+    assert_eq!((&*failed.step, failed.status), ("Rollback of 1[0,]", RepairStatus::Undecided));
     assert_eq!(failed.failure.message, "it is broken");
     assert_eq!(failed.lineage.root_id(), broken.root.id());
 
@@ -329,7 +329,7 @@ async fn run_that_fails_again_waits_for_an_operator_across_restarts() -> Result<
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
     let tree = broken.root.comes_to(awaits_operator).await?;
     assert!(tree.to_string().contains("AWAITING OPERATOR: its rollback failed again: "), "{tree}");
-    assert_eq!(broken.failed("root-handler").await?.status, RepairStatus::AwaitingOperator);
+    assert_eq!(broken.failed("root-handler").await?.status, RepairStatus::Undecided);
     assert_eq!(broken.scoop.stuck_runs().await?.len(), 0);
     assert_eq!(tree.to_string().matches("rollback failed in 1: it is broken").count(), 2, "{tree}");
     let listed = broken.scoop.runs().state(RunPhase::AwaitingOperator).await?.runs;
@@ -509,7 +509,7 @@ async fn ancestors_of_a_repaired_run_resume_where_they_failed() -> Result<()> {
         listed,
         [
             ("child-handler".into(), RepairStatus::BlockedByDescendant),
-            ("grandchild-handler".into(), RepairStatus::AwaitingOperator),
+            ("grandchild-handler".into(), RepairStatus::Undecided),
             ("root-handler".into(), RepairStatus::BlockedByDescendant),
         ]
     );
@@ -562,7 +562,7 @@ async fn skipped_run_leaves_its_failed_children_unchanged() -> Result<()> {
     let run = broken.id_of("child-handler").await?;
     assert_eq!(broken.scoop.skip(run, "never mind the grandchild").await?, RepairAnswer::Accepted);
     assert!(matches!(broken.root.ends().await?, Outcome::RolledBack(_)));
-    assert_eq!(broken.listed().await?, [("grandchild-handler".into(), RepairStatus::AwaitingOperator)]);
+    assert_eq!(broken.listed().await?, [("grandchild-handler".into(), RepairStatus::Undecided)]);
     calls_of(&broken.root).of(&["child-handler"]).expect(
         "invoke child-handler/0
         invoke child-handler/1
@@ -1053,7 +1053,7 @@ mod messages_of_compensations {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_compensation_whose_message_failed_runs_again_as_a_whole() -> Result<()> {
         let broken = Broken::by(&["root 1 goes on", "child 1 goes on"], sagas).await?;
-        assert_eq!(broken.listed().await?, [("root-handler".into(), RepairStatus::AwaitingOperator)]);
+        assert_eq!(broken.listed().await?, [("root-handler".into(), RepairStatus::Undecided)]);
         broken.faults.mend("child 1 goes on");
         assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
         broken.is_undone().await?;
@@ -1077,7 +1077,7 @@ mod messages_of_compensations {
         broken.faults.mend("child 0");
         assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
         broken.root.comes_to(awaits_operator).await?;
-        assert_eq!(broken.listed().await?, [("root-handler".into(), RepairStatus::AwaitingOperator)]);
+        assert_eq!(broken.listed().await?, [("root-handler".into(), RepairStatus::Undecided)]);
         assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
         let again = |tree: &scoop::Tree| awaits_operator(tree) && tree.runs().len() == 3;
         broken.root.comes_to(again).await?;

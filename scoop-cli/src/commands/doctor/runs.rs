@@ -307,8 +307,8 @@ fn unmatched(failures: &[UnmatchedFailure]) -> Vec<Finding> {
 /// Failed rollbacks, stuck runs, and runs that wait for long.
 pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let mut findings = vec![];
-    let (awaiting, is_complete) = awaiting_operator(scoop).await?;
-    findings.extend(awaiting.iter().map(|failed| {
+    let (undecided, is_complete) = undecided_rollbacks(scoop).await?;
+    findings.extend(undecided.iter().map(|failed| {
         Finding::bad(
             Level::Problem,
             "failed rollbacks",
@@ -326,14 +326,14 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         )
     }));
     let counted = scoop.counts().await?;
-    let undecided = [RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
-    if undecided.iter().map(|phase| counted.unfinished_in(*phase)).sum::<usize>() > LISTED as usize {
+    let failed = [RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
+    if failed.iter().map(|phase| counted.unfinished_in(*phase)).sum::<usize>() > LISTED as usize {
         findings.push(Finding::bad(
             Level::Problem,
             "failed rollbacks",
             format!(
                 "the rollbacks of {} runs failed, and no operator has settled them",
-                counts::shown(counted.unfinished.iter().filter(|count| undecided.contains(&count.phase)))
+                counts::shown(counted.unfinished.iter().filter(|count| failed.contains(&count.phase)))
             ),
             Advice::with_command(
                 "mend the reasons; all are listed by:",
@@ -341,7 +341,7 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             ),
         ));
     }
-    if awaiting.is_empty() && is_complete {
+    if undecided.is_empty() && is_complete {
         findings.push(Finding::good("failed rollbacks", "no rollback awaits an operator"));
     }
     let stuck = scoop.stuck_runs().limit(LISTED).await?;
@@ -396,20 +396,20 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     Ok(findings)
 }
 
-/// The first failed rollbacks that await an operator, up to [`LISTED`], and whether all failed rollbacks were looked at. The list has the
-/// newest first: a rollback comes after those of its ancestors, which wait for it.
-async fn awaiting_operator(scoop: &Scoop) -> Result<(Vec<FailedCompensation>, bool), Fault> {
-    let (mut awaiting, mut place) = (vec![], None);
+/// The first undecided rollbacks, up to [`LISTED`], and whether all failed rollbacks were looked at. The list has the newest
+/// first: a rollback comes after those of its ancestors, which wait for it.
+async fn undecided_rollbacks(scoop: &Scoop) -> Result<(Vec<FailedCompensation>, bool), Fault> {
+    let (mut undecided, mut place) = (vec![], None);
     for _ in 0..FAILED_PAGES {
         let failed = scoop.failed_compensations().limit(FAILED_PAGE).after_cursor(place).await?;
         place = failed.last().map(FailedCompensation::cursor);
-        awaiting.extend(failed.into_iter().filter(|it| it.status == RepairStatus::AwaitingOperator));
-        awaiting.truncate(LISTED as usize);
-        if place.is_none() || awaiting.len() >= LISTED as usize {
+        undecided.extend(failed.into_iter().filter(|it| it.status == RepairStatus::Undecided));
+        undecided.truncate(LISTED as usize);
+        if place.is_none() || undecided.len() >= LISTED as usize {
             break;
         }
     }
-    Ok((awaiting, place.is_none()))
+    Ok((undecided, place.is_none()))
 }
 
 /// Sagas with runs that have been due for long, although a living program has them and nothing else holds them up; and whether

@@ -443,7 +443,7 @@ impl Hierarchy {
         let run = failed.lineage.id();
         let mut undecided = self.undecided(run, topology);
         undecided.truncate(BLOCKING_MAX);
-        let (status, failed_below) = RepairStatus::of(run, &undecided);
+        let (status, failed_below) = RepairStatus::from_undecided(run, &undecided);
         let newest = self.record.newest_failure(failed);
         FailedCompensation {
             lineage: failed.lineage.clone(),

@@ -11,7 +11,7 @@ use super::PostgresStore;
 use super::decode::{failure_if_readable, lineage, row_state, stored_time, time, time_if_any, unsigned};
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt, PlainQuery};
-use super::requests::finish;
+use super::requests::commit_unless_dry_run;
 use crate::RepairStatus;
 use crate::find::BLOCKING_MAX;
 use crate::repair::{
@@ -67,7 +67,7 @@ impl RepairStorage for PostgresStore {
                 return Ok(Err(Refusal::Stuck));
             }
             let repaired = self.give_a_chance(&mut tx, target, asked.requester).await?;
-            finish(tx, asked.requester.asked).await?;
+            commit_unless_dry_run(tx, asked.requester.asked).await?;
             return Ok(repaired.ok_or(Refusal::Busy));
         }
         let decision = match failed_rollbacks.decide(asked.action, run, others) {
@@ -82,7 +82,7 @@ impl RepairStorage for PostgresStore {
         let subject = InterventionSubject { target, handler: &run.handler, kind, decision: decided };
         self.record(&mut tx, subject, asked.requester, now).await?;
         self.carry_out(&mut tx, root, &decision, now).await?;
-        finish(tx, asked.requester.asked).await?;
+        commit_unless_dry_run(tx, asked.requester.asked).await?;
         let parent = decision.parent.map(|id| ParentRef { root, id, at: now });
         let ready = decision.revived.into_iter().filter(|run| run.state == RowState::Ready);
         Ok(Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent }))
@@ -109,7 +109,7 @@ impl RepairStorage for PostgresStore {
             let now = sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut tx).await?;
             let subject = InterventionSubject { target, handler: &handler, kind: SIGNAL, decision: None };
             self.record(&mut tx, subject, requester, now).await?;
-            finish(tx, requester.asked).await?;
+            commit_unless_dry_run(tx, requester.asked).await?;
         }
         Ok(Some(SignalKey { name, key }))
     }
@@ -323,7 +323,7 @@ impl FailedCompensation {
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let lineage = lineage(row)?;
         let undecided: Vec<Uuid> = row.try_get("undecided")?;
-        let (status, failed_below) = RepairStatus::of(lineage.id(), &undecided);
+        let (status, failed_below) = RepairStatus::from_undecided(lineage.id(), &undecided);
         let failure = failure_if_readable(row, "failure");
         let stored_at = stored_time(row, "failed_at")?;
         Ok(Self {

@@ -80,7 +80,7 @@ impl RequestStorage for PostgresStore {
         sqlx::query(self.sql.run_delete_pending.clone()).bind(root).bind(id).execute(&mut *tx).await?;
         let left = sqlx::query(self.sql.run_list_giving_up.clone()).bind(root).bind(id);
         let giving_up = left.fetch_all(&mut *tx).await?;
-        finish(tx, asked).await?;
+        commit_unless_dry_run(tx, asked).await?;
         Ok(CancelResult {
             fresh: recorded.rows_affected() > 0 || is_done,
             any_marked: marked > 0 || is_done,
@@ -123,13 +123,16 @@ impl RequestStorage for PostgresStore {
             .bind(asked.id)
             .all_on(&mut tx)
             .await?;
-        finish(tx, asked).await?;
+        commit_unless_dry_run(tx, asked).await?;
         Ok(RollbackStart::Begun(handlers))
     }
 }
 
 /// Ends the transaction of a request: commits it, or rolls a dry run back.
-pub(super) async fn finish(tx: Transaction<'static, Postgres>, asked: RequestKey) -> sqlx::Result<()> {
+pub(super) async fn commit_unless_dry_run(
+    tx: Transaction<'static, Postgres>,
+    asked: RequestKey,
+) -> sqlx::Result<()> {
     match asked.is_dry_run {
         true => tx.rollback().await,
         false => tx.commit().await.inspect_err(note),
