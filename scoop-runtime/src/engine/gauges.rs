@@ -60,14 +60,14 @@ fn report_sizes(sizes: StoreSizes) {
     let StoreSizes {
         unfinished_runs,
         stuck_runs,
-        awaiting_operator,
+        failed_rollbacks,
         undeletable,
         working_set_bytes,
         record_bytes,
     } = sizes;
     metrics::unfinished_runs(gauge(unfinished_runs));
     metrics::stuck_runs(gauge(stuck_runs));
-    metrics::awaiting_operator_runs(gauge(awaiting_operator));
+    metrics::failed_rollbacks(gauge(failed_rollbacks));
     metrics::undeletable_hierarchies(gauge(undeletable));
     metrics::working_set_bytes(gauge(working_set_bytes));
     metrics::record_bytes(gauge(record_bytes));

@@ -6,8 +6,8 @@ pub(crate) struct StoreSizes {
     pub(crate) unfinished_runs: i64,
     /// No more than 1,000 are counted.
     pub(crate) stuck_runs: i64,
-    /// No more than 1,000 are counted.
-    pub(crate) awaiting_operator: i64,
+    /// Those without a repair in progress. No more than 1,000 are counted.
+    pub(crate) failed_rollbacks: i64,
     /// The hierarchies that could not be deleted. No more than 1,000 are counted.
     pub(crate) undeletable: i64,
     pub(crate) working_set_bytes: i64,

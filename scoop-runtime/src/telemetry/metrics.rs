@@ -162,8 +162,8 @@ metrics! {
     /// The runs that do not continue by themselves; 1,000 if there are more.
     gauge "scoop_stuck_runs" in Count = stuck_runs();
 
-    /// The runs whose rollback failed and that await an operator; 1,000 if there are more.
-    gauge "scoop_awaiting_operator_runs" in Count = awaiting_operator_runs();
+    /// The failed rollbacks without a repair in progress; 1,000 if there are more.
+    gauge "scoop_failed_rollbacks" in Count = failed_rollbacks();
 
     /// The hierarchies whose deletion or archive failed; 1,000 if there are more.
     gauge "scoop_undeletable_hierarchies" in Count = undeletable_hierarchies();

@@ -29,8 +29,8 @@ const FAILED_PAGES_MAX: usize = 4;
 pub(super) const FAILED: [RunPhase; 3] =
     [RunPhase::RolledBack, RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
 
-/// The states of runs whose failed rollback no operator has settled.
-const AWAITING_OPERATOR: [RunPhase; 2] = [RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
+/// The states of runs with a failed rollback that is not in repair.
+const FAILED_ROLLBACKS: [RunPhase; 2] = [RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
 
 /// The number of sagas that are listed, and the maximum. With more, the first load of the page would not be small.
 const SAGAS_SHOWN: usize = 30;
@@ -48,7 +48,7 @@ const COLUMNS: [(&str, &[RunPhase]); 7] = [
     ("running", &[RunPhase::Running]),
     ("waiting", &[RunPhase::Waiting, RunPhase::Sleeping, RunPhase::AwaitingSignal]),
     ("stuck", &[RunPhase::Stuck]),
-    ("awaiting operator", &AWAITING_OPERATOR),
+    ("failed rollbacks", &FAILED_ROLLBACKS),
     ("committed", &[RunPhase::Committed]),
     ("rolled back", &[RunPhase::RolledBack]),
 ];
@@ -201,7 +201,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         counts.sum::<Count>().or_more_if(is_cut)
     };
     let unfinished = counts.unfinished.iter().map(Count::from).sum::<Count>().or_more_if(is_cut);
-    let (stuck, awaiting): (Count, Count) = (of(&[RunPhase::Stuck]), of(&AWAITING_OPERATOR));
+    let (stuck, failed): (Count, Count) = (of(&[RunPhase::Stuck]), of(&FAILED_ROLLBACKS));
     let undone: Count = of(&[RunPhase::RolledBack]);
     let bad_if = |is_bad: bool| if is_bad { "bad" } else { "good" };
     let runs = |states: &[RunPhase]| format!("{base}/runs{}", query(filters_of(states)));
@@ -257,11 +257,11 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
             spark: spark("runs failed", |span| span.failed),
         },
         Tile {
-            name: "awaiting operator",
-            figure: awaiting.to_string(),
-            note: "runs whose rollback failed",
-            tone: bad_if(awaiting.runs > 0),
-            href: runs(&AWAITING_OPERATOR),
+            name: "failed rollbacks",
+            figure: failed.to_string(),
+            note: "of runs that are not in repair",
+            tone: bad_if(failed.runs > 0),
+            href: runs(&FAILED_ROLLBACKS),
             spark: None,
         },
         Tile {

@@ -31,20 +31,20 @@ async fn overview_counts_runs_and_lists_failures_and_workers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failed_rollback_awaits_an_operator_in_the_overview_until_it_is_settled() {
+async fn failed_rollback_is_counted_in_the_overview_until_it_is_settled() {
     let shop = Shop::open().await;
     let order = shop.order(Plan::FailToUndo).await;
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_))).await.unwrap();
     let run = order.tree().await.unwrap().roots()[0].id();
     let listed = "/runs?state=rollback+failed&state=awaiting+operator";
     let got = shop.get("/").await;
-    got.has("aria-label=\"1 awaiting operator of orders\"").lacks(" stuck of orders");
+    got.has("aria-label=\"1 failed rollbacks of orders\"").lacks(" stuck of orders");
     got.has(&format!("href=\"{}\"", listed.replace('&', "&#38;")));
     shop.get(listed).await.has(&format!("/runs/{run}\""));
     shop.scoop.resolve(run, "by hand").await.unwrap();
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await.unwrap();
     let got = shop.get("/").await;
-    got.has("aria-label=\"1 rolled back of orders\"").lacks("awaiting operator of orders");
+    got.has("aria-label=\"1 rolled back of orders\"").lacks("failed rollbacks of orders");
     shop.get(listed).await.has("No such run.");
 }
 

@@ -364,7 +364,7 @@ async fn rollback_that_failed_for_the_first_time_is_in_the_gauge() -> Result<()>
     let scoop = start(&db, &gate).await?;
     let gauge = || {
         let metrics = snapshotter.snapshot().into_vec().into_iter();
-        let mut own = metrics.filter(|(key, ..)| key.key().name() == "scoop_awaiting_operator_runs");
+        let mut own = metrics.filter(|(key, ..)| key.key().name() == "scoop_failed_rollbacks");
         own.next().map(|(.., value)| value)
     };
     let mut seen = None;

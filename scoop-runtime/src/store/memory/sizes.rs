@@ -16,7 +16,7 @@ impl SizeStorage for MemoryStore {
             StoreSizes {
                 unfinished_runs: number(rows),
                 stuck_runs: number(stuck().count() - awaiting),
-                awaiting_operator: number(failed),
+                failed_rollbacks: number(failed),
                 undeletable: number(state.undeletable().count()),
                 ..StoreSizes::default()
             }

@@ -7,7 +7,7 @@ use super::query_ext::FetchExt;
 use crate::find::CountLimits;
 use crate::store::{SizeStorage, StoreSizes};
 
-/// The maximum count of runs that await an operator.
+/// The maximum count of failed rollbacks.
 const COUNTED_MAX: usize = 1_000;
 
 impl SizeStorage for PostgresStore {
@@ -19,7 +19,7 @@ impl SizeStorage for PostgresStore {
         Ok(StoreSizes {
             unfinished_runs: row.try_get("unfinished_runs")?,
             stuck_runs: row.try_get("stuck_runs")?,
-            awaiting_operator: row
+            failed_rollbacks: row
                 .try_get::<i64, _>("awaiting_operator")?
                 .saturating_add(i64::try_from(failed).unwrap_or(i64::MAX))
                 .min(COUNTED_MAX as i64),
