@@ -179,9 +179,9 @@ async fn step_whose_database_fails_runs_again_after_growing_pauses_and_the_tree_
     let db = Database::new().await;
     db.execute(
         "CREATE TABLE repaired ();
-        CREATE TABLE pause (attempt int PRIMARY KEY, millis bigint);
+        CREATE TABLE public.pause (attempt int PRIMARY KEY, millis bigint);
         CREATE FUNCTION note_pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-            INSERT INTO pause VALUES (NEW.attempts, 1000 * extract(epoch FROM NEW.ready_at - statement_timestamp()));
+            INSERT INTO public.pause VALUES (NEW.attempts, 1000 * extract(epoch FROM NEW.ready_at - statement_timestamp()));
             RETURN NULL;
         END $$;
         CREATE TRIGGER note_pause AFTER UPDATE ON scoop.run FOR EACH ROW
@@ -207,7 +207,7 @@ async fn step_whose_database_fails_runs_again_after_growing_pauses_and_the_tree_
         db.execute("UPDATE scoop.run SET ready_at = clock_timestamp() WHERE state = 'ready'").await;
     }
     let pauses: Vec<i64> =
-        sqlx::query_scalar("SELECT millis FROM pause ORDER BY attempt").fetch_all(db.pool()).await?;
+        sqlx::query_scalar("SELECT millis FROM public.pause ORDER BY attempt").fetch_all(db.pool()).await?;
     assert!(pauses.len() >= 7 && pauses[6] > 3_200 && pauses.is_sorted(), "{pauses:?} ms");
     db.execute("INSERT INTO repaired DEFAULT VALUES").await;
     db.execute("UPDATE scoop.run SET ready_at = clock_timestamp()").await;
