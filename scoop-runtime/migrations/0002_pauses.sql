@@ -6,8 +6,8 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- 0003_views         runs: unfinished runs, for people; unfinished_run: as programs list and explain them, with the phase of each;
 --                    queues, reached limits, ends of runs, failed rollbacks by the record; undecided_rollbacks: those on which an
 --                    operator has to decide
--- 0004_runs          is_gone: whether the session of a worker has ended; tried, has_to_give_up, can_give_up, wakes_at,
---                    queue_time: parts of statements
+-- 0004_runs          is_gone: whether the session of a worker has ended; tried, has_to_give_up, can_give_up, is_stuck,
+--                    wakes_at, queue_time: parts of statements
 -- 0005_settle        settle: what follows from a move of a run; failed_children: failures for a parent
 -- 0006_failures      is_readable, bytes_of, shown_bytes, shown_failure: failures as programs read them; send_failed: messages
 --                    about failures

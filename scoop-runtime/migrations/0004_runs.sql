@@ -42,6 +42,12 @@ CREATE FUNCTION scoop.can_give_up(giving_up boolean, rollback_since timestamptz)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN NOT giving_up AND rollback_since IS NULL;
 
+-- Whether no program can continue an unfinished run, so that a retry makes it ready: not if an operator has to decide about its
+-- rollback. The planner replaces the call by its text.
+CREATE FUNCTION scoop.is_stuck(state scoop.run_state, awaits_operator boolean) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN state = 'stuck' AND NOT awaits_operator;
+
 -- The time from which a run is ready whose children have ended: at once, or when the time is over for which it waits,
 -- too. Only such a time is later than the last event of a run that has begun. The planner replaces the call by its text.
 CREATE FUNCTION scoop.wakes_at(ready_at timestamptz, last_event_at timestamptz, at timestamptz) RETURNS timestamptz

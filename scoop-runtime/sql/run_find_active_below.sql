@@ -1,8 +1,10 @@
--- Checks whether other runs at or below this run are active, and returns the state of the run itself.
+-- Checks whether other runs at or below this run are active, and whether the run itself is in the working set, and is stuck.
 -- Locks: nothing.
 -- $1 root, $2 the run's id, $3 the ids of the runs that do not count
 SELECT EXISTS (
-           SELECT FROM scoop.run r
-           WHERE r.root = $1 AND $2 = ANY (r.lineage) AND r.id <> $2 AND r.id <> ALL ($3)
+           SELECT FROM scoop.run other
+           WHERE other.root = $1 AND $2 = ANY (other.lineage) AND other.id <> $2 AND other.id <> ALL ($3)
        ) AS others,
-       (SELECT r.state::text FROM scoop.run r WHERE r.root = $1 AND r.id = $2) AS state
+       r.id IS NOT NULL AS has_row, coalesce(scoop.is_stuck(r.state, r.awaits_operator), false) AS is_stuck
+FROM (VALUES (true)) AS always (holds)
+LEFT JOIN scoop.run r ON r.root = $1 AND r.id = $2

@@ -1,13 +1,11 @@
--- Marks runs to give up: those of a hierarchy, or of a run and all below it. Runs that belong to a rollback are left
--- out. Repeat it until it sees none: a run that is being settled may launch children that this statement does not see.
+-- Marks runs to give up: those of a hierarchy, or of a run and all below it.
+-- Repeat it until it sees none: a run that is being settled may launch children that this statement does not see.
 -- Another transaction may have marked all that it sees; their children may be invisible all the same, so both counts
 -- are returned.
 -- Locks: the rows of run that are marked.
 -- $1 root, $2 the id of the hierarchy or run
 WITH snapshot AS MATERIALIZED (
-    SELECT r.root, r.id
-    FROM scoop.run r
-    WHERE r.root = $1 AND $2 = ANY (r.lineage) AND scoop.can_give_up(r.giving_up, r.rollback_since)
+{cancelled_runs}
 ),
 -- in the order in which settlements lock theirs, so that the two seldom wait for each other
 locked AS MATERIALIZED (

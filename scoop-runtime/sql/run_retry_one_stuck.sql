@@ -5,5 +5,5 @@
 UPDATE scoop.run r
 SET state = 'ready', ready_at = clock_timestamp(), reason = NULL, reserved_for = 0, refused_by = NULL,
     doubts = least(r.doubts, $3 - 3)
-WHERE r.root = $1 AND r.id = $2 AND r.state = 'stuck' AND NOT r.awaits_operator
+WHERE r.root = $1 AND r.id = $2 AND scoop.is_stuck(r.state, r.awaits_operator)
 RETURNING handler

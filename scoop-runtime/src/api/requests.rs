@@ -182,8 +182,9 @@ impl<A> Request<A> {
 
     /// Only checks the request: the answer is the one that the request would get now, and nothing is recorded or changed.
     ///
-    /// The checks are those of the request: they need the same rights, and hold the same locks until they end. A signal that is
-    /// accepted here may be [`SignalAnswer::Kept`] when it is sent.
+    /// The checks are those of the request, but they only read: they wait for no lock, hold up no run, and need no right to
+    /// write. So a role that may only read gets an answer here, and an error when it makes the request. A signal that is accepted
+    /// here may be [`SignalAnswer::Kept`] when it is sent.
     ///
     /// ```no_run
     /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};

@@ -92,6 +92,11 @@ pub(crate) struct RepairResult {
 }
 
 impl RepairResult {
+    /// The result of a dry run: no work is left.
+    pub(super) fn checked() -> Self {
+        Self { handlers: vec![], parent: None }
+    }
+
     /// The work left after an attempt whose answer was lost: the parent may wait for no child any more. Workers find
     /// ready runs without a notification.
     pub(super) fn before(target: &RequestTarget, at: OffsetDateTime) -> Self {

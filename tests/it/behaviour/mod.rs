@@ -29,6 +29,7 @@ mod deadly_runs;
 mod depths;
 mod deviations;
 mod dropped_futures;
+mod dry_runs;
 mod endless;
 mod endless_rebuild;
 mod endless_steps;

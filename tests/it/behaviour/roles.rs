@@ -525,6 +525,10 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     assert!(!reader.runs().await?.runs.is_empty() && !reader.runs().handler("orders").await?.runs.is_empty());
     assert_eq!(reader.explain(order.id()).await?.runs.len(), 1);
     assert!(!reader.counts().await?.finished.is_empty());
+    let tried = reader.rollback(order.id(), "tried").dry_run();
+    assert_eq!(tried.await?, RollbackAnswer::Accepted, "a dry run needs no right to write");
+    assert_eq!(reader.cancel(order.id(), "tried").dry_run().await?, CancelAnswer::NothingToDo);
+    assert!(seen.tree().await?.cancellations().is_empty());
     let mut events = begun(reader.events().follow()).await;
     scoop.launch(Order { fails: false }).await?.ends().await?;
     assert!(events.next().await.is_some_and(|event| event.is_ok()));

@@ -111,7 +111,7 @@ impl RepairStorage for MemoryStore {
             let later = state.stuck.iter().filter(|(at, id, _)| is_after(*at, *id));
             let rows = later.filter_map(|(_, id, root)| state.row((*root, *id)));
             let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
-            let stuck = rows.filter(|row| !row.awaits_operator).take(limit);
+            let stuck = rows.filter(|row| row.is_stuck()).take(limit);
             let abandoned = state.abandoned().filter(|row| is_after(row.ready_at, row.id()));
             let mut rows: Vec<_> = stuck.chain(abandoned).collect();
             rows.sort_by_key(|row| (row.ready_at, row.id()));
@@ -164,7 +164,7 @@ impl State {
             return Ok(RepairResult::before(target, now));
         }
         let failed_rollbacks = FailedRollbacks::new(failed_rollbacks.into_iter().map(|(_, run)| run));
-        let state = hierarchy.rows.get(&id).map(|row| row.state);
+        let has_row = hierarchy.rows.contains_key(&id);
         let known = failed_rollbacks.ids();
         let is_below = |row: &&WorkingRow| row.lineage.ids().starts_with(target.lineage.ids());
         let mut below = hierarchy.rows.values().filter(is_below);
@@ -172,8 +172,7 @@ impl State {
             true => OtherDescendants::Unfinished,
             false => OtherDescendants::None,
         };
-        let held = failed_rollbacks.get(id).is_some_and(|run| run.presence == Presence::AwaitsOperator);
-        if state == Some(RowState::Stuck) && !held {
+        if hierarchy.rows.get(&id).is_some_and(WorkingRow::is_stuck) {
             return match asked.action {
                 RepairAction::Retry => self.give_a_chance(target, asked.requester).ok_or(Refusal::Busy),
                 _ => Err(Refusal::Stuck),
@@ -181,12 +180,12 @@ impl State {
         }
         let decision = match failed_rollbacks.decide(asked.action, id, others) {
             Ok(decision) => decision,
-            Err(Refusal::NotFailed) if state.is_some() => return Err(Refusal::Busy),
+            Err(Refusal::NotFailed) if has_row => return Err(Refusal::Busy),
             Err(refusal) => return Err(refusal),
         };
         let handler = failed_rollbacks.get(id).ok_or(Refusal::NotFailed)?.handler.clone();
         if asked.requester.asked.is_dry_run {
-            return Ok(RepairResult { handlers: vec![], parent: None });
+            return Ok(RepairResult::checked());
         }
         let (kind, decided) = (asked.action.as_str(), Some(&decision));
         let subject = InterventionSubject { target, handler: &handler, kind, decision: decided };
@@ -200,9 +199,8 @@ impl State {
     /// Gives a stuck run another chance.
     fn give_a_chance(&mut self, target: &RequestTarget, requester: Requester<'_>) -> Option<RepairResult> {
         let (now, run) = (self.now(), (target.lineage.root_id(), target.lineage.id()));
-        self.row(run).filter(|row| !row.awaits_operator)?;
         if requester.asked.is_dry_run {
-            return Some(RepairResult { handlers: vec![], parent: None });
+            return Some(RepairResult::checked());
         }
         let row = self.change(run, |row| {
             row.free(now);

@@ -215,6 +215,11 @@ impl WorkingRow {
         self.priority().queue_time(self.due_at())
     }
 
+    /// Whether no program can continue it, so that a retry makes it ready; see `scoop.is_stuck` in the migrations.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.state == RowState::Stuck && !self.awaits_operator
+    }
+
     /// Whether it may be what ends its workers; see `scoop.is_suspect` in the migrations.
     pub(super) fn is_suspect(&self) -> bool {
         self.doubts >= 2 && self.attempts + self.retries > 0

@@ -48,6 +48,9 @@ const READ: &str = "SET LOCAL statement_timeout = '60s'; \
 /// The `BEGIN` of a transaction that may wait for locks.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 0";
 
+/// The `BEGIN` of a transaction that only reads, from one snapshot.
+const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
 /// At most one is in use, but a lost one may take a while to be dropped.
 const LISTENING_CONNECTIONS_MAX: u32 = 2;
 
@@ -202,11 +205,25 @@ impl Sessions {
         &self,
         begin: &'static str,
     ) -> sqlx::Result<Transaction<'static, Postgres>> {
-        let begin = match self.route {
+        self.begun(match self.route {
             Route::Direct => begin.to_owned(),
             // The setting of the session does not count. A standby refuses it, like any other write.
             Route::Proxied => format!("{begin}; SET TRANSACTION READ WRITE; {TRANSACTION}"),
-        };
+        })
+        .await
+    }
+
+    /// Begins a transaction that only reads. All its statements see what was committed before the first one.
+    pub(crate) async fn begin_snapshot(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
+        self.begun(match self.route {
+            Route::Direct => SNAPSHOT.to_owned(),
+            Route::Proxied => format!("{SNAPSHOT}; {TRANSACTION}"),
+        })
+        .await
+    }
+
+    /// Begins a transaction with these statements, all of which are constant.
+    async fn begun(&self, begin: String) -> sqlx::Result<Transaction<'static, Postgres>> {
         // Safe: all of it is constant.
         let (pool, begin) = (self.pool.clone(), AssertSqlSafe(begin));
         let waiting = WaiterCount::new(&self.waiting);

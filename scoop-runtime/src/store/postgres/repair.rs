@@ -9,9 +9,8 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::decode::{failure_if_readable, lineage, row_state, stored_time, time, time_if_any, unsigned};
-use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt, PlainQuery};
-use super::requests::commit_unless_dry_run;
+use super::requests::commit;
 use crate::RepairStatus;
 use crate::find::BLOCKING_MAX;
 use crate::repair::{
@@ -53,36 +52,39 @@ impl RepairStorage for PostgresStore {
         asked: &RepairRequest<'_>,
     ) -> sqlx::Result<Result<RepairResult, Refusal>> {
         let (root, run) = (target.lineage.root_id(), target.lineage.id());
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        sqlx::query(self.sql.hierarchy_lock.clone()).bind(root).execute(&mut *tx).await?;
+        let mut tx = self.begin_request(root, asked.requester.asked).await?;
         let (failed_rollbacks, now) = self.failed_rollbacks(&mut tx, root).await?;
         if self.is_done(&mut tx, asked.requester.asked).await? {
             return Ok(Ok(RepairResult::before(target, now)));
         }
-        let (state, others) = self.others(&mut tx, target, &failed_rollbacks.ids()).await?;
-        let is_stuck = state == Some(RowState::Stuck);
-        let held = failed_rollbacks.get(run).is_some_and(|run| run.presence == Presence::AwaitsOperator);
-        if is_stuck && !held {
+        let present = self.present(&mut tx, target, &failed_rollbacks.ids()).await?;
+        if present.is_stuck {
             if asked.action != RepairAction::Retry {
                 return Ok(Err(Refusal::Stuck));
             }
+            if asked.requester.asked.is_dry_run {
+                return Ok(Ok(RepairResult::checked()));
+            }
             let repaired = self.give_a_chance(&mut tx, target, asked.requester).await?;
-            commit_unless_dry_run(tx, asked.requester.asked).await?;
+            commit(tx).await?;
             return Ok(repaired.ok_or(Refusal::Busy));
         }
-        let decision = match failed_rollbacks.decide(asked.action, run, others) {
+        let decision = match failed_rollbacks.decide(asked.action, run, present.others) {
             Ok(decision) => decision,
-            Err(Refusal::NotFailed) if state.is_some() => return Ok(Err(Refusal::Busy)),
+            Err(Refusal::NotFailed) if present.has_row => return Ok(Err(Refusal::Busy)),
             Err(refusal) => return Ok(Err(refusal)),
         };
         let Some(run) = failed_rollbacks.get(run) else {
             return Ok(Err(Refusal::NotFailed));
         };
+        if asked.requester.asked.is_dry_run {
+            return Ok(Ok(RepairResult::checked()));
+        }
         let (kind, decided) = (asked.action.as_str(), Some(&decision));
         let subject = InterventionSubject { target, handler: &run.handler, kind, decision: decided };
         self.record(&mut tx, subject, asked.requester, now).await?;
         self.carry_out(&mut tx, root, &decision, now).await?;
-        commit_unless_dry_run(tx, asked.requester.asked).await?;
+        commit(tx).await?;
         let parent = decision.parent.map(|id| ParentRef { root, id, at: now });
         let ready = decision.revived.into_iter().filter(|run| run.state == RowState::Ready);
         Ok(Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent }))
@@ -94,9 +96,8 @@ impl RepairStorage for PostgresStore {
         requester: Requester<'_>,
     ) -> sqlx::Result<Option<SignalKey>> {
         let root = target.lineage.root_id();
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         // A hierarchy with this run in it is not deleted meanwhile.
-        sqlx::query(self.sql.hierarchy_lock.clone()).bind(root).execute(&mut *tx).await?;
+        let mut tx = self.begin_request(root, requester.asked).await?;
         let awaited: Option<(String, String, String)> = sqlx::query_as(self.sql.signal_awaited_by.clone())
             .bind(root)
             .bind(target.lineage.id())
@@ -105,11 +106,11 @@ impl RepairStorage for PostgresStore {
         let Some((handler, name, key)) = awaited else {
             return Ok(None);
         };
-        if !self.is_done(&mut tx, requester.asked).await? {
+        if !requester.asked.is_dry_run && !self.is_done(&mut tx, requester.asked).await? {
             let now = sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut tx).await?;
             let subject = InterventionSubject { target, handler: &handler, kind: SIGNAL, decision: None };
             self.record(&mut tx, subject, requester, now).await?;
-            commit_unless_dry_run(tx, requester.asked).await?;
+            commit(tx).await?;
         }
         Ok(Some(SignalKey { name, key }))
     }
@@ -151,6 +152,14 @@ impl RepairStorage for PostgresStore {
     }
 }
 
+/// What the working set has of a run that is to be repaired.
+struct PresentRuns {
+    has_row: bool,
+    /// Whether it only waits for a program that can continue it.
+    is_stuck: bool,
+    others: OtherDescendants,
+}
+
 impl PostgresStore {
     /// The failed rollbacks of a hierarchy, and a time later than all of them.
     pub(crate) async fn failed_rollbacks(
@@ -171,13 +180,13 @@ impl PostgresStore {
         Ok((FailedRollbacks::new(runs), later.map_or(now, |later| later.max(now))))
     }
 
-    /// The state of the run, and whether other runs below it are active than those in `known`.
-    async fn others(
+    /// What the working set has of the run, and of other runs below it than those in `known`.
+    async fn present(
         &self,
         connection: &mut PgConnection,
         target: &RequestTarget,
         known: &[Uuid],
-    ) -> sqlx::Result<(Option<RowState>, OtherDescendants)> {
+    ) -> sqlx::Result<PresentRuns> {
         let row = sqlx::query(self.sql.run_find_active_below.clone())
             .bind(target.lineage.root_id())
             .bind(target.lineage.id())
@@ -188,8 +197,7 @@ impl PostgresStore {
             true => OtherDescendants::Unfinished,
             false => OtherDescendants::None,
         };
-        let state: Option<&str> = row.try_get("state")?;
-        Ok((state.map(row_state).transpose()?, others))
+        Ok(PresentRuns { has_row: row.try_get("has_row")?, is_stuck: row.try_get("is_stuck")?, others })
     }
 
     /// Gives a stuck run another chance, if it is still stuck.

@@ -59,6 +59,9 @@ impl RequestStorage for PostgresStore {
         asked: RequestKey,
     ) -> sqlx::Result<CancelResult> {
         let (root, id) = (target.lineage.root_id(), target.lineage.id());
+        if asked.is_dry_run {
+            return self.check_cancellation(target).await;
+        }
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let recorded = sqlx::query(self.sql.event_insert_cancellation.clone())
             .bind(target.message)
@@ -80,7 +83,7 @@ impl RequestStorage for PostgresStore {
         sqlx::query(self.sql.run_delete_pending.clone()).bind(root).bind(id).execute(&mut *tx).await?;
         let left = sqlx::query(self.sql.run_list_giving_up.clone()).bind(root).bind(id);
         let giving_up = left.fetch_all(&mut *tx).await?;
-        commit_unless_dry_run(tx, asked).await?;
+        commit(tx).await?;
         Ok(CancelResult {
             fresh: recorded.rows_affected() > 0 || is_done,
             any_marked: marked > 0 || is_done,
@@ -95,8 +98,7 @@ impl RequestStorage for PostgresStore {
         asked: RequestKey,
     ) -> sqlx::Result<RollbackStart> {
         let root = target.lineage.root_id();
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        sqlx::query(self.sql.hierarchy_lock.clone()).bind(root).execute(&mut *tx).await?;
+        let mut tx = self.begin_request(root, asked).await?;
         if self.is_done(&mut tx, asked).await? {
             return Ok(RollbackStart::Begun(vec![]));
         }
@@ -115,6 +117,9 @@ impl RequestStorage for PostgresStore {
         if turned_back || state.try_get("failed")? {
             return Ok(RollbackStart::FailedBefore);
         }
+        if asked.is_dry_run {
+            return Ok(RollbackStart::Begun(vec![]));
+        }
         let handlers = sqlx::query_scalar(self.sql.rollback_start.clone())
             .bind(root)
             .bind(target.message)
@@ -123,23 +128,42 @@ impl RequestStorage for PostgresStore {
             .bind(asked.id)
             .all_on(&mut tx)
             .await?;
-        commit_unless_dry_run(tx, asked).await?;
+        commit(tx).await?;
         Ok(RollbackStart::Begun(handlers))
     }
 }
 
-/// Ends the transaction of a request: commits it, or rolls a dry run back.
-pub(super) async fn commit_unless_dry_run(
-    tx: Transaction<'static, Postgres>,
-    asked: RequestKey,
-) -> sqlx::Result<()> {
-    match asked.is_dry_run {
-        true => tx.rollback().await,
-        false => tx.commit().await.inspect_err(note),
-    }
+/// Commits a request.
+pub(super) async fn commit(tx: Transaction<'static, Postgres>) -> sqlx::Result<()> {
+    tx.commit().await.inspect_err(note)
 }
 
 impl PostgresStore {
+    /// Begins the transaction of a request about this hierarchy. These wait for each other. A dry run only reads, and waits for
+    /// nothing.
+    pub(super) async fn begin_request(
+        &self,
+        root: Uuid,
+        asked: RequestKey,
+    ) -> sqlx::Result<Transaction<'static, Postgres>> {
+        if asked.is_dry_run {
+            return self.sessions.begin_snapshot().await;
+        }
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        sqlx::query(self.sql.hierarchy_lock.clone()).bind(root).execute(&mut *tx).await?;
+        Ok(tx)
+    }
+
+    /// What a cancellation would do now.
+    async fn check_cancellation(&self, target: &RequestTarget) -> sqlx::Result<CancelResult> {
+        let check = sqlx::query_as(self.sql.cancellation_check.clone())
+            .bind(target.lineage.root_id())
+            .bind(target.lineage.id())
+            .bind(target.message);
+        let (fresh, any_marked): (bool, bool) = check.one(&self.sessions).await?;
+        Ok(CancelResult { fresh, any_marked, giving_up: vec![] })
+    }
+
     /// Whether an earlier attempt has carried this request out. Checked when that attempt cannot commit any more.
     pub(super) async fn is_done(&self, tx: &mut PgConnection, asked: RequestKey) -> sqlx::Result<bool> {
         if asked.attempt == Attempt::First {

@@ -68,7 +68,8 @@ impl Schema {
     }
 }
 
-/// The text of a statement: the file of its name, which may name a part of `sql/claim/` or `sql/ended/`; or parts of `sql/settle/`.
+/// The text of a statement: the file of its name, which may name a part of `sql/claim/`, `sql/ended/` or `sql/cancel/`; or parts
+/// of `sql/settle/`.
 macro_rules! text {
     ($name:ident) => {
         shared_parts::complete(include_str!(concat!("../../../sql/", stringify!($name), ".sql")))
@@ -110,6 +111,7 @@ macro_rules! statements {
 statements! {
     archive_parts,
     archive_rows,
+    cancellation_check,
     command_read_decision,
     definition_ids,
     definition_register,

@@ -19,7 +19,7 @@ use crate::{RepairStatus, RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 92] = [
+const HOT: [&str; 93] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -55,6 +55,7 @@ const HOT: [&str; 92] = [
     "run_values",
     "run_mark_cancelled",
     "run_delete_pending",
+    "cancellation_check",
     "message_insert_many",
     "message_insert_one",
     "message_insert_one_claiming",
@@ -380,6 +381,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
+        "cancellation_check" => ("uuid, uuid, uuid", "gen_random_uuid(), gen_random_uuid(), gen_random_uuid()"),
         _ => ("jsonb", "'[]'"),
     };
     (format!("PREPARE p ({types}) AS {}", text.as_str()), values)
