@@ -1,23 +1,24 @@
 -- Which runs can no living program continue, longest first? Those that all living definitions of their saga have
--- refused, with the reason; those that are due and whose saga no living worker has; and those whose outcome was unknown
--- too often, or whose claim the database refuses. Not those that could not be undone.
+-- refused, with the reason; those that are due and whose saga no living worker has, which are in another state; and those
+-- whose outcome was unknown too often, or whose claim the database refuses. Not those that could not be undone.
 -- Locks: nothing.
 -- $1 longer than since this (nothing: the first), $2 and if as long, with a greater id, $3 how many
 SELECT * FROM (
     (SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.rolling_back, left(r.reason, 10000) AS reason,
-            r.giving_up, r.ready_at AS stuck_since, r.id, r.doubts, scoop.can_give_up(r.giving_up, r.rollback_since) AS can_give_up
+            r.giving_up, r.ready_at AS stuck_since, r.id, r.doubts,
+            scoop.can_give_up(r.giving_up, r.rollback_since) AS can_give_up, scoop.phase(r) AS phase
      FROM scoop.run r
-     WHERE r.state = 'stuck' AND NOT r.awaits_operator
+     WHERE scoop.is_stuck(r.state, r.awaits_operator)
        AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))
      ORDER BY r.ready_at, r.id
      LIMIT $3)
     UNION ALL
     SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.rolling_back, NULL, r.giving_up, r.ready_at,
-           r.id, 0, scoop.can_give_up(r.giving_up, r.rollback_since)
+           r.id, 0, scoop.can_give_up(r.giving_up, r.rollback_since), r.phase
     FROM scoop.abandoned_queue q
     CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
     CROSS JOIN LATERAL (
-        SELECT r.* FROM scoop.run r
+        SELECT r.*, scoop.phase(r) AS phase FROM scoop.run r
         WHERE r.state = 'ready' AND r.handler = q.handler AND r.topic = q.topic AND r.reserved_for = q.reserved_for
           AND scoop.priority_of(r.context) = level.priority AND r.ready_at <= (SELECT clock_timestamp())
           AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))

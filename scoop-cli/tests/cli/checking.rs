@@ -260,6 +260,19 @@ async fn doctor_sees_open_transactions_dead_workers_and_stuck_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn doctor_advises_no_retry_of_a_run_whose_saga_no_program_has() {
+    let mut shop = Shop::open().await;
+    shop.unpaid_order(1).await;
+    shop.scoop.shutdown().await.unwrap();
+    shop.db.execute("UPDATE scoop.run SET ready_at = clock_timestamp() WHERE handler = 'payments'").await;
+    let doctor = shop.run(&["doctor", "--json"]).await;
+    let found = doctor.field("check").iter().position(|check| check == "stuck runs").unwrap();
+    let [text, advice] = ["text", "advice"].map(|field| doctor.field(field)[found].clone());
+    assert!(text.contains("no living program has saga `payments`"), "{text}");
+    assert_eq!(advice, "start a program that has the saga; it goes on then");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn doctor_counts_pauses_and_handlers_beyond_the_first() {
     let mut shop = Shop::open().await;
     shop.db

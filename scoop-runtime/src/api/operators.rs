@@ -158,7 +158,8 @@ impl Scoop {
     /// The runs that do not continue by themselves, longest first, each with the reason. Await it.
     ///
     /// They continue when a program with a fitting saga starts, or at once by [`Scoop::retry`]; those whose attempts had too
-    /// many unknown results only by the latter: see [`StuckRun::needs_retry`].
+    /// many unknown results only by the latter: see [`StuckRun::needs_retry`]. Due runs whose saga no living worker has are listed,
+    /// too: their [state](StuckRun::phase) is another one, and they continue only when a program with the saga starts.
     ///
     /// # Errors
     ///

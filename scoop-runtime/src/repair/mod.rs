@@ -145,6 +145,9 @@ impl RepairStatus {
 pub struct StuckRun {
     /// Its lineage: the ids of its ancestors and its own id.
     pub lineage: Lineage,
+    /// Its state: [`RunPhase::Stuck`], or another one if no living worker has its saga. Then it is due, and
+    /// [`Scoop::retry`](crate::Scoop::retry) has no effect.
+    pub phase: RunPhase,
     /// The saga.
     pub handler: String,
     /// The topic of the message.
@@ -232,7 +235,7 @@ impl StuckRun {
 
     /// The requests of an operator that can have an effect on it.
     pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
-        RunPhase::Stuck.requests_if(self.can_give_up)
+        self.phase.requests_if(self.can_give_up)
     }
 
     /// Its place in the list, from which [another page](crate::ListRequest::after_cursor) begins.

@@ -56,6 +56,21 @@ async fn three_of_four_are_selected_and_retried_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn run_whose_saga_no_program_has_is_listed_without_a_retry() {
+    let shop = Shop::with_all_sagas().await;
+    let order = shop.shipped(1).await;
+    let left =
+        "UPDATE scoop.run SET handler = 'gone', ready_at = clock_timestamp() WHERE handler = 'parcels'";
+    shop.db.execute(left).await;
+    let tree = order.tree().await.unwrap();
+    let stuck = shop.scoop.stuck_runs().await.unwrap();
+    let [stuck] = &stuck[..] else { panic!("{stuck:?} in {tree}") };
+    let inbox = shop.get("/inbox").await;
+    inbox.has("no living program has saga `gone`").has(&format!("/actions/cancel/{}", stuck.id()));
+    inbox.lacks(&format!("/actions/retry/{}", stuck.id())).lacks("Retry the selected");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn selection_is_limited_and_each_run_is_retried_once() {
     let shop = Shop::with_all_sagas().await;
     let (failed, stuck) = (failed(&shop, Plan::FailToUndo).await, shop.stuck().await);

@@ -1,6 +1,6 @@
 //! Runs that the program at hand cannot continue: they wait for one that can.
 
-use scoop::{CancelAnswer, Handle, RepairAnswer, RunPhase, RunState, Tree, WaitKind, WaitReason};
+use scoop::{CancelAnswer, Handle, RepairAnswer, RunPhase, RunRequest, RunState, Tree, WaitKind, WaitReason};
 
 use super::*;
 use crate::support::Database;
@@ -200,6 +200,8 @@ async fn stuck_runs_are_listed_and_get_another_chance_on_request() -> Result<()>
     assert_eq!((&*stuck.handler, stuck.step.as_deref()), ("checkout", Some("reserve")));
     assert_eq!((&stuck.reason, stuck.rolling_back, stuck.giving_up), (&reason, false, false));
     assert!(!stuck.needs_retry);
+    assert_eq!(stuck.phase, RunPhase::Stuck);
+    assert_eq!(stuck.requests().collect::<Vec<_>>(), [RunRequest::Retry, RunRequest::Cancel]);
     assert_eq!(stuck.lineage.root_id(), root.id());
     assert_eq!(client.stuck_runs().after(stuck).await?.len(), 0);
     assert_eq!(client.skip(stuck.lineage.id(), "").await?, RepairAnswer::Stuck);
@@ -214,6 +216,29 @@ async fn stuck_runs_are_listed_and_get_another_chance_on_request() -> Result<()>
     let done = client.interventions(root.id()).await?;
     assert_eq!((&*done[0].kind, &*done[0].source, &done[0].step), ("retry", "support", &None));
     scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_whose_saga_no_program_has_is_offered_no_retry() -> Result<()> {
+    let db = Database::new().await;
+    db.start((before::Checkout,)).await?.shutdown().await?;
+    let client = db.client();
+    let root = client.launch(Root).await?;
+    crate::support::eventually("the run is listed", async || {
+        client.stuck_runs().await.expect("the database answers").len() == 1
+    })
+    .await;
+    let [left] = &*client.stuck_runs().await? else { panic!("one run is left") };
+    assert!(left.reason.starts_with("no living program has saga `checkout`"), "{}", left.reason);
+    assert_eq!((left.phase, left.hierarchy()), (RunPhase::Pending, root.id()));
+    assert_eq!(client.retry(left.id()).await?, RepairAnswer::StillRunning, "it would have no effect");
+    assert_eq!(left.requests().collect::<Vec<_>>(), [RunRequest::Cancel]);
+    for answer in [client.cancel(left.id(), "tried").dry_run().await?, client.cancel(left.id(), "").await?] {
+        assert_eq!(answer, CancelAnswer::Accepted);
+    }
+    let [left] = &*client.stuck_runs().await? else { panic!("one run is left") };
+    assert!(left.giving_up && left.requests().next().is_none(), "{left:?}");
     Ok(())
 }
 

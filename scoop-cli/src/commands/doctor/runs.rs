@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use scoop_runtime::{
-    FailedCompensation, FailedRollbackComparison, RepairStatus, RunDifference, RunPhase, Scoop,
+    FailedCompensation, FailedRollbackComparison, RepairStatus, RunDifference, RunPhase, RunRequest, Scoop,
     UnmatchedFailure, WaitKind,
 };
 
@@ -350,14 +350,18 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             Level::Problem,
             "stuck runs",
             format!("run {} of `{}` is stuck: {}", stuck.id(), stuck.handler, stuck.reason),
-            Advice::with_command(
-                if stuck.needs_retry {
-                    "find out from the logs why its attempts end, then:"
-                } else {
-                    "start a program that can continue it; it is retried then, or by:"
-                },
-                format!("scoop retry {}", stuck.id()),
-            ),
+            if stuck.requests().any(|request| request == RunRequest::Retry) {
+                Advice::with_command(
+                    if stuck.needs_retry {
+                        "find out from the logs why its attempts end, then:"
+                    } else {
+                        "start a program that can continue it; it is retried then, or by:"
+                    },
+                    format!("scoop retry {}", stuck.id()),
+                )
+            } else {
+                "start a program that has the saga; it goes on then".into()
+            },
         )
     }));
     if counted.unfinished_in(RunPhase::Stuck) > LISTED as usize {

@@ -23,7 +23,7 @@ use crate::store::{
 use crate::tree::Extent;
 use crate::util::format::system_time;
 use crate::util::stored_time::StoredTime;
-use crate::{FailedBelow, FailedOutcome, RunSummary, WaitKind};
+use crate::{FailedBelow, FailedOutcome, RunPhase, RunSummary, WaitKind};
 
 impl RepairStorage for MemoryStore {
     async fn mark_awaiting_operator(
@@ -115,7 +115,7 @@ impl RepairStorage for MemoryStore {
             let abandoned = state.abandoned().filter(|row| is_after(row.ready_at, row.id()));
             let mut rows: Vec<_> = stuck.chain(abandoned).collect();
             rows.sort_by_key(|row| (row.ready_at, row.id()));
-            Ok(rows.into_iter().take(limit).map(WorkingRow::stuck).collect())
+            Ok(rows.into_iter().take(limit).map(|row| row.stuck(state.phase_of(row))).collect())
         })
         .await
     }
@@ -459,22 +459,23 @@ impl Hierarchy {
 }
 
 impl WorkingRow {
-    fn stuck(&self) -> StuckRun {
+    fn stuck(&self, phase: RunPhase) -> StuckRun {
         StuckRun {
             lineage: self.lineage.clone(),
+            phase,
             handler: self.handler.to_string(),
             topic: self.topic.to_string(),
             message_id: self.message_id,
             step: self.step.clone(),
             rolling_back: self.rolling_back,
-            reason: match self.state {
-                RowState::Stuck => self.reason.clone().unwrap_or_default(),
+            reason: match phase {
+                RunPhase::Stuck => self.reason.clone().unwrap_or_default(),
                 _ => no_program(&self.handler),
             },
             since: system_time(self.ready_at),
             giving_up: self.giving_up,
             can_give_up: self.can_give_up(),
-            needs_retry: self.state == RowState::Stuck && self.doubts >= UNKNOWN_MAX,
+            needs_retry: phase == RunPhase::Stuck && self.doubts >= UNKNOWN_MAX,
             stored_since: self.ready_at.into(),
         }
     }

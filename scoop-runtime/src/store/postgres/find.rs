@@ -353,7 +353,7 @@ fn count(row: &PgRow, column: &str) -> sqlx::Result<usize> {
 }
 
 /// The state in words.
-fn phase(row: &PgRow) -> sqlx::Result<RunPhase> {
+pub(super) fn phase(row: &PgRow) -> sqlx::Result<RunPhase> {
     let name: &str = row.try_get("phase")?;
     name.parse().map_err(|error: String| sqlx::Error::Decode(error.into()))
 }

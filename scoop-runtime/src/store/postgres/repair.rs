@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::decode::{failure_if_readable, lineage, row_state, stored_time, time, time_if_any, unsigned};
+use super::find::phase;
 use super::query_ext::{ExecuteExt, FetchExt, PlainQuery};
 use super::requests::commit;
 use crate::RepairStatus;
@@ -359,6 +360,7 @@ impl StuckRun {
         Ok(Self {
             // The run is found by these two, also if the rest of its row is damaged.
             lineage: lineage.unwrap_or_else(|| Lineage::root(root).child(id)),
+            phase: phase(row)?,
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,
             step: row.try_get("step")?,
