@@ -6,7 +6,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- ready_queue: queues of ready runs; abandoned_queue: those that no living worker claims
 -- reached_limit: sagas at their limits; limited_topic: topics of sagas whose queue has a limit
 -- run_end: ends of runs; recorded_rollback_failure: failed rollbacks by the record; latest_rollback_failure, rollback_failure_of:
--- the latest failure of a rollback; undecided_rollbacks: failed rollbacks on which an operator has to decide
+-- the latest failure of a rollback; blocking_rollbacks: failed rollbacks that end before a run goes on
 -- listed_handler: states and handlers of unfinished runs; unfinished_run: unfinished runs, as programs list and explain them
 
 -- In words, what an unfinished run does or waits for. A volatile function in it would keep the planner from reading no more
@@ -174,15 +174,16 @@ RETURN scoop.latest_rollback_failure(of_run, (
     WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = of_root
       AND scoop.run_id(e.cooperation_lineage) = of_run));
 
--- The failed rollbacks on which an operator has to decide before each of these runs goes on (`above`): its own, or those of runs
--- below it. These are failed runs that no child blocks, and that are not in the working set, or await an operator there: none
--- while repairs of all of them are in progress. A child blocks a run if it failed after the newest suspension of the run, which has
--- accepted earlier failures. Of each run the nearest first (`place`), and of those as near the oldest failure first.
+-- The failed rollbacks that have to end before each of these runs goes on (`above`): its own, or those of runs below it. These are
+-- failed runs that no child blocks. Either those on which an operator has to decide, which are not in the working set, or await an
+-- operator there; or those in repair, which are at work there, or wait until their parent records the failure. A child blocks a run
+-- if it failed after the newest suspension of the run, which has accepted earlier failures. Of each run the nearest first
+-- (`place`), and of those as near the oldest failure first.
 --
 -- Each run is read once: the way down from a run ends at another of these runs, whose failures count for both. The parent in
 -- rollback_failure stands for the lineage, which is as long as the hierarchy is deep. As a run has one parent, only a run above it
 -- by its own row could lead back to it: in forged rows.
-CREATE FUNCTION scoop.undecided_rollbacks(of_root uuid, of_runs uuid[], limit_to bigint)
+CREATE FUNCTION scoop.blocking_rollbacks(of_root uuid, of_runs uuid[], in_repair boolean, limit_to bigint)
 RETURNS TABLE (above uuid, run uuid, handler text, place bigint)
 LANGUAGE sql STABLE
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
@@ -197,8 +198,8 @@ AS $$
             OFFSET 0
         ) asked
         CROSS JOIN LATERAL (
-            -- a run that no child blocks comes twice, the second time as `decides`
-            WITH RECURSIVE blocked (run, handler, failed_at, depth, decides) AS (
+            -- a run that no child blocks comes twice, the second time as `blocks`
+            WITH RECURSIVE blocked (run, handler, failed_at, depth, blocks) AS (
                 SELECT asked.run, asked.handler, asked.failed_at, 0, false
               UNION ALL
                 SELECT coalesce(child.run, blocked.run), coalesce(child.handler, blocked.handler),
@@ -222,33 +223,33 @@ AS $$
                     ORDER BY of_parent.failed_at, of_parent.run
                     OFFSET 0
                 ) child ON true
-                WHERE NOT blocked.decides AND (blocked.depth = 0 OR blocked.run <> ALL (of_runs))
+                WHERE NOT blocked.blocks AND (blocked.depth = 0 OR blocked.run <> ALL (of_runs))
             )
-            SELECT b.run, b.handler, b.failed_at, b.depth, b.decides
+            SELECT b.run, b.handler, b.failed_at, b.depth, b.blocks
             FROM blocked b
-            WHERE b.depth > 0 AND CASE WHEN b.decides THEN (
+            WHERE b.depth > 0 AND CASE WHEN b.blocks THEN (
                       -- a count, so that each is looked up by its key
                       SELECT count(*) FROM scoop.run r
                       WHERE r.root = of_root AND r.id = b.run AND NOT (r.state = 'stuck' AND r.awaits_operator)
-                  ) = 0 ELSE b.run = ANY (of_runs) END
+                  ) = in_repair::int ELSE b.run = ANY (of_runs) END
             LIMIT limit_to + cardinality(of_runs) - 1
         ) nearest
     ),
     -- `links` ends at forged rows that lead in a circle
-    decided (above, run, handler, failed_at, depth, links) AS (
+    blocking (above, run, handler, failed_at, depth, links) AS (
         SELECT below.above, below.run, below.handler::text, below.failed_at, below.depth, 1
-        FROM below WHERE below.decides
+        FROM below WHERE below.blocks
       UNION ALL
-        SELECT link.above, decided.run, decided.handler, decided.failed_at, decided.depth + link.depth, decided.links + 1
-        FROM decided
-        JOIN below link ON link.run = decided.above AND NOT link.decides
-        WHERE decided.links < cardinality(of_runs)
+        SELECT link.above, blocking.run, blocking.handler, blocking.failed_at, blocking.depth + link.depth, blocking.links + 1
+        FROM blocking
+        JOIN below link ON link.run = blocking.above AND NOT link.blocks
+        WHERE blocking.links < cardinality(of_runs)
     )
     SELECT placed.above, placed.run, placed.handler, placed.place
     FROM (
         SELECT d.above, d.run, d.handler,
                row_number() OVER (PARTITION BY d.above ORDER BY d.depth, d.failed_at, d.run) AS place
-        FROM decided d
+        FROM blocking d
     ) placed
     WHERE placed.place <= limit_to
 $$;

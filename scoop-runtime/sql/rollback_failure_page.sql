@@ -14,7 +14,7 @@ WITH page AS MATERIALIZED (
 undecided AS MATERIALIZED (
     SELECT hierarchy.root, u.above, array_agg(u.run ORDER BY u.place) AS runs
     FROM (SELECT f.root, array_agg(f.run) AS runs FROM page f GROUP BY f.root) hierarchy
-    CROSS JOIN LATERAL scoop.undecided_rollbacks(hierarchy.root, hierarchy.runs, $4) u
+    CROSS JOIN LATERAL scoop.blocking_rollbacks(hierarchy.root, hierarchy.runs, false, $4) u
     GROUP BY hierarchy.root, u.above
 )
 SELECT coalesce(failed.lineage, ARRAY[f.root, f.run]) AS lineage, f.message_id, f.handler,

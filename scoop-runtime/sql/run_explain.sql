@@ -5,7 +5,7 @@
 SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.since,
        -- only of this run, since all failed rollbacks below it may be read
        CASE WHEN u.state = 'waiting' AND u.rollback_failed_before
-                 AND EXISTS (SELECT FROM scoop.undecided_rollbacks(u.root, ARRAY[u.id], 1)) THEN 'operator'
+                 AND EXISTS (SELECT FROM scoop.blocking_rollbacks(u.root, ARRAY[u.id], false, 1)) THEN 'operator'
             ELSE u.waits_for END AS waits_for,
        u.ready_at,
        u.attempts, u.retries, left(u.reason, 10000) AS reason, u.rolling_back,

@@ -77,6 +77,10 @@ enum WaitRecord<'a> {
         failed_below: Vec<FailedBelowRecord<'a>>,
         more_below: bool,
     },
+    Repair {
+        below: Vec<FailedBelowRecord<'a>>,
+        more_below: bool,
+    },
     Limit {
         concurrency: u32,
         key_from: Option<&'a str>,
@@ -100,7 +104,7 @@ enum WaitRecord<'a> {
     Other,
 }
 
-/// A failed run below, on which an operator has to decide before.
+/// A failed run below, on which an operator has to decide before, or which is in repair.
 #[derive(Serialize)]
 struct FailedBelowRecord<'a> {
     run: String,
@@ -155,6 +159,9 @@ impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
                 failed_below: failed_below.iter().map(Into::into).collect(),
                 more_below: *has_more_below,
             },
+            WaitReason::Repair { below, has_more_below } => {
+                Self::Repair { below: below.iter().map(Into::into).collect(), more_below: *has_more_below }
+            }
             WaitReason::Limit { concurrency, key, holders, ahead, queued } => Self::Limit {
                 concurrency: *concurrency,
                 key_from: key.as_ref().map(|key| &*key.from),
@@ -239,7 +246,7 @@ fn decision_commands(run: &RunExplanation) -> Vec<String> {
     match &run.reason {
         WaitReason::Operator { failed_below, .. } => match failed_below.first() {
             Some(below) => repair_commands(below.run, RunPhase::AwaitingOperator.requests().iter().copied()),
-            None => repair_commands(run.run.run, run.run.requests()),
+            None => repair_commands(run.run.run, run.requests()),
         },
         WaitReason::Children { blocking, .. } => {
             let undecided = blocking.iter().find(|run| run.waits_for == Some(WaitKind::Operator));
@@ -296,6 +303,10 @@ mod tests {
                     has_more_below: false,
                 },
                 r#"{"for":"operator","why":"it is stuck","failed_below":[],"more_below":false}"#,
+            ),
+            (
+                WaitReason::Repair { below: vec![], has_more_below: false },
+                r#"{"for":"repair","below":[],"more_below":false}"#,
             ),
             (
                 WaitReason::Limit { concurrency: 2, key: key(), holders: vec![], ahead: 0, queued: 1 },

@@ -9,9 +9,11 @@ use std::time::{Duration, SystemTime};
 use scoop_core::{Failure, Priority, SignalKey};
 use uuid::Uuid;
 
-pub(crate) use self::decide::{BELOW_MAX, BLOCKING_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts};
+pub(crate) use self::decide::{
+    BELOW_MAX, BLOCKING_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts, may_wait_for_repair,
+};
 use super::run::{FailureSummary, RunSummary, WaitKind};
-use crate::{HierarchyId, Named, Pause, RunId};
+use crate::{HierarchyId, Named, Pause, RunId, RunRequest};
 
 /// The maximum value of a count: it stands for so many or more.
 pub(crate) const COUNT_MAX: usize = 1_000;
@@ -149,9 +151,18 @@ pub enum WaitReason {
         /// Whether there are more than these.
         has_more_below: bool,
     },
+    /// Repairs of failed rollbacks, which are in progress. Until they end, decisions about the run are refused.
+    Repair {
+        /// The failed runs below it that are in repair; ten at most. Empty if its own rollback has failed, and the run above it has
+        /// not recorded that yet.
+        below: Vec<FailedBelow>,
+        /// Whether there are more than these.
+        has_more_below: bool,
+    },
 }
 
-/// A run below another one, on whose failed rollback an operator has to decide first. Display it for its id and its saga.
+/// A run below another one whose failed rollback comes first: an operator has to decide on it, or it is in repair. Display it for its
+/// id and its saga.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailedBelow {
@@ -283,12 +294,25 @@ impl JoinWait {
     }
 }
 
+impl RunExplanation {
+    /// The requests of an operator that the run accepts now: those of [`RunSummary::requests`], but no repair if the decision is
+    /// about runs below it, or repairs are in progress.
+    pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
+        let is_decided_below = match &self.reason {
+            WaitReason::Operator { failed_below, .. } => !failed_below.is_empty(),
+            WaitReason::Repair { .. } => true,
+            _ => false,
+        };
+        self.run.requests().filter(move |request| !is_decided_below || !request.is_repair())
+    }
+}
+
 impl WaitReason {
     /// The kind of wait; `None` if it waits for nothing.
     pub fn kind(&self) -> Option<WaitKind> {
         match self {
             Self::Ended | Self::Executing { .. } => None,
-            Self::Children { .. } => Some(WaitKind::Children),
+            Self::Children { .. } | Self::Repair { .. } => Some(WaitKind::Children),
             Self::Signal { .. } => Some(WaitKind::Signal),
             Self::Time { .. } => Some(WaitKind::Time),
             Self::Slot { .. } => Some(WaitKind::Slot),

@@ -336,7 +336,8 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    /// The requests of an operator that can have an effect on it.
+    /// The requests of an operator that can have an effect on it. Where its rollback has failed, runs below it may come first:
+    /// [`RunExplanation::requests`](crate::RunExplanation::requests) leaves out what is refused because of them.
     pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
         self.phase.requests_if(self.can_give_up)
     }

@@ -251,17 +251,30 @@ impl FailedRollbacks {
 
     /// The failed rollbacks on which an operator has to decide before this run goes on: its own, or those of descendants that block
     /// it. None of these is blocked itself, or in repair. The nearest first, and of those as near the oldest failure first. As
-    /// `scoop.undecided_rollbacks`.
+    /// `scoop.blocking_rollbacks`.
     #[cfg(any(test, feature = "in-memory"))]
     pub(crate) fn undecided(&self, run: Uuid) -> Vec<Uuid> {
-        let (mut undecided, mut as_near) = (vec![], Vec::from_iter(self.get(run)));
+        self.unblocked(run, |run| !self.is_busy(run))
+    }
+
+    /// The failed rollbacks in repair that have to end before this run goes on, or whose failure the parent has not recorded yet.
+    /// None of these is blocked itself. In the same order.
+    #[cfg(any(test, feature = "in-memory"))]
+    pub(crate) fn in_repair(&self, run: Uuid) -> Vec<Uuid> {
+        self.unblocked(run, |run| self.is_busy(run))
+    }
+
+    /// Those of the failed rollbacks at or below this run that block it, are not blocked themselves, and meet the condition.
+    #[cfg(any(test, feature = "in-memory"))]
+    fn unblocked(&self, run: Uuid, is_met: impl Fn(&FailedRollback) -> bool) -> Vec<Uuid> {
+        let (mut found, mut as_near) = (vec![], Vec::from_iter(self.get(run)));
         while !as_near.is_empty() {
             as_near.sort_by_key(|run| (run.failed_at, run.id()));
-            let decides = as_near.iter().filter(|run| !self.is_blocked(run.id()) && !self.is_busy(run));
-            undecided.extend(decides.map(|run| run.id()));
+            let met = as_near.iter().filter(|run| !self.is_blocked(run.id()) && is_met(run));
+            found.extend(met.map(|run| run.id()));
             as_near = as_near.iter().flat_map(|run| self.blockers(run.id())).collect();
         }
-        undecided
+        found
     }
 
     /// Decides on a repair.
@@ -552,14 +565,25 @@ mod tests {
 
     #[test]
     fn run_that_failed_again_is_undecided_for_all_runs_above_and_one_in_repair_for_none() {
-        let undecided = |five: Presence, four: Presence| {
+        let failed = |five: Presence, four: Presence| {
             let mut runs = family();
             (runs[0].presence, runs[1].presence) = (Presence::Waiting, Presence::Waiting);
             (runs[2].presence, runs[3].presence) = (four, five);
-            let failed = FailedRollbacks::new(runs);
-            [2, 3, 4, 5].map(|run| failed.undecided(id(run)).iter().map(Uuid::as_u128).collect::<Vec<_>>())
+            FailedRollbacks::new(runs)
+        };
+        let numbers = |runs: Vec<Uuid>| runs.iter().map(Uuid::as_u128).collect::<Vec<_>>();
+        let undecided = |five, four| {
+            let failed = failed(five, four);
+            [2, 3, 4, 5].map(|run| numbers(failed.undecided(id(run))))
+        };
+        let in_repair = |five, four| {
+            let failed = failed(five, four);
+            [2, 3, 4, 5].map(|run| numbers(failed.in_repair(id(run))))
         };
         let (held, busy, gone) = (Presence::AwaitsOperator, Presence::Busy, Presence::Absent);
+        assert_eq!(in_repair(held, gone), [vec![], vec![], vec![], vec![]]);
+        assert_eq!(in_repair(busy, held), [vec![5], vec![5], vec![], vec![5]]);
+        assert_eq!(in_repair(busy, busy), [vec![4, 5], vec![5], vec![4], vec![5]]);
         assert_eq!(undecided(held, gone), [vec![4, 5], vec![5], vec![4], vec![5]]);
         assert_eq!(undecided(busy, held), [vec![4], vec![], vec![4], vec![]]);
         assert_eq!(undecided(busy, busy), [vec![], vec![], vec![], vec![]]);

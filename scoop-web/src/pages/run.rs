@@ -203,14 +203,15 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
     });
     let details = info.map(|info| details(&tree, info, requests.collect()));
     let (failed_below, has_more_below) = match &explained.reason {
-        WaitReason::Operator { failed_below, has_more_below, .. } => {
+        WaitReason::Operator { failed_below, has_more_below, .. }
+        | WaitReason::Repair { below: failed_below, has_more_below } => {
             let below = failed_below.iter().map(|below| (below.run.uuid(), line(&below.handler)));
             (below.collect(), *has_more_below)
         }
         _ => (vec![], false),
     };
-    let is_blocked = web.options.is_read_only() || !failed_below.is_empty();
-    let actions = if is_blocked { vec![] } else { Action::making(run.requests()) };
+    let is_read_only = web.options.is_read_only();
+    let actions = if is_read_only { vec![] } else { Action::making(explained.requests()) };
     Ok(Ok(RunPage {
         frame: Frame::new(web, base, "Runs", format!("Run of {}", line(&run.handler))),
         id,

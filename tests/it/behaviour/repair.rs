@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use scoop::{
-    EventKind, FailedCompensation, Handle, Lineage, RepairAnswer, RepairStatus, RunPhase, RunState,
-    RuntimeError, WaitKind, WaitReason,
+    EventKind, FailedCompensation, Handle, Lineage, RepairAnswer, RepairStatus, RunPhase, RunRequest,
+    RunState, RuntimeError, WaitKind, WaitReason,
 };
 
 use super::*;
@@ -1183,6 +1183,124 @@ mod deadlines {
             rollback waiting-handler/0",
         );
         Ok(())
+    }
+
+    handler! {
+        /// Fails because of its child, which has a deadline.
+        Top: "top-handler" on Root;
+
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).rollback_deadline(Duration::from_secs(2)).await?;
+            Ok(())
+        }
+    }
+
+    handler! {
+        /// Has its child undone, until its deadline.
+        Above: "above-handler" on Child;
+        step "0" zero => launches(Grandchild).silently();
+        step "1" one => fails(SIMULATED).silently();
+    }
+
+    handler! {
+        /// Its compensation fails once its gate is open.
+        Below(gate): "below-handler" on Grandchild;
+        step "0" zero [rollback = undo] => done().silently();
+        rollback undo => at_gate().then(fails(SIMULATED)).silently();
+    }
+
+    /// The deadline, and not the child, is why the run above failed. So that run does not wait for the repair of the child, as the
+    /// one at the top does for both.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn explanation_of_a_run_above_one_in_repair_advises_no_refused_request() -> Result<()> {
+        let (db, gate) = (Database::new().await, Gate::default());
+        let scoop = db.start((Top, Above, Below { gate: gate.clone() })).await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        let above = scoop.runs().handler("above-handler").await?.runs.remove(0).run.uuid();
+        crate::support::eventually("its deadline has passed", async || {
+            scoop.explain(above).await.expect("the database answers").runs[0].giving_up
+        })
+        .await;
+        gate.open(1);
+        assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
+        let broken = Broken { root, scoop, db, faults: Faults::default() };
+        let scoop = &broken.scoop;
+        let (top, below) = (broken.id_of("top-handler").await?, broken.id_of("below-handler").await?);
+        let decisions = [RunRequest::Retry, RunRequest::Skip, RunRequest::Resolve];
+        // The explanation, with the decisions that it offers: all of them are accepted.
+        let explained = async |run: uuid::Uuid| {
+            let run = scoop.explain(run).await?.runs.remove(0);
+            let id = run.run.run;
+            let answers = [
+                scoop.retry(id).dry_run().await?,
+                scoop.skip(id, "tried").dry_run().await?,
+                scoop.resolve(id, "tried").dry_run().await?,
+            ];
+            let offered: Vec<_> = run.requests().collect();
+            for (decision, answer) in decisions.into_iter().zip(answers) {
+                let is_accepted = answer == RepairAnswer::Accepted;
+                assert!(is_accepted || !offered.contains(&decision), "{decision}: {answer:?}, {run}");
+            }
+            Ok::<_, Error>((run, offered))
+        };
+        // The runs that the explanation names in place of one without an offered decision.
+        let named = async |run: uuid::Uuid| {
+            let (run, offered) = explained(run).await?;
+            assert_eq!(offered, [], "{run}");
+            let (is_in_repair, below) = match &run.reason {
+                WaitReason::Repair { below, has_more_below: false } => (true, below),
+                WaitReason::Operator { failed_below, has_more_below: false, .. } => (false, failed_below),
+                _ => panic!("{run:?}"),
+            };
+            let below: Vec<_> = below.iter().map(|below| below.run.uuid()).collect();
+            Ok::<_, Error>((is_in_repair, below, run))
+        };
+
+        for run in [top, above] {
+            let (is_in_repair, first, _) = named(run).await?;
+            assert_eq!((is_in_repair, first), (false, vec![below]));
+        }
+        assert_eq!(explained(below).await?.1, decisions);
+
+        assert_eq!(broken.retry("below-handler").await?, RepairAnswer::Accepted);
+        gate.arrivals(1).await;
+        let ends = [
+            (top, RunPhase::Waiting, "It goes on when all its children have ended."),
+            (
+                above,
+                RunPhase::AwaitingOperator,
+                "An operator can decide about it when that repair has ended.",
+            ),
+        ];
+        for (run, phase, end) in ends {
+            let (is_in_repair, repaired, run) = named(run).await?;
+            assert_eq!((is_in_repair, repaired), (true, vec![below]));
+            assert_eq!(broken.failed(&run.run.handler).await?.status, RepairStatus::InProgress);
+            assert_eq!(run.run.phase, phase);
+            let text = run.to_string();
+            let waits = format!("waits for the repair of the run {below} of `below-handler`, for ");
+            assert!(text.contains(&waits) && text.ends_with(end) && !text.contains("`retry`"), "{text}");
+        }
+
+        gate.open(1);
+        let failed_again = |tree: &scoop::Tree| tree.to_string().contains("its rollback failed again");
+        broken.root.comes_to(failed_again).await?;
+        for run in [top, above] {
+            let (is_in_repair, first, _) = named(run).await?;
+            assert_eq!((is_in_repair, first), (false, vec![below]));
+        }
+        assert_eq!(explained(below).await?.1, decisions);
+
+        assert_eq!(scoop.resolve(below, "by hand").await?, RepairAnswer::Accepted);
+        let (is_in_repair, first, _) = named(top).await?;
+        assert_eq!((is_in_repair, first), (false, vec![above]));
+        let (run, offered) = explained(above).await?;
+        assert_eq!(offered, decisions);
+        assert!(run.to_string().contains(&format!("`retry`, `skip` or `resolve` the run {above}.")), "{run}");
+        assert_eq!(scoop.resolve(above, "by hand").await?, RepairAnswer::Accepted);
+        broken.is_undone().await
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -42,8 +42,11 @@ pub(crate) struct RunFacts {
     pub(crate) children: usize,
     /// Unfinished descendants, the nearest first.
     pub(crate) below: Vec<RunSummary>,
-    /// Failed descendants, on which an operator has to decide before; [`FAILED_BELOW_READ`] at most.
-    pub(crate) failed_below: Vec<FailedBelow>,
+    /// The failed rollbacks on which an operator has to decide before it goes on: its own, or those of descendants;
+    /// [`FAILED_BELOW_READ`] at most.
+    pub(crate) undecided: Vec<FailedBelow>,
+    /// Those in repair, if an operator has to decide on none, and it [may wait](may_wait_for_repair) for them; as many at most.
+    pub(crate) in_repair: Vec<FailedBelow>,
     pub(crate) join: Option<JoinWait>,
     pub(crate) read_at: SystemTime,
 }
@@ -102,7 +105,8 @@ impl RunFacts {
             limit: None,
             children: 0,
             below: vec![],
-            failed_below: vec![],
+            undecided: vec![],
+            in_repair: vec![],
             join: None,
             read_at,
         }
@@ -121,7 +125,8 @@ impl RunFacts {
             limit,
             children,
             below,
-            mut failed_below,
+            mut undecided,
+            mut in_repair,
             join,
             read_at,
         } = self;
@@ -130,17 +135,22 @@ impl RunFacts {
         };
         let reason = match (run.phase, run.waits_for, limit) {
             (phase, ..) if phase.is_finished() && phase != RunPhase::RollbackFailed => WaitReason::Ended,
+            _ if !in_repair.is_empty() => {
+                in_repair.retain(|failed| failed.run != run.run);
+                let has_more_below = cut(&mut in_repair);
+                WaitReason::Repair { below: in_repair, has_more_below }
+            }
             // If it was read as waiting for an operator, and no run below is undecided now, a repair has begun meanwhile.
-            (RunPhase::Waiting, ..) if failed_below.is_empty() => blocked(children, below),
+            (RunPhase::Waiting, ..) if undecided.is_empty() => blocked(children, below),
             (RunPhase::RollbackFailed, ..) | (_, Some(WaitKind::Operator), _) => {
-                let first = failed_below.first().and_then(|below| below.failure.as_ref());
+                undecided.retain(|failed| failed.run != run.run);
+                let first = undecided.first().and_then(|below| below.failure.as_ref());
                 let first = first.map(ToString::to_string);
                 let failure = run.failure.as_ref().map(ToString::to_string);
-                let has_more_below = failed_below.len() > BLOCKING_MAX;
-                failed_below.truncate(BLOCKING_MAX);
+                let has_more_below = cut(&mut undecided);
                 WaitReason::Operator {
                     why: first.or(run.reason.clone()).or(failure).unwrap_or_default(),
-                    failed_below,
+                    failed_below: undecided,
                     has_more_below,
                 }
             }
@@ -173,6 +183,21 @@ impl RunFacts {
         };
         RunExplanation { run, reason, priority, giving_up, pauses, join, read_at }
     }
+}
+
+/// Whether a run may wait for repairs below it, so that no decision about it is accepted: its rollback failed, or it waits for a run
+/// whose rollback failed again; and an operator has to decide on no failed rollback.
+pub(crate) fn may_wait_for_repair(run: &RunSummary, undecided: &[FailedBelow], below: &[RunSummary]) -> bool {
+    let has_failed_child = || below.iter().any(|run| run.phase == RunPhase::AwaitingOperator);
+    let waits = run.phase == RunPhase::Waiting && has_failed_child();
+    undecided.is_empty() && (waits || run.phase.is_failed_rollback())
+}
+
+/// Cuts a list to the length that is shown, and tells whether it was longer.
+fn cut(runs: &mut Vec<FailedBelow>) -> bool {
+    let is_longer = runs.len() > BLOCKING_MAX;
+    runs.truncate(BLOCKING_MAX);
+    is_longer
 }
 
 /// The runs that a parent really waits for: those of its descendants that wait for no child.

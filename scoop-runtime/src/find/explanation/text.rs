@@ -97,8 +97,15 @@ impl RunExplanation {
                 )
             }
             WaitReason::Operator { .. } => {
-                format!("An operator has to decide: {} the run {run}.", choice(self.run.requests()))
+                format!("An operator has to decide: {} the run {run}.", choice(self.requests()))
             }
+            WaitReason::Repair { .. } if self.run.phase == RunPhase::Waiting => {
+                "It goes on when all its children have ended.".into()
+            }
+            WaitReason::Repair { below, .. } if below.is_empty() => {
+                "An operator can decide about it when the run above it has recorded its failure.".into()
+            }
+            WaitReason::Repair { .. } => "An operator can decide about it when that repair has ended.".into(),
         }
     }
 }
@@ -258,6 +265,14 @@ impl RunExplanation {
             }
             WaitReason::Operator { why, .. } => {
                 write!(f, "waits for an operator, for {long}: {}", Escaped(why))
+            }
+            WaitReason::Repair { below, .. } if below.is_empty() => {
+                write!(f, "waits until the run above it has recorded its failure, for {long}")
+            }
+            WaitReason::Repair { below, has_more_below } => {
+                let runs: Vec<_> = below.iter().map(ToString::to_string).collect();
+                let more = if *has_more_below { ", and more runs" } else { "" };
+                write!(f, "waits for the repair of {}{more}, for {long}", runs.join(", "))
             }
         }
     }

@@ -196,8 +196,8 @@ impl State {
             let record = &hierarchy.record;
             let ends = |event: &&Event| RunPhase::of_end(event.kind.as_str()).is_some();
             let (ended, _) = record.finished(record.of_run(run).rev().find(ends)?)?;
-            let failed_below = hierarchy.failed_below(&ended, &self.topology);
-            return Some(RunFacts { join, failed_below, ..RunFacts::ended(ended, read_at) });
+            let (undecided, in_repair) = hierarchy.blocking_rollbacks(&ended, &[], &self.topology);
+            return Some(RunFacts { join, undecided, in_repair, ..RunFacts::ended(ended, read_at) });
         };
         let is_unfinished = |row: &&WorkingRow| row.state != RowState::Ended;
         let (mut below, mut ahead) = (vec![], VecDeque::from([run]));
@@ -220,6 +220,7 @@ impl State {
         if row.state == RowState::Waiting && row.rollback_failed_before && self.is_undecided(row) {
             run.waits_for = Some(WaitKind::Operator);
         }
+        let (undecided, in_repair) = hierarchy.blocking_rollbacks(&run, &below, &self.topology);
         let ahead_of_it = due.iter().filter(|time| **time < row.queue_time()).take(COUNT_MAX).count();
         Some(RunFacts {
             giving_up: row.giving_up,
@@ -232,7 +233,8 @@ impl State {
             limit: self.limit_facts(row),
             children,
             below,
-            failed_below: hierarchy.failed_below(&run, &self.topology),
+            undecided,
+            in_repair,
             join,
             ..RunFacts::ended(run, read_at)
         })

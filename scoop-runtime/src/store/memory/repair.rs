@@ -9,7 +9,7 @@ use super::error_queue::FailedRun;
 use super::event_log::{Event, EventLog, InterventionRow};
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, Registration, RowKey, State, after, later};
-use crate::find::{BLOCKING_MAX, FAILED_BELOW_READ};
+use crate::find::{BLOCKING_MAX, FAILED_BELOW_READ, may_wait_for_repair};
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent,
     OtherDescendants, Presence, Refusal, RepairAction, RepairStatus, RestoredRun, SIGNAL, StuckRun,
@@ -380,19 +380,37 @@ impl Hierarchy {
         FailedRollbacks::new(failed).undecided(run)
     }
 
-    /// The failed descendants on which an operator has to decide before this run, if it waits for an operator.
-    pub(super) fn failed_below(&self, run: &RunSummary, topology: &[Registration]) -> Vec<FailedBelow> {
-        if run.waits_for != Some(WaitKind::Operator) {
-            return vec![];
-        }
-        let run = run.run.uuid();
-        let below = self.undecided(run, topology).into_iter().take(FAILED_BELOW_READ);
-        let below = below.filter(|id| *id != run).filter_map(|id| {
-            let failed = self.record.unsettled_of(id)?;
+    /// The failed rollbacks on which an operator has to decide before this run goes on, if it waits for an operator; and those in
+    /// repair, if it may wait for these. `below` has its unfinished descendants.
+    pub(super) fn blocking_rollbacks(
+        &self,
+        run: &RunSummary,
+        below: &[RunSummary],
+        topology: &[Registration],
+    ) -> (Vec<FailedBelow>, Vec<FailedBelow>) {
+        let id = run.run.uuid();
+        let undecided = match run.waits_for {
+            Some(WaitKind::Operator) => self.named_rollbacks(self.undecided(id, topology)),
+            _ => vec![],
+        };
+        let in_repair = match may_wait_for_repair(run, &undecided, below) {
+            true => {
+                let failed = self.failed_rollbacks(topology).into_iter().map(|(_, failed)| failed);
+                self.named_rollbacks(FailedRollbacks::new(failed).in_repair(id))
+            }
+            false => vec![],
+        };
+        (undecided, in_repair)
+    }
+
+    /// These failed rollbacks, with their latest failures: as many as are shown, and one more.
+    fn named_rollbacks(&self, runs: Vec<Uuid>) -> Vec<FailedBelow> {
+        let named = runs.into_iter().take(FAILED_BELOW_READ).filter_map(|run| {
+            let failed = self.record.unsettled_of(run)?;
             let latest = self.record.newest_failure(failed).exception.as_ref();
-            Some(FailedBelow::new(id, failed.handler.as_deref().unwrap_or_default(), latest))
+            Some(FailedBelow::new(run, failed.handler.as_deref().unwrap_or_default(), latest))
         });
-        below.collect()
+        named.collect()
     }
 
     fn unrolled_run(

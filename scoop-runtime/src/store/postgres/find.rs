@@ -20,7 +20,7 @@ use crate::find::{
     BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace,
     FAILED_BELOW_READ, FailedBelow, FailureSummary, JoinWait, LimitFacts, LimitKey, PageSize, Part,
     RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WaitKind, WorkerInfo, WorkerSaga,
-    first_id_of,
+    first_id_of, may_wait_for_repair,
 };
 use crate::store::{DueStorage, FindStorage, RowState};
 use crate::util::format::system_time;
@@ -99,8 +99,8 @@ impl FindStorage for PostgresStore {
             let Some((_, ended)) = ended else {
                 return Ok(None);
             };
-            let failed_below = self.failed_below(root, &ended).await?;
-            return Ok(Some(RunFacts { join, failed_below, ..RunFacts::ended(ended, read_at) }));
+            let (undecided, in_repair) = self.blocking_rollbacks(root, &ended, &[]).await?;
+            return Ok(Some(RunFacts { join, undecided, in_repair, ..RunFacts::ended(ended, read_at) }));
         };
         let Some((_, summary)) = read_unfinished(&RunFilter::default(), &row)? else {
             return Ok(None);
@@ -110,7 +110,7 @@ impl FindStorage for PostgresStore {
             _ => self.below(root, run).await?,
         };
         let workers = self.workers(row.try_get("owner")?, &summary).await?;
-        let failed_below = self.failed_below(root, &summary).await?;
+        let (undecided, in_repair) = self.blocking_rollbacks(root, &summary, &below).await?;
         Ok(Some(RunFacts {
             giving_up: row.try_get("giving_up")?,
             definition: Some(row.try_get("reserved_for")?).filter(|reserved| *reserved != 0),
@@ -122,7 +122,8 @@ impl FindStorage for PostgresStore {
             limit: limit(&row)?,
             children: count(&row, "children")?,
             below,
-            failed_below,
+            undecided,
+            in_repair,
             join,
             ..RunFacts::ended(summary, read_at)
         }))
@@ -247,15 +248,36 @@ impl PostgresStore {
         runs.map(|run| Ok(run?.1)).collect()
     }
 
-    /// The failed descendants on which an operator has to decide before this run, if it waits for an operator: as many as are
-    /// shown, and one more.
-    async fn failed_below(&self, root: Uuid, run: &RunSummary) -> sqlx::Result<Vec<FailedBelow>> {
-        if run.waits_for != Some(WaitKind::Operator) {
-            return Ok(vec![]);
-        }
+    /// The failed rollbacks on which an operator has to decide before this run goes on, if it waits for an operator; and those in
+    /// repair, if it may wait for these. `below` has its unfinished descendants.
+    async fn blocking_rollbacks(
+        &self,
+        root: Uuid,
+        run: &RunSummary,
+        below: &[RunSummary],
+    ) -> sqlx::Result<(Vec<FailedBelow>, Vec<FailedBelow>)> {
+        let undecided = match run.waits_for {
+            Some(WaitKind::Operator) => self.rollbacks_below(root, run, false).await?,
+            _ => vec![],
+        };
+        let in_repair = match may_wait_for_repair(run, &undecided, below) {
+            true => self.rollbacks_below(root, run, true).await?,
+            false => vec![],
+        };
+        Ok((undecided, in_repair))
+    }
+
+    /// The failed rollbacks that have to end before this run goes on, either in repair or not: as many as are shown, and one more.
+    async fn rollbacks_below(
+        &self,
+        root: Uuid,
+        run: &RunSummary,
+        in_repair: bool,
+    ) -> sqlx::Result<Vec<FailedBelow>> {
         let rows = sqlx::query(self.sql.rollback_failure_below.clone())
             .bind(root)
             .bind(run.run.uuid())
+            .bind(in_repair)
             .bind(stored(FAILED_BELOW_READ))
             .all(&self.sessions)
             .await?;

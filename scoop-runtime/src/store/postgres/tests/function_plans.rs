@@ -102,9 +102,10 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
             'id', md5('launched{n}')::uuid, 'root', gen_random_uuid(), 'topic', 'many', 'payload', 1,
             'context', '{{}}'::jsonb)))).launched"
     );
-    let undecided = format!(
-        "(SELECT count(*) FROM scoop.undecided_rollbacks(md5('root{n}')::uuid, ARRAY[md5('run{n}')::uuid], 11))"
-    );
+    let blocking = |in_repair: bool| {
+        let of_run = format!("md5('root{n}')::uuid, ARRAY[md5('run{n}')::uuid]");
+        format!("(SELECT count(*) FROM scoop.blocking_rollbacks({of_run}, {in_repair}, 11))")
+    };
     vec![
         ("send_failed(rolled_back)", send("rolled_back")),
         ("send_failed(rollback_failed)", send("rollback_failed")),
@@ -114,7 +115,8 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
         ("settle(rollback failed)", fails),
         ("settle(failed rollback repaired)", ends("repaired", "many", "ROLLED_BACK", "")),
         ("launch", launch),
-        ("undecided_rollbacks", undecided),
+        ("blocking_rollbacks(undecided)", blocking(false)),
+        ("blocking_rollbacks(in repair)", blocking(true)),
     ]
 }
 

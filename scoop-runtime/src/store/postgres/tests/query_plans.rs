@@ -355,7 +355,9 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "handler_emissions" => ("uuid, bigint", "gen_random_uuid(), 10000"),
         "entity_names" => ("bigint", "1000"),
         "run_explain_ended" => ("uuid", "gen_random_uuid()"),
-        "rollback_failure_below" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 11"),
+        "rollback_failure_below" => {
+            ("uuid, uuid, boolean, bigint", "gen_random_uuid(), gen_random_uuid(), false, 11")
+        }
         "run_is_reachable" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "event_follow" => (
             "uuid, bigint, bigint, text, uuid[], text, uuid, bigint, boolean",
@@ -381,7 +383,9 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
-        "cancellation_check" => ("uuid, uuid, uuid", "gen_random_uuid(), gen_random_uuid(), gen_random_uuid()"),
+        "cancellation_check" => {
+            ("uuid, uuid, uuid", "gen_random_uuid(), gen_random_uuid(), gen_random_uuid()")
+        }
         _ => ("jsonb", "'[]'"),
     };
     (format!("PREPARE p ({types}) AS {}", text.as_str()), values)
@@ -1566,7 +1570,7 @@ async fn failed_rollbacks_of_a_hierarchy_cost_in_proportion_to_their_number() {
     let (failed, _) = store.failed_rollbacks(&mut connection, root).await.unwrap();
     // An explanation reads those that it names.
     for children in [1_000, 4_000] {
-        let run = format!("md5('{children}')::uuid, md5('{children} run')::uuid, 11");
+        let run = format!("md5('{children}')::uuid, md5('{children} run')::uuid, false, 11");
         let plan = carried_out(&pool, "rollback_failure_below", &run).await;
         assert_eq!(plan["Actual Rows"].as_f64(), Some(11.0));
         let blocks = blocks_read(&plan);
