@@ -212,16 +212,19 @@ async fn parked_run_that_is_locked_while_its_limit_is_removed_returns_later() ->
     })
     .await;
     let locked = lock(&db, "SELECT FROM scoop.run WHERE parked_since IS NOT NULL LIMIT 1 FOR UPDATE").await?;
-    let free = db.scoop().only::<FreeTalks>().provide(FreeTalks(talks.clone()));
-    let free = free.poll_interval(Duration::from_millis(50)).start().await?;
+    let start = async || db.scoop().only::<FreeTalks>().provide(FreeTalks(talks.clone())).start().await;
+    let free = start().await?;
     assert_eq!(sqlx::query(is_parked).fetch_all(db.pool()).await?.len(), 1, "the start waits for no lock");
     locked.rollback().await?;
+    // It looks for parked runs without a limit at its start, as each program does every minute.
+    let next = start().await?;
     talks.gate.open(3);
     for run in parked.into_iter().chain([first]) {
         assert_eq!(run.ends().await?, Outcome::Committed);
     }
-    limited.shutdown().await?;
-    free.shutdown().await?;
+    for program in [limited, free, next] {
+        program.shutdown().await?;
+    }
     Ok(())
 }
 
