@@ -691,8 +691,8 @@ async fn run_above_two_failed_ones_is_blocked_by_those_that_no_operator_has_repa
     children.sort_by_key(|child| (child.at, child.id().uuid()));
     assert_eq!(blocking().await?, children.map(|child| child.id().uuid()), "the oldest failure first");
 
-    let [child, other] =
-        [broken.failed("child-handler").await?.lineage, broken.id_of("other-child-handler").await?];
+    let child = broken.failed("child-handler").await?.lineage;
+    let other = broken.id_of("other-child-handler").await?;
     broken.faults.mend("child 0");
     assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::Accepted);
     let child_is_undone = |tree: &scoop::Tree| {
