@@ -200,7 +200,7 @@ async fn parked_runs_of_a_paused_topic_leave_the_place_to_others() -> Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parked_run_that_is_locked_while_its_limit_is_removed_returns_later() -> Result<()> {
+async fn parked_run_that_is_locked_while_its_limit_is_removed_returns_with_the_next_start() -> Result<()> {
     let (db, talks) = (Database::new().await, Talks::default());
     let limited = db.scoop().only::<Talks>().provide(talks.clone()).start().await?;
     let first = limited.launch(call(7, 1)).await?;
