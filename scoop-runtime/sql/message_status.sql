@@ -1,8 +1,8 @@
 -- Returns the state of a message. Each row has whether the message exists and whether it is in progress: a run of it is
--- unfinished, and does not only wait for an operator. If it is not, there is a row for each run with its outcome. One
--- snapshot suffices, since a run leaves the working set in the transaction that records its end.
--- Unfinished runs whose rollback failed before wait for an operator if no run of the hierarchy goes on: a run that waits
--- for children does not while one of them is left. Any other unfinished run goes on. So the hierarchy is read during repairs only.
+-- unfinished, and goes on without an operator. If it is not, there is a row for each run with its outcome. One snapshot
+-- suffices, since a run leaves the working set in the transaction that records its end.
+-- Runs whose rollback has never failed go on. Of those that continue after a repair, one that waits does not if it waits for a run
+-- that awaits an operator, also if other runs below it go on. So runs below others are read during repairs only.
 -- Locks: nothing.
 -- $1 the root, $2 the message
 SELECT standing.emitted, standing.in_progress, outcome.*
@@ -10,23 +10,30 @@ FROM (
     -- not by the message itself, which may be kept for its unique key when its hierarchy is deleted
     SELECT EXISTS (SELECT FROM scoop.message_event e WHERE e.message_id = $2 AND e.type = 'EMITTED') AS emitted,
            EXISTS (
-               SELECT FROM scoop.run r WHERE r.root = $1 AND r.message_id = $2 AND NOT r.rollback_failed_before
-           ) OR (
-               EXISTS (SELECT FROM scoop.run r WHERE r.root = $1 AND r.message_id = $2)
-               AND EXISTS (
-                   SELECT FROM scoop.run r
-                   WHERE r.root = $1 AND CASE r.state
-                       WHEN 'ended' THEN false
-                       WHEN 'stuck' THEN NOT r.awaits_operator
-                       -- one id, so that the children of each are looked up by their parent
-                       WHEN 'waiting' THEN (
-                           SELECT child.id FROM scoop.run child
-                           WHERE child.root = r.root AND child.parent = r.id AND child.state <> 'ended'
-                           LIMIT 1
-                       ) IS NULL
-                       ELSE true
-                   END
-               )
+               SELECT FROM scoop.run r
+               WHERE r.root = $1 AND r.message_id = $2
+                 AND (NOT r.rollback_failed_before OR CASE r.state
+                     WHEN 'ended' THEN false
+                     WHEN 'stuck' THEN NOT r.awaits_operator
+                     WHEN 'waiting' THEN NOT EXISTS (
+                         -- without duplicates, so that it ends at forged rows that lead in a circle
+                         WITH RECURSIVE awaited (id, state, awaits_operator) AS (
+                             SELECT child.id, child.state, child.awaits_operator FROM scoop.run child
+                             WHERE child.root = r.root AND child.parent = r.id AND child.rollback_failed_before
+                             UNION
+                             SELECT child.id, child.state, child.awaits_operator
+                             FROM awaited
+                             CROSS JOIN LATERAL (
+                                 SELECT c.id, c.state, c.awaits_operator FROM scoop.run c
+                                 WHERE c.root = r.root AND c.parent = awaited.id AND c.rollback_failed_before
+                                 OFFSET 0
+                             ) child
+                             WHERE awaited.state = 'waiting'
+                         )
+                         SELECT FROM awaited a WHERE a.state = 'stuck' AND a.awaits_operator
+                     )
+                     ELSE true
+                 END)
            ) AS in_progress
     OFFSET 0
 ) standing

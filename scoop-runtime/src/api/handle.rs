@@ -67,8 +67,8 @@ pub enum Outcome {
     /// The hierarchy failed, and was rolled back.
     RolledBack(Failure),
     /// The hierarchy failed, and a part of its rollback failed, too. An operator has to
-    /// [repair](Scoop::failed_compensations) it: until then nothing goes on, also after a repair that failed again. The
-    /// failure is the latest one of each handler of the message. Those of the runs below are in the list.
+    /// [repair](Scoop::failed_compensations) it: no handler of the message goes on otherwise, while other runs below it may.
+    /// The failure is the latest one of each handler of the message. Those of the runs below are in the list.
     RollbackFailed(RollbackFailure),
     /// No saga was subscribed when the message was launched, so nothing happened.
     NoHandlers,
@@ -145,9 +145,9 @@ impl fmt::Display for Status {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Status {
-    /// At least one run has not ended, and goes on without an operator.
+    /// At least one handler of the message has not ended, and does not wait for an operator.
     Unfinished,
-    /// The hierarchy has ended, or its rollback failed and only an operator makes it go on.
+    /// Each handler of the message has ended, or waits for an operator after a failed rollback, as in [`Handle::wait`].
     Ended(Outcome),
 }
 
@@ -179,9 +179,11 @@ impl Handle {
 
     /// Waits for the end of the hierarchy.
     ///
-    /// A hierarchy whose rollback failed has ended for this call while only an operator makes it go on: it returns
-    /// [`Outcome::RollbackFailed`] after the first failure, and again after each repair that failed. During a repair it
-    /// waits for the end of that.
+    /// The call ends as soon as each handler of the message has ended, or goes on only if an operator decides. Then it returns
+    /// [`Outcome::RollbackFailed`], after the first failure of their rollbacks and after each repair that failed. Other runs below
+    /// them may still go on. A handler that waits for several failed runs waits for an operator until none of them awaits one:
+    /// while the last ones are repaired, the call waits for the end of these repairs. If a deadline passes while a handler
+    /// waits for an operator, that can only add a failure.
     ///
     /// # Errors
     ///

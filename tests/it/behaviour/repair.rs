@@ -870,7 +870,7 @@ mod seen_by_operators {
     }
 }
 
-/// A wait ends where only an operator makes the hierarchy go on, after each failure.
+/// A wait ends where only an operator makes the runs of the message go on, after each failure.
 mod waits {
     use std::pin::pin;
 
@@ -995,6 +995,38 @@ mod waits {
             broken.faults.mend(fault);
             assert_eq!(broken.retry(handler).await?, RepairAnswer::Accepted);
         }
+        broken.is_undone().await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn repair_of_one_of_two_failures_holds_up_no_wait_until_both_are_repaired() -> Result<()> {
+        let gate = Gate::default();
+        gate.open(1);
+        let broken = Broken::by(&["one way", "other child 0"], |builder, faults| {
+            let below = HeldBelow { faults: faults.clone(), gate: gate.clone() };
+            let other = OtherChildHandler { faults: faults.clone() };
+            let builder = builder.only::<Above>().only::<HeldBelow>().provide(below);
+            builder.only::<OtherChildHandler>().provide(other)
+        })
+        .await?;
+        gate.arrivals(1).await;
+        assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
+        gate.arrivals(1).await;
+        let status = broken.root.status().await?;
+        assert!(matches!(status, Status::Ended(Outcome::RollbackFailed(_))), "{status:?}");
+        assert_eq!(Status::Ended(broken.root.ends().await?), status);
+
+        let other = broken.failed("other-child-handler").await?.lineage;
+        broken.faults.mend("other child 0");
+        assert_eq!(broken.retry("other-child-handler").await?, RepairAnswer::Accepted);
+        let other_is_undone = |tree: &scoop::Tree| {
+            let mut runs = tree.runs().into_iter();
+            runs.any(|run| run.lineage == other && matches!(run.state, RunState::RolledBack(_)))
+        };
+        broken.root.comes_to(other_is_undone).await?;
+        assert_eq!(broken.root.status().await?, Status::Unfinished, "the last repair is in progress");
+        broken.faults.mend("one way");
+        gate.open(1);
         broken.is_undone().await
     }
 

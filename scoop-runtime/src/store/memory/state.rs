@@ -62,14 +62,32 @@ pub(super) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Whether a run goes on without an operator. One that waits for children does not while one of them is left.
-    pub(super) fn goes_on(&self) -> bool {
-        self.rows.values().any(|row| match row.state {
+    /// Whether an unfinished run goes on without an operator. One that continues after a repair, and waits for a run that awaits an
+    /// operator, does not.
+    pub(super) fn goes_on(&self, run: &WorkingRow) -> bool {
+        match run.state {
+            _ if !run.rollback_failed_before => true,
             RowState::Ended => false,
-            RowState::Stuck => !row.awaits_operator,
-            RowState::Waiting => self.children.get(&row.id()).is_none_or(|children| children.open == 0),
+            RowState::Stuck => !run.awaits_operator,
+            RowState::Waiting => !self.waits_for_operator(run.id()),
             RowState::Ready | RowState::Running => true,
-        })
+        }
+    }
+
+    /// Whether a run waits for one below it that awaits an operator.
+    fn waits_for_operator(&self, run: Uuid) -> bool {
+        let mut waiting = vec![run];
+        while let Some(above) = waiting.pop() {
+            let children = self.children.get(&above).into_iter().flat_map(|children| &children.all);
+            for child in children.filter_map(|child| self.rows.get(child)) {
+                match child.state {
+                    RowState::Stuck if child.awaits_operator => return true,
+                    RowState::Waiting if child.rollback_failed_before => waiting.push(child.id()),
+                    _ => {}
+                }
+            }
+        }
+        false
     }
 }
 
@@ -253,7 +271,7 @@ impl State {
         Some(row)
     }
 
-    /// Notifies clients that wait for the end of a hierarchy with failed rollbacks: perhaps it goes on only by an operator now.
+    /// Notifies clients that wait for a hierarchy with failed rollbacks: its message may now wait for an operator.
     fn notify_if_unsettled(&self, root: Uuid) {
         if self.hierarchy(root).is_some_and(|hierarchy| hierarchy.record.unsettled().next().is_some()) {
             self.completions.notify(root, RunEnd::Unknown);

@@ -23,8 +23,8 @@ impl StatusStorage for MemoryStore {
             let record = hierarchy.map(|hierarchy| &hierarchy.record);
             let emitted = record.is_some_and(|record| record.messages.contains_key(&message));
             let in_progress = hierarchy.is_some_and(|hierarchy| {
-                let mut own = hierarchy.rows.values().filter(|row| row.message_id == message).peekable();
-                own.peek().is_some() && (own.any(|row| !row.rollback_failed_before) || hierarchy.goes_on())
+                let mut own = hierarchy.rows.values().filter(|row| row.message_id == message);
+                own.any(|row| hierarchy.goes_on(row))
             });
             let handled = record.into_iter().flat_map(|record| {
                 let seen = record.of_message(message, EventKind::Seen);
