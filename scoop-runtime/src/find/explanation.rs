@@ -10,9 +10,10 @@ use scoop_core::{Failure, Priority, SignalKey};
 use uuid::Uuid;
 
 pub(crate) use self::decide::{
-    BELOW_MAX, BLOCKING_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts, may_wait_for_repair,
+    BELOW_MAX, BLOCKING_MAX, DecisionWait, FAILED_BELOW_READ, LimitFacts, RunFacts, accepted_first,
+    may_wait_for_repair,
 };
-use super::run::{FailureSummary, RunSummary, WaitKind};
+use super::run::{FailureSummary, RunPhase, RunSummary, WaitKind};
 use crate::{HierarchyId, Named, Pause, RunId, RunRequest};
 
 /// The maximum value of a count: it stands for so many or more.
@@ -145,24 +146,25 @@ pub enum WaitReason {
     Operator {
         /// The reason. If the decision is about runs below it, the latest failure of the first one.
         why: String,
-        /// The failed runs below it that an operator has to retry, skip or resolve first; ten at most. Empty if the
-        /// decision is about the run itself.
+        /// The failed runs below it that an operator has to retry, skip or resolve first; ten at most. The first one accepts
+        /// that now. Empty if the decision is about the run itself.
         failed_below: Vec<FailedBelow>,
         /// Whether there are more than these.
         has_more_below: bool,
     },
-    /// Repairs of failed rollbacks, which are in progress. Until they end, decisions about the run are refused.
+    /// Repairs of failed rollbacks, or other runs below it that are unfinished. Until they end, decisions about the run, or about
+    /// those below it that failed, are refused.
     Repair {
-        /// The failed runs below it that are in repair; ten at most. Empty if its own rollback has failed, and the run above it has
-        /// not recorded that yet.
+        /// The failed runs below it that are in repair; ten at most. If there are none, unfinished runs without a failure. Empty if
+        /// its own rollback has failed, and the runs above it have not recorded that yet.
         below: Vec<FailedBelow>,
         /// Whether there are more than these.
         has_more_below: bool,
     },
 }
 
-/// A run below another one whose failed rollback comes first: an operator has to decide on it, or it is in repair. Display it for its
-/// id and its saga.
+/// A run below another one that comes first. An operator has to decide on its failed rollback, that is in repair, or it has not
+/// ended yet. Display it for its id and its saga.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailedBelow {
@@ -170,7 +172,7 @@ pub struct FailedBelow {
     pub run: RunId,
     /// The saga.
     pub handler: String,
-    /// The latest failure of its rollback.
+    /// The latest failure of its rollback, if that has failed.
     pub failure: Option<FailureSummary>,
 }
 
@@ -295,8 +297,10 @@ impl JoinWait {
 }
 
 impl RunExplanation {
-    /// The requests of an operator that the run accepts now: those of [`RunSummary::requests`], but no repair if the decision is
-    /// about runs below it, or repairs are in progress.
+    /// The requests of an operator to offer for the run: those of [`RunSummary::requests`], as far as they come first.
+    ///
+    /// No repair is among them if a decision about runs below it comes first, although the run accepts `skip` and `resolve` then;
+    /// nor if it would be refused now, because of runs that are in progress.
     pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
         let is_decided_below = match &self.reason {
             WaitReason::Operator { failed_below, .. } => !failed_below.is_empty(),
@@ -305,21 +309,21 @@ impl RunExplanation {
         };
         self.run.requests().filter(move |request| !is_decided_below || !request.is_repair())
     }
-}
 
-impl WaitReason {
-    /// The kind of wait; `None` if it waits for nothing.
+    /// The kind of wait; `None` if it waits for nothing. It is that of lists, except that a run above failed ones waits for an
+    /// operator here, and for its children there.
     pub fn kind(&self) -> Option<WaitKind> {
-        match self {
-            Self::Ended | Self::Executing { .. } => None,
-            Self::Children { .. } | Self::Repair { .. } => Some(WaitKind::Children),
-            Self::Signal { .. } => Some(WaitKind::Signal),
-            Self::Time { .. } => Some(WaitKind::Time),
-            Self::Slot { .. } => Some(WaitKind::Slot),
-            Self::Limit { .. } | Self::Rate { .. } => Some(WaitKind::Limit),
-            Self::Pause { .. } => Some(WaitKind::Pause),
-            Self::Program { .. } => Some(WaitKind::Program),
-            Self::Operator { .. } => Some(WaitKind::Operator),
+        match &self.reason {
+            WaitReason::Ended | WaitReason::Executing { .. } => None,
+            WaitReason::Repair { .. } if self.run.phase == RunPhase::Waiting => Some(WaitKind::Children),
+            WaitReason::Children { .. } => Some(WaitKind::Children),
+            WaitReason::Signal { .. } => Some(WaitKind::Signal),
+            WaitReason::Time { .. } => Some(WaitKind::Time),
+            WaitReason::Slot { .. } => Some(WaitKind::Slot),
+            WaitReason::Limit { .. } | WaitReason::Rate { .. } => Some(WaitKind::Limit),
+            WaitReason::Pause { .. } => Some(WaitKind::Pause),
+            WaitReason::Program { .. } => Some(WaitKind::Program),
+            WaitReason::Operator { .. } | WaitReason::Repair { .. } => Some(WaitKind::Operator),
         }
     }
 }

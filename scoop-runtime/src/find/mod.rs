@@ -25,7 +25,8 @@ pub use self::counts::{RunCount, RunCounts};
 pub use self::cursor::{BadCursor, ListCursor, RunCursor};
 pub(crate) use self::cursor::{EndedPlace, Place};
 pub(crate) use self::explanation::{
-    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts, may_wait_for_repair,
+    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, DecisionWait, FAILED_BELOW_READ, LimitFacts, RunFacts,
+    accepted_first, may_wait_for_repair,
 };
 pub use self::explanation::{
     Delay, Explanation, FailedBelow, JoinWait, LimitKey, RegisteredWorker, RunExplanation, WaitReason,

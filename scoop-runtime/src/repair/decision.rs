@@ -264,6 +264,13 @@ impl FailedRollbacks {
         self.unblocked(run, |run| self.is_busy(run))
     }
 
+    /// Whether runs above this one, which failed because of it, have not recorded that yet. Decisions about it are refused until then.
+    #[cfg(any(test, feature = "in-memory"))]
+    pub(crate) fn is_unrecorded_above(&self, run: Uuid) -> bool {
+        let above = self.get(run).map_or_else(Vec::new, |run| self.blocked_ancestors(run));
+        above.iter().any(|run| run.presence == Presence::Busy)
+    }
+
     /// Those of the failed rollbacks at or below this run that block it, are not blocked themselves, and meet the condition.
     #[cfg(any(test, feature = "in-memory"))]
     fn unblocked(&self, run: Uuid, is_met: impl Fn(&FailedRollback) -> bool) -> Vec<Uuid> {

@@ -117,10 +117,12 @@ pub struct FailedCompensation {
 #[non_exhaustive]
 pub enum RepairStatus {
     /// An operator has to retry, skip or resolve the run itself, after its first failure ([`RunPhase::RollbackFailed`]) or a
-    /// later one ([`RunPhase::AwaitingOperator`]).
+    /// later one ([`RunPhase::AwaitingOperator`]). That is [refused](RepairAnswer::StillRunning) while the failure of a run above
+    /// it is not recorded, or other runs below it are unfinished, as [`Scoop::explain`](crate::Scoop::explain) says.
     Undecided,
     /// The run failed because of descendants, some of which are undecided: [`FailedCompensation::failed_below`]. It
-    /// continues when those are settled. To skip or resolve it settles them, too.
+    /// continues when those are settled. To resolve it settles them, too; to skip it leaves them failed, and it no longer waits
+    /// for them.
     BlockedByDescendant,
     /// The run continues, or waits for descendants that do.
     InProgress,

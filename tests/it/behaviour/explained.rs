@@ -232,7 +232,7 @@ async fn running_step_is_explained_by_its_worker() -> Result<()> {
     gate.open(1);
     assert_eq!(order.ends().await?, Outcome::Committed);
     let ended = only(scoop.explain(order.id()).await?);
-    assert_eq!((&ended.reason, ended.reason.kind()), (&WaitReason::Ended, None));
+    assert_eq!((&ended.reason, ended.kind()), (&WaitReason::Ended, None));
     assert_says(&ended.to_string(), &["of `orders` is committed since 2", "Nothing is left to do."]);
     scoop.shutdown().await?;
     Ok(())
@@ -388,7 +388,7 @@ async fn rollback_that_failed_because_of_a_child_is_explained_by_the_child() -> 
     let run = only(scoop.explain(order.id()).await?);
     let WaitReason::Operator { failed_below, .. } = &run.reason else { panic!("{run:?}") };
     assert_eq!(failed_below.iter().map(|below| below.run).collect::<Vec<_>>(), [child]);
-    assert_eq!(run.reason.kind(), Some(WaitKind::Operator));
+    assert_eq!(run.kind(), Some(WaitKind::Operator));
     let decide = format!(
         "decide about what failed below it: `retry`, `skip` or `resolve` the run {child} of `items`."
     );

@@ -5,12 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use scoop::{
-    EventKind, FailedCompensation, Handle, Lineage, RepairAnswer, RepairStatus, RunPhase, RunRequest,
-    RunState, RuntimeError, WaitKind, WaitReason,
+    EventKind, FailedCompensation, Handle, Lineage, RepairAnswer, RepairStatus, RunExplanation, RunPhase,
+    RunRequest, RunState, RuntimeError, WaitKind, WaitReason,
 };
 
 use super::*;
-use crate::support::{Database, Gate, calls_of, compensated, invoked};
+use crate::support::{Database, Gate, calls_of, compensated, eventually, invoked};
+
+/// The decisions about a failed rollback.
+const DECISIONS: [RunRequest; 3] = [RunRequest::Retry, RunRequest::Skip, RunRequest::Resolve];
 
 /// The present faults. Clones share them.
 #[derive(Clone, Default)]
@@ -175,6 +178,26 @@ impl Broken {
             assert_eq!(explained, waits_for_operator.then(|| failed.failed_below.clone()), "{run}");
         }
         Ok(())
+    }
+
+    /// The answers to a dry run of each decision about a run.
+    async fn answers(&self, run: uuid::Uuid) -> Result<[RepairAnswer; 3]> {
+        Ok([
+            self.scoop.retry(run).dry_run().await?,
+            self.scoop.skip(run, "tried").dry_run().await?,
+            self.scoop.resolve(run, "tried").dry_run().await?,
+        ])
+    }
+
+    /// The explanation of a run, with the requests that it offers: the decisions among them are accepted.
+    async fn explained(&self, run: uuid::Uuid) -> Result<(RunExplanation, Vec<RunRequest>)> {
+        let run = self.scoop.explain(run).await?.runs.remove(0);
+        let offered: Vec<_> = run.requests().collect();
+        for (decision, answer) in DECISIONS.into_iter().zip(self.answers(run.run.run.uuid()).await?) {
+            let is_accepted = answer == RepairAnswer::Accepted;
+            assert!(is_accepted || !offered.contains(&decision), "{decision}: {answer:?}, {run}");
+        }
+        Ok((run, offered))
     }
 
     /// The parts of rollbacks that failed, by the recorded events.
@@ -720,10 +743,10 @@ async fn dry_run_of_a_repair_gets_the_answer_of_the_request_and_changes_nothing(
     let before = state().await?;
     let [grandchild, root] = [broken.id_of("grandchild-handler").await?, broken.id_of("root-handler").await?];
     for (run, retried) in [(grandchild, RepairAnswer::Accepted), (root, RepairAnswer::FailedBelow)] {
-        assert_eq!(scoop.retry(run).dry_run().await?, retried);
-        assert_eq!(scoop.skip(run, "tried").dry_run().await?, RepairAnswer::Accepted);
-        assert_eq!(scoop.resolve(run, "tried").dry_run().await?, RepairAnswer::Accepted);
+        assert_eq!(broken.answers(run).await?, [retried, RepairAnswer::Accepted, RepairAnswer::Accepted]);
     }
+    assert_eq!(broken.explained(grandchild).await?.1, DECISIONS);
+    assert_eq!(broken.explained(root).await?.1, [], "the grandchild comes first");
     assert_eq!(state().await?, before);
     assert!(scoop.interventions(broken.root.id()).await?.is_empty());
     assert_eq!(scoop.retry(root).await?, RepairAnswer::FailedBelow);
@@ -1251,36 +1274,24 @@ mod deadlines {
         let root = scoop.launch(Root).await?;
         gate.arrivals(1).await;
         let above = scoop.runs().handler("above-handler").await?.runs.remove(0).run.uuid();
-        crate::support::eventually("its deadline has passed", async || {
+        eventually("its deadline has passed", async || {
             scoop.explain(above).await.expect("the database answers").runs[0].giving_up
         })
         .await;
-        gate.open(1);
-        assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
         let broken = Broken { root, scoop, db, faults: Faults::default() };
         let scoop = &broken.scoop;
+        for run in scoop.runs().await?.runs {
+            let (run, offered) = broken.explained(run.run.uuid()).await?;
+            assert!(!offered.iter().any(|request| DECISIONS.contains(request)), "no rollback has failed: {run}");
+        }
+        gate.open(1);
+        assert!(matches!(broken.root.ends().await?, Outcome::RollbackFailed(_)));
         let (top, below) = (broken.id_of("top-handler").await?, broken.id_of("below-handler").await?);
-        let decisions = [RunRequest::Retry, RunRequest::Skip, RunRequest::Resolve];
-        // The explanation, with the decisions that it offers: all of them are accepted.
-        let explained = async |run: uuid::Uuid| {
-            let run = scoop.explain(run).await?.runs.remove(0);
-            let id = run.run.run;
-            let answers = [
-                scoop.retry(id).dry_run().await?,
-                scoop.skip(id, "tried").dry_run().await?,
-                scoop.resolve(id, "tried").dry_run().await?,
-            ];
-            let offered: Vec<_> = run.requests().collect();
-            for (decision, answer) in decisions.into_iter().zip(answers) {
-                let is_accepted = answer == RepairAnswer::Accepted;
-                assert!(is_accepted || !offered.contains(&decision), "{decision}: {answer:?}, {run}");
-            }
-            Ok::<_, Error>((run, offered))
-        };
         // The runs that the explanation names in place of one without an offered decision.
         let named = async |run: uuid::Uuid| {
-            let (run, offered) = explained(run).await?;
+            let (run, offered) = broken.explained(run).await?;
             assert_eq!(offered, [], "{run}");
+            assert_eq!(run.kind(), run.run.waits_for, "{run}");
             let (is_in_repair, below) = match &run.reason {
                 WaitReason::Repair { below, has_more_below: false } => (true, below),
                 WaitReason::Operator { failed_below, has_more_below: false, .. } => (false, failed_below),
@@ -1294,7 +1305,7 @@ mod deadlines {
             let (is_in_repair, first, _) = named(run).await?;
             assert_eq!((is_in_repair, first), (false, vec![below]));
         }
-        assert_eq!(explained(below).await?.1, decisions);
+        assert_eq!(broken.explained(below).await?.1, DECISIONS);
 
         assert_eq!(broken.retry("below-handler").await?, RepairAnswer::Accepted);
         gate.arrivals(1).await;
@@ -1323,13 +1334,13 @@ mod deadlines {
             let (is_in_repair, first, _) = named(run).await?;
             assert_eq!((is_in_repair, first), (false, vec![below]));
         }
-        assert_eq!(explained(below).await?.1, decisions);
+        assert_eq!(broken.explained(below).await?.1, DECISIONS);
 
         assert_eq!(scoop.resolve(below, "by hand").await?, RepairAnswer::Accepted);
         let (is_in_repair, first, _) = named(top).await?;
         assert_eq!((is_in_repair, first), (false, vec![above]));
-        let (run, offered) = explained(above).await?;
-        assert_eq!(offered, decisions);
+        let (run, offered) = broken.explained(above).await?;
+        assert_eq!(offered, DECISIONS);
         assert!(run.to_string().contains(&format!("`retry`, `skip` or `resolve` the run {above}.")), "{run}");
         assert_eq!(scoop.resolve(above, "by hand").await?, RepairAnswer::Accepted);
         broken.is_undone().await
@@ -1354,9 +1365,122 @@ mod deadlines {
     }
 }
 
+/// Decisions wait for runs that are in progress, and explanations name these.
+mod waiting_decisions {
+    use super::*;
+
+    /// The runs for which decisions about a run wait, with the text of the explanation.
+    async fn waits(broken: &Broken, run: uuid::Uuid) -> Result<(Vec<uuid::Uuid>, String)> {
+        assert_eq!(broken.answers(run).await?, [RepairAnswer::StillRunning; 3]);
+        let (run, offered) = broken.explained(run).await?;
+        assert_eq!(offered, [], "{run}");
+        let WaitReason::Repair { below, has_more_below: false } = &run.reason else { panic!("{run:?}") };
+        assert_eq!((run.kind(), run.run.waits_for), (Some(WaitKind::Operator), Some(WaitKind::Operator)));
+        Ok((below.iter().map(|below| below.run.uuid()).collect(), run.to_string()))
+    }
+
+    handler! {
+        /// Another handler of the message of the child. Its compensation takes until its gate is open.
+        Slow(gate): "slow-handler" on Child;
+        step "0" zero [rollback = undo] => done().silently();
+        rollback undo => at_gate().silently();
+    }
+
+    /// The child has failed because of the grandchild. The root records that when its other child has ended.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn decision_below_an_unrecorded_failure_is_not_offered_until_it_is_recorded() -> Result<()> {
+        let (db, gate, faults) = (Database::new().await, Gate::default(), Faults::of(&["grandchild 0"]));
+        let builder = three_levels(db.scoop(), &faults).only::<Slow>().provide(Slow { gate: gate.clone() });
+        let scoop = builder.start().await?;
+        let root = scoop.launch(Root).await?;
+        let broken = Broken { db, faults, scoop, root };
+        gate.arrivals(1).await;
+        eventually("the child has failed", async || {
+            broken.listed().await.expect("the database answers").len() == 2
+        })
+        .await;
+        let grandchild = broken.id_of("grandchild-handler").await?;
+        for run in [grandchild, broken.id_of("child-handler").await?] {
+            let (below, text) = waits(&broken, run).await?;
+            assert!(below.is_empty(), "{below:?}");
+            assert!(text.contains("waits until the runs above it have recorded its failure, for "), "{text}");
+            let end = "An operator can decide about it when the runs above it have recorded its failure.";
+            assert!(text.ends_with(end), "{text}");
+        }
+        gate.open(1);
+        assert!(matches!(broken.root.ends().await?, Outcome::RollbackFailed(_)));
+        assert_eq!(broken.explained(grandchild).await?.1, DECISIONS);
+        broken.faults.mend("grandchild 0");
+        assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
+        broken.is_undone().await
+    }
+
+    handler! {
+        /// Accepts the failure of its child, and fails then.
+        Accepting { faults: Faults }: "root-handler" on Root;
+        step "0" zero [rollback = undo, on_child_failure = accept] => launches(Child).silently();
+        step "1" one => fails(SIMULATED).silently();
+
+        async fn undo(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            self.faults.check("root 0")
+        }
+
+        async fn accept(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    handler! {
+        /// Its compensation launches a message.
+        Launching { faults: Faults }: "child-handler" on Child;
+        step "0" zero [rollback = undo] => done().silently();
+        step "1" one => fails(SIMULATED).silently();
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
+            self.faults.check("child 0")?;
+            scope.launch(Grandchild).await?;
+            Ok(())
+        }
+    }
+
+    handler! {
+        /// Takes until its gate is open.
+        Launched(gate): "launched-handler" on Grandchild;
+        step "0" zero => at_gate().silently();
+    }
+
+    /// The root does not wait for the child, whose failure it has accepted.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn decision_above_an_unfinished_run_is_not_offered_until_that_ends() -> Result<()> {
+        let gate = Gate::default();
+        let broken = Broken::by(&["root 0", "child 0"], |builder, faults| {
+            let builder = builder.only::<Accepting>().provide(Accepting { faults: faults.clone() });
+            let builder = builder.only::<Launching>().provide(Launching { faults: faults.clone() });
+            builder.only::<Launched>().provide(Launched { gate: gate.clone() })
+        })
+        .await?;
+        let root = broken.id_of("root-handler").await?;
+        assert_eq!(broken.explained(root).await?.1, DECISIONS);
+        broken.faults.mend("child 0");
+        assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
+        gate.arrivals(1).await;
+        let launched = broken.scoop.runs().handler("launched-handler").await?.runs.remove(0).run.uuid();
+        let (below, text) = waits(&broken, root).await?;
+        assert_eq!(below, [launched]);
+        let waits = format!("waits for the end of the run {launched} of `launched-handler`, for ");
+        assert!(text.contains(&waits), "{text}");
+        assert!(text.ends_with("An operator can decide about it when these runs have ended."), "{text}");
+        gate.open(1);
+        eventually("the child is undone", async || broken.db.unfinished().await == 0).await;
+        assert_eq!(broken.explained(root).await?.1, DECISIONS);
+        broken.faults.mend("root 0");
+        assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+        broken.is_undone().await
+    }
+}
+
 mod by_chance {
     use super::*;
-    use crate::support::eventually;
 
     const FAULTS: [&str; 6] =
         ["root 0", "root 1", "child 0", "child 1 goes on", "other child 0", "grandchild 0"];

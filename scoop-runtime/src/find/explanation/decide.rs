@@ -45,10 +45,20 @@ pub(crate) struct RunFacts {
     /// The failed rollbacks on which an operator has to decide before it goes on: its own, or those of descendants;
     /// [`FAILED_BELOW_READ`] at most.
     pub(crate) undecided: Vec<FailedBelow>,
-    /// Those in repair, if an operator has to decide on none, and it [may wait](may_wait_for_repair) for them; as many at most.
+    /// If an operator can decide on none: those in repair, if it [may wait](may_wait_for_repair) for them, or the runs for which
+    /// [decisions wait](accepted_first); as many at most.
     pub(crate) in_repair: Vec<FailedBelow>,
     pub(crate) join: Option<JoinWait>,
     pub(crate) read_at: SystemTime,
+}
+
+/// A reason for which a decision about an undecided rollback is refused now.
+#[derive(Debug)]
+pub(crate) struct DecisionWait {
+    /// The run whose rollback it is.
+    pub(crate) failed: Uuid,
+    /// An unfinished run below that. If there is none, the runs above have not recorded its failure yet.
+    pub(crate) below: Option<FailedBelow>,
 }
 
 /// What the store knows of the limits for which a run waits.
@@ -114,7 +124,7 @@ impl RunFacts {
 
     pub(crate) fn explain(self) -> RunExplanation {
         let Self {
-            run,
+            mut run,
             giving_up,
             definition,
             is_suspect,
@@ -133,6 +143,10 @@ impl RunFacts {
         let can_execute = |worker: &WorkerInfo| {
             worker.is_alive && definition.is_none_or(|definition| worker.definition == definition)
         };
+        // It was read as waiting for an operator, but no decision is accepted now: decisions wait, or a repair has begun meanwhile.
+        if run.phase == RunPhase::Waiting && undecided.is_empty() {
+            run.waits_for = Some(WaitKind::Children);
+        }
         let reason = match (run.phase, run.waits_for, limit) {
             (phase, ..) if phase.is_finished() && phase != RunPhase::RollbackFailed => WaitReason::Ended,
             _ if !in_repair.is_empty() => {
@@ -140,7 +154,6 @@ impl RunFacts {
                 let has_more_below = cut(&mut in_repair);
                 WaitReason::Repair { below: in_repair, has_more_below }
             }
-            // If it was read as waiting for an operator, and no run below is undecided now, a repair has begun meanwhile.
             (RunPhase::Waiting, ..) if undecided.is_empty() => blocked(children, below),
             (RunPhase::RollbackFailed, ..) | (_, Some(WaitKind::Operator), _) => {
                 undecided.retain(|failed| failed.run != run.run);
@@ -191,6 +204,28 @@ pub(crate) fn may_wait_for_repair(run: &RunSummary, undecided: &[FailedBelow], b
     let has_failed_child = || below.iter().any(|run| run.phase == RunPhase::AwaitingOperator);
     let waits = run.phase == RunPhase::Waiting && has_failed_child();
     undecided.is_empty() && (waits || run.phase.is_failed_rollback())
+}
+
+/// Puts those undecided rollbacks first about which decisions are accepted now. If there are none, returns the runs for which
+/// decisions wait: unfinished ones, or the run itself, if the runs above it have not recorded its failure.
+pub(crate) fn accepted_first(
+    run: &RunSummary,
+    mut undecided: Vec<FailedBelow>,
+    waits: &[DecisionWait],
+) -> (Vec<FailedBelow>, Vec<FailedBelow>) {
+    let is_refused = |failed: &FailedBelow| waits.iter().any(|wait| wait.failed == failed.run.uuid());
+    undecided.sort_by_key(is_refused);
+    let first = match undecided.first() {
+        Some(first) if is_refused(first) => first.run.uuid(),
+        _ => return (undecided, vec![]),
+    };
+    let of_first = waits.iter().filter(|wait| wait.failed == first);
+    let mut unfinished: Vec<_> = of_first.filter_map(|wait| wait.below.clone()).collect();
+    if unfinished.is_empty() && run.phase != RunPhase::Waiting {
+        let (handler, failure) = (run.handler.clone(), run.failure.clone());
+        unfinished.push(FailedBelow { run: run.run, handler, failure });
+    }
+    (vec![], unfinished)
 }
 
 /// Cuts a list to the length that is shown, and tells whether it was longer.

@@ -103,11 +103,19 @@ impl RunExplanation {
                 "It goes on when all its children have ended.".into()
             }
             WaitReason::Repair { below, .. } if below.is_empty() => {
-                "An operator can decide about it when the run above it has recorded its failure.".into()
+                "An operator can decide about it when the runs above it have recorded its failure.".into()
             }
-            WaitReason::Repair { .. } => "An operator can decide about it when that repair has ended.".into(),
+            WaitReason::Repair { below, .. } => {
+                let what = if have_failed(below) { "that repair has" } else { "these runs have" };
+                format!("An operator can decide about it when {what} ended.")
+            }
         }
     }
+}
+
+/// Whether these runs are in repair, and not unfinished without a failure.
+fn have_failed(below: &[FailedBelow]) -> bool {
+    below.iter().all(|run| run.failure.is_some())
 }
 
 /// The repairs among these requests, as "`retry`, `skip` or `resolve`".
@@ -267,12 +275,13 @@ impl RunExplanation {
                 write!(f, "waits for an operator, for {long}: {}", Escaped(why))
             }
             WaitReason::Repair { below, .. } if below.is_empty() => {
-                write!(f, "waits until the run above it has recorded its failure, for {long}")
+                write!(f, "waits until the runs above it have recorded its failure, for {long}")
             }
             WaitReason::Repair { below, has_more_below } => {
+                let what = if have_failed(below) { "repair" } else { "end" };
                 let runs: Vec<_> = below.iter().map(ToString::to_string).collect();
                 let more = if *has_more_below { ", and more runs" } else { "" };
-                write!(f, "waits for the repair of {}{more}, for {long}", runs.join(", "))
+                write!(f, "waits for the {what} of {}{more}, for {long}", runs.join(", "))
             }
         }
     }

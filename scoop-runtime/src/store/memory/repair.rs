@@ -9,7 +9,7 @@ use super::error_queue::FailedRun;
 use super::event_log::{Event, EventLog, InterventionRow};
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, Registration, RowKey, State, after, later};
-use crate::find::{BLOCKING_MAX, FAILED_BELOW_READ, may_wait_for_repair};
+use crate::find::{BLOCKING_MAX, DecisionWait, FAILED_BELOW_READ, accepted_first, may_wait_for_repair};
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent,
     OtherDescendants, Presence, Refusal, RepairAction, RepairStatus, RestoredRun, SIGNAL, StuckRun,
@@ -374,14 +374,18 @@ impl Hierarchy {
         self.record.unsettled().filter_map(|failed| self.unrolled_run(failed, topology)).collect()
     }
 
-    /// The failed rollbacks on which an operator has to decide before this run goes on.
-    pub(super) fn undecided(&self, run: Uuid, topology: &[Registration]) -> Vec<Uuid> {
-        let failed = self.failed_rollbacks(topology).into_iter().map(|(_, failed)| failed);
-        FailedRollbacks::new(failed).undecided(run)
+    /// The failed rollbacks that no operator has settled.
+    fn unsettled_rollbacks(&self, topology: &[Registration]) -> FailedRollbacks {
+        FailedRollbacks::new(self.failed_rollbacks(topology).into_iter().map(|(_, failed)| failed))
     }
 
-    /// The failed rollbacks on which an operator has to decide before this run goes on, if it waits for an operator; and those in
-    /// repair, if it may wait for these. `below` has its unfinished descendants.
+    /// The failed rollbacks on which an operator has to decide before this run goes on.
+    pub(super) fn undecided(&self, run: Uuid, topology: &[Registration]) -> Vec<Uuid> {
+        self.unsettled_rollbacks(topology).undecided(run)
+    }
+
+    /// The undecided rollbacks for which this run waits, and the runs for which it waits before any decision. `below` has its
+    /// unfinished descendants.
     pub(super) fn blocking_rollbacks(
         &self,
         run: &RunSummary,
@@ -393,14 +397,34 @@ impl Hierarchy {
             Some(WaitKind::Operator) => self.named_rollbacks(self.undecided(id, topology)),
             _ => vec![],
         };
+        let waits = self.decision_waits(&undecided, topology);
+        let (undecided, unfinished) = accepted_first(run, undecided, &waits);
         let in_repair = match may_wait_for_repair(run, &undecided, below) {
-            true => {
-                let failed = self.failed_rollbacks(topology).into_iter().map(|(_, failed)| failed);
-                self.named_rollbacks(FailedRollbacks::new(failed).in_repair(id))
+            true if unfinished.is_empty() => {
+                self.named_rollbacks(self.unsettled_rollbacks(topology).in_repair(id))
             }
-            false => vec![],
+            _ => unfinished,
         };
         (undecided, in_repair)
+    }
+
+    /// The reasons for which decisions about these undecided rollbacks are refused now.
+    fn decision_waits(&self, undecided: &[FailedBelow], topology: &[Registration]) -> Vec<DecisionWait> {
+        if undecided.is_empty() {
+            return vec![];
+        }
+        let failed = self.unsettled_rollbacks(topology);
+        let mut waits = vec![];
+        for run in undecided.iter().map(|undecided| undecided.run.uuid()) {
+            let below = self.rows.values().filter(|row| {
+                row.id() != run && row.lineage.ids().contains(&run) && failed.get(row.id()).is_none()
+            });
+            let below = below.take(FAILED_BELOW_READ);
+            let below = below.map(|row| Some(FailedBelow::new(row.id(), &*row.handler, None)));
+            let unrecorded = failed.is_unrecorded_above(run).then_some(None);
+            waits.extend(below.chain(unrecorded).map(|below| DecisionWait { failed: run, below }));
+        }
+        waits
     }
 
     /// These failed rollbacks, with their latest failures: as many as are shown, and one more.

@@ -17,10 +17,10 @@ use super::pause::pauses;
 use super::query_ext::FetchExt;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace,
+    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, DecisionWait, Depth, EndedPlace,
     FAILED_BELOW_READ, FailedBelow, FailureSummary, JoinWait, LimitFacts, LimitKey, PageSize, Part,
     RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WaitKind, WorkerInfo, WorkerSaga,
-    first_id_of, may_wait_for_repair,
+    accepted_first, first_id_of, may_wait_for_repair,
 };
 use crate::store::{DueStorage, FindStorage, RowState};
 use crate::util::format::system_time;
@@ -248,8 +248,8 @@ impl PostgresStore {
         runs.map(|run| Ok(run?.1)).collect()
     }
 
-    /// The failed rollbacks on which an operator has to decide before this run goes on, if it waits for an operator; and those in
-    /// repair, if it may wait for these. `below` has its unfinished descendants.
+    /// The undecided rollbacks for which this run waits, and the runs for which it waits before any decision. `below` has its
+    /// unfinished descendants.
     async fn blocking_rollbacks(
         &self,
         root: Uuid,
@@ -260,11 +260,34 @@ impl PostgresStore {
             Some(WaitKind::Operator) => self.rollbacks_below(root, run, false).await?,
             _ => vec![],
         };
+        let waits = self.decision_waits(root, &undecided).await?;
+        let (undecided, unfinished) = accepted_first(run, undecided, &waits);
         let in_repair = match may_wait_for_repair(run, &undecided, below) {
-            true => self.rollbacks_below(root, run, true).await?,
-            false => vec![],
+            true if unfinished.is_empty() => self.rollbacks_below(root, run, true).await?,
+            _ => unfinished,
         };
         Ok((undecided, in_repair))
+    }
+
+    /// The reasons for which decisions about these undecided rollbacks are refused now.
+    async fn decision_waits(&self, root: Uuid, undecided: &[FailedBelow]) -> sqlx::Result<Vec<DecisionWait>> {
+        if undecided.is_empty() {
+            return Ok(vec![]);
+        }
+        let failed: Vec<_> = undecided.iter().map(|failed| failed.run.uuid()).collect();
+        let rows = sqlx::query(self.sql.rollback_failure_waits.clone())
+            .bind(root)
+            .bind(failed)
+            .bind(stored(FAILED_BELOW_READ))
+            .all(&self.sessions)
+            .await?;
+        let read = |row: &PgRow| -> sqlx::Result<DecisionWait> {
+            let below: Option<Uuid> = row.try_get("below")?;
+            let handler: Option<String> = row.try_get("handler")?;
+            let below = below.zip(handler).map(|(run, handler)| FailedBelow::new(run, handler, None));
+            Ok(DecisionWait { failed: row.try_get("failed")?, below })
+        };
+        rows.iter().map(read).collect()
     }
 
     /// The failed rollbacks that have to end before this run goes on, either in repair or not: as many as are shown, and one more.

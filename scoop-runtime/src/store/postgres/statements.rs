@@ -237,6 +237,7 @@ statements! {
     rollback_failure_count,
     rollback_failure_of_hierarchy,
     rollback_failure_page,
+    rollback_failure_waits,
     rollback_start,
     run_children,
     run_claim,

@@ -19,7 +19,7 @@ use crate::{RepairStatus, RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 93] = [
+const HOT: [&str; 94] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -105,6 +105,7 @@ const HOT: [&str; 93] = [
     "run_explain_below",
     "run_explain_ended",
     "rollback_failure_below",
+    "rollback_failure_waits",
     "run_is_reachable",
     "event_follow",
     "run_tree",
@@ -357,6 +358,9 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_explain_ended" => ("uuid", "gen_random_uuid()"),
         "rollback_failure_below" => {
             ("uuid, uuid, boolean, bigint", "gen_random_uuid(), gen_random_uuid(), false, 11")
+        }
+        "rollback_failure_waits" => {
+            ("uuid, uuid[], bigint", "gen_random_uuid(), ARRAY[gen_random_uuid()], 11")
         }
         "run_is_reachable" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "event_follow" => (
