@@ -1282,7 +1282,10 @@ mod deadlines {
         let scoop = &broken.scoop;
         for run in scoop.runs().await?.runs {
             let (run, offered) = broken.explained(run.run.uuid()).await?;
-            assert!(!offered.iter().any(|request| DECISIONS.contains(request)), "no rollback has failed: {run}");
+            assert!(
+                !offered.iter().any(|request| DECISIONS.contains(request)),
+                "no rollback has failed: {run}"
+            );
         }
         gate.open(1);
         assert!(matches!(broken.root.ends().await?, Outcome::RollbackFailed(_)));

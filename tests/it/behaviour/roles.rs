@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::{PauseTarget, SetupError};
+use scoop::{PauseTarget, RepairAnswer, SetupError, SignalAnswer};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -90,6 +90,30 @@ handler! {
     }
 
     rollback undo => done();
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "roles.parcel")]
+struct Parcel;
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "roles.paid")]
+struct Paid {
+    cents: u32,
+}
+
+handler! {
+    Parcels: "parcels" on Parcel;
+
+    #[step(awaits(Paid, by = number))]
+    async fn send(&self, _: &mut Scope<'_>, _: &Parcel, paid: &Paid) -> Result<()> {
+        assert!(paid.cents > 0);
+        Ok(())
+    }
+
+    async fn number(&self, _: &mut Scope<'_>, _: &Parcel) -> Result<String> {
+        Ok("7".into())
+    }
 }
 
 #[derive(Message, Serialize, Deserialize)]
@@ -511,7 +535,7 @@ async fn each_right_of_the_guide_is_reported_when_the_engine_role_lacks_it() -> 
 async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     let db = Database::new().await;
     let roles = Roles::granted(&db).await;
-    let scoop = db.start((Orders, Items)).await?;
+    let scoop = db.start((Orders, Items, Parcels)).await?;
     let order = scoop.launch(Order { fails: false }).await?;
     let pool = roles.pool(&db, "reader");
     let reader = Scoop::builder().postgres(pool.clone()).client().await?;
@@ -529,6 +553,21 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     assert_eq!(tried.await?, RollbackAnswer::Accepted, "a dry run needs no right to write");
     assert_eq!(reader.cancel(order.id(), "tried").dry_run().await?, CancelAnswer::NothingToDo);
     assert!(seen.tree().await?.cancellations().is_empty());
+    let broken = scoop.launch(Order { fails: true }).await?;
+    assert!(matches!(broken.ends().await?, Outcome::RollbackFailed(_)));
+    let run = reader.failed_compensations().await?.remove(0).id();
+    assert_eq!(reader.explain(run).await?.runs[0].requests().count(), 3);
+    for tried in [reader.retry(run), reader.skip(run, "tried"), reader.resolve(run, "tried")] {
+        assert_eq!(tried.dry_run().await?, RepairAnswer::Accepted);
+    }
+    let parcel = scoop.launch(Parcel).await?;
+    let awaits = |tree: &Tree| tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal);
+    let run = parcel.comes_to(awaits).await?.roots()[0].id();
+    let tried = reader.signal_run(run, serde_json::json!({ "cents": 990 }), "tried").dry_run();
+    assert_eq!(tried.await?, SignalAnswer::Accepted);
+    for hierarchy in [&broken, &parcel] {
+        assert!(reader.interventions(hierarchy.id()).await?.is_empty());
+    }
     let mut events = begun(reader.events().follow()).await;
     scoop.launch(Order { fails: false }).await?.ends().await?;
     assert!(events.next().await.is_some_and(|event| event.is_ok()));
