@@ -42,7 +42,7 @@ CREATE FUNCTION scoop.can_give_up(giving_up boolean, rollback_since timestamptz)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN NOT giving_up AND rollback_since IS NULL;
 
--- Whether no program can continue an unfinished run, so that a retry makes it ready: not if an operator has to decide about its
+-- Whether a retry makes an unfinished run ready, since no program can continue it. Not if an operator has to decide about its
 -- rollback. The planner replaces the call by its text.
 CREATE FUNCTION scoop.is_stuck(state scoop.run_state, awaits_operator boolean) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

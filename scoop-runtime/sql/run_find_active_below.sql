@@ -1,4 +1,4 @@
--- Checks whether other runs at or below this run are active, and whether the run itself is in the working set, and is stuck.
+-- Checks whether other runs below this run are active, whether it is in the working set itself, and whether it is stuck.
 -- Locks: nothing.
 -- $1 root, $2 the run's id, $3 the ids of the runs that do not count
 SELECT EXISTS (

@@ -507,8 +507,9 @@ storage! {
         /// The interventions in a hierarchy, oldest first.
         async fn interventions(&self, root: Uuid) -> Vec<Intervention>;
 
-        /// The interventions in these runs of a hierarchy, oldest first: at each end of those of a run as many as the extent has
-        /// of its events. Each with the number of the others of its run, up to [`LEFT_OUT_MAX`](crate::tree::LEFT_OUT_MAX).
+        /// The interventions in these runs of a hierarchy, oldest first. Of each run the first and the last ones, as many of
+        /// both as the extent has of its events. Each with the number of the others of its run, up to
+        /// [`LEFT_OUT_MAX`](crate::tree::LEFT_OUT_MAX).
         async fn interventions_of(&self, root: Uuid, runs: &[Uuid], extent: Extent) -> Vec<(Intervention, usize)>;
     }
 
