@@ -1661,6 +1661,40 @@ async fn page_of_failed_rollbacks_reads_each_run_below_its_rows_once() {
     done(pool).await;
 }
 
+/// The status looks for a run below that awaits an operator; a decision waits for those above that have not recorded a failure.
+#[tokio::test]
+async fn status_and_decisions_during_a_repair_cost_in_proportion_to_its_runs() {
+    let pool = database("repaired_chain").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    execute("VACUUM ANALYZE".into()).await;
+    for runs in [500, 1_000] {
+        execute(REPAIRED_CHAIN.replace("{of}", &runs.to_string())).await;
+    }
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE".into()).await;
+        }
+        let mut costs = vec![];
+        for runs in [500, 1_000] {
+            let root = format!("md5('{runs} run0')::uuid");
+            let status = format!("{root}, md5('{runs} message1')::uuid");
+            let decision = format!("{root}, ARRAY[md5('{runs} run{}')::uuid], 11", runs - 1);
+            let status = carried_out(&pool, "message_status", &status).await;
+            let decision = carried_out(&pool, "rollback_failure_waits", &decision).await;
+            assert_eq!(decision["Actual Rows"].as_f64(), Some(0.0), "none above has to record a failure");
+            costs.push([blocks_read(&status), blocks_read(&decision)]);
+        }
+        for statement in 0..2 {
+            let (few, many) = (costs[0][statement], costs[1][statement]);
+            // The lineage of each run is as long as its hierarchy is deep.
+            assert!(many < 3 * few, "{costs:?} blocks, analyzed: {looked_at}");
+        }
+    }
+    done(pool).await;
+}
+
 /// Failed rollbacks of five handlers, each in a hierarchy of its own, and all of them settled.
 const SETTLED_FAILURES: &str = "
     INSERT INTO scoop.message (id, topic, payload)
