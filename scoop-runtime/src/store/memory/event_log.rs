@@ -90,7 +90,7 @@ pub(super) struct EventLog {
     starts: BTreeMap<Uuid, usize>,
     /// The positions of the failed rollbacks that no operator has settled, by the id of the run.
     unsettled: BTreeMap<Uuid, usize>,
-    /// Positions in `interventions`, in the order of the times, by the id of the run.
+    /// Positions in `interventions`, [oldest first](InterventionRow::order), by the id of the run.
     interventions_of: BTreeMap<Uuid, Vec<usize>>,
     /// Positions in `events`, by message and kind.
     by_message: BTreeMap<(Uuid, u8), Vec<usize>>,
@@ -118,6 +118,13 @@ impl Event {
             wait: None,
             begins: None,
         }
+    }
+}
+
+impl InterventionRow {
+    /// Its place in lists: the older one comes first, and of those of one time the one with the lower id.
+    pub(super) fn order(&self) -> (OffsetDateTime, Uuid) {
+        (self.at, self.id)
     }
 }
 
@@ -206,7 +213,7 @@ impl EventLog {
     /// Records an intervention.
     pub(super) fn intervene(&mut self, done: InterventionRow) {
         let of_run = self.interventions_of.entry(done.run).or_default();
-        let place = of_run.partition_point(|at| self.interventions[*at].at <= done.at);
+        let place = of_run.partition_point(|at| self.interventions[*at].order() < done.order());
         of_run.insert(place, self.interventions.len());
         self.interventions.push(done);
     }
@@ -303,5 +310,33 @@ impl EventLog {
 
     pub(super) fn topic_of(&self, message: Uuid) -> Arc<str> {
         self.messages.get(&message).map_or_else(|| "".into(), |message| message.topic.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interventions_of_the_same_time_are_in_the_order_of_their_ids() {
+        let (run, mut log) = (Uuid::from_u128(1), EventLog::default());
+        for (id, at) in [(3, 5), (2, 5), (9, 4), (4, 5), (1, 6)] {
+            log.intervene(InterventionRow {
+                id: Uuid::from_u128(id),
+                run,
+                handler: "saga".to_owned(),
+                message: Uuid::nil(),
+                part: None,
+                kind: "skip",
+                reruns_part: false,
+                note: None,
+                source: "a test".to_owned(),
+                at: OffsetDateTime::UNIX_EPOCH + time::Duration::seconds(at),
+            });
+        }
+        let ids = |done: &[&InterventionRow]| done.iter().map(|done| done.id.as_u128()).collect::<Vec<_>>();
+        assert_eq!(ids(&log.interventions_of(run).collect::<Vec<_>>()), [9, 2, 3, 4, 1]);
+        let (ends, left_out) = log.interventions_at_ends(run, Some(2));
+        assert_eq!((ids(&ends), left_out), (vec![9, 2, 4, 1], 1));
     }
 }

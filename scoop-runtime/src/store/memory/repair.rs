@@ -125,7 +125,7 @@ impl RepairStorage for MemoryStore {
             let done =
                 state.hierarchy(root).into_iter().flat_map(|hierarchy| &hierarchy.record.interventions);
             let mut done: Vec<_> = done.collect();
-            done.sort_by_key(|done| done.at);
+            done.sort_by_key(|done| done.order());
             Ok(done.into_iter().map(InterventionRow::to_intervention).collect())
         })
         .await
@@ -146,7 +146,7 @@ impl RepairStorage for MemoryStore {
                     read.extend(done.into_iter().map(|done| (done, left_out)));
                 }
             }
-            read.sort_by_key(|(done, _)| done.at);
+            read.sort_by_key(|(done, _)| done.order());
             Ok(read.into_iter().map(|(done, left_out)| (done.to_intervention(), left_out)).collect())
         })
         .await
