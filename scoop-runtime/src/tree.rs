@@ -77,8 +77,8 @@ pub struct RunInfo {
     pub events_left_out: usize,
     /// The interventions of operators on it, oldest first.
     pub interventions: Vec<Intervention>,
-    /// The number of interventions on it that were left out because of [`ReadTree::events`](crate::ReadTree::events), those between
-    /// the two halves of `interventions`; 10,000 stands for that or more.
+    /// The number of interventions on it that were left out because of [`ReadTree::events`](crate::ReadTree::events). They were
+    /// between the two halves of `interventions`; 10,000 stands for that or more.
     pub interventions_left_out: usize,
     /// The runs of the messages that it launched.
     pub children: Vec<RunInfo>,

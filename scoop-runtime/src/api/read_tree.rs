@@ -44,9 +44,9 @@ impl<'a> ReadTree<'a> {
     }
 
     /// Reads only the first and the last `count` events of each run, and of those between them its end, the beginning of its
-    /// rollback, and the end of that. [`RunInfo::events_left_out`](crate::RunInfo::events_left_out) counts the others, and the text of the tree has a line where
-    /// they are left out. The [interventions](crate::RunInfo::interventions) on a run are bounded alike, and
-    /// [counted](crate::RunInfo::interventions_left_out).
+    /// rollback, and the end of that. [`RunInfo::events_left_out`](crate::RunInfo::events_left_out) counts the others, and the
+    /// text of the tree has a line where they are left out. The [interventions](crate::RunInfo::interventions) on a run are
+    /// bounded alike, and [counted](crate::RunInfo::interventions_left_out).
     pub fn events(mut self, count: usize) -> Self {
         self.extent.events = Some(count.max(1));
         self
