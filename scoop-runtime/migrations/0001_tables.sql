@@ -88,7 +88,7 @@ CREATE UNIQUE INDEX one_per_handler ON scoop.message_event (message_id, coroutin
 -- Rare events, which have to be found by their hierarchy. The ids of the hierarchy and of the run stand for the
 -- lineage, which an index could hold of up to some 160 levels.
 CREATE UNIQUE INDEX one_per_run ON scoop.message_event
-    ((cooperation_lineage[1]), scoop.run_id(cooperation_lineage), type)
+    ((cooperation_lineage[1]), type, scoop.run_id(cooperation_lineage))
     WHERE type IN ('CANCELLATION_REQUESTED', 'ROLLBACK_FAILED');
 
 -- The ends of runs, by handler and time: for lists of finished runs. Each is read from its newest entry on. The condition on
@@ -130,7 +130,7 @@ CREATE TABLE scoop.intervention (
     requested_at timestamptz NOT NULL  -- later than any event of the run before
 );
 CREATE INDEX intervention_run ON scoop.intervention (run, requested_at, id);
-CREATE INDEX intervention_root ON scoop.intervention (root);
+CREATE INDEX intervention_root ON scoop.intervention (root, run);
 
 -- Records that a run failed again after an operator had it continue. A run has one ROLLBACK_FAILED, with the first
 -- failure; trees and followers read a row of this table as another one.

@@ -375,10 +375,12 @@ impl Handle {
             let store = self.scoop.store();
             let rows = self.scoop.patiently(|_| store.tree(self.message, extent)).await;
             let rows = rows.map_err(GivenUp::error("the runs of a hierarchy were looked up"))?;
-            let (runs, with_ancestors) = (rows.runs(), rows.with_ancestors(self.root));
-            let asked = self.scoop.patiently(|_| store.cancellations(self.root, &with_ancestors)).await;
+            let part = (!rows.is_whole(extent)).then(|| (rows.runs(), rows.with_ancestors(self.root)));
+            let (runs, with_ancestors) =
+                part.as_ref().map(|(runs, with_ancestors)| (&runs[..], &with_ancestors[..])).unzip();
+            let asked = self.scoop.patiently(|_| store.cancellations(self.root, with_ancestors)).await;
             let asked = asked.map_err(GivenUp::error("the requests of a hierarchy were looked up"))?;
-            let done = self.scoop.patiently(|_| store.interventions_of(self.root, &runs, extent)).await;
+            let done = self.scoop.patiently(|_| store.interventions_of(self.root, runs, extent)).await;
             let done = done.map_err(GivenUp::error("interventions were looked up"))?;
             Ok(Tree::of(rows, done, asked))
         }

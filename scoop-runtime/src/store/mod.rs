@@ -471,8 +471,9 @@ storage! {
         /// The thing that this id names, if any.
         async fn named(&self, id: Uuid) -> Option<Named>;
 
-        /// The cancellations requested of these runs of a hierarchy, or of all of it if its id is among them, oldest first.
-        async fn cancellations(&self, root: Uuid, ids: &[Uuid]) -> Vec<CancellationRequest>;
+        /// The cancellation requests for these runs of a hierarchy, oldest first; with its own id also those for all of it.
+        /// `None` stands for all requests in the hierarchy.
+        async fn cancellations(&self, root: Uuid, ids: Option<&[Uuid]>) -> Vec<CancellationRequest>;
 
         /// Makes all unfinished runs below the target give up.
         async fn cancel(&self, target: &RequestTarget, request: &Failure, asked: RequestKey) -> CancelResult;
@@ -507,10 +508,12 @@ storage! {
         /// The interventions in a hierarchy, oldest first.
         async fn interventions(&self, root: Uuid) -> Vec<Intervention>;
 
-        /// The interventions in these runs of a hierarchy, oldest first. Of each run the first and the last ones, as many of
-        /// both as the extent has of its events. Each with the number of the others of its run, up to
+        /// The interventions in these runs of a hierarchy, oldest first; `None` stands for all its runs. At each end of those of
+        /// a run there are as many as the extent has of its events. Each has the number of the others of its run, up to
         /// [`LEFT_OUT_MAX`](crate::tree::LEFT_OUT_MAX).
-        async fn interventions_of(&self, root: Uuid, runs: &[Uuid], extent: Extent) -> Vec<(Intervention, usize)>;
+        async fn interventions_of(
+            &self, root: Uuid, runs: Option<&[Uuid]>, extent: Extent,
+        ) -> Vec<(Intervention, usize)>;
     }
 
     /// Redelivery of unhandled messages.

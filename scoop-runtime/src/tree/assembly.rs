@@ -214,7 +214,7 @@ mod fuzz {
     use super::*;
     use crate::tree::RunHead;
 
-    fn row(ids: &[u128]) -> RunRow {
+    pub(super) fn row(ids: &[u128]) -> RunRow {
         let lineage = Lineage::from_ids(ids.iter().copied().map(Uuid::from_u128).collect()).expect("ids");
         RunRow::new(
             RunHead { lineage, message_id: Uuid::nil(), handler: "saga", topic: "topic" },
@@ -329,6 +329,13 @@ impl TreeRows {
         }
     }
 
+    /// Whether these are all runs of the hierarchy: of the message that started it, and none is left out.
+    pub(crate) fn is_whole(&self, extent: Extent) -> bool {
+        // The runs of its first message are directly below the hierarchy.
+        let is_first = |row: &Result<RunRow, String>| matches!(row, Ok(RunRow::Run(run)) if run.lineage.ids().len() == 2);
+        extent.run.is_none() && self.is_complete && self.rows.iter().any(is_first)
+    }
+
     /// The ids of the runs.
     pub(crate) fn runs(&self) -> Vec<Uuid> {
         let runs = self.rows.iter().filter_map(|row| match row {
@@ -349,5 +356,42 @@ impl TreeRows {
     #[cfg(test)]
     pub(crate) fn all(rows: Vec<Result<RunRow, String>>) -> Self {
         Self::new(rows, LeftOut::default(), Extent::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(ids: &[&[u128]], extent: Extent) -> TreeRows {
+        TreeRows::new(ids.iter().map(|ids| Ok(fuzz::row(ids))).collect(), LeftOut::default(), extent)
+    }
+
+    #[test]
+    fn rows_without_the_first_runs_or_with_some_left_out_are_a_part() {
+        let (all, first_two) = (Extent::default(), Extent { runs: Some(2), ..Extent::default() });
+        let one = Extent { run: Some(Uuid::from_u128(2)), ..Extent::default() };
+        let hierarchy: [&[u128]; 3] = [&[1, 2], &[1, 2, 3], &[1, 2, 4]];
+        assert!(read(&hierarchy, all).is_whole(all));
+        assert!(read(&hierarchy[..2], first_two).is_whole(first_two), "no run is beyond the limit");
+        assert!(!read(&hierarchy, first_two).is_whole(first_two));
+        assert!(!read(&hierarchy, one).is_whole(one), "its message may have other runs");
+        assert!(!read(&hierarchy[1..], all).is_whole(all), "these are the runs of another message");
+        let deeper = LeftOut { deeper_runs: true, ..LeftOut::default() };
+        let above = TreeRows::new(vec![Ok(fuzz::row(&[1, 2]))], deeper, all);
+        assert!(!above.is_whole(all));
+    }
+
+    #[test]
+    fn rows_of_a_message_without_a_handler_are_a_part() {
+        let message = UnhandledMessage {
+            topic: "topic".into(),
+            message_id: Uuid::nil(),
+            at: None,
+            redelivered_as: None,
+        };
+        let emitter = Lineage::from_ids([1, 2].map(Uuid::from_u128).to_vec()).expect("ids");
+        let rows = TreeRows::all(vec![Ok(RunRow::Unhandled(emitter, message))]);
+        assert!(!rows.is_whole(Extent::default()));
     }
 }

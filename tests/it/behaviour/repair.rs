@@ -443,6 +443,30 @@ async fn events_left_out_between_two_failures_of_a_rollback_are_a_gap() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn interventions_of_a_part_are_those_on_its_runs() -> Result<()> {
+    let broken = Broken::by(&["child 0", "other child 0"], two_children).await?;
+    let (child, other) = (broken.id_of("child-handler").await?, broken.id_of("other-child-handler").await?);
+    for run in [child, other] {
+        assert_eq!(broken.scoop.skip(run, "").await?, RepairAnswer::Accepted);
+    }
+    broken.is_undone().await?;
+    let done = broken.scoop.interventions(broken.root.id()).await?;
+    assert_eq!(done.iter().map(|done| done.run.uuid()).collect::<Vec<_>>(), [child, other]);
+    let tree = || broken.root.tree();
+    for whole in [tree().await?, tree().events(1).await?, tree().depth(2).await?, tree().limit(3).await?] {
+        assert!(whole.is_complete() && whole.roots()[0].interventions.is_empty(), "{whole}");
+        for done in &done {
+            let of_run = whole.runs().into_iter().find(|run| run.id() == done.run).expect("it is shown");
+            assert_eq!(of_run.interventions, std::slice::from_ref(done), "{whole}");
+        }
+    }
+    let part = tree().limit(2).await?;
+    let shown: usize = part.runs().iter().map(|run| run.interventions.len()).sum();
+    assert_eq!((shown, part.is_complete()), (1, false), "{part}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn interventions_between_the_first_and_the_last_of_a_run_are_left_out_and_counted() -> Result<()> {
     let broken = Broken::by(&["root 1"], alone).await?;
     for _ in 0..5 {

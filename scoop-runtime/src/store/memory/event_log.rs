@@ -223,6 +223,11 @@ impl EventLog {
         self.interventions_of.get(&run).into_iter().flatten().map(|at| &self.interventions[*at])
     }
 
+    /// The ids of the runs with interventions.
+    pub(super) fn runs_with_interventions(&self) -> Vec<Uuid> {
+        self.interventions_of.keys().copied().collect()
+    }
+
     /// The first and the last so many interventions on a run, and the number of the others.
     pub(super) fn interventions_at_ends(
         &self,

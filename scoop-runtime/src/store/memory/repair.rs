@@ -134,15 +134,15 @@ impl RepairStorage for MemoryStore {
     async fn interventions_of(
         &self,
         root: Uuid,
-        runs: &[Uuid],
+        runs: Option<&[Uuid]>,
         extent: Extent,
     ) -> sqlx::Result<Vec<(Intervention, usize)>> {
         self.run("interventions_of", |state| {
             let mut read = vec![];
             if let Some(hierarchy) = state.hierarchy(root) {
-                for run in runs {
-                    let (done, left_out) =
-                        hierarchy.record.interventions_at_ends(*run, extent.events_of(*run));
+                let record = &hierarchy.record;
+                for run in runs.map_or_else(|| record.runs_with_interventions(), <[Uuid]>::to_vec) {
+                    let (done, left_out) = record.interventions_at_ends(run, extent.events_of(run));
                     read.extend(done.into_iter().map(|done| (done, left_out)));
                 }
             }

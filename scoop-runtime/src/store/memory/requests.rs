@@ -43,18 +43,25 @@ impl RequestStorage for MemoryStore {
         .await
     }
 
-    async fn cancellations(&self, root: Uuid, ids: &[Uuid]) -> sqlx::Result<Vec<CancellationRequest>> {
+    async fn cancellations(
+        &self,
+        root: Uuid,
+        ids: Option<&[Uuid]>,
+    ) -> sqlx::Result<Vec<CancellationRequest>> {
         self.run("cancellations", |state| {
-            let record = state.hierarchy(root).map(|hierarchy| &hierarchy.record);
-            let events =
-                record.into_iter().flat_map(|record| ids.iter().flat_map(move |id| record.of_run(*id)));
-            let asked = events.filter(|event| event.kind == EventKind::CancellationRequested);
+            let Some(record) = state.hierarchy(root).map(|hierarchy| &hierarchy.record) else {
+                return Ok(vec![]);
+            };
+            let is_request = |event: &&Event| event.kind == EventKind::CancellationRequested;
             let request = |event: &Event| {
                 let at = Some(system_time(event.at));
                 CancellationRequest::new(event.lineage.clone(), event.exception.clone(), at)
             };
-            let mut asked: Vec<_> = asked.collect();
-            asked.sort_by_key(|event| event.at);
+            let mut asked: Vec<_> = match ids {
+                Some(ids) => ids.iter().flat_map(|id| record.of_run(*id)).filter(is_request).collect(),
+                None => record.events.iter().filter(is_request).collect(),
+            };
+            asked.sort_by_key(|event| (event.at, &event.lineage));
             Ok(asked.into_iter().map(request).collect())
         })
         .await

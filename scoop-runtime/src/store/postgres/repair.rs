@@ -135,13 +135,17 @@ impl RepairStorage for PostgresStore {
     async fn interventions_of(
         &self,
         root: Uuid,
-        runs: &[Uuid],
+        runs: Option<&[Uuid]>,
         extent: Extent,
     ) -> sqlx::Result<Vec<(Intervention, usize)>> {
+        if runs.is_none() && extent.events.is_none() {
+            let all = self.interventions(root).await?;
+            return Ok(all.into_iter().map(|done| (done, 0)).collect());
+        }
         let stored = |bound: usize| i32::try_from(bound).unwrap_or(i32::MAX);
         let query = sqlx::query(self.sql.intervention_of_runs.clone())
             .bind(root)
-            .bind(runs.to_vec())
+            .bind(runs.map(<[Uuid]>::to_vec))
             .bind(extent.run)
             .bind(extent.events.map(stored))
             .bind(stored(LEFT_OUT_MAX));

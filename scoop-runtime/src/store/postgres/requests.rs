@@ -46,8 +46,12 @@ impl RequestStorage for PostgresStore {
         }))
     }
 
-    async fn cancellations(&self, root: Uuid, ids: &[Uuid]) -> sqlx::Result<Vec<CancellationRequest>> {
-        let query = sqlx::query(self.sql.request_list.clone()).bind(root).bind(ids.to_vec());
+    async fn cancellations(
+        &self,
+        root: Uuid,
+        ids: Option<&[Uuid]>,
+    ) -> sqlx::Result<Vec<CancellationRequest>> {
+        let query = sqlx::query(self.sql.request_list.clone()).bind(root).bind(ids.map(<[Uuid]>::to_vec));
         let rows = query.all(&self.sessions).await?;
         Ok(rows.iter().filter_map(CancellationRequest::from_row).collect())
     }

@@ -1,6 +1,8 @@
 //! The plans of frequent statements, independent of the tables' contents and the server's statistics: each finds its
 //! rows by an index, and reads no more than these.
 
+use std::time::SystemTime;
+
 use scoop_core::SignalKey;
 use sqlx::{AssertSqlSafe, PgPool};
 use time::OffsetDateTime;
@@ -355,7 +357,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "event_activity" => ("uuid[], uuid[], bigint", "'{}', '{}', 500"),
         "handler_emissions" => ("uuid, bigint", "gen_random_uuid(), 10000"),
         "entity_names" => ("bigint", "1000"),
-        "run_explain_ended" => ("uuid", "gen_random_uuid()"),
+        "intervention_list" | "run_explain_ended" => ("uuid", "gen_random_uuid()"),
         "rollback_failure_below" => {
             ("uuid, uuid, boolean, bigint", "gen_random_uuid(), gen_random_uuid(), false, 11")
         }
@@ -803,14 +805,67 @@ async fn a_part_of_many_interventions_and_requests_is_read() {
     };
     let (root, run) = (id_of("root").await, id_of("run").await);
     let extent = Extent { events: Some(250), ..Extent::default() };
-    let read = store.interventions_of(root, &[root, run], extent).await.unwrap();
+    let read = store.interventions_of(root, Some(&[root, run]), extent).await.unwrap();
     assert_eq!(read.len(), 500);
+    assert_eq!(store.interventions_of(root, None, extent).await.unwrap(), read);
     assert!(read.iter().all(|(_, left_out)| *left_out == 10_000), "10,000 stands for more");
     let newest = read.last().unwrap().0.at.duration_since(read[0].0.at).unwrap();
     assert_eq!(newest.as_secs(), 1, "both ends are read");
-    let all = store.interventions_of(root, &[run], Extent::default()).await.unwrap();
+    let all = store.interventions_of(root, Some(&[run]), Extent::default()).await.unwrap();
     assert_eq!((all.len(), all[0].1), (100_000, 0));
-    assert_eq!(store.cancellations(root, &[root, run]).await.unwrap().len(), 1);
+    assert_eq!(store.interventions_of(root, None, Extent::default()).await.unwrap(), all);
+    assert_eq!(store.cancellations(root, Some(&[root, run])).await.unwrap().len(), 1);
+    assert_eq!(store.cancellations(root, None).await.unwrap().len(), 100_001);
+    done(pool).await;
+}
+
+/// Two hierarchies of many runs with failed rollbacks. The second one has a request to cancel a run, and interventions on two.
+const RARELY_DECIDED: &str = "
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage)
+    SELECT md5(hierarchy || 'message' || n)::uuid, type::scoop.message_event_type, 'saga', 'step',
+           ARRAY[md5(hierarchy)::uuid, md5(hierarchy || 'run' || n)::uuid]
+    FROM (VALUES ('quiet'), ('decided')) hierarchies (hierarchy), generate_series(1, 20000) n,
+         (VALUES ('SEEN'), ('ROLLBACK_FAILED')) events (type);
+    INSERT INTO scoop.message_event (message_id, type, cooperation_lineage)
+    SELECT md5('decidedmessage1')::uuid, 'CANCELLATION_REQUESTED', ARRAY[md5('decided')::uuid, md5('decidedrun1')::uuid];
+    INSERT INTO scoop.intervention (root, run, handler, message_id, kind, source, requested_at)
+    SELECT md5('decided')::uuid, md5('decidedrun' || n % 2)::uuid, 'saga', md5('decidedmessage')::uuid, 'skip', 'a stranger',
+           '2020-01-01Z'::timestamptz + n * interval '1 second'
+    FROM generate_series(1, 10) n";
+
+#[tokio::test]
+async fn few_interventions_and_requests_among_many_runs_cost_nothing_for_the_others() {
+    let pool = database("rarely_decided").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute(RARELY_DECIDED).await;
+    let runs: Vec<_> = (0..2_000).map(|n| Uuid::from_u128(n).to_string()).collect();
+    let runs = format!("'{{{}}}'", runs.join(","));
+    let cases = [
+        ("intervention_of_runs", "md5('decided')::uuid, NULL, NULL, 250, 10000".to_owned()),
+        ("intervention_of_runs", format!("md5('quiet')::uuid, {runs}, NULL, 250, 10000")),
+        ("intervention_list", "md5('decided')::uuid".to_owned()),
+        ("request_list", "md5('decided')::uuid, NULL".to_owned()),
+        ("request_list", format!("md5('quiet')::uuid, {runs}")),
+    ];
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE").await;
+        }
+        for (number, (statement, asked)) in cases.iter().enumerate() {
+            let blocks = blocks_of(&pool, statement, asked).await;
+            assert!(blocks < 100, "{statement}: {blocks} blocks in case {number}, analyzed: {looked_at}");
+        }
+    }
+    let schema = Schema::new("scoop").unwrap();
+    let store = PostgresStore::new(Sessions::new(&pool, 1, &ConnectionSettings::default()), &schema);
+    let root: Uuid = sqlx::query_scalar("SELECT md5('decided')::uuid").fetch_one(&pool).await.unwrap();
+    let extent = Extent { events: Some(2), ..Extent::default() };
+    let ends = store.interventions_of(root, None, extent).await.unwrap();
+    let numbers = ends.iter().map(|(done, left_out)| {
+        (done.at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() - 1_577_836_800, *left_out)
+    });
+    assert_eq!(numbers.collect::<Vec<_>>(), [1, 2, 3, 4, 7, 8, 9, 10].map(|number| (number, 1)));
     done(pool).await;
 }
 
