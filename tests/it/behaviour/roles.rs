@@ -93,8 +93,8 @@ handler! {
 }
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(topic = "roles.parcel")]
-struct Parcel;
+#[message(topic = "roles.shipment")]
+struct Shipment;
 
 #[derive(Signal, Serialize, Deserialize)]
 #[signal(name = "roles.paid")]
@@ -103,15 +103,15 @@ struct Paid {
 }
 
 handler! {
-    Parcels: "parcels" on Parcel;
+    Shipments: "shipments" on Shipment;
 
     #[step(awaits(Paid, by = number))]
-    async fn send(&self, _: &mut Scope<'_>, _: &Parcel, paid: &Paid) -> Result<()> {
+    async fn send(&self, _: &mut Scope<'_>, _: &Shipment, paid: &Paid) -> Result<()> {
         assert!(paid.cents > 0);
         Ok(())
     }
 
-    async fn number(&self, _: &mut Scope<'_>, _: &Parcel) -> Result<String> {
+    async fn number(&self, _: &mut Scope<'_>, _: &Shipment) -> Result<String> {
         Ok("7".into())
     }
 }
@@ -535,7 +535,7 @@ async fn each_right_of_the_guide_is_reported_when_the_engine_role_lacks_it() -> 
 async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     let db = Database::new().await;
     let roles = Roles::granted(&db).await;
-    let scoop = db.start((Orders, Items, Parcels)).await?;
+    let scoop = db.start((Orders, Items, Shipments)).await?;
     let order = scoop.launch(Order { fails: false }).await?;
     let pool = roles.pool(&db, "reader");
     let reader = Scoop::builder().postgres(pool.clone()).client().await?;
@@ -560,12 +560,12 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     for tried in [reader.retry(run), reader.skip(run, "tried"), reader.resolve(run, "tried")] {
         assert_eq!(tried.dry_run().await?, RepairAnswer::Accepted);
     }
-    let parcel = scoop.launch(Parcel).await?;
+    let shipment = scoop.launch(Shipment).await?;
     let awaits = |tree: &Tree| tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal);
-    let run = parcel.comes_to(awaits).await?.roots()[0].id();
+    let run = shipment.comes_to(awaits).await?.roots()[0].id();
     let tried = reader.signal_run(run, serde_json::json!({ "cents": 990 }), "tried").dry_run();
     assert_eq!(tried.await?, SignalAnswer::Accepted);
-    for hierarchy in [&broken, &parcel] {
+    for hierarchy in [&broken, &shipment] {
         assert!(reader.interventions(hierarchy.id()).await?.is_empty());
     }
     let mut events = begun(reader.events().follow()).await;
