@@ -627,15 +627,17 @@ CREATE TABLE scoop.rollback_failure (
     root       uuid NOT NULL,
     run        uuid NOT NULL,  -- the last of the lineage
     parent     uuid NOT NULL,  -- the one before it: the run above, or the hierarchy
+    depth      int NOT NULL,  -- the length of the lineage; as that of the run above is one less, no forged rows lead in a circle
     handler    varchar(255) NOT NULL,
     message_id uuid NOT NULL,
     failed_at  timestamptz NOT NULL,
     PRIMARY KEY (root, run)
 );
--- For the list of all, for counts by handler, and for the failed runs below another one.
-CREATE INDEX rollback_failure_newest ON scoop.rollback_failure (failed_at, run);
+-- For the list of all, for counts by handler, and for the failed runs below another one. The condition always holds. Only the lists
+-- repeat it, so that no look-up of children can be planned with the index of all.
+CREATE INDEX rollback_failure_newest ON scoop.rollback_failure (failed_at, run) WHERE failed_at >= '-infinity';
 CREATE INDEX rollback_failure_handler ON scoop.rollback_failure (handler, failed_at);
-CREATE INDEX rollback_failure_parent ON scoop.rollback_failure (root, parent, failed_at);
+CREATE INDEX rollback_failure_parent ON scoop.rollback_failure (root, parent, failed_at, run);
 
 -- LZ4 takes a quarter of the time of the usual compression for text, which is most of what it costs to store a large
 -- payload. A server may have been built without it.

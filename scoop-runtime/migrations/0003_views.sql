@@ -6,7 +6,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- ready_queue: queues of ready runs; abandoned_queue: those that no living worker claims
 -- reached_limit: sagas at their limits; limited_topic: topics of sagas whose queue has a limit
 -- run_end: ends of runs; recorded_rollback_failure: failed rollbacks by the record; latest_rollback_failure, rollback_failure_of:
--- the latest failure of a rollback; blocking_rollbacks: failed rollbacks that end before a run goes on
+-- the latest failure of a rollback; rollback_state, blocking_rollbacks: failed rollbacks that end before a run goes on
 -- listed_handler: states and handlers of unfinished runs; unfinished_run: unfinished runs, as programs list and explain them
 
 -- In words, what an unfinished run does or waits for. A volatile function in it would keep the planner from reading no more
@@ -128,7 +128,7 @@ FROM (
 -- may have no handler.
 CREATE VIEW scoop.recorded_rollback_failure WITH (security_invoker = true) AS
 SELECT e.cooperation_lineage[1] AS root, scoop.run_id(e.cooperation_lineage) AS run,
-       e.cooperation_lineage[cardinality(e.cooperation_lineage) - 1] AS parent,
+       e.cooperation_lineage[cardinality(e.cooperation_lineage) - 1] AS parent, cardinality(e.cooperation_lineage) AS depth,
        coalesce(e.coroutine_name, 'unknown') AS handler, e.message_id, e.created_at AS failed_at
 FROM scoop.message_event e
 WHERE e.type = 'ROLLBACK_FAILED'
@@ -174,85 +174,133 @@ RETURN scoop.latest_rollback_failure(of_run, (
     WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = of_root
       AND scoop.run_id(e.cooperation_lineage) = of_run));
 
+-- Whether a failed child blocks a failed run, and whether that run is in repair. A child blocks a run if it failed after the newest
+-- suspension of the run, which has accepted earlier failures. A suspension before all of them accepts none, so it is not looked up:
+-- `suspended_at` is '-infinity' then, and null without failed children. In repair a run is at work in the working set, or waits there
+-- until its parent records the failure.
+CREATE FUNCTION scoop.rollback_state(of_root uuid, of_run uuid, of_depth int)
+RETURNS TABLE (suspended_at timestamptz, is_blocked boolean, in_repair boolean)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT suspended.created_at,
+           CASE WHEN suspended.created_at IS NULL THEN false ELSE (
+               SELECT child.failed_at FROM scoop.rollback_failure child
+               WHERE child.root = of_root AND child.parent = of_run AND child.depth = of_depth::bigint + 1
+               ORDER BY child.failed_at DESC, child.run DESC
+               LIMIT 1
+           ) > suspended.created_at END,
+           -- a count, so that each is looked up by its key
+           (SELECT count(*) FROM scoop.run r
+            WHERE r.root = of_root AND r.id = of_run AND NOT (r.state = 'stuck' AND r.awaits_operator)) > 0
+    FROM (
+        SELECT (
+            SELECT child.failed_at FROM scoop.rollback_failure child
+            WHERE child.root = of_root AND child.parent = of_run AND child.depth = of_depth::bigint + 1
+            ORDER BY child.failed_at, child.run
+            LIMIT 1
+        ) AS failed_at
+        OFFSET 0
+    ) oldest
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN oldest.failed_at IS NOT NULL THEN coalesce((
+            SELECT e.created_at FROM scoop.message_event e
+            WHERE scoop.run_id(e.cooperation_lineage) = of_run AND e.type = 'SUSPENDED' AND e.created_at >= oldest.failed_at
+            ORDER BY e.created_at DESC
+            LIMIT 1
+        ), '-infinity') END AS created_at
+        OFFSET 0
+    ) suspended;
+END;
+
 -- The failed rollbacks that have to end before each of these runs goes on (`above`): its own, or those of runs below it. These are
 -- failed runs that no child blocks. Either those on which an operator has to decide, which are not in the working set, or await an
--- operator there; or those in repair, which are at work there, or wait until their parent records the failure. A child blocks a run
--- if it failed after the newest suspension of the run, which has accepted earlier failures. Of each run the nearest first
--- (`place`), and of those as near the oldest failure first.
+-- operator there; or those in repair. Of each run the nearest first (`place`), and on each level the oldest failure first.
 --
--- Each run is read once: the way down from a run ends at another of these runs, whose failures count for both. The parent in
--- rollback_failure stands for the lineage, which is as long as the hierarchy is deep. As a run has one parent, only a run above it
--- by its own row could lead back to it: in forged rows.
+-- First finds runs, from these downwards, each once. It goes below no sibling of `limit_to` such children: those are nearer. Then
+-- counts each one for the runs above it, the nearest first, up to one that has `limit_to` already, as have all above that. So the
+-- work is in proportion to the runs that are read, and to `limit_to` for each. The depth stands for the lineage, which is as long as
+-- the hierarchy is deep. Without nested loops where there is a choice: one over all runs that are found would be quadratic.
 CREATE FUNCTION scoop.blocking_rollbacks(of_root uuid, of_runs uuid[], in_repair boolean, limit_to bigint)
 RETURNS TABLE (above uuid, run uuid, handler text, place bigint)
-LANGUAGE sql STABLE
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off
+SET jit = off SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH RECURSIVE below AS MATERIALIZED (
-        SELECT asked.run AS above, nearest.*
-        FROM (
-            -- all at once: for each, the planner may read all failures of the hierarchy, if it takes the table for empty
-            SELECT failed.* FROM scoop.rollback_failure failed
-            WHERE failed.root = of_root AND failed.run = ANY (of_runs)
-            OFFSET 0
-        ) asked
-        CROSS JOIN LATERAL (
-            -- a run that no child blocks comes twice, the second time as `blocks`
-            WITH RECURSIVE blocked (run, handler, failed_at, depth, blocks) AS (
-                SELECT asked.run, asked.handler, asked.failed_at, 0, false
-              UNION ALL
-                SELECT coalesce(child.run, blocked.run), coalesce(child.handler, blocked.handler),
-                       coalesce(child.failed_at, blocked.failed_at), blocked.depth + 1, child.run IS NULL
-                FROM blocked
-                LEFT JOIN LATERAL (
-                    SELECT of_parent.*
+#variable_conflict use_column
+DECLARE
+    failed record;
+    -- of each run by its number: its id if it was asked for, the number of the run that it blocks, and how many it has so far
+    asked uuid[] := '{}';
+    blocked int[] := '{}';
+    counts bigint[] := '{}';
+    number int;
+BEGIN
+    FOR failed IN
+        WITH RECURSIVE found AS (
+            SELECT f.run, f.parent, f.depth, f.handler, f.failed_at, s.suspended_at, s.is_blocked, s.in_repair
+            FROM (
+                SELECT f.* FROM scoop.rollback_failure f
+                WHERE f.root = of_root AND f.run = ANY (of_runs)
+                OFFSET 0
+            ) f
+            CROSS JOIN LATERAL scoop.rollback_state(of_root, f.run, f.depth) s
+          UNION
+            SELECT nearest.*
+            FROM found
+            CROSS JOIN LATERAL (
+                WITH child AS NOT MATERIALIZED (
+                    SELECT f.run, f.parent, f.depth, f.handler, f.failed_at, s.suspended_at, s.is_blocked, s.in_repair
                     FROM (
-                        SELECT e.created_at FROM scoop.message_event e
-                        WHERE scoop.run_id(e.cooperation_lineage) = blocked.run AND e.type = 'SUSPENDED'
-                        ORDER BY e.created_at DESC
-                        LIMIT 1
-                    ) suspended
-                    CROSS JOIN LATERAL (
                         -- by these columns alone: otherwise the planner may read all failures of all hierarchies by their time
-                        SELECT failed.run, failed.handler, failed.failed_at FROM scoop.rollback_failure failed
-                        WHERE failed.root = of_root AND failed.parent = blocked.run
+                        SELECT f.* FROM scoop.rollback_failure f
+                        WHERE f.root = of_root AND f.parent = found.run AND f.depth = found.depth::bigint + 1
+                        ORDER BY f.failed_at, f.run
                         OFFSET 0
-                    ) of_parent
-                    WHERE of_parent.failed_at > suspended.created_at AND of_parent.run <> asked.parent
-                    ORDER BY of_parent.failed_at, of_parent.run
-                    OFFSET 0
-                ) child ON true
-                WHERE NOT blocked.blocks AND (blocked.depth = 0 OR blocked.run <> ALL (of_runs))
-            )
-            SELECT b.run, b.handler, b.failed_at, b.depth, b.blocks
-            FROM blocked b
-            WHERE b.depth > 0 AND CASE WHEN b.blocks THEN (
-                      -- a count, so that each is looked up by its key
-                      SELECT count(*) FROM scoop.run r
-                      WHERE r.root = of_root AND r.id = b.run AND NOT (r.state = 'stuck' AND r.awaits_operator)
-                  ) = in_repair::int ELSE b.run = ANY (of_runs) END
-            LIMIT limit_to + cardinality(of_runs) - 1
-        ) nearest
-    ),
-    -- `links` ends at forged rows that lead in a circle
-    blocking (above, run, handler, failed_at, depth, links) AS (
-        SELECT below.above, below.run, below.handler::text, below.failed_at, below.depth, 1
-        FROM below WHERE below.blocks
-      UNION ALL
-        SELECT link.above, blocking.run, blocking.handler, blocking.failed_at, blocking.depth + link.depth, blocking.links + 1
-        FROM blocking
-        JOIN below link ON link.run = blocking.above AND NOT link.blocks
-        WHERE blocking.links < cardinality(of_runs)
-    )
-    SELECT placed.above, placed.run, placed.handler, placed.place
-    FROM (
-        SELECT d.above, d.run, d.handler,
-               row_number() OVER (PARTITION BY d.above ORDER BY d.depth, d.failed_at, d.run) AS place
-        FROM blocking d
-    ) placed
-    WHERE placed.place <= limit_to
-$$;
+                    ) f
+                    CROSS JOIN LATERAL scoop.rollback_state(of_root, f.run, f.depth) s
+                    WHERE f.failed_at > found.suspended_at
+                ),
+                met AS MATERIALIZED (
+                    SELECT child.* FROM child
+                    WHERE NOT child.is_blocked AND child.in_repair = blocking_rollbacks.in_repair
+                    ORDER BY child.failed_at, child.run
+                    LIMIT limit_to
+                )
+                SELECT met.* FROM met
+                UNION ALL
+                SELECT child.* FROM child
+                WHERE child.is_blocked AND (SELECT count(*) FROM met) < limit_to
+            ) nearest
+            WHERE found.is_blocked
+        ),
+        numbered AS (
+            SELECT f.*, row_number() OVER (ORDER BY f.depth, f.failed_at, f.run)::int AS number FROM found f
+        )
+        SELECT f.number, f.run, f.handler, NOT f.is_blocked AND f.in_repair = blocking_rollbacks.in_repair AS is_met,
+               one.run AS asked, parent.number AS blocked
+        FROM numbered f
+        LEFT JOIN numbered parent
+            ON parent.run = f.parent AND parent.depth = f.depth::bigint - 1 AND parent.suspended_at < f.failed_at
+        LEFT JOIN unnest(of_runs) AS one (run) ON one.run = f.run
+        ORDER BY f.number
+    LOOP
+        asked[failed.number] := failed.asked;
+        blocked[failed.number] := failed.blocked;
+        counts[failed.number] := 0;
+        number := CASE WHEN failed.is_met THEN failed.number END;
+        WHILE counts[number] < limit_to LOOP
+            counts[number] := counts[number] + 1;
+            IF asked[number] IS NOT NULL THEN
+                above := asked[number];
+                run := failed.run;
+                handler := failed.handler;
+                place := counts[number];
+                RETURN NEXT;
+            END IF;
+            number := blocked[number];
+        END LOOP;
+    END LOOP;
+END $$;
 
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
 -- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned; for

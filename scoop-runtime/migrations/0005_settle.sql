@@ -238,8 +238,8 @@ BEGIN
 
     -- A forged row may be there already.
     IF s.rollback_failure IS NOT NULL THEN
-        INSERT INTO scoop.rollback_failure (root, run, parent, handler, message_id, failed_at)
-        SELECT f.root, f.run, f.parent, f.handler, f.message_id, f.failed_at
+        INSERT INTO scoop.rollback_failure (root, run, parent, depth, handler, message_id, failed_at)
+        SELECT f.root, f.run, f.parent, f.depth, f.handler, f.message_id, f.failed_at
         FROM scoop.recorded_rollback_failure f
         WHERE f.root = locked_run.root AND f.run = locked_run.id
         ON CONFLICT DO NOTHING;

@@ -9,7 +9,7 @@ SELECT root, run, coalesce(kept.message_id, recorded.message_id) AS message_id,
            to_jsonb(recorded) - '{root,run}'::text[] END AS recorded
 FROM scoop.rollback_failure kept
 FULL JOIN scoop.recorded_rollback_failure recorded USING (root, run)
-WHERE (kept.parent, kept.handler, kept.message_id, kept.failed_at)
-        IS DISTINCT FROM (recorded.parent, recorded.handler, recorded.message_id, recorded.failed_at)
+WHERE (kept.parent, kept.depth, kept.handler, kept.message_id, kept.failed_at)
+        IS DISTINCT FROM (recorded.parent, recorded.depth, recorded.handler, recorded.message_id, recorded.failed_at)
   AND root NOT IN (SELECT left_out FROM unnest($1::uuid[]) left_out)
 ORDER BY 1, 2

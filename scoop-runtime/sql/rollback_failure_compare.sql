@@ -11,7 +11,9 @@ WITH failed (handler) AS MATERIALIZED (
     ) h
 ),
 newest AS MATERIALIZED (
-    (SELECT f.root, f.run FROM scoop.rollback_failure f ORDER BY f.failed_at DESC, f.run DESC LIMIT $1)
+    (SELECT f.root, f.run FROM scoop.rollback_failure f
+     WHERE f.failed_at >= '-infinity'
+     ORDER BY f.failed_at DESC, f.run DESC LIMIT $1)
     UNION
     SELECT e.root, e.run
     FROM failed
@@ -35,8 +37,8 @@ different AS (
     LEFT JOIN LATERAL (
         SELECT f.* FROM scoop.recorded_rollback_failure f WHERE f.root = n.root AND f.run = n.run OFFSET 0
     ) recorded ON true
-    WHERE (kept.parent, kept.handler, kept.message_id, kept.failed_at)
-            IS DISTINCT FROM (recorded.parent, recorded.handler, recorded.message_id, recorded.failed_at)
+    WHERE (kept.parent, kept.depth, kept.handler, kept.message_id, kept.failed_at)
+            IS DISTINCT FROM (recorded.parent, recorded.depth, recorded.handler, recorded.message_id, recorded.failed_at)
     LIMIT $3
 )
 SELECT compared.count, d.*

@@ -5,7 +5,7 @@
 -- $4 the maximum length of `undecided`
 WITH page AS MATERIALIZED (
     SELECT f.* FROM scoop.rollback_failure f
-    WHERE (f.failed_at, f.run)
+    WHERE f.failed_at >= '-infinity' AND (f.failed_at, f.run)
             < (coalesce($1::timestamptz, 'infinity'), coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
     ORDER BY f.failed_at DESC, f.run DESC
     LIMIT $3

@@ -76,8 +76,8 @@ const SAGAS_WITH_RUNS: &str = "
     FROM generate_series(1, 200) n
     CROSS JOIN unnest('{COMMITTED,ROLLED_BACK,ROLLBACK_FAILED}'::scoop.message_event_type[]) AS type
     CROSS JOIN LATERAL (SELECT md5('root' || n || type)::uuid AS root) named;
-    INSERT INTO scoop.rollback_failure (root, run, parent, handler, message_id, failed_at)
-    SELECT e.cooperation_lineage[1], e.cooperation_lineage[3], e.cooperation_lineage[2], e.coroutine_name, e.message_id,
+    INSERT INTO scoop.rollback_failure (root, run, parent, depth, handler, message_id, failed_at)
+    SELECT e.cooperation_lineage[1], e.cooperation_lineage[3], e.cooperation_lineage[2], 3, e.coroutine_name, e.message_id,
            e.created_at
     FROM scoop.message_event e
     WHERE e.type = 'ROLLBACK_FAILED'";

@@ -257,8 +257,8 @@ async fn failed_rollbacks_without_a_record_keep_no_other_from_being_listed() -> 
     .await;
     db.execute(LISTED).await;
     db.execute(
-        "INSERT INTO scoop.rollback_failure (root, run, parent, handler, message_id, failed_at)
-         SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), repeat('x', 255), gen_random_uuid(), at::timestamptz
+        "INSERT INTO scoop.rollback_failure (root, run, parent, depth, handler, message_id, failed_at)
+         SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 2, repeat('x', 255), gen_random_uuid(), at::timestamptz
          FROM unnest('{infinity,infinity,9999-12-31,now,4713-01-01 BC}'::text[]) at",
     )
     .await;

@@ -432,7 +432,7 @@ async fn list_of_failed_rollbacks_is_compared_and_rebuilt() -> Result<()> {
         "DELETE FROM scoop.rollback_failure WHERE handler = 'top';
          UPDATE scoop.rollback_failure SET failed_at = 'infinity' WHERE handler = 'middle';
          INSERT INTO scoop.rollback_failure
-         SELECT cooperation_lineage[1], scoop.run_id(cooperation_lineage), cooperation_lineage[1], coroutine_name,
+         SELECT cooperation_lineage[1], scoop.run_id(cooperation_lineage), cooperation_lineage[1], 2, coroutine_name,
                 message_id, created_at
          FROM scoop.message_event WHERE type = 'ROLLED_BACK' AND coroutine_name = 'side'",
     )

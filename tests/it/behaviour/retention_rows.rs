@@ -117,7 +117,7 @@ async fn nothing_of_a_pruned_hierarchy_remains() -> Result<()> {
     assert_eq!(rows(&db, "rollback_failure").await, 0);
     db.execute(
         "INSERT INTO scoop.rollback_failure
-         SELECT e.cooperation_lineage[1], scoop.run_id(e.cooperation_lineage), e.cooperation_lineage[1], e.coroutine_name,
+         SELECT e.cooperation_lineage[1], scoop.run_id(e.cooperation_lineage), e.cooperation_lineage[1], 2, e.coroutine_name,
                 e.message_id, e.created_at
          FROM scoop.message_event e WHERE e.type = 'ROLLBACK_FAILED'",
     )

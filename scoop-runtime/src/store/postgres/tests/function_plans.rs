@@ -3,10 +3,13 @@
 //! `EXPLAIN` does not show them. So the functions are called on large tables; the server counts the scans of whole tables
 //! and the blocks that were read.
 
+use std::time::{Duration, Instant};
+
 use sqlx::{AssertSqlSafe, PgConnection};
+use uuid::Uuid;
 
 use super::super::pool::SESSION;
-use super::super::{Schema, migrate};
+use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{database, done};
 
 /// Five thousand hierarchies with a finished child each. The first ones have a run in execution, a failed child, a
@@ -48,8 +51,8 @@ const HIERARCHIES: &str = "
            CASE WHEN kind <> 'failed child' THEN gen_random_uuid() END, 1, kind IN ('run', 'repaired'),
            now() + interval '1 minute'
     FROM generate_series(1, 5000) n, unnest('{run,failed child,failing,repaired}'::text[]) kind;
-    INSERT INTO scoop.rollback_failure (root, run, parent, handler, message_id, failed_at)
-    SELECT md5('root' || n)::uuid, md5(kind || n)::uuid, md5('root' || n)::uuid, 'many', md5('many' || n)::uuid, now()
+    INSERT INTO scoop.rollback_failure (root, run, parent, depth, handler, message_id, failed_at)
+    SELECT md5('root' || n)::uuid, md5(kind || n)::uuid, md5('root' || n)::uuid, 2, 'many', md5('many' || n)::uuid, now()
     FROM generate_series(1, 5000) n, unnest('{run,repaired}'::text[]) kind";
 
 /// A call of each function, for the hierarchy with this number.
@@ -222,6 +225,145 @@ async fn every_statement_inside_a_function_uses_an_index() {
             "those that failed, and that were not repaired"
         );
         sqlx::raw_sql("ROLLBACK").execute(&mut connection).await.unwrap();
+    }
+    done(pool).await;
+}
+
+/// A tree of failed runs: 1 has the children 2 to 13, 2 has 14 to 25, and so on. They failed, and were suspended, in an order that
+/// has nothing to do with their numbers. Some are in repair, some await an operator. And forged runs that name each other as
+/// parents, with one below.
+const FAILED_TREE: &str = "
+    WITH RECURSIVE tree (n, lineage) AS (
+        SELECT 1, ARRAY[md5('tree')::uuid, md5('run1')::uuid]
+      UNION ALL
+        SELECT child.n, tree.lineage || md5('run' || child.n)::uuid
+        FROM tree, generate_series(tree.n * 12 - 10, tree.n * 12 + 1) child (n)
+        WHERE child.n <= 400
+    ),
+    forged (n, lineage) AS (
+        SELECT 1000 + ids[cardinality(ids)],
+               (SELECT array_agg(md5(CASE id WHEN 0 THEN 'tree' ELSE 'run' || 1000 + id END)::uuid ORDER BY at)
+                FROM unnest(ids) WITH ORDINALITY ids (id, at))
+        FROM (VALUES (ARRAY[0, 1, 2, 3]), (ARRAY[0, 2, 3, 1]), (ARRAY[0, 3, 1, 2]), (ARRAY[0, 2, 3, 1, 4])) lists (ids)
+    ),
+    failed AS (SELECT * FROM tree UNION ALL SELECT * FROM forged),
+    launched AS (
+        INSERT INTO scoop.message (id, topic, payload) SELECT md5('message' || n)::uuid, 'many', '{}' FROM failed
+    ),
+    present AS (
+        INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, awaits_operator, epoch, last_event_at)
+        SELECT lineage[1], lineage[cardinality(lineage)], lineage, md5('message' || n)::uuid, 'many', 'many',
+               CASE WHEN n % 3 = 0 THEN 'waiting' ELSE 'stuck' END::scoop.run_state, n % 3 <> 0, 1, now()
+        FROM failed WHERE n % 5 IN (1, 2)
+    )
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at, exception)
+    SELECT md5('message' || n)::uuid, type::scoop.message_event_type, 'many', 'step', lineage,
+           '2026-01-01'::timestamptz + at * interval '1 s', CASE type WHEN 'ROLLBACK_FAILED' THEN '{}'::jsonb END
+    FROM failed
+    CROSS JOIN LATERAL (VALUES
+        ('SEEN', 0), ('SUSPENDED', 1 + n * 31 % 7), ('ROLLING_BACK', 0), ('ROLLBACK_FAILED', 4 + n * 97 % 11)
+    ) events (type, at);
+    INSERT INTO scoop.rollback_failure SELECT f.* FROM scoop.recorded_rollback_failure f";
+
+#[tokio::test]
+async fn blocking_rollbacks_are_those_of_memory_in_the_same_order() {
+    let pool = database("blocking_rollbacks").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    sqlx::raw_sql(FAILED_TREE).execute(&pool).await.unwrap();
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    let root: Uuid = sqlx::query_scalar("SELECT md5('tree')::uuid").fetch_one(&pool).await.unwrap();
+    let mut connection = pool.acquire().await.unwrap();
+    let (failed, _) = store.failed_rollbacks(&mut connection, root).await.unwrap();
+    let all = failed.ids();
+    assert_eq!(all.len(), 404);
+    let of_run = |run| if run == 0 { all.clone() } else { vec![all[run]] };
+    let few = all.iter().copied().step_by(7).collect();
+    let named = "SELECT array_agg(md5('run' || n)::uuid ORDER BY md5('run' || n)::uuid) FROM generate_series(1, 13) n";
+    let upper: Vec<Uuid> = sqlx::query_scalar(named).fetch_one(&pool).await.unwrap();
+    let first: Uuid = sqlx::query_scalar("SELECT md5('run1')::uuid").fetch_one(&pool).await.unwrap();
+    assert!(failed.undecided(first).len() > 11, "{}", failed.undecided(first).len());
+    let mut sets: Vec<Vec<Uuid>> = (0..all.len()).map(of_run).collect();
+    sets.extend([few, upper]);
+    for (asked, in_repair, limit) in sets.iter().flat_map(|asked| {
+        [false, true]
+            .into_iter()
+            .flat_map(move |in_repair| [1, 11, 500].map(|limit| (asked, in_repair, limit)))
+    }) {
+        let rows =
+            "SELECT b.above, b.run FROM scoop.blocking_rollbacks($1, $2, $3, $4) b ORDER BY b.above, b.place";
+        let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(rows)
+            .bind(root)
+            .bind(asked)
+            .bind(in_repair)
+            .bind(limit)
+            .fetch_all(&mut *connection)
+            .await
+            .unwrap();
+        let expected = asked.iter().flat_map(|above| {
+            let below = if in_repair { failed.in_repair(*above) } else { failed.undecided(*above) };
+            below.into_iter().take(usize::try_from(limit).unwrap()).map(|run| (*above, run))
+        });
+        assert!(rows.iter().copied().eq(expected), "{limit} of {} runs: {rows:?}", asked.len());
+    }
+    drop(connection);
+    done(pool).await;
+}
+
+/// A chain of a thousand failed runs, the last hundred of which have 200 failed children each besides.
+const FAILED_CHAIN: &str = "
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at)
+    SELECT gen_random_uuid(), 'SUSPENDED', 'many', 'step', ARRAY[md5('chain')::uuid, md5('run' || n)::uuid],
+           now() - interval '1 hour'
+    FROM generate_series(1, 1000) n;
+    INSERT INTO scoop.rollback_failure (root, run, parent, depth, handler, message_id, failed_at)
+    SELECT md5('chain')::uuid, md5('run' || n)::uuid, md5('run' || n - 1)::uuid, n + 1, 'many', gen_random_uuid(),
+           now() - n * interval '1 ms'
+    FROM generate_series(1, 1000) n;
+    INSERT INTO scoop.rollback_failure (root, run, parent, depth, handler, message_id, failed_at)
+    SELECT md5('chain')::uuid, gen_random_uuid(), md5('run' || n)::uuid, n + 2, 'many', gen_random_uuid(),
+           now() - n * interval '1 ms' - child * interval '1 us'
+    FROM generate_series(901, 1000) n, generate_series(1, 200) child";
+
+#[tokio::test]
+async fn blocking_rollbacks_of_a_long_chain_cost_in_proportion_to_its_runs() {
+    let pool = database("blocking_chain").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute("VACUUM ANALYZE").await;
+    execute(FAILED_CHAIN).await;
+    let mut connection = pool.acquire().await.unwrap().detach();
+    sqlx::raw_sql(SESSION).execute(&mut connection).await.unwrap();
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE").await;
+        }
+        let of_first = |runs: u32| {
+            let asked = format!("ARRAY(SELECT md5('run' || n)::uuid FROM generate_series(1, {runs}) n)");
+            format!("(SELECT count(*) FROM scoop.blocking_rollbacks(md5('chain')::uuid, {asked}, false, 10))")
+        };
+        // The first call reads the catalog, too.
+        blocks_of(&mut connection, &of_first(1)).await;
+        let mut blocks = vec![];
+        for runs in [50, 1_000] {
+            let begin = Instant::now();
+            let count = format!("SELECT {}", of_first(runs));
+            let count: i64 =
+                sqlx::query_scalar(AssertSqlSafe(count)).fetch_one(&mut connection).await.unwrap();
+            assert_eq!(count, i64::from(runs) * 10);
+            // With all found runs at each run above, it takes minutes.
+            assert!(begin.elapsed() < Duration::from_secs(10), "{:?} for {runs}", begin.elapsed());
+            blocks.push(blocks_of(&mut connection, &of_first(runs)).await);
+        }
+        assert!(blocks[1] < 2 * blocks[0], "{blocks:?} blocks, analyzed: {looked_at}");
+        // Where ten are found, none below their siblings is read.
+        let last = "ARRAY(SELECT md5('run' || n)::uuid FROM generate_series(950, 950) n)";
+        let last =
+            format!("(SELECT count(*) FROM scoop.blocking_rollbacks(md5('chain')::uuid, {last}, false, 10))");
+        let blocks = blocks_of(&mut connection, &last).await;
+        assert!(blocks < 400, "{blocks} blocks for one of the last, analyzed: {looked_at}");
     }
     done(pool).await;
 }
