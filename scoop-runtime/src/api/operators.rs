@@ -18,6 +18,9 @@ use crate::{
 /// The default limit of a list.
 const PAGE_SIZE: u32 = 100;
 
+/// The maximum number of entries of a page.
+const PAGE_SIZE_MAX: u32 = 1_000;
+
 /// An entry of a [`ListRequest`].
 #[doc(hidden)]
 pub trait ListItem: Sized + Send + 'static {
@@ -52,7 +55,7 @@ impl<T: ListItem> ListRequest<T> {
         Self { scoop, after: None, limit: PAGE_SIZE, of: std::marker::PhantomData }
     }
 
-    /// Sets the maximum number of entries, by default 100.
+    /// Sets the maximum number of entries, by default 100. Of failed rollbacks and of stuck runs, a page has 1,000 at most.
     pub fn limit(mut self, entries: u32) -> Self {
         self.limit = entries;
         self
@@ -84,7 +87,7 @@ impl<T: ListItem> IntoFuture for ListRequest<T> {
 
 /// A page as the store takes it.
 fn page(after: Option<ListCursor>, limit: u32) -> Page {
-    Page { after: after.map(|ListCursor(place)| place), limit }
+    Page { after: after.map(|ListCursor(place)| place), limit: limit.min(PAGE_SIZE_MAX) }
 }
 
 async fn read<'a, T: Send, F>(scoop: &'a Scoop, read: impl Fn(&'a Store) -> F) -> Result<T, RuntimeError>
@@ -301,5 +304,18 @@ impl Scoop {
             Ok(done)
         }
         .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page;
+
+    #[test]
+    fn page_has_a_thousand_entries_at_most() {
+        assert_eq!(
+            [0, 1, 1_000, 1_001, u32::MAX].map(|limit| page(None, limit).limit),
+            [0, 1, 1_000, 1_000, 1_000]
+        );
     }
 }
