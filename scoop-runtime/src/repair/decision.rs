@@ -249,9 +249,9 @@ impl FailedRollbacks {
         self.runs.keys().copied().collect()
     }
 
-    /// The failed rollbacks on which an operator has to decide before this run goes on: its own, or those of descendants that block
-    /// it. None of these is blocked itself, or in repair. The nearest first, and of those as near the oldest failure first. As
-    /// `scoop.blocking_rollbacks`.
+    /// The failed rollbacks on which an operator has to decide before this run goes on. These are its own, or those of descendants
+    /// that block it. None of these is blocked itself, or in repair. The nearest first, and on each level the oldest failure first.
+    /// As `scoop.blocking_rollbacks`.
     #[cfg(any(test, feature = "in-memory"))]
     pub(crate) fn undecided(&self, run: Uuid) -> Vec<Uuid> {
         self.unblocked(run, |run| !self.is_busy(run))
@@ -274,12 +274,12 @@ impl FailedRollbacks {
     /// Those of the failed rollbacks at or below this run that block it, are not blocked themselves, and meet the condition.
     #[cfg(any(test, feature = "in-memory"))]
     fn unblocked(&self, run: Uuid, is_met: impl Fn(&FailedRollback) -> bool) -> Vec<Uuid> {
-        let (mut found, mut as_near) = (vec![], Vec::from_iter(self.get(run)));
-        while !as_near.is_empty() {
-            as_near.sort_by_key(|run| (run.failed_at, run.id()));
-            let met = as_near.iter().filter(|run| !self.is_blocked(run.id()) && is_met(run));
+        let (mut found, mut level) = (vec![], Vec::from_iter(self.get(run)));
+        while !level.is_empty() {
+            level.sort_by_key(|run| (run.failed_at, run.id()));
+            let met = level.iter().filter(|run| !self.is_blocked(run.id()) && is_met(run));
             found.extend(met.map(|run| run.id()));
-            as_near = as_near.iter().flat_map(|run| self.blockers(run.id())).collect();
+            level = level.iter().flat_map(|run| self.blockers(run.id())).collect();
         }
         found
     }
@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn undecided_runs_come_the_nearest_first_and_of_those_as_near_the_oldest_failure_first() {
+    fn undecided_runs_come_the_nearest_first_and_on_each_level_the_oldest_failure_first() {
         let failed = FailedRollbacks::new([
             failed_with_children(&[2], 20),
             failed_with_children(&[2, 3], 10),

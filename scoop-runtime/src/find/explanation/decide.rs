@@ -198,7 +198,7 @@ impl RunFacts {
     }
 }
 
-/// Whether a run may wait for repairs below it, so that no decision about it is accepted: its rollback failed, or it waits for a run
+/// Whether a run may wait for repairs below it. Then no decision about it is accepted. Its rollback failed, or it waits for a run
 /// whose rollback failed again; and an operator has to decide on no failed rollback.
 pub(crate) fn may_wait_for_repair(run: &RunSummary, undecided: &[FailedBelow], below: &[RunSummary]) -> bool {
     let has_failed_child = || below.iter().any(|run| run.phase == RunPhase::AwaitingOperator);

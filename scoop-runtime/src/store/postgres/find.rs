@@ -290,7 +290,7 @@ impl PostgresStore {
         rows.iter().map(read).collect()
     }
 
-    /// The failed rollbacks that have to end before this run goes on, either in repair or not: as many as are shown, and one more.
+    /// The failed rollbacks that have to end before this run goes on, either in repair or not. One more than is shown.
     async fn rollbacks_below(
         &self,
         root: Uuid,

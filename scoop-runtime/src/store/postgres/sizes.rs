@@ -20,7 +20,7 @@ impl SizeStorage for PostgresStore {
             unfinished_runs: row.try_get("unfinished_runs")?,
             stuck_runs: row.try_get("stuck_runs")?,
             failed_rollbacks: row
-                .try_get::<i64, _>("awaiting_operator")?
+                .try_get::<i64, _>("failed_rollbacks")?
                 .saturating_add(i64::try_from(failed).unwrap_or(i64::MAX))
                 .min(COUNTED_MAX as i64),
             undeletable: row.try_get("undeletable")?,
