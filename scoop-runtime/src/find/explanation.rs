@@ -147,7 +147,7 @@ pub enum WaitReason {
         /// The reason. If the decision is about runs below it, the latest failure of the first one.
         why: String,
         /// The failed runs below it that an operator has to retry, skip or resolve first; ten at most. The first one accepts
-        /// that now. Empty if the decision is about the run itself.
+        /// that now. The run itself is never among them: if the decision is about that, the list is empty.
         failed_below: Vec<FailedBelow>,
         /// Whether there are more than these.
         has_more_below: bool,
