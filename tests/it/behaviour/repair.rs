@@ -453,7 +453,7 @@ async fn interventions_of_a_part_are_those_on_its_runs() -> Result<()> {
     let done = broken.scoop.interventions(broken.root.id()).await?;
     assert_eq!(done.iter().map(|done| done.run.uuid()).collect::<Vec<_>>(), [child, other]);
     let tree = || broken.root.tree();
-    for whole in [tree().await?, tree().events(1).await?, tree().depth(2).await?, tree().limit(3).await?] {
+    for whole in [tree().await?, tree().events(1).await?, tree().depth(3).await?, tree().limit(4).await?] {
         assert!(whole.is_complete() && whole.roots()[0].interventions.is_empty(), "{whole}");
         for done in &done {
             let of_run = whole.runs().into_iter().find(|run| run.id() == done.run).expect("it is shown");
