@@ -517,7 +517,7 @@ CREATE TABLE scoop.run (
     give_up_at             timestamptz,  -- the earliest of the deadlines that count
     rollback_since         timestamptz,  -- it is part of a rollback: requests and earlier deadlines do not count
     failure                jsonb,  -- why it began to roll back
-    rollback_failure       jsonb,  -- why its rollback failed
+    rollback_failure       jsonb,  -- why its rollback failed, for its parent; the table of this name has the failure longer
     rollback_started_at    timestamptz,  -- the time of its ROLLING_BACK
     rollback_failed_before boolean NOT NULL DEFAULT false,  -- its ROLLBACK_FAILED is recorded, its rollback continues
     awaits_operator        boolean NOT NULL DEFAULT false,  -- stuck until an operator repairs it: its rollback failed again, or blocks a restored run

@@ -1,4 +1,4 @@
--- Returns parked runs to their queues, with the time at which they were ready: of each of these keys so many, in the order of
+-- Puts parked runs back into their queues, with the time at which they were ready: of each of these keys so many, in the order of
 -- their queue times. Only runs of the queues from which the claimer claims: another one, of a topic that is paused for example, would
 -- take the place of its key and leave it unused. It follows limit_lock.sql in its transaction. Returns the keys, with how many
 -- runs of each.
@@ -24,10 +24,10 @@ WITH next AS MATERIALIZED (
         LIMIT free.places
     ) first
 ),
-returned AS (
+unparked AS (
     UPDATE scoop.run r
     SET ready_at = least(r.parked_since, clock_timestamp()), parked_since = NULL
     WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM next))
     RETURNING r.limit_key
 )
-SELECT r.limit_key::text AS key, count(*) AS runs FROM returned r GROUP BY r.limit_key
+SELECT r.limit_key::text AS key, count(*) AS runs FROM unparked r GROUP BY r.limit_key

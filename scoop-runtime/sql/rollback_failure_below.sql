@@ -1,5 +1,6 @@
--- Which failed rollbacks have to end before this run goes on, its own or those of runs below it? Either those on which an operator
--- has to decide, or those in repair. Each with its latest failure. See scoop.blocking_rollbacks.
+-- Which failed rollbacks have to end before this run goes on: its own, or those of runs below it? The answer may be the run
+-- itself. Either those on which an operator has to decide, or those in repair. Each with its latest failure. See
+-- scoop.blocking_rollbacks.
 -- Locks: nothing.
 -- $1 root, $2 the run, $3 whether those in repair, $4 how many at most
 SELECT b.run, b.handler, scoop.shown_failure(scoop.latest_rollback_failure(b.run, (

@@ -1,6 +1,6 @@
--- How many runs of each handler have failed in their rollback, with no operator having settled that, and are not in the
--- working set? Since when does the one wait that waits longest? Goes through the index from one handler to the next, and
--- counts the oldest of each. A row without a handler says that some were left out.
+-- How many failed rollbacks of each handler has no operator settled, apart from those of runs in the working set? When did the
+-- oldest of them fail? A run counts, too, if it is in the working set only for its parent. Goes through the index from one
+-- handler to the next, and counts the oldest of each. A row without a handler says that some were left out.
 -- Locks: nothing.
 -- $1 the maximum of a count, nothing for none, $2 of how many handlers, nothing for all
 WITH RECURSIVE failed_handler (handler) AS (

@@ -1,6 +1,6 @@
--- About which of these undecided rollbacks is a decision refused now, and for which runs does it wait? For unfinished runs below
--- it whose own rollback has not failed; or, in a row without one, until the runs above it have recorded its failure. The rule is that
--- of `FailedRollbacks::decide`.
+-- Which undecided rollbacks cannot be decided now, and which runs must end first? These are unfinished runs below it whose own
+-- rollback has not failed. A row without one says that the runs above it have not recorded its failure yet. The rule is that of
+-- `FailedRollbacks::decide`.
 -- Locks: nothing.
 -- $1 root, $2 the undecided rollbacks, $3 the maximum number of runs below each
 SELECT failed.run AS failed, below.id AS below, below.handler::text AS handler
@@ -8,6 +8,8 @@ FROM unnest($2::uuid[]) AS failed (run)
 CROSS JOIN LATERAL (
     SELECT r.id, r.handler FROM scoop.run r
     WHERE r.root = $1 AND failed.run = ANY (r.lineage) AND r.id <> failed.run
+      -- The column has the failure of an ended run, for its parent. An ended run without one is settled, which its parent has not
+      -- recorded yet.
       AND r.rollback_failure IS NULL AND (NOT r.rollback_failed_before OR r.state::text = 'ended')
     ORDER BY r.id
     LIMIT $3

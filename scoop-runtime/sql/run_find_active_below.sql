@@ -1,4 +1,5 @@
--- Checks whether other runs below this run are active, whether it is in the working set itself, and whether it is stuck.
+-- Checks whether other runs below this run are in the working set, whether it is there itself, and whether it is stuck. An ended
+-- run that is there only for its parent counts, too.
 -- Locks: nothing.
 -- $1 root, $2 the run's id, $3 the ids of the runs that do not count
 SELECT EXISTS (

@@ -221,7 +221,7 @@ async fn failed_below(scoop: &Scoop, run: Uuid) -> Result<String, Fault> {
         Some(first) => {
             let runs: Vec<_> = below.iter().map(ToString::to_string).collect();
             format!(
-                "its rollback failed because of runs below it: retry {}{more}, and it goes on; begin with `scoop retry {}`",
+                "its rollback failed because of runs below it: repair {}{more}, and it goes on; begin with `scoop retry {}`",
                 runs.join(", then "),
                 first.run
             )

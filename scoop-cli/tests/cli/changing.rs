@@ -804,12 +804,12 @@ async fn run_that_failed_because_of_one_below_it_is_settled_with_that() {
     let parent = order.tree().await.unwrap().runs()[0].id().to_string();
     shop.run(&["retry", &parent, "--yes"]).await.shows(expect![[r#"
         exit 3
-        failed below: its rollback failed because of runs below it: retry the run <id 1> of `orders`, and it goes on; begin with `scoop retry <id 1>`
+        failed below: its rollback failed because of runs below it: repair the run <id 1> of `orders`, and it goes on; begin with `scoop retry <id 1>`
     "#]]);
     shop.run(&["retry", "--handler", "orders", "--roots", "--yes"]).await.shows(expect![[r#"
         exit 3
         accepted: 0 runs
-        failed below: 1 run: its rollback failed because of runs below it: retry those, and it goes on
+        failed below: 1 run: its rollback failed because of runs below it: repair those first, and it goes on
     "#]]);
     let tried = shop.run(&["retry", "--handler", "orders", "--roots", "--dry-run"]).await;
     let refused = "failed below: 1 run: its rollback failed because of runs below it";
@@ -873,11 +873,11 @@ async fn refused_requests_are_counted_by_their_reasons() {
     shop.run(&retry).await.shows(expect![[r#"
         exit 3
         accepted: 0 runs
-        failed below: 1 run: its rollback failed because of runs below it: retry those, and it goes on
+        failed below: 1 run: its rollback failed because of runs below it: repair those first, and it goes on
     "#]]);
     shop.run(&[&retry[..], &["--json"]].concat()).await.shows(expect![[r#"
         exit 3
-        {"runs":1,"accepted":0,"covered":0,"refused":[{"answer":"failed below","text":"its rollback failed because of runs below it: retry those, and it goes on","runs":1}],"left":0,"more":false}
+        {"runs":1,"accepted":0,"covered":0,"refused":[{"answer":"failed below","text":"its rollback failed because of runs below it: repair those first, and it goes on","runs":1}],"left":0,"more":false}
     "#]]);
     // The exit code is the same if nothing reads the output.
     let mut unread = shop.command(&retry).spawn().unwrap();

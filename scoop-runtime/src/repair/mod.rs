@@ -32,8 +32,8 @@ pub enum RepairAnswer {
     /// A repair of this run or of a descendant is in progress, or its parent has not yet recorded the failure.
     /// Nothing happens; repeat the request later.
     StillRunning,
-    /// The rollback of the run failed because of descendants. Retry those first; the run then continues
-    /// automatically. Nothing happens.
+    /// The rollback of the run failed because of descendants. Repair those first; the run then continues
+    /// automatically. Only a retry is refused so: the run can be skipped or resolved. Nothing happens.
     FailedBelow,
     /// The run has not failed, but is [stuck](crate::Scoop::stuck_runs): it can only be retried. Nothing happens.
     ///
@@ -63,7 +63,9 @@ impl fmt::Display for RepairAnswer {
             Self::StillRunning => {
                 "a repair is in progress, or its parent has not recorded the failure: repeat it later"
             }
-            Self::FailedBelow => "its rollback failed because of runs below it: retry those, and it goes on",
+            Self::FailedBelow => {
+                "its rollback failed because of runs below it: repair those first, and it goes on"
+            }
             Self::Stuck => "the run has not failed, but is stuck: it can only be retried",
         })
     }

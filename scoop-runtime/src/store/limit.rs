@@ -157,8 +157,8 @@ pub(crate) struct LimitChange {
     pub(crate) all_names: Vec<String>,
     /// How many recorded names are left out, since they are too many.
     pub(crate) left_out: usize,
-    /// The names whose parked runs return to their queues.
-    pub(crate) unparked: Vec<String>,
+    /// The handlers whose parked runs return to their queues.
+    pub(crate) unparked_handlers: Vec<String>,
     /// The name of the saga whose begun runs count for the rate to record.
     pub(crate) keeps_rates_of: Option<String>,
     /// The limits to record, if the saga has any.
@@ -442,12 +442,13 @@ impl SagaLimit {
         if of_others.is_empty() && recorded.iter().copied().eq(&record) {
             return None;
         }
-        let unparked = own.iter().copied().chain(recorded.iter().flat_map(|it| &it.of.handlers)).collect();
+        let of_recorded = recorded.iter().flat_map(|it| &it.of.handlers);
+        let unparked_handlers = listed(own.iter().copied().chain(of_recorded).collect());
         Some(LimitChange {
             saga: self.saga.clone(),
             all_names,
             left_out,
-            unparked: listed(unparked),
+            unparked_handlers,
             keeps_rates_of: self.keeps_rates_of(&recorded),
             record,
             own_names: listed(own),
@@ -576,7 +577,7 @@ mod tests {
         let [change] = &changes[..] else { panic!("{changes:?}") };
         let c = ["c".to_owned()];
         assert_eq!(
-            (&change.own_names[..], &change.all_names[..], &change.unparked[..]),
+            (&change.own_names[..], &change.all_names[..], &change.unparked_handlers[..]),
             (&c[..], &c[..], &c[..])
         );
         assert_eq!(change.keeps_rates_of, None);

@@ -13,3 +13,8 @@ pub(crate) struct StoreSizes {
     pub(crate) working_set_bytes: i64,
     pub(crate) record_bytes: i64,
 }
+
+impl StoreSizes {
+    /// The maximum of the counts that end there.
+    pub(crate) const COUNTED_MAX: usize = 1_000;
+}

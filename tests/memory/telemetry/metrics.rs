@@ -127,6 +127,28 @@ async fn length_of_a_queue_is_reported_beside_its_limit_until_it_has_none() -> R
 }
 
 #[tokio::test(start_paused = true)]
+async fn more_than_a_thousand_failed_rollbacks_are_reported_as_a_thousand() -> Result<()> {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recording = ::metrics::set_default_local_recorder(&recorder);
+    let saga = OrderSaga::default();
+    saga.broken.store(true, Ordering::Relaxed);
+    let of_sagas = |it: Builder| it.only::<OrderSaga>().only::<ParcelSaga>().provide(saga.clone());
+    let program = Program::start(&InMemory::new(), of_sagas).await?;
+    let orders = (0..1_001).map(|_| Order { fails: true, ..Order::default() });
+    for order in program.scoop.launch_all(orders).await? {
+        assert!(matches!(order.ends().await?, Outcome::RollbackFailed(_)));
+    }
+    // Longer than the interval of the gauges.
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let rows = reported(&snapshotter);
+    let gauge = rows.iter().find(|((name, ..), ..)| name == "scoop_failed_rollbacks");
+    assert_eq!(gauge.map(|(.., value)| value), Some(&DebugValue::Gauge(1_000.0.into())));
+    program.scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn failed_saga_counts_steps_failure_and_rollback() -> Result<()> {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();

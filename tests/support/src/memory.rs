@@ -52,7 +52,7 @@ impl Database {
         self.0.now()
     }
 
-    /// Lets time pass.
+    /// Moves the clock. Other than on PostgreSQL, sleeps, deadlines, pauses and rates end thereby.
     pub async fn grow_older(&self, by: Duration) {
         self.0.advance(by);
     }

@@ -34,7 +34,7 @@ impl LimitStorage for MemoryStore {
                     change.all_names.iter().for_each(|name| drop(state.leases.remove(name)));
                 }
                 change.apply(&mut state.limits);
-                state.unpark_all(&change.unparked);
+                state.unpark_all(&change.unparked_handlers);
                 if let Some(mut rates) = rates {
                     rates.values_mut().for_each(|rate| rate.has_parked = false);
                     state.rates.insert(change.saga.clone(), rates);

@@ -13,11 +13,12 @@ impl SizeStorage for MemoryStore {
             let awaiting = stuck().filter(|row: &&WorkingRow| row.awaits_operator).count();
             let failed = awaiting + state.failed_rollbacks().count();
             let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+            let bounded = |count: usize| number(count.min(StoreSizes::COUNTED_MAX));
             StoreSizes {
                 unfinished_runs: number(rows),
-                stuck_runs: number(stuck().count() - awaiting),
-                failed_rollbacks: number(failed),
-                undeletable: number(state.undeletable().count()),
+                stuck_runs: bounded(stuck().count() - awaiting),
+                failed_rollbacks: bounded(failed),
+                undeletable: bounded(state.undeletable().count()),
                 ..StoreSizes::default()
             }
         }))

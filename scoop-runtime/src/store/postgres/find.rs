@@ -220,7 +220,7 @@ fn counted(rows: &[PgRow], read: impl Fn(&PgRow) -> sqlx::Result<RunCount>) -> s
 }
 
 impl PostgresStore {
-    /// The runs whose rollback failed, and that are not in the working set, by saga.
+    /// The runs whose rollback failed, and that are not in the working set, or are there only for their parent, by saga.
     pub(super) async fn failed_rollback_counts(&self, limits: CountLimits) -> sqlx::Result<Counted> {
         let query = sqlx::query(self.sql.rollback_failure_count.clone()).bind(limits.runs.map(stored));
         let rows = query.bind(limits.sagas.map(stored)).all(&self.sessions).await?;

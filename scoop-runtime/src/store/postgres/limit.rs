@@ -105,9 +105,10 @@ impl LimitStorage for PostgresStore {
         let known = all_recorded(&list().all_on(&mut tx).await?)?;
         let changes = LimitChange::of_all(limits, known);
         for change in &changes {
-            let LimitChange { own_names, all_names, unparked, keeps_rates_of, record, .. } = change;
+            let LimitChange { own_names, all_names, unparked_handlers, keeps_rates_of, record, .. } = change;
             sqlx::query(self.sql.limit_delete.clone()).bind(own_names).execute(&mut *tx).await?;
-            sqlx::query(self.sql.limit_unpark_all.clone()).bind(unparked).execute(&mut *tx).await?;
+            let unpark = sqlx::query(self.sql.limit_unpark_all.clone()).bind(unparked_handlers);
+            unpark.execute(&mut *tx).await?;
             let delete = sqlx::query(self.sql.rate_delete.clone());
             delete.bind(all_names).bind(keeps_rates_of).execute(&mut *tx).await?;
             if let Some(rates_of) = keeps_rates_of {
@@ -343,8 +344,8 @@ impl PostgresStore {
             .await
     }
 
-    /// Returns these parked runs to their queues, as many as their keys admit: they come before candidates of their key that became
-    /// ready later. The end of a run before them may not have been noticed yet. Returns whether there were any.
+    /// Puts these parked runs back into their queues, as many as their keys admit: they come before candidates of their key that
+    /// became ready later. The end of a run before them may not have been noticed yet. Returns whether there were any.
     async fn return_earlier(
         &self,
         tx: &mut Transaction<'static, Postgres>,
@@ -362,7 +363,7 @@ impl PostgresStore {
         Ok(!runs.is_empty())
     }
 
-    /// Returns so many parked runs of each key to their queues, these. Returns how many there were.
+    /// Puts so many parked runs of each of these keys back into their queues. Returns how many runs of each key there were.
     async fn unpark(
         &self,
         tx: &mut Transaction<'static, Postgres>,

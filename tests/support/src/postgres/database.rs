@@ -82,7 +82,11 @@ impl Database {
         SystemTime::UNIX_EPOCH + Duration::from_micros(micros.try_into().expect("it is later than 1970"))
     }
 
-    /// Makes everything older, as if time had passed without events.
+    /// Makes the record older, as if time had passed without events.
+    ///
+    /// Times that are to come stay: those at which runs wake up, give up, or leave a queue (`ready_at`, `give_up_at` and
+    /// `parked_since` of `run`), and those of schedules, pauses and rates. In memory, where the clock moves, these times come.
+    /// A new column with a time of `0001_tables.sql` belongs into the list.
     pub async fn grow_older(&self, by: Duration) {
         const TIMES: [(&str, &[&str]); 15] = [
             ("message", &["created_at"]),
