@@ -175,9 +175,9 @@ RETURN scoop.latest_rollback_failure(of_run, (
       AND scoop.run_id(e.cooperation_lineage) = of_run));
 
 -- Whether a failed child blocks a failed run, and whether that run is in repair. A child blocks a run if it failed after the newest
--- suspension of the run, which has accepted earlier failures. A suspension before all of them accepts none, so it is not looked up:
--- `suspended_at` is '-infinity' then, and null without failed children. In repair a run is at work in the working set, or waits there
--- until its parent records the failure.
+-- suspension of the run, which has accepted earlier failures. A suspension older than all child failures accepted none of them,
+-- so only later ones are read: `suspended_at` is '-infinity' if there is none, and null without failed children. In repair a run
+-- is at work in the working set, or waits there until its parent records the failure.
 CREATE FUNCTION scoop.rollback_state(of_root uuid, of_run uuid, of_depth int)
 RETURNS TABLE (suspended_at timestamptz, is_blocked boolean, in_repair boolean)
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -216,10 +216,11 @@ END;
 -- failed runs that no child blocks. Either those on which an operator has to decide, which are not in the working set, or await an
 -- operator there; or those in repair. Of each run the nearest first (`place`), and on each level the oldest failure first.
 --
--- First finds runs, from these downwards, each once. It goes below no sibling of `limit_to` such children: those are nearer. Then
--- counts each one for the runs above it, the nearest first, up to one that has `limit_to` already, as have all above that. So the
--- work is in proportion to the runs that are read, and to `limit_to` for each. The depth stands for the lineage, which is as long as
--- the hierarchy is deep. Without nested loops where there is a choice: one over all runs that are found would be quadratic.
+-- First finds runs, from these downwards, each once. If `limit_to` children of a run match, it does not descend below the others:
+-- those matches are nearer. Then counts each match for the runs above it, the nearest first. Counting upwards stops at a run with
+-- `limit_to` matches, since all runs above it have them, too. So the work is in proportion to the runs that are read, and to
+-- `limit_to` for each. The depth stands for the lineage, which is as long as the hierarchy is deep. Without nested loops where
+-- there is a choice: one over all runs that are found would be quadratic.
 CREATE FUNCTION scoop.blocking_rollbacks(of_root uuid, of_runs uuid[], in_repair boolean, limit_to bigint)
 RETURNS TABLE (above uuid, run uuid, handler text, place bigint)
 LANGUAGE plpgsql STABLE

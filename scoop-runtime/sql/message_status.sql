@@ -1,8 +1,8 @@
 -- Returns the state of a message. Each row has whether the message exists and whether it is in progress: a run of it is
 -- unfinished, and goes on without an operator. If it is not, there is a row for each run with its outcome. One snapshot
 -- suffices, since a run leaves the working set in the transaction that records its end.
--- Runs whose rollback has never failed go on. Of those that continue after a repair, one that waits does not if it waits for a run
--- that awaits an operator, also if other runs below it go on. So runs below others are read during repairs only.
+-- A run without a failed rollback continues. After a repair, a waiting run does not continue if any run it waits for awaits an
+-- operator, also if other runs below it continue. So runs below others are read during repairs only.
 -- Locks: nothing.
 -- $1 the root, $2 the message
 SELECT standing.emitted, standing.in_progress, outcome.*

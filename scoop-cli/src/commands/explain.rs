@@ -231,7 +231,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: ExplainArgs) -> Re
         let commands = explanation.runs.iter().map(decision_commands);
         let commands: BTreeSet<_> = commands.filter(|commands| !commands.is_empty()).collect();
         for commands in &commands {
-            output.line(format_args!("\nMend the reason, then one of:\n  {}", commands.join("\n  ")))?;
+            output.line(format_args!("\nFix the cause, then run one of:\n  {}", commands.join("\n  ")))?;
         }
         if !commands.is_empty() {
             output.remark_options();

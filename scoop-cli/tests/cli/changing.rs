@@ -831,7 +831,7 @@ async fn run_above_one_that_failed_again_is_explained_with_the_commands_for_that
     assert_eq!(shop.run(&["retry", &child, "--yes"]).await.code, 0);
     let held = |tree: &Tree| matches!(tree.runs()[1].state, RunState::AwaitingOperator { .. });
     order.comes_to(held).await.unwrap();
-    let commands = format!("Mend the reason, then one of:\n  scoop retry {child}\n  scoop skip {child}");
+    let commands = format!("Fix the cause, then run one of:\n  scoop retry {child}\n  scoop skip {child}");
     for id in [&parent, &order.id().to_string()] {
         let explained = shop.run(&["explain", id]).await;
         assert!(explained.stdout.contains(&format!("the run {child} of `orders`.")), "{explained:?}");

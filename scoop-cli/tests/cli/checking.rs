@@ -61,7 +61,7 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
     let people = shop.run(&["doctor"]).await;
     let row: Vec<_> = people.stdout.lines().filter(|line| line.contains("failed rollbacks")).collect();
     let [row] = row[..] else { panic!("{people:?}") };
-    assert!(row.contains("of `orders` failed in") && people.stdout.contains("-> mend the reason"), "{row}");
+    assert!(row.contains("of `orders` failed in") && people.stdout.contains("-> fix the cause"), "{row}");
     assert!(people.stdout.contains("scoop skip ") && people.stdout.contains(" --reason <why>"), "{row}");
 
     shop.db
@@ -149,7 +149,10 @@ async fn doctor_names_failed_rollbacks_that_operators_do_not_see() {
         )
     );
     let advice = lost.field("advice").join("\n");
-    assert!(advice.contains("which makes the list anew: scoop rebuild --dry-run; scoop rebuild"), "{advice}");
+    assert!(
+        advice.contains("this also rebuilds the list: scoop rebuild --dry-run; scoop rebuild"),
+        "{advice}"
+    );
 
     shop.scoop.shutdown().await.unwrap();
     assert_eq!(shop.run(&["rebuild", "--yes"]).await.code, 0);

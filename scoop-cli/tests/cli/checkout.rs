@@ -117,7 +117,7 @@ async fn failed_orders_of_the_checkout_example_are_found_explained_and_repaired(
     assert!(retried.starts_with("accepted: "), "{retried}");
     eventually("it is settled", async || scoop(&awaiting).await.stdout.is_empty()).await;
     eventually("the order is rolled back", async || {
-        scoop(&["explain", &order]).await.stdout.contains("of `checkout` is rolled back since ")
+        scoop(&["explain", &order]).await.stdout.contains("of `checkout` was rolled back at ")
     })
     .await;
 

@@ -63,7 +63,7 @@ async fn runs_are_listed_with_state_and_reason() {
     shop.run(&["explain", &failed]).await.shows(expect![[r#"
         Run <id 3> of `orders` waits for an operator, for <duration>: its rollback failed again: bank-closed: the bank is closed. It is rolling back. An operator has to decide: `retry`, `skip` or `resolve` the run <id 3>.
 
-        Mend the reason, then one of:
+        Fix the cause, then run one of:
         scoop retry <id 3>
         scoop skip <id 3> --reason <why>
         scoop resolve <id 3> --reason <why>

@@ -145,7 +145,7 @@ impl Scoop {
     /// list, and 10,000 recorded ones: the newest of each saga, as many of each, of the first 1,000 sagas. Of the newest 10,000
     /// repeated failures, those that do not fit the record are returned, too. Changes nothing, and takes no locks.
     /// [`compare_working_set`](Self::compare_working_set) compares all failed rollbacks, and a
-    /// [rebuild](Self::rebuild_working_set) makes the list anew.
+    /// [rebuild](Self::rebuild_working_set) also rebuilds the list.
     ///
     /// # Errors
     ///

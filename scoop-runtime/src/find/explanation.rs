@@ -163,8 +163,8 @@ pub enum WaitReason {
     },
 }
 
-/// A run below another one that comes first. An operator has to decide on its failed rollback, that is in repair, or it has not
-/// ended yet. Display it for its id and its saga.
+/// A descendant that must be handled first: its failed rollback needs a decision or is in repair, or it is unfinished. Display it
+/// for its id and its saga.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailedBelow {

@@ -88,7 +88,7 @@ pub(crate) struct FailedRollback {
     pub(crate) lineage: Lineage,
     pub(crate) message: Uuid,
     pub(crate) handler: String,
-    /// First failure; determines which ancestors were waiting for it.
+    /// Time of the first failure. An ancestor was waiting if its newest suspension is older.
     pub(crate) failed_at: OffsetDateTime,
     /// The part of the rollback that failed, in the latest failure; none if the record is damaged. `handling` is the number
     /// of earlier calls of the child failure handler, if the failures of children were the reason.
@@ -337,7 +337,7 @@ impl FailedRollbacks {
     }
 
     /// Revives the ancestors. They wait for the run, and for the other failed runs that block them. An ancestor that
-    /// did not fail because of its children waits only for an operator, and does not get their ends.
+    /// did not fail because of its children waits only for an operator, and is not notified when they end.
     fn revive_above(
         &self,
         target: &FailedRollback,

@@ -123,8 +123,8 @@ pub enum RepairStatus {
     /// it is not recorded, or other runs below it are unfinished, as [`Scoop::explain`](crate::Scoop::explain) says.
     Undecided,
     /// The run failed because of descendants, some of which are undecided: [`FailedCompensation::failed_below`]. It
-    /// continues when those are settled. To resolve it settles them, too; to skip it leaves them failed, and it no longer waits
-    /// for them.
+    /// continues when those are settled. [`resolve`](crate::Scoop::resolve) also settles them; [`skip`](crate::Scoop::skip)
+    /// leaves them failed, and the run stops waiting.
     BlockedByDescendant,
     /// The run continues, or waits for descendants that do.
     InProgress,

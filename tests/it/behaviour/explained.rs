@@ -233,7 +233,7 @@ async fn running_step_is_explained_by_its_worker() -> Result<()> {
     assert_eq!(order.ends().await?, Outcome::Committed);
     let ended = only(scoop.explain(order.id()).await?);
     assert_eq!((&ended.reason, ended.kind()), (&WaitReason::Ended, None));
-    assert_says(&ended.to_string(), &["of `orders` is committed since 2", "Nothing is left to do."]);
+    assert_says(&ended.to_string(), &["of `orders` committed at 2", "Nothing is left to do."]);
     scoop.shutdown().await?;
     Ok(())
 }
@@ -275,7 +275,7 @@ async fn failed_rollback_waits_for_an_operator() -> Result<()> {
     assert!(matches!(undone.ends().await?, Outcome::RolledBack(_)));
     let run = only(scoop.explain(undone.id()).await?);
     assert_eq!(run.reason, WaitReason::Ended);
-    assert_says(&run.to_string(), &["is rolled back since 2", "The reason is ", "broken"]);
+    assert_says(&run.to_string(), &["was rolled back at 2", "The reason is ", "broken"]);
     scoop.shutdown().await?;
     Ok(())
 }
@@ -338,7 +338,7 @@ async fn rollback_that_an_operator_skipped_or_resolved_is_listed_and_explained_a
         let tree =
             item.comes_to(|tree: &Tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await?;
         let text = only(scoop.explain(run).await?).to_string();
-        assert_says(&text, &["is rolled back since 2", &format!("Z, {settled}. The reason is ")]);
+        assert_says(&text, &["was rolled back at 2", &format!("Z, {settled}. The reason is ")]);
         let listed = scoop.runs().state(RunPhase::RolledBack).await?.runs;
         assert_eq!((listed[0].run, listed[0].settled().as_deref()), (run, Some(settled)));
         assert!(listed[0].about().starts_with(&format!("{settled}; ")), "{}", listed[0].about());

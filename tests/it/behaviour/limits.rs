@@ -85,10 +85,7 @@ async fn runs_beyond_the_limit_wait_for_an_end_and_say_so() -> Result<()> {
     assert_eq!(run.reason, reason, "{last}");
     let text = run.to_string();
     assert!(text.contains("waits for the limit of `limited-parcels`"), "{text}");
-    assert!(
-        text.contains("2 runs are executed at once, and 1 run is ahead of it in its queue of 2"),
-        "{text}"
-    );
+    assert!(text.contains("at most 2 runs at a time, and 1 run is ahead of it in its queue of 2"), "{text}");
     assert_eq!(gate.arrived(), 0, "no more than the limit have begun");
     gate.open(1);
     gate.arrivals(1).await;

@@ -122,7 +122,7 @@ async fn runs_of_a_key_begin_one_after_the_other_and_say_what_they_wait_for() ->
     let text = last.to_string();
     let expected = "waits for the limit of `limited-calls` for its key `7` of `customer`";
     assert!(text.contains(expected), "{text}");
-    assert!(text.contains("1 run is executed at once, and 1 run is ahead of it in its queue of 2"), "{text}");
+    assert!(text.contains("at most 1 run at a time, and 1 run is ahead of it in its queue of 2"), "{text}");
     assert!(text.contains(&format!("In execution: {holder}")), "{text}");
     for _ in 0..2 {
         calls.gates.of(7).open(1);

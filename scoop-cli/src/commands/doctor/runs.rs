@@ -255,7 +255,9 @@ pub(super) async fn listed(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     };
     let rebuild = || {
         Advice {
-        text: "list all differences; then stop the programs with sagas, and rebuild the working set, which makes the list anew:".into(),
+        text: "list all differences; then stop the programs with sagas, and rebuild the working set; this also rebuilds \
+               the list:"
+            .into(),
         commands: ["scoop rebuild --dry-run", "scoop rebuild"].map(str::to_owned).into(),
     }
     };
@@ -320,7 +322,7 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
                 failed.failure.summary()
             ),
             Advice {
-                text: "mend the reason, then one of:".into(),
+                text: "fix the cause, then run one of:".into(),
                 commands: repair_commands(failed.id(), RunPhase::AwaitingOperator.requests().iter().copied()),
             },
         )
@@ -336,7 +338,7 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
                 counts::shown(counted.unfinished.iter().filter(|count| failed.contains(&count.phase)))
             ),
             Advice::with_command(
-                "mend the reasons; all are listed by:",
+                "fix the causes; all are listed by:",
                 "scoop runs --state rollback-failed --state awaiting-operator",
             ),
         ));

@@ -45,7 +45,7 @@ pub(crate) struct RunFacts {
     /// The failed rollbacks on which an operator has to decide before it goes on: its own, or those of descendants;
     /// [`FAILED_BELOW_READ`] at most.
     pub(crate) undecided: Vec<FailedBelow>,
-    /// If an operator can decide on none, the runs for which it waits instead; as many at most. Those in repair, if it
+    /// Used only if `undecided` is empty: the runs it waits for, at most [`FAILED_BELOW_READ`]. Those in repair, if it
     /// [may wait](may_wait_for_repair) for them, or those for which [decisions wait](accepted_first).
     pub(crate) in_repair: Vec<FailedBelow>,
     pub(crate) join: Option<JoinWait>,

@@ -182,7 +182,11 @@ impl RunExplanation {
         let long = self.read_at.duration_since(since).map(humane).unwrap_or_else(|_| "0 ms".into());
         match &self.reason {
             WaitReason::Ended => {
-                write!(f, "is {} since {}", self.run.phase, utc(since))?;
+                let ended = match self.run.phase {
+                    RunPhase::Committed => "committed",
+                    _ => "was rolled back",
+                };
+                write!(f, "{ended} at {}", utc(since))?;
                 self.run.settled().map_or(Ok(()), |settled| write!(f, ", {settled}"))
             }
             WaitReason::Executing { worker: Some(worker) } => {
@@ -227,15 +231,15 @@ impl RunExplanation {
                     Count(*ahead, "run is", "runs are"),
                     OrMore(*queued)
                 )?;
-                let alone = ". It may be what ended its former workers, and each worker executes one such run at a time";
+                let alone = ". It may have crashed its previous workers, and each worker executes one such run at a time";
                 f.write_str(if *is_suspect { alone } else { "" })
             }
             WaitReason::Limit { concurrency, key, holders, ahead, queued } => {
                 let handler = Escaped(&self.run.handler);
                 write!(f, "waits for the limit of `{handler}`")?;
                 write_key(f, key.as_ref())?;
-                let executed = Count(*concurrency as usize, "run is executed", "runs are executed");
-                write!(f, ", for {long}: at most {executed} at once, ")?;
+                let most = Count(*concurrency as usize, "run", "runs");
+                write!(f, ", for {long}: at most {most} at a time, ")?;
                 let before = Count(*ahead, "run is", "runs are");
                 write!(f, "and {before} ahead of it in its queue of {}", OrMore(*queued))?;
                 let holders: Vec<_> = holders.iter().map(ToString::to_string).collect();
