@@ -1,6 +1,6 @@
 //! Sleeping, and beginning later, beyond the conformance scenarios.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
 use crate::support::{Database, Gate, calls_of, compensated, handled, invoked};
@@ -296,7 +296,17 @@ mod meanwhile {
         let cancelled = scoop.launch(hour()).await?;
         let tree = cancelled.comes_to(asleep).await?;
         assert!(tree.roots()[0].sleeps_until() > Some(db.time().await), "{tree}");
-        let late = scoop.launch(hour()).deadline(Duration::from_millis(200)).await?;
+        // If the deadline passes before the run sleeps, another run has a longer one.
+        let mut deadline = Duration::from_millis(200);
+        let late = loop {
+            let late = scoop.launch(hour()).deadline(deadline).await?;
+            let launched = Instant::now();
+            let tree = late.comes_to(|tree| asleep(tree) || launched.elapsed() > deadline).await?;
+            if asleep(&tree) {
+                break late;
+            }
+            deadline *= 2;
+        };
         scoop.cancel(cancelled.id(), "enough").await?;
         for root in [cancelled, late] {
             let rolls_back = |tree: &Tree| tree.roots().iter().any(|run| run.rolling_back);
