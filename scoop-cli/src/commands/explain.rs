@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use scoop_core::Priority;
-use scoop_runtime::{Delay, Explanation, FailedBelow, RunExplanation, RunPhase, Scoop, WaitKind, WaitReason};
+use scoop_runtime::{
+    Delay, Explanation, FailedBelow, RunExplanation, RunRequest, Scoop, WaitKind, WaitReason,
+};
 use serde::Serialize;
 
 use super::pause::PauseRecord;
@@ -245,7 +247,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: ExplainArgs) -> Re
 fn decision_commands(run: &RunExplanation) -> Vec<String> {
     match &run.reason {
         WaitReason::Operator { failed_below, .. } => match failed_below.first() {
-            Some(below) => repair_commands(below.run, RunPhase::AwaitingOperator.requests().iter().copied()),
+            Some(below) => repair_commands(below.run, RunRequest::REPAIRS.into_iter()),
             None => repair_commands(run.run.run, run.requests()),
         },
         WaitReason::Children { blocking, .. } => {

@@ -12,9 +12,6 @@ use scoop::{
 use super::*;
 use crate::support::{Database, Gate, calls_of, compensated, eventually, invoked};
 
-/// The decisions about a failed rollback.
-const DECISIONS: [RunRequest; 3] = [RunRequest::Retry, RunRequest::Skip, RunRequest::Resolve];
-
 /// The present faults. Clones share them.
 #[derive(Clone, Default)]
 struct Faults(Arc<Mutex<BTreeSet<&'static str>>>);
@@ -155,7 +152,8 @@ impl Broken {
         Ok(listed.into_iter().map(|failed| (failed.handler, failed.status)).collect())
     }
 
-    /// The explanation of each listed run, and a page with this run alone, have the status and the runs below as the list has.
+    /// The explanation of each listed run, and a page with this run alone, have the status and the runs below as the list has. The
+    /// explanation offers the same decisions.
     async fn views_agree(&self) -> Result<()> {
         let listed = self.scoop.failed_compensations().await?;
         let mut before: Option<&FailedCompensation> = None;
@@ -176,6 +174,8 @@ impl Broken {
             };
             let waits_for_operator = failed.status != RepairStatus::InProgress;
             assert_eq!(explained, waits_for_operator.then(|| failed.failed_below.clone()), "{run}");
+            let offered = run.requests().filter(|request| request.is_repair());
+            assert!(offered.eq(failed.requests()), "{run}");
         }
         Ok(())
     }
@@ -193,7 +193,8 @@ impl Broken {
     async fn explained(&self, run: uuid::Uuid) -> Result<(RunExplanation, Vec<RunRequest>)> {
         let run = self.scoop.explain(run).await?.runs.remove(0);
         let offered: Vec<_> = run.requests().collect();
-        for (decision, answer) in DECISIONS.into_iter().zip(self.answers(run.run.run.uuid()).await?) {
+        for (decision, answer) in RunRequest::REPAIRS.into_iter().zip(self.answers(run.run.run.uuid()).await?)
+        {
             let is_accepted = answer == RepairAnswer::Accepted;
             assert!(is_accepted || !offered.contains(&decision), "{decision}: {answer:?}, {run}");
         }
@@ -769,7 +770,7 @@ async fn dry_run_of_a_repair_gets_the_answer_of_the_request_and_changes_nothing(
     for (run, retried) in [(grandchild, RepairAnswer::Accepted), (root, RepairAnswer::FailedBelow)] {
         assert_eq!(broken.answers(run).await?, [retried, RepairAnswer::Accepted, RepairAnswer::Accepted]);
     }
-    assert_eq!(broken.explained(grandchild).await?.1, DECISIONS);
+    assert_eq!(broken.explained(grandchild).await?.1, RunRequest::REPAIRS);
     assert_eq!(broken.explained(root).await?.1, [], "the grandchild comes first");
     assert_eq!(state().await?, before);
     assert!(scoop.interventions(broken.root.id()).await?.is_empty());
@@ -1307,7 +1308,7 @@ mod deadlines {
         for run in scoop.runs().await?.runs {
             let (run, offered) = broken.explained(run.run.uuid()).await?;
             assert!(
-                !offered.iter().any(|request| DECISIONS.contains(request)),
+                !offered.iter().any(|request| RunRequest::REPAIRS.contains(request)),
                 "no rollback has failed: {run}"
             );
         }
@@ -1332,7 +1333,7 @@ mod deadlines {
             let (is_in_repair, first, _) = named(run).await?;
             assert_eq!((is_in_repair, first), (false, vec![below]));
         }
-        assert_eq!(broken.explained(below).await?.1, DECISIONS);
+        assert_eq!(broken.explained(below).await?.1, RunRequest::REPAIRS);
 
         assert_eq!(broken.retry("below-handler").await?, RepairAnswer::Accepted);
         gate.arrivals(1).await;
@@ -1361,13 +1362,13 @@ mod deadlines {
             let (is_in_repair, first, _) = named(run).await?;
             assert_eq!((is_in_repair, first), (false, vec![below]));
         }
-        assert_eq!(broken.explained(below).await?.1, DECISIONS);
+        assert_eq!(broken.explained(below).await?.1, RunRequest::REPAIRS);
 
         assert_eq!(scoop.resolve(below, "by hand").await?, RepairAnswer::Accepted);
         let (is_in_repair, first, _) = named(top).await?;
         assert_eq!((is_in_repair, first), (false, vec![above]));
         let (run, offered) = broken.explained(above).await?;
-        assert_eq!(offered, DECISIONS);
+        assert_eq!(offered, RunRequest::REPAIRS);
         assert!(run.to_string().contains(&format!("`retry`, `skip` or `resolve` the run {above}.")), "{run}");
         assert_eq!(scoop.resolve(above, "by hand").await?, RepairAnswer::Accepted);
         broken.is_undone().await
@@ -1436,7 +1437,7 @@ mod waiting_decisions {
         }
         gate.open(1);
         assert!(matches!(broken.root.ends().await?, Outcome::RollbackFailed(_)));
-        assert_eq!(broken.explained(grandchild).await?.1, DECISIONS);
+        assert_eq!(broken.explained(grandchild).await?.1, RunRequest::REPAIRS);
         broken.faults.mend("grandchild 0");
         assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
         broken.is_undone().await
@@ -1487,7 +1488,7 @@ mod waiting_decisions {
         })
         .await?;
         let root = broken.id_of("root-handler").await?;
-        assert_eq!(broken.explained(root).await?.1, DECISIONS);
+        assert_eq!(broken.explained(root).await?.1, RunRequest::REPAIRS);
         broken.faults.mend("child 0");
         assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
         gate.arrivals(1).await;
@@ -1499,7 +1500,7 @@ mod waiting_decisions {
         assert!(text.ends_with("An operator can decide about it when these runs have ended."), "{text}");
         gate.open(1);
         eventually("the child is undone", async || broken.db.unfinished().await == 0).await;
-        assert_eq!(broken.explained(root).await?.1, DECISIONS);
+        assert_eq!(broken.explained(root).await?.1, RunRequest::REPAIRS);
         broken.faults.mend("root 0");
         assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
         broken.is_undone().await

@@ -321,7 +321,7 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             ),
             Advice {
                 text: "mend the reason, then one of:".into(),
-                commands: repair_commands(failed.id(), RunPhase::AwaitingOperator.requests().iter().copied()),
+                commands: repair_commands(failed.id(), failed.requests()),
             },
         )
     }));

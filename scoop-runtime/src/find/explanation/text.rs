@@ -91,7 +91,7 @@ impl RunExplanation {
                 let runs: Vec<_> = failed_below.iter().map(ToString::to_string).collect();
                 format!(
                     "An operator has to decide about what failed below it: {} {}{}.",
-                    choice(RunPhase::AwaitingOperator.requests().iter().copied()),
+                    choice(RunRequest::REPAIRS.into_iter()),
                     runs.join(", then "),
                     if *has_more_below { ", then more runs" } else { "" }
                 )
