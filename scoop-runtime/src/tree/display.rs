@@ -6,9 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use scoop_core::{Escaped, EventKind, Failure, Frame, SignalKey};
 
-use super::{
-    CancellationRequest, LEFT_OUT_MAX, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage, WaitEnd,
-};
+use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage, WaitEnd};
 use crate::Intervention;
 use crate::repair::no_program;
 use crate::util::format::{ahead, humane, system_time, utc, utc_if_known};
@@ -189,12 +187,12 @@ impl RunInfo {
         });
         let mut all: Vec<_> = events.collect();
         let line = |done: &Intervention, words| Happened { at: Some(done.at), what: What::Other(words) };
-        let (first, last) = self.interventions_at_ends();
+        let (first, last) = self.split_interventions();
         all.extend(first.iter().map(|done| line(done, done.to_string())));
         all.extend(last.first().map(|done| {
             let are = match self.interventions_left_out {
                 1 => "1 intervention is".to_owned(),
-                count @ ..LEFT_OUT_MAX => format!("{count} interventions are"),
+                count @ ..RunInfo::LEFT_OUT_MAX => format!("{count} interventions are"),
                 _ => "10,000 interventions or more are".to_owned(),
             };
             line(done, format!("({are} left out: {})", hints.events))

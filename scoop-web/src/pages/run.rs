@@ -74,7 +74,7 @@ impl Details {
     fn events_not_shown(&self) -> Option<String> {
         match self.events_left_out {
             0 => None,
-            count @ ..10_000 => Some(format!(
+            count @ ..RunInfo::LEFT_OUT_MAX => Some(format!(
                 "{count} events are not shown: those between the first and the last {EVENTS_SHOWN}."
             )),
             _ => Some(format!(
@@ -87,7 +87,7 @@ impl Details {
     fn requests_not_shown(&self) -> Option<String> {
         match self.requests_left_out {
             0 => None,
-            count @ ..10_000 => Some(format!("{count} earlier ones are not shown.")),
+            count @ ..RunInfo::LEFT_OUT_MAX => Some(format!("{count} earlier ones are not shown.")),
             _ => Some("10,000 earlier ones or more are not shown.".into()),
         }
     }

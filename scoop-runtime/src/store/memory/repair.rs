@@ -142,7 +142,7 @@ impl RepairStorage for MemoryStore {
             if let Some(hierarchy) = state.hierarchy(root) {
                 let record = &hierarchy.record;
                 for run in runs.map_or_else(|| record.runs_with_interventions(), <[Uuid]>::to_vec) {
-                    let (done, left_out) = record.interventions_at_ends(run, extent.events_of(run));
+                    let (done, left_out) = record.limited_interventions(run, extent.events_of(run));
                     read.extend(done.into_iter().map(|done| (done, left_out)));
                 }
             }
