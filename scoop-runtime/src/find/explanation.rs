@@ -10,8 +10,7 @@ use scoop_core::{Failure, Priority, SignalKey};
 use uuid::Uuid;
 
 pub(crate) use self::decide::{
-    BELOW_MAX, BLOCKING_MAX, DecisionWait, FAILED_BELOW_READ, LimitFacts, RunFacts, accepted_first,
-    may_wait_for_repair,
+    BELOW_MAX, BLOCKING_MAX, BlockingRuns, DecisionWait, FAILED_BELOW_READ, LimitFacts, RunFacts,
 };
 use super::run::{FailureSummary, RunPhase, RunSummary, WaitKind};
 use crate::{HierarchyId, Named, Pause, RunId, RunRequest};
