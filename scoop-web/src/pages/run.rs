@@ -204,7 +204,7 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
     let details = info.map(|info| details(&tree, info, requests.collect()));
     let (failed_below, has_more_below) = match &explained.reason {
         WaitReason::Operator { failed_below, has_more_below, .. }
-        | WaitReason::Repair { below: failed_below, has_more_below } => {
+        | WaitReason::RunsInProgress { below: failed_below, has_more_below } => {
             let below = failed_below.iter().map(|below| (below.run.uuid(), line(&below.handler)));
             (below.collect(), *has_more_below)
         }

@@ -152,7 +152,7 @@ impl RunFacts {
             _ if !in_progress.is_empty() => {
                 in_progress.retain(|below| below.run != run.run);
                 let has_more_below = cut(&mut in_progress);
-                WaitReason::Repair { below: in_progress, has_more_below }
+                WaitReason::RunsInProgress { below: in_progress, has_more_below }
             }
             (RunPhase::Waiting, ..) if undecided.is_empty() => blocked(children, below),
             (RunPhase::RollbackFailed, ..) | (_, Some(WaitKind::Operator), _) => {

@@ -115,7 +115,7 @@ async fn explanation_of_a_run_above_one_in_repair_advises_no_refused_request() -
         assert_eq!(offered, [], "{run}");
         assert_eq!(run.kind(), run.run.waits_for, "{run}");
         let (is_in_repair, below) = match &run.reason {
-            WaitReason::Repair { below, has_more_below: false } => (true, below),
+            WaitReason::RunsInProgress { below, has_more_below: false } => (true, below),
             WaitReason::Operator { failed_below, has_more_below: false, .. } => (false, failed_below),
             _ => panic!("{run:?}"),
         };

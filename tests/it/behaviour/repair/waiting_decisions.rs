@@ -7,7 +7,7 @@ async fn waits(broken: &Broken, run: uuid::Uuid) -> Result<(Vec<uuid::Uuid>, Str
     assert_eq!(broken.answers(run).await?, [RepairAnswer::StillRunning; 3]);
     let (run, offered) = broken.explained(run).await?;
     assert_eq!(offered, [], "{run}");
-    let WaitReason::Repair { below, has_more_below: false } = &run.reason else { panic!("{run:?}") };
+    let WaitReason::RunsInProgress { below, has_more_below: false } = &run.reason else { panic!("{run:?}") };
     assert_eq!((run.kind(), run.run.waits_for), (Some(WaitKind::Operator), Some(WaitKind::Operator)));
     Ok((below.iter().map(|below| below.run.uuid()).collect(), run.to_string()))
 }
