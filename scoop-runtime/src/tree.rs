@@ -11,6 +11,7 @@ use scoop_core::{EventKind, Failure, Lineage, OPERATOR, SignalKey, Undoes, Wait,
 use uuid::Uuid;
 
 pub(crate) use self::assembly::{Extent, FAILURE_BYTES_MAX, LeftOut, TreeRows};
+pub use self::display::{TreeHints, TreeText};
 pub(crate) use self::row::{RunHead, RunRow, Stands};
 pub use self::timeline::{Bar, BarKind};
 use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId, RunPhase};
