@@ -15,6 +15,9 @@
 -- them are counted. $7 how many messages without a handler at most, one more if there are more; null for all. $8 how many launched
 -- messages of each run are looked at, for their runs and for that, and $9 how many of all runs for that; null for all.
 -- $10 how many bytes of failures at most
+
+-- 1. The runs: `begun` in the record, or `waiting_to_begin` in the working set. Both are `listed`, and `shown` with their
+-- newest executions.
 WITH RECURSIVE begun AS (
     SELECT seen.cooperation_lineage AS lineage, seen.message_id, seen.coroutine_name AS handler
     FROM scoop.message_event seen
@@ -81,6 +84,8 @@ shown AS MATERIALIZED (
         LIMIT 1
     ) execution ON true
 ),
+
+-- 2. The messages without a handler: of the `emitted` ones, those that are `unhandled`.
 emitted AS MATERIALIZED (
     SELECT e.cooperation_lineage AS lineage, e.message_id, e.created_at, 1 AS nth
     FROM scoop.message_event e
@@ -124,7 +129,8 @@ unhandled AS (
     ) THEN false ELSE e.message_id NOT IN (SELECT message_id FROM waiting_to_begin) END
     LIMIT $7::bigint + 1
 ),
--- the events of each run that are read; and a row of no type, with the run and the number of the others
+
+-- 3. The events of each run that are read, `recorded`; and a row of no type, with the run and the number of the others.
 recorded AS (
     SELECT n.nth, n.began_at, e.*
     FROM shown n
@@ -232,6 +238,8 @@ recorded AS (
         OFFSET 0
     ) e
 ),
+
+-- 4. The failures and waits that are read: `ranked` in the order in which they are kept, and `weighed` by their bytes.
 ranked AS (
     SELECT r.*,
            row_number() OVER (PARTITION BY r.nth, r.type, r.exception IS NULL ORDER BY r.created_at DESC) > 1 AS is_former
@@ -245,6 +253,8 @@ weighed AS (
            CASE WHEN scoop.bytes_of(r.wait) > 16384 THEN true ELSE scoop.is_deep(r.wait) END AS is_wait_left_out
     FROM ranked r
 ),
+
+-- 5. The answer: a `described_run` with the state of its row for each run, and the messages without a handler.
 described_run AS (
     SELECT max(w.lineage) AS lineage, (array_agg(w.message_id) FILTER (WHERE w.type IS NULL))[1] AS message_id,
            max(w.handler) AS handler, max(w.execution) AS execution, max(w.began_at) AS began_at, max(w.left_out) AS left_out,

@@ -44,9 +44,10 @@ mod testing;
 
 mod util;
 
-/// Times and durations as texts, for the command line and the web page.
+/// Times, durations and trees as texts, for the command line and the web page.
 #[doc(hidden)]
 pub mod shown {
+    pub use crate::tree::{TreeHints, TreeText};
     pub use crate::util::format::{humane, utc};
 }
 

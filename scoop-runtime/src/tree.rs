@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime};
 use scoop_core::{EventKind, Failure, Lineage, OPERATOR, SignalKey, Undoes, Wait, visible_step};
 use uuid::Uuid;
 
-pub(crate) use self::assembly::{Extent, FAILURE_BYTES_MAX, LEFT_OUT_MAX, LeftOut, TreeRows};
+pub(crate) use self::assembly::{Extent, FAILURE_BYTES_MAX, LeftOut, TreeRows};
+pub use self::display::{TreeHints, TreeText};
 pub(crate) use self::row::{RunHead, RunRow, Stands};
 pub use self::timeline::{Bar, BarKind};
 use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId, RunPhase};
@@ -72,13 +73,13 @@ pub struct RunInfo {
     pub execution_began_at: Option<SystemTime>,
     /// Its recorded events, oldest first.
     pub events: Vec<RunEvent>,
-    /// The number of its events that were left out because of [`ReadTree::events`](crate::ReadTree::events); 10,000 stands
-    /// for that or more.
+    /// The number of its events that were left out because of [`ReadTree::events`](crate::ReadTree::events);
+    /// [10,000](RunInfo::LEFT_OUT_MAX) stands for that or more.
     pub events_left_out: usize,
     /// The interventions of operators on it, oldest first.
     pub interventions: Vec<Intervention>,
     /// The number of interventions on it that were left out because of [`ReadTree::events`](crate::ReadTree::events). They were
-    /// between the two halves of `interventions`; 10,000 stands for that or more.
+    /// between the two halves of `interventions`; [10,000](RunInfo::LEFT_OUT_MAX) stands for that or more.
     pub interventions_left_out: usize,
     /// The runs of the messages that it launched.
     pub children: Vec<RunInfo>,
@@ -252,6 +253,10 @@ impl RunState {
 }
 
 impl RunInfo {
+    /// The maximum value of [`events_left_out`](Self::events_left_out) and of
+    /// [`interventions_left_out`](Self::interventions_left_out), which stands for that or more.
+    pub const LEFT_OUT_MAX: usize = 10_000;
+
     /// The id of this run, for [`Scoop::cancel`](crate::Scoop::cancel), [`Scoop::retry`](crate::Scoop::retry) and
     /// other requests.
     pub fn id(&self) -> RunId {
@@ -280,7 +285,7 @@ impl RunInfo {
     }
 
     /// Its interventions before those that were left out, and after them.
-    fn interventions_at_ends(&self) -> (&[Intervention], &[Intervention]) {
+    fn split_interventions(&self) -> (&[Intervention], &[Intervention]) {
         let first = match self.interventions_left_out {
             0 => self.interventions.len(),
             // As many are read at each end.

@@ -59,7 +59,7 @@ mod paused;
 mod priorities;
 #[path = "../it/behaviour/redelivered.rs"]
 mod redelivered;
-#[path = "../it/behaviour/repair.rs"]
+#[path = "../it/behaviour/repair/mod.rs"]
 mod repair;
 #[path = "../it/behaviour/replies_last_step.rs"]
 mod replies_last_step;

@@ -1,7 +1,10 @@
 //! `scoop doctor`
 
+mod lists;
+mod operation;
 mod runs;
 mod server;
+mod workers;
 
 use std::fmt;
 use std::time::Duration;
@@ -14,6 +17,9 @@ use crate::connection::Connection;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, Rows, Tone, counted, plain, shortened, toned};
 use crate::times;
+
+/// How many runs of a kind are listed by their ids, and how many pauses and handlers by their names.
+const LISTED: u32 = 10;
 
 /// Check the server, the tables and the runs, and say what to do about each problem
 ///
@@ -140,13 +146,13 @@ fn of_setup(mistake: &SetupError) -> Finding {
 }
 
 async fn of_runs(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
-    let mut findings = runs::rights(scoop).await?;
-    findings.extend(runs::workers(scoop).await?);
-    findings.extend(runs::paused(scoop).await?);
+    let mut findings = workers::rights(scoop).await?;
+    findings.extend(workers::workers(scoop).await?);
+    findings.extend(operation::paused(scoop).await?);
     findings.extend(runs::unfinished(scoop).await?);
-    findings.extend(runs::listed(scoop).await?);
-    findings.extend(runs::queues(scoop).await?);
-    findings.extend(runs::undeletable(scoop).await?);
+    findings.extend(lists::listed(scoop).await?);
+    findings.extend(operation::queues(scoop).await?);
+    findings.extend(operation::undeletable(scoop).await?);
     Ok(findings)
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use scoop_core::Priority;
-use scoop_runtime::{Delay, Explanation, FailedBelow, RunExplanation, RunPhase, Scoop, WaitKind, WaitReason};
+use scoop_runtime::{
+    Delay, Explanation, FailedBelow, RunExplanation, RunRequest, Scoop, WaitKind, WaitReason,
+};
 use serde::Serialize;
 
 use super::pause::PauseRecord;
@@ -77,7 +79,7 @@ enum WaitRecord<'a> {
         failed_below: Vec<FailedBelowRecord<'a>>,
         more_below: bool,
     },
-    Repair {
+    Runs {
         below: Vec<FailedBelowRecord<'a>>,
         more_below: bool,
     },
@@ -104,7 +106,7 @@ enum WaitRecord<'a> {
     Other,
 }
 
-/// A failed run below, on which an operator has to decide before, or which is in repair.
+/// A run below that comes first: an operator has to decide on it, or it is in progress.
 #[derive(Serialize)]
 struct FailedBelowRecord<'a> {
     run: String,
@@ -159,8 +161,8 @@ impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
                 failed_below: failed_below.iter().map(Into::into).collect(),
                 more_below: *has_more_below,
             },
-            WaitReason::Repair { below, has_more_below } => {
-                Self::Repair { below: below.iter().map(Into::into).collect(), more_below: *has_more_below }
+            WaitReason::RunsInProgress { below, has_more_below } => {
+                Self::Runs { below: below.iter().map(Into::into).collect(), more_below: *has_more_below }
             }
             WaitReason::Limit { concurrency, key, holders, ahead, queued } => Self::Limit {
                 concurrency: *concurrency,
@@ -245,7 +247,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: ExplainArgs) -> Re
 fn decision_commands(run: &RunExplanation) -> Vec<String> {
     match &run.reason {
         WaitReason::Operator { failed_below, .. } => match failed_below.first() {
-            Some(below) => repair_commands(below.run, RunPhase::AwaitingOperator.requests().iter().copied()),
+            Some(below) => repair_commands(below.run, RunRequest::REPAIRS.into_iter()),
             None => repair_commands(run.run.run, run.requests()),
         },
         WaitReason::Children { blocking, .. } => {
@@ -305,8 +307,8 @@ mod tests {
                 r#"{"for":"operator","why":"it is stuck","failed_below":[],"more_below":false}"#,
             ),
             (
-                WaitReason::Repair { below: vec![], has_more_below: false },
-                r#"{"for":"repair","below":[],"more_below":false}"#,
+                WaitReason::RunsInProgress { below: vec![], has_more_below: false },
+                r#"{"for":"runs","below":[],"more_below":false}"#,
             ),
             (
                 WaitReason::Limit { concurrency: 2, key: key(), holders: vec![], ahead: 0, queued: 1 },

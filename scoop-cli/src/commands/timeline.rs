@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use scoop_core::Escaped;
-use scoop_runtime::{Bar, BarKind, Scoop};
+use scoop_runtime::{Bar, BarKind, Scoop, Tree};
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::target::Target;
-use super::tree::{record_unreadable, remark_events_left_out};
+use super::tree::{RAISE_EVENTS, record_unreadable};
 use crate::fault::{Exit, Fault};
-use crate::output::{Output, Rows, plain};
+use crate::output::{Output, Rows, counted, plain};
 use crate::times::{in_words, utc};
 
 /// The number of characters of the bars.
@@ -109,6 +109,20 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TimelineArgs) -> R
         remark_events_left_out(output, &tree);
     }
     Ok(Exit::Done)
+}
+
+/// Says of how many runs some events or interventions are not shown.
+fn remark_events_left_out(output: Output, tree: &Tree) {
+    let runs = tree.runs().into_iter().filter(|run| run.events_left_out > 0).count();
+    if runs > 0 {
+        let runs = counted(runs, "run", "runs");
+        output.remark(format_args!("events of {runs} were left out: {RAISE_EVENTS}"));
+    }
+    let runs = tree.runs().into_iter().filter(|run| run.interventions_left_out > 0).count();
+    if runs > 0 {
+        let runs = counted(runs, "run", "runs");
+        output.remark(format_args!("interventions on {runs} were left out: {RAISE_EVENTS}"));
+    }
 }
 
 /// Writes the bars as a table.

@@ -1,11 +1,12 @@
 //! `scoop tree`
 
+use scoop_runtime::shown::{TreeHints, TreeText};
 use scoop_runtime::{Scoop, Tree};
 
 use super::records::{TreeRecord, UnreadableRecord};
 use super::target::Target;
 use crate::fault::{Exit, Fault};
-use crate::output::{Output, counted};
+use crate::output::Output;
 
 /// Show a hierarchy: its runs with their events, times, failures and repairs
 ///
@@ -25,6 +26,13 @@ pub(crate) struct TreeArgs {
     events: usize,
 }
 
+/// The option for more events and interventions, also of `scoop timeline`.
+pub(super) const RAISE_EVENTS: &str = "raise --events";
+
+/// The options that show what is left out.
+const HINTS: TreeHints =
+    TreeHints { events: RAISE_EVENTS, unhandled: "leave out --limit", runs: "raise --depth or --limit" };
+
 /// Shows the hierarchy.
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Result<Exit, Fault> {
     let hierarchy = args.target.hierarchy(scoop).await?;
@@ -41,14 +49,8 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Resul
         tree.runs().into_iter().try_for_each(|run| output.record(&TreeRecord::from(run)))?;
         record_unreadable(output, &tree)?;
     } else {
-        output.line(tree.for_command_line().to_string().trim_end())?;
-        if !tree.is_complete() {
-            output.remark("runs were left out: raise --depth or --limit");
-        }
-        remark_events_left_out(output, &tree);
-        if tree.has_more_unhandled() {
-            output.remark("there may be more messages without a handler: leave out --limit");
-        }
+        let text = TreeText { tree: &tree, hints: HINTS };
+        output.line(text.to_string().trim_end())?;
     }
     Ok(Exit::Done)
 }
@@ -57,18 +59,4 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Resul
 pub(super) fn record_unreadable(output: Output, tree: &Tree) -> Result<(), Fault> {
     tree.unreadable().iter().try_for_each(|unreadable| output.record(&UnreadableRecord { unreadable }))?;
     Ok(())
-}
-
-/// Says of how many runs some events or interventions are not shown.
-pub(super) fn remark_events_left_out(output: Output, tree: &Tree) {
-    let runs = tree.runs().into_iter().filter(|run| run.events_left_out > 0).count();
-    if runs > 0 {
-        let runs = counted(runs, "run", "runs");
-        output.remark(format_args!("events of {runs} were left out: raise --events"));
-    }
-    let runs = tree.runs().into_iter().filter(|run| run.interventions_left_out > 0).count();
-    if runs > 0 {
-        let runs = counted(runs, "run", "runs");
-        output.remark(format_args!("interventions on {runs} were left out: raise --events"));
-    }
 }

@@ -10,8 +10,7 @@ use scoop_core::{Failure, Priority, SignalKey};
 use uuid::Uuid;
 
 pub(crate) use self::decide::{
-    BELOW_MAX, BLOCKING_MAX, DecisionWait, FAILED_BELOW_READ, LimitFacts, RunFacts, accepted_first,
-    may_wait_for_repair,
+    BELOW_MAX, BLOCKING_MAX, BlockingRuns, DecisionWait, FAILED_BELOW_READ, LimitFacts, RunFacts,
 };
 use super::run::{FailureSummary, RunPhase, RunSummary, WaitKind};
 use crate::{HierarchyId, Named, Pause, RunId, RunRequest};
@@ -152,9 +151,9 @@ pub enum WaitReason {
         /// Whether there are more than these.
         has_more_below: bool,
     },
-    /// Repairs of failed rollbacks, or other runs below it that are unfinished. Until they end, decisions about the run, or about
-    /// those below it that failed, are refused.
-    Repair {
+    /// Other runs: failed ones below it that are in repair, other unfinished ones below it, or those above it, which have not
+    /// recorded its failure. Until then, decisions about the run, or about those below it that failed, are refused.
+    RunsInProgress {
         /// The failed runs below it that are in repair; ten at most. If there are none, unfinished runs without a failure. Empty if
         /// its own rollback has failed, and the runs above it have not recorded that yet.
         below: Vec<FailedBelow>,
@@ -304,7 +303,7 @@ impl RunExplanation {
     pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
         let is_decided_below = match &self.reason {
             WaitReason::Operator { failed_below, .. } => !failed_below.is_empty(),
-            WaitReason::Repair { .. } => true,
+            WaitReason::RunsInProgress { .. } => true,
             _ => false,
         };
         self.run.requests().filter(move |request| !is_decided_below || !request.is_repair())
@@ -315,7 +314,9 @@ impl RunExplanation {
     pub fn kind(&self) -> Option<WaitKind> {
         match &self.reason {
             WaitReason::Ended | WaitReason::Executing { .. } => None,
-            WaitReason::Repair { .. } if self.run.phase == RunPhase::Waiting => Some(WaitKind::Children),
+            WaitReason::RunsInProgress { .. } if self.run.phase == RunPhase::Waiting => {
+                Some(WaitKind::Children)
+            }
             WaitReason::Children { .. } => Some(WaitKind::Children),
             WaitReason::Signal { .. } => Some(WaitKind::Signal),
             WaitReason::Time { .. } => Some(WaitKind::Time),
@@ -323,7 +324,7 @@ impl RunExplanation {
             WaitReason::Limit { .. } | WaitReason::Rate { .. } => Some(WaitKind::Limit),
             WaitReason::Pause { .. } => Some(WaitKind::Pause),
             WaitReason::Program { .. } => Some(WaitKind::Program),
-            WaitReason::Operator { .. } | WaitReason::Repair { .. } => Some(WaitKind::Operator),
+            WaitReason::Operator { .. } | WaitReason::RunsInProgress { .. } => Some(WaitKind::Operator),
         }
     }
 }

@@ -25,8 +25,7 @@ pub use self::counts::{RunCount, RunCounts};
 pub use self::cursor::{BadCursor, ListCursor, RunCursor};
 pub(crate) use self::cursor::{EndedPlace, Place};
 pub(crate) use self::explanation::{
-    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, DecisionWait, FAILED_BELOW_READ, LimitFacts, RunFacts,
-    accepted_first, may_wait_for_repair,
+    BELOW_MAX, BLOCKING_MAX, BlockingRuns, COUNT_MAX, DecisionWait, FAILED_BELOW_READ, LimitFacts, RunFacts,
 };
 pub use self::explanation::{
     Delay, Explanation, FailedBelow, JoinWait, LimitKey, RegisteredWorker, RunExplanation, WaitReason,

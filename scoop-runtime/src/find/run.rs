@@ -151,6 +151,9 @@ named! {
 }
 
 impl RunRequest {
+    /// The decisions about a failed rollback.
+    pub const REPAIRS: [Self; 3] = [Self::Retry, Self::Skip, Self::Resolve];
+
     /// Whether it repairs a failed rollback or a stuck run.
     pub const fn is_repair(self) -> bool {
         matches!(self, Self::Retry | Self::Skip | Self::Resolve)
@@ -169,9 +172,7 @@ impl RunPhase {
             }
             Self::AwaitingSignal => &[RunRequest::Signal, RunRequest::Cancel],
             Self::Stuck => &[RunRequest::Retry, RunRequest::Cancel],
-            Self::AwaitingOperator | Self::RollbackFailed => {
-                &[RunRequest::Retry, RunRequest::Skip, RunRequest::Resolve]
-            }
+            Self::AwaitingOperator | Self::RollbackFailed => &RunRequest::REPAIRS,
             Self::Committed => &[RunRequest::Rollback],
             Self::RolledBack => &[],
         }
@@ -423,6 +424,12 @@ mod tests {
             assert!(!phase.is_finished() || !phase.requests().contains(&RunRequest::Cancel));
             assert_eq!(phase.is_failed_rollback(), phase.requests().contains(&RunRequest::Resolve));
         }
+    }
+
+    #[test]
+    fn decisions_about_a_failed_rollback_are_the_repairs() {
+        let repairs = RunRequest::ALL.into_iter().filter(|request| request.is_repair());
+        assert!(repairs.eq(RunRequest::REPAIRS));
     }
 
     #[test]

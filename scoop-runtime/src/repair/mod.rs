@@ -212,6 +212,13 @@ impl FailedCompensation {
         self.lineage.id().into()
     }
 
+    /// The decisions to offer about it: all if it is [`RepairStatus::Undecided`], otherwise none. `skip` and `resolve` are also
+    /// accepted about a run above an undecided one, which settles that run with it or leaves it failed.
+    pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
+        let is_undecided = self.status == RepairStatus::Undecided;
+        RunRequest::REPAIRS.into_iter().filter(move |_| is_undecided)
+    }
+
     /// Its place in the list, from which [another page](crate::ListRequest::after_cursor) begins.
     pub fn cursor(&self) -> ListCursor {
         ListCursor((self.stored_at, self.lineage.id()))

@@ -510,7 +510,7 @@ storage! {
 
         /// The interventions in these runs of a hierarchy, oldest first; `None` stands for all its runs. At each end of those of
         /// a run there are as many as the extent has of its events. Each has the number of the others of its run, up to
-        /// [`LEFT_OUT_MAX`](crate::tree::LEFT_OUT_MAX).
+        /// [`RunInfo::LEFT_OUT_MAX`](crate::RunInfo::LEFT_OUT_MAX).
         async fn interventions_of(
             &self, root: Uuid, runs: Option<&[Uuid]>, extent: Extent,
         ) -> Vec<(Intervention, usize)>;

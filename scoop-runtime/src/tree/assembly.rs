@@ -253,9 +253,6 @@ const UNHANDLED_MAX: usize = 100;
 const LAUNCHED_MAX: usize = 1_000;
 const LAUNCHED_IN_ALL_MAX: usize = 10_000;
 
-/// The maximum value of [`RunInfo::events_left_out`].
-pub(crate) const LEFT_OUT_MAX: usize = 10_000;
-
 /// The maximum number of bytes of the failures in a tree. It does not depend on the part of a hierarchy that is read.
 pub(crate) const FAILURE_BYTES_MAX: usize = 4 * 1024 * 1024;
 

@@ -6,9 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use scoop_core::{Escaped, EventKind, Failure, Frame, SignalKey};
 
-use super::{
-    CancellationRequest, LEFT_OUT_MAX, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage, WaitEnd,
-};
+use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage, WaitEnd};
 use crate::Intervention;
 use crate::repair::no_program;
 use crate::util::format::{ahead, humane, system_time, utc, utc_if_known};
@@ -166,7 +164,7 @@ impl RunInfo {
     fn happened<'a>(
         &'a self,
         asked: impl Iterator<Item = &'a CancellationRequest>,
-        hints: Hints,
+        hints: TreeHints,
     ) -> Vec<Happened<'a>> {
         let mut workers = None;
         let events = self.events.iter().flat_map(|event| {
@@ -189,12 +187,12 @@ impl RunInfo {
         });
         let mut all: Vec<_> = events.collect();
         let line = |done: &Intervention, words| Happened { at: Some(done.at), what: What::Other(words) };
-        let (first, last) = self.interventions_at_ends();
+        let (first, last) = self.split_interventions();
         all.extend(first.iter().map(|done| line(done, done.to_string())));
         all.extend(last.first().map(|done| {
             let are = match self.interventions_left_out {
                 1 => "1 intervention is".to_owned(),
-                count @ ..LEFT_OUT_MAX => format!("{count} interventions are"),
+                count @ ..RunInfo::LEFT_OUT_MAX => format!("{count} interventions are"),
                 _ => "10,000 interventions or more are".to_owned(),
             };
             line(done, format!("({are} left out: {})", hints.events))
@@ -366,37 +364,31 @@ impl fmt::Display for CancellationRequest {
     }
 }
 
-/// How a reader gets what a text leaves out.
-#[derive(Clone, Copy)]
-struct Hints {
-    events: &'static str,
-    unhandled: &'static str,
-    runs: &'static str,
+/// How a reader gets what the text of a tree leaves out.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeHints {
+    /// Events and interventions.
+    pub events: &'static str,
+    /// Messages without a handler.
+    pub unhandled: &'static str,
+    /// Runs.
+    pub runs: &'static str,
 }
 
 /// The options of [`ReadTree`](crate::ReadTree).
-const IN_LIBRARY: Hints = Hints {
+const IN_LIBRARY: TreeHints = TreeHints {
     events: "see `events` of the tree",
     unhandled: "see `limit` of the tree",
     runs: "see `depth` and `limit` of the tree",
 };
 
-/// The options of the command.
-const ON_COMMAND_LINE: Hints =
-    Hints { events: "raise --events", unhandled: "leave out --limit", runs: "raise --depth or --limit" };
-
-/// A tree as text.
-struct TreeText<'a> {
-    tree: &'a Tree,
-    hints: Hints,
-}
-
-impl Tree {
-    /// The text for the command line: it names the options of the command that show what is left out.
-    #[doc(hidden)]
-    pub fn for_command_line(&self) -> impl fmt::Display {
-        TreeText { tree: self, hints: ON_COMMAND_LINE }
-    }
+/// A tree as text, with other hints than those of its own text.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeText<'a> {
+    /// The tree.
+    pub tree: &'a Tree,
+    /// The hints.
+    pub hints: TreeHints,
 }
 
 impl fmt::Display for Tree {
@@ -462,7 +454,7 @@ fn write_run<'a>(
     f: &mut fmt::Formatter<'_>,
     run: &'a RunInfo,
     asked: &dyn Fn(&RunInfo) -> Vec<&'a CancellationRequest>,
-    hints: Hints,
+    hints: TreeHints,
     at: &Position,
 ) -> fmt::Result {
     let Position { indent, branch, below, .. } = at;

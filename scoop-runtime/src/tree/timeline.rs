@@ -157,7 +157,7 @@ impl RunInfo {
         {
             bars.push(bar(BarKind::Wait, WAIT_AFTER, last.subject().unwrap_or_default(), at, None));
         }
-        if let (first, [next, ..]) = self.interventions_at_ends() {
+        if let (first, [next, ..]) = self.split_interventions() {
             let since = first.last().map_or(next.at, |done| done.at);
             bars.push(bar(BarKind::Gap, "", DECISIONS_LEFT_OUT, since, Some(next.at)));
         }

@@ -32,16 +32,21 @@ impl Action {
     const ALL: [Self; 6] =
         [Self::Cancel, Self::Rollback, Self::Retry, Self::Skip, Self::Resolve, Self::Signal];
 
+    /// The request that it makes.
+    const fn request(self) -> RunRequest {
+        match self {
+            Self::Cancel => RunRequest::Cancel,
+            Self::Rollback => RunRequest::Rollback,
+            Self::Retry => RunRequest::Retry,
+            Self::Skip => RunRequest::Skip,
+            Self::Resolve => RunRequest::Resolve,
+            Self::Signal => RunRequest::Signal,
+        }
+    }
+
     /// Its name in URLs.
     pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Cancel => "cancel",
-            Self::Rollback => "rollback",
-            Self::Retry => "retry",
-            Self::Skip => "skip",
-            Self::Resolve => "resolve",
-            Self::Signal => "signal",
-        }
+        self.request().name()
     }
 
     /// The text of its button.
@@ -99,7 +104,8 @@ impl Action {
 
     /// The actions that make these requests.
     pub(super) fn making(requests: impl Iterator<Item = RunRequest>) -> Vec<Self> {
-        requests.filter_map(|request| Self::of(request.name()).ok()).collect()
+        let making = |request: RunRequest| Self::ALL.into_iter().find(|action| action.request() == request);
+        requests.filter_map(making).collect()
     }
 
     fn of(name: &str) -> Result<Self, Fault> {
@@ -307,4 +313,15 @@ async fn request(
         }
     };
     Ok((answer, is_run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The enum of requests may grow, so no `match` here has all of them.
+    #[test]
+    fn each_request_has_an_action() {
+        assert_eq!(Action::ALL.map(Action::request), RunRequest::ALL);
+    }
 }

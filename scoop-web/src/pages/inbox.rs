@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_runtime::{FailedCompensation, ListCursor, RepairStatus, RunId, RunPhase, StuckRun};
+use scoop_runtime::{FailedCompensation, ListCursor, RepairStatus, RunId, StuckRun};
 use uuid::Uuid;
 
 use super::action::Action;
@@ -108,15 +108,10 @@ fn failed_entry(
     now: SystemTime,
     possible: impl Fn(Vec<Action>) -> Vec<Action>,
 ) -> Entry {
-    let (note, actions) = match it.status {
-        RepairStatus::Undecided => {
-            ("", Action::making(RunPhase::AwaitingOperator.requests().iter().copied()))
-        }
-        RepairStatus::BlockedByDescendant => {
-            ("It goes on when the failed runs below it are settled:", vec![])
-        }
-        RepairStatus::InProgress => ("A repair is in progress.", vec![]),
-        _ => ("", vec![]),
+    let note = match it.status {
+        RepairStatus::BlockedByDescendant => "It goes on when the failed runs below it are settled:",
+        RepairStatus::InProgress => "A repair is in progress.",
+        _ => "",
     };
     Entry {
         id: it.id().uuid(),
@@ -128,7 +123,7 @@ fn failed_entry(
         since: Moment { at: it.at, now },
         note,
         failed_below: it.failed_below.iter().copied().map(RunId::uuid).collect(),
-        actions: possible(actions),
+        actions: possible(Action::making(it.requests())),
     }
 }
 

@@ -74,7 +74,7 @@ impl Details {
     fn events_not_shown(&self) -> Option<String> {
         match self.events_left_out {
             0 => None,
-            count @ ..10_000 => Some(format!(
+            count @ ..RunInfo::LEFT_OUT_MAX => Some(format!(
                 "{count} events are not shown: those between the first and the last {EVENTS_SHOWN}."
             )),
             _ => Some(format!(
@@ -87,7 +87,7 @@ impl Details {
     fn requests_not_shown(&self) -> Option<String> {
         match self.requests_left_out {
             0 => None,
-            count @ ..10_000 => Some(format!("{count} earlier ones are not shown.")),
+            count @ ..RunInfo::LEFT_OUT_MAX => Some(format!("{count} earlier ones are not shown.")),
             _ => Some("10,000 earlier ones or more are not shown.".into()),
         }
     }
@@ -204,7 +204,7 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
     let details = info.map(|info| details(&tree, info, requests.collect()));
     let (failed_below, has_more_below) = match &explained.reason {
         WaitReason::Operator { failed_below, has_more_below, .. }
-        | WaitReason::Repair { below: failed_below, has_more_below } => {
+        | WaitReason::RunsInProgress { below: failed_below, has_more_below } => {
             let below = failed_below.iter().map(|below| (below.run.uuid(), line(&below.handler)));
             (below.collect(), *has_more_below)
         }

@@ -45,9 +45,9 @@ pub(crate) struct RunFacts {
     /// The failed rollbacks on which an operator has to decide before it goes on: its own, or those of descendants;
     /// [`FAILED_BELOW_READ`] at most.
     pub(crate) undecided: Vec<FailedBelow>,
-    /// Used only if `undecided` is empty: the runs it waits for, at most [`FAILED_BELOW_READ`]. Those in repair, if it
-    /// [may wait](may_wait_for_repair) for them, or those for which [decisions wait](accepted_first).
-    pub(crate) in_repair: Vec<FailedBelow>,
+    /// Used only if `undecided` is empty: the runs in progress for which it waits, at most [`FAILED_BELOW_READ`]. Those in repair,
+    /// or those for which decisions wait.
+    pub(crate) in_progress: Vec<FailedBelow>,
     pub(crate) join: Option<JoinWait>,
     pub(crate) read_at: SystemTime,
 }
@@ -116,7 +116,7 @@ impl RunFacts {
             children: 0,
             below: vec![],
             undecided: vec![],
-            in_repair: vec![],
+            in_progress: vec![],
             join: None,
             read_at,
         }
@@ -136,7 +136,7 @@ impl RunFacts {
             children,
             below,
             mut undecided,
-            mut in_repair,
+            mut in_progress,
             join,
             read_at,
         } = self;
@@ -149,10 +149,10 @@ impl RunFacts {
         }
         let reason = match (run.phase, run.waits_for, limit) {
             (phase, ..) if phase.is_finished() && phase != RunPhase::RollbackFailed => WaitReason::Ended,
-            _ if !in_repair.is_empty() => {
-                in_repair.retain(|failed| failed.run != run.run);
-                let has_more_below = cut(&mut in_repair);
-                WaitReason::Repair { below: in_repair, has_more_below }
+            _ if !in_progress.is_empty() => {
+                in_progress.retain(|below| below.run != run.run);
+                let has_more_below = cut(&mut in_progress);
+                WaitReason::RunsInProgress { below: in_progress, has_more_below }
             }
             (RunPhase::Waiting, ..) if undecided.is_empty() => blocked(children, below),
             (RunPhase::RollbackFailed, ..) | (_, Some(WaitKind::Operator), _) => {
@@ -198,9 +198,35 @@ impl RunFacts {
     }
 }
 
+/// The runs that come before a run whose rollback failed, or before one that waits for such a run.
+#[derive(Debug)]
+pub(crate) struct BlockingRuns {
+    /// [`RunFacts::undecided`].
+    pub(crate) undecided: Vec<FailedBelow>,
+    /// [`RunFacts::in_progress`], without the runs in repair.
+    pub(crate) in_progress: Vec<FailedBelow>,
+    /// Whether the store has to read those in repair.
+    pub(crate) may_be_in_repair: bool,
+}
+
+impl BlockingRuns {
+    /// Orders what the store has read of a run: the undecided rollbacks for which it waits, the reasons for which decisions about
+    /// these are refused, and its unfinished descendants.
+    pub(crate) fn new(
+        run: &RunSummary,
+        undecided: Vec<FailedBelow>,
+        waits: &[DecisionWait],
+        below: &[RunSummary],
+    ) -> Self {
+        let (undecided, in_progress) = accepted_first(run, undecided, waits);
+        let may_be_in_repair = in_progress.is_empty() && may_wait_for_repair(run, &undecided, below);
+        Self { undecided, in_progress, may_be_in_repair }
+    }
+}
+
 /// Whether a run may wait for repairs below it. Then no decision about it is accepted. Its rollback failed, or it waits for a run
 /// whose rollback failed again; and an operator has to decide on no failed rollback.
-pub(crate) fn may_wait_for_repair(run: &RunSummary, undecided: &[FailedBelow], below: &[RunSummary]) -> bool {
+fn may_wait_for_repair(run: &RunSummary, undecided: &[FailedBelow], below: &[RunSummary]) -> bool {
     let has_failed_child = || below.iter().any(|run| run.phase == RunPhase::AwaitingOperator);
     let waits = run.phase == RunPhase::Waiting && has_failed_child();
     undecided.is_empty() && (waits || run.phase.is_failed_rollback())
@@ -208,7 +234,7 @@ pub(crate) fn may_wait_for_repair(run: &RunSummary, undecided: &[FailedBelow], b
 
 /// Puts those undecided rollbacks first about which decisions are accepted now. If there are none, returns the runs for which
 /// decisions wait: unfinished ones, or the run itself, if the runs above it have not recorded its failure.
-pub(crate) fn accepted_first(
+fn accepted_first(
     run: &RunSummary,
     mut undecided: Vec<FailedBelow>,
     waits: &[DecisionWait],

@@ -91,7 +91,7 @@ impl RunExplanation {
                 let runs: Vec<_> = failed_below.iter().map(ToString::to_string).collect();
                 format!(
                     "An operator has to decide about what failed below it: {} {}{}.",
-                    choice(RunPhase::AwaitingOperator.requests().iter().copied()),
+                    choice(RunRequest::REPAIRS.into_iter()),
                     runs.join(", then "),
                     if *has_more_below { ", then more runs" } else { "" }
                 )
@@ -99,13 +99,13 @@ impl RunExplanation {
             WaitReason::Operator { .. } => {
                 format!("An operator has to decide: {} the run {run}.", choice(self.requests()))
             }
-            WaitReason::Repair { .. } if self.run.phase == RunPhase::Waiting => {
+            WaitReason::RunsInProgress { .. } if self.run.phase == RunPhase::Waiting => {
                 "It goes on when all its children have ended.".into()
             }
-            WaitReason::Repair { below, .. } if below.is_empty() => {
+            WaitReason::RunsInProgress { below, .. } if below.is_empty() => {
                 "An operator can decide about it when the runs above it have recorded its failure.".into()
             }
-            WaitReason::Repair { below, .. } => {
+            WaitReason::RunsInProgress { below, .. } => {
                 let what = if have_failed(below) { "that repair has" } else { "these runs have" };
                 format!("An operator can decide about it when {what} ended.")
             }
@@ -278,10 +278,10 @@ impl RunExplanation {
             WaitReason::Operator { why, .. } => {
                 write!(f, "waits for an operator, for {long}: {}", Escaped(why))
             }
-            WaitReason::Repair { below, .. } if below.is_empty() => {
+            WaitReason::RunsInProgress { below, .. } if below.is_empty() => {
                 write!(f, "waits until the runs above it have recorded its failure, for {long}")
             }
-            WaitReason::Repair { below, has_more_below } => {
+            WaitReason::RunsInProgress { below, has_more_below } => {
                 let what = if have_failed(below) { "repair" } else { "end" };
                 let runs: Vec<_> = below.iter().map(ToString::to_string).collect();
                 let more = if *has_more_below { ", and more runs" } else { "" };

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::rebuild::RecordedExecution;
 use crate::store::types::micros_of;
-use crate::tree::LEFT_OUT_MAX;
+use crate::tree::RunInfo;
 use crate::util::ids;
 
 /// A row of `message_event`.
@@ -229,7 +229,7 @@ impl EventLog {
     }
 
     /// The first and the last so many interventions on a run, and the number of the others.
-    pub(super) fn interventions_at_ends(
+    pub(super) fn limited_interventions(
         &self,
         run: Uuid,
         count: Option<usize>,
@@ -241,7 +241,7 @@ impl EventLog {
             None => all.split_at(all.len()),
         };
         let read: Vec<_> = first.iter().chain(last).map(|at| &self.interventions[*at]).collect();
-        let left_out = (all.len() - read.len()).min(LEFT_OUT_MAX);
+        let left_out = (all.len() - read.len()).min(RunInfo::LEFT_OUT_MAX);
         (read, left_out)
     }
 
@@ -341,7 +341,7 @@ mod tests {
         }
         let ids = |done: &[&InterventionRow]| done.iter().map(|done| done.id.as_u128()).collect::<Vec<_>>();
         assert_eq!(ids(&log.interventions_of(run).collect::<Vec<_>>()), [9, 2, 3, 4, 1]);
-        let (ends, left_out) = log.interventions_at_ends(run, Some(2));
+        let (ends, left_out) = log.limited_interventions(run, Some(2));
         assert_eq!((ids(&ends), left_out), (vec![9, 2, 4, 1], 1));
     }
 }

@@ -16,8 +16,9 @@ use super::state::{Hierarchy, State};
 use crate::WaitKind;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace, FailureSummary, PageSize,
-    Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga,
+    BELOW_MAX, BlockingRuns, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace, FailureSummary,
+    PageSize, Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo,
+    WorkerSaga,
 };
 use crate::repair::RepairAction;
 use crate::store::types::UNKNOWN_MAX;
@@ -196,8 +197,9 @@ impl State {
             let record = &hierarchy.record;
             let ends = |event: &&Event| RunPhase::of_end(event.kind.as_str()).is_some();
             let (ended, _) = record.finished(record.of_run(run).rev().find(ends)?)?;
-            let (undecided, in_repair) = hierarchy.blocking_rollbacks(&ended, &[], &self.topology);
-            return Some(RunFacts { join, undecided, in_repair, ..RunFacts::ended(ended, read_at) });
+            let BlockingRuns { undecided, in_progress, .. } =
+                hierarchy.blocking_runs(&ended, &[], &self.topology);
+            return Some(RunFacts { join, undecided, in_progress, ..RunFacts::ended(ended, read_at) });
         };
         let is_unfinished = |row: &&WorkingRow| row.state != RowState::Ended;
         let (mut below, mut ahead) = (vec![], VecDeque::from([run]));
@@ -220,7 +222,8 @@ impl State {
         if row.state == RowState::Waiting && row.rollback_failed_before && self.is_undecided(row) {
             run.waits_for = Some(WaitKind::Operator);
         }
-        let (undecided, in_repair) = hierarchy.blocking_rollbacks(&run, &below, &self.topology);
+        let BlockingRuns { undecided, in_progress, .. } =
+            hierarchy.blocking_runs(&run, &below, &self.topology);
         let ahead_of_it = due.iter().filter(|time| **time < row.queue_time()).take(COUNT_MAX).count();
         Some(RunFacts {
             giving_up: row.giving_up,
@@ -234,7 +237,7 @@ impl State {
             children,
             below,
             undecided,
-            in_repair,
+            in_progress,
             join,
             ..RunFacts::ended(run, read_at)
         })

@@ -9,7 +9,7 @@ use super::error_queue::FailedRun;
 use super::event_log::{Event, EventLog, InterventionRow};
 use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, Registration, RowKey, State, after, later};
-use crate::find::{BLOCKING_MAX, DecisionWait, FAILED_BELOW_READ, accepted_first, may_wait_for_repair};
+use crate::find::{BLOCKING_MAX, BlockingRuns, DecisionWait, FAILED_BELOW_READ};
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent,
     OtherDescendants, Presence, Refusal, RepairAction, RepairStatus, RestoredRun, SIGNAL, StuckRun,
@@ -142,7 +142,7 @@ impl RepairStorage for MemoryStore {
             if let Some(hierarchy) = state.hierarchy(root) {
                 let record = &hierarchy.record;
                 for run in runs.map_or_else(|| record.runs_with_interventions(), <[Uuid]>::to_vec) {
-                    let (done, left_out) = record.interventions_at_ends(run, extent.events_of(run));
+                    let (done, left_out) = record.limited_interventions(run, extent.events_of(run));
                     read.extend(done.into_iter().map(|done| (done, left_out)));
                 }
             }
@@ -384,28 +384,24 @@ impl Hierarchy {
         self.unsettled_rollbacks(topology).undecided(run)
     }
 
-    /// The undecided rollbacks for which this run waits, and the runs for which it waits before any decision. `below` has its
-    /// unfinished descendants.
-    pub(super) fn blocking_rollbacks(
+    /// The runs that come before this one. `below` has its unfinished descendants.
+    pub(super) fn blocking_runs(
         &self,
         run: &RunSummary,
         below: &[RunSummary],
         topology: &[Registration],
-    ) -> (Vec<FailedBelow>, Vec<FailedBelow>) {
+    ) -> BlockingRuns {
         let id = run.run.uuid();
         let undecided = match run.waits_for {
             Some(WaitKind::Operator) => self.named_rollbacks(self.undecided(id, topology)),
             _ => vec![],
         };
         let waits = self.decision_waits(&undecided, topology);
-        let (undecided, unfinished) = accepted_first(run, undecided, &waits);
-        let in_repair = match may_wait_for_repair(run, &undecided, below) {
-            true if unfinished.is_empty() => {
-                self.named_rollbacks(self.unsettled_rollbacks(topology).in_repair(id))
-            }
-            _ => unfinished,
-        };
-        (undecided, in_repair)
+        let mut blocking = BlockingRuns::new(run, undecided, &waits, below);
+        if blocking.may_be_in_repair {
+            blocking.in_progress = self.named_rollbacks(self.unsettled_rollbacks(topology).in_repair(id));
+        }
+        blocking
     }
 
     /// The reasons for which decisions about these undecided rollbacks are refused now.

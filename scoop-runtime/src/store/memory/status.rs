@@ -12,7 +12,7 @@ use super::event_log::{Event, EventLog};
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, no_failure};
-use crate::tree::{Extent, FAILURE_BYTES_MAX, LEFT_OUT_MAX, LeftOut, RunHead, RunRow, Stands, TreeRows};
+use crate::tree::{Extent, FAILURE_BYTES_MAX, LeftOut, RunHead, RunInfo, RunRow, Stands, TreeRows};
 use crate::util::format::system_time;
 use crate::{Pause, RunEvent, RunState};
 
@@ -282,7 +282,7 @@ fn at_ends(own: Vec<&Event>, repeated: Vec<&Event>, count: Option<usize>) -> (Ve
         let is_after_gap = std::mem::replace(&mut follows_gap, !is_read);
         is_read.then(|| run_event(event).after_gap(is_after_gap))
     });
-    (read.collect(), left_out.min(LEFT_OUT_MAX))
+    (read.collect(), left_out.min(RunInfo::LEFT_OUT_MAX))
 }
 
 fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {

@@ -17,10 +17,10 @@ use super::pause::pauses;
 use super::query_ext::FetchExt;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, DecisionWait, Depth, EndedPlace,
-    FAILED_BELOW_READ, FailedBelow, FailureSummary, JoinWait, LimitFacts, LimitKey, PageSize, Part,
-    RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WaitKind, WorkerInfo, WorkerSaga,
-    accepted_first, first_id_of, may_wait_for_repair,
+    BELOW_MAX, BLOCKING_MAX, BlockingRuns, COUNT_MAX, CountLimits, Counted, CountedSpan, DecisionWait, Depth,
+    EndedPlace, FAILED_BELOW_READ, FailedBelow, FailureSummary, JoinWait, LimitFacts, LimitKey, PageSize,
+    Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WaitKind, WorkerInfo,
+    WorkerSaga, first_id_of,
 };
 use crate::store::{DueStorage, FindStorage, RowState};
 use crate::util::format::system_time;
@@ -99,8 +99,8 @@ impl FindStorage for PostgresStore {
             let Some((_, ended)) = ended else {
                 return Ok(None);
             };
-            let (undecided, in_repair) = self.blocking_rollbacks(root, &ended, &[]).await?;
-            return Ok(Some(RunFacts { join, undecided, in_repair, ..RunFacts::ended(ended, read_at) }));
+            let BlockingRuns { undecided, in_progress, .. } = self.blocking_runs(root, &ended, &[]).await?;
+            return Ok(Some(RunFacts { join, undecided, in_progress, ..RunFacts::ended(ended, read_at) }));
         };
         let Some((_, summary)) = read_unfinished(&RunFilter::default(), &row)? else {
             return Ok(None);
@@ -110,7 +110,7 @@ impl FindStorage for PostgresStore {
             _ => self.below(root, run).await?,
         };
         let workers = self.workers(row.try_get("owner")?, &summary).await?;
-        let (undecided, in_repair) = self.blocking_rollbacks(root, &summary, &below).await?;
+        let BlockingRuns { undecided, in_progress, .. } = self.blocking_runs(root, &summary, &below).await?;
         Ok(Some(RunFacts {
             giving_up: row.try_get("giving_up")?,
             definition: Some(row.try_get("reserved_for")?).filter(|reserved| *reserved != 0),
@@ -123,7 +123,7 @@ impl FindStorage for PostgresStore {
             children: count(&row, "children")?,
             below,
             undecided,
-            in_repair,
+            in_progress,
             join,
             ..RunFacts::ended(summary, read_at)
         }))
@@ -248,25 +248,23 @@ impl PostgresStore {
         runs.map(|run| Ok(run?.1)).collect()
     }
 
-    /// The undecided rollbacks for which this run waits, and the runs for which it waits before any decision. `below` has its
-    /// unfinished descendants.
-    async fn blocking_rollbacks(
+    /// The runs that come before this one. `below` has its unfinished descendants.
+    async fn blocking_runs(
         &self,
         root: Uuid,
         run: &RunSummary,
         below: &[RunSummary],
-    ) -> sqlx::Result<(Vec<FailedBelow>, Vec<FailedBelow>)> {
+    ) -> sqlx::Result<BlockingRuns> {
         let undecided = match run.waits_for {
             Some(WaitKind::Operator) => self.rollbacks_below(root, run, false).await?,
             _ => vec![],
         };
         let waits = self.decision_waits(root, &undecided).await?;
-        let (undecided, unfinished) = accepted_first(run, undecided, &waits);
-        let in_repair = match may_wait_for_repair(run, &undecided, below) {
-            true if unfinished.is_empty() => self.rollbacks_below(root, run, true).await?,
-            _ => unfinished,
-        };
-        Ok((undecided, in_repair))
+        let mut blocking = BlockingRuns::new(run, undecided, &waits, below);
+        if blocking.may_be_in_repair {
+            blocking.in_progress = self.rollbacks_below(root, run, true).await?;
+        }
+        Ok(blocking)
     }
 
     /// The reasons for which decisions about these undecided rollbacks are refused now.

@@ -23,7 +23,7 @@ use crate::store::{
     ClaimKey, FailedRollbackPart, InterventionSubject, Page, ParentRef, RepairRequest, RepairResult,
     RepairStorage, RequestTarget, Requester, RowState, no_failure,
 };
-use crate::tree::{Extent, LEFT_OUT_MAX};
+use crate::tree::{Extent, RunInfo};
 use crate::util::format::system_time;
 
 impl RepairStorage for PostgresStore {
@@ -148,7 +148,7 @@ impl RepairStorage for PostgresStore {
             .bind(runs.map(<[Uuid]>::to_vec))
             .bind(extent.run)
             .bind(extent.events.map(stored))
-            .bind(stored(LEFT_OUT_MAX));
+            .bind(stored(RunInfo::LEFT_OUT_MAX));
         let read = |row: &PgRow| {
             let left_out: i64 = row.try_get("left_out")?;
             Ok((Intervention::from_row(row)?, usize::try_from(left_out).unwrap_or_default()))

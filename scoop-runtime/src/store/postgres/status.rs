@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::decode::failure;
 use super::query_ext::FetchExt;
 use crate::store::{HandlerOutcome, MessageStatus, PostgresStore, StatusStorage};
-use crate::tree::{Extent, FAILURE_BYTES_MAX, LEFT_OUT_MAX, LeftOut, RunRow, TreeRows};
+use crate::tree::{Extent, FAILURE_BYTES_MAX, LeftOut, RunInfo, RunRow, TreeRows};
 
 impl HandlerOutcome {
     /// From a row of `message_status.sql`, if that is about a handler.
@@ -51,7 +51,7 @@ impl StatusStorage for PostgresStore {
             .bind(stored(extent.runs))
             .bind(extent.run)
             .bind(stored(extent.events))
-            .bind(stored(Some(LEFT_OUT_MAX)))
+            .bind(stored(Some(RunInfo::LEFT_OUT_MAX)))
             .bind(stored(extent.unhandled()))
             .bind(stored(extent.launched()))
             .bind(stored(extent.launched_in_all()))

@@ -361,7 +361,7 @@ fn texts_of_users_cannot_forge_a_line() {
 }
 
 #[test]
-fn text_for_the_command_line_names_its_options() {
+fn text_with_other_hints_says_each_once() {
     let events = vec![event(EventKind::Seen, None, 0), event(EventKind::Committed, None, 2).after_gap(true)];
     let rows = vec![Ok(row(&[0, 1], ("checkout", "orders.placed"), None, events))];
     let left_out = LeftOut { deeper_runs: true, launched: true };
@@ -373,8 +373,9 @@ fn text_for_the_command_line_names_its_options() {
     let of_library =
         ["see `events` of the tree)", "see `limit` of the tree)", "see `depth` and `limit` of the tree)"];
     assert_eq!(hints(tree.to_string()), of_library);
-    let of_command = ["raise --events)", "leave out --limit)", "raise --depth or --limit)"];
-    assert_eq!(hints(tree.for_command_line().to_string()), of_command);
+    let other = TreeHints { events: "raise --events", unhandled: "leave out --limit", runs: "raise --depth" };
+    let text = TreeText { tree: &tree, hints: other };
+    assert_eq!(hints(text.to_string()), ["raise --events)", "leave out --limit)", "raise --depth)"]);
 }
 
 #[test]

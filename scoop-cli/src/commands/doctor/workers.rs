@@ -1,0 +1,175 @@
+//! Checks of rights, and of workers and their sagas.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use scoop_runtime::Scoop;
+
+use super::{Advice, Finding, LISTED, Level};
+use crate::fault::Fault;
+use crate::output::{counted, shell_words};
+
+/// What the role of the connection lacks to run sagas.
+pub(super) async fn rights(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
+    let lacking = scoop.lacking_rights().await?;
+    Ok(vec![if lacking.is_empty() {
+        Finding::good("rights", "the role of this connection may run sagas and change them")
+    } else {
+        Finding::bad(
+            Level::Note,
+            "rights",
+            format!("the role of this connection may not do everything; it lacks {}", lacking.join(", ")),
+            "nothing if it only reads or launches; the page about security of the guide has the rights of each role",
+        )
+    }])
+}
+
+/// Dead workers, handlers without a living one, living ones whose saga is retired, and different definitions of a saga.
+pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
+    let (workers, handlers) = (scoop.workers().await?, scoop.handlers().await?);
+    let mut findings = vec![];
+    let (living, dead): (Vec<_>, Vec<_>) = workers.iter().partition(|worker| worker.is_alive);
+    for dead in dead {
+        let (level, advice) = if living.is_empty() {
+            (Level::Problem, "start a program with sagas: its runs wait for one that takes them over")
+        } else {
+            (Level::Warning, "nothing: a living worker takes its runs over within seconds")
+        };
+        let since = crate::times::utc(dead.started_at);
+        let text = format!("worker {}, started {since}, has died and is still registered", dead.identifier);
+        findings.push(Finding::bad(level, "workers", text, advice));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::good("workers", counted(living.len(), "worker lives", "workers live")));
+    }
+    let own = living.iter().flat_map(|worker| &worker.sagas);
+    let served: BTreeSet<_> = own.map(|saga| (&*saga.topic, &*saga.handler)).collect();
+    let orphans: Vec<_> =
+        handlers.iter().filter(|it| !served.contains(&(&*it.topic, &*it.handler))).collect();
+    for orphan in orphans.iter().take(LISTED as usize) {
+        let (topic, handler) = (&orphan.topic, &orphan.handler);
+        findings.push(Finding::bad(
+            Level::Warning,
+            "handlers",
+            format!(
+                "no living program has saga `{handler}`, and the messages of topic `{topic}` wait for it"
+            ),
+            Advice::with_command(
+                "start its program; if it will not come back:",
+                format!("scoop retire {}", shell_words(&[topic, handler])),
+            ),
+        ));
+    }
+    let others = orphans.len().saturating_sub(LISTED as usize);
+    if others > 0 {
+        let text = format!("{} no living program", counted(others, "more handler has", "more handlers have"));
+        findings.push(Finding::bad(
+            Level::Warning,
+            "handlers",
+            text,
+            Advice::with_command("all are listed by:", "scoop topology"),
+        ));
+    }
+    let former = scoop.former_handlers().await?;
+    let retired: Vec<_> = former.iter().filter(|it| served.contains(&(&*it.topic, &*it.handler))).collect();
+    for retired in retired.iter().take(LISTED as usize) {
+        let (topic, handler) = (&retired.topic, &retired.handler);
+        findings.push(Finding::bad(
+            Level::Warning,
+            "handlers",
+            format!(
+                "saga `{handler}` is retired and has a living program: new messages of topic `{topic}` do not reach it"
+            ),
+            Advice::with_command(
+                "nothing if a newer program has renamed it; otherwise restart the program, whose start subscribes the \
+                 saga again, and then:",
+                format!("scoop redeliver {}", shell_words(&[topic])),
+            ),
+        ));
+    }
+    let others = retired.len().saturating_sub(LISTED as usize);
+    if others > 0 {
+        let text = format!(
+            "{} a living program",
+            counted(others, "more saga is retired and has", "more sagas are retired and have")
+        );
+        findings.push(Finding::bad(Level::Warning, "handlers", text, "restart their programs"));
+    }
+    if orphans.is_empty() && retired.is_empty() {
+        let count = counted(handlers.len(), "handler", "handlers");
+        findings.push(Finding::good("handlers", format!("each of {count} has a living program")));
+    }
+    // A saga of several topics counts once for each worker.
+    let defined = living.iter().flat_map(|worker| {
+        let sagas = worker.sagas.iter().map(|saga| (&*saga.handler, saga.definition));
+        sagas.collect::<BTreeSet<_>>().into_iter().map(move |(saga, definition)| (saga, definition, *worker))
+    });
+    let defined = defined.map(|(saga, definition, worker)| {
+        let program = worker.application.as_ref().map(|it| format!(" of {it}"));
+        (saga, definition, format!("{}{}", worker.identifier, program.unwrap_or_default()))
+    });
+    findings.extend(definitions(defined));
+    Ok(findings)
+}
+
+/// Sagas of which living workers have different definitions: each saga with its definition and the name of the worker, for each
+/// worker. One worker of each definition is named.
+fn definitions<'a>(served: impl Iterator<Item = (&'a str, i32, String)>) -> Vec<Finding> {
+    let mut by_saga: BTreeMap<_, BTreeMap<i32, Vec<String>>> = BTreeMap::new();
+    for (saga, definition, worker) in served {
+        by_saga.entry(saga).or_default().entry(definition).or_default().push(worker);
+    }
+    let different = by_saga.iter().filter(|(_, definitions)| definitions.len() > 1);
+    let findings: Vec<_> = different
+        .map(|(saga, definitions)| {
+            let parts = definitions.iter().map(|(definition, workers)| {
+                let count = counted(workers.len(), "worker has", "workers have");
+                let others = if workers.len() > 1 { ", .." } else { "" };
+                let first = workers.first().map_or("", String::as_str);
+                format!("{count} definition {definition} ({first}{others})")
+            });
+            let parts: Vec<_> = parts.collect();
+            Finding::bad(
+                Level::Note,
+                "definitions",
+                format!("living workers have different definitions of saga `{saga}`: {}", parts.join(", ")),
+                "finish the deployment, so that all have the newest one; a run under another one may wait for a worker that \
+                 has it. If these are two sagas, rename one of them: they share their runs, limits and schedule",
+            )
+        })
+        .collect();
+    if findings.is_empty() {
+        return vec![Finding::good(
+            "definitions",
+            "all living workers have the same definition of each saga",
+        )];
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn different_definitions_of_a_saga_are_a_note() {
+        let served = [
+            ("orders", 7, "a"),
+            ("orders", 9, "b"),
+            ("payments", 3, "a"),
+            ("orders", 9, "c"),
+            ("payments", 3, "b"),
+        ];
+        let served = served.map(|(saga, definition, worker)| (saga, definition, worker.to_owned()));
+        let [found] = &definitions(served.iter().cloned())[..] else { panic!("one finding") };
+        let text = "living workers have different definitions of saga `orders`: 1 worker has definition 7 (a), \
+                    2 workers have definition 9 (b, ..)";
+        assert_eq!((found.level, &*found.text), (Level::Note, text));
+        let advice = found.advice.as_ref().map_or("", |advice| &*advice.text);
+        assert!(advice.starts_with("finish the deployment"), "{advice}");
+        assert!(advice.contains("If these are two sagas, rename one of them"), "{advice}");
+        let [good] = &definitions(served.iter().filter(|(saga, ..)| *saga == "payments").cloned())[..] else {
+            panic!("one finding")
+        };
+        assert_eq!(good.level, Level::Good);
+    }
+}

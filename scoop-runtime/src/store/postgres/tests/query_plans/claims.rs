@@ -1,0 +1,101 @@
+//! Plans of claims, and of the lookup of queues with ready runs.
+
+use super::*;
+
+/// Claimed runs are not read again, though their index entries are still there. `known` are values with the progress of
+/// the queue, with which the statement reads fewer blocks than `at_most`. `unknown` are values without it.
+async fn reads_what_is_ready_and_not_what_was_taken(
+    statement: &str,
+    (known, at_most): (&str, i64),
+    unknown: &str,
+) {
+    let pool = database(&format!("dead_{statement}")).await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    store.register_alone(&pool, Uuid::nil(), 1).await;
+    execute("ALTER TABLE scoop.run SET (autovacuum_enabled = false)").await;
+    // Not by an update: another session, such as one of autovacuum, may keep its dead entries from being removed.
+    execute("ALTER TABLE scoop.run ALTER ready_at SET DEFAULT now() - interval '10 minutes'").await;
+    execute(MANY).await;
+    execute("VACUUM scoop.run").await;
+    execute("DELETE FROM scoop.run WHERE handler = 'many' AND state = 'ready'").await;
+    // In this order: a scan marks dead entries, so that the next one is faster.
+    let from_the_last_on = blocks_of(&pool, statement, known).await;
+    let from_the_first_on = blocks_of(&pool, statement, unknown).await;
+    assert!(from_the_first_on > 100, "{from_the_first_on} blocks: the entries are not there any more");
+    assert!(from_the_last_on < at_most, "{from_the_last_on} blocks");
+    done(pool).await;
+}
+
+#[tokio::test]
+async fn claim_skips_the_index_entries_of_claimed_runs() {
+    let claim = |reached: &str| {
+        format!(
+            "'{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached}, '{{0}}', 0, NULL, '{{NULL}}', '{{NULL}}'",
+            Uuid::nil()
+        )
+    };
+    let (known, unknown) = (claim("ARRAY[now() - interval '9 minutes']"), claim("'{NULL}'"));
+    reads_what_is_ready_and_not_what_was_taken("run_claim", (&known, 20), &unknown).await;
+}
+
+/// How often a plan looks into an index.
+fn lookups(plan: &serde_json::Value, index: &str) -> i64 {
+    let own = if plan["Index Name"] == index { plan["Actual Loops"].as_i64().unwrap() } else { 0 };
+    let below = plan["Plans"].as_array().into_iter().flatten();
+    own + below.map(|plan| lookups(plan, index)).sum::<i64>()
+}
+
+/// A ready run of another saga.
+const PRIORITIZED: &str = "
+    INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at, context)
+    SELECT id, id, ARRAY[id, id], id, 'prioritized', 'prioritized', now() + interval '{ready_in}', now(),
+           '{\"scoop.priority\": \"high\"}'
+    FROM (SELECT gen_random_uuid() AS id) ids";
+
+#[tokio::test]
+async fn claim_reads_one_level_of_each_queue_unless_a_due_run_has_a_priority() {
+    let pool = database("claimed_levels").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    store.register_alone(&pool, Uuid::nil(), 1).await;
+    // The lookups in the queues, and whether the claim has looked for priorities.
+    let looks = async |reached_high: &str| {
+        let values = format!(
+            "'{}', '', '{{t,t,t}}', '{{a,b,c}}', 100, '{{}}', '{{}}', '{{NULL,NULL,NULL}}', '{{0,0,0}}', 0, NULL, \
+             {reached_high}, '{{NULL,NULL,NULL}}'",
+            Uuid::nil()
+        );
+        let plan = carried_out(&pool, "run_claim", &values).await;
+        (lookups(&plan, "run_ready"), lookups(&plan, "run_prioritized"))
+    };
+    let unknown = "'{NULL,NULL,NULL}'";
+    execute(MANY.to_owned()).await;
+    assert_eq!(looks(unknown).await, (3, 1));
+    execute(PRIORITIZED.replace("{ready_in}", "1 hour")).await;
+    assert_eq!(looks(unknown).await, (3, 1), "it is not due");
+    execute(PRIORITIZED.replace("{ready_in}", "0")).await;
+    assert_eq!(looks(unknown).await, (9, 1));
+    execute("DELETE FROM scoop.run WHERE topic = 'prioritized'".to_owned()).await;
+    assert_eq!(looks(unknown).await, (3, 1), "it is gone");
+    assert_eq!(looks("ARRAY[NULL, now(), NULL]").await, (9, 0), "the queue of one level is known");
+    done(pool).await;
+}
+
+#[tokio::test]
+async fn lookup_of_ready_queues_skips_the_index_entries_of_claimed_runs() {
+    // The index is read up to the dead entries, and after them, too.
+    let looks = |known: &str| format!("'{{many,many,many}}', '{{a,many,z}}', {known}");
+    let known = looks("'{many}', '{many}', ARRAY[now() - interval '9 minutes'], '{0,0,0}', '{0}', '{0}'");
+    let unknown = looks("'{}', '{}', '{}', '{0,0,0}', '{}', '{}'");
+    reads_what_is_ready_and_not_what_was_taken("handler_list_ready", (&known, 40), &unknown).await;
+}

@@ -1,0 +1,191 @@
+//! Plans of lists and counts.
+
+use super::*;
+
+/// As many finished runs as asked, and as many that sleep, of ten handlers; one finished one in a hundred is undone.
+const LISTED: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5('{size}listed' || n)::uuid, 'listed', '{}' FROM generate_series(1, {size}) n;
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, created_at)
+    SELECT md5('{size}listed' || n)::uuid, type::scoop.message_event_type, 'listed' || n % 10,
+           ARRAY[md5('{size}root' || n)::uuid, md5('{size}run' || n)::uuid], now() + n * interval '1 second'
+    FROM generate_series(1, {size}) n
+    CROSS JOIN LATERAL unnest(
+        CASE WHEN n % 100 = 0 THEN '{SEEN,ROLLING_BACK,ROLLED_BACK}' ELSE '{SEEN,COMMITTED}' END::text[]) AS type;
+    INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, epoch, ready_at, last_event_at)
+    SELECT md5('{size}asleep' || n)::uuid, id, ARRAY[md5('{size}asleep' || n)::uuid, id],
+           md5('{size}message' || n)::uuid, 'listed', 'listed' || n % 10, 'ready', 1, now() + interval '1 day', now()
+    FROM generate_series(1, {size}) n
+    CROSS JOIN LATERAL (SELECT md5('{size}of' || n)::uuid AS id) ids;";
+
+#[tokio::test]
+async fn page_of_runs_costs_the_same_among_many() {
+    let pool = database("pages").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    let all = "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102";
+    let of_one = "'listed3', NULL, NULL, '{sleeping}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 200";
+    let ended = "NULL, NULL, '{COMMITTED,ROLLED_BACK}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 102";
+    let undone = "'listed0', NULL, '{ROLLED_BACK}', NULL, NULL, 'none', NULL, NULL, NULL, 51, 200";
+    let mut blocks = vec![];
+    for size in [3_000, 30_000] {
+        execute(LISTED.replace("{size}", &size.to_string())).await;
+        execute("VACUUM ANALYZE".into()).await;
+        for (statement, values) in [
+            ("run_page_unfinished", all),
+            ("run_page_unfinished", of_one),
+            ("run_page_finished", ended),
+            ("run_page_finished", undone),
+        ] {
+            blocks.push(blocks_of(&pool, statement, values).await);
+        }
+    }
+    let (few, many) = blocks.split_at(4);
+    for (nth, (few, many)) in few.iter().zip(many).enumerate() {
+        assert!(*many < 5_000, "list {nth}: {many} blocks");
+        assert!(nth == 3 || *many < 2 * few, "list {nth}: {many} blocks among many, {few} among few");
+    }
+    done(pool).await;
+}
+
+/// Ends of runs of so many sagas, in turn, at so many times.
+const ENDS: &str = "
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, created_at)
+    SELECT gen_random_uuid(), 'COMMITTED', 'saga' || n % {sagas}, ARRAY[gen_random_uuid(), gen_random_uuid()],
+           '2020-01-01Z'::timestamptz - n % {times} * interval '1 second'
+    FROM generate_series(1, {ends}) n";
+
+fn ends(sagas: u32, times: u32, ends: u32) -> AssertSqlSafe<String> {
+    let numbers = [("{sagas}", sagas), ("{times}", times), ("{ends}", ends)];
+    AssertSqlSafe(
+        numbers.iter().fold(ENDS.to_owned(), |sql, (name, number)| sql.replace(name, &number.to_string())),
+    )
+}
+
+#[tokio::test]
+async fn page_of_ended_runs_looks_up_one_end_of_each_saga() {
+    const SAGAS: u32 = 1_000;
+    let pool = database("ends_of_many_sagas").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    sqlx::raw_sql(ends(SAGAS, 100_000, 30 * SAGAS)).execute(&pool).await.unwrap();
+    sqlx::raw_sql("VACUUM ANALYZE").execute(&pool).await.unwrap();
+    for place in ["NULL, NULL", "'2020-01-01Z'::timestamptz - interval '4 hours', gen_random_uuid()"] {
+        let values = format!("NULL, NULL, '{{COMMITTED}}', NULL, NULL, NULL, NULL, {place}, 51, 102");
+        let plan = carried_out(&pool, "run_page_finished", &values).await;
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(51.0), "from {place}");
+        let blocks = blocks_read(&plan);
+        assert!(blocks < 10 * i64::from(SAGAS), "from {place}: {blocks} blocks");
+    }
+    done(pool).await;
+}
+
+/// Many of them end at the same time.
+#[tokio::test]
+async fn pages_of_ended_runs_of_many_sagas_have_each_run_once_and_in_order() {
+    let pool = database("order_of_ends").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    sqlx::raw_sql(ends(40, 7, 600)).execute(&pool).await.unwrap();
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    let times = "SELECT DISTINCT created_at FROM scoop.message_event ORDER BY 1";
+    let times: Vec<OffsetDateTime> = sqlx::query_scalar(times).fetch_all(&pool).await.unwrap();
+    for (since, until) in
+        [(None, None), (Some(times[2]), None), (None, Some(times[4])), (Some(times[1]), Some(times[5]))]
+    {
+        let in_order = "
+            SELECT cooperation_lineage[2] FROM scoop.message_event
+            WHERE created_at >= coalesce($1, '-infinity') AND created_at < coalesce($2, 'infinity')
+            ORDER BY created_at DESC, 1 DESC";
+        let in_order = sqlx::query_scalar(in_order).bind(since).bind(until);
+        let in_order: Vec<Uuid> = in_order.fetch_all(&pool).await.unwrap();
+        let filter = RunFilter { since, until, ..RunFilter::default() };
+        let (mut listed, mut place) = (vec![], None);
+        loop {
+            let page = PageSize { runs: 7, reads: 9 };
+            let part = store.finished_runs(&filter, place, page).await.unwrap();
+            listed.extend(part.runs.iter().map(|run| run.run.uuid()));
+            place = part.next;
+            if place.is_none() {
+                break;
+            }
+        }
+        assert_eq!(listed, in_order, "since {since:?}, until {until:?}");
+    }
+    done(pool).await;
+}
+
+/// So many subscriptions, each with a limit; one saga of a hundred has a former name. And as many retired ones.
+const SUBSCRIPTIONS: &str = "
+    INSERT INTO scoop.handler (topic, handler)
+    SELECT 'topic' || n / 10, 'saga' || n FROM generate_series({from}, {to}) n;
+    INSERT INTO scoop.handler (topic, handler, retired_at)
+    SELECT 'old' || n / 10, 'saga' || n, now() FROM generate_series({from}, {to}) n;
+    INSERT INTO scoop.run_limit (saga, handlers, queue)
+    SELECT 'saga' || n, ARRAY['saga' || n] || CASE WHEN n % 100 = 0 THEN ARRAY['former' || n] END, 5
+    FROM generate_series({from}, {to}) n";
+
+#[tokio::test]
+async fn page_of_subscriptions_costs_the_same_among_many() {
+    let pool = database("subscriptions").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    let pages = [
+        ("handler_list", "'', '', '', 201, NULL, NULL", 201.0),
+        ("handler_list", "'topic5', '', 'saga', 201, NULL, NULL", 201.0),
+        ("handler_list_retired", "201", 201.0),
+        ("queue_list", "'{saga100,saga101,none}'", 2.0),
+    ];
+    let mut blocks = vec![];
+    for (from, to) in [(1, 1_000), (1_001, 20_000)] {
+        execute(SUBSCRIPTIONS.replace("{from}", &from.to_string()).replace("{to}", &to.to_string())).await;
+        execute("VACUUM ANALYZE".into()).await;
+        for (statement, values, rows) in pages {
+            let plan = carried_out(&pool, statement, values).await;
+            assert_eq!(plan["Actual Rows"].as_f64(), Some(rows), "{statement} ({values})");
+            blocks.push(blocks_read(&plan));
+        }
+    }
+    let (few, many) = blocks.split_at(pages.len());
+    for ((few, many), page) in few.iter().zip(many).zip(pages) {
+        assert!(*many < 2 * few, "{page:?}: {many} blocks among many, {few} among few");
+    }
+    done(pool).await;
+}
+
+/// Sleeping runs of one saga, and three with greater ids that are due.
+const SLEEPING_RUNS: &str = "
+    INSERT INTO scoop.run
+        (root, id, lineage, message_id, topic, handler, step, ready_at, epoch, suspensions, last_event_at)
+    SELECT root, root, ARRAY[root], gen_random_uuid(), 'order', 'ship', 'pack',
+           now() + CASE WHEN n > 30000 THEN interval '-1 min' ELSE n * interval '1 min' END, 1, 1, now()
+    FROM (SELECT n, md5('root' || n)::uuid AS root FROM generate_series(1, 30003) n) runs";
+
+#[tokio::test]
+async fn counts_of_runs_end_at_their_limit_without_hiding_due_ones() {
+    const BLOCKS_MAX: i64 = 400;
+    let pool = database("counted_runs").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute("ALTER TABLE scoop.run SET (autovacuum_enabled = false)").await;
+    execute(SLEEPING_RUNS).await;
+    execute("VACUUM ANALYZE scoop.run").await;
+    for (statement, values) in [("run_count_unfinished", "100, NULL"), ("run_page_stuck", "NULL, NULL, 50")] {
+        let blocks = blocks_of(&pool, statement, values).await;
+        assert!(blocks < BLOCKS_MAX, "{statement} read {blocks} blocks");
+    }
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
+    for (limit, sleeping) in [(Some(100), (100, true)), (None, (30_000, false))] {
+        let limits = CountLimits { runs: limit, sagas: None };
+        let counted = store.unfinished_counts(limits).await.unwrap();
+        let counts: Vec<_> = counted.counts.iter().map(|it| (it.phase, (it.count, it.is_capped))).collect();
+        assert_eq!(counts, [(RunPhase::Ready, (3, false)), (RunPhase::Sleeping, sleeping)]);
+    }
+    done(pool).await;
+}

@@ -1,0 +1,183 @@
+//! Rollbacks that failed because of a deadline.
+
+use std::time::Duration;
+
+use super::*;
+
+handler! {
+    /// Its first compensation takes until the deadline, the first time.
+    Late: "root-handler" on Root;
+    step "0" zero [rollback = undo] => done().silently();
+    step "1" one [rollback = undo_late] => done().silently();
+    step "2" two => fails(SIMULATED).silently();
+    rollback undo => done();
+
+    async fn undo_late(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+        if compensated(scope) == 0 {
+            scope.stop_signal().raised().await;
+        }
+        Ok(())
+    }
+}
+
+handler! {
+    /// Fails once its gate is open.
+    Waiting(gate): "waiting-handler" on Root;
+    step "0" zero [rollback = undo] => launches(Child).silently();
+    step "1" one => at_gate().then(fails(SIMULATED)).silently();
+    rollback undo => done();
+}
+
+/// No process could undo the child by the deadline. The retry still undoes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn abandoned_child_is_undone_when_the_rollback_is_retried() -> Result<()> {
+    let db = Database::new().await;
+    let gate = Gate::default();
+    let scoop = db.start((Waiting { gate: gate.clone() },)).await?;
+    let faults = Faults::default();
+    let below = async || {
+        let child = ChildHandler { faults: faults.clone() };
+        db.scoop().only::<ChildHandler>().provide(child).start().await
+    };
+    let first = below().await?;
+    let root = scoop.launch(Root).rollback_deadline(Duration::from_secs(2)).await?;
+    gate.arrivals(1).await;
+    first.shutdown().await?;
+    gate.open(1);
+    let outcome = root.ends().await?;
+    assert!(matches!(outcome, Outcome::RollbackFailed(_)), "{outcome:?}");
+    let _second = below().await?;
+    let broken = Broken { root, scoop, db, faults };
+    assert_eq!(broken.retry("waiting-handler").await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    calls_of(&broken.root).expect(
+        "invoke child-handler/0
+        invoke child-handler/1
+        rollback child-handler/0
+        rollback waiting-handler/0",
+    );
+    Ok(())
+}
+
+handler! {
+    /// Fails because of its child, which has a deadline.
+    Top: "top-handler" on Root;
+
+    #[step(name = "0")]
+    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        scope.launch(Child).rollback_deadline(Duration::from_secs(2)).await?;
+        Ok(())
+    }
+}
+
+handler! {
+    /// Has its child undone, until its deadline.
+    Above: "above-handler" on Child;
+    step "0" zero => launches(Grandchild).silently();
+    step "1" one => fails(SIMULATED).silently();
+}
+
+handler! {
+    /// Its compensation fails once its gate is open.
+    Below(gate): "below-handler" on Grandchild;
+    step "0" zero [rollback = undo] => done().silently();
+    rollback undo => at_gate().then(fails(SIMULATED)).silently();
+}
+
+/// The deadline, and not the child, is why the run above failed. So that run does not wait for the repair of the child, as the
+/// one at the top does for both.
+#[tokio::test(flavor = "multi_thread")]
+async fn explanation_of_a_run_above_one_in_repair_advises_no_refused_request() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = db.start((Top, Above, Below { gate: gate.clone() })).await?;
+    let root = scoop.launch(Root).await?;
+    gate.arrivals(1).await;
+    let above = scoop.runs().handler("above-handler").await?.runs.remove(0).run.uuid();
+    eventually("its deadline has passed", async || {
+        scoop.explain(above).await.expect("the database answers").runs[0].giving_up
+    })
+    .await;
+    let broken = Broken { root, scoop, db, faults: Faults::default() };
+    let scoop = &broken.scoop;
+    for run in scoop.runs().await?.runs {
+        let (run, offered) = broken.explained(run.run.uuid()).await?;
+        assert!(
+            !offered.iter().any(|request| RunRequest::REPAIRS.contains(request)),
+            "no rollback has failed: {run}"
+        );
+    }
+    gate.open(1);
+    assert!(matches!(broken.root.ends().await?, Outcome::RollbackFailed(_)));
+    let (top, below) = (broken.id_of("top-handler").await?, broken.id_of("below-handler").await?);
+    // The runs that the explanation names in place of one without an offered decision.
+    let named = async |run: uuid::Uuid| {
+        let (run, offered) = broken.explained(run).await?;
+        assert_eq!(offered, [], "{run}");
+        assert_eq!(run.kind(), run.run.waits_for, "{run}");
+        let (is_in_repair, below) = match &run.reason {
+            WaitReason::RunsInProgress { below, has_more_below: false } => (true, below),
+            WaitReason::Operator { failed_below, has_more_below: false, .. } => (false, failed_below),
+            _ => panic!("{run:?}"),
+        };
+        let below: Vec<_> = below.iter().map(|below| below.run.uuid()).collect();
+        Ok::<_, Error>((is_in_repair, below, run))
+    };
+
+    for run in [top, above] {
+        let (is_in_repair, first, _) = named(run).await?;
+        assert_eq!((is_in_repair, first), (false, vec![below]));
+    }
+    assert_eq!(broken.explained(below).await?.1, RunRequest::REPAIRS);
+
+    assert_eq!(broken.retry("below-handler").await?, RepairAnswer::Accepted);
+    gate.arrivals(1).await;
+    let ends = [
+        (top, RunPhase::Waiting, "It goes on when all its children have ended."),
+        (above, RunPhase::AwaitingOperator, "An operator can decide about it when that repair has ended."),
+    ];
+    for (run, phase, end) in ends {
+        let (is_in_repair, repaired, run) = named(run).await?;
+        assert_eq!((is_in_repair, repaired), (true, vec![below]));
+        assert_eq!(broken.failed(&run.run.handler).await?.status, RepairStatus::InProgress);
+        assert_eq!(run.run.phase, phase);
+        let text = run.to_string();
+        let waits = format!("waits for the repair of the run {below} of `below-handler`, for ");
+        assert!(text.contains(&waits) && text.ends_with(end) && !text.contains("`retry`"), "{text}");
+    }
+
+    gate.open(1);
+    let failed_again = |tree: &scoop::Tree| tree.to_string().contains("its rollback failed again");
+    broken.root.comes_to(failed_again).await?;
+    for run in [top, above] {
+        let (is_in_repair, first, _) = named(run).await?;
+        assert_eq!((is_in_repair, first), (false, vec![below]));
+    }
+    assert_eq!(broken.explained(below).await?.1, RunRequest::REPAIRS);
+
+    assert_eq!(scoop.resolve(below, "by hand").await?, RepairAnswer::Accepted);
+    let (is_in_repair, first, _) = named(top).await?;
+    assert_eq!((is_in_repair, first), (false, vec![above]));
+    let (run, offered) = broken.explained(above).await?;
+    assert_eq!(offered, RunRequest::REPAIRS);
+    assert!(run.to_string().contains(&format!("`retry`, `skip` or `resolve` the run {above}.")), "{run}");
+    assert_eq!(scoop.resolve(above, "by hand").await?, RepairAnswer::Accepted);
+    broken.is_undone().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_that_took_too_long_goes_on_without_the_deadline() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.start((Late,)).await?;
+    let launch = scoop.launch(Root).rollback_deadline(Duration::from_secs(2));
+    let broken = Broken { root: launch.await?, scoop, db, faults: Faults::default() };
+    assert!(matches!(broken.root.ends().await?, Outcome::RollbackFailed(_)));
+    assert_eq!(broken.failed("root-handler").await?.step, "Rollback of 1[0,]");
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    calls_of(&broken.root).expect(
+        "rollback root-handler/1
+        rollback root-handler/1
+        rollback root-handler/0",
+    );
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! Failed messages of compensations.
+
+use super::*;
+
+handler! {
+    /// Its compensation launches a message.
+    Compensating { faults: Faults }: "root-handler" on Root;
+    step "0" zero [rollback = undo] => done();
+
+    #[step(name = "1")]
+    async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        self.faults.check("root 1 goes on")
+    }
+
+    rollback undo => launches(Child);
+}
+
+fn sagas(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
+    let builder = builder.only::<Compensating>().provide(Compensating { faults: faults.clone() });
+    builder.only::<ChildHandler>().provide(ChildHandler { faults: faults.clone() })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compensation_whose_message_failed_runs_again_as_a_whole() -> Result<()> {
+    let broken = Broken::by(&["root 1 goes on", "child 1 goes on"], sagas).await?;
+    assert_eq!(broken.listed().await?, [("root-handler".into(), RepairStatus::Undecided)]);
+    broken.faults.mend("child 1 goes on");
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    calls_of(&broken.root).expect(
+        "invoke root-handler/0
+        rollback root-handler/0
+        invoke child-handler/0
+        invoke child-handler/1
+        rollback child-handler/0
+        rollback root-handler/0
+        invoke child-handler/0
+        invoke child-handler/1",
+    );
+    Ok(())
+}
+
+/// A retry of the message only undoes that. The compensation has to run again.
+#[tokio::test(flavor = "multi_thread")]
+async fn compensation_whose_message_was_undone_is_not_done() -> Result<()> {
+    let broken = Broken::by(&["root 1 goes on", "child 1 goes on", "child 0"], sagas).await?;
+    broken.faults.mend("child 0");
+    assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
+    broken.root.comes_to(awaits_operator).await?;
+    assert_eq!(broken.listed().await?, [("root-handler".into(), RepairStatus::Undecided)]);
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    let again = |tree: &scoop::Tree| awaits_operator(tree) && tree.runs().len() == 3;
+    broken.root.comes_to(again).await?;
+
+    broken.faults.mend("child 1 goes on");
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    let compensations = calls_of(&broken.root).of(&["root-handler"]).count();
+    assert_eq!(compensations, 1 + 3, "one step, and its compensation three times");
+    Ok(())
+}

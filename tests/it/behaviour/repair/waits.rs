@@ -1,0 +1,188 @@
+//! A wait ends where only an operator makes the runs of the message go on, after each failure.
+
+use std::pin::pin;
+
+use scoop::Status;
+
+use super::*;
+
+/// The failure of a compensation with one of these faults.
+fn check(faults: &Faults) -> Result<()> {
+    if faults.has("another way") {
+        return Err(IllegalStateException("it is broken in another way").into());
+    }
+    faults.check("one way")
+}
+
+handler! {
+    /// Fails, and stops at the gate in its compensation.
+    Held { faults: Faults, gate: Gate }: "root-handler" on Root;
+    step "0" zero [rollback = undo] => done().silently();
+    step "1" one => fails(SIMULATED).silently();
+
+    async fn undo(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+        self.gate.pass().await;
+        check(&self.faults)
+    }
+}
+
+handler! {
+    /// Fails after its child.
+    Above: "root-handler" on Root;
+    step "0" zero => launches(Child).silently();
+    step "1" one => fails(SIMULATED).silently();
+}
+
+handler! {
+    /// Stops at the gate in its compensation.
+    HeldBelow { faults: Faults, gate: Gate }: "child-handler" on Child;
+    step "0" zero [rollback = undo] => done().silently();
+
+    async fn undo(&self, _: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
+        self.gate.pass().await;
+        check(&self.faults)
+    }
+}
+
+handler! {
+    /// Another handler of the message. It takes until its gate is open.
+    Slow(gate): "slow-handler" on Root;
+    step "0" zero => at_gate().silently();
+}
+
+/// Retries the compensation of this handler. Returns what a wait returns that is in flight meanwhile.
+async fn outcome_of_retry(broken: &Broken, handler: &str, gate: &Gate) -> Result<Outcome> {
+    assert_eq!(broken.retry(handler).await?, RepairAnswer::Accepted);
+    let mut waiting = pin!(broken.root.ends());
+    tokio::select! {
+        biased;
+        outcome = &mut waiting => panic!("the repair is in progress: {outcome:?}"),
+        () = gate.arrivals(1) => {}
+    }
+    assert_eq!(broken.root.status().await?, Status::Unfinished);
+    gate.open(1);
+    Ok(waiting.await?)
+}
+
+/// The wait is that of the process that executes the run, and of another one. Returns the outcome after the second failure.
+async fn ends_after_each_failure(
+    handler: &str,
+    configure: impl Fn(scoop::Builder, &Faults, &Gate) -> scoop::Builder,
+) -> Result<Outcome> {
+    let gate = Gate::default();
+    gate.open(1);
+    let broken = Broken::by(&["one way"], |builder, faults| configure(builder, faults, &gate)).await?;
+    gate.arrivals(1).await;
+    let elsewhere = broken.db.client().find(broken.root.id()).await?;
+    assert!(matches!(elsewhere.ends().await?, Outcome::RollbackFailed(_)));
+
+    broken.faults.add("another way");
+    let again = outcome_of_retry(&broken, handler, &gate).await?;
+    assert!(matches!(again, Outcome::RollbackFailed(_)), "{again:?}");
+    assert_eq!(broken.root.status().await?, Status::Ended(again.clone()));
+    for handle in [&broken.root, &elsewhere] {
+        assert_eq!(handle.ends().await?, again);
+    }
+
+    broken.faults.mend("another way");
+    broken.faults.mend("one way");
+    let repaired = outcome_of_retry(&broken, handler, &gate).await?;
+    assert!(matches!(repaired, Outcome::RolledBack(_)), "{repaired:?}");
+    assert_eq!(elsewhere.ends().await?, repaired);
+    broken.is_undone().await?;
+    Ok(again)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wait_for_a_run_ends_after_each_failure_with_the_latest() -> Result<()> {
+    let again = ends_after_each_failure("root-handler", |builder, faults, gate| {
+        builder.only::<Held>().provide(Held { faults: faults.clone(), gate: gate.clone() })
+    });
+    let Outcome::RollbackFailed(failed) = again.await? else { panic!("it failed again") };
+    assert_eq!(failed.failure.message, "it is broken in another way");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wait_for_a_run_above_ends_after_each_failure_below() -> Result<()> {
+    let again = ends_after_each_failure("child-handler", |builder, faults, gate| {
+        let below = HeldBelow { faults: faults.clone(), gate: gate.clone() };
+        builder.only::<Above>().only::<HeldBelow>().provide(below)
+    });
+    again.await?;
+    Ok(())
+}
+
+/// No further rollback fails. The end of the repaired child leaves only the other one.
+#[tokio::test(flavor = "multi_thread")]
+async fn repair_of_one_of_two_failures_ends_the_wait_for_both() -> Result<()> {
+    let broken = Broken::by(&["child 0", "other child 0"], two_children).await?;
+    for (handler, fault) in [("child-handler", "child 0"), ("other-child-handler", "other child 0")] {
+        let outcome = broken.root.ends().await?;
+        assert!(matches!(outcome, Outcome::RollbackFailed(_)), "before that of {handler}: {outcome:?}");
+        broken.faults.mend(fault);
+        assert_eq!(broken.retry(handler).await?, RepairAnswer::Accepted);
+    }
+    broken.is_undone().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repair_of_one_of_two_failures_holds_up_no_wait_until_both_are_repaired() -> Result<()> {
+    let gate = Gate::default();
+    gate.open(1);
+    let broken = Broken::by(&["one way", "other child 0"], |builder, faults| {
+        let below = HeldBelow { faults: faults.clone(), gate: gate.clone() };
+        let other = OtherChildHandler { faults: faults.clone() };
+        let builder = builder.only::<Above>().only::<HeldBelow>().provide(below);
+        builder.only::<OtherChildHandler>().provide(other)
+    })
+    .await?;
+    gate.arrivals(1).await;
+    assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
+    gate.arrivals(1).await;
+    let status = broken.root.status().await?;
+    assert!(matches!(status, Status::Ended(Outcome::RollbackFailed(_))), "{status:?}");
+    assert_eq!(Status::Ended(broken.root.ends().await?), status);
+
+    let other = broken.failed("other-child-handler").await?.lineage;
+    broken.faults.mend("other child 0");
+    assert_eq!(broken.retry("other-child-handler").await?, RepairAnswer::Accepted);
+    let other_is_undone = |tree: &scoop::Tree| {
+        let mut runs = tree.runs().into_iter();
+        runs.any(|run| run.lineage == other && matches!(run.state, RunState::RolledBack(_)))
+    };
+    broken.root.comes_to(other_is_undone).await?;
+    assert_eq!(broken.root.status().await?, Status::Unfinished, "the last repair is in progress");
+    broken.faults.mend("one way");
+    gate.open(1);
+    broken.is_undone().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wait_for_another_handler_goes_on_after_a_failure() -> Result<()> {
+    let (db, faults, gate) = (Database::new().await, Faults::of(&["root 1"]), Gate::default());
+    let builder = alone(db.scoop(), &faults).only::<Slow>().provide(Slow { gate: gate.clone() });
+    let scoop = builder.start().await?;
+    let root = scoop.launch(Root).await?;
+    gate.arrivals(1).await;
+    let failed =
+        |tree: &scoop::Tree| tree.roots().iter().any(|run| matches!(run.state, RunState::RollbackFailed(_)));
+    root.comes_to(failed).await?;
+    let broken = Broken { db, faults, scoop, root };
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    let failed_again = |tree: &scoop::Tree| {
+        tree.roots().iter().any(|run| matches!(run.state, RunState::AwaitingOperator { .. }))
+    };
+    broken.root.comes_to(failed_again).await?;
+    let mut waiting = pin!(broken.root.ends());
+    tokio::select! {
+        biased;
+        outcome = &mut waiting => panic!("a run goes on: {outcome:?}"),
+        status = broken.root.status() => assert_eq!(status?, Status::Unfinished),
+    }
+    gate.open(1);
+    assert!(matches!(waiting.await?, Outcome::RollbackFailed(_)));
+    broken.faults.mend("root 1");
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    broken.is_undone().await
+}
