@@ -621,7 +621,7 @@ async fn dry_run_refuses_what_the_request_refuses() {
         "#]]);
         let refused = shop.run(&["retry", &parent, end]).await;
         let below =
-            format!("retry the run {child} of `orders`, and it goes on; begin with `scoop retry {child}`");
+            format!("repair the run {child} of `orders`, and it goes on; begin with `scoop retry {child}`");
         assert!(refused.code == 3 && refused.stdout.contains(&below), "{refused:?}");
         for command in ["skip", "resolve"] {
             shop.run(&[&[command, &run, end], &reason[..]].concat()).await.shows(expect![[r#"
