@@ -18,7 +18,7 @@ WITH RECURSIVE intervened AS (
         LIMIT 1
     ) next
 )
-SELECT i.run, i.handler, i.step, i.kind, i.note, i.source, i.requested_at,
+SELECT i.run, i.handler, i.step, i.kind, left(i.note, 10000) AS note, left(i.source, 10000) AS source, i.requested_at,
        CASE WHEN counted.found > 2 * n.ends THEN counted.found - 2 * n.ends ELSE 0 END AS left_out
 FROM (
     SELECT asked.run, CASE WHEN asked.run <> $3::uuid AND $4::int > 1 THEN 1 ELSE $4::int END::bigint AS ends

@@ -10,7 +10,8 @@ WITH RECURSIVE handled AS (
 ),
 below AS (
     SELECT *, true AS handled_it FROM handled
-  UNION ALL
+    -- without duplicates, so that it ends at forged events that lead in a circle
+  UNION
     SELECT child.cooperation_lineage, child.message_id, child.coroutine_name, false
     FROM below
     -- what a former execution launched is not undone

@@ -23,7 +23,8 @@ WITH RECURSIVE begun AS (
     FROM scoop.message_event seen
     WHERE seen.type = 'SEEN' AND seen.message_id = $1
       AND (scoop.run_id(seen.cooperation_lineage) = $4::uuid) IS NOT FALSE
-  UNION ALL
+    -- without duplicates: rows of another program may say that a message led to itself, or to one message in many ways
+  UNION
     SELECT child.cooperation_lineage, child.message_id, child.coroutine_name
     FROM begun
     LEFT JOIN LATERAL (
@@ -46,9 +47,7 @@ WITH RECURSIVE begun AS (
         OFFSET 0
     ) child
     WHERE cardinality(begun.lineage) <= $2 IS NOT FALSE AND (scoop.run_id(begun.lineage) = $4::uuid) IS NOT FALSE
-)
--- rows of another program may say that a message led to itself
-CYCLE message_id, handler SET repeats USING path,
+),
 root AS (
     SELECT cooperation_lineage[1] AS id
     FROM scoop.message_event
@@ -70,7 +69,7 @@ waiting_to_begin AS (
     WHERE r.epoch = 0 AND NOT r.rollback_requested
 ),
 listed AS MATERIALIZED (
-    SELECT lineage, message_id, handler FROM begun WHERE NOT repeats
+    SELECT lineage, message_id, handler FROM begun
   UNION ALL
     SELECT * FROM waiting_to_begin WHERE cardinality(lineage) <= $2 + 1 IS NOT FALSE
     LIMIT $3::bigint + 1

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use scoop::{Handle, RepairAnswer, StuckRun};
+use scoop::{Handle, RepairAnswer, Status, StuckRun};
 use uuid::Uuid;
 
 use super::*;
@@ -945,5 +945,111 @@ async fn incomplete_lineage_is_refused_where_it_enters() -> Result<()> {
     let cut =
         sqlx::query("UPDATE scoop.run SET lineage = ARRAY[NULL, $1]").bind(own).execute(db.pool()).await;
     assert!(cut.unwrap_err().to_string().contains("violates check constraint"));
+    Ok(())
+}
+
+/// A committed hierarchy of one run.
+async fn committed(db: &Database, gate: &Gate) -> Result<(Scoop, Handle)> {
+    let (scoop, root) = at_the_gate(db, gate, Work).await?;
+    gate.open(1);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    Ok((scoop, root))
+}
+
+/// The result of what ends at all.
+async fn ends_soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(50), what).await.expect("it ends")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_seems_to_have_launched_itself_ends_its_own_requests() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, root) = committed(&db, &gate).await?;
+    db.execute(
+        "WITH forged AS (
+             INSERT INTO scoop.message (id, topic, payload) VALUES (gen_random_uuid(), 'forged', '{}') RETURNING id
+         )
+         INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, step)
+         SELECT forged.id, kind.type::scoop.message_event_type, seen.coroutine_name, seen.cooperation_lineage, kind.step
+         FROM scoop.message_event seen, forged, (VALUES ('EMITTED', 'begin'), ('SEEN', NULL)) AS kind (type, step)
+         WHERE seen.type = 'SEEN'",
+    )
+    .await;
+    ends_soon(scoop.rollback(root.id(), "tried").dry_run().into_future()).await?;
+    assert!(ends_soon(root.tree().into_future()).await?.runs().len() > 1);
+    others_finish(&scoop, &gate).await?;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+/// Each run of a level seems to have launched two messages, both of which the run of the next level has handled.
+#[tokio::test(flavor = "multi_thread")]
+async fn tree_of_messages_with_two_ways_to_each_is_read_once() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, root) = committed(&db, &gate).await?;
+    db.execute(
+        "WITH levels AS (
+             SELECT level, seen.coroutine_name AS handler, seen.cooperation_lineage || ARRAY(
+                 SELECT md5('run' || above)::uuid FROM generate_series(1, level) above ORDER BY above) AS lineage
+             FROM scoop.message_event seen, generate_series(0, 28) level WHERE seen.type = 'SEEN'
+         ),
+         messages AS (
+             INSERT INTO scoop.message (id, topic, payload)
+             SELECT md5('message' || level || '/' || n)::uuid, 'forged', '{}'
+             FROM generate_series(1, 28) level, generate_series(1, 2) n
+         )
+         INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, step)
+         SELECT md5('message' || l.level || '/' || n)::uuid, 'SEEN'::scoop.message_event_type, l.handler, l.lineage, NULL
+         FROM levels l, generate_series(1, 2) n WHERE l.level > 0
+         UNION ALL
+         SELECT md5('message' || l.level + 1 || '/' || n)::uuid, 'EMITTED', l.handler, l.lineage, 'begin'
+         FROM levels l, generate_series(1, 2) n WHERE l.level < 28",
+    )
+    .await;
+    assert_eq!(ends_soon(root.tree().into_future()).await?.runs().len(), 1 + 2 * 28);
+    others_finish(&scoop, &gate).await?;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_of_a_message_with_a_chain_of_runs_reads_each_once() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, root) = committed(&db, &gate).await?;
+    db.drop_rules().await;
+    db.execute(
+        "INSERT INTO scoop.run
+             (root, id, parent, lineage, message_id, topic, handler, state, rolling_back, rollback_failed_before, awaits_operator,
+              last_event_at, epoch, reason)
+         SELECT e.cooperation_lineage[1], md5('run' || n)::uuid, CASE WHEN n > 1 THEN md5('run' || n - 1)::uuid END,
+                ARRAY[e.cooperation_lineage[1], md5('run' || n)::uuid], e.message_id, 'forged', 'forged',
+                CASE n WHEN 10000 THEN 'stuck' ELSE 'waiting' END::scoop.run_state, true, true, n = 10000, now(), 5, 'forged'
+         FROM scoop.message_event e, generate_series(1, 10000) n WHERE e.type = 'EMITTED'",
+    )
+    .await;
+    assert_eq!(ends_soon(root.status()).await?, Status::Ended(Outcome::Committed));
+    others_finish(&scoop, &gate).await?;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_texts_of_an_intervention_are_read_in_part() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, root) = committed(&db, &gate).await?;
+    db.execute(
+        "INSERT INTO scoop.intervention (id, root, run, handler, message_id, kind, reruns_part, note, source, requested_at)
+         SELECT gen_random_uuid(), e.cooperation_lineage[1], e.cooperation_lineage[2], e.coroutine_name, e.message_id, 'skip', false,
+                repeat('x', 1000000), repeat('y', 1000000), clock_timestamp()
+         FROM scoop.message_event e WHERE e.type = 'SEEN'",
+    )
+    .await;
+    let of_tree = root.tree().await?.roots()[0].interventions.clone();
+    let of_part = root.tree().events(1).await?.roots()[0].interventions.clone();
+    for listed in [of_tree, of_part, scoop.interventions(root.id()).await?] {
+        let [forged] = &listed[..] else { panic!("{} interventions", listed.len()) };
+        assert_eq!((forged.note.as_ref().map(String::len), forged.source.len()), (Some(10_000), 10_000));
+    }
+    scoop.shutdown().await?;
     Ok(())
 }

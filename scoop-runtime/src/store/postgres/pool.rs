@@ -213,11 +213,12 @@ impl Sessions {
         .await
     }
 
-    /// Begins a transaction that only reads. All its statements see what was committed before the first one.
+    /// Begins a transaction that only reads. All its statements see what was committed before the first one. Each ends with its
+    /// limit, or soon after its caller has dropped it.
     pub(crate) async fn begin_snapshot(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
         self.begun(match self.route {
-            Route::Direct => SNAPSHOT.to_owned(),
-            Route::Proxied => format!("{SNAPSHOT}; {TRANSACTION}"),
+            Route::Direct => format!("{SNAPSHOT}; {READ}"),
+            Route::Proxied => format!("{SNAPSHOT}; {TRANSACTION}; {READ}"),
         })
         .await
     }
