@@ -1,6 +1,6 @@
 -- Returns whether the runs of this message can be rolled back: how many handled it, how many of them are not rolled
--- back, whether their rollback was requested before, whether a run of it, above it or below it is unfinished, and
--- whether the rollback of one of them, or of a descendant, has failed before.
+-- back, whether their rollback was requested before, whether a run of it, above it or below it is unfinished, whether these only
+-- wait for an operator, and whether the rollback of one of them, or of a descendant, has failed before.
 -- Locks: nothing.
 -- $1 root, $2 message
 WITH RECURSIVE handled AS (
@@ -48,6 +48,15 @@ failed AS (
         WHERE mended.type = 'ROLLED_BACK' AND mended.coroutine_name = b.handler
           AND mended.message_id = b.message_id
     ) IS NULL
+),
+-- read as far as a condition below needs it
+related AS MATERIALIZED (
+    SELECT r.state, r.awaits_operator, r.rollback_failed_before FROM scoop.run r
+    WHERE r.root = $1 AND r.message_id = $2
+  UNION ALL
+    SELECT r.state, r.awaits_operator, r.rollback_failed_before
+    FROM scoop.run r JOIN handled h ON scoop.run_id(h.lineage) = ANY (r.lineage) OR r.id = ANY (h.lineage)
+    WHERE r.root = $1
 )
 SELECT (SELECT count(*) FROM handled) AS handled,
        (SELECT count(*) FROM handled h
@@ -57,11 +66,17 @@ SELECT (SELECT count(*) FROM handled) AS handled,
         )) AS done,
        EXISTS (SELECT FROM scoop.message_event e WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = $2)
            AS rollback_requested,
-       EXISTS (SELECT FROM scoop.run r WHERE r.root = $1 AND r.message_id = $2)
-           OR EXISTS (
-               SELECT FROM scoop.run r JOIN handled h
-                      ON scoop.run_id(h.lineage) = ANY (r.lineage) OR r.id = ANY (h.lineage)
-               WHERE r.root = $1
-           ) AS unfinished,
+       EXISTS (SELECT FROM related) AS unfinished,
+       NOT EXISTS (
+           SELECT FROM related r
+           WHERE NOT r.rollback_failed_before OR CASE r.state
+               WHEN 'ended' THEN false
+               WHEN 'waiting' THEN false
+               WHEN 'stuck' THEN NOT r.awaits_operator
+               ELSE true
+           END
+       ) AND EXISTS (
+           SELECT FROM related r WHERE r.state = 'stuck' AND r.awaits_operator
+       ) AS only_awaits_operator,
        coalesce((SELECT bool_or(handled_it) FROM failed), false) AS failed_itself,
        EXISTS (SELECT FROM failed) AS failed

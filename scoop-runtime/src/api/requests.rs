@@ -36,8 +36,8 @@ pub enum CancelAnswer {
 pub enum RollbackAnswer {
     /// The request is recorded, and the rollback begins.
     Accepted,
-    /// A run of the message, an ancestor or a descendant is unfinished. Nothing happens; repeat the request later, or
-    /// cancel the run.
+    /// A run of the message, an ancestor or a descendant is unfinished, and does not only wait for an operator. Nothing happens;
+    /// repeat the request later, or cancel the run.
     StillRunning,
     /// The message had no handler, so there is nothing to roll back.
     NoHandlers,

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::super::requests::CancelResult;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
-use super::row::WorkingRow;
+use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, State, after, micros};
 use crate::store::{ParentRef, RequestKey, RequestStorage, RequestTarget, RollbackStart};
 use crate::util::format::system_time;
@@ -238,8 +238,10 @@ impl Hierarchy {
         };
         let unfinished =
             |row: &WorkingRow| row.message_id == message || handled.iter().any(|seen| related(row, seen));
-        if self.rows.values().any(unfinished) {
-            return Some(RollbackStart::Unfinished);
+        let unfinished: Vec<_> = self.rows.values().filter(|row| unfinished(row)).collect();
+        if !unfinished.is_empty() {
+            let has_failed = only_awaits_operator(&unfinished) && any_unrolled(record, handled);
+            return Some(if has_failed { RollbackStart::FailedBefore } else { RollbackStart::Unfinished });
         }
         if handled.is_empty() {
             return Some(RollbackStart::NoHandlers);
@@ -255,6 +257,18 @@ impl Hierarchy {
             (false, _) => None,
         }
     }
+}
+
+/// Whether one of these runs awaits an operator, and none goes on without one.
+fn only_awaits_operator(unfinished: &[&WorkingRow]) -> bool {
+    let goes_on = |row: &WorkingRow| match row.state {
+        _ if !row.rollback_failed_before => true,
+        RowState::Ended | RowState::Waiting => false,
+        RowState::Stuck => !row.awaits_operator,
+        RowState::Ready | RowState::Running => true,
+    };
+    let awaits_operator = |row: &WorkingRow| row.state == RowState::Stuck && row.awaits_operator;
+    !unfinished.iter().any(|row| goes_on(row)) && unfinished.iter().any(|row| awaits_operator(row))
 }
 
 fn turned_back(record: &EventLog, seen: &Event) -> bool {

@@ -109,7 +109,8 @@ impl RequestStorage for PostgresStore {
         let check = sqlx::query(self.sql.rollback_check.clone()).bind(root).bind(target.message);
         let state = check.fetch_one(&mut *tx).await?;
         if state.try_get("unfinished")? {
-            return Ok(RollbackStart::Unfinished);
+            let has_failed = state.try_get("only_awaits_operator")? && state.try_get("failed")?;
+            return Ok(if has_failed { RollbackStart::FailedBefore } else { RollbackStart::Unfinished });
         }
         if state.try_get::<i64, _>("handled")? == 0 {
             return Ok(RollbackStart::NoHandlers);

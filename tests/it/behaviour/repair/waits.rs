@@ -180,9 +180,30 @@ async fn wait_for_another_handler_goes_on_after_a_failure() -> Result<()> {
         outcome = &mut waiting => panic!("a run goes on: {outcome:?}"),
         status = broken.root.status() => assert_eq!(status?, Status::Unfinished),
     }
+    assert_eq!(broken.scoop.rollback(broken.root.id(), "again").await?, RollbackAnswer::StillRunning);
     gate.open(1);
     assert!(matches!(waiting.await?, Outcome::RollbackFailed(_)));
+    assert_eq!(broken.scoop.rollback(broken.root.id(), "again").await?, RollbackAnswer::FailedBefore);
     broken.faults.mend("root 1");
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    broken.is_undone().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rollback_requested_while_a_failed_one_awaits_an_operator_is_refused_for_the_failure() -> Result<()> {
+    let broken = Broken::by(&["child 0"], two_levels).await?;
+    let child = broken.id_of("child-handler").await?;
+    assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
+    let failed_again = |tree: &scoop::Tree| {
+        tree.runs().into_iter().any(|run| matches!(run.state, RunState::AwaitingOperator { .. }))
+    };
+    broken.root.comes_to(failed_again).await?;
+    for id in [broken.root.id().uuid(), child] {
+        let request = || broken.scoop.rollback(id, "again");
+        assert_eq!(request().dry_run().await?, RollbackAnswer::FailedBefore);
+        assert_eq!(request().await?, RollbackAnswer::FailedBefore);
+    }
+    broken.faults.mend("child 0");
+    assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
     broken.is_undone().await
 }
