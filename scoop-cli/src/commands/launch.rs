@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use scoop_core::{Escaped, Priority};
-use scoop_runtime::{Handle, Outcome, Scoop};
+use scoop_runtime::{Handle, Outcome, RuntimeError, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -103,7 +103,14 @@ pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> R
         [] => "no handler".to_owned(),
         handlers => handlers.join(", "),
     };
-    let change = format!("launch a message on topic `{}` to {}", Escaped(&topic), Escaped(&to));
+    let launched_before = match &unique {
+        Some(key) => launched_before(scoop, &topic, key).await?,
+        None => None,
+    };
+    let change = match &launched_before {
+        Some(why) => format!("launch nothing: {why}"),
+        None => format!("launch a message on topic `{}` to {}", Escaped(&topic), Escaped(&to)),
+    };
     if !consent.to(output, &change)? {
         return Ok(Exit::Done);
     }
@@ -126,7 +133,23 @@ pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> R
     if !without_handler {
         launch = launch.required();
     }
-    launched(output, launch.await?, wait).await
+    let handle = launch.await?;
+    if let Some(why) = launched_before {
+        output.remark(format_args!("nothing was launched: {why}"));
+    }
+    launched(output, handle, wait).await
+}
+
+/// Why a launch with this unique key would launch nothing.
+async fn launched_before(scoop: &Scoop, topic: &str, key: &str) -> Result<Option<String>, Fault> {
+    match scoop.find_topic_by_key(topic, key).await {
+        Ok(earlier) => {
+            Ok(Some(format!("a message was launched with this key before, in hierarchy {}", earlier.id())))
+        }
+        Err(error @ RuntimeError::KeptKey { .. }) => Ok(Some(error.to_string())),
+        Err(RuntimeError::NoSuchKey { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Writes what was launched, and with `wait` its end. The ids come before the wait, which an interrupt or an error may end.

@@ -49,6 +49,14 @@ async fn message_is_launched_by_topic_and_json() {
     let again = shop.run(&["launch", "shop.orders", order, "--yes", "--unique", "order 1", "--json"]).await;
     let found = shop.scoop.find_topic_by_key("shop.orders", "order 1").await.unwrap();
     assert_eq!(again.field("hierarchy"), [found.id().to_string()]);
+    let launch = ["launch", "shop.orders", order, "--unique", "order 1"];
+    shop.run(&[&launch[..], &["--dry-run"]].concat()).await.shows(expect![[r#"
+        would launch nothing: a message was launched with this key before, in hierarchy <id 1>
+    "#]]);
+    shop.run(&[&launch[..], &["--yes"]].concat()).await.shows(expect![[r#"
+        <id 1>
+        2> nothing was launched: a message was launched with this key before, in hierarchy <id 1>
+    "#]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
