@@ -234,7 +234,7 @@ pub(crate) async fn skip(scoop: &Scoop, output: Output, args: SkipArgs) -> Resul
     let SkipArgs { run, reason: Reason { reason, source }, consent } = args;
     let object = describe_object(scoop, run.uuid(), Wanted::Run).await?;
     let request = scoop.skip(run, reason).source(source.source);
-    let change = format!("skip the failed compensation of {object}");
+    let change = format!("skip the failed compensation, or the wait for failed runs below, of {object}");
     answered(output, request_with_consent(output, consent, &change, request).await?)
 }
 

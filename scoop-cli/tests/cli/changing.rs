@@ -579,7 +579,7 @@ async fn dry_run_says_what_would_be_done_and_changes_nothing() {
         would roll back <id 1>, the hierarchy that begins with run <id 2> of `orders` (committed)
     "#]]);
     shop.run(&[&["skip", &failed], &reason[..]].concat()).await.shows(expect![[r#"
-        would skip the failed compensation of <id 3>, a run of `orders` in hierarchy <id 4> (rollback failed)
+        would skip the failed compensation, or the wait for failed runs below, of <id 3>, a run of `orders` in hierarchy <id 4> (rollback failed)
     "#]]);
     shop.run(&[&["resolve", &failed], &reason[..]].concat()).await.shows(expect![[r#"
         would count as rolled back by hand: <id 3>, a run of `orders` in hierarchy <id 4> (rollback failed)

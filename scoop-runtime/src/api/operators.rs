@@ -226,7 +226,8 @@ impl Scoop {
     /// Skips a failed compensation: its effects stay, and the rollback continues after it. Await it; as
     /// [`Scoop::retry`] in all else.
     ///
-    /// If the run failed because of descendants, their failed rollbacks are accepted, and their effects stay.
+    /// If the run failed because of descendants, it no longer waits for them, and their effects stay. They keep their failed
+    /// rollbacks, and are listed until an operator settles them.
     ///
     /// # Errors
     ///

@@ -262,7 +262,7 @@ impl RunEvent {
     /// A short description of the event, such as `completed` or `rolled back`.
     pub fn word(&self) -> &'static str {
         match (self.role, self.kind) {
-            (Role::ChildrenUndone, _) if self.is_by_operator() => "skipped the undoing of children",
+            (Role::ChildrenUndone, _) if self.is_by_operator() => "skipped the wait for the failed children",
             (_, EventKind::Suspended) if self.is_by_operator() => "skipped the undoing",
             (_, EventKind::RolledBack) if self.is_by_operator() => "resolved",
             (Role::Plain | Role::Completed | Role::BeganToWait, _) if self.awaits.is_some() => {
@@ -293,6 +293,10 @@ impl RunEvent {
         let (what, ended) = match self.wait_end {
             WaitEnd::Slept => ("sleep", "ended"),
             WaitEnd::Ended => ("children", "ended"),
+            // An operator has accepted failed rollbacks of others.
+            WaitEnd::RolledBack if self.role == Role::ChildrenUndone && self.is_by_operator() => {
+                ("children", "ended")
+            }
             WaitEnd::RolledBack => ("children", "rolled back"),
             WaitEnd::RollbackFailed => ("children", "failed to roll back"),
         };

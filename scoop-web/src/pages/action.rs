@@ -67,7 +67,7 @@ impl Action {
             Self::Cancel => "cancel",
             Self::Rollback => "roll back",
             Self::Retry => "retry",
-            Self::Skip => "skip the failed compensation of",
+            Self::Skip => "skip the failed compensation, or the wait for failed runs below, of",
             Self::Resolve => "resolve",
             Self::Signal => "send the awaited signal to",
         }
@@ -88,9 +88,13 @@ impl Action {
                  with the programs that live now."
             }
             Self::Skip => {
-                "The failed compensation is left out: its effects stay, and the rollback goes on after it."
+                "The failed compensation is left out: its effects stay, and the rollback goes on after it. Failed runs below \
+                 keep their failed rollbacks, and stay in the list."
             }
-            Self::Resolve => "The run counts as rolled back by hand: nothing more of it is executed.",
+            Self::Resolve => {
+                "The run counts as rolled back by hand: nothing more of it is executed. So do the failed runs below that \
+                 block it."
+            }
             Self::Signal => {
                 "All runs that await the same signal with the same key get the payload, and go on. Nothing checks that they \
                  can read it."

@@ -243,6 +243,37 @@ fn wait_for_a_child_that_failed_to_roll_back_says_so_and_counts_from_the_repair(
 }
 
 #[test]
+fn skip_of_a_run_with_failed_children_is_no_rollback_of_these() {
+    use EventKind::{Committed, RollbackFailed, RolledBack, RollingBack, Seen, Suspended};
+    let why = Failure::new("stock.out", "no chairs left", "stock[w]");
+    let (children, part) = ("Rollback of reserve[0,] (rolling back child scopes)", "Rollback of reserve[0,]");
+    let skip = RunEvent::new(Suspended, Some(children.into()), Some(at(60_250)));
+    let above = vec![
+        event(Seen, None, 0),
+        event(Suspended, Some("reserve"), 10),
+        failed(RollingBack, Some("pay"), 130, &why),
+        event(Suspended, Some(children), 140),
+        failed(RollbackFailed, Some(children), 250, &why),
+        skip.written_by(Some(scoop_core::OPERATOR.into()), None, None),
+        event(Suspended, Some(part), 60_360),
+        event(RolledBack, Some(part), 60_360),
+    ];
+    let below = vec![
+        event(Seen, None, 12),
+        event(Committed, None, 100),
+        failed(RollingBack, None, 150, &why),
+        event(RolledBack, Some("Rollback of take[0,]"), 60_300),
+    ];
+    let text = shown(vec![
+        row(&[0, 1], ("checkout", "orders.placed"), None, above),
+        row(&[0, 1, 2], ("stock", "stock.take"), None, below),
+    ]);
+    assert!(text.contains("skipped the wait for the failed children of reserve\n"), "{text}");
+    assert!(!text.contains("children of reserve rolled back"), "{text}");
+    assert_eq!(text.matches("children of reserve ended\n").count(), 2, "{text}");
+}
+
+#[test]
 fn rollback_of_a_step_that_never_completed_is_not_shown() {
     use EventKind::{RolledBack, RollingBack, Seen};
     let why = Failure::new("stock.out", "no chairs left", "stock[w]");
