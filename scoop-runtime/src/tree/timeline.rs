@@ -105,7 +105,7 @@ impl Tree {
 
 impl RunInfo {
     /// The bars of this run, without those of its children: its own, then those of its steps, waits, compensations and
-    /// interventions, in the order in which they begin.
+    /// interventions, in the order in which they begin. At one time, interventions come first.
     pub fn timeline(&self) -> Vec<Bar<'_>> {
         let Some(from) = self.events.iter().find_map(|event| event.at) else { return vec![] };
         let end = self.events.last().and_then(|event| event.at).filter(|_| self.has_ended());
@@ -166,7 +166,8 @@ impl RunInfo {
             interventions
                 .map(|done| bar(BarKind::Intervention, DECISION, &*done.kind, done.at, Some(done.at))),
         );
-        bars[1..].sort_by_key(|bar| bar.from);
+        // What follows from an intervention may begin at its time.
+        bars[1..].sort_by_key(|bar| (bar.from, bar.kind != BarKind::Intervention));
         bars
     }
 

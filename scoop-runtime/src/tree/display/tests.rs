@@ -243,6 +243,36 @@ fn wait_for_a_child_that_failed_to_roll_back_says_so_and_counts_from_the_repair(
 }
 
 #[test]
+fn intervention_comes_before_the_compensation_that_begins_at_its_time() {
+    use EventKind::{RollbackFailed, RolledBack, RollingBack, Seen, Suspended};
+    let why = Failure::new("stock.out", "no chairs left", "stock[w]");
+    let part = "Rollback of take[0,]";
+    let events = vec![
+        event(Seen, None, 0),
+        event(Suspended, Some("take"), 10),
+        failed(RollingBack, Some("pay"), 130, &why),
+        failed(RollbackFailed, Some(part), 240, &why),
+        event(Suspended, Some(part), 60_350),
+        event(RolledBack, Some(part), 60_350),
+    ];
+    let retry = crate::Intervention {
+        run: uuid(1).into(),
+        handler: "stock".into(),
+        step: Some(part.into()),
+        kind: "retry".into(),
+        note: None,
+        source: "Ada".into(),
+        at: at(60_250),
+    };
+    let rows = vec![Ok(row(&[0, 1], ("stock", "stock.take"), None, events))];
+    let tree = Tree::of(TreeRows::all(rows), vec![(retry, 0)], vec![]);
+    let bars = tree.roots()[0].timeline();
+    let [.., retry, undo] = &bars[..] else { panic!("{tree}") };
+    assert_eq!((retry.kind, undo.words), (crate::BarKind::Intervention, "undo"), "{tree}");
+    assert_eq!((retry.from, undo.from), (at(60_250), at(60_250)), "{tree}");
+}
+
+#[test]
 fn skip_of_a_run_with_failed_children_is_no_rollback_of_these() {
     use EventKind::{Committed, RollbackFailed, RolledBack, RollingBack, Seen, Suspended};
     let why = Failure::new("stock.out", "no chairs left", "stock[w]");
