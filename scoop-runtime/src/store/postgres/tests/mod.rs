@@ -129,6 +129,23 @@ async fn session_that_idles_in_a_transaction_with_locks_is_ended() {
     done(pool).await;
 }
 
+/// What a client has dropped would hold one of the few connections of the engine.
+#[tokio::test]
+async fn transaction_that_only_reads_has_a_time_limit_and_writes_nothing() {
+    let pool = database("reads").await;
+    let (store, ..) = launching(&pool).await;
+    let mut reading = store.sessions().begin_snapshot().await.unwrap();
+    let limits = "SELECT concat_ws(' ', current_setting('statement_timeout'),
+                                   current_setting('client_connection_check_interval'))";
+    let limits: String = sqlx::query_scalar(limits).fetch_one(&mut *reading).await.unwrap();
+    assert_eq!(limits, "1min 1s");
+    let written = sqlx::query("DELETE FROM scoop.worker").execute(&mut *reading).await.unwrap_err();
+    let code = written.as_database_error().and_then(|error| error.code());
+    assert_eq!(code.as_deref(), Some("25006"), "read-only: {written}");
+    drop(reading);
+    done(pool).await;
+}
+
 /// The queue of `saga`, whose last step is `one`.
 fn lanes() -> Lanes {
     let lanes = Lanes::unreserved(&["a".to_owned()], &["saga".to_owned()]);
