@@ -118,7 +118,7 @@ handler! {
     rollback mend => fails(SIMULATED);
 }
 
-/// The archived lines of a run that an operator has retried, in vain, and resolved.
+/// The archived lines of a run whose retry failed again, and that an operator has resolved then.
 async fn archived(builder: scoop::Builder, grow_older: impl AsyncFn(Duration)) -> Result<Vec<Value>> {
     let lines = Arc::new(Mutex::new(vec![]));
     let shelf = lines.clone();

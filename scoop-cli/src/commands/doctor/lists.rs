@@ -9,6 +9,9 @@ use crate::output::counted;
 /// Compares the list of failed rollbacks with the record. An operator does not see a failed rollback that the list lacks.
 pub(super) async fn listed(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     const CHECK: &str = "list of failed rollbacks";
+    const REBUILD: &str = "list all differences; then stop the programs with sagas, and rebuild the working set; this also \
+                           rebuilds the list:";
+    const REBUILD_COMMANDS: [&str; 2] = ["scoop rebuild --dry-run", "scoop rebuild"];
     let compared = scoop.compare_failed_rollbacks().await?;
     let or_more = if compared.different.len() >= FailedRollbackComparison::LIMIT { " or more" } else { "" };
     let (unlisted, others): (Vec<_>, Vec<_>) =
@@ -21,14 +24,7 @@ pub(super) async fn listed(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         let more = if different.len() > LISTED as usize { ", .." } else { "" };
         format!("{}{more}", first.collect::<Vec<_>>().join(", "))
     };
-    let rebuild = || {
-        Advice {
-        text: "list all differences; then stop the programs with sagas, and rebuild the working set; this also rebuilds \
-               the list:"
-            .into(),
-        commands: ["scoop rebuild --dry-run", "scoop rebuild"].map(str::to_owned).into(),
-    }
-    };
+    let rebuild = || Advice { text: REBUILD.into(), commands: REBUILD_COMMANDS.map(str::to_owned).into() };
     let mut findings = vec![];
     if !unlisted.is_empty() {
         let count = counted(unlisted.len(), "failed rollback is", "failed rollbacks are");
