@@ -520,7 +520,9 @@ CREATE TABLE scoop.run (
     rollback_failure       jsonb,  -- why its rollback failed, for its parent; the table of this name has the failure longer
     rollback_started_at    timestamptz,  -- the time of its ROLLING_BACK
     rollback_failed_before boolean NOT NULL DEFAULT false,  -- its ROLLBACK_FAILED is recorded, its rollback continues
-    awaits_operator        boolean NOT NULL DEFAULT false,  -- stuck until an operator repairs it: its rollback failed again, or blocks a restored run
+    -- An operator has to decide before it goes on. If it is stuck: about its own rollback, which failed again, or blocks a restored
+    -- run. If it is waiting: about that of a run for which it waits.
+    awaits_operator        boolean NOT NULL DEFAULT false,
     last_event_at          timestamptz NOT NULL,  -- the next event is later, even if the clock is behind
     attempts               int NOT NULL DEFAULT 0,  -- failed since the last event, for lack of the database
     retries                int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
@@ -586,7 +588,7 @@ CREATE INDEX run_signal ON scoop.run (signal, signal_key) WHERE state = 'ready' 
 CREATE INDEX run_parked ON scoop.run
     (handler, topic, reserved_for, limit_key, scoop.priority_of(context), parked_since)
     WHERE parked_since IS NOT NULL;
-CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck';
+CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck' OR awaits_operator;
 -- For lists: the newest runs of each state and handler. The condition on the id always holds, and only lists repeat it.
 CREATE INDEX run_listed ON scoop.run (state, handler, id)
     WHERE state <> 'ended' AND id >= '00000000-0000-0000-0000-000000000000';

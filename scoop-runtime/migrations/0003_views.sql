@@ -305,13 +305,12 @@ END $$;
 
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
 -- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned; for
--- the limit of its saga or of its key, if that is reached; or else for a slot. A waiting run waits for its children, also where an
--- operator has to repair runs below it: to find these reads all failed rollbacks of each hierarchy in a list. `latest_failure`
--- is the latest failure of the rollback if the run awaits an operator, and otherwise the reason of the rollback. `other_failure`
--- is the other one of the two, if the rollback has failed.
+-- the limit of its saga or of its key, if that is reached; or else for a slot. A waiting run waits for its children, or for the
+-- operator for whom these wait. `latest_failure` is the latest failure of the rollback if the run awaits an operator, and otherwise
+-- the reason of the rollback. `other_failure` is the other one of the two, if the rollback has failed.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
-       CASE WHEN r.state = 'waiting' THEN 'children'
+       CASE WHEN r.state = 'waiting' THEN CASE WHEN r.awaits_operator THEN 'operator' ELSE 'children' END
             WHEN r.state = 'stuck' THEN CASE WHEN r.awaits_operator OR r.doubts >= 12 THEN 'operator' ELSE 'program' END
             WHEN r.state = 'running' THEN 'nothing'
             WHEN scoop.phase(r) = 'awaiting signal' THEN 'signal'

@@ -1,23 +1,8 @@
 -- Returns the state of a message. Each row has whether the message exists and whether it is in progress: a run of it is
 -- unfinished, and goes on without an operator. If it is not, there is a row for each run with its outcome. One snapshot
 -- suffices, since a run leaves the working set in the transaction that records its end.
--- A run without a failed rollback continues. After a repair, a waiting run does not continue if any run it waits for awaits an
--- operator, also if other runs below it continue. So the runs of the hierarchy are read during repairs only.
 -- Locks: nothing.
 -- $1 the root, $2 the message
-WITH RECURSIVE held (id) AS (
-    -- the runs above those that await an operator, each once: forged rows may lead in a circle, or be many of one message
-    SELECT r.parent FROM scoop.run r
-    WHERE r.root = $1 AND r.state::text = 'stuck' AND r.awaits_operator AND r.rollback_failed_before AND r.parent IS NOT NULL
-    UNION
-    SELECT above.parent
-    FROM held
-    CROSS JOIN LATERAL (
-        SELECT r.parent FROM scoop.run r
-        WHERE r.root = $1 AND r.id = held.id AND r.state = 'waiting' AND r.rollback_failed_before AND r.parent IS NOT NULL
-        OFFSET 0
-    ) above
-)
 SELECT standing.emitted, standing.in_progress, outcome.*
 FROM (
     -- not by the message itself, which may be kept for its unique key when its hierarchy is deleted
@@ -25,12 +10,7 @@ FROM (
            EXISTS (
                SELECT FROM scoop.run r
                WHERE r.root = $1 AND r.message_id = $2
-                 AND (NOT r.rollback_failed_before OR CASE r.state
-                     WHEN 'ended' THEN false
-                     WHEN 'stuck' THEN NOT r.awaits_operator
-                     WHEN 'waiting' THEN r.id NOT IN (SELECT h.id FROM held h)
-                     ELSE true
-                 END)
+                 AND scoop.goes_on(r.state, r.rollback_failed_before, r.awaits_operator)
            ) AS in_progress
     OFFSET 0
 ) standing

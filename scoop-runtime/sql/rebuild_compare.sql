@@ -25,7 +25,7 @@ essence AS MATERIALIZED (
                'run', CASE WHEN r.has_begun OR r.rollback_requested THEN r.id END,
                'topic', r.topic, 'parent', r.parent, 'rollback_requested', r.rollback_requested,
                'state', CASE WHEN r.state = 'ended' THEN 'ended'
-                             WHEN r.state = 'stuck' AND (r.is_recorded OR r.awaits_operator) THEN 'awaiting operator'
+                             WHEN r.awaits_operator THEN r.state::text || ', awaits operator'
                              ELSE 'unfinished' END,
                'failure', md5(r.failure::text), 'rollback_failure', md5(r.rollback_failure::text))
            || CASE WHEN r.state = 'ended' THEN '{}' ELSE jsonb_build_object(

@@ -15,12 +15,12 @@ SELECT v.lineage[1], scoop.run_id(v.lineage), v.parent, v.lineage, v.message_id,
        v.rolling_back, v.rollback_requested, v.rollback_failed_before, v.step, v.jump, v.definition, v.iteration,
        v.handler_iteration, v.suspensions, v.completions, v.outputs, nullif(v.context, '{}'), v.replied, v.giving_up,
        v.give_up_at, v.rollback_since, v.failure, v.rollback_failure, v.rollback_started_at, v.last_event_at, v.reason,
-       v.state = 'stuck', v.signal, v.signal_key, v.execution, v.execution_since, v.payload_of
+       v.awaits_operator, v.signal, v.signal_key, v.execution, v.execution_since, v.payload_of
 FROM jsonb_to_recordset($1) AS v (
     lineage uuid[], parent uuid, message_id uuid, topic varchar, handler varchar, state text,
     ready_at timestamptz, begun boolean, rolling_back boolean, rollback_requested boolean,
     rollback_failed_before boolean, step varchar, jump varchar, definition int, iteration int,
     handler_iteration int, suspensions int, completions jsonb, outputs jsonb, context jsonb, replied boolean,
     giving_up boolean, give_up_at timestamptz, rollback_since timestamptz, failure jsonb, rollback_failure jsonb,
-    rollback_started_at timestamptz, last_event_at timestamptz, reason text, signal varchar, signal_key varchar, execution int,
-    execution_since timestamptz, payload_of uuid)
+    rollback_started_at timestamptz, last_event_at timestamptz, reason text, awaits_operator boolean, signal varchar,
+    signal_key varchar, execution int, execution_since timestamptz, payload_of uuid)

@@ -68,15 +68,9 @@ SELECT (SELECT count(*) FROM handled) AS handled,
            AS rollback_requested,
        EXISTS (SELECT FROM related) AS unfinished,
        NOT EXISTS (
-           SELECT FROM related r
-           WHERE NOT r.rollback_failed_before OR CASE r.state
-               WHEN 'ended' THEN false
-               WHEN 'waiting' THEN false
-               WHEN 'stuck' THEN NOT r.awaits_operator
-               ELSE true
-           END
+           SELECT FROM related r WHERE scoop.goes_on(r.state, r.rollback_failed_before, r.awaits_operator)
        ) AND EXISTS (
-           SELECT FROM related r WHERE r.state = 'stuck' AND r.awaits_operator
+           SELECT FROM related r WHERE r.awaits_operator
        ) AS only_awaits_operator,
        coalesce((SELECT bool_or(handled_it) FROM failed), false) AS failed_itself,
        EXISTS (SELECT FROM failed) AS failed

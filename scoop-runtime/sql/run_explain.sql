@@ -3,11 +3,7 @@
 -- Locks: nothing.
 -- $1 root, $2 id, $3 the maximum of a count, $4 the maximum of the runs in execution that count for its limit
 SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.since,
-       -- only of this run, since all failed rollbacks below it may be read
-       CASE WHEN u.state = 'waiting' AND u.rollback_failed_before
-                 AND EXISTS (SELECT FROM scoop.blocking_rollbacks(u.root, ARRAY[u.id], false, 1)) THEN 'operator'
-            ELSE u.waits_for END AS waits_for,
-       u.ready_at,
+       u.waits_for, u.ready_at,
        u.attempts, u.retries, left(u.reason, 10000) AS reason, u.rolling_back,
        scoop.can_give_up(u.giving_up, u.rollback_since) AS can_give_up,
        scoop.shown_failure(u.latest_failure) AS failure, u.give_up_at, u.owner, u.signal, u.signal_key, u.step,

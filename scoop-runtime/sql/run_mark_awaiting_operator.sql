@@ -1,15 +1,16 @@
--- Makes a run stuck whose rollback failed again: it awaits an operator, and the failure is recorded. The run has
--- recorded its failed children. Returns the run if it was held under this epoch.
--- Locks: its row of run, and those of its failed children; the new row of repeated_failure.
+-- Makes a run stuck whose rollback failed again: it awaits an operator, and so do the runs that wait for it. The failure is
+-- recorded. The run has recorded its failed children. Returns the run if it was held under this epoch. The transaction holds the
+-- lock of the hierarchy, so that no operator's decision changes the runs above meanwhile.
+-- Locks: its row of run, those of the runs above that wait, and those of its failed children; the new row of repeated_failure.
 -- $1 root, $2 id, $3 epoch, $4 the part that failed, $5 how often the children's failures had been
 -- handled before, if they were why, $6 the failure, $7 reason, $8 the worker
-WITH updated_run AS (
+WITH RECURSIVE updated_run AS (
     UPDATE scoop.run r
     SET state = 'stuck', owner = NULL, reason = $7, ready_at = clock_timestamp(),
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
         awaits_operator = true, giving_up = false, give_up_at = NULL, attempts = 0, retries = 0
     WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
-    RETURNING r.root, r.id, r.handler, r.message_id, r.last_event_at, scoop.send_failed(
+    RETURNING r.root, r.id, r.parent, r.handler, r.message_id, r.last_event_at, scoop.send_failed(
         'rollback_failed', r.root, r.id, r.handler, r.message_id, r.last_event_at, $4, r.failure, $6)
 ),
 inserted_failure AS (
@@ -18,6 +19,28 @@ inserted_failure AS (
     SELECT updated_run.root, updated_run.id, updated_run.handler, updated_run.message_id, $8, $4, $5, $6,
            updated_run.last_event_at
     FROM updated_run
+),
+-- without duplicates, so that it ends at forged rows that lead in a circle
+above (root, id, parent) AS (
+    SELECT r.root, r.id, r.parent
+    FROM updated_run
+    JOIN scoop.run r ON r.root = updated_run.root AND r.id = updated_run.parent
+    WHERE r.state = 'waiting' AND r.rollback_failed_before AND NOT r.awaits_operator
+    UNION
+    SELECT next.root, next.id, next.parent
+    FROM above
+    CROSS JOIN LATERAL (
+        SELECT r.root, r.id, r.parent FROM scoop.run r
+        WHERE r.root = above.root AND r.id = above.parent
+          AND r.state = 'waiting' AND r.rollback_failed_before AND NOT r.awaits_operator
+        OFFSET 0
+    ) next
+),
+updated_above AS (
+    UPDATE scoop.run r
+    SET awaits_operator = true
+    FROM above
+    WHERE r.root = above.root AND r.id = above.id
 ),
 deleted_children AS (
     DELETE FROM scoop.run child

@@ -5,7 +5,7 @@
 WITH revived AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset($2) AS v (
         id uuid, parent uuid, lineage uuid[], message_id uuid, handler varchar, state text,
-        rollback_requested boolean, context jsonb, deadlines timestamptz[], reason text)
+        rollback_requested boolean, context jsonb, deadlines timestamptz[], reason text, awaits_operator boolean)
 )
 INSERT INTO scoop.run AS r
     (root, id, parent, lineage, message_id, topic, handler, state, epoch, rolling_back, rollback_requested,
@@ -26,7 +26,7 @@ SELECT $1, v.id, v.parent, v.lineage, v.message_id, m.topic, v.handler, v.state:
              AND reply.variable_name NOT LIKE 'Output of %'),
        -- a missed deadline has had its effect; and a run that awaits an operator has no deadline
        (SELECT min(deadline) FROM unnest(v.deadlines) deadline WHERE deadline > $3 AND v.state <> 'stuck'),
-       $3, turned.exception, turned.created_at, $3, v.reason, v.state = 'stuck'
+       $3, turned.exception, turned.created_at, $3, v.reason, v.awaits_operator
 FROM revived v
 JOIN scoop.message m ON m.id = v.message_id
 JOIN scoop.message_event turned

@@ -244,7 +244,7 @@ impl WaitKind {
             Self::Children => &[RowState::Waiting],
             Self::Signal | Self::Time | Self::Slot | Self::Limit | Self::Pause => &[RowState::Ready],
             Self::Program => &[RowState::Ready, RowState::Stuck],
-            Self::Operator => &[RowState::Stuck],
+            Self::Operator => &[RowState::Stuck, RowState::Waiting],
         };
         states.iter().copied()
     }

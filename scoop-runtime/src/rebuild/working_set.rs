@@ -1,6 +1,6 @@
 //! Computes the working set of one hierarchy from its recorded events: a pure function.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use scoop_core::{Context, Direction, EventKind, Lineage, Wait, output_name, read_output_name};
 use serde::Serialize;
@@ -72,6 +72,7 @@ pub(crate) struct Rebuilt {
     #[serde(with = "time::serde::rfc3339")]
     pub(crate) last_event_at: OffsetDateTime,
     pub(crate) reason: Option<String>,
+    pub(crate) awaits_operator: bool,
     /// The signal that it awaits.
     pub(crate) signal: Option<String>,
     pub(crate) signal_key: Option<String>,
@@ -131,7 +132,26 @@ pub(crate) fn rebuild(
         run.ready_at = run.ready_at.truncate_to_microsecond();
         run.give_up_at = run.give_up_at.map(OffsetDateTime::truncate_to_microsecond);
     }
+    mark_awaiting_operator(&mut rebuilt);
     rebuilt
+}
+
+/// Marks the runs that await an operator, and those that wait for them.
+fn mark_awaiting_operator(runs: &mut [Rebuilt]) {
+    let begun = runs.iter().enumerate().filter(|(_, run)| run.begun);
+    let by_id: HashMap<_, _> = begun.filter_map(|(at, run)| Some((*run.lineage.last()?, at))).collect();
+    for at in 0..runs.len() {
+        if runs[at].state != RowState::Stuck {
+            continue;
+        }
+        let mut next = Some(at);
+        while let Some(run) = next.map(|at| &mut runs[at]).filter(|run| !run.awaits_operator) {
+            run.awaits_operator = true;
+            let above = run.parent.and_then(|parent| by_id.get(&parent).copied());
+            next =
+                above.filter(|at| runs[*at].state == RowState::Waiting && runs[*at].rollback_failed_before);
+        }
+    }
 }
 
 struct Hierarchy<'a> {
@@ -500,6 +520,7 @@ impl<'a> Hierarchy<'a> {
             rollback_started_at: None,
             last_event_at: self.history.newest_at,
             reason: None,
+            awaits_operator: false,
             signal: None,
             signal_key: None,
             awaited: None,

@@ -76,10 +76,22 @@ pub(crate) enum Presence {
     Absent,
     /// It waits for an operator.
     AwaitsOperator,
-    /// It waits for its children.
-    Waiting,
+    /// It waits for its children. Whether one of them awaits an operator, or waits for a run that does.
+    Waiting { awaits_operator: bool },
     /// Any other state.
     Busy,
+}
+
+impl Presence {
+    /// Of a run with a row in this state, or without one.
+    pub(crate) fn of(state: Option<RowState>, awaits_operator: bool) -> Self {
+        match state {
+            None => Self::Absent,
+            Some(RowState::Stuck) if awaits_operator => Self::AwaitsOperator,
+            Some(RowState::Waiting) => Self::Waiting { awaits_operator },
+            Some(_) => Self::Busy,
+        }
+    }
 }
 
 /// A run whose rollback failed.
@@ -127,6 +139,8 @@ pub(crate) struct Decision {
     pub(crate) events: Vec<OperatorEvent>,
     /// The runs that are added to the working set, or change there.
     pub(crate) revived: Vec<RestoredRun>,
+    /// The runs above that wait already, and whether they still wait for a run that awaits an operator.
+    pub(crate) waiting: Vec<(Uuid, bool)>,
     /// The runs that are removed from the working set.
     pub(crate) dropped: Vec<Uuid>,
     /// The parent run, which may not wait for any child any more.
@@ -167,6 +181,8 @@ pub(crate) struct RestoredRun {
     #[serde(serialize_with = "crate::store::timestamps")]
     pub(crate) deadlines: Vec<OffsetDateTime>,
     pub(crate) reason: Option<&'static str>,
+    /// Whether an operator has to decide about it, or about a run for which it waits.
+    pub(crate) awaits_operator: bool,
 }
 
 /// The reason of a run that awaits an operator.
@@ -180,6 +196,16 @@ pub(crate) fn failed_again_reason(failure: &Failure) -> String {
 impl FailedRollback {
     fn id(&self) -> Uuid {
         self.lineage.id()
+    }
+
+    /// Whether an operator has to decide about this run, or about one for which it waits, when a run above it is back. If it is
+    /// not in the working set, it is revived so.
+    fn will_await_operator(&self) -> bool {
+        match self.presence {
+            Presence::Absent | Presence::AwaitsOperator => true,
+            Presence::Waiting { awaits_operator } => awaits_operator,
+            Presence::Busy => false,
+        }
     }
 
     /// Whether it failed because of its children: it failed at the next handling of their failures.
@@ -225,6 +251,7 @@ impl FailedRollback {
             deadlines: context.give_up_at(Direction::Backward),
             context,
             reason: awaits_operator.then_some(AWAITING_OPERATOR),
+            awaits_operator,
         })
     }
 }
@@ -315,7 +342,7 @@ impl FailedRollbacks {
             }
         }
         decision.dropped.extend(in_the_way.iter().map(|run| run.id()));
-        self.revive_above(target, &above, &mut decision.revived)?;
+        self.revive_above(target, &above, &mut decision)?;
         let parent = above.first().map(|run| run.id());
         let waits = above.first().filter(|run| run.failed_with_children()).map(|run| run.id());
         match action {
@@ -331,7 +358,7 @@ impl FailedRollbacks {
     fn is_busy(&self, run: &FailedRollback) -> bool {
         match run.presence {
             Presence::Absent | Presence::AwaitsOperator => false,
-            Presence::Waiting => !self.is_blocked(run.id()),
+            Presence::Waiting { .. } => !self.is_blocked(run.id()),
             Presence::Busy => true,
         }
     }
@@ -342,28 +369,34 @@ impl FailedRollbacks {
         &self,
         target: &FailedRollback,
         above: &[&FailedRollback],
-        revived: &mut Vec<RestoredRun>,
+        decision: &mut Decision,
     ) -> Result<(), Refusal> {
         let mut below = target;
+        let mut below_awaits_operator = false;
         for (at, run) in above.iter().enumerate() {
             let waits = above.get(at + 1).filter(|above| above.failed_with_children());
             let parent = waits.map(|above| above.id());
             let state = if run.failed_with_children() { RowState::Waiting } else { RowState::Stuck };
+            let others = || self.blockers(run.id()).filter(|other| other.id() != below.id());
+            let is_waiting = matches!(run.presence, Presence::Waiting { .. });
+            let awaits_operator = (state == RowState::Stuck && !is_waiting)
+                || below_awaits_operator
+                || others().any(|other| other.will_await_operator());
             match run.presence {
-                Presence::Absent => revived.push(run.revived(state, parent)?),
-                Presence::AwaitsOperator if state == RowState::Waiting => {
-                    revived.push(run.revived(state, parent)?);
+                Presence::Absent => {
+                    decision.revived.push(RestoredRun { awaits_operator, ..run.revived(state, parent)? });
                 }
-                _ => {}
+                Presence::AwaitsOperator if state == RowState::Waiting => {
+                    decision.revived.push(RestoredRun { awaits_operator, ..run.revived(state, parent)? });
+                }
+                Presence::Waiting { .. } => decision.waiting.push((run.id(), awaits_operator)),
+                Presence::AwaitsOperator | Presence::Busy => {}
             }
-            let absent =
-                |other: &&FailedRollback| other.presence == Presence::Absent && other.id() != below.id();
-            let others = self.blockers(run.id());
             let waits = Some(run.id()).filter(|_| state == RowState::Waiting);
-            for other in others.filter(absent) {
-                revived.push(other.revived(RowState::Stuck, waits)?);
+            for other in others().filter(|other| other.presence == Presence::Absent) {
+                decision.revived.push(other.revived(RowState::Stuck, waits)?);
             }
-            below = run;
+            (below, below_awaits_operator) = (run, awaits_operator);
         }
         Ok(())
     }

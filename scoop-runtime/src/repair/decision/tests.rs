@@ -6,6 +6,8 @@ use serde_json::json;
 
 use super::*;
 
+const WAITING: Presence = Presence::Waiting { awaits_operator: false };
+
 /// A run at this place of the hierarchy 1 that failed at this second, not because of its children.
 fn failed(place: &[u128], second: i64) -> FailedRollback {
     let ids = [1].iter().chain(place).copied().map(Uuid::from_u128).collect();
@@ -153,7 +155,7 @@ fn runs_that_name_each_other_as_parents_block_neither() {
 fn run_that_failed_again_is_undecided_for_all_runs_above_and_one_in_repair_for_none() {
     let failed = |five: Presence, four: Presence| {
         let mut runs = family();
-        (runs[0].presence, runs[1].presence) = (Presence::Waiting, Presence::Waiting);
+        (runs[0].presence, runs[1].presence) = (WAITING, WAITING);
         (runs[2].presence, runs[3].presence) = (four, five);
         FailedRollbacks::new(runs)
     };
@@ -216,11 +218,11 @@ fn busy_run_or_relative_refuses_the_repair() {
     assert_eq!(with(2, Presence::Busy)(RepairAction::Retry, 5), Ok(()), "run 4 is a sibling of run 3");
     assert_eq!(with(3, Presence::Busy)(RepairAction::Resolve, 2), Err(Refusal::Busy));
     assert_eq!(
-        with(3, Presence::Waiting)(RepairAction::Retry, 5),
+        with(3, WAITING)(RepairAction::Retry, 5),
         Err(Refusal::Busy),
         "run 5 waits for a run that does not await an operator"
     );
-    assert_eq!(with(1, Presence::Waiting)(RepairAction::Skip, 3), Ok(()));
+    assert_eq!(with(1, WAITING)(RepairAction::Skip, 3), Ok(()));
     assert_eq!(with(3, Presence::AwaitsOperator)(RepairAction::Retry, 5), Ok(()));
     let others =
         FailedRollbacks::new(family()).decide(RepairAction::Retry, id(5), OtherDescendants::Unfinished);
@@ -257,7 +259,7 @@ fn damaged_record_refuses_the_repairs_that_need_it_and_no_other() {
 fn run_in_the_working_set_stays_unless_it_awaits_an_operator() {
     let mut runs = family();
     (runs[0].presence, runs[1].presence, runs[2].presence) =
-        (Presence::Waiting, Presence::AwaitsOperator, Presence::AwaitsOperator);
+        (WAITING, Presence::AwaitsOperator, Presence::AwaitsOperator);
     let decision = decide(runs.clone(), RepairAction::Retry, 5).unwrap();
     assert_eq!(revived(&decision), [(3, RowState::Waiting, Some(2)), (5, RowState::Ready, Some(3))]);
     // Run 3 did not fail because of its children, so it awaits an operator itself.
@@ -267,6 +269,34 @@ fn run_in_the_working_set_stays_unless_it_awaits_an_operator() {
     runs[1].presence = Presence::Absent;
     let decision = decide(runs, RepairAction::Retry, 5).unwrap();
     assert_eq!(revived(&decision), [(3, RowState::Stuck, Some(2)), (5, RowState::Ready, None)]);
+}
+
+/// The runs above that wait after a decision, and whether they await an operator.
+fn waiting(decision: &Decision) -> Vec<(u128, bool)> {
+    let revived = decision.revived.iter().filter(|run| run.state == RowState::Waiting);
+    let revived = revived.map(|run| (run.id.as_u128(), run.awaits_operator));
+    revived.chain(decision.waiting.iter().map(|(run, awaits)| (run.as_u128(), *awaits))).collect()
+}
+
+#[test]
+fn run_that_waits_awaits_an_operator_if_any_other_run_below_it_does() {
+    let retried = decide(family(), RepairAction::Retry, 5).unwrap();
+    assert_eq!(waiting(&retried), [(3, false), (2, true)], "run 2 waits for run 4");
+    // All are back, and run 5 has failed again.
+    let mut runs = family();
+    (runs[0].presence, runs[1].presence) =
+        (Presence::Waiting { awaits_operator: true }, Presence::Waiting { awaits_operator: true });
+    (runs[2].presence, runs[3].presence) = (Presence::AwaitsOperator, Presence::AwaitsOperator);
+    assert_eq!(waiting(&decide(runs.clone(), RepairAction::Skip, 5).unwrap()), [(3, false), (2, true)]);
+    let of_other_branch = decide(runs.clone(), RepairAction::Resolve, 4).unwrap();
+    assert_eq!(waiting(&of_other_branch), [(2, true)], "run 3 waits for run 5");
+    // Run 5 is in repair.
+    (runs[1].presence, runs[3].presence) = (WAITING, Presence::Busy);
+    assert_eq!(waiting(&decide(runs.clone(), RepairAction::Retry, 4).unwrap()), [(2, false)]);
+    // Run 3 did not fail because of its children: it does not wait for run 5, but awaits an operator.
+    let mut runs = family();
+    (runs[1].handling, runs[2].presence) = (None, Presence::Busy);
+    assert_eq!(waiting(&decide(runs, RepairAction::Retry, 5).unwrap()), [(2, true)]);
 }
 
 #[test]

@@ -218,10 +218,7 @@ impl State {
             Some(parked) => parked.collect(),
             None => due.map(|(level, (at, ..))| level.queue_time(*at)).collect(),
         };
-        let mut run = self.unfinished(row);
-        if row.state == RowState::Waiting && row.rollback_failed_before && self.is_undecided(row) {
-            run.waits_for = Some(WaitKind::Operator);
-        }
+        let run = self.unfinished(row);
         let BlockingRuns { undecided, in_progress, .. } =
             hierarchy.blocking_runs(&run, &below, &self.topology);
         let ahead_of_it = due.iter().filter(|time| **time < row.queue_time()).take(COUNT_MAX).count();
@@ -305,6 +302,7 @@ impl State {
         let phase = self.phase_of(row);
         match (row.state, phase) {
             (RowState::Running | RowState::Ended, _) => None,
+            (RowState::Waiting, _) if row.awaits_operator => Some(WaitKind::Operator),
             (RowState::Waiting, _) => Some(WaitKind::Children),
             (RowState::Stuck, RunPhase::AwaitingOperator) => Some(WaitKind::Operator),
             (RowState::Stuck, _) if row.doubts >= UNKNOWN_MAX => Some(WaitKind::Operator),
@@ -320,12 +318,6 @@ impl State {
             }
             (RowState::Ready, _) => Some(WaitKind::Slot),
         }
-    }
-
-    /// Whether an operator has to decide before this run goes on.
-    fn is_undecided(&self, row: &WorkingRow) -> bool {
-        let hierarchy = self.hierarchy(row.root());
-        hierarchy.is_some_and(|hierarchy| !hierarchy.undecided(row.id(), &self.topology).is_empty())
     }
 
     /// The latest failure of its rollback, if that has failed before.

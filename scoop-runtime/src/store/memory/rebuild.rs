@@ -228,7 +228,7 @@ impl EventLog {
         (row.failure, row.rollback_failure) = (failure(rebuilt.failure), failure(rebuilt.rollback_failure));
         row.rollback_started_at = rebuilt.rollback_started_at;
         row.reason = rebuilt.reason;
-        row.awaits_operator = row.state == RowState::Stuck;
+        row.awaits_operator = rebuilt.awaits_operator;
         Some(row)
     }
 }
@@ -239,8 +239,9 @@ impl WorkingRow {
     fn comparable(&self, now: OffsetDateTime) -> Map<String, Value> {
         let state = match self.state {
             RowState::Ended => "ended",
-            RowState::Stuck if self.awaits_operator => "awaiting operator",
-            // Whether a run waits follows from its children.
+            RowState::Stuck if self.awaits_operator => "stuck, awaits operator",
+            RowState::Waiting if self.awaits_operator => "waiting, awaits operator",
+            // Otherwise, whether a run waits follows from its children.
             _ => "unfinished",
         };
         let mut fields = Map::new();

@@ -44,6 +44,7 @@ impl RepairStorage for MemoryStore {
                 (row.awaits_operator, row.giving_up, row.give_up_at) = (true, false, None);
                 (row.attempts, row.retries) = (0, 0);
             });
+            state.mark_waiting_for(run);
             state.record_failure(run, worker, failed);
             if let Some(row) = state.row(run) {
                 let failed = FailedRun {
@@ -244,6 +245,9 @@ impl State {
         }
         decision.dropped.iter().for_each(|id| drop(self.remove((root, *id))));
         decision.revived.iter().for_each(|revived| self.revive(root, revived, now));
+        for (id, awaits_operator) in &decision.waiting {
+            self.change((root, *id), |row| row.awaits_operator = *awaits_operator);
+        }
     }
 
     /// Brings a run into the working set, or revives one that is there already.
@@ -320,7 +324,7 @@ impl EventLog {
         row.failure = turned.exception.clone();
         row.rollback_started_at = Some(turned.at);
         row.reason = revived.reason.map(str::to_owned);
-        row.awaits_operator = row.state == RowState::Stuck;
+        row.awaits_operator = revived.awaits_operator;
         Some(row)
     }
 
@@ -444,12 +448,7 @@ impl Hierarchy {
         let turned = record.of_handler(failed.message, EventKind::RollingBack, handler)?;
         let row = self.rows.get(&id);
         let held = row.is_some_and(|row| row.awaits_operator);
-        let presence = match row.map(|row| row.state) {
-            None => Presence::Absent,
-            Some(RowState::Stuck) if held => Presence::AwaitsOperator,
-            Some(RowState::Waiting) => Presence::Waiting,
-            Some(_) => Presence::Busy,
-        };
+        let presence = Presence::of(row.map(|row| row.state), held);
         let suspended = record.suspended(id);
         let backward = suspended.filter(|suspended| suspended.at > turned.at);
         let gave_up = again.exception.as_ref().is_some_and(|it| it.kind.ends_with("GaveUpException"));
@@ -534,6 +533,21 @@ impl InterventionRow {
 }
 
 impl State {
+    /// Records of the runs above that wait for this one that they await an operator.
+    fn mark_waiting_for(&mut self, (root, run): RowKey) {
+        let mut below = run;
+        while let Some(above) = self.row((root, below)).and_then(|row| row.parent) {
+            let waits = |row: &&WorkingRow| {
+                row.state == RowState::Waiting && row.rollback_failed_before && !row.awaits_operator
+            };
+            if self.row((root, above)).filter(waits).is_none() {
+                return;
+            }
+            self.change((root, above), |row| row.awaits_operator = true);
+            below = above;
+        }
+    }
+
     /// Records another failure of a rollback, as an event of this worker.
     fn record_failure(&mut self, run: RowKey, worker: &str, failed: &FailedRollbackPart) {
         let Some(row) = self.row(run) else {

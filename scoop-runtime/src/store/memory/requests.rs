@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::super::requests::CancelResult;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
-use super::row::{RowState, WorkingRow};
+use super::row::WorkingRow;
 use super::state::{Hierarchy, State, after, micros};
 use crate::store::{ParentRef, RequestKey, RequestStorage, RequestTarget, RollbackStart};
 use crate::util::format::system_time;
@@ -261,14 +261,7 @@ impl Hierarchy {
 
 /// Whether one of these runs awaits an operator, and none goes on without one.
 fn only_awaits_operator(unfinished: &[&WorkingRow]) -> bool {
-    let goes_on = |row: &WorkingRow| match row.state {
-        _ if !row.rollback_failed_before => true,
-        RowState::Ended | RowState::Waiting => false,
-        RowState::Stuck => !row.awaits_operator,
-        RowState::Ready | RowState::Running => true,
-    };
-    let awaits_operator = |row: &WorkingRow| row.state == RowState::Stuck && row.awaits_operator;
-    !unfinished.iter().any(|row| goes_on(row)) && unfinished.iter().any(|row| awaits_operator(row))
+    !unfinished.iter().any(|row| row.goes_on()) && unfinished.iter().any(|row| row.awaits_operator)
 }
 
 fn turned_back(record: &EventLog, seen: &Event) -> bool {

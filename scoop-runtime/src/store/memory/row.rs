@@ -220,6 +220,11 @@ impl WorkingRow {
         self.state == RowState::Stuck && !self.awaits_operator
     }
 
+    /// Whether it goes on without an operator. As `scoop.goes_on`.
+    pub(super) fn goes_on(&self) -> bool {
+        !self.rollback_failed_before || !self.awaits_operator && self.state != RowState::Ended
+    }
+
     /// Whether it may be what ends its workers; see `scoop.is_suspect` in the migrations.
     pub(super) fn is_suspect(&self) -> bool {
         self.doubts >= 2 && self.attempts + self.retries > 0

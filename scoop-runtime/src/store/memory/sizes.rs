@@ -1,7 +1,6 @@
 //! The sizes of the working set; those in bytes are 0.
 
 use super::MemoryStore;
-use super::row::WorkingRow;
 use crate::store::{SizeStorage, StoreSizes};
 
 impl SizeStorage for MemoryStore {
@@ -10,13 +9,14 @@ impl SizeStorage for MemoryStore {
         Ok(self.at_once(|state| {
             let rows = state.hierarchies.values().map(|hierarchy| hierarchy.rows.len()).sum::<usize>();
             let stuck = || state.stuck.iter().filter_map(|(_, id, root)| state.row((*root, *id)));
-            let awaiting = stuck().filter(|row: &&WorkingRow| row.awaits_operator).count();
+            let all = state.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
+            let awaiting = all.filter(|row| row.awaits_operator).count();
             let failed = awaiting + state.failed_rollbacks().count();
             let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
             let bounded = |count: usize| number(count.min(StoreSizes::COUNTED_MAX));
             StoreSizes {
                 unfinished_runs: number(rows),
-                stuck_runs: bounded(stuck().count() - awaiting),
+                stuck_runs: bounded(stuck().filter(|row| !row.awaits_operator).count()),
                 failed_rollbacks: bounded(failed),
                 undeletable: bounded(state.undeletable().count()),
                 ..StoreSizes::default()

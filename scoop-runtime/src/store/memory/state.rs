@@ -61,36 +61,6 @@ pub(super) struct Hierarchy {
     children: BTreeMap<Uuid, Children>,
 }
 
-impl Hierarchy {
-    /// Whether an unfinished run goes on without an operator. One that continues after a repair, and waits for a run that awaits an
-    /// operator, does not.
-    pub(super) fn goes_on(&self, run: &WorkingRow) -> bool {
-        match run.state {
-            _ if !run.rollback_failed_before => true,
-            RowState::Ended => false,
-            RowState::Stuck => !run.awaits_operator,
-            RowState::Waiting => !self.waits_for_operator(run.id()),
-            RowState::Ready | RowState::Running => true,
-        }
-    }
-
-    /// Whether a run waits for one below it that awaits an operator.
-    fn waits_for_operator(&self, run: Uuid) -> bool {
-        let mut waiting = vec![run];
-        while let Some(above) = waiting.pop() {
-            let children = self.children.get(&above).into_iter().flat_map(|children| &children.all);
-            for child in children.filter_map(|child| self.rows.get(child)) {
-                match child.state {
-                    RowState::Stuck if child.awaits_operator => return true,
-                    RowState::Waiting if child.rollback_failed_before => waiting.push(child.id()),
-                    _ => {}
-                }
-            }
-        }
-        false
-    }
-}
-
 /// A row of `begun_step`.
 pub(super) struct BegunStep {
     pub(super) run: Uuid,

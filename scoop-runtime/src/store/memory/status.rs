@@ -24,7 +24,7 @@ impl StatusStorage for MemoryStore {
             let emitted = record.is_some_and(|record| record.messages.contains_key(&message));
             let in_progress = hierarchy.is_some_and(|hierarchy| {
                 let mut own = hierarchy.rows.values().filter(|row| row.message_id == message);
-                own.any(|row| hierarchy.goes_on(row))
+                own.any(WorkingRow::goes_on)
             });
             let handled = record.into_iter().flat_map(|record| {
                 let seen = record.of_message(message, EventKind::Seen);

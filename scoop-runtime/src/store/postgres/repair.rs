@@ -10,7 +10,8 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::decode::{failure_if_readable, lineage, row_state, stored_time, time, time_if_any, unsigned};
 use super::find::phase;
-use super::query_ext::{ExecuteExt, FetchExt, PlainQuery};
+use super::pool::READ_COMMITTED;
+use super::query_ext::{FetchExt, PlainQuery};
 use super::requests::commit;
 use crate::RepairStatus;
 use crate::find::BLOCKING_MAX;
@@ -33,6 +34,8 @@ impl RepairStorage for PostgresStore {
         worker: &str,
         failed: &FailedRollbackPart,
     ) -> sqlx::Result<bool> {
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        sqlx::query(self.sql.hierarchy_lock.clone()).bind(key.root).execute(&mut *tx).await?;
         let held = sqlx::query(self.sql.run_mark_awaiting_operator.clone())
             .bind(key.root)
             .bind(key.id)
@@ -42,8 +45,9 @@ impl RepairStorage for PostgresStore {
             .bind(Json(&failed.failure))
             .bind(failed_again_reason(&failed.failure))
             .bind(worker)
-            .done(&self.sessions)
+            .execute(&mut *tx)
             .await?;
+        commit(tx).await?;
         Ok(held.rows_affected() > 0)
     }
 
@@ -272,21 +276,17 @@ impl PostgresStore {
             .bind(root)
             .execute(&mut *connection)
             .await?;
-        self.revive(connection, root, decision, now).await
-    }
-
-    /// Brings runs into the working set.
-    pub(crate) async fn revive(
-        &self,
-        connection: &mut PgConnection,
-        root: Uuid,
-        decision: &Decision,
-        now: OffsetDateTime,
-    ) -> sqlx::Result<()> {
         sqlx::query(self.sql.run_restore.clone())
             .bind(root)
             .bind(Json(&decision.revived))
             .bind(now)
+            .execute(&mut *connection)
+            .await?;
+        let (waiting, awaits_operator): (Vec<Uuid>, Vec<bool>) = decision.waiting.iter().copied().unzip();
+        sqlx::query(self.sql.run_mark_waiting.clone())
+            .bind(root)
+            .bind(waiting)
+            .bind(awaits_operator)
             .execute(connection)
             .await?;
         Ok(())
@@ -304,12 +304,7 @@ impl Page {
 /// A damaged row prevents the repair of its run, and no other. So a step or context that cannot be read is left out.
 fn read_unrolled(row: &PgRow) -> sqlx::Result<FailedRollback> {
     let state: Option<&str> = row.try_get("state")?;
-    let presence = match state.map(row_state).transpose()? {
-        None => Presence::Absent,
-        Some(RowState::Stuck) if row.try_get("awaits_operator")? => Presence::AwaitsOperator,
-        Some(RowState::Waiting) => Presence::Waiting,
-        Some(_) => Presence::Busy,
-    };
+    let presence = Presence::of(state.map(row_state).transpose()?, row.try_get("awaits_operator")?);
     let count = |column| -> sqlx::Result<Option<u32>> {
         let stored: Option<i32> = row.try_get(column)?;
         Ok(stored.map(unsigned))
