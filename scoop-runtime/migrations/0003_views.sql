@@ -13,7 +13,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- runs than a limit says.
 CREATE FUNCTION scoop.phase(r scoop.run) RETURNS text LANGUAGE sql STABLE
 RETURN CASE
-    WHEN r.state = 'stuck' AND r.awaits_operator THEN 'awaiting operator'
+    WHEN r.awaits_operator THEN 'awaiting operator'
     WHEN r.state <> 'ready' THEN r.state::text
     WHEN r.attempts > 0 OR r.retries > 0 THEN 'retrying'
     WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
@@ -310,8 +310,9 @@ END $$;
 -- the reason of the rollback. `other_failure` is the other one of the two, if the rollback has failed.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
-       CASE WHEN r.state = 'waiting' THEN CASE WHEN r.awaits_operator THEN 'operator' ELSE 'children' END
-            WHEN r.state = 'stuck' THEN CASE WHEN r.awaits_operator OR r.doubts >= 12 THEN 'operator' ELSE 'program' END
+       CASE WHEN r.awaits_operator THEN 'operator'
+            WHEN r.state = 'waiting' THEN 'children'
+            WHEN r.state = 'stuck' THEN CASE WHEN r.doubts >= 12 THEN 'operator' ELSE 'program' END
             WHEN r.state = 'running' THEN 'nothing'
             WHEN scoop.phase(r) = 'awaiting signal' THEN 'signal'
             WHEN r.ready_at > clock_timestamp() AND r.parked_since IS NULL THEN 'time'

@@ -3,7 +3,7 @@
 -- lock of the hierarchy, so that no operator's decision changes the runs above meanwhile.
 -- Locks: its row of run, those of the runs above that wait, and those of its failed children; the new row of repeated_failure.
 -- $1 root, $2 id, $3 epoch, $4 the part that failed, $5 how often the children's failures had been
--- handled before, if they were why, $6 the failure, $7 reason, $8 the worker
+-- handled before, if they were why, $6 the failure, $7 reason, $8 the worker, $9 the reason of the runs above
 WITH RECURSIVE updated_run AS (
     UPDATE scoop.run r
     SET state = 'stuck', owner = NULL, reason = $7, ready_at = clock_timestamp(),
@@ -38,7 +38,7 @@ above (root, id, parent) AS (
 ),
 updated_above AS (
     UPDATE scoop.run r
-    SET awaits_operator = true
+    SET awaits_operator = true, reason = $9
     FROM above
     WHERE r.root = above.root AND r.id = above.id
 ),

@@ -132,7 +132,8 @@ pub enum RunState {
         /// The reason.
         reason: String,
     },
-    /// Its rollback failed again, or the repair of another run has restored it: an operator has to decide.
+    /// Its rollback failed again, or the repair of another run has restored it: an operator has to decide. Or it waits for such a
+    /// run.
     AwaitingOperator {
         /// The reason.
         reason: String,

@@ -85,8 +85,8 @@ named! {
         AwaitingSignal = "awaiting signal",
         /// No living program can continue it, or it may crash its workers.
         Stuck = "stuck",
-        /// Its rollback failed again, or the repair of another run has restored it: an operator has to decide. After the first
-        /// failure it is `RollbackFailed`; runs of both states [wait for an operator](WaitKind::Operator).
+        /// Its rollback failed again, or the repair of another run has restored it: an operator has to decide. Or it waits for such
+        /// a run. After the first failure it is `RollbackFailed`; runs of both states [wait for an operator](WaitKind::Operator).
         AwaitingOperator = "awaiting operator",
         /// It has committed.
         Committed = "committed",
@@ -189,16 +189,17 @@ impl RunPhase {
         matches!(self, Self::Committed | Self::RolledBack | Self::RollbackFailed)
     }
 
-    /// The state of the rows of such runs; `None` if they have ended.
-    pub(crate) const fn row_state(self) -> Option<RowState> {
+    /// The states of the rows of such runs; none if they have ended.
+    pub(crate) const fn row_states(self) -> &'static [RowState] {
         match self {
             Self::Pending | Self::Ready | Self::Retrying | Self::Sleeping | Self::AwaitingSignal => {
-                Some(RowState::Ready)
+                &[RowState::Ready]
             }
-            Self::Running => Some(RowState::Running),
-            Self::Waiting => Some(RowState::Waiting),
-            Self::Stuck | Self::AwaitingOperator => Some(RowState::Stuck),
-            Self::Committed | Self::RolledBack | Self::RollbackFailed => None,
+            Self::Running => &[RowState::Running],
+            Self::Waiting => &[RowState::Waiting],
+            Self::Stuck => &[RowState::Stuck],
+            Self::AwaitingOperator => &[RowState::Stuck, RowState::Waiting],
+            Self::Committed | Self::RolledBack | Self::RollbackFailed => &[],
         }
     }
 
@@ -408,7 +409,7 @@ mod tests {
         for phase in RunPhase::ALL {
             assert_eq!(phase.to_string().parse(), Ok(phase));
             assert_eq!(phase.to_string().replace(' ', "-").parse(), Ok(phase));
-            assert_eq!(phase.is_finished(), phase.row_state().is_none());
+            assert_eq!(phase.is_finished(), phase.row_states().is_empty());
             assert_eq!(phase.end().and_then(RunPhase::of_end), Some(phase).filter(|it| it.is_finished()));
         }
         let error = "done".parse::<RunPhase>().unwrap_err();

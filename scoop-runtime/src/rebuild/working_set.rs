@@ -8,6 +8,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::repair::WAITING_FOR_OPERATOR;
 use crate::store::RowState;
 use crate::util::ids;
 
@@ -147,6 +148,7 @@ fn mark_awaiting_operator(runs: &mut [Rebuilt]) {
         let mut next = Some(at);
         while let Some(run) = next.map(|at| &mut runs[at]).filter(|run| !run.awaits_operator) {
             run.awaits_operator = true;
+            run.reason.get_or_insert_with(|| WAITING_FOR_OPERATOR.to_owned());
             let above = run.parent.and_then(|parent| by_id.get(&parent).copied());
             next =
                 above.filter(|at| runs[*at].state == RowState::Waiting && runs[*at].rollback_failed_before);

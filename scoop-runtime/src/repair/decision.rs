@@ -185,8 +185,21 @@ pub(crate) struct RestoredRun {
     pub(crate) awaits_operator: bool,
 }
 
+impl RestoredRun {
+    /// Makes a run that waits await an operator, if one below it does.
+    fn held(mut self, awaits_operator: bool) -> Self {
+        if self.state == RowState::Waiting && awaits_operator {
+            (self.awaits_operator, self.reason) = (true, Some(WAITING_FOR_OPERATOR));
+        }
+        self
+    }
+}
+
 /// The reason of a run that awaits an operator.
 pub(crate) const AWAITING_OPERATOR: &str = "its rollback failed; retry, skip or resolve it";
+
+/// The reason of a run that waits for one that awaits an operator.
+pub(crate) const WAITING_FOR_OPERATOR: &str = "it waits for a run whose rollback failed; repair that run";
 
 /// The reason of a run that awaits an operator again after a failed repair.
 pub(crate) fn failed_again_reason(failure: &Failure) -> String {
@@ -383,11 +396,9 @@ impl FailedRollbacks {
                 || below_awaits_operator
                 || others().any(|other| other.will_await_operator());
             match run.presence {
-                Presence::Absent => {
-                    decision.revived.push(RestoredRun { awaits_operator, ..run.revived(state, parent)? });
-                }
+                Presence::Absent => decision.revived.push(run.revived(state, parent)?.held(awaits_operator)),
                 Presence::AwaitsOperator if state == RowState::Waiting => {
-                    decision.revived.push(RestoredRun { awaits_operator, ..run.revived(state, parent)? });
+                    decision.revived.push(run.revived(state, parent)?.held(awaits_operator));
                 }
                 Presence::Waiting { .. } => decision.waiting.push((run.id(), awaits_operator)),
                 Presence::AwaitsOperator | Presence::Busy => {}

@@ -13,7 +13,7 @@ use crate::{HierarchyId, ListCursor, RunId, RunPhase, RunRequest, RuntimeError};
 
 pub(crate) use self::decision::{
     AWAITING_OPERATOR, Decision, FailedRollback, FailedRollbacks, OtherDescendants, Presence, Refusal,
-    RepairAction, failed_again_reason,
+    RepairAction, WAITING_FOR_OPERATOR, failed_again_reason,
 };
 #[cfg(feature = "in-memory")]
 pub(crate) use self::decision::{OperatorEvent, RestoredRun};

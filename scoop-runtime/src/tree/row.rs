@@ -249,7 +249,7 @@ fn state_of(stands: Option<&Stands>, events: &[RunEvent], read_at: Option<System
     let sleeps =
         stands.and_then(|stands| stands.ready_at).is_some_and(|at| read_at.is_some_and(|now| at > now));
     match (stands.map(|stands| stands.state), last.map(|event| event.kind)) {
-        (Some(RowState::Stuck), _) if stands.is_some_and(|stands| stands.awaits_operator) => {
+        (Some(_), _) if stands.is_some_and(|stands| stands.awaits_operator) => {
             RunState::AwaitingOperator { reason: reason() }
         }
         (Some(RowState::Stuck), _) => RunState::Stuck { reason: reason() },

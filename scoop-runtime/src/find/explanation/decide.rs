@@ -143,9 +143,9 @@ impl RunFacts {
         let can_execute = |worker: &WorkerInfo| {
             worker.is_alive && definition.is_none_or(|definition| worker.definition == definition)
         };
-        // It was read as waiting for an operator, but no decision is accepted now: decisions wait, or a repair has begun meanwhile.
-        if run.phase == RunPhase::Waiting && undecided.is_empty() {
-            run.waits_for = Some(WaitKind::Children);
+        // It was read as awaiting an operator, but waits for children that do not any more: a repair has begun meanwhile.
+        if run.phase == RunPhase::AwaitingOperator && children > 0 && undecided.is_empty() {
+            (run.phase, run.waits_for) = (RunPhase::Waiting, Some(WaitKind::Children));
         }
         let reason = match (run.phase, run.waits_for, limit) {
             (phase, ..) if phase.is_finished() && phase != RunPhase::RollbackFailed => WaitReason::Ended,
@@ -154,7 +154,7 @@ impl RunFacts {
                 let has_more_below = cut(&mut in_progress);
                 WaitReason::RunsInProgress { below: in_progress, has_more_below }
             }
-            (RunPhase::Waiting, ..) if undecided.is_empty() => blocked(children, below),
+            (RunPhase::Waiting, ..) => blocked(children, below),
             (RunPhase::RollbackFailed, ..) | (_, Some(WaitKind::Operator), _) => {
                 undecided.retain(|failed| failed.run != run.run);
                 let first = undecided.first().and_then(|below| below.failure.as_ref());
@@ -210,26 +210,14 @@ pub(crate) struct BlockingRuns {
 }
 
 impl BlockingRuns {
-    /// Orders what the store has read of a run: the undecided rollbacks for which it waits, the reasons for which decisions about
-    /// these are refused, and its unfinished descendants.
-    pub(crate) fn new(
-        run: &RunSummary,
-        undecided: Vec<FailedBelow>,
-        waits: &[DecisionWait],
-        below: &[RunSummary],
-    ) -> Self {
+    /// Orders what the store has read of a run: the undecided rollbacks for which it waits, and the reasons for which decisions
+    /// about these are refused.
+    pub(crate) fn new(run: &RunSummary, undecided: Vec<FailedBelow>, waits: &[DecisionWait]) -> Self {
         let (undecided, in_progress) = accepted_first(run, undecided, waits);
-        let may_be_in_repair = in_progress.is_empty() && may_wait_for_repair(run, &undecided, below);
+        let may_be_in_repair =
+            undecided.is_empty() && in_progress.is_empty() && run.phase.is_failed_rollback();
         Self { undecided, in_progress, may_be_in_repair }
     }
-}
-
-/// Whether a run may wait for repairs below it. Then no decision about it is accepted. Its rollback failed, or it waits for a run
-/// whose rollback failed again; and an operator has to decide on no failed rollback.
-fn may_wait_for_repair(run: &RunSummary, undecided: &[FailedBelow], below: &[RunSummary]) -> bool {
-    let has_failed_child = || below.iter().any(|run| run.phase == RunPhase::AwaitingOperator);
-    let waits = run.phase == RunPhase::Waiting && has_failed_child();
-    undecided.is_empty() && (waits || run.phase.is_failed_rollback())
 }
 
 /// Puts those undecided rollbacks first about which decisions are accepted now. If there are none, returns the runs for which
@@ -247,7 +235,7 @@ fn accepted_first(
     };
     let of_first = waits.iter().filter(|wait| wait.failed == first);
     let mut unfinished: Vec<_> = of_first.filter_map(|wait| wait.below.clone()).collect();
-    if unfinished.is_empty() && run.phase != RunPhase::Waiting {
+    if unfinished.is_empty() {
         let (handler, failure) = (run.handler.clone(), run.failure.clone());
         unfinished.push(FailedBelow { run: run.run, handler, failure });
     }

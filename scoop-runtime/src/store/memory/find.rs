@@ -197,8 +197,7 @@ impl State {
             let record = &hierarchy.record;
             let ends = |event: &&Event| RunPhase::of_end(event.kind.as_str()).is_some();
             let (ended, _) = record.finished(record.of_run(run).rev().find(ends)?)?;
-            let BlockingRuns { undecided, in_progress, .. } =
-                hierarchy.blocking_runs(&ended, &[], &self.topology);
+            let BlockingRuns { undecided, in_progress, .. } = hierarchy.blocking_runs(&ended, &self.topology);
             return Some(RunFacts { join, undecided, in_progress, ..RunFacts::ended(ended, read_at) });
         };
         let is_unfinished = |row: &&WorkingRow| row.state != RowState::Ended;
@@ -219,8 +218,7 @@ impl State {
             None => due.map(|(level, (at, ..))| level.queue_time(*at)).collect(),
         };
         let run = self.unfinished(row);
-        let BlockingRuns { undecided, in_progress, .. } =
-            hierarchy.blocking_runs(&run, &below, &self.topology);
+        let BlockingRuns { undecided, in_progress, .. } = hierarchy.blocking_runs(&run, &self.topology);
         let ahead_of_it = due.iter().filter(|time| **time < row.queue_time()).take(COUNT_MAX).count();
         Some(RunFacts {
             giving_up: row.giving_up,
@@ -283,7 +281,7 @@ impl State {
     pub(super) fn phase_of(&self, row: &WorkingRow) -> RunPhase {
         let is_ahead = row.due_at() > self.now();
         match row.state {
-            RowState::Stuck if row.awaits_operator => RunPhase::AwaitingOperator,
+            _ if row.awaits_operator => RunPhase::AwaitingOperator,
             RowState::Stuck => RunPhase::Stuck,
             RowState::Running => RunPhase::Running,
             RowState::Waiting => RunPhase::Waiting,
@@ -302,9 +300,8 @@ impl State {
         let phase = self.phase_of(row);
         match (row.state, phase) {
             (RowState::Running | RowState::Ended, _) => None,
-            (RowState::Waiting, _) if row.awaits_operator => Some(WaitKind::Operator),
+            (_, RunPhase::AwaitingOperator) => Some(WaitKind::Operator),
             (RowState::Waiting, _) => Some(WaitKind::Children),
-            (RowState::Stuck, RunPhase::AwaitingOperator) => Some(WaitKind::Operator),
             (RowState::Stuck, _) if row.doubts >= UNKNOWN_MAX => Some(WaitKind::Operator),
             (RowState::Stuck, _) => Some(WaitKind::Program),
             (RowState::Ready, RunPhase::AwaitingSignal) => Some(WaitKind::Signal),

@@ -246,7 +246,7 @@ impl State {
         decision.dropped.iter().for_each(|id| drop(self.remove((root, *id))));
         decision.revived.iter().for_each(|revived| self.revive(root, revived, now));
         for (id, awaits_operator) in &decision.waiting {
-            self.change((root, *id), |row| row.awaits_operator = *awaits_operator);
+            self.change((root, *id), |row| row.set_awaits_operator(*awaits_operator));
         }
     }
 
@@ -388,20 +388,15 @@ impl Hierarchy {
         self.unsettled_rollbacks(topology).undecided(run)
     }
 
-    /// The runs that come before this one. `below` has its unfinished descendants.
-    pub(super) fn blocking_runs(
-        &self,
-        run: &RunSummary,
-        below: &[RunSummary],
-        topology: &[Registration],
-    ) -> BlockingRuns {
+    /// The runs that come before this one.
+    pub(super) fn blocking_runs(&self, run: &RunSummary, topology: &[Registration]) -> BlockingRuns {
         let id = run.run.uuid();
         let undecided = match run.waits_for {
             Some(WaitKind::Operator) => self.named_rollbacks(self.undecided(id, topology)),
             _ => vec![],
         };
         let waits = self.decision_waits(&undecided, topology);
-        let mut blocking = BlockingRuns::new(run, undecided, &waits, below);
+        let mut blocking = BlockingRuns::new(run, undecided, &waits);
         if blocking.may_be_in_repair {
             blocking.in_progress = self.named_rollbacks(self.unsettled_rollbacks(topology).in_repair(id));
         }
@@ -543,7 +538,7 @@ impl State {
             if self.row((root, above)).filter(waits).is_none() {
                 return;
             }
-            self.change((root, above), |row| row.awaits_operator = true);
+            self.change((root, above), |row| row.set_awaits_operator(true));
             below = above;
         }
     }

@@ -99,7 +99,7 @@ impl FindStorage for PostgresStore {
             let Some((_, ended)) = ended else {
                 return Ok(None);
             };
-            let BlockingRuns { undecided, in_progress, .. } = self.blocking_runs(root, &ended, &[]).await?;
+            let BlockingRuns { undecided, in_progress, .. } = self.blocking_runs(root, &ended).await?;
             return Ok(Some(RunFacts { join, undecided, in_progress, ..RunFacts::ended(ended, read_at) }));
         };
         let Some((_, summary)) = read_unfinished(&RunFilter::default(), &row)? else {
@@ -110,7 +110,7 @@ impl FindStorage for PostgresStore {
             _ => self.below(root, run).await?,
         };
         let workers = self.workers(row.try_get("owner")?, &summary).await?;
-        let BlockingRuns { undecided, in_progress, .. } = self.blocking_runs(root, &summary, &below).await?;
+        let BlockingRuns { undecided, in_progress, .. } = self.blocking_runs(root, &summary).await?;
         Ok(Some(RunFacts {
             giving_up: row.try_get("giving_up")?,
             definition: Some(row.try_get("reserved_for")?).filter(|reserved| *reserved != 0),
@@ -248,19 +248,14 @@ impl PostgresStore {
         runs.map(|run| Ok(run?.1)).collect()
     }
 
-    /// The runs that come before this one. `below` has its unfinished descendants.
-    async fn blocking_runs(
-        &self,
-        root: Uuid,
-        run: &RunSummary,
-        below: &[RunSummary],
-    ) -> sqlx::Result<BlockingRuns> {
+    /// The runs that come before this one.
+    async fn blocking_runs(&self, root: Uuid, run: &RunSummary) -> sqlx::Result<BlockingRuns> {
         let undecided = match run.waits_for {
             Some(WaitKind::Operator) => self.rollbacks_below(root, run, false).await?,
             _ => vec![],
         };
         let waits = self.decision_waits(root, &undecided).await?;
-        let mut blocking = BlockingRuns::new(run, undecided, &waits, below);
+        let mut blocking = BlockingRuns::new(run, undecided, &waits);
         if blocking.may_be_in_repair {
             blocking.in_progress = self.rollbacks_below(root, run, true).await?;
         }
@@ -417,8 +412,7 @@ impl RunFilter {
     /// The states of rows that unfinished runs of the list have; `None` for all.
     fn row_states(&self) -> Option<Vec<String>> {
         let of_phases = |state| {
-            let mut states = self.phases.iter().filter_map(|phase| phase.row_state());
-            self.phases.is_empty() || states.any(|it| it == state)
+            self.phases.is_empty() || self.phases.iter().any(|phase| phase.row_states().contains(&state))
         };
         let of_waits = |state| {
             let mut states = self.waits.iter().flat_map(|wait| wait.row_states());

@@ -17,7 +17,7 @@ use crate::RepairStatus;
 use crate::find::BLOCKING_MAX;
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OtherDescendants, Presence,
-    Refusal, RepairAction, SIGNAL, StuckRun, failed_again_reason, no_program,
+    Refusal, RepairAction, SIGNAL, StuckRun, WAITING_FOR_OPERATOR, failed_again_reason, no_program,
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
@@ -45,6 +45,7 @@ impl RepairStorage for PostgresStore {
             .bind(Json(&failed.failure))
             .bind(failed_again_reason(&failed.failure))
             .bind(worker)
+            .bind(WAITING_FOR_OPERATOR)
             .execute(&mut *tx)
             .await?;
         commit(tx).await?;
@@ -287,6 +288,7 @@ impl PostgresStore {
             .bind(root)
             .bind(waiting)
             .bind(awaits_operator)
+            .bind(WAITING_FOR_OPERATOR)
             .execute(connection)
             .await?;
         Ok(())

@@ -24,6 +24,17 @@ async fn is_at_rest(db: &Database) {
     eventually("nothing can go on", async || db.able_to_go_on().await == 0).await;
 }
 
+/// The stored working set is that of the record. Lists and explanations have the same reason to wait.
+async fn agrees_with_the_record(broken: &Broken) -> Result<()> {
+    let compared = broken.scoop.compare_working_set(|_| ()).await?;
+    assert_eq!(compared.different, 0, "{compared:?}");
+    for run in broken.scoop.runs().await?.runs {
+        let explained = broken.scoop.explain(run.run).await?.runs.remove(0).run;
+        assert_eq!((explained.phase, explained.waits_for), (run.phase, run.waits_for), "{}", run.handler);
+    }
+    Ok(())
+}
+
 /// A random repair of a random failed run.
 async fn intervene(broken: &Broken, chance: &mut Chance) -> Result<RepairAnswer> {
     let listed = broken.scoop.failed_compensations().await?;
@@ -51,6 +62,7 @@ async fn ends(seed: u64) -> Result<()> {
             intervene(&broken, &mut chance).await?;
         }
         is_at_rest(&broken.db).await;
+        agrees_with_the_record(&broken).await?;
         if !faults.is_empty() && chance.below(2) == 0 {
             broken.faults.mend(faults.swap_remove(chance.below(faults.len())));
         }

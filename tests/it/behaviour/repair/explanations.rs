@@ -18,8 +18,11 @@ async fn runs_above_one_that_failed_again_wait_for_an_operator_and_name_it() -> 
         assert_eq!(failed.status, RepairStatus::BlockedByDescendant, "{handler}");
         assert_eq!(failed.failed_below.iter().map(|run| run.uuid()).collect::<Vec<_>>(), [grandchild]);
         let run = broken.scoop.explain(failed.id()).await?.runs.remove(0);
-        assert_eq!((run.run.phase, run.run.waits_for), (RunPhase::Waiting, Some(WaitKind::Operator)));
-        assert!(run.run.requests().next().is_none(), "nothing can be asked of the run itself: {run:?}");
+        assert_eq!(
+            (run.run.phase, run.run.waits_for),
+            (RunPhase::AwaitingOperator, Some(WaitKind::Operator))
+        );
+        assert_eq!(broken.explained(failed.id().uuid()).await?.1, [], "the grandchild comes first");
         let WaitReason::Operator { why, failed_below, has_more_below: false } = &run.reason else {
             panic!("{run:?}")
         };
@@ -32,7 +35,12 @@ async fn runs_above_one_that_failed_again_wait_for_an_operator_and_name_it() -> 
         assert!(run.to_string().contains(&decide), "{run}");
     }
     let waiting = broken.scoop.runs().waiting_for(WaitKind::Operator).await?.runs;
-    assert_eq!(waiting.iter().map(|run| &*run.handler).collect::<Vec<_>>(), ["grandchild-handler"]);
+    let all = ["grandchild-handler", "child-handler", "root-handler"];
+    assert_eq!(waiting.iter().map(|run| &*run.handler).collect::<Vec<_>>(), all);
+    assert_eq!(broken.scoop.runs().state(RunPhase::AwaitingOperator).await?.runs, waiting);
+    assert_eq!(broken.scoop.runs().waiting_for(WaitKind::Children).await?.runs, []);
+    let counts = broken.scoop.counts().await?;
+    assert_eq!(counts.unfinished_in(RunPhase::AwaitingOperator), all.len());
 
     broken.faults.mend("grandchild 0 in another way");
     assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
