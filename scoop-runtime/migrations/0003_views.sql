@@ -6,7 +6,8 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- ready_queue: queues of ready runs; abandoned_queue: those that no living worker claims
 -- reached_limit: sagas at their limits; limited_topic: topics of sagas whose queue has a limit
 -- run_end: ends of runs; recorded_rollback_failure: failed rollbacks by the record; latest_rollback_failure, rollback_failure_of:
--- the latest failure of a rollback; rollback_state, blocking_rollbacks: failed rollbacks that end before a run goes on
+-- the latest failure of a rollback; rollback_state, blocking_rollbacks: failed rollbacks that end before a run goes on;
+-- shown_rollback_failure: the failure to show of a failed rollback
 -- listed_handler: states and handlers of unfinished runs; unfinished_run: unfinished runs, as programs list and explain them
 
 -- In words, what an unfinished run does or waits for. A volatile function in it would keep the planner from reading no more
@@ -302,6 +303,39 @@ BEGIN
         END LOOP;
     END LOOP;
 END $$;
+
+-- The failure to show of a run whose rollback failed, and its time: the latest one of the run. But a run waits after the begin of a
+-- repair below it, and its own failure is from before that: it may be about runs that are repaired. Then it is the latest failure
+-- of `first_undecided`, the first of its blocking_rollbacks on which an operator has to decide. Null: not known, it is looked up;
+-- the run itself: there is none.
+CREATE FUNCTION scoop.shown_rollback_failure(of_root uuid, of_run uuid, first_undecided uuid)
+RETURNS TABLE (exception jsonb, failed_at timestamptz)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT coalesce(again.exception, failed.exception), coalesce(again.failed_at, failed.created_at)
+    FROM (
+        SELECT CASE
+            -- a count, so that it is looked up by its key
+            WHEN (SELECT count(*) FROM scoop.run r
+                  WHERE r.root = of_root AND r.id = of_run AND r.state::text = 'waiting') = 0 THEN of_run
+            ELSE coalesce(first_undecided,
+                          (SELECT b.run FROM scoop.blocking_rollbacks(of_root, ARRAY[of_run], false, 1) b), of_run)
+        END AS run
+        OFFSET 0
+    ) shown
+    LEFT JOIN LATERAL (
+        SELECT e.exception, e.created_at FROM scoop.message_event e
+        WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = of_root
+          AND scoop.run_id(e.cooperation_lineage) = shown.run
+        LIMIT 1
+    ) failed ON true
+    LEFT JOIN LATERAL (
+        SELECT f.exception, f.failed_at FROM scoop.repeated_failure f
+        WHERE f.run = shown.run
+        ORDER BY f.failed_at DESC
+        LIMIT 1
+    ) again ON true;
+END;
 
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
 -- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned; for

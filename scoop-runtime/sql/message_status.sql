@@ -16,13 +16,14 @@ FROM (
 ) standing
 LEFT JOIN LATERAL (
     SELECT seen.coroutine_name AS handler, ended.type::text AS type,
-           CASE WHEN ended.type = 'ROLLBACK_FAILED'
-               THEN scoop.latest_rollback_failure(scoop.run_id(seen.cooperation_lineage), ended.exception)
-           END AS exception,
+           CASE WHEN ended.type = 'ROLLBACK_FAILED' THEN (
+               SELECT f.exception
+               FROM scoop.shown_rollback_failure($1, scoop.run_id(seen.cooperation_lineage), NULL) f
+           ) END AS exception,
            turned.exception AS cause
     FROM scoop.message_event seen
     LEFT JOIN LATERAL (
-        SELECT e.type, e.exception
+        SELECT e.type
         FROM scoop.message_event e
         WHERE scoop.run_id(e.cooperation_lineage) = scoop.run_id(seen.cooperation_lineage)
           AND e.message_id = seen.message_id

@@ -68,7 +68,8 @@ pub enum Outcome {
     RolledBack(Failure),
     /// The hierarchy failed, and a part of its rollback failed, too. An operator has to
     /// [repair](Scoop::failed_compensations) it: no handler of the message goes on otherwise, while other runs below it may.
-    /// The failure is the latest one of each handler of the message. Those of the runs below are in the list.
+    /// The failure is the latest one of each handler of the message. While a handler waits after the begin of a repair below it, it
+    /// is that of the next run on which an operator has to decide, as in [the list](crate::FailedCompensation::failure).
     RollbackFailed(RollbackFailure),
     /// No saga was subscribed when the message was launched, so nothing happened.
     NoHandlers,

@@ -101,9 +101,13 @@ pub struct FailedCompensation {
     pub message_id: Uuid,
     /// The part of its rollback that failed.
     pub step: String,
-    /// The failure; the latest one if it was retried.
+    /// Its latest failure. But a run waits after the begin of a repair below it, and its own failure is from before that: it may be
+    /// about runs that are repaired. Then this is the latest failure of the first run of [`failed_below`](Self::failed_below), if
+    /// there is one.
     pub failure: Failure,
-    /// The time of the first failure.
+    /// The time of [`failure`](Self::failure).
+    pub failure_at: SystemTime,
+    /// The time of its first failure.
     pub at: SystemTime,
     /// The state of its repair.
     pub status: RepairStatus,

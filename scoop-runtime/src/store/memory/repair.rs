@@ -388,6 +388,19 @@ impl Hierarchy {
         self.unsettled_rollbacks(topology).undecided(run)
     }
 
+    /// The failure to show of a run whose rollback failed; `failed` is its first one. It is the latest one of the run. But a run
+    /// waits after the begin of a repair below it, and its own failure is from before that. Then it is the latest failure of
+    /// `first_undecided`, the first of [`undecided`](Self::undecided). As `scoop.shown_rollback_failure`.
+    pub(super) fn shown_rollback_failure<'a>(
+        &'a self,
+        failed: &'a Event,
+        first_undecided: impl FnOnce() -> Option<Uuid>,
+    ) -> &'a Event {
+        let waits = self.rows.get(&failed.lineage.id()).is_some_and(|row| row.state == RowState::Waiting);
+        let below = waits.then(first_undecided).flatten().and_then(|run| self.record.unsettled_of(run));
+        self.record.newest_failure(below.unwrap_or(failed))
+    }
+
     /// The runs that come before this one.
     pub(super) fn blocking_runs(&self, run: &RunSummary, topology: &[Registration]) -> BlockingRuns {
         let id = run.run.uuid();
@@ -475,13 +488,15 @@ impl Hierarchy {
         undecided.truncate(BLOCKING_MAX);
         let (status, failed_below) = RepairStatus::from_undecided(run, &undecided);
         let newest = self.record.newest_failure(failed);
+        let shown = self.shown_rollback_failure(failed, || undecided.first().copied());
         FailedCompensation {
             lineage: failed.lineage.clone(),
             handler: failed.handler.as_deref().unwrap_or_default().to_owned(),
             topic: self.record.topic_of(failed.message).to_string(),
             message_id: failed.message,
             step: newest.step.clone().unwrap_or_default(),
-            failure: super::status::failure_of(Some(newest)),
+            failure: super::status::failure_of(Some(shown)),
+            failure_at: system_time(shown.at),
             at: system_time(failed.at),
             status,
             failed_below,

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::row::WorkingRow;
-use super::state::{Hierarchy, State};
+use super::state::{Hierarchy, Registration, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, no_failure};
 use crate::tree::{Extent, FAILURE_BYTES_MAX, LeftOut, RunHead, RunInfo, RunRow, Stands, TreeRows};
 use crate::util::format::system_time;
@@ -26,9 +26,10 @@ impl StatusStorage for MemoryStore {
                 let mut own = hierarchy.rows.values().filter(|row| row.message_id == message);
                 own.any(WorkingRow::goes_on)
             });
-            let handled = record.into_iter().flat_map(|record| {
-                let seen = record.of_message(message, EventKind::Seen);
-                seen.map(move |seen| outcome_of(record, seen))
+            let topology = &state.topology;
+            let handled = hierarchy.into_iter().flat_map(|hierarchy| {
+                let seen = hierarchy.record.of_message(message, EventKind::Seen);
+                seen.map(move |seen| hierarchy.outcome_of(seen, topology))
             });
             let handlers = if in_progress { vec![] } else { handled.collect() };
             Ok(MessageStatus { emitted, in_progress, handlers })
@@ -115,27 +116,32 @@ impl EventLog {
     }
 }
 
-fn outcome_of(record: &EventLog, seen: &Event) -> HandlerOutcome {
-    let handler = seen.handler.as_deref().unwrap_or_default();
-    let end = record.end_of(seen.lineage.id(), seen.message);
-    let cause = || failure_of(record.of_handler(seen.message, EventKind::RollingBack, handler));
-    match end.map(|end| end.kind) {
-        Some(EventKind::Committed) => HandlerOutcome::Committed,
-        Some(EventKind::RolledBack) => HandlerOutcome::RolledBack(cause()),
-        Some(EventKind::RollbackFailed) => {
-            let latest = end.map(|first| record.newest_failure(first));
-            HandlerOutcome::RollbackFailed { failure: failure_of(latest), cause: cause() }
-        }
-        _ => HandlerOutcome::Unfinished,
-    }
-}
-
 /// The failure that an event has to have.
 pub(super) fn failure_of(event: Option<&Event>) -> Failure {
     event.and_then(|event| event.exception.clone()).unwrap_or_else(no_failure)
 }
 
 impl Hierarchy {
+    /// The outcome of the handler that has begun with this event.
+    fn outcome_of(&self, seen: &Event, topology: &[Registration]) -> HandlerOutcome {
+        let (record, run) = (&self.record, seen.lineage.id());
+        let handler = seen.handler.as_deref().unwrap_or_default();
+        let cause = || failure_of(record.of_handler(seen.message, EventKind::RollingBack, handler));
+        let Some(end) = record.end_of(run, seen.message) else {
+            return HandlerOutcome::Unfinished;
+        };
+        match end.kind {
+            EventKind::Committed => HandlerOutcome::Committed,
+            EventKind::RolledBack => HandlerOutcome::RolledBack(cause()),
+            EventKind::RollbackFailed => {
+                let first_undecided = || self.undecided(run, topology).first().copied();
+                let shown = self.shown_rollback_failure(end, first_undecided);
+                HandlerOutcome::RollbackFailed { failure: failure_of(Some(shown)), cause: cause() }
+            }
+            _ => HandlerOutcome::Unfinished,
+        }
+    }
+
     /// The runs down to a depth, those above before those below, one more than the limit if there are more; and whether there
     /// are deeper ones, which those at that depth have launched.
     fn tree(&self, message: Uuid, extent: Extent, now: OffsetDateTime) -> (Vec<RunRow>, bool) {

@@ -343,6 +343,7 @@ impl FailedCompensation {
             message_id: row.try_get("message_id")?,
             step: row.try_get::<Option<_>, _>("step")?.unwrap_or_else(|| "unknown".into()),
             failure: failure.unwrap_or_else(no_failure),
+            failure_at: system_time(time(row, "failure_at")?),
             at: system_time(stored_at.time()),
             status,
             failed_below,

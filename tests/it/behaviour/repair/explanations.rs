@@ -16,6 +16,7 @@ async fn runs_above_one_that_failed_again_wait_for_an_operator_and_name_it() -> 
     for handler in ["child-handler", "root-handler"] {
         let failed = broken.failed(handler).await?;
         assert_eq!(failed.status, RepairStatus::BlockedByDescendant, "{handler}");
+        assert_eq!(failed.failure.message, "it is broken in another way", "{handler}");
         assert_eq!(failed.failed_below.iter().map(|run| run.uuid()).collect::<Vec<_>>(), [grandchild]);
         let run = broken.scoop.explain(failed.id()).await?.runs.remove(0);
         assert_eq!(

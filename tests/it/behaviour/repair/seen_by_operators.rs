@@ -59,3 +59,19 @@ async fn failure_below_a_skipped_run_is_seen_until_it_is_resolved() -> Result<()
     assert_eq!(seen(&broken).await?, [0, 0]);
     broken.is_undone().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_failure_is_seen_with_its_own_time() -> Result<()> {
+    let broken = Broken::by(&["root 1"], alone).await?;
+    let first = broken.failed("root-handler").await?;
+    assert_eq!(first.failure_at, first.at);
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    broken.root.comes_to(awaits_operator).await?;
+    let again = broken.failed("root-handler").await?;
+    assert_eq!(again.at, first.at);
+    assert!(again.failure_at > first.failure_at, "{again:?}");
+    let tree = broken.root.tree().await?;
+    let newest = tree.roots()[0].events.iter().rfind(|event| event.kind == EventKind::RollbackFailed);
+    assert_eq!(newest.and_then(|event| event.at), Some(again.failure_at), "{tree}");
+    Ok(())
+}

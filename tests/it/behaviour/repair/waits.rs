@@ -104,12 +104,58 @@ async fn wait_for_a_run_ends_after_each_failure_with_the_latest() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wait_for_a_run_above_ends_after_each_failure_below() -> Result<()> {
+async fn wait_for_a_run_above_ends_after_each_failure_below_with_the_latest() -> Result<()> {
     let again = ends_after_each_failure("child-handler", |builder, faults, gate| {
         let below = HeldBelow { faults: faults.clone(), gate: gate.clone() };
         builder.only::<Above>().only::<HeldBelow>().provide(below)
     });
-    again.await?;
+    let Outcome::RollbackFailed(failed) = again.await? else { panic!("it failed again") };
+    assert_eq!(failed.failure.message, "it is broken in another way");
+    Ok(())
+}
+
+/// Two children fail, each in its own way. The failure of the run above is about both, until the repair of one of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn failure_above_a_repaired_run_is_that_of_the_next_undecided_run() -> Result<()> {
+    let (child, other) = ("child-handler", "other-child-handler");
+    for (repaired, fault, next, message) in [
+        (child, "another way", other, "it is broken"),
+        (other, "other child 0", child, "it is broken in another way"),
+    ] {
+        let gate = Gate::default();
+        gate.open(2);
+        let broken = Broken::by(&["another way", "other child 0"], |builder, faults| {
+            let below = HeldBelow { faults: faults.clone(), gate: gate.clone() };
+            let other = OtherChildHandler { faults: faults.clone() };
+            let builder = builder.only::<Above>().only::<HeldBelow>().provide(below);
+            builder.only::<OtherChildHandler>().provide(other)
+        })
+        .await?;
+        let before = broken.failed("root-handler").await?;
+        assert_ne!(before.failure.message, message);
+        assert_eq!(before.failure_at, before.at);
+
+        let run = broken.failed(repaired).await?.lineage;
+        broken.faults.mend(fault);
+        assert_eq!(broken.retry(repaired).await?, RepairAnswer::Accepted);
+        let is_undone = |tree: &scoop::Tree| {
+            let mut runs = tree.runs().into_iter();
+            runs.any(|it| it.lineage == run && matches!(it.state, RunState::RolledBack(_)))
+        };
+        broken.root.comes_to(is_undone).await?;
+        let (above, below) = (broken.failed("root-handler").await?, broken.failed(next).await?);
+        assert_eq!((&*below.failure.message, below.failure_at), (message, below.at), "{below:?}");
+        assert_eq!((&above.failure, above.failure_at), (&below.failure, below.failure_at), "{above:?}");
+        assert_eq!((above.at, &above.step), (before.at, &before.step), "{above:?}");
+        let explained = broken.scoop.explain(above.id()).await?.runs.remove(0);
+        let WaitReason::Operator { why, .. } = &explained.reason else { panic!("{explained}") };
+        assert!(why.ends_with(message), "{why}");
+        let Outcome::RollbackFailed(failed) = broken.root.ends().await? else { panic!("one is undecided") };
+        assert_eq!(failed.failure.message, message);
+
+        assert_eq!(broken.scoop.resolve(below.id(), "").await?, RepairAnswer::Accepted);
+        broken.is_undone().await?;
+    }
     Ok(())
 }
 

@@ -109,6 +109,9 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
         let of_run = format!("md5('root{n}')::uuid, ARRAY[md5('run{n}')::uuid]");
         format!("(SELECT count(*) FROM scoop.blocking_rollbacks({of_run}, {in_repair}, 11))")
     };
+    let shown = format!(
+        "(SELECT f.exception FROM scoop.shown_rollback_failure(md5('root{n}')::uuid, md5('run{n}')::uuid, NULL) f)"
+    );
     vec![
         ("send_failed(rolled_back)", send("rolled_back")),
         ("send_failed(rollback_failed)", send("rollback_failed")),
@@ -120,6 +123,7 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
         ("launch", launch),
         ("blocking_rollbacks(undecided)", blocking(false)),
         ("blocking_rollbacks(in repair)", blocking(true)),
+        ("shown_rollback_failure", shown),
     ]
 }
 

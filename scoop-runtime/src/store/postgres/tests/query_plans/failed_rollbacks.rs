@@ -148,13 +148,27 @@ async fn page_of_failed_rollbacks_reads_each_run_below_its_rows_once() {
     let failed =
         "UPDATE scoop.run SET state = 'stuck', owner = NULL, awaits_operator = true WHERE state = 'running'";
     execute(failed.into()).await;
+    let again = "
+        INSERT INTO scoop.repeated_failure (root, run, handler, message_id, worker, step, exception, failed_at)
+        SELECT r.root, r.id, r.handler, r.message_id, 'a test', 'step',
+               jsonb_build_object('message', 'again', 'type', 'Broken', 'source', 'many'), r.last_event_at
+        FROM scoop.run r WHERE r.awaits_operator";
+    execute(again.into()).await;
     let last: Uuid = sqlx::query_scalar("SELECT md5('1000 run1000')::uuid").fetch_one(&pool).await.unwrap();
     let blocked = (RepairStatus::BlockedByDescendant, vec![RunId::from(last)]);
     assert_eq!(statuses().await, vec![blocked; 50]);
+    let page = store.failed_compensations(Page { after: None, limit: 50 }).await.unwrap();
+    assert!(page.iter().all(|failed| failed.failure.message == "again"), "{page:?}");
+    let mut blocks = vec![];
+    for rows in [5, 50] {
+        blocks.push(blocks_of(&pool, "rollback_failure_page", &format!("NULL, NULL, {rows}, 10")).await);
+    }
+    assert!(blocks[1] < 2 * blocks[0], "{blocks:?} blocks where an operator has to decide below each run");
     done(pool).await;
 }
 
-/// The status looks for a run below that awaits an operator; a decision waits for those above that have not recorded a failure.
+/// The status looks for a run below that awaits an operator, and for its failure; a decision waits for those above that have not
+/// recorded a failure.
 #[tokio::test]
 async fn status_and_decisions_during_a_repair_cost_in_proportion_to_its_runs() {
     let pool = database("repaired_chain").await;
@@ -185,6 +199,16 @@ async fn status_and_decisions_during_a_repair_cost_in_proportion_to_its_runs() {
             assert!(many < 3 * few, "{costs:?} blocks, analyzed: {looked_at}");
         }
     }
+    // The repair fails again.
+    let failed =
+        "UPDATE scoop.run SET state = 'stuck', owner = NULL, awaits_operator = true WHERE state = 'running'";
+    execute(failed.into()).await;
+    let mut costs = vec![];
+    for runs in [500, 1_000] {
+        let first = format!("md5('{runs} run0')::uuid, md5('{runs} message1')::uuid");
+        costs.push(blocks_of(&pool, "message_status", &first).await);
+    }
+    assert!(costs[1] < 3 * costs[0], "{costs:?} blocks to find the failure below");
     done(pool).await;
 }
 
