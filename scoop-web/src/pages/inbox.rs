@@ -120,7 +120,7 @@ fn failed_entry(
         topic: line(&it.topic),
         step: line(&it.step),
         why: line(&it.failure.rollback_summary()),
-        since: Moment { at: it.at, now },
+        since: Moment { at: it.failure_at, now },
         note,
         failed_below: it.failed_below.iter().copied().map(RunId::uuid).collect(),
         actions: possible(Action::making(it.requests())),

@@ -126,6 +126,17 @@ async fn inbox_lists_what_needs_a_decision() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rollback_that_failed_again_is_in_the_inbox_with_the_time_of_the_latest_failure() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::FailToUndo).await;
+    let run = order.tree().await.unwrap().roots()[0].id();
+    shop.db.execute("UPDATE scoop.rollback_failure SET failed_at = failed_at - interval '1 day'").await;
+    acted(&shop, "retry", &run.to_string()).await;
+    order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::AwaitingOperator { .. })).await.unwrap();
+    shop.get("/inbox").await.has("the bank is closed").has(" ago</time>").lacks("1 d 0 h ago");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn run_whose_rollback_failed_because_of_a_child_leads_to_the_child() {
     let shop = Shop::open().await;
     let order = shop.order(Plan::FailBelow).await;
