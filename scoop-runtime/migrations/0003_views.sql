@@ -304,9 +304,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- The failure to show of a run whose rollback failed, and its time: the latest one of the run. But a run waits after the begin of a
--- repair below it, and its own failure is from before that: it may be about runs that are repaired. Then it is the latest failure
--- of `first_undecided`, the first of its blocking_rollbacks on which an operator has to decide. Null: not known, it is looked up;
+-- The failure to show of a run whose rollback failed, and its time: the latest one of the run. But if the run waits for one that awaits
+-- an operator, its own failure is from before a repair: it may be about runs that are repaired. Then it is the latest failure of
+-- `first_undecided`, the first of its blocking_rollbacks on which an operator has to decide. Null: not known, it is looked up;
 -- the run itself: there is none.
 CREATE FUNCTION scoop.shown_rollback_failure(of_root uuid, of_run uuid, first_undecided uuid)
 RETURNS TABLE (exception jsonb, failed_at timestamptz)
@@ -317,7 +317,7 @@ BEGIN ATOMIC
         SELECT CASE
             -- a count, so that it is looked up by its key
             WHEN (SELECT count(*) FROM scoop.run r
-                  WHERE r.root = of_root AND r.id = of_run AND r.state::text = 'waiting') = 0 THEN of_run
+                  WHERE r.root = of_root AND r.id = of_run AND r.state::text = 'waiting' AND r.awaits_operator) = 0 THEN of_run
             ELSE coalesce(first_undecided,
                           (SELECT b.run FROM scoop.blocking_rollbacks(of_root, ARRAY[of_run], false, 1) b), of_run)
         END AS run

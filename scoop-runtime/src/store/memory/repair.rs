@@ -388,15 +388,16 @@ impl Hierarchy {
         self.unsettled_rollbacks(topology).undecided(run)
     }
 
-    /// The failure to show of a run whose rollback failed; `failed` is its first one. It is the latest one of the run. But a run
-    /// waits after the begin of a repair below it, and its own failure is from before that. Then it is the latest failure of
+    /// The failure to show of a run whose rollback failed; `failed` is its first one. It is the latest one of the run. But if the
+    /// run waits for one that awaits an operator, its own failure is from before a repair. Then it is the latest failure of
     /// `first_undecided`, the first of [`undecided`](Self::undecided). As `scoop.shown_rollback_failure`.
     pub(super) fn shown_rollback_failure<'a>(
         &'a self,
         failed: &'a Event,
         first_undecided: impl FnOnce() -> Option<Uuid>,
     ) -> &'a Event {
-        let waits = self.rows.get(&failed.lineage.id()).is_some_and(|row| row.state == RowState::Waiting);
+        let row = self.rows.get(&failed.lineage.id());
+        let waits = row.is_some_and(|row| row.state == RowState::Waiting && row.awaits_operator);
         let below = waits.then(first_undecided).flatten().and_then(|run| self.record.unsettled_of(run));
         self.record.newest_failure(below.unwrap_or(failed))
     }
