@@ -113,6 +113,9 @@ impl Failure {
     /// The failures at the ends of the tree: those that no other failure caused. Causes left out by
     /// [`Failure::bounded`] are not among them.
     ///
+    /// Where children failed and a compensation of them failed, too, the reason of their rollback comes before the failure
+    /// of the compensation. [`Failure::failed_compensation`] returns the latter.
+    ///
     /// ```
     /// # use scoop_core::Failure;
     /// let root = Failure::new("OutOfStock", "no chairs left", "stock[w1]");
@@ -157,6 +160,9 @@ impl Failure {
 
     /// The compensation's failure in a few words, on one line, if this is the failure of a rollback.
     ///
+    /// If a message that the compensation launched has failed, it names the compensation, the saga that failed, and the
+    /// first cause.
+    ///
     /// ```
     /// # use scoop_core::Failure;
     /// let refund = Failure::new("bank.closed", "the bank is closed", "payments[w1]");
@@ -167,17 +173,53 @@ impl Failure {
         report::rollback_summary(self)
     }
 
+    /// The failure of the first compensation that failed, if this is the failure of a rollback. It is below those of the runs
+    /// above, which only pass it on.
+    ///
+    /// ```
+    /// # use scoop_core::Failure;
+    /// let refund = Failure::new("bank.closed", "the bank is closed", "payments[w1]");
+    /// let orders = Failure::new("ChildRollbackFailedException", "", "orders[w2]").caused_by([refund.clone()]);
+    /// assert_eq!(orders.failed_compensation(), &refund);
+    /// ```
+    pub fn failed_compensation(&self) -> &Failure {
+        report::failed_compensation(self)
+    }
+
     /// The causes, without the value of the error.
     pub(crate) fn reasons(&self) -> impl DoubleEndedIterator<Item = &Failure> {
         self.causes.iter().filter(|cause| !cause.is_data())
     }
 
-    /// This failure and all its causes at any depth, each before its own causes.
+    /// The same, with the reasons for which children rolled back before failures of their rollbacks. These are stored in
+    /// the other order, which the protocol determines.
+    fn ranked_reasons(&self) -> impl DoubleEndedIterator<Item = &Failure> {
+        let has_failed_rollbacks = self.simple_kind() == CHILD_ROLLBACK_FAILED;
+        let is_first = move |cause: &&Failure| !has_failed_rollbacks || cause.has_reasons_of_children();
+        self.reasons().filter(is_first).chain(self.reasons().filter(move |cause| !is_first(cause)))
+    }
+
+    /// Whether its causes are those for which children rolled back, beside failures of their rollbacks.
+    fn has_reasons_of_children(&self) -> bool {
+        self.simple_kind() == CHILD_ROLLED_BACK
+            && [LAUNCHED_FAILED, NO_MESSAGE].contains(&self.message.as_str())
+    }
+
+    /// The same failure with the causes at any depth in the order of [`Failure::tree`], so that they keep it where wrappers
+    /// are dropped.
+    fn ranked(mut self) -> Self {
+        let data = self.causes.iter().filter(|cause| cause.is_data());
+        self.causes = self.ranked_reasons().chain(data).cloned().map(Failure::ranked).collect();
+        self
+    }
+
+    /// This failure and all its causes at any depth, each before its own causes. The first end of the tree is the main cause of
+    /// a rollback.
     pub(crate) fn tree(&self) -> impl Iterator<Item = &Failure> {
         let mut ahead = vec![self];
         std::iter::from_fn(move || {
             let next = ahead.pop()?;
-            ahead.extend(next.reasons().rev());
+            ahead.extend(next.ranked_reasons().rev());
             Some(next)
         })
     }

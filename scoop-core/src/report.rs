@@ -10,6 +10,10 @@ use crate::failure::{
 use crate::text::lines;
 use crate::{Escaped, Failure};
 
+/// The words before the step in messages of the protocol.
+const CHILD_FAILED_IN: &str = "Child failure occurred while suspended in step";
+const CHILD_ROLLBACK_FAILED_IN: &str = "Child rollback failure occurred while suspended in step";
+
 /// The type of a failure that combines those of several handlers of one message.
 const HANDLERS_FAILED: &str = "HandlersFailed";
 
@@ -40,14 +44,47 @@ pub(crate) fn summary(failure: &Failure) -> String {
 }
 
 /// The failure of the first compensation that failed.
-pub(crate) fn rollback_summary(failure: &Failure) -> String {
+pub(crate) fn failed_compensation(failure: &Failure) -> &Failure {
     let passes_on =
         |failure: &Failure| [CHILD_ROLLBACK_FAILED, HANDLERS_FAILED].contains(&failure.simple_kind());
     let mut failed = failure;
     while let Some(below) = failed.reasons().next().filter(|_| passes_on(failed)) {
         failed = below;
     }
-    brief(failed)
+    failed
+}
+
+/// The same in a few words.
+pub(crate) fn rollback_summary(failure: &Failure) -> String {
+    let failed = failed_compensation(failure);
+    let causes = failed.root_causes();
+    match causes.first().filter(|_| failed.simple_kind() == CHILD_ROLLED_BACK) {
+        Some(cause) if *cause != failed => {
+            let place = saga_of(&cause.source).map_or_else(String::new, |saga| format!(" in `{saga}`"));
+            format!("{}{}: {}", launched_by(failed), Escaped(&place), summary(failed))
+        }
+        _ => brief(failed),
+    }
+}
+
+/// What has failed, with the step and the saga that launched it.
+fn launched_by(failure: &Failure) -> String {
+    match (step_in(&failure.message, CHILD_FAILED_IN), saga_of(&failure.source)) {
+        (Some(step), Some(saga)) => {
+            Escaped(&format!("what step `{step}` of `{saga}` launched has failed")).to_string()
+        }
+        _ => brief(failure),
+    }
+}
+
+/// The saga in the source of a failure; `None` if that is no run.
+fn saga_of(source: &str) -> Option<&str> {
+    source.strip_suffix(']')?.split_once('[').map(|(saga, _)| saga)
+}
+
+/// The step after these words in a message of the protocol.
+fn step_in<'a>(message: &'a str, words: &str) -> Option<&'a str> {
+    message.strip_prefix(words)?.strip_prefix(" [")?.strip_suffix(']')
 }
 
 /// The failure itself in a few words.
@@ -157,17 +194,16 @@ fn in_plain_words(failure: &Failure) -> Option<String> {
     if failure.stands_for().is_some() {
         return Some(message.to_owned());
     }
-    let step = |before: &str| message.strip_prefix(before)?.strip_prefix(" [")?.strip_suffix(']');
     let says = |words: &str| message == NO_MESSAGE || message == words;
     let asked =
         |what: &str| if message == NO_MESSAGE { what.to_owned() } else { format!("{what}: {message}") };
     match failure.simple_kind() {
-        CHILD_ROLLED_BACK => match step("Child failure occurred while suspended in step") {
+        CHILD_ROLLED_BACK => match step_in(message, CHILD_FAILED_IN) {
             Some(step) => Some(format!("what step `{step}` launched has failed")),
             None => says(LAUNCHED_FAILED).then(|| LAUNCHED_FAILED.into()),
         },
         CHILD_ROLLBACK_FAILED => {
-            let step = step("Child rollback failure occurred while suspended in step")?;
+            let step = step_in(message, CHILD_ROLLBACK_FAILED_IN)?;
             Some(format!("what step `{step}` launched could not be undone"))
         }
         // The parent's reason follows as the cause.
@@ -339,6 +375,66 @@ mod tests {
         let orders = Failure::child_rollback_failed("pay", "orders[w]", vec![refund, why]);
         let all = Failure::new(HANDLERS_FAILED, "2 handlers failed", "scoop").caused_by([orders]);
         assert_eq!(all.rollback_summary(), "the bank is closed");
+        assert_eq!(all.failed_compensation().kind, "bank.closed");
+    }
+
+    /// The reason of the rollback of two runs above a failed compensation: `orders` fails for this reason, and `shop` is above it.
+    fn above_a_failed_compensation(reason: Failure) -> Failure {
+        let bank = Failure::new("bank.closed", "the bank is closed", "bank[w]");
+        let orders = Failure::child_rollback_failed("pay", "orders[w]", vec![bank, reason.clone()]);
+        let rolled_back = |failures| Failure::child_rolled_back(None, "shop[w]", failures);
+        let shop = Failure::child_rollback_failed(
+            "order",
+            "shop[w]",
+            vec![orders.clone(), rolled_back(vec![reason])],
+        );
+        let failed = Failure::child_rollback_failed("order", "shop[w]", vec![orders, shop.clone()]);
+        Failure::child_rollback_failed("sell", "mall[w]", vec![failed, rolled_back(vec![shop])])
+    }
+
+    #[test]
+    fn the_reason_of_a_rollback_stands_before_failed_compensations_in_a_summary() {
+        let declined = Failure::new("card.declined", "card declined", "cards[w]");
+        let mall = above_a_failed_compensation(declined.clone());
+        assert_eq!(mall.summary(), "card declined (and 1 other cause)");
+        assert_eq!(mall.root_causes()[0], &declined);
+        let requested = Failure::parent_said_so("mall[w]", mall.clone());
+        assert_eq!(requested.message, "the parent saga `mall` rolls back: card declined (and 1 other cause)");
+        assert_eq!(requested.summary(), "card declined (and 1 other cause)");
+        assert_eq!(mall.rollback_summary(), "the bank is closed");
+        let of_others = mall.causes.iter().map(|cause| match cause.simple_kind() {
+            CHILD_ROLLED_BACK => Failure { message: NO_MESSAGE.into(), ..cause.clone() },
+            _ => cause.clone(),
+        });
+        let of_others = Failure { causes: of_others.collect(), ..mall.clone() };
+        assert_eq!(of_others.summary(), "card declined (and 1 other cause)", "without words");
+    }
+
+    #[test]
+    fn a_failed_message_of_a_compensation_is_summarized_with_its_place_and_its_cause() {
+        let closed = Failure::new("desk.closed", "no desk is\nopen", "refunds[w]");
+        let step = Some("Rollback of charge[0,]");
+        let launched = Failure::child_rolled_back(step, "payments[w]", vec![closed.clone()]);
+        let orders = Failure::child_rollback_failed("pay", "orders[w]", vec![launched.clone()]);
+        let all = "what step `Rollback of charge[0,]` of `payments` launched has failed in `refunds`: no desk is\\nopen";
+        assert_eq!(launched.rollback_summary(), all);
+        assert_eq!(orders.rollback_summary(), all);
+        assert!(orders.to_string().ends_with(all), "{orders}");
+
+        let asked = Failure::new("CancellationRequestedException", "enough", "till");
+        let gave_up = Failure::gave_up("refunds[w]", vec![asked]);
+        let launched = Failure::child_rolled_back(step, "payments[w]", vec![gave_up, closed]);
+        assert_eq!(
+            launched.rollback_summary(),
+            "what step `Rollback of charge[0,]` of `payments` launched has failed: cancellation was requested: enough \
+             (and 1 other cause)"
+        );
+        let unlike_ours = Failure::new("ChildRolledBackException", "says more", "payments[jvm]");
+        assert_eq!(unlike_ours.rollback_summary(), "says more");
+        assert_eq!(
+            unlike_ours.caused_by([Failure::new("T", "broken", "s")]).rollback_summary(),
+            "says more: broken"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The JSON of runs, failures and events. The fields are documented in `docs/command_line.md`; they stay as they are.
 
-use scoop_core::{Failure, SignalKey};
+use scoop_core::{EventKind, Failure, SignalKey};
 use scoop_runtime::{
     FailureSummary, Intervention, RecordedEvent, RunEvent, RunInfo, RunState, RunSummary, UnhandledMessage,
     WorkerInfo,
@@ -164,6 +164,21 @@ impl From<&Failure> for FailureRecord {
     }
 }
 
+impl FailureRecord {
+    /// The failed compensation, of the failure of a rollback.
+    fn of_rollback(failure: &Failure) -> Self {
+        Self { report: Some(failure.report()), ..Self::from(failure.failed_compensation()) }
+    }
+
+    fn of_event(event: &RunEvent) -> Option<Self> {
+        let failure = event.failure.as_ref()?;
+        Some(match event.kind {
+            EventKind::RollbackFailed => Self::of_rollback(failure),
+            _ => failure.into(),
+        })
+    }
+}
+
 impl<'a> From<&'a SignalKey> for SignalRecord<'a> {
     fn from(signal: &'a SignalKey) -> Self {
         Self { name: &signal.name, key: &signal.key }
@@ -214,7 +229,7 @@ impl<'a> From<&'a RunInfo> for TreeRecord<'a> {
             | RunState::Stuck { reason }
             | RunState::AwaitingOperator { reason } => (Some(&**reason), None),
             RunState::RolledBack(failure) => (None, Some(failure.into())),
-            RunState::RollbackFailed(failed) => (None, Some((&failed.failure).into())),
+            RunState::RollbackFailed(failed) => (None, Some(FailureRecord::of_rollback(failed))),
             _ => (None, None),
         };
         let parent = run.lineage.parent().filter(|parent| parent.ids().len() > 1);
@@ -254,7 +269,7 @@ impl<'a> From<&'a RunEvent> for StepRecord<'a> {
             took_ms: event.took.map(millis),
             waited_ms: event.waited.map(millis),
             worker: event.worker.as_deref(),
-            failure: event.failure.as_ref().map(Into::into),
+            failure: FailureRecord::of_event(event),
             unreadable: event.unreadable.as_deref(),
             follows_gap: event.follows_gap,
         }

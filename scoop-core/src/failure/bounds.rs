@@ -69,7 +69,7 @@ impl Failure {
         if self.bytes() <= REQUESTED_BYTES_MAX {
             return self.bounded(text_bytes);
         }
-        let causes = self.causes.iter().cloned();
+        let causes = self.causes.iter().cloned().map(Self::ranked);
         let causes = causes.flat_map(|cause| cause.prune(REQUESTED_DEPTH_MAX)).collect();
         Self { causes, ..self }.within_bytes(text_bytes, REQUESTED_BYTES_MAX)
     }
@@ -347,6 +347,19 @@ mod tests {
         let requested = Failure::parent_said_so("orders[w]", deep).bounded_for_requests(TEXTS);
         assert!(json(&requested) <= REQUESTED_BYTES_MAX * 3 / 2, "{}", json(&requested));
         assert!(requested.root_causes()[0].message.starts_with("0x"), "{}", requested.report());
+    }
+
+    #[test]
+    fn request_to_roll_back_keeps_the_main_cause_first_without_wrappers_between() {
+        let text = |what: &str| Failure::new("T", format!("{what}{}", "x".repeat(3_000)), "s[w]");
+        let (mut failed, mut reason) = (text("compensation "), text("reason "));
+        for _ in 0..4 {
+            let below = Failure::child_rolled_back(None, "s[w]", vec![reason]);
+            reason = Failure::child_rollback_failed("0", "s[w]", vec![failed.clone(), below]);
+            failed = Failure::child_rollback_failed("0", "s[w]", vec![failed, reason.clone()]);
+        }
+        let requested = Failure::parent_said_so("s[w]", reason).bounded_for_requests(TEXTS);
+        assert!(requested.root_causes()[0].message.starts_with("reason "), "{}", requested.report());
     }
 
     #[test]

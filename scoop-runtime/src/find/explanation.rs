@@ -177,7 +177,7 @@ pub struct FailedBelow {
 
 impl FailedBelow {
     pub(crate) fn new(run: impl Into<RunId>, handler: impl Into<String>, failure: Option<&Failure>) -> Self {
-        Self { run: run.into(), handler: handler.into(), failure: failure.map(FailureSummary::of) }
+        Self { run: run.into(), handler: handler.into(), failure: failure.map(FailureSummary::of_rollback) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use scoop_core::{Escaped, Failure, OPERATOR, SignalKey};
+use scoop_core::{Escaped, EventKind, Failure, OPERATOR, SignalKey};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -251,7 +251,7 @@ impl WaitKind {
     }
 }
 
-/// The main cause of a failure. Display it for one line.
+/// The main cause of a failure: of that of a rollback, the failed compensation. Display it for one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailureSummary {
@@ -270,7 +270,23 @@ impl FailureSummary {
     /// The maximum length of a code or a source, in characters. Programs write no longer ones.
     const NAME_CHARS_MAX: usize = 1_024;
 
-    pub(crate) fn of(failure: &Failure) -> Self {
+    /// Of the failure that a run in this state is listed with.
+    pub(crate) fn in_phase(phase: RunPhase, failure: &Failure) -> Self {
+        if phase.is_failed_rollback() { Self::of_rollback(failure) } else { Self::of(failure) }
+    }
+
+    /// Of the failure that this event records.
+    pub(crate) fn of_event(kind: EventKind, failure: &Failure) -> Self {
+        if kind == EventKind::RollbackFailed { Self::of_rollback(failure) } else { Self::of(failure) }
+    }
+
+    /// Of the failure of a rollback.
+    pub(crate) fn of_rollback(failure: &Failure) -> Self {
+        Self::of(failure.failed_compensation())
+    }
+
+    /// Of the reason of a rollback.
+    fn of(failure: &Failure) -> Self {
         let causes = failure.root_causes();
         let cause = causes.first().copied().unwrap_or(failure);
         let line = cause.message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();

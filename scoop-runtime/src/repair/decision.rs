@@ -203,7 +203,7 @@ pub(crate) const WAITING_FOR_OPERATOR: &str = "it waits for a run whose rollback
 
 /// The reason of a run that awaits an operator again after a failed repair.
 pub(crate) fn failed_again_reason(failure: &Failure) -> String {
-    format!("its rollback failed again: {}", FailureSummary::of(failure)).replace('\0', "")
+    format!("its rollback failed again: {}", FailureSummary::of_rollback(failure)).replace('\0', "")
 }
 
 impl FailedRollback {

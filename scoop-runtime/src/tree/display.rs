@@ -259,6 +259,16 @@ fn lasted(took: Option<Duration>) -> String {
 }
 
 impl RunEvent {
+    /// The [summary](Failure::summary) of the failure that it records; of that of a rollback, the summary of the failed
+    /// compensation.
+    pub fn failure_in_words(&self) -> Option<String> {
+        let failure = self.failure.as_ref()?;
+        Some(match self.kind {
+            EventKind::RollbackFailed => failure.failed_compensation().summary(),
+            _ => failure.summary(),
+        })
+    }
+
     /// A short description of the event, such as `completed` or `rolled back`.
     pub fn word(&self) -> &'static str {
         match (self.role, self.kind) {
@@ -329,7 +339,7 @@ impl RunEvent {
         if let (EventKind::RollingBack | EventKind::RollbackFailed, Some(failure)) =
             (self.kind, &self.failure)
         {
-            write!(f, ": {}", failure.summary())?;
+            write!(f, ": {}", self.failure_in_words().unwrap_or_default())?;
             write_place(f, failure)?;
         }
         self.unreadable.as_ref().map_or(Ok(()), |why| write!(f, " (unreadable: {})", Escaped(why)))

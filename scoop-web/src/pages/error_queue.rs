@@ -144,7 +144,7 @@ fn row(run: &RunSummary, message: Option<Content>, now: SystemTime) -> Row {
         outcome: failed.outcome.to_string(),
         step: failed.step.as_deref().map(line).unwrap_or_default(),
         at: Moment { at: failed.at(), now },
-        why: why(failed.rollback_failure.as_ref().unwrap_or(&failed.failure)),
+        why: why(failed.rollback_failure.as_ref().map_or(&failed.failure, Failure::failed_compensation)),
     });
     Row {
         id: run.run.to_string(),

@@ -387,7 +387,7 @@ fn failures(state: &RunState, events: &[RunEvent]) -> Vec<(&'static str, String)
 }
 
 fn event(event: &RunEvent) -> EventRow {
-    let failure = event.failure.as_ref().map(|failure| failure.summary()).or(event.unreadable.clone());
+    let failure = event.failure_in_words().or(event.unreadable.clone());
     EventRow {
         follows_gap: event.follows_gap,
         at: event.at.map(utc).unwrap_or_default(),

@@ -39,7 +39,7 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
                 failed.id(),
                 failed.handler,
                 failed.step,
-                failed.failure.summary()
+                failed.failure.rollback_summary()
             ),
             Advice {
                 text: "fix the cause, then run one of:".into(),

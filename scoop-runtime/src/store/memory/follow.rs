@@ -58,7 +58,7 @@ fn followed(event: &Event, filter: &EventFilter) -> FollowedEvent {
         step: event.step.clone(),
         at: system_time(event.at),
         worker: event.identifier.as_deref().map(str::to_owned),
-        failure: failure.map(FailureSummary::of),
+        failure: failure.map(|failure| FailureSummary::of_event(event.kind, failure)),
         ..RecordedEvent::of(event.kind, lineage.root_id(), run)
     };
     FollowedEvent { transaction: stored(event.place), at: event.at.into(), event: recorded }

@@ -65,7 +65,7 @@ impl FollowedEvent {
             step: row.try_get("step")?,
             at: system_time(at.time()),
             worker: row.try_get("worker")?,
-            failure: failure.as_ref().map(FailureSummary::of),
+            failure: failure.as_ref().map(|failure| FailureSummary::of_event(kind, failure)),
             ..event
         };
         Ok(Self { transaction: row.try_get("transaction")?, at, event })
