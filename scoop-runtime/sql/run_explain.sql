@@ -7,7 +7,18 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
        u.attempts, u.retries, left(u.reason, 10000) AS reason, u.rolling_back,
        scoop.can_give_up(u.giving_up, u.rollback_since) AS can_give_up,
        scoop.shown_failure(u.latest_failure) AS failure, u.give_up_at, u.owner, u.signal, u.signal_key, u.step,
-       u.giving_up, u.reserved_for, scoop.is_suspect(u.doubts, u.attempts, u.retries) AS is_suspect,
+       u.giving_up,
+       CASE WHEN u.giving_up AND u.rollback_since IS NULL THEN (
+           -- by each id of the lineage: other runs of the hierarchy may have many cancellations
+           SELECT count(*) FROM unnest(u.lineage) AS own (id)
+           CROSS JOIN LATERAL (
+               SELECT FROM scoop.message_event e
+               WHERE e.type = 'CANCELLATION_REQUESTED' AND e.cooperation_lineage[1] = u.root
+                 AND scoop.run_id(e.cooperation_lineage) = own.id
+               OFFSET 0
+           ) e
+       ) > 0 ELSE false END AS cancelled,
+       u.reserved_for, scoop.is_suspect(u.doubts, u.attempts, u.retries) AS is_suspect,
        scoop.priority_of(u.context) AS priority,
        CASE WHEN u.waits_for = 'limit' AND u.parked_since IS NOT NULL THEN (
            SELECT count(*) FROM (

@@ -47,6 +47,8 @@ pub struct RunExplanation {
     pub priority: Priority,
     /// Whether it will give up as soon as it can: it was cancelled, or has missed a deadline.
     pub giving_up: bool,
+    /// Whether a cancellation of it, or of a run above it, is a reason why it will give up.
+    pub cancelled: bool,
     /// The pauses that cover it, longest first; also while it waits for something else. Empty if it has ended.
     pub pauses: Vec<Pause>,
     /// The message of this run waits for others of its set, if a saga joins it.

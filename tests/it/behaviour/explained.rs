@@ -1,9 +1,9 @@
 //! What a run waits for: each reason, as data and in words.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use scoop::{Delay, Explanation, RepairAnswer, RunExplanation, RunPhase, WaitKind, WaitReason};
+use scoop::{Delay, EventKind, Explanation, RepairAnswer, RunExplanation, RunPhase, WaitKind, WaitReason};
 
 use super::*;
 use crate::support::{Database, Gate, eventually};
@@ -397,6 +397,80 @@ async fn rollback_that_failed_because_of_a_child_is_explained_by_the_child() -> 
     let run = only(scoop.explain(child).await?);
     assert!(matches!(&run.reason, WaitReason::Operator { failed_below, .. } if failed_below.is_empty()));
     assert_eq!(scoop.skip(child, "accepted").await?, RepairAnswer::Accepted);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rollback_above_a_settled_compensation_is_shown_with_its_reason() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let order = scoop.launch(Order { plan: Plan::FailToUndo }).await?;
+    let Outcome::RollbackFailed(failed) = order.ends().await? else { panic!("it was undone") };
+    assert_eq!(failed.to_string(), "cannot be undone (because broken (and 1 other cause))");
+    let headline_of = async |state: RunPhase| {
+        let runs = scoop.runs().handler("orders").state(state).await?.runs;
+        Ok::<_, Error>(runs[0].failure.as_ref().map(|failure| failure.headline.clone()))
+    };
+    assert_eq!(headline_of(RunPhase::RollbackFailed).await?.as_deref(), Some("cannot be undone"));
+
+    let child = order.tree().await?.roots()[0].children[0].id();
+    assert_eq!(scoop.skip(child, "by hand").await?, RepairAnswer::Accepted);
+    let outcome = order.ends().await?;
+    assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
+    assert_eq!(outcome.to_string(), "rolled back: broken (and 1 other cause)");
+    assert_eq!(headline_of(RunPhase::RolledBack).await?.as_deref(), Some("broken"));
+    let text = only(scoop.explain(order.id()).await?).to_string();
+    assert_says(&text, &["was rolled back at 2", "The reason is ", ": broken."]);
+    let text = order.tree().await?.to_string();
+    assert_says(&text, &["orders (on explained.order): rolled back: broken (and 1 other cause)"]);
+
+    let mut events = scoop.events().since(SystemTime::UNIX_EPOCH).recorded();
+    let mut headlines = vec![];
+    while let Some(event) = events.next().await {
+        let event = event?;
+        let is_asked = [EventKind::RollingBack, EventKind::RollbackFailed].contains(&event.kind);
+        let failure = event.failure.filter(|_| is_asked && event.handler.as_deref() == Some("orders"));
+        headlines.extend(failure.map(|failure| failure.headline));
+    }
+    assert_eq!(headlines, ["broken", "cannot be undone"]);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_gives_up_is_explained_by_its_cancellation_or_its_deadline() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let gives_up = |run: &RunExplanation, text: &str| {
+        assert!(run.giving_up, "{run}");
+        assert_says(&run.to_string(), &[text]);
+    };
+    let cancelled = scoop.launch(Order { plan: Plan::Gate }).await?;
+    gate.arrivals(1).await;
+    let parent = only(scoop.explain(cancelled.id()).await?);
+    assert!(!parent.giving_up && !parent.cancelled, "{parent}");
+    let WaitReason::Children { blocking, .. } = &parent.reason else { panic!("{parent}") };
+    let child = blocking[0].run;
+    scoop.cancel(cancelled.id(), "enough").await?;
+    for id in [parent.run.run, child] {
+        let run = only(scoop.explain(id).await?);
+        assert!(run.cancelled, "{run}");
+        gives_up(&run, " It gives up as soon as it can: it was cancelled. ");
+    }
+
+    let late = scoop.launch(Order { plan: Plan::Gate }).deadline(Duration::from_secs(2)).await?;
+    gate.arrivals(1).await;
+    eventually("its deadline has passed", async || {
+        only(scoop.explain(late.id()).await.expect("the database answers")).giving_up
+    })
+    .await;
+    let run = only(scoop.explain(late.id()).await?);
+    assert!(!run.cancelled, "{run}");
+    gives_up(&run, " It gives up as soon as it can: it has missed its deadline, 2");
+    gate.open(2);
+    assert!(matches!(cancelled.ends().await?, Outcome::RolledBack(_)));
+    assert!(matches!(late.ends().await?, Outcome::RolledBack(_)));
     scoop.shutdown().await?;
     Ok(())
 }

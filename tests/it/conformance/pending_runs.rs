@@ -275,7 +275,7 @@ mod pq_14 {
         let failure = history.only("ROLLING_BACK", "root-handler").exception.clone().expect("a failure");
         assert_eq!(failure.kind, "ChildRollbackFailedException");
         let messages: Vec<_> = failure.root_causes().into_iter().map(|cause| &*cause.message).collect();
-        assert_eq!(messages, ["undo four", "three", "four"]);
+        assert_eq!(messages, ["three", "four", "undo four"]);
         Ok(())
     }
 }

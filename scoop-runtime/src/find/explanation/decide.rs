@@ -26,6 +26,8 @@ pub(crate) const BELOW_MAX: usize = 500;
 pub(crate) struct RunFacts {
     pub(crate) run: RunSummary,
     pub(crate) giving_up: bool,
+    /// Whether a cancellation is a reason for that.
+    pub(crate) cancelled: bool,
     /// The definition under which it continues, if that is not the newest.
     pub(crate) definition: Option<i32>,
     pub(crate) is_suspect: bool,
@@ -106,6 +108,7 @@ impl RunFacts {
         Self {
             run,
             giving_up: false,
+            cancelled: false,
             definition: None,
             is_suspect: false,
             priority: Priority::Normal,
@@ -126,6 +129,7 @@ impl RunFacts {
         let Self {
             mut run,
             giving_up,
+            cancelled,
             definition,
             is_suspect,
             priority,
@@ -194,7 +198,7 @@ impl RunFacts {
                 })
             }
         };
-        RunExplanation { run, reason, priority, giving_up, pauses, join, read_at }
+        RunExplanation { run, reason, priority, giving_up, cancelled, pauses, join, read_at }
     }
 }
 

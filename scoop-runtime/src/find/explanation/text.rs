@@ -343,7 +343,16 @@ impl fmt::Display for RunExplanation {
             write!(f, "{last}.")?;
         }
         if self.giving_up {
-            f.write_str(" It gives up as soon as it can: it was cancelled, or has missed its deadline.")?;
+            f.write_str(" It gives up as soon as it can: it ")?;
+            match (self.cancelled, deadline.filter(|deadline| *deadline <= self.read_at)) {
+                (true, None) => f.write_str("was cancelled.")?,
+                (true, Some(missed)) => {
+                    write!(f, "was cancelled, and has missed its deadline, {}.", utc(missed))?;
+                }
+                (false, Some(missed)) => write!(f, "has missed its deadline, {}.", utc(missed))?,
+                // Neither is on record: a changed row, or a clock that was set back.
+                (false, None) => f.write_str("was cancelled, or has missed its deadline.")?,
+            }
         } else if let Some(deadline) = deadline {
             write!(f, " Its deadline is {}.", ahead(*deadline, Some(self.read_at)))?;
         }

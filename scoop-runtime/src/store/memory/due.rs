@@ -82,10 +82,7 @@ impl DueStorage for MemoryStore {
             let Some(row) = state.claimed_under(key).filter(|row| row.is_overdue(now)) else {
                 return Ok(None);
             };
-            let requests = match row.rollback_since {
-                Some(_) => vec![],
-                None => state.requests_of(row),
-            };
+            let requests = state.requests_against(row);
             Ok(Some(GiveUpReasons { requests, context: row.context.clone(), now, since: row.rollback_since }))
         })
         .await
@@ -105,9 +102,9 @@ impl DueStorage for MemoryStore {
 }
 
 impl State {
-    /// The requests to this run or to its ancestors, oldest first.
-    fn requests_of(&self, row: &WorkingRow) -> Vec<scoop_core::Failure> {
-        let Some(hierarchy) = self.hierarchy(row.root()) else {
+    /// The requests to cancel this run or its ancestors, oldest first. None counts for a rollback.
+    pub(super) fn requests_against(&self, row: &WorkingRow) -> Vec<scoop_core::Failure> {
+        let Some(hierarchy) = self.hierarchy(row.root()).filter(|_| row.rollback_since.is_none()) else {
             return vec![];
         };
         // A request is about a message of the run, or of one above it, and has the lineage of either.

@@ -222,6 +222,7 @@ impl State {
         let ahead_of_it = due.iter().filter(|time| **time < row.queue_time()).take(COUNT_MAX).count();
         Some(RunFacts {
             giving_up: row.giving_up,
+            cancelled: row.giving_up && !self.requests_against(row).is_empty(),
             definition: Some(row.reserved_for).filter(|reserved| *reserved != 0),
             is_suspect: row.is_suspect(),
             queue: (ahead_of_it, due.len().min(COUNT_MAX)),

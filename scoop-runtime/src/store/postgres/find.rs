@@ -113,6 +113,7 @@ impl FindStorage for PostgresStore {
         let BlockingRuns { undecided, in_progress, .. } = self.blocking_runs(root, &summary).await?;
         Ok(Some(RunFacts {
             giving_up: row.try_get("giving_up")?,
+            cancelled: row.try_get("cancelled")?,
             definition: Some(row.try_get("reserved_for")?).filter(|reserved| *reserved != 0),
             is_suspect: row.try_get("is_suspect")?,
             priority: priority(&row)?,

@@ -40,6 +40,16 @@ async fn a_compensation_whose_message_failed_runs_again_as_a_whole() -> Result<(
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_message_of_a_compensation_is_named_with_its_saga_and_its_reason() -> Result<()> {
+    let broken = Broken::by(&["root 1 goes on", "child 1 goes on"], sagas).await?;
+    let words = "what step `Rollback of 0[0,]` of `root-handler` launched has failed in `child-handler`: it is broken";
+    assert_eq!(broken.failed("root-handler").await?.failure.rollback_summary(), words);
+    let outcome = broken.root.ends().await?;
+    assert_eq!(outcome.to_string(), format!("rollback failed: {words} (because it is broken)"));
+    Ok(())
+}
+
 /// A retry of the message only undoes that. The compensation has to run again.
 #[tokio::test(flavor = "multi_thread")]
 async fn compensation_whose_message_was_undone_is_not_done() -> Result<()> {
