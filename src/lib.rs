@@ -55,7 +55,8 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        Anew, ContextKey, Decider, Decision, Error, Failed, Failure, FailureCode, Here, Message, Next,
-        Outcome, Result, Saga, Scoop, Scope, Signal, Tick, With, command, entity, saga, step, subscribes,
+        Anew, ContextKey, Decider, Decision, Error, Failed, Failure, FailureCode, Here, HierarchyId, Message,
+        Next, Outcome, Result, Saga, Scoop, Scope, Signal, Tick, With, command, entity, saga, step,
+        subscribes,
     };
 }

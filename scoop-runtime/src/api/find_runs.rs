@@ -252,7 +252,9 @@ impl Scoop {
     /// # struct OrderPlaced { order: u32 }
     /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// println!("{}", scoop.find_by_key::<OrderPlaced>("order 7").await?.tree().await?);
+    /// // Launched by another process with `.unique("order 7")`.
+    /// let order = scoop.find_by_key::<OrderPlaced>("order 7").await?;
+    /// println!("{}", order.wait().await?);
     /// # Ok(())
     /// # }
     /// ```

@@ -366,8 +366,11 @@ impl Scoop {
     ///
     /// ```no_run
     /// # use scoop_runtime::{HierarchyId, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, id: HierarchyId) -> Result<(), RuntimeError> {
-    /// println!("{}", scoop.find(id).await?.tree().await?);
+    /// # async fn example(scoop: Scoop, stored: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// let id: HierarchyId = stored.parse()?; // what another process stored of `handle.id()`
+    /// let order = scoop.find(id).await?;
+    /// println!("{}", order.tree().await?);
+    /// println!("{}", order.wait().await?);
     /// # Ok(())
     /// # }
     /// ```
