@@ -315,11 +315,12 @@ BEGIN ATOMIC
     SELECT coalesce(again.exception, failed.exception), coalesce(again.failed_at, failed.created_at)
     FROM (
         SELECT CASE
-            -- a count, so that it is looked up by its key
-            WHEN (SELECT count(*) FROM scoop.run r
-                  WHERE r.root = of_root AND r.id = of_run AND r.state::text = 'waiting' AND r.awaits_operator) = 0 THEN of_run
-            ELSE coalesce(first_undecided,
+            -- an aggregate, so that it is looked up by its key
+            WHEN (SELECT bool_or(r.state = 'waiting' AND r.awaits_operator) FROM scoop.run r
+                  WHERE r.root = of_root AND r.id = of_run)
+            THEN coalesce(first_undecided,
                           (SELECT b.run FROM scoop.blocking_rollbacks(of_root, ARRAY[of_run], false, 1) b), of_run)
+            ELSE of_run
         END AS run
         OFFSET 0
     ) shown

@@ -1023,7 +1023,7 @@ async fn status_of_a_message_with_a_chain_of_runs_reads_each_once() -> Result<()
               last_event_at, epoch, reason)
          SELECT e.cooperation_lineage[1], md5('run' || n)::uuid, CASE WHEN n > 1 THEN md5('run' || n - 1)::uuid END,
                 ARRAY[e.cooperation_lineage[1], md5('run' || n)::uuid], e.message_id, 'forged', 'forged',
-                CASE n WHEN 10000 THEN 'stuck' ELSE 'waiting' END::scoop.run_state, true, true, n = 10000, now(), 5, 'forged'
+                CASE n WHEN 10000 THEN 'stuck' ELSE 'waiting' END::scoop.run_state, true, true, true, now(), 5, 'forged'
          FROM scoop.message_event e, generate_series(1, 10000) n WHERE e.type = 'EMITTED'",
     )
     .await;

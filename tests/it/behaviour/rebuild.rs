@@ -469,7 +469,10 @@ async fn runs_awaiting_an_operator_are_rebuilt() -> Result<()> {
     let client = Scoop::client(db.pool().clone());
     assert_eq!(client.skip(middle, "").await?, RepairAnswer::Accepted);
     is_rebuilt(&db).await?;
-    assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE awaits_operator").await, 1);
+    for state in ["stuck", "waiting"] {
+        let awaiting = format!("SELECT count(*) FROM scoop.run WHERE awaits_operator AND state = '{state}'");
+        assert_eq!(db.number(&awaiting).await, 1, "{state}");
+    }
 
     let scoop = all(&db, &open()).start().await?;
     let root = scoop.find(root.id()).await?;

@@ -127,7 +127,8 @@ async fn ancestors_wait_until_all_failures_below_are_settled() -> Result<()> {
         runs.any(|run| run.lineage == child && matches!(run.state, RunState::RolledBack(_)))
     };
     let tree = broken.root.comes_to(child_is_undone).await?;
-    assert_eq!(tree.roots()[0].state, RunState::Waiting, "{tree}");
+    let RunState::AwaitingOperator { reason } = &tree.roots()[0].state else { panic!("{tree}") };
+    assert_eq!(reason, "it waits for a run whose rollback failed; repair that run", "{tree}");
     assert!(
         tree.to_string().contains("AWAITING OPERATOR: its rollback failed; retry, skip or resolve it"),
         "{tree}"
