@@ -3,7 +3,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- Views on the working set and the record, with the functions that they use.
 --
 -- phase, phase_since: the state of an unfinished run in words; runs: unfinished runs, for people: no program reads it
--- ready_queue: queues of ready runs; abandoned_queue: those that no living worker claims
+-- ready_queue: queues of ready runs; served_queue: those that living workers claim; abandoned_queue: ready ones that none claims
 -- reached_limit: sagas at their limits; limited_topic: topics of sagas whose queue has a limit
 -- run_end: ends of runs; recorded_rollback_failure: failed rollbacks by the record; latest_rollback_failure, rollback_failure_of:
 -- the latest failure of a rollback; rollback_state, blocking_rollbacks: failed rollbacks that end before a run goes on;
@@ -84,13 +84,20 @@ WITH RECURSIVE queue (handler, topic, reserved_for) AS (
 )
 SELECT q.handler, q.topic, q.reserved_for FROM queue q;
 
--- The queues of ready runs that no living worker claims: none has their saga, or the definition that they are reserved for.
+-- The queues that living workers claim: each with the definition that runs may be reserved for.
+CREATE VIEW scoop.served_queue AS
+SELECT own.handler, own.topic, own.definition
+FROM scoop.worker w
+CROSS JOIN LATERAL unnest(w.topics, w.handlers, w.definitions) AS own (topic, handler, definition);
+
+-- The queues of ready runs that no living worker claims: none has their saga, or the definition that they are reserved for. The sagas of
+-- all workers are read once, into hash tables.
 CREATE VIEW scoop.abandoned_queue AS
 SELECT q.handler, q.topic, q.reserved_for FROM scoop.ready_queue q
-WHERE NOT EXISTS (
-    SELECT FROM scoop.worker w, unnest(w.topics, w.handlers, w.definitions) AS own (topic, handler, definition)
-    WHERE own.handler = q.handler AND own.topic = q.topic AND q.reserved_for IN (0, own.definition)
-);
+WHERE CASE WHEN q.reserved_for = 0 THEN
+               (q.handler::text, q.topic::text) IN (SELECT s.handler, s.topic FROM scoop.served_queue s)
+           ELSE (q.handler::text, q.topic::text, q.reserved_for)
+               IN (SELECT s.handler, s.topic, s.definition FROM scoop.served_queue s) END IS NOT TRUE;
 
 -- The names of the sagas whose limits are reached: as many of their runs are in execution, or have begun, as may.
 CREATE VIEW scoop.reached_limit WITH (security_invoker = true) AS
@@ -138,24 +145,35 @@ WHERE e.type = 'ROLLBACK_FAILED'
        WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = e.coroutine_name
          AND settled.message_id = e.message_id) = 0;
 
--- The states and handlers of unfinished runs. Goes through the index of lists from one to the next, so that the runs of
--- each cost nothing.
+-- The states and handlers of unfinished runs. Each round reads 16 entries of the index of lists after the last known handler of a
+-- state, and takes their handlers. So a handler costs one round at most, however many runs it has.
 CREATE VIEW scoop.listed_handler AS
-WITH RECURSIVE listed (state, handler) AS (
-    (SELECT r.state, r.handler FROM scoop.run r
-     WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000'
-     ORDER BY r.state, r.handler LIMIT 1)
+WITH RECURSIVE listed (state, handlers) AS (
+    SELECT s.state, first.handlers
+    FROM unnest('{ready,running,waiting,stuck}'::scoop.run_state[]) AS s (state)
+    CROSS JOIN LATERAL (
+        SELECT array_agg(DISTINCT r.handler) AS handlers
+        FROM (
+            SELECT r.handler FROM scoop.run r
+            WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000' AND r.state = s.state
+            ORDER BY r.handler LIMIT 16
+        ) r
+    ) first
     UNION ALL
-    SELECT next.state, next.handler
+    SELECT l.state, next.handlers
     FROM listed l
     CROSS JOIN LATERAL (
-        SELECT r.state, r.handler FROM scoop.run r
-        WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000'
-          AND (r.state, r.handler) > (l.state, l.handler)
-        ORDER BY r.state, r.handler LIMIT 1
+        SELECT array_agg(DISTINCT r.handler) AS handlers
+        FROM (
+            SELECT r.handler FROM scoop.run r
+            WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000' AND r.state = l.state
+              AND r.handler > l.handlers[cardinality(l.handlers)]
+            ORDER BY r.handler LIMIT 16
+        ) r
     ) next
+    WHERE l.handlers IS NOT NULL
 )
-SELECT l.state, l.handler FROM listed l;
+SELECT l.state, h.handler FROM listed l CROSS JOIN LATERAL unnest(l.handlers) AS h (handler);
 
 -- The latest failure of the rollback of a run, of which `first` is the first.
 CREATE FUNCTION scoop.latest_rollback_failure(run uuid, first jsonb) RETURNS jsonb
@@ -339,10 +357,11 @@ BEGIN ATOMIC
 END;
 
 -- The unfinished runs as programs list and explain them: the state in words, since when they are in it, and what they wait
--- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if its queue is abandoned; for
--- the limit of its saga or of its key, if that is reached; or else for a slot. A waiting run waits for its children, or for the
--- operator for whom these wait. `latest_failure` is the latest failure of the rollback if the run awaits an operator, and otherwise
--- the reason of the rollback. `other_failure` is the other one of the two, if the rollback has failed.
+-- for. A run that is ready and due waits for the end of a pause, if one covers it; for a program, if no living worker claims its
+-- queue (as in abandoned_queue); for the limit of its saga or of its key, if that is reached; or else for a slot. A waiting run
+-- waits for its children, or for the operator for whom these wait. `latest_failure` is the latest failure of the rollback if the
+-- run awaits an operator, and otherwise the reason of the rollback. `other_failure` is the other one of the two, if the rollback
+-- has failed.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
        CASE WHEN r.awaits_operator THEN 'operator'
@@ -354,8 +373,10 @@ SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
             WHEN r.handler::text IN (SELECT p.covers FROM scoop.paused p WHERE p.kind = 'handler')
                 OR r.topic::text IN (SELECT p.name::text FROM scoop.pause p WHERE p.kind = 'topic')
                 OR EXISTS (SELECT FROM scoop.pause p WHERE p.kind = 'everything') THEN 'pause'
-            WHEN (r.handler::text, r.topic::text, r.reserved_for)
-                IN (SELECT q.handler::text, q.topic::text, q.reserved_for FROM scoop.abandoned_queue q) THEN 'program'
+            WHEN CASE WHEN r.reserved_for = 0 THEN
+                          (r.handler::text, r.topic::text) IN (SELECT s.handler, s.topic FROM scoop.served_queue s)
+                      ELSE (r.handler::text, r.topic::text, r.reserved_for)
+                          IN (SELECT s.handler, s.topic, s.definition FROM scoop.served_queue s) END IS NOT TRUE THEN 'program'
             WHEN r.ready_at > clock_timestamp()
                 OR r.handler::text IN (SELECT l.handler FROM scoop.reached_limit l) THEN 'limit'
             ELSE 'slot'

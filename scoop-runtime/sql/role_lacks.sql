@@ -33,6 +33,7 @@ WITH needed AS (
         ('scoop.rollback_failure', '{SELECT,INSERT,DELETE}'),
         ('scoop.abandoned_queue', '{SELECT}'),
         ('scoop.ready_queue', '{SELECT}'),
+        ('scoop.served_queue', '{SELECT}'),
         ('scoop.listed_handler', '{SELECT}'),
         ('scoop.paused', '{SELECT}'),
         ('scoop.reached_limit', '{SELECT}'),

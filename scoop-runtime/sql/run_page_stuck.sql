@@ -16,7 +16,12 @@ SELECT * FROM (
     SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.rolling_back, NULL, r.giving_up, r.ready_at,
            r.id, 0, scoop.can_give_up(r.giving_up, r.rollback_since), r.phase
     FROM scoop.abandoned_queue q
-    CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
+    -- levels besides the normal one only if any due run has a priority
+    CROSS JOIN unnest(CASE WHEN EXISTS (
+                              SELECT FROM scoop.run r
+                              WHERE r.state = 'ready' AND scoop.names_priority(r.context)
+                                AND r.ready_at <= (SELECT clock_timestamp()))
+                           THEN '{1,0,-1}'::int[] ELSE '{0}' END) AS level (priority)
     CROSS JOIN LATERAL (
         SELECT r.*, scoop.phase(r) AS phase FROM scoop.run r
         WHERE r.state = 'ready' AND r.handler = q.handler AND r.topic = q.topic AND r.reserved_for = q.reserved_for

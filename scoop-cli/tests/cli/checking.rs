@@ -493,6 +493,24 @@ async fn run_that_is_due_for_long_is_late_behind_many_newer_ones_that_sleep() {
     shop.remove_worker().await;
 }
 
+/// Another program has written them.
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_says_that_runs_of_many_sagas_were_not_counted() {
+    let mut shop = Shop::open().await;
+    shop.db
+        .execute(
+            "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, last_event_at)
+             SELECT id, id, ARRAY[id, id], id, 'forged' || n, 'forged' || n, now()
+             FROM generate_series(1, 1000) n CROSS JOIN LATERAL (SELECT gen_random_uuid() AS id) ids",
+        )
+        .await;
+    let doctor = shop.run(&["doctor", "--json", "--verbose"]).await;
+    let found = doctor.field("check").iter().position(|check| check == "sagas with runs").unwrap();
+    assert_eq!(doctor.field("level")[found], "note");
+    let text = &doctor.field("text")[found];
+    assert!(text.starts_with("runs of 1000 sagas or more are in the same state"), "{text}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_rollback_below_many_that_wait_for_it_is_named_with_its_commands() {
     let mut shop = Shop::open().await;

@@ -53,9 +53,9 @@ pub use queue::QueueLength;
 pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
 pub(crate) use queue_cursors::QueueCursors;
 pub(crate) use requests::{
-    CancelResult, HandlerList, HandlerOutcome, InterventionSubject, MessageStatus, Page, PendingRuns,
-    Redelivery, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester, RetiredHandler,
-    RollbackStart,
+    ABANDONED_MAX, CancelResult, HandlerList, HandlerOutcome, InterventionSubject, MessageStatus, Page,
+    PendingRuns, Redelivery, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester,
+    RetiredHandler, RollbackStart,
 };
 pub use requests::{FormerHandler, RegisteredHandler};
 pub(crate) use retention::{
@@ -581,7 +581,7 @@ storage! {
         /// The names that newer programs have given these sagas, and that this program does not have.
         async fn renamed_sagas(&self, subscriptions: &[SubscribedSaga]) -> Vec<Renamed>;
 
-        /// The sagas that have ready runs but no living worker, with their topics.
+        /// Sagas that have ready runs but no living worker, with their topics: those of the first queues, up to [`ABANDONED_MAX`].
         async fn abandoned_sagas(&self) -> Vec<(String, String)>;
 
         /// The registered handlers in this part of the list, by topic and saga.

@@ -33,14 +33,6 @@ impl QueueCursors {
         lanes.each().map(|lane| self.0.get(&key(lane)).copied()).collect()
     }
 
-    /// The known queues: topic, handler, reservation, priority, and start of a claim.
-    pub(super) fn known(&self) -> Vec<(&str, &str, i32, Priority, OffsetDateTime)> {
-        let known = self.0.iter();
-        known
-            .map(|((topic, handler, lane, priority), at)| (&**topic, &**handler, *lane, *priority, *at))
-            .collect()
-    }
-
     /// Positions at a suspect, for its claim.
     pub(super) fn at(suspect: &Suspect) -> Self {
         let mut there = Self::default();

@@ -137,6 +137,9 @@ pub(crate) struct Page {
     pub(crate) limit: u32,
 }
 
+/// The number of queues without a living worker that a starting program lists.
+pub(crate) const ABANDONED_MAX: usize = 100;
+
 /// A part of the list of handlers; by default all of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HandlerList {

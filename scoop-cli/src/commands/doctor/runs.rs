@@ -22,6 +22,9 @@ const LATE_COUNTED: usize = 200;
 const LATE_PAGES: usize = 20;
 const LATE_PAGE: usize = 500;
 
+/// Of how many sagas in each state runs are counted.
+const SAGAS_COUNTED: usize = 1_000;
+
 /// How many pages of failed rollbacks are looked through for those that await an operator, and the size of one.
 const FAILED_PAGES: usize = 20;
 const FAILED_PAGE: u32 = 200;
@@ -47,7 +50,18 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             },
         )
     }));
-    let counted = scoop.counts().await?;
+    let counted = scoop.counts().sagas(SAGAS_COUNTED).await?;
+    if !counted.is_complete {
+        findings.push(Finding::bad(
+            Level::Note,
+            "sagas with runs",
+            format!(
+                "runs of {SAGAS_COUNTED} sagas or more are in the same state; of each state, only those of the first \
+                 {SAGAS_COUNTED} are counted here"
+            ),
+            Advice::with_command("all are counted by:", "scoop counts"),
+        ));
+    }
     let failed = [RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
     if failed.iter().map(|phase| counted.unfinished_in(*phase)).sum::<usize>() > LISTED as usize {
         findings.push(Finding::bad(

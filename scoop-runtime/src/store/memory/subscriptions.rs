@@ -12,7 +12,9 @@ use crate::api::Keep;
 use crate::bug::{Bug, is_injected};
 use crate::saga::limits::HandlerLimits;
 use crate::saga::registry::{Renamed, SubscribedSaga};
-use crate::store::{HandlerList, Pairs, ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
+use crate::store::{
+    ABANDONED_MAX, HandlerList, Pairs, ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage,
+};
 use crate::util::format::system_time;
 use crate::{FormerHandler, RegisteredHandler};
 
@@ -83,7 +85,7 @@ impl SubscriptionStorage for MemoryStore {
 
     async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
         self.run("abandoned_sagas", |state| {
-            let queues = state.abandoned_queues();
+            let queues = state.abandoned_queues().take(ABANDONED_MAX);
             let sagas: BTreeSet<_> =
                 queues.map(|(handler, topic, _)| (topic.to_string(), handler.to_string())).collect();
             Ok(sagas.into_iter().collect())

@@ -39,16 +39,13 @@ impl<'a> Claim<'a, Counts> {
 
 impl ClaimStorage for PostgresStore {
     async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<Lanes> {
-        let known = progress.known();
         let rows = sqlx::query_as(self.sql.handler_list_ready.clone())
             .bind(&lanes.topics)
             .bind(&lanes.handlers)
-            .bind(known.iter().map(|(topic, ..)| *topic).collect::<Vec<_>>())
-            .bind(known.iter().map(|(_, handler, ..)| *handler).collect::<Vec<_>>())
-            .bind(known.iter().map(|(.., reached)| *reached).collect::<Vec<_>>())
             .bind(&lanes.reserved_for)
-            .bind(known.iter().map(|(_, _, lane, ..)| *lane).collect::<Vec<_>>())
-            .bind(known.iter().map(|(.., priority, _)| *priority as i32).collect::<Vec<_>>());
+            .bind(progress.of(lanes, Priority::Normal))
+            .bind(progress.of(lanes, Priority::High))
+            .bind(progress.of(lanes, Priority::Low));
         let ready: Vec<(String, String, i32)> = rows.all(&self.sessions).await?;
         let ready: HashSet<_> =
             ready.iter().map(|(topic, handler, lane)| (&**topic, &**handler, *lane)).collect();

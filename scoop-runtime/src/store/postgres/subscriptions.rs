@@ -14,7 +14,9 @@ use super::query_ext::{ExecuteExt, FetchExt};
 use super::retention::{OTHER_IDS, seconds_kept};
 use crate::api::Keep;
 use crate::saga::registry::{Renamed, SubscribedSaga};
-use crate::store::{HandlerList, Pairs, ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage};
+use crate::store::{
+    ABANDONED_MAX, HandlerList, Pairs, ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage,
+};
 use crate::util::format::system_time;
 use crate::util::patience::note;
 use crate::{FormerHandler, RegisteredHandler};
@@ -63,7 +65,8 @@ impl SubscriptionStorage for PostgresStore {
     }
 
     async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
-        sqlx::query_as(self.sql.handler_list_abandoned.clone()).all(&self.sessions).await
+        let listed = sqlx::query_as(self.sql.handler_list_abandoned.clone());
+        listed.bind(i64::try_from(ABANDONED_MAX).unwrap_or(i64::MAX)).all(&self.sessions).await
     }
 
     async fn listed_handlers(&self, part: &HandlerList) -> sqlx::Result<Vec<RegisteredHandler>> {

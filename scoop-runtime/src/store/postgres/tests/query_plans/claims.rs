@@ -2,14 +2,15 @@
 
 use super::*;
 
-/// Claimed runs are not read again, though their index entries are still there. `known` are values with the progress of
+/// Claimed runs are not read again, though their index entries are still there. `named` names the database. `known` are values with the progress of
 /// the queue, with which the statement reads fewer blocks than `at_most`. `unknown` are values without it.
 async fn reads_what_is_ready_and_not_what_was_taken(
     statement: &str,
+    named: &str,
     (known, at_most): (&str, i64),
     unknown: &str,
 ) {
-    let pool = database(&format!("dead_{statement}")).await;
+    let pool = database(&format!("dead_{named}")).await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
     let store = PostgresStore::new(
@@ -40,7 +41,7 @@ async fn claim_skips_the_index_entries_of_claimed_runs() {
         )
     };
     let (known, unknown) = (claim("ARRAY[now() - interval '9 minutes']"), claim("'{NULL}'"));
-    reads_what_is_ready_and_not_what_was_taken("run_claim", (&known, 20), &unknown).await;
+    reads_what_is_ready_and_not_what_was_taken("run_claim", "claim", (&known, 20), &unknown).await;
 }
 
 /// How often a plan looks into an index.
@@ -94,8 +95,67 @@ async fn claim_reads_one_level_of_each_queue_unless_a_due_run_has_a_priority() {
 #[tokio::test]
 async fn lookup_of_ready_queues_skips_the_index_entries_of_claimed_runs() {
     // The index is read up to the dead entries, and after them, too.
-    let looks = |known: &str| format!("'{{many,many,many}}', '{{a,many,z}}', {known}");
-    let known = looks("'{many}', '{many}', ARRAY[now() - interval '9 minutes'], '{0,0,0}', '{0}', '{0}'");
-    let unknown = looks("'{}', '{}', '{}', '{0,0,0}', '{}', '{}'");
-    reads_what_is_ready_and_not_what_was_taken("handler_list_ready", (&known, 40), &unknown).await;
+    let looks = |known: &str| {
+        format!(
+            "'{{many,many,many}}', '{{a,many,z}}', '{{0,0,0}}', {known}, '{{NULL,NULL,NULL}}', '{{NULL,NULL,NULL}}'"
+        )
+    };
+    let known = looks("ARRAY[NULL, now() - interval '9 minutes', NULL]");
+    let unknown = looks("'{NULL,NULL,NULL}'");
+    reads_what_is_ready_and_not_what_was_taken("handler_list_ready", "ready", (&known, 40), &unknown).await;
+}
+
+/// Of many queues, only those of handlers with ready runs are looked up.
+#[tokio::test]
+async fn lookup_of_many_ready_queues_skips_the_index_entries_of_claimed_runs() {
+    let repeated = |of: &dyn Fn(usize) -> String| (0..100).map(of).collect::<Vec<_>>().join(",");
+    let names = repeated(&|n| if n == 7 { "many".to_owned() } else { format!("a{n}") });
+    let (lanes, unknown) = (repeated(&|_| "0".to_owned()), repeated(&|_| "NULL".to_owned()));
+    let position = "now() - interval '9 minutes'";
+    let known = repeated(&|n| if n == 7 { position.to_owned() } else { "NULL".to_owned() });
+    let looks = |normal: &str| {
+        format!("'{{{names}}}', '{{{names}}}', '{{{lanes}}}', {normal}, '{{{unknown}}}', '{{{unknown}}}'")
+    };
+    let (known, unknown) = (looks(&format!("ARRAY[{known}]")), looks(&format!("'{{{unknown}}}'")));
+    reads_what_is_ready_and_not_what_was_taken("handler_list_ready", "many_ready", (&known, 40), &unknown)
+        .await;
+}
+
+/// Arrays of so many queues, as SQL.
+fn own_queues(count: usize, positions: &str) -> (String, String, String) {
+    let list =
+        |of: &dyn Fn(usize) -> String| format!("'{{{}}}'", (0..count).map(of).collect::<Vec<_>>().join(","));
+    (list(&|n| format!("own{n}")), list(&|_| "0".to_owned()), list(&|_| positions.to_owned()))
+}
+
+#[tokio::test]
+async fn lookups_of_ready_queues_read_as_little_among_many_queues_of_others() {
+    let pool = database("queues_of_others").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    execute("ALTER TABLE scoop.run SET (autovacuum_enabled = false)".to_owned()).await;
+    execute(QUEUES.replace("{name}", "own").replace("{count}", "10")).await;
+    let mut blocks = vec![];
+    for others in [0, 10_000] {
+        execute(QUEUES.replace("{name}", "forged").replace("{count}", &others.to_string())).await;
+        execute(QUEUES.replace("{name}", "own1of").replace("{count}", &others.to_string())).await;
+        execute("VACUUM ANALYZE scoop.run".to_owned()).await;
+        // Few queues, and more than are looked up one by one.
+        for own in [2, 100] {
+            let (names, lanes, unknown) = own_queues(own, "NULL");
+            let ready = format!("{names}, {names}, {lanes}, {unknown}, {unknown}, {unknown}");
+            blocks.push(blocks_of(&pool, "handler_list_ready", &ready).await);
+            let due = format!(
+                "{names}, {names}, '{}', {lanes}, true, {unknown}, {unknown}, {unknown}",
+                Uuid::nil()
+            );
+            blocks.push(blocks_of(&pool, "run_next_due", &due).await);
+        }
+    }
+    let (few, many) = blocks.split_at(4);
+    for (nth, (few, many)) in few.iter().zip(many).enumerate() {
+        assert!(*many < 4 * few + 100, "lookup {nth}: {many} blocks among many queues, {few} among few");
+    }
+    done(pool).await;
 }

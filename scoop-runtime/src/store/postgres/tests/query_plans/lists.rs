@@ -156,6 +156,53 @@ async fn page_of_subscriptions_costs_the_same_among_many() {
     done(pool).await;
 }
 
+#[tokio::test]
+async fn explanation_of_a_ready_run_reads_no_queues_of_others() {
+    let pool = database("explained_among_queues").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    execute(QUEUES.replace("{name}", "forged").replace("{count}", "5000")).await;
+    execute("VACUUM ANALYZE scoop.run".to_owned()).await;
+    let run = Uuid::from_u128(0x3d5c_8a2f);
+    execute(format!(
+        "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, last_event_at)
+         VALUES ('{run}', '{run}', ARRAY['{run}', '{run}']::uuid[], '{run}', 'own', 'own', now())"
+    ))
+    .await;
+    let blocks = blocks_of(&pool, "run_explain", &format!("'{run}', '{run}', 1, 1")).await;
+    assert!(blocks < 500, "{blocks} blocks");
+    let blocks = blocks_of(&pool, "handler_list_abandoned", "10").await;
+    assert!(blocks < 500, "{blocks} blocks for the first ones of {} sagas", 5_000);
+    done(pool).await;
+}
+
+/// A page looks up the newest runs of each saga in each state: see [`QUEUES`].
+#[tokio::test]
+async fn page_of_unfinished_runs_costs_one_lookup_for_each_saga() {
+    const SAGAS: i64 = 5_000;
+    let pool = database("unfinished_of_many_sagas").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(QUEUES.replace("{name}", "forged").replace("{count}", &SAGAS.to_string())))
+        .execute(&pool)
+        .await
+        .unwrap();
+    sqlx::raw_sql("VACUUM ANALYZE scoop.run").execute(&pool).await.unwrap();
+    for (statement, values, lookup) in [
+        ("run_page_unfinished", "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102", 6),
+        (
+            "run_page_unfinished",
+            "NULL, NULL, '{ready}', NULL, NULL, NULL, NULL, '{slot}', NULL, NULL, 51, 500",
+            6,
+        ),
+        ("run_page_stuck", "NULL, NULL, 21", 8),
+    ] {
+        let blocks = blocks_of(&pool, statement, values).await;
+        assert!(blocks < SAGAS * lookup + 4_000, "{statement} ({values}): {blocks} blocks");
+    }
+    done(pool).await;
+}
+
 /// Sleeping runs of one saga, and three with greater ids that are due.
 const SLEEPING_RUNS: &str = "
     INSERT INTO scoop.run

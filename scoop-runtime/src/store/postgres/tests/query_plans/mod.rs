@@ -195,9 +195,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
             (types, "'{}', '{}', gen_random_uuid(), '{}', true, '{}', '{}', '{}'")
         }
         "handler_list_ready" => (
-            "text[], text[], text[], text[], timestamptz[], int[], int[], int[]",
-            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
+            "text[], text[], int[], timestamptz[], timestamptz[], timestamptz[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}'",
         ),
+        "handler_list_abandoned" => ("bigint", "100"),
         "run_mark_overdue" => ("bigint", "1"),
         "run_give_up_reasons" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
         "run_children" => (
@@ -492,6 +493,12 @@ const MANY: &str = "
     INSERT INTO scoop.message_event (message_id, type, coroutine_name, coroutine_identifier, cooperation_lineage)
     SELECT message_id, 'SUSPENDED', handler, 'a test', lineage
     FROM scoop.run WHERE handler = 'many'";
+
+/// So many queues, each with a due run.
+const QUEUES: &str = "
+    INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at)
+    SELECT id, id, ARRAY[id, id], id, '{name}' || n, '{name}' || n, now() - interval '1 minute', now()
+    FROM generate_series(0, {count} - 1) n CROSS JOIN LATERAL (SELECT md5('{name}' || n)::uuid AS id) ids";
 
 #[tokio::test]
 async fn every_hot_statement_uses_an_index() {
