@@ -1,4 +1,4 @@
--- Returns all parked runs of these handlers to their queues: their limit has changed.
+-- Returns all parked runs of these handlers to their queues: their limit has changed, and with it what their keys come from.
 -- Locks: their rows, without those that other transactions have locked: limit_unpark_orphaned.sql, or a claim under the new limit,
 -- returns these.
 -- $1 handlers

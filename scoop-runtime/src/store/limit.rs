@@ -157,7 +157,7 @@ pub(crate) struct LimitChange {
     pub(crate) all_names: Vec<String>,
     /// How many recorded names are left out, since they are too many.
     pub(crate) left_out: usize,
-    /// The handlers whose parked runs return to their queues.
+    /// The handlers whose parked runs return to their queues: those that need other keys now, or none.
     pub(crate) unparked_handlers: Vec<String>,
     /// The name of the saga whose begun runs count for the rate to record.
     pub(crate) keeps_rates_of: Option<String>,
@@ -443,7 +443,9 @@ impl SagaLimit {
             return None;
         }
         let of_recorded = recorded.iter().flat_map(|it| &it.of.handlers);
-        let unparked_handlers = listed(own.iter().copied().chain(of_recorded).collect());
+        let unparked = own.iter().copied().chain(of_recorded);
+        let keeps = |name: &str| record.as_ref().is_some_and(|record| keeps_keys_of(name, record, known));
+        let unparked_handlers = listed(unparked.filter(|name| !keeps(name)).collect());
         Some(LimitChange {
             saga: self.saga.clone(),
             all_names,
@@ -454,6 +456,16 @@ impl SagaLimit {
             own_names: listed(own),
         })
     }
+}
+
+/// Whether parked runs of a handler have the keys that they need under the limits to record: those of all recorded limits of the handler
+/// come from the same. Then they stay parked, since a claim under the new limits looks at all keys with parked runs. To park a
+/// backlog anew would hold up the runs behind it.
+fn keeps_keys_of(handler: &str, record: &RecordedLimit, known: &[RecordedLimit]) -> bool {
+    let is_of = |it: &RecordedLimit| it.of.handlers.iter().any(|name| name == handler);
+    let has_same_keys = |it: &RecordedLimit| it.is_by_key() && it.of.key_from == record.of.key_from;
+    let mut former = known.iter().filter(|it| is_of(it)).peekable();
+    record.is_by_key() && is_of(record) && former.peek().is_some() && former.all(has_same_keys)
 }
 
 impl LimitChange {
@@ -619,6 +631,27 @@ mod tests {
         assert_eq!(kept(&["c"], Limits::NONE.rate_by(5, 1_000, "other")), None);
         assert_eq!(kept(&["b"], Limits::NONE.rate_by(5, 1_000, "k")), None);
         assert_eq!(kept(&["b"], Limits::NONE.concurrency(1)), None);
+    }
+
+    #[test]
+    fn parked_runs_return_to_their_queues_unless_their_keys_stay_the_same() {
+        let record = |name: &str, limits| limit(name, &[], limits).to_record(vec![name.to_owned()]).unwrap();
+        let known = vec![
+            record("b", Limits::NONE.concurrency_by(1, "k")),
+            record("c", Limits::NONE.concurrency_by(1, "other")),
+            record("d", Limits::NONE.concurrency(1)),
+        ];
+        let unparked = |saga: &str, was: &[&str], limits| {
+            let changes = LimitChange::of_all(&[limit(saga, was, limits)], known.clone());
+            changes[0].unparked_handlers.join(" ")
+        };
+        assert_eq!(unparked("b", &[], Limits::NONE.concurrency_by(2, "k")), "");
+        assert_eq!(unparked("b", &[], Limits::NONE.rate_by(5, 1_000, "k")), "");
+        assert_eq!(unparked("b", &[], Limits::NONE.concurrency_by(2, "other")), "b");
+        assert_eq!(unparked("b", &[], Limits::NONE.concurrency(2)), "b");
+        assert_eq!(unparked("b", &[], Limits::NONE), "b");
+        assert_eq!(unparked("a", &["b"], Limits::NONE.concurrency_by(2, "k")), "a", "it had no limit");
+        assert_eq!(unparked("b", &["c", "d"], Limits::NONE.concurrency_by(2, "k")), "c d");
     }
 
     #[test]
