@@ -173,7 +173,7 @@ async fn explanation_of_a_ready_run_reads_no_queues_of_others() {
     let blocks = blocks_of(&pool, "run_explain", &format!("'{run}', '{run}', 1, 1")).await;
     assert!(blocks < 500, "{blocks} blocks");
     let blocks = blocks_of(&pool, "handler_list_abandoned", "10").await;
-    assert!(blocks < 500, "{blocks} blocks for the first ones of {} sagas", 5_000);
+    assert!(blocks < 500, "{blocks} blocks for the first sagas");
     done(pool).await;
 }
 
