@@ -21,7 +21,7 @@ use super::reconcile::reconcile;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::slots::{LimitGuard, Slot, SlotLease};
 use super::wakeups::Delivery;
-use crate::store::{ClaimedRun, QueueCursors, SetAside, Unclaimed};
+use crate::store::{ClaimedRun, Lanes, QueueCursors, SetAside, Unclaimed};
 use crate::telemetry::{self, metrics};
 
 /// The number of runs claimed at once. More brings nothing, as measured.
@@ -80,23 +80,51 @@ pub(super) struct QueueProgress {
     cursors: QueueCursors,
     /// The time at which the queues are read from the beginning again.
     reset_at: Instant,
+    /// How often the positions were dropped.
+    resets: u64,
     /// The last claim may have missed a run.
     may_skip_runs: bool,
 }
 
+/// The positions in some queues at the begin of a claim, which may end after they are dropped.
+pub(super) struct Positions {
+    pub(super) cursors: QueueCursors,
+    resets: u64,
+}
+
 impl QueueProgress {
     pub(super) fn new() -> Self {
-        Self { cursors: QueueCursors::default(), reset_at: Instant::now(), may_skip_runs: false }
+        let (cursors, reset_at) = (QueueCursors::default(), Instant::now());
+        Self { cursors, reset_at, resets: 0, may_skip_runs: false }
+    }
+
+    /// Drops the positions.
+    pub(super) fn reset(&mut self) {
+        *self = Self { resets: self.resets + 1, ..Self::new() };
     }
 
     /// The positions for a look at the queues now.
     pub(super) fn cursors(&mut self) -> &mut QueueCursors {
         let now = Instant::now();
         if self.reset_at <= now {
-            (self.cursors, self.reset_at) = (QueueCursors::default(), now + CURSOR_RESET_INTERVAL);
+            self.reset();
+            self.reset_at = now + CURSOR_RESET_INTERVAL;
         }
         self.may_skip_runs = self.cursors.may_skip_runs();
         &mut self.cursors
+    }
+
+    /// The positions in these queues, for a claim beside which others advance them.
+    pub(super) fn positions(&mut self, lanes: &Lanes) -> Positions {
+        let cursors = self.cursors().within(lanes);
+        Positions { cursors, resets: self.resets }
+    }
+
+    /// Advances the queues as far as a claim from these positions has come, unless they were dropped meanwhile.
+    pub(super) fn advance(&mut self, from: &Positions, taken: QueueCursors) {
+        if from.resets == self.resets {
+            self.cursors.extend(taken);
+        }
     }
 
     /// The time of the next look if the last one may have missed a run.
@@ -336,5 +364,33 @@ mod tests {
         state.recheck_at = None;
         tokio::time::advance(CURSOR_RESET_INTERVAL / 2).await;
         assert_eq!(claim(&mut state), (false, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn claim_during_which_the_positions_were_dropped_advances_none() {
+        let (mut progress, lanes) =
+            (QueueProgress::new(), Lanes::unreserved(&["topic".into()], &["handler".into()]));
+        let taken = |handler: &str| {
+            let mut taken = QueueCursors::default();
+            let queue = ("topic", handler, 0);
+            taken.take(queue, scoop_core::Priority::Normal, time::OffsetDateTime::UNIX_EPOCH);
+            taken
+        };
+        let from = progress.positions(&lanes);
+        progress.advance(&from, taken("handler"));
+        progress.advance(&from, taken("other"));
+        let from = progress.positions(&lanes);
+        assert_eq!(from.cursors, taken("handler"), "only those of its queues");
+        progress.reset();
+        progress.advance(&from, taken("handler"));
+        assert!(!progress.cursors().may_skip_runs(), "the topology has changed");
+        let from = progress.positions(&lanes);
+        tokio::time::advance(CURSOR_RESET_INTERVAL).await;
+        progress.cursors();
+        progress.advance(&from, taken("handler"));
+        assert!(!progress.cursors().may_skip_runs(), "it is time to read the queues from the beginning");
+        let from = progress.positions(&lanes);
+        progress.advance(&from, taken("handler"));
+        assert!(progress.cursors().may_skip_runs());
     }
 }

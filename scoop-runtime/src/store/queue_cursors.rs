@@ -16,7 +16,7 @@ use super::{Lanes, Suspect};
 /// For each topic, handler and reservation, and for each priority there, the `ready_at` of the newest claimed run. Runs
 /// that became ready before it have been claimed, except those that were invisible then (not committed yet), locked by
 /// another transaction, or launched later for a time in the past.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct QueueCursors(BTreeMap<(String, String, i32, Priority), OffsetDateTime>);
 
 impl QueueCursors {
@@ -42,6 +42,20 @@ impl QueueCursors {
             levels.for_each(|level| there.take(suspect.lane(), level, suspect.ready_at));
         }
         there
+    }
+
+    /// The positions in these queues alone.
+    pub(crate) fn within(&self, lanes: &Lanes) -> Self {
+        let mut within = Self::default();
+        for lane in lanes.each() {
+            for priority in Priority::ALL {
+                let key = (lane.0.to_owned(), lane.1.to_owned(), lane.2, priority);
+                if let Some(reached) = self.0.get(&key) {
+                    within.take(lane, priority, *reached);
+                }
+            }
+        }
+        within
     }
 
     /// Advances the queues as far as these positions go.

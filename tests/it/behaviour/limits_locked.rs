@@ -1,5 +1,7 @@
 //! Rows of limits and of runs under them that other sessions lock, messages that are large, and keys that take long.
 
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use scoop::{PauseTarget, RunPhase};
@@ -269,5 +271,57 @@ async fn large_messages_are_claimed_in_parts() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_whose_keys_take_long_are_claimed_in_parts() -> Result<()> {
     assert!(claims(Talks { key_takes: Duration::from_millis(150), ..Talks::default() }, 0).await? > 1);
+    Ok(())
+}
+
+/// The longest time for which a key of [`Thinks`] is held up: the server ends a transaction that idles for ten seconds.
+const HELD_UP_MAX: Duration = Duration::from_secs(5);
+
+/// Its key is known only when the test says so.
+#[derive(Clone)]
+struct Thinks {
+    notes: Notes,
+    goes_on: Arc<Mutex<Receiver<()>>>,
+}
+
+impl Thinks {
+    fn new() -> (Self, Sender<()>) {
+        let (go_on, goes_on) = channel();
+        (Self { notes: Notes::default(), goes_on: Arc::new(Mutex::new(goes_on)) }, go_on)
+    }
+}
+
+#[saga(name = "locked-thinks", concurrency(1, by = known_late))]
+#[subscribes(Visit)]
+impl Thinks {
+    #[step]
+    async fn think(&self, _: &mut Scope<'_>, _: &Visit) -> Result<()> {
+        self.notes.add("begun");
+        Ok(())
+    }
+
+    fn known_late(&self, of: &Visit) -> String {
+        self.notes.add("asked");
+        let goes_on = self.goes_on.lock().unwrap();
+        let asked = tokio::task::block_in_place(|| goes_on.recv_timeout(HELD_UP_MAX));
+        self.notes.add(if asked.is_ok() { "answered" } else { "given up" });
+        of.customer.to_string()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_that_takes_long_holds_up_its_saga_alone() -> Result<()> {
+    let (db, (thinks, go_on)) = (Database::new().await, Thinks::new());
+    let scoop = db.scoop().only::<Thinks>().only::<Limited>().provide(thinks.clone()).start().await?;
+    let held_up = scoop.launch(visit(7, 1)).await?;
+    eventually("its claim is under way", async || thinks.notes.all() == ["asked"]).await;
+    for _ in 0..5 {
+        assert_eq!(scoop.launch(Task).await?.ends().await?, Outcome::Committed);
+    }
+    assert_eq!(thinks.notes.all(), ["asked"], "the others have waited for it");
+    go_on.send(()).unwrap();
+    assert_eq!(held_up.ends().await?, Outcome::Committed);
+    assert_eq!(thinks.notes.all(), ["asked", "answered", "begun"]);
+    scoop.shutdown().await?;
     Ok(())
 }
