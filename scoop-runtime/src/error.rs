@@ -472,6 +472,22 @@ pub enum RuntimeError {
         source: sqlx::Error,
     },
 
+    /// Other reads of the program, such as lists and trees, had their share of its connections for longer than it has
+    /// [patience](crate::Builder::patience). The rest of the connections is for its sagas. The call only reads, and can be
+    /// repeated.
+    #[error(
+        "{}, since other reads of this program have had the connections for reads for {waited:.1?}: ask for less by filters \
+         and limits, read in another program or with `Scoop::client`, which has connections of its own, or raise \
+         `Builder::patience`",
+        could_not(doing)
+    )]
+    ReadsBusy {
+        /// The operation.
+        doing: &'static str,
+        /// The time for which it waited.
+        waited: Duration,
+    },
+
     /// The working set cannot be rebuilt while workers execute runs of it.
     #[error(
         "the working set cannot be rebuilt while processes run sagas on it, and {workers} do; stop them first"
@@ -644,9 +660,10 @@ impl RuntimeError {
         }
     }
 
-    /// Whether the operation may succeed when repeated: the connection or the server failed, not the request.
+    /// Whether the operation may succeed when repeated: the connection or the server failed, or there was none for a
+    /// read, not the request.
     pub fn is_transient(&self) -> bool {
-        self.of_sqlx().is_some_and(is_transient)
+        matches!(self, Self::ReadsBusy { .. }) || self.of_sqlx().is_some_and(is_transient)
     }
 }
 
@@ -743,6 +760,15 @@ mod tests {
             assert!(shown.starts_with("this program was shut down while a message was launched"), "{shown}");
             assert_eq!(shown.contains("nothing was done"), !in_doubt, "{shown}");
         }
+    }
+
+    #[test]
+    fn read_without_a_connection_in_time_names_the_remedies_and_is_transient() {
+        let error = RuntimeError::ReadsBusy { doing: "runs were listed", waited: Duration::from_secs(30) };
+        let shown = error.to_string();
+        assert!(shown.starts_with("runs could not be listed, since other reads of this program"), "{shown}");
+        assert!(shown.contains("30.0s") && shown.contains("`Scoop::client`"), "{shown}");
+        assert!(error.is_transient() && !error.may_have_happened());
     }
 
     #[test]

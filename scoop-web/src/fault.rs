@@ -64,9 +64,11 @@ impl Fault {
                 | RuntimeError::NoSchedule { .. }
                 | RuntimeError::WrongId { .. },
             ) => StatusCode::NOT_FOUND,
-            Self::Runtime(RuntimeError::Unavailable { .. } | RuntimeError::ShutDown { .. }) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Runtime(
+                RuntimeError::Unavailable { .. }
+                | RuntimeError::ReadsBusy { .. }
+                | RuntimeError::ShutDown { .. },
+            ) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Runtime(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -102,6 +104,7 @@ impl Fault {
             StatusCode::FORBIDDEN => "Not allowed",
             StatusCode::BAD_REQUEST => "Wrong request",
             StatusCode::MISDIRECTED_REQUEST => "Wrong host",
+            _ if matches!(self, Self::Runtime(RuntimeError::ReadsBusy { .. })) => "Other pages take too long",
             StatusCode::SERVICE_UNAVAILABLE => "The database does not answer",
             _ => "Failed",
         };

@@ -52,9 +52,9 @@ impl Scoop {
             let failed = || GivenUp::error("activity was looked up");
             let now = self.patiently(|_| self.store().now()).await.map_err(failed())?.latest;
             let bounds: Vec<_> = (0..=SPANS).rev().map(|nth| now - SPAN * nth).collect();
-            let counted = self.patiently(|_| self.store().counted_spans(&bounds, READ_MAX)).await;
+            let counted = self.read_patiently(|_| self.store().counted_spans(&bounds, READ_MAX)).await;
             let durations =
-                self.patiently(|_| self.store().run_durations(bounds[0], DURATIONS_OF_EACH)).await;
+                self.read_patiently(|_| self.store().run_durations(bounds[0], DURATIONS_OF_EACH)).await;
             let spans = bounds.iter().zip(counted.map_err(failed())?);
             let whole = |(from, span): (&_, CountedSpan)| span.extrapolated(*from, SPAN, READ_MAX as u64);
             Ok(Activity {

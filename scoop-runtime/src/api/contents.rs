@@ -95,7 +95,7 @@ impl Scoop {
         runs: &[ContentsKey],
         values_max: usize,
     ) -> Result<Vec<StoredContents>, RuntimeError> {
-        let contents = self.patiently(|_| self.store().run_contents(runs, values_max)).await;
+        let contents = self.read_patiently(|_| self.store().run_contents(runs, values_max)).await;
         contents.map_err(GivenUp::error("the contents of runs were looked up"))
     }
 
@@ -120,7 +120,7 @@ impl Scoop {
     /// ```
     pub fn entity_names(&self) -> BoxFuture<'_, Result<Vec<String>, RuntimeError>> {
         async move {
-            let names = self.patiently(|_| self.store().entity_names(NAMES_MAX)).await;
+            let names = self.read_patiently(|_| self.store().entity_names(NAMES_MAX)).await;
             names.map_err(GivenUp::error("entities were listed"))
         }
         .boxed()
@@ -154,7 +154,8 @@ impl Scoop {
     ) -> BoxFuture<'static, Result<Vec<String>, RuntimeError>> {
         let (scoop, name, after) = (self.clone(), name.to_owned(), after.to_owned());
         async move {
-            let keys = scoop.patiently(|_| scoop.store().named_entity_keys(&name, &after, KEYS_MAX)).await;
+            let keys =
+                scoop.read_patiently(|_| scoop.store().named_entity_keys(&name, &after, KEYS_MAX)).await;
             keys.map_err(GivenUp::error("entities were listed"))
         }
         .boxed()
@@ -190,11 +191,12 @@ impl Scoop {
         async move {
             let failed = || GivenUp::error("an entity was looked up");
             let redaction = scoop.redaction().await?;
-            let entity = scoop.patiently(|_| scoop.store().entity_row(&name, &key)).await.map_err(failed())?;
+            let entity =
+                scoop.read_patiently(|_| scoop.store().entity_row(&name, &key)).await.map_err(failed())?;
             let after = i64::try_from(after).unwrap_or(i64::MAX);
             let limit = EVENTS_MAX + 1;
             let read = |_| scoop.store().entity_event_rows(&name, &key, after, limit);
-            let mut events = scoop.patiently(read).await.map_err(failed())?;
+            let mut events = scoop.read_patiently(read).await.map_err(failed())?;
             if entity.is_none() && events.is_empty() {
                 return Ok(None);
             }
@@ -214,7 +216,7 @@ impl Scoop {
     }
 
     async fn redaction(&self) -> Result<Redaction, RuntimeError> {
-        let fields = self.patiently(|_| self.store().redacted_fields()).await;
+        let fields = self.read_patiently(|_| self.store().redacted_fields()).await;
         fields.map(Redaction).map_err(GivenUp::error("redacted fields were looked up"))
     }
 }

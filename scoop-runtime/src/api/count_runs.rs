@@ -67,8 +67,8 @@ impl CountRuns {
             None => now.latest - WINDOW,
         };
         let limits = |runs| CountLimits { runs: (!self.is_exact).then_some(runs), sagas: self.sagas };
-        let unfinished = scoop.patiently(|_| scoop.store().unfinished_counts(limits(UNFINISHED_MAX)));
-        let finished = scoop.patiently(|_| scoop.store().finished_counts(since, limits(ENDS_MAX)));
+        let unfinished = scoop.read_patiently(|_| scoop.store().unfinished_counts(limits(UNFINISHED_MAX)));
+        let finished = scoop.read_patiently(|_| scoop.store().finished_counts(since, limits(ENDS_MAX)));
         let (unfinished, finished) = join(unfinished, finished).await;
         let unfinished = unfinished.map_err(GivenUp::error("runs were counted"))?;
         let finished = finished.map_err(GivenUp::error("runs were counted"))?;

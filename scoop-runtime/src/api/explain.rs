@@ -57,10 +57,10 @@ impl Scoop {
                 // A run may end, or return for its rollback, between the two places at which it is looked up.
                 for _ in 0..LOOKS {
                     let facts =
-                        self.patiently(|_| self.store().run_facts(hierarchy.uuid(), run.uuid())).await;
+                        self.read_patiently(|_| self.store().run_facts(hierarchy.uuid(), run.uuid())).await;
                     if let Some(mut facts) = facts.map_err(GivenUp::error(doing))? {
                         if let Some(join) = &mut facts.join {
-                            let workers = self.patiently(|_| self.store().listed_workers()).await;
+                            let workers = self.read_patiently(|_| self.store().listed_workers()).await;
                             join.complete(&facts.run.handler, &workers.map_err(GivenUp::error(doing))?);
                         }
                         runs.push(facts.explain());

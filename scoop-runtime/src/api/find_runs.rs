@@ -140,7 +140,7 @@ impl FindRuns {
             let after = place.and_then(Place::ended);
             let scoop = &self.scoop;
             let size = self.page_size(self.size - page.runs.len());
-            let part = scoop.patiently(|_| scoop.store().finished_runs(&self.filter, after, size)).await;
+            let part = scoop.read_patiently(|_| scoop.store().finished_runs(&self.filter, after, size)).await;
             let part = part.map_err(GivenUp::error("runs were listed"))?;
             page.runs.extend(part.runs);
             page.next = part.next.map(|ended| RunCursor(Place::Ended(ended)));
@@ -150,7 +150,7 @@ impl FindRuns {
 
     async fn read_unfinished(&self, after: Option<Uuid>) -> Result<Part<Uuid>, RuntimeError> {
         let (scoop, size) = (&self.scoop, self.page_size(self.size));
-        let part = scoop.patiently(|_| scoop.store().unfinished_runs(&self.filter, after, size)).await;
+        let part = scoop.read_patiently(|_| scoop.store().unfinished_runs(&self.filter, after, size)).await;
         part.map_err(GivenUp::error("runs were listed"))
     }
 

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::find::{EventFilter, EventWindow, FollowedPage, Following};
 use crate::store::Store;
 use crate::util::patience::{FOREVER, GivenUp, Trial};
+use crate::util::read_turns::is_out_of_turns;
 use crate::{EventCursor, HierarchyId, RecordedEvent, RuntimeError, Scoop};
 
 /// The default interval between two looks.
@@ -211,8 +212,12 @@ impl EventStream {
         let page = if window.is_empty() {
             FollowedPage { events: vec![], is_last: true }
         } else {
-            let read = Trial::new(self.patience).endure(|_| store.events(window, filter)).await;
-            read.map_err(GivenUp::error("events were followed"))?
+            let trial = Trial::new(self.patience).reading(store.read_turns());
+            match trial.endure(|_| store.events(window, filter)).await {
+                // A follower has time.
+                Err(given_up) if is_out_of_turns(&given_up.source) => return Ok(()),
+                read => read.map_err(GivenUp::error("events were followed"))?,
+            }
         };
         let is_complete = following.take(page);
         self.rests_until = None;

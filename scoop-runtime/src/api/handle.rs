@@ -365,7 +365,7 @@ impl Handle {
     pub fn leads_to(&self, message: Uuid) -> BoxFuture<'_, Result<bool, RuntimeError>> {
         async move {
             let store = self.scoop.store();
-            let read = self.scoop.patiently(|_| store.is_reachable(self.root, message)).await;
+            let read = self.scoop.read_patiently(|_| store.is_reachable(self.root, message)).await;
             read.map_err(GivenUp::error("a message was looked up"))
         }
         .boxed()
@@ -374,14 +374,14 @@ impl Handle {
     pub(crate) fn read_tree(&self, extent: Extent) -> BoxFuture<'_, Result<Tree, RuntimeError>> {
         async move {
             let store = self.scoop.store();
-            let rows = self.scoop.patiently(|_| store.tree(self.message, extent)).await;
+            let rows = self.scoop.read_patiently(|_| store.tree(self.message, extent)).await;
             let rows = rows.map_err(GivenUp::error("the runs of a hierarchy were looked up"))?;
             let part = (!rows.is_whole(extent)).then(|| (rows.runs(), rows.with_ancestors(self.root)));
             let (runs, with_ancestors) =
                 part.as_ref().map(|(runs, with_ancestors)| (&runs[..], &with_ancestors[..])).unzip();
-            let asked = self.scoop.patiently(|_| store.cancellations(self.root, with_ancestors)).await;
+            let asked = self.scoop.read_patiently(|_| store.cancellations(self.root, with_ancestors)).await;
             let asked = asked.map_err(GivenUp::error("the requests of a hierarchy were looked up"))?;
-            let done = self.scoop.patiently(|_| store.interventions_of(self.root, runs, extent)).await;
+            let done = self.scoop.read_patiently(|_| store.interventions_of(self.root, runs, extent)).await;
             let done = done.map_err(GivenUp::error("interventions were looked up"))?;
             Ok(Tree::of(rows, done, asked))
         }

@@ -78,7 +78,7 @@ impl ListHandlers {
 
     async fn read(self) -> Result<Vec<RegisteredHandler>, RuntimeError> {
         let Self { scoop, part } = &self;
-        let listed = scoop.patiently(|_| scoop.store().listed_handlers(part)).await;
+        let listed = scoop.read_patiently(|_| scoop.store().listed_handlers(part)).await;
         listed.map_err(GivenUp::error("the handlers were listed"))
     }
 }
@@ -117,7 +117,7 @@ impl ListFormerHandlers {
 
     async fn read(self) -> Result<Vec<FormerHandler>, RuntimeError> {
         let Self { scoop, limit } = &self;
-        let former = scoop.patiently(|_| scoop.store().former_handlers(*limit)).await;
+        let former = scoop.read_patiently(|_| scoop.store().former_handlers(*limit)).await;
         former.map_err(GivenUp::error("the handlers were listed"))
     }
 }

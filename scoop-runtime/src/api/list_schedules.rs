@@ -44,7 +44,7 @@ impl ListSchedules {
     async fn read(self) -> Result<Vec<RegisteredSchedule>, RuntimeError> {
         let Self { scoop, after: (topic, saga), limit } = &self;
         let list = |_| scoop.store().listed_schedules((topic.as_str(), saga.as_str()), *limit);
-        let listed = scoop.patiently(list).await;
+        let listed = scoop.read_patiently(list).await;
         listed.map_err(GivenUp::error("schedules were listed"))
     }
 }

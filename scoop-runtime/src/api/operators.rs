@@ -94,7 +94,7 @@ async fn read<'a, T: Send, F>(scoop: &'a Scoop, read: impl Fn(&'a Store) -> F) -
 where
     F: Future<Output = sqlx::Result<T>> + Send + 'a,
 {
-    let listed = scoop.patiently(|_| read(scoop.store())).await;
+    let listed = scoop.read_patiently(|_| read(scoop.store())).await;
     listed.map_err(GivenUp::error("runs were listed"))
 }
 
@@ -296,7 +296,7 @@ impl Scoop {
 
     fn interventions_of(&self, root: Uuid) -> BoxFuture<'_, Result<Vec<Intervention>, RuntimeError>> {
         async move {
-            let done = self.patiently(|_| self.store().interventions(root)).await;
+            let done = self.read_patiently(|_| self.store().interventions(root)).await;
             let done = done.map_err(GivenUp::error("interventions were looked up"))?;
             if done.is_empty() {
                 // There was no intervention, or there is no such hierarchy.

@@ -349,7 +349,7 @@ impl Scoop {
     /// The call only reads.
     pub fn pauses(&self) -> impl Future<Output = Result<Vec<Pause>, RuntimeError>> + Send {
         async move {
-            let pauses = self.patiently(|_| self.store().pauses()).await;
+            let pauses = self.read_patiently(|_| self.store().pauses()).await;
             pauses.map_err(GivenUp::error("the pauses were listed"))
         }
         .boxed()
@@ -385,7 +385,7 @@ impl ListItem for EndedPause {
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
         async move {
-            let ended = scoop.patiently(|_| scoop.store().ended_pauses(limit)).await;
+            let ended = scoop.read_patiently(|_| scoop.store().ended_pauses(limit)).await;
             ended.map_err(GivenUp::error("the pauses were listed"))
         }
         .boxed()

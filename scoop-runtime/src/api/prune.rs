@@ -16,7 +16,7 @@ use crate::store::{
 };
 use crate::util::detached::uninterrupted;
 use crate::util::format::utc;
-use crate::util::patience::GivenUp;
+use crate::util::patience::{GivenUp, Trial};
 use crate::{HierarchyId, ListCursor, RuntimeError, Scoop, telemetry};
 
 /// The default age.
@@ -105,7 +105,7 @@ impl ListItem for Undeletable {
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
         async move {
-            let kept = scoop.patiently(|_| scoop.store().undeletable(limit)).await;
+            let kept = scoop.read_patiently(|_| scoop.store().undeletable(limit)).await;
             kept.map_err(GivenUp::error("undeletable hierarchies were listed"))
         }
         .boxed()
@@ -251,6 +251,15 @@ impl Prune {
         result.map(|()| pruned)
     }
 
+    /// Begins an operation with retries. A dry run only reads.
+    fn trial(&self) -> Trial {
+        let trial = self.scoop.trial();
+        match self.mode {
+            PruneMode::Count => trial.reading(self.scoop.store().read_turns()),
+            PruneMode::Delete => trial,
+        }
+    }
+
     async fn prune_hierarchies(
         &mut self,
         pruned: &mut Pruned,
@@ -259,7 +268,7 @@ impl Prune {
         let mut after = PrunePlace::FIRST;
         let mut batch = PruneBatch::default();
         loop {
-            let page = self.scoop.patiently(|_| self.scoop.store().prune_page(after, self.age)).await;
+            let page = self.trial().endure(|_| self.scoop.store().prune_page(after, self.age)).await;
             let page = page.map_err(GivenUp::error("old hierarchies were looked up"))?;
             let PrunePage { mut roots, put_off, next } = page;
             if self.mode == PruneMode::Count && !put_off.is_empty() {
@@ -340,7 +349,7 @@ impl Prune {
     ) -> Result<(), Fault> {
         let (scoop, age) = (self.scoop.clone(), self.age);
         // After a lost answer, another attempt could not return the counts.
-        let results = self.scoop.trial().once().endure(|_| {
+        let results = self.trial().once().endure(|_| {
             let (scoop, roots) = (scoop.clone(), roots.clone());
             uninterrupted(async move { scoop.store().prune(&roots, age, mode).await })
         });
@@ -363,7 +372,7 @@ impl Prune {
         for rows in [OldRows::Signals(self.age), OldRows::UniqueKeys] {
             loop {
                 let (scoop, mode) = (self.scoop.clone(), self.mode);
-                let count = self.scoop.trial().once().endure(|_| {
+                let count = self.trial().once().endure(|_| {
                     let scoop = scoop.clone();
                     uninterrupted(async move { rows.prune(scoop.store(), mode).await })
                 });

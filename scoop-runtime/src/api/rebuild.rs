@@ -165,7 +165,7 @@ impl Scoop {
     /// # }
     /// ```
     pub async fn compare_failed_rollbacks(&self) -> Result<FailedRollbackComparison, RuntimeError> {
-        let compared = self.patiently(|_| self.store().compare_failed_rollbacks()).await;
+        let compared = self.read_patiently(|_| self.store().compare_failed_rollbacks()).await;
         compared.map_err(GivenUp::error("the list of failed rollbacks was compared with the record"))
     }
 }

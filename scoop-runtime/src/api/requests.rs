@@ -13,7 +13,7 @@ use super::signal::SendSignal;
 use crate::repair::{RepairAction, RepairAnswer};
 use crate::store::{RepairRequest, RequestKey, RequestTarget, Requester, RollbackStart};
 use crate::util::detached::uninterrupted;
-use crate::util::patience::GivenUp;
+use crate::util::patience::{GivenUp, Trial};
 use crate::util::payload;
 use crate::{RunId, RuntimeError, Scoop, Wanted};
 
@@ -258,10 +258,16 @@ impl RequestInfo {
         failure
     }
 
+    /// Begins an operation of the request with retries. A dry run only reads.
+    fn trial(&self) -> Trial {
+        let trial = self.scoop.trial();
+        if self.is_dry_run { trial.reading(self.scoop.store().read_turns()) } else { trial }
+    }
+
     fn target(&self) -> BoxFuture<'_, Result<RequestTarget, RuntimeError>> {
         async move {
             let find = |_| self.scoop.store().find_target(self.id);
-            let found = self.scoop.patiently(find).await.map_err(GivenUp::error("a request was made"))?;
+            let found = self.trial().endure(find).await.map_err(GivenUp::error("a request was made"))?;
             let is_hierarchy = |target: &RequestTarget| target.lineage.ids().len() == 1;
             match found {
                 Some(target) if self.wanted != Wanted::Run || !is_hierarchy(&target) => Ok(target),
@@ -276,7 +282,7 @@ impl RequestInfo {
             let (request, asked) = (self.failure("CancellationRequestedException"), self.key());
             let store = self.scoop.store();
             let cancel = |attempt| store.cancel(target, &request, asked.with(attempt));
-            let cancelled = self.scoop.patiently(cancel).await;
+            let cancelled = self.trial().endure(cancel).await;
             let cancelled = cancelled.map_err(GivenUp::error("a cancellation was requested"))?;
             let answer = match (cancelled.any_marked, cancelled.fresh) {
                 (true, _) => CancelAnswer::Accepted,
@@ -299,7 +305,7 @@ impl RequestInfo {
             let (request, asked) = (self.failure("RollbackRequestedException"), self.key());
             let store = self.scoop.store();
             let undo = |attempt| store.request_rollback(target, &request, asked.with(attempt));
-            let undone = self.scoop.patiently(undo).await;
+            let undone = self.trial().endure(undo).await;
             Ok(match undone.map_err(GivenUp::error("a rollback was requested"))? {
                 RollbackStart::Begun(handlers) => {
                     if !self.is_dry_run {
@@ -327,7 +333,7 @@ impl RequestInfo {
                 let requester = self.requester(asked.with(attempt));
                 self.scoop.store().repair(target, &RepairRequest { action, requester }).await
             };
-            let repaired = self.scoop.patiently(repair).await;
+            let repaired = self.trial().endure(repair).await;
             let repaired = repaired.map_err(GivenUp::error("a failed compensation was repaired"))?;
             match repaired {
                 Err(refusal) => RepairAnswer::try_from(refusal),
@@ -359,7 +365,7 @@ impl RequestInfo {
             let record = |attempt| async move {
                 self.scoop.store().record_signal(target, self.requester(asked.with(attempt))).await
             };
-            let awaited = self.scoop.patiently(record).await;
+            let awaited = self.trial().endure(record).await;
             let Some(to) = awaited.map_err(GivenUp::error("a signal was sent to a run"))? else {
                 return Ok(SignalAnswer::NotAwaiting);
             };

@@ -618,6 +618,19 @@ impl Scoop {
         self.trial().endure(attempt).await
     }
 
+    /// As [`patiently`](Self::patiently), for a read of rows that may be many: for a list, a tree or an explanation. Reads
+    /// have a share of the connections, so that they leave some to the sagas, and to launches. Not for a look at one
+    /// message, as of [`Handle::wait`], which must not wait behind a slow list.
+    pub(crate) async fn read_patiently<T: Send, F>(
+        &self,
+        read: impl FnMut(Attempt) -> F,
+    ) -> Result<T, GivenUp>
+    where
+        F: Future<Output = sqlx::Result<T>> + Send,
+    {
+        self.trial().reading(self.store().read_turns()).endure(read).await
+    }
+
     /// Cancelled by a shutdown.
     pub(crate) fn stopped(&self) -> &CancellationToken {
         &self.inner.stopped

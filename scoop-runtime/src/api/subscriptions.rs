@@ -97,7 +97,7 @@ impl Scoop {
     /// ```
     pub fn queue_lengths(&self) -> impl Future<Output = Result<Vec<QueueLength>, RuntimeError>> + Send {
         async move {
-            let listed = self.patiently(|_| self.store().queue_lengths(None)).await;
+            let listed = self.read_patiently(|_| self.store().queue_lengths(None)).await;
             listed.map_err(GivenUp::error("the queues were listed"))
         }
         .boxed()
@@ -133,7 +133,7 @@ impl Scoop {
             if sagas.is_empty() {
                 return Ok(vec![]);
             }
-            let listed = scoop.patiently(|_| scoop.store().queue_lengths(Some(&sagas))).await;
+            let listed = scoop.read_patiently(|_| scoop.store().queue_lengths(Some(&sagas))).await;
             listed.map_err(GivenUp::error("the queues were listed"))
         }
         .boxed()
@@ -170,7 +170,7 @@ impl Scoop {
             handlers.iter().map(|it| (it.topic.clone(), it.handler.clone())).unzip();
         async move {
             let asked = (&*topics, &*sagas);
-            let living = scoop.patiently(|_| scoop.store().living_definitions(asked)).await;
+            let living = scoop.read_patiently(|_| scoop.store().living_definitions(asked)).await;
             let living = living.map_err(GivenUp::error("the workers were listed"))?;
             let mut served: HashMap<_, Vec<i32>> = HashMap::new();
             for (topic, saga, definition) in &living {
@@ -203,7 +203,7 @@ impl Scoop {
     /// ```
     pub fn emissions(&self) -> impl Future<Output = Result<Vec<(String, String)>, RuntimeError>> + Send {
         async move {
-            let emissions = self.patiently(|_| self.store().emissions(EMISSIONS_READ_MAX)).await;
+            let emissions = self.read_patiently(|_| self.store().emissions(EMISSIONS_READ_MAX)).await;
             emissions.map_err(GivenUp::error("launches were looked up"))
         }
         .boxed()
@@ -230,7 +230,7 @@ impl Scoop {
     /// ```
     pub fn workers(&self) -> impl Future<Output = Result<Vec<RegisteredWorker>, RuntimeError>> + Send {
         async move {
-            let listed = self.patiently(|_| self.store().listed_workers()).await;
+            let listed = self.read_patiently(|_| self.store().listed_workers()).await;
             listed.map_err(GivenUp::error("the workers were listed"))
         }
         .boxed()
@@ -258,7 +258,7 @@ impl Scoop {
     pub fn lacking_rights(&self) -> impl Future<Output = Result<Vec<String>, RuntimeError>> + Send {
         async move {
             let lacking = match self.store() {
-                Store::Postgres(store) => self.patiently(|_| store.lacking_rights()).await,
+                Store::Postgres(store) => self.read_patiently(|_| store.lacking_rights()).await,
                 #[cfg(feature = "in-memory")]
                 Store::Memory(_) => Ok(vec![]),
             };

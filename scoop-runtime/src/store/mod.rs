@@ -104,6 +104,7 @@ use crate::saga::children::ChildQuery;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
+use crate::util::read_turns::ReadTurns;
 use crate::util::when::Now;
 use crate::{
     CancellationRequest, Child, FailedCompensation, FailedRollbackComparison, Intervention, Named,
@@ -125,6 +126,17 @@ pub(crate) enum Store {
     Postgres(Arc<PostgresStore>),
     #[cfg(feature = "in-memory")]
     Memory(MemoryStore),
+}
+
+impl Store {
+    /// The turns of reads for clients, if these need connections.
+    pub(crate) fn read_turns(&self) -> Option<ReadTurns> {
+        match self {
+            Self::Postgres(store) => Some(store.sessions().read_turns()),
+            #[cfg(feature = "in-memory")]
+            Self::Memory(_) => None,
+        }
+    }
 }
 
 impl From<PostgresStore> for Store {

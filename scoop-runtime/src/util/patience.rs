@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::{is_contended, is_denied, is_transient, is_without_tables, loses_answer, refusal};
+use crate::util::read_turns::{ReadTurn, ReadTurns, is_out_of_turns};
 use crate::{RuntimeError, SetupError};
 
 /// The default of [`Builder::patience`](crate::Builder::patience).
@@ -44,6 +45,8 @@ struct CurrentAttempt {
     until: Instant,
     /// Set when the answer to a statement with an effect was lost.
     in_doubt: AtomicBool,
+    /// That of a read for a client. It ends with the attempt, and with the tasks that carry that on.
+    turn: Option<ReadTurn>,
 }
 
 /// Whether an operation is attempted for the first time.
@@ -66,6 +69,8 @@ pub(crate) struct Trial {
     in_doubt: bool,
     ends_in_doubt: bool,
     pause: Duration,
+    /// If it is a read for a client.
+    reads: Option<ReadTurns>,
     /// The most informative error.
     error: Option<sqlx::Error>,
 }
@@ -85,12 +90,27 @@ impl Trial {
     /// An operation whose patience begins now.
     pub(crate) fn new(patience: Duration) -> Self {
         let (since, pause) = (Instant::now(), PAUSE_MIN);
-        Self { patience, since, attempts: 0, in_doubt: false, ends_in_doubt: false, pause, error: None }
+        Self {
+            patience,
+            since,
+            attempts: 0,
+            in_doubt: false,
+            ends_in_doubt: false,
+            pause,
+            reads: None,
+            error: None,
+        }
     }
 
     /// Disables the retry after an attempt that may have been committed.
     pub(crate) fn once(self) -> Self {
         Self { ends_in_doubt: true, ..self }
+    }
+
+    /// Makes it a read for a client, each attempt of which waits for one of these turns. `None` for a store without
+    /// connections.
+    pub(crate) fn reading(self, reads: Option<ReadTurns>) -> Self {
+        Self { reads, ..self }
     }
 
     /// A trial for operations that are attempted together with this one, with the same patience.
@@ -164,15 +184,14 @@ impl Trial {
     /// Makes an attempt at work without a result: the same code for all operations.
     async fn attempt_any(&mut self, work: AnyWork<'_>) -> Option<Result<(), GivenUp>> {
         self.attempts += 1;
-        let current = Arc::new(CurrentAttempt { until: self.until(), in_doubt: AtomicBool::new(false) });
-        let error = match CURRENT.scope(current.clone(), work).await {
+        let error = match self.attempt_in_turn(work).await {
             Ok(()) => return Some(Ok(())),
             Err(error) => error,
         };
-        self.in_doubt |= current.in_doubt.load(Relaxed);
         let refused = !may_succeed_later(&error) || (self.ends_in_doubt && self.in_doubt);
-        // If the pool has no connection, the previous error is the reason.
-        if !matches!(error, sqlx::Error::PoolTimedOut) || self.error.is_none() {
+        // If there is no connection for it, the previous error is the reason.
+        let has_waited = matches!(error, sqlx::Error::PoolTimedOut) || is_out_of_turns(&error);
+        if !has_waited || self.error.is_none() {
             self.error = Some(error);
         }
         if refused || self.has_expired() {
@@ -184,6 +203,19 @@ impl Trial {
             self.pause = (self.pause * 2).min(PAUSE_MAX);
         }
         None
+    }
+
+    /// Makes an attempt, in its turn if it is a read for a client. The turn ends before the pause.
+    async fn attempt_in_turn(&mut self, work: AnyWork<'_>) -> sqlx::Result<()> {
+        let until = self.until();
+        let turn = match &self.reads {
+            Some(reads) => Some(reads.turn(until).await?),
+            None => None,
+        };
+        let current = Arc::new(CurrentAttempt { until, in_doubt: AtomicBool::new(false), turn });
+        let ended = CURRENT.scope(current.clone(), work).await;
+        self.in_doubt |= current.in_doubt.load(Relaxed);
+        ended
     }
 
     /// The result of giving up after this error.
@@ -207,6 +239,9 @@ impl GivenUp {
             // Only a shutdown closes the pools of the store.
             if matches!(source, sqlx::Error::PoolClosed) {
                 return RuntimeError::ShutDown { doing, may_have_happened };
+            }
+            if is_out_of_turns(&source) {
+                return RuntimeError::ReadsBusy { doing, waited };
             }
             if !may_have_happened && !may_succeed_later(&source) {
                 return RuntimeError::Database { doing, source };
@@ -233,6 +268,11 @@ impl From<sqlx::Error> for GivenUp {
 pub(crate) fn acquires_within() -> Option<Duration> {
     let left = |attempt: &Arc<CurrentAttempt>| attempt.until.saturating_duration_since(Instant::now());
     CURRENT.try_with(left).ok().map(|left| left.clamp(ACQUIRE_MIN, ACQUIRE_MAX))
+}
+
+/// The turn of the current attempt, if it is a read for a client.
+pub(crate) fn read_turn() -> Option<ReadTurn> {
+    CURRENT.try_with(|attempt| attempt.turn.clone()).ok().flatten()
 }
 
 /// Records that this failure may hide an effect: the answer to a statement or a commit with an effect was lost.

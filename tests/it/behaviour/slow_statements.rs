@@ -167,3 +167,65 @@ async fn dropped_read_of_a_tree_ends_its_statement() -> Result<()> {
     lock.rollback().await?;
     scoop.shutdown().await.map_err(Into::into)
 }
+
+mod reads {
+    use super::*;
+
+    /// The table of a list that no saga needs.
+    const LOCK: &str = "BEGIN; LOCK TABLE scoop.intervention IN ACCESS EXCLUSIVE MODE";
+
+    /// The lists that wait for the lock.
+    const BLOCKED: &str = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '-- Lists the interventions%'";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn reads_that_are_blocked_leave_connections_to_the_sagas() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.start((Bystander,)).await?;
+        let before = scoop.launch(Grandchild).await?;
+        assert_eq!(before.ends().await?, Outcome::Committed);
+        let read = || {
+            let (scoop, hierarchy) = (scoop.clone(), before.id());
+            tokio::spawn(async move { scoop.interventions(hierarchy).await.map(|done| done.len()) })
+        };
+        let lock = db.pool().begin_with(LOCK).await?;
+        let first = read();
+        eventually("a list is read", async || db.number(BLOCKED).await == 1).await;
+        // More than the program has connections.
+        let others: Vec<_> = (0..8).map(|_| read()).collect();
+        let beside = scoop.launch(Grandchild).await?;
+        assert_eq!(beside.ends().await?, Outcome::Committed);
+        assert_eq!(db.client().find(beside.id()).await?.ends().await?, Outcome::Committed);
+        // A look at one hierarchy does not wait behind lists.
+        assert_eq!(before.status().await?, scoop::Status::Ended(Outcome::Committed));
+        // The server goes on with the statement of a read that is dropped.
+        first.abort();
+        assert!(first.await.is_err_and(|ended| ended.is_cancelled()));
+        assert_eq!(scoop.launch(Grandchild).await?.ends().await?, Outcome::Committed);
+        assert_eq!(db.number(BLOCKED).await, 1);
+        lock.rollback().await?;
+        for read in others {
+            assert_eq!(read.await??, 0);
+        }
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn read_that_waits_too_long_for_others_fails_and_launches_go_on() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().patience(Duration::from_secs(1)).client().await?;
+        let launched = scoop.launch(Grandchild).await?;
+        let lock = db.pool().begin_with(LOCK).await?;
+        let (reader, hierarchy) = (scoop.clone(), launched.id());
+        let read = tokio::spawn(async move { reader.interventions(hierarchy).await.map(|done| done.len()) });
+        eventually("a list is read", async || db.number(BLOCKED).await == 1).await;
+        let refused = scoop.handlers().await.unwrap_err();
+        assert!(matches!(refused, RuntimeError::ReadsBusy { .. }), "{refused:?}");
+        assert!(refused.is_transient());
+        scoop.launch(Grandchild).await?;
+        lock.rollback().await?;
+        assert_eq!(read.await??, 0);
+        scoop.handlers().await?;
+        Ok(())
+    }
+}

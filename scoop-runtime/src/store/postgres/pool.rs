@@ -15,12 +15,14 @@ use std::time::Duration;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Postgres, SqlSafeStr, Transaction};
+use tokio::runtime::Handle;
 
 use super::application_name::named;
 use super::idle_cache::{IdleCache, USES_MAX};
 use crate::error::loses_answer;
 use crate::util::detached::uninterrupted;
 use crate::util::patience;
+use crate::util::read_turns::{ReadTurn, ReadTurns};
 
 /// Settings of the engine's sessions, in place of those of a role or a database. Statements and idle sessions have no
 /// time limit. A session that idles in a transaction has one: otherwise the locks of a process that is stopped
@@ -73,6 +75,8 @@ pub(crate) struct Sessions {
     idle: IdleCache<PooledSession>,
     /// The number of callers that wait for `pool`: then no connection is kept.
     waiting: Arc<AtomicUsize>,
+    /// The turns of reads for clients: they leave the other connections to all else.
+    reads: ReadTurns,
 }
 
 /// A connection between two statements.
@@ -112,7 +116,8 @@ impl Sessions {
             false => (Route::Direct, options),
         };
         let pool = own_pool(connections, route).connect_lazy_with(options);
-        Self { pool, listening, route, idle: IdleCache::default(), waiting: Arc::default() }
+        let reads = ReadTurns::new(connections);
+        Self { pool, listening, route, idle: IdleCache::default(), waiting: Arc::default(), reads }
     }
 
     /// Runs a single statement, in a transaction of its own.
@@ -124,14 +129,15 @@ impl Sessions {
         statement: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
     ) -> sqlx::Result<T> {
         // A connection dropped in the middle is left to the pool.
-        let mut on = match self.route {
+        let on = match self.route {
             Route::Direct => StatementSession::Connection(self.session().await?),
             Route::Proxied => StatementSession::Transaction(self.begin().await?),
         };
-        match statement(on.connection()).await {
-            Ok(answer) => self.end(on).await.map(|()| answer),
+        let mut running = RunningStatement { on: Some(on), turn: patience::read_turn() };
+        match statement(running.connection()).await {
+            Ok(answer) => self.end(running.ended()).await.map(|()| answer),
             Err(error) => {
-                on.end_failed(&error);
+                running.ended().end_failed(&error);
                 Err(error)
             }
         }
@@ -257,6 +263,11 @@ impl Sessions {
         self.pool.options().get_max_connections()
     }
 
+    /// The turns of reads for clients.
+    pub(crate) fn read_turns(&self) -> ReadTurns {
+        self.reads.clone()
+    }
+
     /// The name of the pool for statements, and how many of its connections are open and idle.
     pub(crate) fn open_connections(&self) -> (&'static str, usize, usize) {
         let open = usize::try_from(self.pool.size()).unwrap_or(usize::MAX);
@@ -351,6 +362,38 @@ impl StatementSession {
     }
 }
 
+/// A statement in execution.
+struct RunningStatement {
+    /// `None` after its end.
+    on: Option<StatementSession>,
+    /// If it is a read for a client.
+    turn: Option<ReadTurn>,
+}
+
+impl RunningStatement {
+    fn connection(&mut self) -> &mut PgConnection {
+        self.on.as_mut().expect("the statement is in execution").connection()
+    }
+
+    fn ended(&mut self) -> StatementSession {
+        self.on.take().expect("the statement is in execution")
+    }
+}
+
+impl Drop for RunningStatement {
+    /// A read that is dropped early keeps its turn until the server has ended its statement: so long it has a connection.
+    fn drop(&mut self) {
+        let (Some(mut on), Some(turn)) = (self.on.take(), self.turn.take()) else { return };
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                // The pool tests the connection again.
+                let _ = on.connection().ping().await;
+                drop((on, turn));
+            });
+        }
+    }
+}
+
 /// A connection that is closed when dropped before the end of its transaction.
 struct Reading(Option<PoolConnection<Postgres>>);
 
@@ -417,6 +460,7 @@ pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; S
 mod tests {
     use super::super::tests::{database, done};
     use super::*;
+    use crate::util::patience::{PATIENCE, Trial};
 
     async fn session_of(sessions: &Sessions) -> i32 {
         let ask = async |session: &mut PgConnection| {
@@ -459,6 +503,20 @@ mod tests {
         }
         busy.abort();
         assert!(busy.await.unwrap_err().is_cancelled());
+        sessions.close().await;
+        done(pool).await;
+    }
+
+    #[tokio::test]
+    async fn reads_and_other_statements_share_an_only_connection() {
+        let pool = database("shared_session").await;
+        let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
+        let read = async || {
+            let trial = Trial::new(PATIENCE).reading(Some(sessions.read_turns()));
+            trial.endure(|_| async { Ok(session_of(&sessions).await) }).await.unwrap()
+        };
+        let (first, second, other) = tokio::join!(read(), read(), session_of(&sessions));
+        assert_eq!([first, second], [other, other]);
         sessions.close().await;
         done(pool).await;
     }
