@@ -105,10 +105,16 @@ impl Answer {
 #[derive(Default)]
 struct Chosen {
     /// In the order of their ids, which is that of their beginnings: ancestors before descendants.
-    runs: BTreeMap<Uuid, HierarchyId>,
+    runs: BTreeMap<Uuid, ChosenRun>,
     groups: BTreeMap<(String, RunPhase), usize>,
     /// Whether the limit was reached, so that there may be more.
     more: bool,
+}
+
+/// A run that passes the filters.
+struct ChosenRun {
+    hierarchy: HierarchyId,
+    parent: Option<Uuid>,
 }
 
 impl Chosen {
@@ -134,6 +140,11 @@ struct Tally {
     hierarchies: BTreeSet<HierarchyId>,
     dependent: Vec<(HierarchyId, Answer)>,
     refused: Refused,
+    /// In a dry run, the runs that would be cancelled by their own request or by that of a run above.
+    cancelled: BTreeSet<Uuid>,
+    /// How many of these would be by that of a run above, and how many may be: runs above them do not pass the filters.
+    covered: usize,
+    perhaps_covered: usize,
 }
 
 /// The number of refused requests with each answer and text. The text can be about one run.
@@ -151,6 +162,14 @@ struct ManyRecord<'a> {
     left: usize,
     /// Whether the limit was reached, so that there may be more runs.
     more: bool,
+}
+
+/// What would become of the requests.
+#[derive(Serialize)]
+struct CheckedRecord {
+    accepted: usize,
+    covered: usize,
+    perhaps_covered: usize,
 }
 
 /// Refused requests with one answer.
@@ -179,13 +198,31 @@ impl Tally {
         }
     }
 
+    /// Counts the answer to a dry run of a cancellation. The request for a run also cancels all runs below it, so that those for
+    /// these would find nothing to do.
+    fn count_cancellation(&mut self, chosen: &Chosen, (id, run): (Uuid, &ChosenRun), answer: Answer) {
+        if !answer.is_accepted() {
+            return self.count(run.hierarchy, answer);
+        }
+        self.cancelled.insert(id);
+        match run.parent {
+            Some(parent) if self.cancelled.contains(&parent) => self.covered += 1,
+            Some(parent)
+                if !chosen.runs.contains_key(&parent) && self.hierarchies.contains(&run.hierarchy) =>
+            {
+                self.perhaps_covered += 1;
+            }
+            _ => self.count(run.hierarchy, answer),
+        }
+    }
+
     fn refuse(&mut self, Answer { name, text, .. }: Answer) {
         *self.refused.entry((name, text)).or_default() += 1;
     }
 
     /// The result for so many runs.
     fn ended(mut self, runs: usize) -> Ended {
-        let mut covered = 0;
+        let mut covered = self.covered;
         for (hierarchy, answer) in std::mem::take(&mut self.dependent) {
             if self.hierarchies.contains(&hierarchy) {
                 covered += 1;
@@ -193,9 +230,10 @@ impl Tally {
                 self.refuse(answer);
             }
         }
-        let Self { accepted, refused, .. } = self;
+        let Self { accepted, refused, perhaps_covered, .. } = self;
         let refusals: usize = refused.values().sum();
-        Ended { runs, accepted, covered, refused, left: runs - accepted - covered - refusals }
+        let left = runs - accepted - covered - perhaps_covered - refusals;
+        Ended { runs, accepted, covered, perhaps_covered, refused, left }
     }
 }
 
@@ -204,6 +242,8 @@ struct Ended {
     runs: usize,
     accepted: usize,
     covered: usize,
+    /// Only in a dry run.
+    perhaps_covered: usize,
     refused: Refused,
     left: usize,
 }
@@ -238,6 +278,23 @@ impl Ended {
             output.remark("there may be more: the limit was reached");
         }
         Ok(())
+    }
+
+    /// Writes what would become of the requests.
+    fn write_checked(&self, output: Output) -> Result<(), Fault> {
+        let Self { accepted, covered, perhaps_covered, .. } = *self;
+        if output.json {
+            output.record(&CheckedRecord { accepted, covered, perhaps_covered })?;
+        } else if covered + perhaps_covered > 0 {
+            output.line(format_args!("would be accepted: {}", counted(accepted, "run", "runs")))?;
+            for (verb, count) in
+                [("would", covered), ("may", perhaps_covered)].into_iter().filter(|it| it.1 > 0)
+            {
+                let runs = counted(count, "run", "runs");
+                output.line(format_args!("{verb} be settled with another run of the hierarchy: {runs}"))?;
+            }
+        }
+        self.write_refused(output)
     }
 
     /// Writes the refused requests.
@@ -301,9 +358,16 @@ impl Many {
             let request = if is_dry_run { ask(run).dry_run() } else { ask(run) };
             Ok(request.await?.into())
         };
-        let asked = ask_all(&chosen, &mut tally, ask).await;
+        let asked = ask_all(&chosen, ask, |run, answer| {
+            if is_dry_run && request == RunRequest::Cancel {
+                tally.count_cancellation(&chosen, run, answer);
+            } else {
+                tally.count(run.1.hierarchy, answer);
+            }
+        });
+        let asked = asked.await;
         let ended = tally.ended(chosen.runs.len());
-        let written = if is_dry_run { ended.write_refused(output) } else { ended.write(output, chosen.more) };
+        let written = if is_dry_run { ended.write_checked(output) } else { ended.write(output, chosen.more) };
         asked?;
         ended.exit().despite(written)
     }
@@ -334,7 +398,10 @@ impl Many {
                     break;
                 }
                 // One that ends between two pages may be on both.
-                if chosen.runs.insert(run.run.uuid(), run.hierarchy).is_some() {
+                let parent = run.parent.map(RunId::uuid);
+                let known =
+                    chosen.runs.insert(run.run.uuid(), ChosenRun { hierarchy: run.hierarchy, parent });
+                if known.is_some() {
                     continue;
                 }
                 *chosen.groups.entry((run.handler.clone(), run.phase)).or_default() += 1;
@@ -361,12 +428,12 @@ impl Many {
 /// Makes the request for one run after the other, until the user interrupts that.
 async fn ask_all(
     chosen: &Chosen,
-    tally: &mut Tally,
     ask: impl AsyncFn(RunId) -> Result<Answer, RuntimeError>,
+    mut count: impl FnMut((Uuid, &ChosenRun), Answer),
 ) -> Result<(), Fault> {
     let progress = Progress::of(chosen.runs.len() as u64, "runs");
     let mut interrupted = pin!(interrupted());
-    for (run, hierarchy) in &chosen.runs {
+    for (id, run) in &chosen.runs {
         let stop = tokio::select! {
             biased;
             () = &mut interrupted => true,
@@ -375,12 +442,12 @@ async fn ask_all(
         if stop {
             break;
         }
-        let answer = match ask(RunId::from(*run)).await {
+        let answer = match ask(RunId::from(*id)).await {
             Err(RuntimeError::NoSuchRun { .. } | RuntimeError::WrongId { .. }) => Answer::gone(),
             Err(damaged @ RuntimeError::DamagedRollback { .. }) => Answer::damaged(&damaged),
             answer => answer?,
         };
-        tally.count(*hierarchy, answer);
+        count((*id, run), answer);
         progress.advance();
     }
     Ok(())
@@ -390,11 +457,45 @@ async fn ask_all(
 mod tests {
     use super::*;
 
+    fn chosen_run(hierarchy: u128, parent: Option<u128>) -> ChosenRun {
+        let hierarchy = HierarchyId::from(Uuid::from_u128(hierarchy));
+        ChosenRun { hierarchy, parent: parent.map(Uuid::from_u128) }
+    }
+
+    #[test]
+    fn dry_run_of_a_cancellation_counts_runs_below_a_cancelled_one_apart() {
+        let mut chosen = Chosen::default();
+        let runs = [
+            (10, chosen_run(1, None), CancelAnswer::Accepted),
+            // Below it.
+            (11, chosen_run(1, Some(10)), CancelAnswer::Accepted),
+            (12, chosen_run(1, Some(11)), CancelAnswer::Accepted),
+            // Below a run that is not chosen, perhaps below the first, too.
+            (13, chosen_run(1, Some(99)), CancelAnswer::Accepted),
+            // Below that one, and so cancelled with it or with the first.
+            (14, chosen_run(1, Some(13)), CancelAnswer::Accepted),
+            // No other run of its hierarchy is chosen before it.
+            (20, chosen_run(2, Some(98)), CancelAnswer::Accepted),
+            // Its request finds nothing to do anyway.
+            (30, chosen_run(3, None), CancelAnswer::AlreadyRequested),
+        ];
+        let answers: Vec<_> = runs.iter().map(|(id, _, answer)| (Uuid::from_u128(*id), *answer)).collect();
+        chosen.runs = runs.into_iter().map(|(id, run, _)| (Uuid::from_u128(id), run)).collect();
+        let mut tally = Tally::default();
+        for (id, answer) in answers {
+            tally.count_cancellation(&chosen, (id, &chosen.runs[&id]), answer.into());
+        }
+        let ended = tally.ended(7);
+        assert_eq!((ended.accepted, ended.covered, ended.perhaps_covered, ended.left), (2, 3, 1, 0));
+        let refused: Vec<_> = ended.refused.iter().map(|((answer, _), runs)| (*answer, *runs)).collect();
+        assert_eq!(refused, [("already requested", 1)]);
+    }
+
     #[test]
     fn question_names_a_few_groups_and_counts_the_others() {
         let mut chosen = Chosen::default();
         for (number, saga) in ["a", "b", "c", "d", "e", "f", "g"].into_iter().enumerate() {
-            chosen.runs.insert(Uuid::from_u128(number as u128), Uuid::nil().into());
+            chosen.runs.insert(Uuid::from_u128(number as u128), chosen_run(1, None));
             chosen.groups.insert((saga.into(), RunPhase::Stuck), 1);
         }
         let expected = "7 runs: 1 of `a` (stuck), 1 of `b` (stuck), 1 of `c` (stuck), 1 of `d` (stuck), \

@@ -698,6 +698,7 @@ async fn filters_retry_all_failed_rollbacks_and_stuck_runs_that_pass() {
     shop.run(&["retry", "--state", "stuck", "--dry-run", "--json"]).await.shows(expect![[r#"
         {"run":"<id 3>","hierarchy":"<id 4>","parent":"<id 5>","handler":"payments","topic":"shop.payments","message":"<id 6>","state":"stuck","since":"<time>","waits_for":"program","attempts":0,"reason":"the step `collect` is gone","failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null}
         {"would":"retry 1 run: 1 of `payments` (stuck)"}
+        {"accepted":1,"covered":0,"perhaps_covered":0}
     "#]]);
     shop.run(&filters).await.shows(expect![[r#"
         exit 2
@@ -763,6 +764,10 @@ async fn filters_cancel_all_unfinished_runs_that_pass() {
     assert_eq!(cancelled(&orders[2]).await, 1);
     assert!(matches!(orders[2].wait().await.unwrap(), Outcome::RolledBack(_)));
     // The payments are cancelled with their orders.
+    let tried = shop.run(&cancel(&["--state", "waiting", "--state", "awaiting-signal", "--dry-run"])).await;
+    let expected =
+        "\nwould be accepted: 2 runs\nwould be settled with another run of the hierarchy: 2 runs\n";
+    assert!(tried.code == 0 && tried.stdout.ends_with(expected), "{tried:?}");
     shop.run(&cancel(&["--state", "waiting", "--state", "awaiting-signal", "--yes"])).await.shows(expect![[
         r#"
             accepted: 2 runs
@@ -824,6 +829,8 @@ async fn run_that_failed_because_of_one_below_it_is_settled_with_that() {
     assert!(tried.code == 3 && tried.stdout.contains(refused), "{tried:?}");
     let tried = shop.run(&["retry", "--handler", "orders", "--dry-run"]).await;
     assert!(tried.code == 0 && tried.stdout.contains("would retry 2 runs"), "{tried:?}");
+    let expected = "\nwould be accepted: 1 run\nwould be settled with another run of the hierarchy: 1 run\n";
+    assert!(tried.stdout.ends_with(expected), "{tried:?}");
     shop.run(&["retry", "--handler", "orders", "--yes"]).await.shows(expect![[r#"
         accepted: 1 run
         settled with another run of the hierarchy: 1 run
