@@ -87,6 +87,8 @@ pub(crate) enum StartedAs {
     /// This run in this process, and no other, since no other handler was subscribed. Once it has committed, so has
     /// everything that was launched.
     SingleLocalRun(Uuid),
+    /// Not at all: a message with its unique key was there before.
+    Earlier,
     Other,
 }
 

@@ -59,6 +59,17 @@ impl ReserveSaga {
 }
 
 #[tokio::test(start_paused = true)]
+async fn launch_with_a_used_key_is_known_as_that() -> Result<()> {
+    let scoop = Scoop::builder().in_memory_database(&InMemory::new()).only::<ReserveSaga>().start().await?;
+    let first = scoop.launch(Reserve(1)).unique("one").await?;
+    let again = scoop.launch(Reserve(1)).unique("one").await?;
+    assert_eq!(again.id(), first.id());
+    assert_eq!([first, again].map(|it| it.is_of_earlier_launch()), [false, true]);
+    assert!(!scoop.launch(Reserve(1)).await?.is_of_earlier_launch());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_weeks_pass_at_once() -> Result<()> {
     let database = InMemory::new();
     let start = database.now();

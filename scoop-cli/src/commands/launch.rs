@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use scoop_core::{Escaped, Priority};
-use scoop_runtime::{Handle, Outcome, RuntimeError, Scoop};
+use scoop_runtime::{Handle, HierarchyId, Outcome, RuntimeError, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -134,18 +134,22 @@ pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> R
         launch = launch.required();
     }
     let handle = launch.await?;
-    if let Some(why) = launched_before {
+    if handle.is_of_earlier_launch() {
+        let why = launched_before.unwrap_or_else(|| key_is_used(handle.id()));
         output.remark(format_args!("nothing was launched: {why}"));
     }
     launched(output, handle, wait).await
 }
 
+/// Why a launch has launched nothing, or would launch nothing.
+fn key_is_used(hierarchy: HierarchyId) -> String {
+    format!("a message was launched with this key before, in hierarchy {hierarchy}")
+}
+
 /// Why a launch with this unique key would launch nothing.
 async fn launched_before(scoop: &Scoop, topic: &str, key: &str) -> Result<Option<String>, Fault> {
     match scoop.find_topic_by_key(topic, key).await {
-        Ok(earlier) => {
-            Ok(Some(format!("a message was launched with this key before, in hierarchy {}", earlier.id())))
-        }
+        Ok(earlier) => Ok(Some(key_is_used(earlier.id()))),
         Err(error @ RuntimeError::KeptKey { .. }) => Ok(Some(error.to_string())),
         Err(RuntimeError::NoSuchKey { .. }) => Ok(None),
         Err(error) => Err(error.into()),

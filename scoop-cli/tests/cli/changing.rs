@@ -60,6 +60,32 @@ async fn message_is_launched_by_topic_and_json() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn launch_with_a_key_that_becomes_free_meanwhile_is_reported_as_one() {
+    let mut shop = Shop::open().await;
+    let earlier = shop.order(1, Plan::Commit).await;
+    let lock = "BEGIN; LOCK TABLE scoop.message IN SHARE ROW EXCLUSIVE MODE";
+    let mut blocker = shop.db.pool().begin_with(lock).await.unwrap();
+    let order = r#"{"number":1,"plan":"Commit"}"#;
+    let launch = ["launch", "shop.orders", order, "--unique", "order 1", "--yes"];
+    let launch = shop.command(&launch).spawn().unwrap();
+    let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'relation' AND NOT granted
+                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    eventually("the launch waits for the lock", async || shop.db.number(waits).await > 0).await;
+    // The command has looked the key up before.
+    for statement in [
+        "DELETE FROM scoop.message WHERE id IN (
+             SELECT message_id FROM scoop.message_event WHERE cooperation_lineage[1] = $1)",
+        "DELETE FROM scoop.message_event WHERE cooperation_lineage[1] = $1",
+    ] {
+        sqlx::query(statement).bind(earlier.id().uuid()).execute(&mut *blocker).await.unwrap();
+    }
+    blocker.commit().await.unwrap();
+    let ran = shop.ended(launch).await;
+    assert_eq!((ran.code, &*ran.stderr), (0, ""), "{ran:?}");
+    assert_eq!(earlier.wait().await.unwrap(), Outcome::Committed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn launch_that_waits_names_the_hierarchy_before_its_end() {
     let mut shop = Shop::open().await;
     for (number, json) in [(1, &[][..]), (2, &["--json"][..])] {

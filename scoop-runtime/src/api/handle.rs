@@ -40,6 +40,8 @@ pub struct Handle {
     message: Uuid,
     /// Set if this process launched the message and has handlers of it.
     local_start: Option<Begun>,
+    /// Whether the launch found this message.
+    is_earlier: bool,
 }
 
 /// The launch of a hierarchy in this process.
@@ -154,7 +156,7 @@ pub enum Status {
 
 impl Handle {
     pub(crate) fn new(scoop: Scoop, root: Uuid, message: Uuid) -> Self {
-        Self { scoop, root, message, local_start: None }
+        Self { scoop, root, message, local_start: None, is_earlier: false }
     }
 
     /// The part of a hierarchy that begins with the message of this run. Unlike [`Scoop::find`], it needs no record of a launch.
@@ -168,6 +170,11 @@ impl Handle {
         Self { local_start, ..self }
     }
 
+    /// The same, of a launch that has perhaps found the message of an earlier one.
+    pub(super) fn found_earlier(self, is_earlier: bool) -> Self {
+        Self { is_earlier, ..self }
+    }
+
     /// The id of the hierarchy, for [`Scoop::find`].
     pub fn id(&self) -> HierarchyId {
         self.root.into()
@@ -176,6 +183,29 @@ impl Handle {
     /// The id of the message that started the hierarchy. It is neither the id of the hierarchy nor of a run.
     pub fn message_id(&self) -> Uuid {
         self.message
+    }
+
+    /// Whether the [launch](crate::Launch::unique) that returned this handle has launched nothing, since there was a message
+    /// with its unique key. In a transaction of the caller that is known before its commit.
+    ///
+    /// Also false if it is not known: after a lost answer of the database the launch finds the message that it has launched
+    /// itself, or that of an earlier launch.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let order = scoop.launch(OrderPlaced { order: 7 }).unique("order 7").await?;
+    /// if order.is_of_earlier_launch() {
+    ///     println!("order 7 was placed before, in hierarchy {}", order.id());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_of_earlier_launch(&self) -> bool {
+        self.is_earlier
     }
 
     /// Waits for the end of the hierarchy.
@@ -272,7 +302,7 @@ impl Handle {
     fn single_local_run(&self) -> Option<Uuid> {
         match self.local_start?.start {
             StartedAs::SingleLocalRun(run) => Some(run),
-            StartedAs::Other => None,
+            StartedAs::Earlier | StartedAs::Other => None,
         }
     }
 

@@ -48,7 +48,8 @@ impl<M: Message, H: From<Handle>> Launch<M, H> {
     launch_options!();
 
     /// Launches the message only if none was launched on this topic with this key before. Otherwise the handle is
-    /// that of the earlier message. So the launch can be repeated when its outcome is unknown.
+    /// that of the earlier message, and [says so](Handle::is_of_earlier_launch). So the launch can be repeated when its outcome
+    /// is unknown.
     ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};
@@ -97,10 +98,10 @@ impl<M: Message, H: From<Handle>> Launch<M, H> {
     pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<H, RuntimeError> {
         let (scoop, launched, span) = self.prepare().await?;
         let (root, id) = (launched.root, launched.id);
-        insert_admitted(&scoop, connection, launched).instrument(span).await?;
+        let is_earlier = insert_admitted(&scoop, connection, launched).instrument(span).await?;
         // A foreign transaction commits without a notification; poll soon.
         scoop.poll_for_foreign_commit();
-        Ok(Handle::new(scoop, root, id).into())
+        Ok(Handle::new(scoop, root, id).found_earlier(is_earlier).into())
     }
 
     /// Prepares the message for the store: checks its size, and adds key and context.
@@ -125,7 +126,8 @@ impl<M: Message, H: From<Handle> + 'static> IntoFuture for Launch<M, H> {
                 publish(&scoop, vec![launched], within, "a message was launched").instrument(span).await?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
-            Ok(Handle::new(scoop, root, id).started_locally(begun).into())
+            let launched = Handle::new(scoop, root, id).started_locally(begun);
+            Ok(launched.found_earlier(start == StartedAs::Earlier).into())
         }
         .boxed()
     }
@@ -173,9 +175,9 @@ impl LaunchUntyped {
     pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<Handle, RuntimeError> {
         let (scoop, launched, span) = self.prepare().await?;
         let (root, id) = (launched.root, launched.id);
-        insert_admitted(&scoop, connection, launched).instrument(span).await?;
+        let is_earlier = insert_admitted(&scoop, connection, launched).instrument(span).await?;
         scoop.poll_for_foreign_commit();
-        Ok(Handle::new(scoop, root, id))
+        Ok(Handle::new(scoop, root, id).found_earlier(is_earlier))
     }
 
     async fn prepare(self) -> Result<(Scoop, NewMessage, Span), RuntimeError> {
@@ -200,7 +202,8 @@ impl IntoFuture for LaunchUntyped {
                 publish(&scoop, vec![launched], within, "a message was launched").instrument(span).await?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(&topic));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
-            Ok(Handle::new(scoop, root, id).started_locally(begun))
+            let launched = Handle::new(scoop, root, id).started_locally(begun);
+            Ok(launched.found_earlier(start == StartedAs::Earlier))
         }
         .boxed()
     }
@@ -286,18 +289,18 @@ impl IntoFuture for LaunchAll {
     }
 }
 
-/// Launches a message in a transaction of the caller, if queues with a limit have room.
+/// Launches a message in a transaction of the caller, if queues with a limit have room. Returns whether it was there before.
 fn insert_admitted<'a>(
     scoop: &'a Scoop,
     connection: &'a mut PgConnection,
     launched: NewMessage,
-) -> BoxFuture<'a, Result<(), RuntimeError>> {
+) -> BoxFuture<'a, Result<bool, RuntimeError>> {
     async move {
         let admitted = scoop.admit(std::slice::from_ref(&launched), None).await?;
-        insert_in(scoop.store(), scoop.unhandled(), connection, launched).await?;
+        let launch = insert_in(scoop.store(), scoop.unhandled(), connection, launched).await?;
         // The caller commits later.
         admitted.doubt();
-        Ok(())
+        Ok(launch.launched == 0)
     }
     .boxed()
 }

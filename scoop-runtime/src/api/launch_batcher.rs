@@ -156,11 +156,12 @@ impl LaunchBatcher {
                 }
             }
         }
-        let launch = loop {
+        let (launch, attempt) = loop {
             let own = Arc::get_mut(messages).ok_or(sqlx::Error::WorkerCrashed)?;
-            let messages = known_before(own, trial.next_attempt());
+            let attempt = trial.next_attempt();
+            let messages = known_before(own, attempt);
             if let Some(launch) = trial.attempt(self.store.launch_in_own_transaction(messages)).await {
-                break launch?;
+                break (launch?, attempt);
             }
         };
         self.launched(messages, &launch);
@@ -168,7 +169,8 @@ impl LaunchBatcher {
             // Messages launched by an earlier attempt were not notified.
             self.notify();
         }
-        Ok(vec![StartedAs::Other; messages.len()])
+        let is_earlier = launch.found_earlier(messages, attempt);
+        Ok(vec![if is_earlier { StartedAs::Earlier } else { StartedAs::Other }; messages.len()])
     }
 
     /// Notifies the workers of the handlers, and warns about messages without handlers.

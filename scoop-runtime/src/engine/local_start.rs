@@ -56,10 +56,11 @@ pub(crate) async fn launch(
     let launched = if starts.is_empty() {
         let launch = engine.store.launch_in_own_transaction(messages).await?;
         notify_launch(engine, messages, &launch, vec![]);
-        vec![StartedAs::Other; messages.len()]
+        let is_earlier = launch.found_earlier(messages, attempt);
+        vec![if is_earlier { StartedAs::Earlier } else { StartedAs::Other }; messages.len()]
     } else {
         // Claimed runs have to start.
-        uninterrupted(launch_and_start(engine.clone(), messages.clone(), starts)).await?
+        uninterrupted(launch_and_start(engine.clone(), messages.clone(), starts, attempt)).await?
     };
     if attempt == Attempt::Repeat {
         // Messages launched by an earlier attempt have not been announced.
@@ -106,6 +107,7 @@ async fn launch_and_start(
     engine: Arc<Engine>,
     messages: Arc<Vec<NewMessage>>,
     starts: Vec<LocalStart>,
+    attempt: Attempt,
 ) -> sqlx::Result<Vec<StartedAs>> {
     let topology = engine.topology.lanes().topology;
     let launch = match engine.store.launch_and_claim(engine.claimer(), topology, &messages).await {
@@ -132,6 +134,9 @@ async fn launch_and_start(
         }
     }
     notify_launch(&engine, &messages, &launch, begun);
+    if launch.found_earlier(&messages, attempt) {
+        return Ok(vec![StartedAs::Earlier]);
+    }
     // A run that did not start is of another message if its handler is the one that started.
     let is_only = |started: &String| launch.handlers.iter().all(|other| other == started);
     let started = started.iter().map(|runs| match &runs[..] {

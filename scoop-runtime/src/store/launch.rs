@@ -171,6 +171,13 @@ pub(crate) struct LaunchResult {
     pub(crate) claimed: Vec<Uuid>,
 }
 
+impl LaunchResult {
+    /// Whether the only message was there before. Unknown after an attempt that may have launched it.
+    pub(crate) fn found_earlier(&self, messages: &[NewMessage], attempt: Attempt) -> bool {
+        attempt == Attempt::First && messages.len() == 1 && self.launched == 0
+    }
+}
+
 /// How many bytes of payloads one statement has, about; more only if a single message has more. The conditional
 /// launches keep them in memory within the usual `work_mem`.
 pub(super) const PAYLOADS_BYTES_MAX: usize = 1024 * 1024;

@@ -60,6 +60,7 @@ async fn concurrent_launches_with_one_key_launch_once() -> Result<()> {
         launches.spawn(async move { scoop.launch(Child).unique("order 7").await });
     }
     let roots: Vec<_> = launches.join_all().await.into_iter().collect::<Result<_, _>>()?;
+    assert_eq!(roots.iter().filter(|root| !root.is_of_earlier_launch()).count(), 1);
     for root in &roots {
         assert_eq!((root.id(), root.message_id()), (roots[0].id(), roots[0].message_id()));
         assert_eq!(root.ends().await?, Outcome::Committed);
@@ -67,10 +68,11 @@ async fn concurrent_launches_with_one_key_launch_once() -> Result<()> {
     assert_eq!(notes.all(), [roots[0].message_id().to_string()]);
 
     // Long after it has ended as well; and another key or topic is another matter.
-    assert_eq!(scoop.launch(Child).unique("order 7").await?.id(), roots[0].id());
+    let again = scoop.launch(Child).unique("order 7").await?;
+    assert_eq!((again.id(), again.is_of_earlier_launch()), (roots[0].id(), true));
     let others =
         [scoop.launch(Child).unique("order 8").await?, scoop.launch(Finally).unique("order 7").await?];
-    assert!(others.iter().all(|other| other.id() != roots[0].id()));
+    assert!(others.iter().all(|other| other.id() != roots[0].id() && !other.is_of_earlier_launch()));
     assert_eq!(others[0].ends().await?, Outcome::Committed);
     assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 3);
     Ok(())
@@ -95,6 +97,11 @@ async fn a_launch_that_is_rolled_back_leaves_the_key_to_others() -> Result<()> {
     tx.rollback().await?;
     let second = second.await??;
     assert_eq!(second.id(), given_up.id());
+    assert!(!given_up.is_of_earlier_launch() && !second.is_of_earlier_launch());
+    let mut tx = db.pool().begin().await?;
+    let third = scoop.launch(Child).unique("key").in_transaction(&mut tx).await?;
+    assert!(third.is_of_earlier_launch());
+    tx.rollback().await?;
     assert_eq!(second.ends().await?, Outcome::Committed);
     assert_eq!(given_up.ends().await?, Outcome::Committed);
     assert_eq!(notes.all().len(), 1);
