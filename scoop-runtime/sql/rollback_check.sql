@@ -49,20 +49,30 @@ failed AS (
           AND mended.message_id = b.message_id
     ) IS NULL
 ),
--- read as far as a condition below needs it
+-- Read as far as a condition below needs it. Each run of the working set is looked up in the ids of those that handled the
+-- message, and not compared with each of these: a message may have many.
 related AS MATERIALIZED (
-    SELECT r.state, r.awaits_operator, r.rollback_failed_before FROM scoop.run r
-    WHERE r.root = $1 AND r.message_id = $2
-  UNION ALL
     SELECT r.state, r.awaits_operator, r.rollback_failed_before
-    FROM scoop.run r JOIN handled h ON scoop.run_id(h.lineage) = ANY (r.lineage) OR r.id = ANY (h.lineage)
-    WHERE r.root = $1
+    FROM scoop.run r
+    CROSS JOIN (SELECT array_agg(DISTINCT cardinality(h.lineage)) AS levels FROM handled h) handled_at
+    WHERE r.root = $1 AND (
+        r.message_id = $2
+        -- one of them, or above one
+        OR r.id IN (SELECT DISTINCT unnest(h.lineage) FROM handled h)
+        -- below one: its id has the same place in this lineage; `IS TRUE`, since the planner may turn a mere IN into a join, whose
+        -- table is filled anew for each run
+        OR EXISTS (
+            SELECT FROM unnest(handled_at.levels) level
+            WHERE (r.lineage[level] IN (SELECT scoop.run_id(h.lineage) FROM handled h)) IS TRUE
+        )
+    )
 )
 SELECT (SELECT count(*) FROM handled) AS handled,
        (SELECT count(*) FROM handled h
         WHERE NOT EXISTS (
             SELECT FROM scoop.message_event e
             WHERE e.type = 'ROLLING_BACK' AND e.message_id = h.message_id AND e.coroutine_name = h.handler
+            OFFSET 0
         )) AS done,
        EXISTS (SELECT FROM scoop.message_event e WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = $2)
            AS rollback_requested,

@@ -256,6 +256,53 @@ async fn comparison_of_failed_rollbacks_reads_the_newest() {
     done(pool).await;
 }
 
+/// Two messages with `{of}` handlers each, in a hierarchy with as many other runs. All runs of the first have ended, those of the second
+/// await an operator.
+const HANDLED_BY_MANY: &str = "
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, exception)
+    SELECT md5('{of} ' || message)::uuid, type::scoop.message_event_type, 'many' || n,
+           ARRAY[md5('{of}')::uuid, md5('{of} ' || message || n)::uuid],
+           CASE WHEN type LIKE 'ROLL%' THEN '{}'::jsonb END
+    FROM generate_series(1, {of}) n
+    CROSS JOIN (VALUES ('ended', 'SEEN'), ('held', 'SEEN'), ('held', 'ROLLING_BACK'), ('held', 'ROLLBACK_FAILED'))
+        events (message, type);
+    INSERT INTO scoop.run
+        (root, id, lineage, message_id, topic, handler, state, awaits_operator, rollback_failed_before, last_event_at)
+    SELECT md5('{of}')::uuid, run, ARRAY[md5('{of}')::uuid, run], md5('{of} ' || message)::uuid, 'many', 'many' || n,
+           state::scoop.run_state, state = 'stuck', state = 'stuck', now()
+    FROM generate_series(1, {of}) n
+    CROSS JOIN (VALUES ('held', 'stuck'), ('other', 'ready')) kinds (message, state)
+    CROSS JOIN LATERAL (SELECT md5('{of} ' || message || n)::uuid AS run) ids";
+
+#[tokio::test]
+async fn check_of_a_rollback_costs_in_proportion_to_the_runs_of_the_message_and_of_the_hierarchy() {
+    let pool = database("handled_by_many").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    execute("VACUUM ANALYZE".into()).await;
+    for of in [500, 2_000] {
+        execute(HANDLED_BY_MANY.replace("{of}", &of.to_string())).await;
+    }
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE".into()).await;
+        }
+        for message in ["ended", "held"] {
+            let mut costs = vec![];
+            for of in [500, 2_000] {
+                let values = format!("md5('{of}')::uuid, md5('{of} {message}')::uuid");
+                let plan = carried_out(&pool, "rollback_check", &values).await;
+                costs.push((blocks_read(&plan), rows_handled(&plan)));
+            }
+            let [(blocks, rows), (more_blocks, more_rows)] = *costs else { panic!() };
+            let of = format!("{costs:?} blocks and rows of {message}, analyzed: {looked_at}");
+            assert!(more_blocks < blocks * 5 && more_rows < rows * 5.0, "{of}");
+        }
+    }
+    done(pool).await;
+}
+
 /// Those of a hierarchy with many failed rollbacks are listed, too.
 #[tokio::test]
 async fn settled_failures_cost_nothing_in_counts_and_pages_of_failed_rollbacks() {
