@@ -344,8 +344,9 @@ BEGIN ATOMIC
     ) shown
     LEFT JOIN LATERAL (
         SELECT e.exception, e.created_at FROM scoop.message_event e
-        WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = of_root
-          AND scoop.run_id(e.cooperation_lineage) = shown.run
+        WHERE e.cooperation_lineage[1] = of_root AND scoop.run_id(e.cooperation_lineage) = shown.run
+          -- in two conditions: otherwise the planner may read an index of all such events
+          AND e.type IN ('CANCELLATION_REQUESTED', 'ROLLBACK_FAILED') AND e.type::text = 'ROLLBACK_FAILED'
         LIMIT 1
     ) failed ON true
     LEFT JOIN LATERAL (
