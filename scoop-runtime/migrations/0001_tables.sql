@@ -588,10 +588,11 @@ CREATE INDEX run_signal ON scoop.run (signal, signal_key) WHERE state = 'ready' 
 CREATE INDEX run_parked ON scoop.run
     (handler, topic, reserved_for, limit_key, scoop.priority_of(context), parked_since)
     WHERE parked_since IS NOT NULL;
-CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck' OR awaits_operator;
+CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck';
 -- For lists: the newest runs of each state and handler. The condition on the id always holds, and only lists repeat it.
 CREATE INDEX run_listed ON scoop.run (state, handler, id)
     WHERE state <> 'ended' AND id >= '00000000-0000-0000-0000-000000000000';
+CREATE INDEX run_awaiting_operator ON scoop.run (handler, id) WHERE awaits_operator;
 
 -- The sample of ANALYZE, perhaps ten thousand children of one parent, is out of date a minute later. Without statistics
 -- the planner takes ids for selective, which they are.

@@ -28,7 +28,8 @@ END;
 CREATE FUNCTION scoop.phase_since(r scoop.run) RETURNS timestamptz LANGUAGE sql STABLE
 RETURN CASE
     WHEN r.state = 'ready' AND r.parked_since IS NOT NULL THEN greatest(r.parked_since, r.last_event_at)
-    WHEN r.state IN ('ready', 'stuck') AND r.ready_at <= statement_timestamp() THEN greatest(r.ready_at, r.last_event_at)
+    WHEN (r.state IN ('ready', 'stuck') OR r.awaits_operator) AND r.ready_at <= statement_timestamp()
+        THEN greatest(r.ready_at, r.last_event_at)
     ELSE r.last_event_at
 END;
 

@@ -1,7 +1,9 @@
 -- Makes a run stuck whose rollback failed again: it awaits an operator, and so do the runs that wait for it. The failure is
--- recorded. The run has recorded its failed children. Returns the run if it was held under this epoch. The transaction holds the
--- lock of the hierarchy, so that no operator's decision changes the runs above meanwhile.
--- Locks: its row of run, those of the runs above that wait, and those of its failed children; the new row of repeated_failure.
+-- recorded. The run has recorded its failed children. Returns the run if it was held under this epoch. A decision about a run locks
+-- those above it before it reads the others (run_lock_above.sql): so it either sees this run as stuck, or this statement sees what it
+-- has written.
+-- Locks: its row of run, then those of the runs above that wait, the nearest first; those of its failed children; the new row of
+-- repeated_failure.
 -- $1 root, $2 id, $3 epoch, $4 the part that failed, $5 how often the children's failures had been
 -- handled before, if they were why, $6 the failure, $7 reason, $8 the worker, $9 the reason of the runs above
 WITH RECURSIVE updated_run AS (
@@ -21,26 +23,33 @@ inserted_failure AS (
     FROM updated_run
 ),
 -- without duplicates, so that it ends at forged rows that lead in a circle
-above (root, id, parent) AS (
-    SELECT r.root, r.id, r.parent
+above (id, parent) AS (
+    SELECT r.id, r.parent
     FROM updated_run
-    JOIN scoop.run r ON r.root = updated_run.root AND r.id = updated_run.parent
-    WHERE r.state = 'waiting' AND r.rollback_failed_before AND NOT r.awaits_operator
+    JOIN scoop.run r ON r.root = $1 AND r.id = updated_run.parent
+    WHERE r.state = 'waiting' AND r.rollback_failed_before
     UNION
-    SELECT next.root, next.id, next.parent
+    SELECT next.id, next.parent
     FROM above
     CROSS JOIN LATERAL (
-        SELECT r.root, r.id, r.parent FROM scoop.run r
-        WHERE r.root = above.root AND r.id = above.parent
-          AND r.state = 'waiting' AND r.rollback_failed_before AND NOT r.awaits_operator
+        SELECT r.id, r.parent FROM scoop.run r
+        WHERE r.root = $1 AND r.id = above.parent AND r.state = 'waiting' AND r.rollback_failed_before
         OFFSET 0
     ) next
 ),
+locked_above AS MATERIALIZED (
+    SELECT r.id
+    FROM above
+    JOIN scoop.run r ON r.root = $1 AND r.id = above.id
+    ORDER BY cardinality(r.lineage) DESC
+    FOR NO KEY UPDATE OF r
+),
 updated_above AS (
     UPDATE scoop.run r
-    SET awaits_operator = true, reason = $9
-    FROM above
-    WHERE r.root = above.root AND r.id = above.id
+    SET awaits_operator = true, reason = $9, ready_at = greatest(r.ready_at, clock_timestamp())
+    FROM locked_above
+    WHERE r.root = $1 AND r.id = locked_above.id
+      AND r.state = 'waiting' AND r.rollback_failed_before AND NOT r.awaits_operator
 ),
 deleted_children AS (
     DELETE FROM scoop.run child

@@ -58,6 +58,7 @@ woken AS (
         owner = CASE WHEN locked_run.is_claimed THEN $2 END,
         epoch = r.epoch + locked_run.is_claimed::int,
         ready_at = locked_run.wakes_at,
+        awaits_operator = false,  -- also in a forged row, which would execute as one that awaits an operator
         signal = CASE WHEN NOT locked_run.is_claimed THEN r.signal END,
         signal_key = CASE WHEN NOT locked_run.is_claimed THEN r.signal_key END,
         last_event_at = CASE WHEN locked_run.is_claimed

@@ -13,7 +13,7 @@ SELECT greatest(pg_stat_get_live_tuples('scoop.run'::regclass) - 3000, 0) AS unf
        ) few) AS stuck_runs,
        (SELECT count(*) FROM (
            SELECT FROM scoop.run r
-           WHERE r.awaits_operator AND r.ready_at >= '-infinity' LIMIT 1000
+           WHERE r.awaits_operator AND r.handler >= '' LIMIT 1000
        ) few) AS awaiting_operator,
        (SELECT count(*) FROM (
            SELECT FROM scoop.kept_hierarchy k WHERE k.topic = '' AND k.kind = 'undeletable' LIMIT 1000

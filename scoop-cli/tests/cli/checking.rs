@@ -501,7 +501,7 @@ async fn doctor_says_that_runs_of_many_sagas_were_not_counted() {
         .execute(
             "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, last_event_at)
              SELECT id, id, ARRAY[id, id], id, 'forged' || n, 'forged' || n, now()
-             FROM generate_series(1, 1000) n CROSS JOIN LATERAL (SELECT gen_random_uuid() AS id) ids",
+             FROM generate_series(1, 1000) n CROSS JOIN LATERAL (SELECT md5('run' || n)::uuid AS id) ids",
         )
         .await;
     let doctor = shop.run(&["doctor", "--json", "--verbose"]).await;

@@ -139,8 +139,8 @@ pub(crate) struct Decision {
     pub(crate) events: Vec<OperatorEvent>,
     /// The runs that are added to the working set, or change there.
     pub(crate) revived: Vec<RestoredRun>,
-    /// The runs above that wait already, and whether they still wait for a run that awaits an operator.
-    pub(crate) waiting: Vec<(Uuid, bool)>,
+    /// The runs above that wait already, and for no run any more that awaits an operator.
+    pub(crate) cleared: Vec<Uuid>,
     /// The runs that are removed from the working set.
     pub(crate) dropped: Vec<Uuid>,
     /// The parent run, which may not wait for any child any more.
@@ -335,6 +335,10 @@ impl FailedRollbacks {
         let in_the_way = self.all_blockers(target);
         let above = self.blocked_ancestors(target);
         let mut at_or_below = in_the_way.iter().chain([&target]);
+        let needs_decision = |run: &&FailedRollback| !self.is_blocked(run.id()) && !self.is_busy(run);
+        if action == RepairAction::Retry && in_the_way.iter().any(needs_decision) {
+            return Err(Refusal::FailedBelow);
+        }
         let busy_above = above.iter().any(|run| run.presence == Presence::Busy);
         if others == OtherDescendants::Unfinished || busy_above || at_or_below.any(|run| self.is_busy(run)) {
             return Err(Refusal::Busy);
@@ -400,7 +404,8 @@ impl FailedRollbacks {
                 Presence::AwaitsOperator if state == RowState::Waiting => {
                     decision.revived.push(run.revived(state, parent)?.held(awaits_operator));
                 }
-                Presence::Waiting { .. } => decision.waiting.push((run.id(), awaits_operator)),
+                // A run that awaits an operator has set it already in the runs that wait for it.
+                Presence::Waiting { .. } => decision.cleared.extend((!awaits_operator).then(|| run.id())),
                 Presence::AwaitsOperator | Presence::Busy => {}
             }
             let waits = Some(run.id()).filter(|_| state == RowState::Waiting);

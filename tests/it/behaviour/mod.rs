@@ -94,6 +94,7 @@ mod redeploys;
 mod redeploys_at_once;
 mod rehearsals;
 mod repair;
+mod repair_locked;
 mod replies;
 mod replies_last_step;
 mod replies_to_clients;

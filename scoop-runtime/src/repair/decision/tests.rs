@@ -271,11 +271,11 @@ fn run_in_the_working_set_stays_unless_it_awaits_an_operator() {
     assert_eq!(revived(&decision), [(3, RowState::Stuck, Some(2)), (5, RowState::Ready, None)]);
 }
 
-/// The runs above that wait after a decision, and whether they await an operator.
+/// The runs that wait after a decision, and whether they await an operator.
 fn waiting(decision: &Decision) -> Vec<(u128, bool)> {
     let revived = decision.revived.iter().filter(|run| run.state == RowState::Waiting);
     let revived = revived.map(|run| (run.id.as_u128(), run.awaits_operator));
-    revived.chain(decision.waiting.iter().map(|(run, awaits)| (run.as_u128(), *awaits))).collect()
+    revived.chain(decision.cleared.iter().map(|run| (run.as_u128(), false))).collect()
 }
 
 #[test]
@@ -283,20 +283,46 @@ fn run_that_waits_awaits_an_operator_if_any_other_run_below_it_does() {
     let retried = decide(family(), RepairAction::Retry, 5).unwrap();
     assert_eq!(waiting(&retried), [(3, false), (2, true)], "run 2 waits for run 4");
     // All are back, and run 5 has failed again.
+    let held = Presence::Waiting { awaits_operator: true };
     let mut runs = family();
-    (runs[0].presence, runs[1].presence) =
-        (Presence::Waiting { awaits_operator: true }, Presence::Waiting { awaits_operator: true });
+    (runs[0].presence, runs[1].presence) = (held, held);
     (runs[2].presence, runs[3].presence) = (Presence::AwaitsOperator, Presence::AwaitsOperator);
-    assert_eq!(waiting(&decide(runs.clone(), RepairAction::Skip, 5).unwrap()), [(3, false), (2, true)]);
-    let of_other_branch = decide(runs.clone(), RepairAction::Resolve, 4).unwrap();
-    assert_eq!(waiting(&of_other_branch), [(2, true)], "run 3 waits for run 5");
+    assert_eq!(
+        waiting(&decide(runs.clone(), RepairAction::Skip, 5).unwrap()),
+        [(3, false)],
+        "run 2 waits for run 4"
+    );
+    assert_eq!(
+        waiting(&decide(runs.clone(), RepairAction::Resolve, 4).unwrap()),
+        [],
+        "run 3 waits for run 5"
+    );
+    assert_eq!(
+        waiting(&decide(runs.clone(), RepairAction::Resolve, 3).unwrap()),
+        [],
+        "run 2 waits for run 4"
+    );
     // Run 5 is in repair.
     (runs[1].presence, runs[3].presence) = (WAITING, Presence::Busy);
-    assert_eq!(waiting(&decide(runs.clone(), RepairAction::Retry, 4).unwrap()), [(2, false)]);
+    assert_eq!(waiting(&decide(runs, RepairAction::Retry, 4).unwrap()), [(2, false)]);
     // Run 3 did not fail because of its children: it does not wait for run 5, but awaits an operator.
     let mut runs = family();
     (runs[1].handling, runs[2].presence) = (None, Presence::Busy);
     assert_eq!(waiting(&decide(runs, RepairAction::Retry, 5).unwrap()), [(2, true)]);
+}
+
+#[test]
+fn retry_above_a_run_that_awaits_a_decision_is_refused_also_beside_a_repair() {
+    let mut runs = family();
+    runs[3].presence = Presence::Busy;
+    assert_eq!(
+        decide(runs.clone(), RepairAction::Retry, 2).unwrap_err(),
+        Refusal::FailedBelow,
+        "run 4 comes first"
+    );
+    assert_eq!(decide(runs.clone(), RepairAction::Skip, 2).unwrap_err(), Refusal::Busy, "run 5 is in repair");
+    runs[2].presence = Presence::Busy;
+    assert_eq!(decide(runs, RepairAction::Retry, 2).unwrap_err(), Refusal::Busy);
 }
 
 #[test]

@@ -372,10 +372,10 @@ impl WorkingRow {
 
     /// The time since which it is in its state.
     pub(super) fn since(&self, now: OffsetDateTime) -> OffsetDateTime {
+        let has_come_due = self.due_at() <= now;
         match self.state {
-            RowState::Ready | RowState::Stuck if self.due_at() <= now => {
-                self.due_at().max(self.last_event_at)
-            }
+            RowState::Ready | RowState::Stuck if has_come_due => self.due_at().max(self.last_event_at),
+            _ if self.awaits_operator && has_come_due => self.due_at().max(self.last_event_at),
             _ => self.last_event_at,
         }
     }

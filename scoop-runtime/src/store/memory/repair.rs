@@ -13,7 +13,7 @@ use crate::find::{BLOCKING_MAX, BlockingRuns, DecisionWait, FAILED_BELOW_READ};
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent,
     OtherDescendants, Presence, Refusal, RepairAction, RepairStatus, RestoredRun, SIGNAL, StuckRun,
-    failed_again_reason, no_program,
+    WAITING_FOR_OPERATOR, failed_again_reason, no_program,
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
@@ -44,7 +44,7 @@ impl RepairStorage for MemoryStore {
                 (row.awaits_operator, row.giving_up, row.give_up_at) = (true, false, None);
                 (row.attempts, row.retries) = (0, 0);
             });
-            state.mark_waiting_for(run);
+            state.mark_waiting_for(run, now);
             state.record_failure(run, worker, failed);
             if let Some(row) = state.row(run) {
                 let failed = FailedRun {
@@ -245,8 +245,8 @@ impl State {
         }
         decision.dropped.iter().for_each(|id| drop(self.remove((root, *id))));
         decision.revived.iter().for_each(|revived| self.revive(root, revived, now));
-        for (id, awaits_operator) in &decision.waiting {
-            self.change((root, *id), |row| row.set_awaits_operator(*awaits_operator));
+        for id in &decision.cleared {
+            self.change((root, *id), |row| (row.awaits_operator, row.reason) = (false, None));
         }
     }
 
@@ -545,7 +545,7 @@ impl InterventionRow {
 
 impl State {
     /// Records of the runs above that wait for this one that they await an operator.
-    fn mark_waiting_for(&mut self, (root, run): RowKey) {
+    fn mark_waiting_for(&mut self, (root, run): RowKey, now: OffsetDateTime) {
         let mut below = run;
         while let Some(above) = self.row((root, below)).and_then(|row| row.parent) {
             let waits = |row: &&WorkingRow| {
@@ -554,7 +554,10 @@ impl State {
             if self.row((root, above)).filter(waits).is_none() {
                 return;
             }
-            self.change((root, above), |row| row.set_awaits_operator(true));
+            self.change((root, above), |row| {
+                (row.awaits_operator, row.reason) = (true, Some(WAITING_FOR_OPERATOR.to_owned()));
+                row.ready_at = row.ready_at.max(now);
+            });
             below = above;
         }
     }

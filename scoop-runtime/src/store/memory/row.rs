@@ -9,7 +9,6 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::bug::{Bug, is_injected};
-use crate::repair::WAITING_FOR_OPERATOR;
 pub(super) use crate::store::RowState;
 use crate::store::{ClaimKey, FormerAttempts};
 
@@ -219,12 +218,6 @@ impl WorkingRow {
     /// Whether no program can continue it, so that a retry makes it ready; see `scoop.is_stuck` in the migrations.
     pub(super) fn is_stuck(&self) -> bool {
         self.state == RowState::Stuck && !self.awaits_operator
-    }
-
-    /// Records of a run that waits whether it waits for one that awaits an operator.
-    pub(super) fn set_awaits_operator(&mut self, awaits_operator: bool) {
-        self.awaits_operator = awaits_operator;
-        self.reason = awaits_operator.then(|| WAITING_FOR_OPERATOR.to_owned());
     }
 
     /// Whether it goes on without an operator. As `scoop.goes_on`.

@@ -45,6 +45,7 @@ impl FindStorage for PostgresStore {
             .bind(after)
             .bind(page.fetched())
             .bind(page.read())
+            .bind(!filter.admits_waiting_for_children())
             .all(&self.sessions)
             .await?;
         let floor = rows.first().map(|row| row.try_get("floor")).transpose()?.flatten();
@@ -422,6 +423,12 @@ impl RunFilter {
         let all = [RowState::Ready, RowState::Running, RowState::Waiting, RowState::Stuck];
         let asked: Vec<_> = all.into_iter().filter(|state| of_phases(*state) && of_waits(*state)).collect();
         (asked.len() < all.len()).then(|| asked.into_iter().map(|state| state.as_str().to_owned()).collect())
+    }
+
+    /// Whether runs that only wait for their children are in the list. Otherwise, of waiting runs it has those that await an operator.
+    fn admits_waiting_for_children(&self) -> bool {
+        self.admits_phase(RunPhase::Waiting)
+            && (self.waits.is_empty() || self.waits.contains(&WaitKind::Children))
     }
 
     /// The maximum length of a lineage in the list.

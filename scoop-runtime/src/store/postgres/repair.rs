@@ -10,8 +10,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::decode::{failure_if_readable, lineage, row_state, stored_time, time, time_if_any, unsigned};
 use super::find::phase;
-use super::pool::READ_COMMITTED;
-use super::query_ext::{FetchExt, PlainQuery};
+use super::query_ext::{ExecuteExt, FetchExt, PlainQuery};
 use super::requests::commit;
 use crate::RepairStatus;
 use crate::find::BLOCKING_MAX;
@@ -34,8 +33,6 @@ impl RepairStorage for PostgresStore {
         worker: &str,
         failed: &FailedRollbackPart,
     ) -> sqlx::Result<bool> {
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        sqlx::query(self.sql.hierarchy_lock.clone()).bind(key.root).execute(&mut *tx).await?;
         let held = sqlx::query(self.sql.run_mark_awaiting_operator.clone())
             .bind(key.root)
             .bind(key.id)
@@ -46,9 +43,8 @@ impl RepairStorage for PostgresStore {
             .bind(failed_again_reason(&failed.failure))
             .bind(worker)
             .bind(WAITING_FOR_OPERATOR)
-            .execute(&mut *tx)
+            .done(&self.sessions)
             .await?;
-        commit(tx).await?;
         Ok(held.rows_affected() > 0)
     }
 
@@ -59,6 +55,10 @@ impl RepairStorage for PostgresStore {
     ) -> sqlx::Result<Result<RepairResult, Refusal>> {
         let (root, run) = (target.lineage.root_id(), target.lineage.id());
         let mut tx = self.begin_request(root, asked.requester.asked).await?;
+        if !asked.requester.asked.is_dry_run {
+            let lineage = target.lineage.ids();
+            sqlx::query(self.sql.run_lock_above.clone()).bind(root).bind(lineage).execute(&mut *tx).await?;
+        }
         let (failed_rollbacks, now) = self.failed_rollbacks(&mut tx, root).await?;
         if self.is_done(&mut tx, asked.requester.asked).await? {
             return Ok(Ok(RepairResult::before(target, now)));
@@ -283,12 +283,9 @@ impl PostgresStore {
             .bind(now)
             .execute(&mut *connection)
             .await?;
-        let (waiting, awaits_operator): (Vec<Uuid>, Vec<bool>) = decision.waiting.iter().copied().unzip();
-        sqlx::query(self.sql.run_mark_waiting.clone())
+        sqlx::query(self.sql.run_clear_awaiting_operator.clone())
             .bind(root)
-            .bind(waiting)
-            .bind(awaits_operator)
-            .bind(WAITING_FOR_OPERATOR)
+            .bind(&decision.cleared)
             .execute(connection)
             .await?;
         Ok(())

@@ -24,6 +24,8 @@ async fn runs_above_one_that_failed_again_wait_for_an_operator_and_name_it() -> 
             (RunPhase::AwaitingOperator, Some(WaitKind::Operator))
         );
         assert_eq!(broken.explained(failed.id().uuid()).await?.1, [], "the grandchild comes first");
+        let repair = broken.scoop.interventions(broken.root.id()).await?.remove(0);
+        assert!(run.run.since > repair.at, "since the second failure: {run:?}");
         let WaitReason::Operator { why, failed_below, has_more_below: false } = &run.reason else {
             panic!("{run:?}")
         };

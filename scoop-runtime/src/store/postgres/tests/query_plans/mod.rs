@@ -340,8 +340,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "archive_rows" => ("uuid[]", "ARRAY[gen_random_uuid()]"),
         "prune_hierarchies" => ("uuid[], float8, boolean", "'{}', 1, true"),
         "run_page_unfinished" => (
-            "text, text, text[], text[], timestamptz, timestamptz, text, text[], int, uuid, bigint, bigint",
-            "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102",
+            "text, text, text[], text[], timestamptz, timestamptz, text, text[], int, uuid, bigint, bigint, boolean",
+            "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102, true",
         ),
         "run_page_finished" => (
             "text, text, text[], timestamptz, timestamptz, text, int, timestamptz, uuid, bigint, bigint",
