@@ -344,10 +344,12 @@ BEGIN ATOMIC
         OFFSET 0
     ) shown
     LEFT JOIN LATERAL (
+        -- backwards from the newest event of the run, with the type as a text: otherwise the planner may read an index of all such
+        -- events
         SELECT e.exception, e.created_at FROM scoop.message_event e
         WHERE e.cooperation_lineage[1] = of_root AND scoop.run_id(e.cooperation_lineage) = shown.run
-          -- in two conditions: otherwise the planner may read an index of all such events
-          AND e.type IN ('CANCELLATION_REQUESTED', 'ROLLBACK_FAILED') AND e.type::text = 'ROLLBACK_FAILED'
+          AND e.type::text = 'ROLLBACK_FAILED'
+        ORDER BY e.created_at DESC
         LIMIT 1
     ) failed ON true
     LEFT JOIN LATERAL (

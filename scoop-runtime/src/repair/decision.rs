@@ -334,19 +334,20 @@ impl FailedRollbacks {
         let target = self.get(run).ok_or(Refusal::NotFailed)?;
         let in_the_way = self.all_blockers(target);
         let above = self.blocked_ancestors(target);
-        let mut at_or_below = in_the_way.iter().chain([&target]);
+        let busy_above = above.iter().any(|run| run.presence == Presence::Busy);
+        if others == OtherDescendants::Unfinished || busy_above {
+            return Err(Refusal::Busy);
+        }
         let needs_decision = |run: &&FailedRollback| !self.is_blocked(run.id()) && !self.is_busy(run);
         if action == RepairAction::Retry && in_the_way.iter().any(needs_decision) {
             return Err(Refusal::FailedBelow);
         }
-        let busy_above = above.iter().any(|run| run.presence == Presence::Busy);
-        if others == OtherDescendants::Unfinished || busy_above || at_or_below.any(|run| self.is_busy(run)) {
+        if in_the_way.iter().chain([&target]).any(|run| self.is_busy(run)) {
             return Err(Refusal::Busy);
         }
         let part = target.part()?.to_owned();
         let mut decision = Decision { part, ..Decision::default() };
         match action {
-            RepairAction::Retry if !in_the_way.is_empty() => return Err(Refusal::FailedBelow),
             RepairAction::Retry => {
                 let failed_there = target.failed_with_children() && target.suspended_part == target.part;
                 decision.repeats = failed_there || target.leaves_behind;
