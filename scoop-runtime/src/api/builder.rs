@@ -289,7 +289,7 @@ impl Builder {
     ) -> Result<(Store, Arc<Engine>, Limits), RuntimeError> {
         let for_steps = pool.options().get_max_connections().saturating_sub(ENGINE_CONNECTIONS);
         let for_steps = usize::try_from(for_steps).unwrap_or(usize::MAX);
-        let sessions = Sessions::new(pool, WORKING_CONNECTIONS, &self.access);
+        let sessions = Sessions::new(pool, WORKING_CONNECTIONS, &self.access).shared_with_engine();
         store::check(pool, &sessions).await?;
         if self.migrates.unwrap_or(true) {
             bring_up_to_date(&sessions, schema).await?;

@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{BoxFuture, FutureExt, join};
+use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::find::CountLimits;
 use crate::util::format::system_time;
@@ -67,11 +67,11 @@ impl CountRuns {
             None => now.latest - WINDOW,
         };
         let limits = |runs| CountLimits { runs: (!self.is_exact).then_some(runs), sagas: self.sagas };
+        // One after the other: an exact count may take longer than the patience, for which the other one would wait for a turn.
         let unfinished = scoop.read_patiently(|_| scoop.store().unfinished_counts(limits(UNFINISHED_MAX)));
+        let unfinished = unfinished.await.map_err(GivenUp::error("runs were counted"))?;
         let finished = scoop.read_patiently(|_| scoop.store().finished_counts(since, limits(ENDS_MAX)));
-        let (unfinished, finished) = join(unfinished, finished).await;
-        let unfinished = unfinished.map_err(GivenUp::error("runs were counted"))?;
-        let finished = finished.map_err(GivenUp::error("runs were counted"))?;
+        let finished = finished.await.map_err(GivenUp::error("runs were counted"))?;
         Ok(RunCounts {
             is_complete: unfinished.is_complete && finished.is_complete,
             unfinished: unfinished.counts,

@@ -619,8 +619,8 @@ impl Scoop {
     }
 
     /// As [`patiently`](Self::patiently), for a read of rows that may be many: for a list, a tree or an explanation. Reads
-    /// have a share of the connections, so that they leave some to the sagas, and to launches. Not for a look at one
-    /// message, as of [`Handle::wait`], which must not wait behind a slow list.
+    /// take turns, and leave connections to the sagas of the program. Reads that may take longer than the patience are not
+    /// joined, since one would fail. Not for a look at one message, as of [`Handle::wait`], which must not wait behind a slow list.
     pub(crate) async fn read_patiently<T: Send, F>(
         &self,
         read: impl FnMut(Attempt) -> F,

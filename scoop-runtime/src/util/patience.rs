@@ -107,8 +107,8 @@ impl Trial {
         Self { ends_in_doubt: true, ..self }
     }
 
-    /// Makes it a read for a client, each attempt of which waits for one of these turns. `None` for a store without
-    /// connections.
+    /// Makes it a read for a client, each attempt of which waits for one of these turns. Its statements have no effect, and end when
+    /// it is dropped. `None` for a store without connections.
     pub(crate) fn reading(self, reads: Option<ReadTurns>) -> Self {
         Self { reads, ..self }
     }
@@ -205,14 +205,18 @@ impl Trial {
         None
     }
 
-    /// Makes an attempt, in its turn if it is a read for a client. The turn ends before the pause.
+    /// Makes an attempt, in its turn if it is a read for a client. The turn ends before the pause. The patience begins with the
+    /// first turn: a wait for other reads is no failure.
     async fn attempt_in_turn(&mut self, work: AnyWork<'_>) -> sqlx::Result<()> {
-        let until = self.until();
         let turn = match &self.reads {
-            Some(reads) => Some(reads.turn(until).await?),
+            Some(reads) => Some(reads.turn(self.until().saturating_duration_since(Instant::now())).await?),
             None => None,
         };
-        let current = Arc::new(CurrentAttempt { until, in_doubt: AtomicBool::new(false), turn });
+        if turn.is_some() && self.attempts == 1 {
+            self.since = Instant::now();
+        }
+        let (until, in_doubt) = (self.until(), AtomicBool::new(false));
+        let current = Arc::new(CurrentAttempt { until, in_doubt, turn });
         let ended = CURRENT.scope(current.clone(), work).await;
         self.in_doubt |= current.in_doubt.load(Relaxed);
         ended
@@ -270,9 +274,9 @@ pub(crate) fn acquires_within() -> Option<Duration> {
     CURRENT.try_with(left).ok().map(|left| left.clamp(ACQUIRE_MIN, ACQUIRE_MAX))
 }
 
-/// The turn of the current attempt, if it is a read for a client.
-pub(crate) fn read_turn() -> Option<ReadTurn> {
-    CURRENT.try_with(|attempt| attempt.turn.clone()).ok().flatten()
+/// Whether the current attempt is a read for a client, in its turn.
+pub(crate) fn is_in_turn() -> bool {
+    CURRENT.try_with(|attempt| attempt.turn.is_some()).unwrap_or(false)
 }
 
 /// Records that this failure may hide an effect: the answer to a statement or a commit with an effect was lost.

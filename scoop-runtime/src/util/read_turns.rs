@@ -1,26 +1,37 @@
-//! Turns of reads for clients at the connections that they share with the engine.
+//! Turns of reads for clients at the connections of their program.
 //!
 //! A list or a tree may take long, or wait for a lock. Without a bound, a few of them would take all connections, and no
-//! saga of the program could go on.
+//! saga of the program could go on. A program without an engine has no sagas, and as many turns as connections.
+//!
+//! A read waits for as long as others get turns: reads that come one after another do not fail since they are many. It
+//! is given up if no read has got a turn for the patience of the program.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
+
+use crate::util::patience::FOREVER;
+use crate::util::sync::{Mutex, lock};
 
 /// The time for which a read waits at least, also if the patience is over.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// The turns of the reads of a program. They come in the order of the requests. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct ReadTurns(Arc<Semaphore>);
+pub(crate) struct ReadTurns {
+    free: Arc<Semaphore>,
+    /// The time of the last turn of any read.
+    given_at: Arc<Mutex<Instant>>,
+}
 
-/// The turn of a read. It ends when the last clone is dropped.
-#[derive(Clone, Debug)]
+/// The turn of a read. It ends when it is dropped.
+#[derive(Debug)]
 pub(crate) struct ReadTurn {
-    _permit: Arc<OwnedSemaphorePermit>,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// Other reads had all turns for too long.
@@ -29,20 +40,32 @@ pub(crate) struct ReadTurn {
 struct ReadsBusy;
 
 impl ReadTurns {
-    /// Turns at half of these connections, or at the only one.
-    pub(crate) fn new(connections: u32) -> Self {
-        let turns = usize::try_from(connections / 2).unwrap_or(Semaphore::MAX_PERMITS);
-        Self(Arc::new(Semaphore::new(turns.clamp(1, Semaphore::MAX_PERMITS))))
+    /// Turns at all of these connections.
+    pub(crate) fn at_all(connections: u32) -> Self {
+        let turns = usize::try_from(connections).unwrap_or(Semaphore::MAX_PERMITS);
+        let free = Semaphore::new(turns.clamp(1, Semaphore::MAX_PERMITS));
+        Self { free: Arc::new(free), given_at: Arc::new(Mutex::new(Instant::now())) }
     }
 
-    /// The next turn, if there is one in time.
-    pub(crate) async fn turn(&self, until: Instant) -> sqlx::Result<ReadTurn> {
-        let until = until.max(Instant::now() + WAIT_MIN);
-        let acquired = tokio::time::timeout_at(until, self.0.clone().acquire_owned()).await;
-        // The semaphore is never closed.
-        let permit = acquired.ok().and_then(Result::ok);
-        let permit = permit.ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, ReadsBusy))?;
-        Ok(ReadTurn { _permit: Arc::new(permit) })
+    /// Turns at half of these connections, or at the only one.
+    pub(crate) fn at_half(connections: u32) -> Self {
+        Self::at_all(connections / 2)
+    }
+
+    /// The next turn, unless no read gets one for so long.
+    pub(crate) async fn turn(&self, patience: Duration) -> sqlx::Result<ReadTurn> {
+        let (patience, begun) = (patience.clamp(WAIT_MIN, FOREVER), Instant::now());
+        let mut acquired = pin!(self.free.clone().acquire_owned());
+        loop {
+            let since = begun.max(*lock(&self.given_at));
+            if let Ok(permit) = timeout_at(since + patience, &mut acquired).await {
+                *lock(&self.given_at) = Instant::now();
+                return Ok(ReadTurn { _permit: permit.expect("the semaphore is never closed") });
+            }
+            if *lock(&self.given_at) <= since {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, ReadsBusy).into());
+            }
+        }
     }
 }
 
@@ -55,32 +78,44 @@ pub(crate) fn is_out_of_turns(error: &sqlx::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
+    use tokio::time::sleep;
 
     use super::*;
+    use crate::util::patience::{Attempt, PATIENCE, Trial};
 
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(30)
+    const SECOND: Duration = Duration::from_secs(1);
+
+    async fn turns_at_once(reads: &ReadTurns) -> usize {
+        let mut held = vec![];
+        while let Some(turn) = reads.turn(PATIENCE).now_or_never() {
+            held.push(turn.unwrap());
+        }
+        held.len()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn half_of_the_connections_are_for_reads_but_at_least_one() {
+    async fn half_of_the_connections_are_for_reads_beside_an_engine_but_at_least_one() {
         for (connections, turns) in [(1, 1), (2, 1), (3, 1), (4, 2), (9, 4)] {
-            let reads = ReadTurns::new(connections);
-            let mut held = vec![];
-            while let Some(turn) = reads.turn(soon()).now_or_never() {
-                held.push(turn.unwrap());
-            }
-            assert_eq!(held.len(), turns, "{connections} connections");
+            let at_once = turns_at_once(&ReadTurns::at_half(connections)).await;
+            assert_eq!(at_once, turns, "{connections} connections");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_connections_are_for_reads_without_an_engine() {
+        for connections in 1..4 {
+            let turns = turns_at_once(&ReadTurns::at_all(connections)).await;
+            assert_eq!(turns, usize::try_from(connections).unwrap());
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn turns_come_in_order_and_dropped_requests_take_none() {
-        let reads = ReadTurns::new(1);
-        let first = reads.turn(soon()).await.unwrap();
-        let mut second = Box::pin(reads.turn(soon()));
-        let mut third = Box::pin(reads.turn(soon()));
-        let mut fourth = Box::pin(reads.turn(soon()));
+        let reads = ReadTurns::at_all(1);
+        let first = reads.turn(PATIENCE).await.unwrap();
+        let mut second = Box::pin(reads.turn(PATIENCE));
+        let mut third = Box::pin(reads.turn(PATIENCE));
+        let mut fourth = Box::pin(reads.turn(PATIENCE));
         for waiting in [&mut second, &mut third, &mut fourth] {
             assert!(waiting.now_or_never().is_none());
         }
@@ -88,23 +123,59 @@ mod tests {
         drop(first);
         assert!((&mut fourth).now_or_never().is_none());
         let third = third.now_or_never().unwrap().unwrap();
-        // A turn lasts as long as its last clone.
-        let clone = third.clone();
-        drop(third);
         assert!((&mut fourth).now_or_never().is_none());
-        drop(clone);
+        drop(third);
         assert!(fourth.now_or_never().is_some_and(|turn| turn.is_ok()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn read_without_a_turn_in_time_is_given_up() {
-        let reads = ReadTurns::new(3);
-        let _held = reads.turn(soon()).await.unwrap();
+        let reads = ReadTurns::at_all(1);
+        let _held = reads.turn(PATIENCE).await.unwrap();
+        sleep(SECOND).await;
         let begun = Instant::now();
-        let given_up = reads.turn(soon()).await.unwrap_err();
+        let given_up = reads.turn(PATIENCE).await.unwrap_err();
         assert!(is_out_of_turns(&given_up), "{given_up:?}");
-        assert_eq!(begun.elapsed().as_secs(), 30);
-        assert!(is_out_of_turns(&reads.turn(Instant::now()).await.unwrap_err()));
+        assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs());
+        assert!(is_out_of_turns(&reads.turn(Duration::ZERO).await.unwrap_err()));
         assert!(!is_out_of_turns(&sqlx::Error::PoolTimedOut));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn read_waits_for_its_turn_while_others_get_theirs() {
+        let reads = ReadTurns::at_all(1);
+        let read = async |takes| {
+            let _turn = reads.turn(PATIENCE).await?;
+            sleep(takes).await;
+            Ok::<_, sqlx::Error>(())
+        };
+        let short = PATIENCE - SECOND;
+        let (first, second, third) = tokio::join!(read(short), read(short), read(short));
+        assert!(first.is_ok() && second.is_ok() && third.is_ok(), "{first:?} {second:?} {third:?}");
+        // Not if none of them ends.
+        let (first, second, third) = tokio::join!(read(short), read(PATIENCE + SECOND), read(short));
+        assert!(first.is_ok() && second.is_ok(), "{first:?} {second:?}");
+        assert!(third.is_err_and(|error| is_out_of_turns(&error)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_of_a_read_begins_with_its_first_turn() {
+        let reads = ReadTurns::at_all(1);
+        let read = async || {
+            let trial = Trial::new(PATIENCE).reading(Some(reads.clone()));
+            let read = |attempt| async move {
+                sleep(PATIENCE / 3).await;
+                match attempt {
+                    Attempt::First => Err(sqlx::Error::Io(io::ErrorKind::UnexpectedEof.into())),
+                    Attempt::Repeat => Ok(()),
+                }
+            };
+            trial.endure(read).await
+        };
+        // The last one has its first turn when the patience since its request is over.
+        let (first, second, third, last) = tokio::join!(read(), read(), read(), read());
+        for ended in [first, second, third, last] {
+            assert!(ended.is_ok(), "{ended:?}");
+        }
     }
 }

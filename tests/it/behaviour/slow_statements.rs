@@ -174,9 +174,19 @@ mod reads {
     /// The table of a list that no saga needs.
     const LOCK: &str = "BEGIN; LOCK TABLE scoop.intervention IN ACCESS EXCLUSIVE MODE";
 
-    /// The lists that wait for the lock.
-    const BLOCKED: &str = "SELECT count(*) FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '-- Lists the interventions%'";
+    /// The sessions of statements that begin like this and wait for a lock.
+    async fn blocked(db: &Database, statement: &str) -> Vec<String> {
+        let sessions = format!(
+            "SELECT pid::text FROM pg_stat_activity
+             WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '{statement}%'"
+        );
+        db.texts(&sessions).await
+    }
+
+    /// The sessions of the lists that wait for the lock.
+    async fn lists(db: &Database) -> Vec<String> {
+        blocked(db, "-- Lists the interventions").await
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn reads_that_are_blocked_leave_connections_to_the_sagas() -> Result<()> {
@@ -190,7 +200,8 @@ mod reads {
         };
         let lock = db.pool().begin_with(LOCK).await?;
         let first = read();
-        eventually("a list is read", async || db.number(BLOCKED).await == 1).await;
+        eventually("a list is read", async || lists(&db).await.len() == 1).await;
+        let session = lists(&db).await;
         // More than the program has connections.
         let others: Vec<_> = (0..8).map(|_| read()).collect();
         let beside = scoop.launch(Grandchild).await?;
@@ -198,11 +209,14 @@ mod reads {
         assert_eq!(db.client().find(beside.id()).await?.ends().await?, Outcome::Committed);
         // A look at one hierarchy does not wait behind lists.
         assert_eq!(before.status().await?, scoop::Status::Ended(Outcome::Committed));
-        // The server goes on with the statement of a read that is dropped.
+        assert_eq!(lists(&db).await, session);
+        // The turn of a read that is dropped goes to one other, while the lock is still held.
         first.abort();
         assert!(first.await.is_err_and(|ended| ended.is_cancelled()));
+        let is_another = |lists: &[String]| lists.len() == 1 && lists != session;
+        eventually("another list is read instead", async || is_another(&lists(&db).await)).await;
         assert_eq!(scoop.launch(Grandchild).await?.ends().await?, Outcome::Committed);
-        assert_eq!(db.number(BLOCKED).await, 1);
+        assert!(is_another(&lists(&db).await));
         lock.rollback().await?;
         for read in others {
             assert_eq!(read.await??, 0);
@@ -213,19 +227,77 @@ mod reads {
     #[tokio::test(flavor = "multi_thread")]
     async fn read_that_waits_too_long_for_others_fails_and_launches_go_on() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().patience(Duration::from_secs(1)).client().await?;
+        let scoop = db.scoop().only::<Bystander>().patience(Duration::from_secs(1)).start().await?;
         let launched = scoop.launch(Grandchild).await?;
         let lock = db.pool().begin_with(LOCK).await?;
         let (reader, hierarchy) = (scoop.clone(), launched.id());
         let read = tokio::spawn(async move { reader.interventions(hierarchy).await.map(|done| done.len()) });
-        eventually("a list is read", async || db.number(BLOCKED).await == 1).await;
+        eventually("a list is read", async || lists(&db).await.len() == 1).await;
         let refused = scoop.handlers().await.unwrap_err();
         assert!(matches!(refused, RuntimeError::ReadsBusy { .. }), "{refused:?}");
         assert!(refused.is_transient());
-        scoop.launch(Grandchild).await?;
+        assert_eq!(scoop.launch(Grandchild).await?.ends().await?, Outcome::Committed);
         lock.rollback().await?;
         assert_eq!(read.await??, 0);
         scoop.handlers().await?;
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn client_reads_a_list_while_another_is_blocked() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().patience(Duration::from_secs(10)).client().await?;
+        let hierarchy = scoop.launch(Grandchild).await?.id();
+        let lock = db.pool().begin_with(LOCK).await?;
+        let reader = scoop.clone();
+        let read = tokio::spawn(async move { reader.interventions(hierarchy).await.map(|done| done.len()) });
+        eventually("a list is read", async || lists(&db).await.len() == 1).await;
+        scoop.handlers().await?;
+        lock.rollback().await?;
+        assert_eq!(read.await??, 0);
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn counts_of_a_program_may_take_longer_than_its_patience() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<Bystander>().patience(Duration::from_secs(1)).start().await?;
+        assert_eq!(scoop.launch(Grandchild).await?.ends().await?, Outcome::Committed);
+        let failures = "BEGIN; LOCK TABLE scoop.rollback_failure IN ACCESS EXCLUSIVE MODE";
+        let lock = db.pool().begin_with(failures).await?;
+        let counting = scoop.clone();
+        let counts = tokio::spawn(async move { counting.counts().exact().await });
+        // Then no read has got a turn for as long as the patience.
+        let is_refused = async || matches!(scoop.handlers().await, Err(RuntimeError::ReadsBusy { .. }));
+        eventually("the count of unfinished runs has the only turn", is_refused).await;
+        lock.rollback().await?;
+        let counts = counts.await??;
+        assert_eq!(counts.finished.len(), 1, "{counts:?}");
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn dropped_dry_runs_leave_their_connections() -> Result<()> {
+        let db = Database::new().await;
+        // Less than the time limit of their statements.
+        let scoop = db.scoop().patience(Duration::from_secs(20)).client().await?;
+        let hierarchy = scoop.launch(Grandchild).await?.id();
+        let executions = "BEGIN; LOCK TABLE scoop.execution IN ACCESS EXCLUSIVE MODE";
+        let lock = db.pool().begin_with(executions).await?;
+        let checks = async || blocked(&db, "-- Returns whether the runs of this message").await;
+        let mut before: Vec<String> = vec![];
+        // As many as the client has connections.
+        for _ in 0..2 {
+            let asked = scoop.clone();
+            let dry_run = tokio::spawn(async move { asked.rollback(hierarchy, "tried").dry_run().await });
+            let begins = async || checks().await.iter().any(|session| !before.contains(session));
+            eventually("a rollback is checked", begins).await;
+            before = checks().await;
+            dry_run.abort();
+            assert!(dry_run.await.is_err_and(|ended| ended.is_cancelled()));
+        }
+        scoop.launch(Grandchild).await?;
+        lock.rollback().await?;
         Ok(())
     }
 }

@@ -15,14 +15,13 @@ use std::time::Duration;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Postgres, SqlSafeStr, Transaction};
-use tokio::runtime::Handle;
 
 use super::application_name::named;
 use super::idle_cache::{IdleCache, USES_MAX};
 use crate::error::loses_answer;
 use crate::util::detached::uninterrupted;
 use crate::util::patience;
-use crate::util::read_turns::{ReadTurn, ReadTurns};
+use crate::util::read_turns::ReadTurns;
 
 /// Settings of the engine's sessions, in place of those of a role or a database. Statements and idle sessions have no
 /// time limit. A session that idles in a transaction has one: otherwise the locks of a process that is stopped
@@ -42,10 +41,16 @@ const TRANSACTION: &str = "DEALLOCATE ALL; SET LOCAL statement_timeout = 0; \
     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; \
     SET LOCAL search_path = pg_catalog, pg_temp";
 
-/// The settings of a transaction whose statement ends with its limit, or soon after its caller has dropped it: the
-/// server notices that the connection is closed. A server on Windows refuses to check that.
-const READ: &str = "SET LOCAL statement_timeout = '60s'; \
-    SELECT set_config('client_connection_check_interval', '1s', true) WHERE version() !~* 'mingw|visual c'";
+/// The setting of a transaction whose statement ends soon after its caller has dropped it: the server notices that the
+/// connection is closed. A server on Windows refuses to check that.
+const CHECKS_CONNECTION: &str =
+    "SELECT set_config('client_connection_check_interval', '1s', true) WHERE version() !~* 'mingw|visual c'";
+
+/// The limit of a statement that reads one hierarchy.
+const READ_MAX: &str = "60s";
+
+/// That of statements without one.
+const UNLIMITED: &str = "0";
 
 /// The `BEGIN` of a transaction that may wait for locks.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 0";
@@ -75,7 +80,7 @@ pub(crate) struct Sessions {
     idle: IdleCache<PooledSession>,
     /// The number of callers that wait for `pool`: then no connection is kept.
     waiting: Arc<AtomicUsize>,
-    /// The turns of reads for clients: they leave the other connections to all else.
+    /// The turns of reads for clients.
     reads: ReadTurns,
 }
 
@@ -116,28 +121,35 @@ impl Sessions {
             false => (Route::Direct, options),
         };
         let pool = own_pool(connections, route).connect_lazy_with(options);
-        let reads = ReadTurns::new(connections);
+        let reads = ReadTurns::at_all(connections);
         Self { pool, listening, route, idle: IdleCache::default(), waiting: Arc::default(), reads }
+    }
+
+    /// The same for a program with an engine: reads for clients leave it half of the connections.
+    pub(crate) fn shared_with_engine(self) -> Self {
+        Self { reads: ReadTurns::at_half(self.connections()), ..self }
     }
 
     /// Runs a single statement, in a transaction of its own.
     ///
     /// If the future is dropped early, nothing is done behind a proxy. On a direct route the server may still complete
-    /// the statement.
+    /// the statement, but for a read for a client: that ends as one of [`read`](Self::read).
     pub(crate) async fn run<T>(
         &self,
         statement: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
     ) -> sqlx::Result<T> {
+        if patience::is_in_turn() {
+            return self.read_in(self.begin_read(BEGIN, UNLIMITED), statement).await;
+        }
         // A connection dropped in the middle is left to the pool.
-        let on = match self.route {
+        let mut on = match self.route {
             Route::Direct => StatementSession::Connection(self.session().await?),
             Route::Proxied => StatementSession::Transaction(self.begin().await?),
         };
-        let mut running = RunningStatement { on: Some(on), turn: patience::read_turn() };
-        match statement(running.connection()).await {
-            Ok(answer) => self.end(running.ended()).await.map(|()| answer),
+        match statement(on.connection()).await {
+            Ok(answer) => self.end(on).await.map(|()| answer),
             Err(error) => {
-                running.ended().end_failed(&error);
+                on.end_failed(&error);
                 Err(error)
             }
         }
@@ -165,18 +177,32 @@ impl Sessions {
         &self,
         statement: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
     ) -> sqlx::Result<T> {
-        let settings = match self.route {
-            Route::Direct => READ.to_owned(),
-            Route::Proxied => format!("{TRANSACTION}; {READ}"),
-        };
-        // Safe: all of it is constant.
-        let begin = AssertSqlSafe(format!("BEGIN READ ONLY; {settings}"));
+        self.read_in(self.begin_read("BEGIN READ ONLY", READ_MAX), statement).await
+    }
+
+    /// Runs a statement that reads, in a transaction that begins with these statements, all of which are constant.
+    async fn read_in<T>(
+        &self,
+        begin: String,
+        statement: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
+    ) -> sqlx::Result<T> {
         let mut reading = Reading(Some(self.session().await?.connection));
-        sqlx::raw_sql(begin).execute(&mut *reading).await?;
+        // Safe: all of it is constant.
+        sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *reading).await?;
         let answer = statement(&mut reading).await?;
         sqlx::raw_sql("ROLLBACK").execute(&mut *reading).await?;
         reading.0 = None;
         Ok(answer)
+    }
+
+    /// The statements that begin a transaction that reads. Each statement in it ends with this limit, or soon after its
+    /// connection is closed.
+    fn begin_read(&self, begin: &str, limit: &str) -> String {
+        let limit = format!("SET LOCAL statement_timeout = '{limit}'");
+        match self.route {
+            Route::Direct => format!("{begin}; {limit}; {CHECKS_CONNECTION}"),
+            Route::Proxied => format!("{begin}; {TRANSACTION}; {limit}; {CHECKS_CONNECTION}"),
+        }
     }
 
     async fn session(&self) -> sqlx::Result<PooledSession> {
@@ -211,26 +237,26 @@ impl Sessions {
         &self,
         begin: &'static str,
     ) -> sqlx::Result<Transaction<'static, Postgres>> {
-        self.begun(match self.route {
+        let begin = match self.route {
             Route::Direct => begin.to_owned(),
             // The setting of the session does not count. A standby refuses it, like any other write.
             Route::Proxied => format!("{begin}; SET TRANSACTION READ WRITE; {TRANSACTION}"),
-        })
-        .await
+        };
+        self.begun(begin, AfterTransaction::Keep).await
     }
 
     /// Begins a transaction that only reads. All its statements see what was committed before the first one. Each ends with its
-    /// limit, or soon after its caller has dropped it.
+    /// limit, or soon after its caller has dropped it. The connection is closed in the end, since the end may be such a drop.
     pub(crate) async fn begin_snapshot(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
-        self.begun(match self.route {
-            Route::Direct => format!("{SNAPSHOT}; {READ}"),
-            Route::Proxied => format!("{SNAPSHOT}; {TRANSACTION}; {READ}"),
-        })
-        .await
+        self.begun(self.begin_read(SNAPSHOT, READ_MAX), AfterTransaction::Close).await
     }
 
     /// Begins a transaction with these statements, all of which are constant.
-    async fn begun(&self, begin: String) -> sqlx::Result<Transaction<'static, Postgres>> {
+    async fn begun(
+        &self,
+        begin: String,
+        after: AfterTransaction,
+    ) -> sqlx::Result<Transaction<'static, Postgres>> {
         // Safe: all of it is constant.
         let (pool, begin) = (self.pool.clone(), AssertSqlSafe(begin));
         let waiting = WaiterCount::new(&self.waiting);
@@ -238,7 +264,10 @@ impl Sessions {
         let within = patience::acquires_within();
         uninterrupted(async move {
             let _waiting = waiting;
-            let connection = acquire(&pool, within).await?;
+            let mut connection = acquire(&pool, within).await?;
+            if after == AfterTransaction::Close {
+                connection.close_on_drop();
+            }
             let begun = Transaction::begin(connection, Some(begin.into_sql_str())).await;
             begun.map_err(|error| if is_standby(&error) { sqlx::Error::BeginFailed } else { error })
         })
@@ -336,6 +365,13 @@ fn own_pool(connections: u32, route: Route) -> PgPoolOptions {
     }
 }
 
+/// The fate of a connection after a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AfterTransaction {
+    Keep,
+    Close,
+}
+
 /// The place where a single statement is executed.
 enum StatementSession {
     Connection(PooledSession),
@@ -358,38 +394,6 @@ impl StatementSession {
             if loses_answer(error) {
                 session.connection.close_on_drop();
             }
-        }
-    }
-}
-
-/// A statement in execution.
-struct RunningStatement {
-    /// `None` after its end.
-    on: Option<StatementSession>,
-    /// If it is a read for a client.
-    turn: Option<ReadTurn>,
-}
-
-impl RunningStatement {
-    fn connection(&mut self) -> &mut PgConnection {
-        self.on.as_mut().expect("the statement is in execution").connection()
-    }
-
-    fn ended(&mut self) -> StatementSession {
-        self.on.take().expect("the statement is in execution")
-    }
-}
-
-impl Drop for RunningStatement {
-    /// A read that is dropped early keeps its turn until the server has ended its statement: so long it has a connection.
-    fn drop(&mut self) {
-        let (Some(mut on), Some(turn)) = (self.on.take(), self.turn.take()) else { return };
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move {
-                // The pool tests the connection again.
-                let _ = on.connection().ping().await;
-                drop((on, turn));
-            });
         }
     }
 }
@@ -518,6 +522,61 @@ mod tests {
         let (first, second, other) = tokio::join!(read(), read(), session_of(&sessions));
         assert_eq!([first, second], [other, other]);
         sessions.close().await;
+        done(pool).await;
+    }
+
+    async fn sleep(sessions: &Sessions) -> sqlx::Result<()> {
+        let sleep = async |session: &mut PgConnection| {
+            sqlx::query("SELECT pg_sleep(600)").execute(session).await.map(drop)
+        };
+        sessions.run(sleep).await
+    }
+
+    /// Waits until the server executes such a statement, or none.
+    async fn until_it_sleeps(pool: &PgPool, expected: bool) {
+        let sleeps = "SELECT EXISTS (
+            SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep')";
+        let looks = async {
+            loop {
+                let sleeps: bool = sqlx::query_scalar(sleeps).fetch_one(pool).await.unwrap();
+                if sleeps == expected {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, looks).await.expect("the statement begins and ends");
+    }
+
+    /// Begins a read for a client that does not end, does this, and drops the read.
+    async fn drop_read(pool: &PgPool, sessions: &Sessions, before: impl FnOnce()) {
+        let trial = Trial::new(PATIENCE).reading(Some(sessions.read_turns()));
+        let mut read = std::pin::pin!(trial.endure(|_| sleep(sessions)));
+        tokio::select! {
+            ended = &mut read => panic!("{ended:?}"),
+            () = until_it_sleeps(pool, true) => before(),
+        }
+    }
+
+    #[tokio::test]
+    async fn read_that_is_dropped_ends_its_turn_and_its_statement() {
+        let pool = database("dropped_read").await;
+        let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
+        drop_read(&pool, &sessions, || {}).await;
+        assert!(sessions.read_turns().turn(PATIENCE).await.is_ok());
+        session_of(&sessions).await;
+        until_it_sleeps(&pool, false).await;
+        sessions.close().await;
+        done(pool).await;
+    }
+
+    #[tokio::test]
+    async fn read_that_is_dropped_after_the_close_does_not_delay_it() {
+        let pool = database("read_during_close").await;
+        let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
+        let mut closing = None;
+        drop_read(&pool, &sessions, || closing = Some(sessions.pool.close())).await;
+        let closed = tokio::time::timeout(PATIENCE, closing.expect("the read had begun")).await;
+        assert!(closed.is_ok(), "the read has a connection");
         done(pool).await;
     }
 
