@@ -472,13 +472,13 @@ pub enum RuntimeError {
         source: sqlx::Error,
     },
 
-    /// Other reads of the program, such as lists and trees, had their share of its connections for longer than it has
-    /// [patience](crate::Builder::patience). The rest of the connections is for its sagas. The call only reads, and can be
-    /// repeated.
+    /// Other reads of the program, such as lists and trees, had all its connections for reads, and none of them ended for as
+    /// long as the program has [patience](crate::Builder::patience). A [client](crate::Scoop::client) has two such connections, a
+    /// program that runs sagas has one of three, since the others are for the sagas. The call only reads, and can be repeated.
     #[error(
-        "{}, since other reads of this program have had the connections for reads for {waited:.1?}: ask for less by filters \
-         and limits, read in another program or with `Scoop::client`, which has connections of its own, or raise \
-         `Builder::patience`",
+        "{}, since other reads of this program took too long: it waited {waited:.1?} for one of them to end. Ask for less by \
+         filters and limits, or raise `Builder::patience`. If this program runs sagas, it has one connection for reads, and a \
+         `Scoop::client` in it has two more",
         could_not(doing)
     )]
     ReadsBusy {
