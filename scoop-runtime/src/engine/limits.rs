@@ -20,6 +20,10 @@
 //! A claim may take long, since it parks many runs or waits for a lock. A second one begins beside it ([`CLAIMS_MAX`]) if its saga has
 //! no backlog, and no more runs than the saga of the first one. A saga has one claim under way at most.
 //!
+//! A claim has a connection of the engine until it commits. Beside another one it takes a turn of the reads for clients: so claims and these
+//! reads leave one of the three connections to other tasks. Without a free turn the second claim begins later, and that of a suspect
+//! waits until the first one has ended.
+//!
 //! A claim waits for the lock of a limit for a moment only, since it has slots meanwhile. While another session holds that lock, its
 //! saga is looked at twice a second, and holds up no other.
 //!
@@ -39,12 +43,13 @@ use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use crate::store::{Candidate, FreedKeys, Lanes, LimitedQueue, LimitedRequest, QueueCursors};
 use crate::telemetry;
 use claims::{
-    Claims, EndedClaim, acquire_slot, acquire_slots, claim_from, try_acquire_slots, unless_refused,
+    ClaimConnections, Claims, EndedClaim, acquire_slot, acquire_slots, claim_from, try_acquire_slots,
+    unless_refused,
 };
 use looks::{Due, Looks, Turn};
 
-/// The number of claims under way at a time, beside that of a suspect. Each has a connection of the engine until it commits, and one is
-/// left to other tasks.
+/// The number of claims under way at a time, beside that of a suspect. There are fewer while no connection is free for them
+/// ([`ClaimConnections`]).
 const CLAIMS_MAX: usize = 2;
 
 /// The pause before another look after something was due that no claim took: another transaction may have locked it. It
@@ -60,7 +65,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Claims, again and again, until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let (mut pause, mut looks, mut claims) = (PAUSE_WHEN_DUE, Looks::new(), Claims::new());
+    let (mut pause, mut looks) = (PAUSE_WHEN_DUE, Looks::new());
+    let mut claims = Claims::new(engine.store.read_turns());
     while !engine.stopping.is_cancelled() {
         let queues = engine.topology.limited();
         let wait = if queues.is_empty() {
@@ -134,11 +140,11 @@ async fn claim_all(
         !reached.contains(saga) && !waits
     };
     let open: Vec<_> = queues.iter().filter(is_open).cloned().collect();
-    let next = next_look(engine, &open, looks).await?;
+    let next = next_look(engine, &open, looks, &claims.connections).await?;
     Ok(if looks.has_turn(queues) || looks.is_any_under_way() { Some(Duration::ZERO) } else { next })
 }
 
-/// Begins claims, as many as may be under way. Waits for a slot while none is.
+/// Begins claims, as many as may be under way and have a connection. Waits for a slot while none is.
 async fn begin_claims(
     engine: &Arc<Engine>,
     queues: &[LimitedQueue],
@@ -151,6 +157,8 @@ async fn begin_claims(
         if looks.next_turn(queues, &engine.running_counts).is_none() || engine.stopping.is_cancelled() {
             return Ok(());
         }
+        // While none is under way, they have the one of their own.
+        let Some(permit) = claims.connections.try_acquire() else { return Ok(()) };
         let slots = if looks.is_any_under_way() {
             // Its end is looked for meanwhile.
             try_acquire_slots(engine)
@@ -168,7 +176,7 @@ async fn begin_claims(
         looks.add_ready(queues, &engine.wakeups.take_ready());
         let Some((queue, turn)) = looks.take_turn(queues, &engine.running_counts) else { return Ok(()) };
         let positions = looks.progress.positions(&queue.lanes);
-        claims.begin(engine, queue.clone(), turn, positions, slots);
+        claims.begin(engine, queue.clone(), turn, positions, (slots, permit));
     }
 }
 
@@ -296,6 +304,7 @@ async fn next_look(
     engine: &Arc<Engine>,
     queues: &[LimitedQueue],
     looks: &mut Looks,
+    connections: &ClaimConnections,
 ) -> sqlx::Result<Option<Duration>> {
     let poll = engine.settings.poll_interval;
     let lanes = all_lanes(queues);
@@ -308,8 +317,10 @@ async fn next_look(
         let queue = queues.iter().find(|queue| queue.lanes.each().any(|lane| lane == suspect.lane()));
         if let Some(queue) = queue {
             let Some(slot) = acquire_slot(engine).await else { return Ok(None) };
+            let permit = connections.acquire().await;
             let (freed, positions) = (FreedKeys::default(), looks.progress.positions(&queue.lanes));
             let claimed = claim_from(engine, queue, Some(&suspect), slot, &freed, &positions.cursors).await;
+            drop(permit);
             match unless_refused(engine, queue, claimed)? {
                 Some(claimed) => looks.progress.advance(&positions, claimed.taken),
                 None => looks.postpone(&queue.of.saga, Turn::default()),

@@ -67,6 +67,12 @@ impl ReadTurns {
             }
         }
     }
+
+    /// A turn that is free now. None while a read waits for one.
+    pub(crate) fn try_turn(&self) -> Option<ReadTurn> {
+        let permit = self.0.clone().try_acquire_owned().ok()?;
+        Some(ReadTurn { _permit: Arc::new(permit) })
+    }
 }
 
 /// Whether a read was given up since others had all turns.

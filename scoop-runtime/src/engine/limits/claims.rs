@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use scoop_core::refused_key;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::looks::Turn;
@@ -18,12 +18,31 @@ use crate::store::{
     Candidate, FreedKeys, LimitedClaim, LimitedQueue, LimitedRequest, QueueCursors, Suspect, SuspectClaim,
 };
 use crate::telemetry;
+use crate::util::read_turns::{ReadTurn, ReadTurns};
 
 /// The number of runs that one claim takes.
 const BATCH_MAX: usize = 100;
 
 /// The claims under way. They go on by themselves, since their transactions hold locks.
-pub(super) struct Claims(JoinSet<EndedClaim>);
+pub(super) struct Claims {
+    tasks: JoinSet<EndedClaim>,
+    pub(super) connections: ClaimConnections,
+}
+
+/// The connections that claims have at a time, those of suspects included: one of their own, and beside it those of the free turns of
+/// reads for clients. A claim has such a turn until its end. So claims and reads together have one connection more than there are turns.
+pub(super) struct ClaimConnections {
+    own: Arc<Semaphore>,
+    /// None for a store without connections.
+    reads: Option<ReadTurns>,
+}
+
+/// The right of a claim to a connection, until its end.
+#[derive(Default)]
+pub(super) struct ConnectionPermit {
+    _own: Option<OwnedSemaphorePermit>,
+    _read: Option<ReadTurn>,
+}
 
 /// A claim that has ended.
 pub(super) struct EndedClaim {
@@ -58,8 +77,8 @@ pub(super) struct Claimed {
 }
 
 impl Claims {
-    pub(super) fn new() -> Self {
-        Self(JoinSet::new())
+    pub(super) fn new(reads: Option<ReadTurns>) -> Self {
+        Self { tasks: JoinSet::new(), connections: ClaimConnections::new(reads) }
     }
 
     /// Begins to claim runs of a saga for these slots.
@@ -69,11 +88,12 @@ impl Claims {
         queue: LimitedQueue,
         turn: Turn,
         positions: Positions,
-        slots: OwnedSemaphorePermit,
+        (slots, permit): (OwnedSemaphorePermit, ConnectionPermit),
     ) {
         let engine = engine.clone();
-        self.0.spawn(async move {
+        self.tasks.spawn(async move {
             let claimed = claim_from(&engine, &queue, None, slots, &turn.freed, &positions.cursors).await;
+            drop(permit);
             let claimed = unless_refused(&engine, &queue, claimed);
             let LimitedQueue { of, lanes } = queue;
             EndedClaim { saga: of.saga, topology: lanes.topology, positions, turn, claimed }
@@ -82,13 +102,39 @@ impl Claims {
 
     /// The next one that ends; none if none is under way. Cancel-safe.
     pub(super) async fn next_ended(&mut self) -> Option<EndedClaim> {
-        match self.0.join_next().await? {
+        match self.tasks.join_next().await? {
             Ok(ended) => Some(ended),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),
                 // The runtime ends, and this task with it.
                 Err(_) => std::future::pending().await,
             },
+        }
+    }
+}
+
+impl ClaimConnections {
+    fn new(reads: Option<ReadTurns>) -> Self {
+        Self { own: Arc::new(Semaphore::new(1)), reads }
+    }
+
+    /// A connection for a claim that begins now; none if other tasks need it.
+    pub(super) fn try_acquire(&self) -> Option<ConnectionPermit> {
+        if let Ok(own) = self.own.clone().try_acquire_owned() {
+            return Some(ConnectionPermit { _own: Some(own), _read: None });
+        }
+        match &self.reads {
+            Some(reads) => reads.try_turn().map(|turn| ConnectionPermit { _own: None, _read: Some(turn) }),
+            None => Some(ConnectionPermit::default()),
+        }
+    }
+
+    /// The same, if need be after the end of the claim that has the own connection.
+    pub(super) async fn acquire(&self) -> ConnectionPermit {
+        match self.try_acquire() {
+            Some(permit) => permit,
+            // The semaphore is never closed.
+            None => ConnectionPermit { _own: self.own.clone().acquire_owned().await.ok(), _read: None },
         }
     }
 }
@@ -196,5 +242,74 @@ pub(super) fn unless_refused<T>(
             Ok(None)
         }
         claimed => claimed.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::settings::WORKING_CONNECTIONS;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(30)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn claims_and_reads_leave_a_connection_to_other_tasks() {
+        let reads = ReadTurns::new(WORKING_CONNECTIONS);
+        let connections = ClaimConnections::new(Some(reads.clone()));
+        let (mut claims, mut turns) = (vec![], vec![]);
+        claims.extend(std::iter::from_fn(|| connections.try_acquire()));
+        assert!(claims.len() > 1, "a second claim is under way");
+        turns.extend(reads.turn(soon()).now_or_never());
+        assert_eq!(claims.len() + turns.len(), WORKING_CONNECTIONS as usize - 1);
+        claims.clear();
+        turns.extend(reads.turn(soon()).now_or_never());
+        claims.extend(std::iter::from_fn(|| connections.try_acquire()));
+        assert_eq!((claims.len(), turns.len()), (1, WORKING_CONNECTIONS as usize - 2), "beside a read");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn read_that_waits_comes_before_the_next_second_claim() {
+        let reads = ReadTurns::new(WORKING_CONNECTIONS);
+        let connections = ClaimConnections::new(Some(reads.clone()));
+        let (first, second) = (connections.try_acquire(), connections.try_acquire());
+        assert!(first.is_some() && second.is_some());
+        let mut read = Box::pin(reads.turn(soon()));
+        assert!((&mut read).now_or_never().is_none());
+        drop(second);
+        assert!(connections.try_acquire().is_none(), "the read has the turn");
+        let turn = read.now_or_never().expect("it is its turn").unwrap();
+        drop(first);
+        let next = connections.try_acquire();
+        assert!(next.is_some() && connections.try_acquire().is_none(), "the read is under way");
+        drop(turn);
+        assert!(connections.try_acquire().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn claim_of_a_suspect_waits_for_the_end_of_a_claim_or_begins_beside_it() {
+        let reads = ReadTurns::new(WORKING_CONNECTIONS);
+        let connections = ClaimConnections::new(Some(reads.clone()));
+        let first = connections.try_acquire();
+        let suspect = connections.acquire().now_or_never();
+        assert!(first.is_some() && suspect.is_some());
+        assert!(connections.try_acquire().is_none(), "two are under way");
+        drop(suspect);
+        let _turn = reads.turn(soon()).now_or_never().expect("it is its turn").unwrap();
+        let mut suspect = Box::pin(connections.acquire());
+        assert!((&mut suspect).now_or_never().is_none(), "a claim and a read are under way");
+        drop(first);
+        assert!(suspect.now_or_never().is_some());
+    }
+
+    #[test]
+    fn claims_in_a_store_without_connections_wait_for_none() {
+        let connections = ClaimConnections::new(None);
+        let permits = [(); 3].map(|()| connections.try_acquire());
+        assert!(permits.iter().all(Option::is_some));
     }
 }

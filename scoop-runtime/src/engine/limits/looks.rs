@@ -505,7 +505,7 @@ mod tests {
         give_turns(&mut looks, &["b"]);
         assert_eq!(begin_next(&mut looks, &queues, &running).as_deref(), Some("b"));
         give_turns(&mut looks, &["a", "b"]);
-        assert_eq!(begin_next(&mut looks, &queues, &running), None, "they would have all connections");
+        assert_eq!(begin_next(&mut looks, &queues, &running), None, "backlogs have one connection at a time");
         give_turns(&mut looks, &["lone"]);
         assert_eq!(begin_next(&mut looks, &queues, &running).as_deref(), Some("lone"));
         looks.end_turn("b", Some(&full()));
