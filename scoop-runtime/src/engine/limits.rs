@@ -163,10 +163,15 @@ async fn begin_claims(
             // Its end is looked for meanwhile.
             try_acquire_slots(engine)
         } else {
-            if engine.slots.available_permits() == 0 {
-                offer_all(engine, queues, looks).await?;
+            let has_slot = engine.slots.available_permits() > 0;
+            if has_slot || offer_all(engine, queues, looks).await? {
+                acquire_slots(engine).await
+            } else {
+                let within = tokio::time::timeout(PAUSE_WHEN_POSTPONED, acquire_slots(engine)).await;
+                // It offers the others again.
+                let Ok(slots) = within else { continue };
+                slots
             }
-            acquire_slots(engine).await
         };
         let Some(slots) = slots else { return Ok(()) };
         if began.elapsed() >= LOOK_INTERVAL {
@@ -245,28 +250,25 @@ async fn look(engine: &Engine, queues: &[LimitedQueue], looks: &mut Looks) -> sq
     Ok(())
 }
 
-/// Leaves the free places of all sagas to other processes, since this one has no slot.
-async fn offer_all(engine: &Arc<Engine>, queues: &[LimitedQueue], looks: &mut Looks) -> sqlx::Result<()> {
+/// Leaves the free places of all sagas to other processes, since this one has no slot. Returns whether none is left to offer.
+async fn offer_all(engine: &Arc<Engine>, queues: &[LimitedQueue], looks: &mut Looks) -> sqlx::Result<bool> {
+    let mut is_done = true;
     for queue in queues {
         let saga = &queue.of.saga;
-        let Some(turn) = looks.unoffered(saga) else { continue };
-        match offer(engine, queue, &turn.freed, turn.may_return).await? {
-            Offer::Places { next_page } => {
-                let freed = std::mem::take(&mut turn.freed);
-                looks.advance_page(saga, &freed, next_page);
-            }
-            Offer::Nothing => {}
-            Offer::Refused => looks.postpone(saga, Turn::default()),
+        if let Some(turn) = looks.unoffered(saga) {
+            let offered = offer(engine, queue, &turn.freed, turn.may_return).await?;
+            looks.end_offer(saga, offered);
+            is_done &= looks.unoffered(saga).is_none();
         }
     }
-    Ok(())
+    Ok(is_done)
 }
 
 /// What other processes are offered.
 enum Offer {
     /// The places that have become free here. The next page of keys begins from this key, if there is one.
     Places { next_page: Option<String> },
-    /// Nothing: this process has a slot, or the limit is locked.
+    /// Nothing, since another session has locked the limit.
     Nothing,
     /// Nothing, since the database refuses.
     Refused,

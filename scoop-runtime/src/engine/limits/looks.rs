@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::claims::Claimed;
-use super::{CLAIMS_MAX, PAUSE_WHEN_POSTPONED};
+use super::{CLAIMS_MAX, Offer, PAUSE_WHEN_POSTPONED};
 use crate::engine::claim::QueueProgress;
 use crate::engine::slots::{FreedPlaces, RunningCounts};
 use crate::store::{FreedKeys, LimitedQueue};
@@ -149,11 +149,23 @@ impl Looks {
         queues.iter().any(|queue| self.turns.contains_key(&queue.of.saga))
     }
 
-    /// The turn of a saga with free places of which other processes may not know. From now on they do.
-    pub(super) fn unoffered(&mut self, saga: &str) -> Option<&mut Turn> {
-        let turn = self.turns.get_mut(saga).filter(|turn| turn.is_unoffered)?;
-        turn.is_unoffered = false;
-        Some(turn)
+    /// The turn of a saga with free places of which other processes may not know.
+    pub(super) fn unoffered(&self, saga: &str) -> Option<&Turn> {
+        self.turns.get(saga).filter(|turn| turn.is_unoffered)
+    }
+
+    /// Records what other processes were offered of a saga: its free places, unless the limit was locked or the offer was refused.
+    pub(super) fn end_offer(&mut self, saga: &str, offered: Offer) {
+        match offered {
+            Offer::Places { next_page } => {
+                let Some(turn) = self.turns.get_mut(saga) else { return };
+                turn.is_unoffered = false;
+                let freed = std::mem::take(&mut turn.freed);
+                self.advance_page(saga, &freed, next_page);
+            }
+            Offer::Nothing => {}
+            Offer::Refused => self.postpone(saga, Turn::default()),
+        }
     }
 
     /// Whether a claim is under way.
@@ -556,6 +568,20 @@ mod tests {
         assert!(!looks.has_turn(&queues) && looks.is_postponed("saga"));
         let later = looks.begin(&queues[0], FreedPlaces::default(), INTERVAL).freed;
         assert_eq!(later, FreedKeys { keys: vec!["a".into(), "b".into()], page_from: Some(String::new()) });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn places_of_a_locked_limit_stay_to_be_offered() {
+        let (mut looks, queues) = (Looks::new(), [queue(1)]);
+        let freed = looks.begin(&queues[0], places("k"), INTERVAL).freed;
+        looks.add_turn("saga", Turn { freed, is_unoffered: true, ..Turn::default() });
+        looks.end_offer("saga", Offer::Nothing);
+        let turn = looks.unoffered("saga").expect("other processes do not know of the place");
+        assert_eq!(turn.freed.keys, ["k"]);
+        looks.end_offer("saga", Offer::Places { next_page: Some("b".into()) });
+        assert!(looks.unoffered("saga").is_none() && looks.has_turn(&queues));
+        let next = looks.begin(&queues[0], FreedPlaces::default(), INTERVAL).freed;
+        assert_eq!(next, FreedKeys { keys: vec![], page_from: Some("b".into()) }, "the place is offered");
     }
 
     #[tokio::test]
