@@ -153,7 +153,7 @@ WITH RECURSIVE listed (state, handlers) AS (
     SELECT s.state, first.handlers
     FROM unnest('{ready,running,waiting,stuck}'::scoop.run_state[]) AS s (state)
     CROSS JOIN LATERAL (
-        SELECT array_agg(DISTINCT r.handler) AS handlers
+        SELECT array_agg(DISTINCT r.handler ORDER BY r.handler) AS handlers
         FROM (
             SELECT r.handler FROM scoop.run r
             WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000' AND r.state = s.state
@@ -164,7 +164,7 @@ WITH RECURSIVE listed (state, handlers) AS (
     SELECT l.state, next.handlers
     FROM listed l
     CROSS JOIN LATERAL (
-        SELECT array_agg(DISTINCT r.handler) AS handlers
+        SELECT array_agg(DISTINCT r.handler ORDER BY r.handler) AS handlers
         FROM (
             SELECT r.handler FROM scoop.run r
             WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000' AND r.state = l.state

@@ -1,7 +1,7 @@
 -- The sagas with ends of the kind `k.type`, by name. Each round reads 16 entries of the index of ends after the last known name, and
 -- takes their names. So a saga costs one round at most, however many runs it has.
 WITH RECURSIVE walked (names) AS (
-    SELECT array_agg(DISTINCT first.name)
+    SELECT array_agg(DISTINCT first.name ORDER BY first.name)
     FROM (
         SELECT e.coroutine_name AS name FROM scoop.run_end e
         WHERE e.type = k.type AND e.coroutine_name IS NOT NULL
@@ -11,7 +11,7 @@ WITH RECURSIVE walked (names) AS (
     SELECT next.names
     FROM walked w
     CROSS JOIN LATERAL (
-        SELECT array_agg(DISTINCT following.name) AS names
+        SELECT array_agg(DISTINCT following.name ORDER BY following.name) AS names
         FROM (
             SELECT e.coroutine_name AS name FROM scoop.run_end e
             WHERE e.type = k.type AND e.coroutine_name > w.names[cardinality(w.names)]
