@@ -89,6 +89,8 @@ pub(crate) enum StartedAs {
     SingleLocalRun(Uuid),
     /// Not at all: a message with its unique key was there before.
     Earlier,
+    /// Not by this attempt: its message was there, perhaps launched by an earlier attempt whose answer was lost.
+    Found,
     Other,
 }
 

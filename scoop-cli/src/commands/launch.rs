@@ -137,6 +137,8 @@ pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> R
     if handle.is_of_earlier_launch() {
         let why = launched_before.unwrap_or_else(|| key_is_used(handle.id()));
         output.remark(format_args!("nothing was launched: {why}"));
+    } else if let Some(why) = launched_before.filter(|_| handle.may_be_of_earlier_launch()) {
+        output.remark(format_args!("perhaps nothing was launched: {why}"));
     }
     launched(output, handle, wait).await
 }

@@ -86,6 +86,30 @@ async fn launch_with_a_key_that_becomes_free_meanwhile_is_reported_as_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn launch_with_a_used_key_that_fails_once_has_perhaps_launched_nothing() {
+    let mut shop = Shop::open().await;
+    let earlier = shop.order(1, Plan::Commit).await;
+    let lock = "BEGIN; LOCK TABLE scoop.message IN SHARE ROW EXCLUSIVE MODE";
+    let blocker = shop.db.pool().begin_with(lock).await.unwrap();
+    let order = r#"{"number":1,"plan":"Commit"}"#;
+    let launch = ["launch", "shop.orders", order, "--unique", "order 1", "--yes"];
+    let launch = shop.command(&launch).spawn().unwrap();
+    let waiting = "SELECT coalesce(min(pid), 0)::bigint FROM pg_locks
+                   WHERE locktype = 'relation' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    eventually("the launch waits for the lock", async || shop.db.number(waiting).await > 0).await;
+    let first = shop.db.number(waiting).await;
+    shop.db.execute(&format!("SELECT pg_terminate_backend({first})")).await;
+    eventually("the launch is repeated", async || ![0, first].contains(&shop.db.number(waiting).await)).await;
+    blocker.commit().await.unwrap();
+    let ran = shop.ended(launch).await;
+    ran.shows(expect![[r#"
+        <id 1>
+        2> perhaps nothing was launched: a message was launched with this key before, in hierarchy <id 1>
+    "#]]);
+    assert_eq!(ran.stdout.trim_end(), earlier.id().to_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn launch_that_waits_names_the_hierarchy_before_its_end() {
     let mut shop = Shop::open().await;
     for (number, json) in [(1, &[][..]), (2, &["--json"][..])] {

@@ -40,8 +40,8 @@ pub struct Handle {
     message: Uuid,
     /// Set if this process launched the message and has handlers of it.
     local_start: Option<Begun>,
-    /// Whether the launch found this message.
-    is_earlier: bool,
+    /// Whether the launch found this message; none if it may have launched it.
+    is_earlier: Option<bool>,
 }
 
 /// The launch of a hierarchy in this process.
@@ -156,7 +156,7 @@ pub enum Status {
 
 impl Handle {
     pub(crate) fn new(scoop: Scoop, root: Uuid, message: Uuid) -> Self {
-        Self { scoop, root, message, local_start: None, is_earlier: false }
+        Self { scoop, root, message, local_start: None, is_earlier: Some(false) }
     }
 
     /// The part of a hierarchy that begins with the message of this run. Unlike [`Scoop::find`], it needs no record of a launch.
@@ -170,8 +170,8 @@ impl Handle {
         Self { local_start, ..self }
     }
 
-    /// The same, of a launch that has perhaps found the message of an earlier one.
-    pub(super) fn found_earlier(self, is_earlier: bool) -> Self {
+    /// The same, of a launch that has found the message of an earlier one, or has not; none if that is not known.
+    pub(super) fn found_earlier(self, is_earlier: Option<bool>) -> Self {
         Self { is_earlier, ..self }
     }
 
@@ -188,8 +188,7 @@ impl Handle {
     /// Whether the [launch](crate::Launch::unique) that returned this handle has launched nothing, since there was a message
     /// with its unique key. In a transaction of the caller that is known before its commit.
     ///
-    /// Also false if it is not known: after a lost answer of the database the launch finds the message that it has launched
-    /// itself, or that of an earlier launch.
+    /// Also false if it is [not known](Self::may_be_of_earlier_launch).
     ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};
@@ -205,7 +204,13 @@ impl Handle {
     /// # }
     /// ```
     pub fn is_of_earlier_launch(&self) -> bool {
-        self.is_earlier
+        self.is_earlier == Some(true)
+    }
+
+    /// Whether [`is_of_earlier_launch`](Self::is_of_earlier_launch), or that is not known: after a lost answer of the database the
+    /// launch finds the message that it has launched itself, or that of an earlier launch.
+    pub fn may_be_of_earlier_launch(&self) -> bool {
+        self.is_earlier != Some(false)
     }
 
     /// Waits for the end of the hierarchy.
@@ -302,7 +307,7 @@ impl Handle {
     fn single_local_run(&self) -> Option<Uuid> {
         match self.local_start?.start {
             StartedAs::SingleLocalRun(run) => Some(run),
-            StartedAs::Earlier | StartedAs::Other => None,
+            StartedAs::Earlier | StartedAs::Found | StartedAs::Other => None,
         }
     }
 

@@ -101,7 +101,7 @@ impl<M: Message, H: From<Handle>> Launch<M, H> {
         let is_earlier = insert_admitted(&scoop, connection, launched).instrument(span).await?;
         // A foreign transaction commits without a notification; poll soon.
         scoop.poll_for_foreign_commit();
-        Ok(Handle::new(scoop, root, id).found_earlier(is_earlier).into())
+        Ok(Handle::new(scoop, root, id).found_earlier(Some(is_earlier)).into())
     }
 
     /// Prepares the message for the store: checks its size, and adds key and context.
@@ -121,13 +121,13 @@ impl<M: Message, H: From<Handle> + 'static> IntoFuture for Launch<M, H> {
         async move {
             let within = self.room_within;
             let (scoop, launched, span) = self.prepare().await?;
-            let (root, id) = (launched.root, launched.id);
+            let (root, id, is_unique) = (launched.root, launched.id, launched.is_unique);
             let start =
                 publish(&scoop, vec![launched], within, "a message was launched").instrument(span).await?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
             let launched = Handle::new(scoop, root, id).started_locally(begun);
-            Ok(launched.found_earlier(start == StartedAs::Earlier).into())
+            Ok(launched.found_earlier(is_of_earlier(start, is_unique)).into())
         }
         .boxed()
     }
@@ -177,7 +177,7 @@ impl LaunchUntyped {
         let (root, id) = (launched.root, launched.id);
         let is_earlier = insert_admitted(&scoop, connection, launched).instrument(span).await?;
         scoop.poll_for_foreign_commit();
-        Ok(Handle::new(scoop, root, id).found_earlier(is_earlier))
+        Ok(Handle::new(scoop, root, id).found_earlier(Some(is_earlier)))
     }
 
     async fn prepare(self) -> Result<(Scoop, NewMessage, Span), RuntimeError> {
@@ -197,15 +197,25 @@ impl IntoFuture for LaunchUntyped {
         async move {
             let within = self.room_within;
             let (scoop, launched, span) = self.prepare().await?;
-            let (root, id, topic) = (launched.root, launched.id, launched.topic.clone());
+            let (root, id, is_unique) = (launched.root, launched.id, launched.is_unique);
+            let topic = launched.topic.clone();
             let start =
                 publish(&scoop, vec![launched], within, "a message was launched").instrument(span).await?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(&topic));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
             let launched = Handle::new(scoop, root, id).started_locally(begun);
-            Ok(launched.found_earlier(start == StartedAs::Earlier))
+            Ok(launched.found_earlier(is_of_earlier(start, is_unique)))
         }
         .boxed()
+    }
+}
+
+/// Whether the message was there before the launch; none if the launch may have launched it. Only a unique one may have been there.
+fn is_of_earlier(start: StartedAs, is_unique: bool) -> Option<bool> {
+    match start {
+        StartedAs::Earlier => Some(true),
+        StartedAs::Found if is_unique => None,
+        StartedAs::Found | StartedAs::SingleLocalRun(_) | StartedAs::Other => Some(false),
     }
 }
 

@@ -169,8 +169,7 @@ impl LaunchBatcher {
             // Messages launched by an earlier attempt were not notified.
             self.notify();
         }
-        let is_earlier = launch.found_earlier(messages, attempt);
-        Ok(vec![if is_earlier { StartedAs::Earlier } else { StartedAs::Other }; messages.len()])
+        Ok(vec![launch.started_as(messages, attempt); messages.len()])
     }
 
     /// Notifies the workers of the handlers, and warns about messages without handlers.

@@ -56,8 +56,7 @@ pub(crate) async fn launch(
     let launched = if starts.is_empty() {
         let launch = engine.store.launch_in_own_transaction(messages).await?;
         notify_launch(engine, messages, &launch, vec![]);
-        let is_earlier = launch.found_earlier(messages, attempt);
-        vec![if is_earlier { StartedAs::Earlier } else { StartedAs::Other }; messages.len()]
+        vec![launch.started_as(messages, attempt); messages.len()]
     } else {
         // Claimed runs have to start.
         uninterrupted(launch_and_start(engine.clone(), messages.clone(), starts, attempt)).await?
@@ -134,14 +133,12 @@ async fn launch_and_start(
         }
     }
     notify_launch(&engine, &messages, &launch, begun);
-    if launch.found_earlier(&messages, attempt) {
-        return Ok(vec![StartedAs::Earlier]);
-    }
+    let otherwise = launch.started_as(&messages, attempt);
     // A run that did not start is of another message if its handler is the one that started.
     let is_only = |started: &String| launch.handlers.iter().all(|other| other == started);
     let started = started.iter().map(|runs| match &runs[..] {
         [(run, handler)] if is_only(handler) => StartedAs::SingleLocalRun(*run),
-        _ => StartedAs::Other,
+        _ => otherwise,
     });
     Ok(started.collect())
 }

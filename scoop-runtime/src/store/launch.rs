@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::types::{ClaimKey, ClaimedRun, HierarchyFlags, timestamps};
 use crate::RuntimeError;
+use crate::completion::StartedAs;
 use crate::util::ids;
 use crate::util::patience::Attempt;
 use crate::util::payload::{check_topic, measured, of_message};
@@ -172,9 +173,13 @@ pub(crate) struct LaunchResult {
 }
 
 impl LaunchResult {
-    /// Whether the only message was there before. Unknown after an attempt that may have launched it.
-    pub(crate) fn found_earlier(&self, messages: &[NewMessage], attempt: Attempt) -> bool {
-        attempt == Attempt::First && messages.len() == 1 && self.launched == 0
+    /// How these messages have started if none of their runs has started here.
+    pub(crate) fn started_as(&self, messages: &[NewMessage], attempt: Attempt) -> StartedAs {
+        match attempt {
+            _ if messages.len() != 1 || self.launched > 0 => StartedAs::Other,
+            Attempt::First => StartedAs::Earlier,
+            Attempt::Repeat => StartedAs::Found,
+        }
     }
 }
 

@@ -344,6 +344,12 @@ mod of_a_repeated_launch {
         proxy.arm();
         let root = program.launch(repeated("lost answer")).await?;
         proxy.has_cut().await;
+        assert!(!root.may_be_of_earlier_launch(), "it has no key");
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        proxy.arm();
+        let root = program.launch(repeated("lost answer")).unique("one").await?;
+        proxy.has_cut().await;
+        assert!(root.may_be_of_earlier_launch() && !root.is_of_earlier_launch(), "it is not known");
         assert_eq!(root.ends().await?, Outcome::Committed);
         proxy.arm();
         let root = program.launch(repeated("lost answer")).deadline(hour).await?;
@@ -362,9 +368,9 @@ mod of_a_repeated_launch {
         for root in crowd {
             assert_eq!(root?.ends().await?, Outcome::Committed);
         }
-        assert_eq!(db.number("SELECT count(*) FROM effect").await - before, 9);
-        assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 10);
-        assert_eq!(db.history().await.count("SEEN"), 10);
+        assert_eq!(db.number("SELECT count(*) FROM effect").await - before, 10);
+        assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 11);
+        assert_eq!(db.history().await.count("SEEN"), 11);
         Ok(())
     }
 
