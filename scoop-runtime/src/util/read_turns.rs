@@ -70,8 +70,7 @@ impl ReadTurns {
 
     /// A turn that is free now. None while a read waits for one.
     pub(crate) fn try_turn(&self) -> Option<ReadTurn> {
-        let permit = self.0.clone().try_acquire_owned().ok()?;
-        Some(ReadTurn { _permit: Arc::new(permit) })
+        Some(ReadTurn { _permit: self.free.clone().try_acquire_owned().ok()? })
     }
 }
 

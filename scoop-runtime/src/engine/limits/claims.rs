@@ -248,37 +248,33 @@ pub(super) fn unless_refused<T>(
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use tokio::time::Instant;
 
     use super::*;
     use crate::settings::WORKING_CONNECTIONS;
-
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(30)
-    }
+    use crate::util::patience::PATIENCE;
 
     #[tokio::test(start_paused = true)]
     async fn claims_and_reads_leave_a_connection_to_other_tasks() {
-        let reads = ReadTurns::new(WORKING_CONNECTIONS);
+        let reads = ReadTurns::at_half(WORKING_CONNECTIONS);
         let connections = ClaimConnections::new(Some(reads.clone()));
         let (mut claims, mut turns) = (vec![], vec![]);
         claims.extend(std::iter::from_fn(|| connections.try_acquire()));
         assert!(claims.len() > 1, "a second claim is under way");
-        turns.extend(reads.turn(soon()).now_or_never());
+        turns.extend(reads.turn(PATIENCE).now_or_never());
         assert_eq!(claims.len() + turns.len(), WORKING_CONNECTIONS as usize - 1);
         claims.clear();
-        turns.extend(reads.turn(soon()).now_or_never());
+        turns.extend(reads.turn(PATIENCE).now_or_never());
         claims.extend(std::iter::from_fn(|| connections.try_acquire()));
         assert_eq!((claims.len(), turns.len()), (1, WORKING_CONNECTIONS as usize - 2), "beside a read");
     }
 
     #[tokio::test(start_paused = true)]
     async fn read_that_waits_comes_before_the_next_second_claim() {
-        let reads = ReadTurns::new(WORKING_CONNECTIONS);
+        let reads = ReadTurns::at_half(WORKING_CONNECTIONS);
         let connections = ClaimConnections::new(Some(reads.clone()));
         let (first, second) = (connections.try_acquire(), connections.try_acquire());
         assert!(first.is_some() && second.is_some());
-        let mut read = Box::pin(reads.turn(soon()));
+        let mut read = Box::pin(reads.turn(PATIENCE));
         assert!((&mut read).now_or_never().is_none());
         drop(second);
         assert!(connections.try_acquire().is_none(), "the read has the turn");
@@ -292,14 +288,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn claim_of_a_suspect_waits_for_the_end_of_a_claim_or_begins_beside_it() {
-        let reads = ReadTurns::new(WORKING_CONNECTIONS);
+        let reads = ReadTurns::at_half(WORKING_CONNECTIONS);
         let connections = ClaimConnections::new(Some(reads.clone()));
         let first = connections.try_acquire();
         let suspect = connections.acquire().now_or_never();
         assert!(first.is_some() && suspect.is_some());
         assert!(connections.try_acquire().is_none(), "two are under way");
         drop(suspect);
-        let _turn = reads.turn(soon()).now_or_never().expect("it is its turn").unwrap();
+        let _turn = reads.turn(PATIENCE).now_or_never().expect("it is its turn").unwrap();
         let mut suspect = Box::pin(connections.acquire());
         assert!((&mut suspect).now_or_never().is_none(), "a claim and a read are under way");
         drop(first);
