@@ -335,14 +335,14 @@ impl FailedRollbacks {
         let in_the_way = self.all_blockers(target);
         let above = self.blocked_ancestors(target);
         let busy_above = above.iter().any(|run| run.presence == Presence::Busy);
-        if others == OtherDescendants::Unfinished || busy_above {
+        if others == OtherDescendants::Unfinished || busy_above || self.is_busy(target) {
             return Err(Refusal::Busy);
         }
         let needs_decision = |run: &&FailedRollback| !self.is_blocked(run.id()) && !self.is_busy(run);
         if action == RepairAction::Retry && in_the_way.iter().any(needs_decision) {
             return Err(Refusal::FailedBelow);
         }
-        if in_the_way.iter().chain([&target]).any(|run| self.is_busy(run)) {
+        if in_the_way.iter().any(|run| self.is_busy(run)) {
             return Err(Refusal::Busy);
         }
         let part = target.part()?.to_owned();
