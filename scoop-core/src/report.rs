@@ -63,7 +63,10 @@ pub(crate) fn rollback_summary(failure: &Failure) -> String {
             let place = saga_of(&cause.source).map_or_else(String::new, |saga| format!(" in `{saga}`"));
             format!("{}{}: {}", launched_by(failed), Escaped(&place), summary(failed))
         }
-        _ => brief(failed),
+        _ => match causes.first().filter(|cause| **cause != failed && failed.simple_kind() == GAVE_UP) {
+            Some(cause) => format!("{GAVE_UP_WORDS}: {}", brief(cause)),
+            None => brief(failed),
+        },
     }
 }
 

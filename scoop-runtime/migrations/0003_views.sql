@@ -365,7 +365,8 @@ END;
 -- queue (as in abandoned_queue); for the limit of its saga or of its key, if that is reached; or else for a slot. A waiting run
 -- waits for its children, or for the operator for whom these wait. `latest_failure` is the latest failure of the rollback if the
 -- run awaits an operator, and otherwise the reason of the rollback. `other_failure` is the other one of the two, if the rollback
--- has failed.
+-- has failed. A run that waits for one that awaits an operator has no latest failure: its own one is from before the repair, and to
+-- look below each run of a list would cost too much.
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
        CASE WHEN r.awaits_operator THEN 'operator'
@@ -385,9 +386,9 @@ SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
                 OR r.handler::text IN (SELECT l.handler FROM scoop.reached_limit l) THEN 'limit'
             ELSE 'slot'
        END AS waits_for,
-       coalesce(
+       CASE WHEN NOT (r.awaits_operator AND r.state = 'waiting') THEN coalesce(
            CASE WHEN r.awaits_operator THEN scoop.rollback_failure_of(r.root, r.id) END,
-           r.rollback_failure, r.failure) AS latest_failure,
+           r.rollback_failure, r.failure) END AS latest_failure,
        CASE WHEN r.awaits_operator THEN r.failure
             WHEN r.rollback_failed_before THEN scoop.rollback_failure_of(r.root, r.id) END AS other_failure
 FROM scoop.run r

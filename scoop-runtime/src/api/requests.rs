@@ -385,8 +385,12 @@ impl<A: Send + 'static> IntoFuture for Request<A> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            // Dropping the future must not interrupt the transaction, nor the wake-up of waiting runs after it.
+            let is_dry_run = self.about.is_dry_run;
             let answer = self.answer();
+            if is_dry_run {
+                return answer.await;
+            }
+            // Dropping the future must not interrupt the transaction, nor the wake-up of waiting runs after it.
             let answer = uninterrupted(async move { Ok(answer.await) }).await;
             answer.map_err(RuntimeError::database("a request was made"))?
         }

@@ -332,8 +332,8 @@ pub struct RunSummary {
     pub attempts: u32,
     /// Why its last attempt failed, or why it is stuck.
     pub reason: Option<String>,
-    /// Why it was rolled back or is rolling back; or why its rollback failed, as it was recorded. If that was because of runs below it,
-    /// [`explain`](crate::Scoop::explain) has the latest failure of those that an operator has to repair.
+    /// Why it was rolled back or is rolling back; or why its rollback failed. None of a run that waits for one which awaits an operator:
+    /// [`explain`](crate::Scoop::explain) has the latest failure of that one.
     pub failure: Option<FailureSummary>,
     /// Whether its rollback is in progress.
     pub rolling_back: bool,

@@ -109,7 +109,9 @@ fn failed_entry(
     possible: impl Fn(Vec<Action>) -> Vec<Action>,
 ) -> Entry {
     let note = match it.status {
-        RepairStatus::BlockedByDescendant => "It goes on when the failed runs below it are settled:",
+        RepairStatus::BlockedByDescendant => {
+            "When the failed runs below it are settled, it goes on, or needs a decision of its own:"
+        }
         RepairStatus::InProgress => "A repair is in progress.",
         _ => "",
     };

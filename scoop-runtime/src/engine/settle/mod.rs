@@ -300,7 +300,11 @@ fn apply(
                 engine.wakeups.child_ended(ParentRef { root, id, at: settled.last_event_at }, slot);
             }
             _ => {
-                metrics::root_runs(ending.unwrap_or(if committed { "committed" } else { "rolled_back" }), 1);
+                let outcome = ending.unwrap_or(if committed { "committed" } else { "rolled_back" });
+                // One whose rollback failed ends when an operator has settled that.
+                if outcome != "rollback_failed" {
+                    metrics::root_runs(outcome, 1);
+                }
                 engine
                     .completions
                     .notify(execution.key.root, if committed { RunEnd::Committed } else { RunEnd::Unknown });

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::{Delay, FailedBelow, JoinWait, LimitKey, RunExplanation, WaitReason, WorkerInfo};
 use crate::Pause;
 use crate::find::{RunPhase, RunSummary, WaitKind};
+use crate::repair::AWAITING_OPERATOR;
 use crate::saga::limits::{Limit, Rate};
 use crate::util::format::system_time;
 
@@ -164,9 +165,11 @@ impl RunFacts {
                 let first = undecided.first().and_then(|below| below.failure.as_ref());
                 let first = first.map(ToString::to_string);
                 let failure = run.failure.as_ref().map(ToString::to_string);
+                // What to do is said below.
+                let reason = run.reason.clone().filter(|reason| reason != AWAITING_OPERATOR);
                 let has_more_below = cut(&mut undecided);
                 WaitReason::Operator {
-                    why: first.or(run.reason.clone()).or(failure).unwrap_or_default(),
+                    why: first.or(reason).or(failure).unwrap_or_default(),
                     failed_below: undecided,
                     has_more_below,
                 }

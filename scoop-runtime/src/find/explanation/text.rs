@@ -40,7 +40,10 @@ impl RunExplanation {
         match &self.reason {
             WaitReason::Ended => "Nothing is left to do.".into(),
             WaitReason::Executing { worker: Some(worker) } if worker.is_alive => {
-                "It goes on when the step ends.".into()
+                match self.run.deadline.is_some_and(|deadline| deadline <= self.read_at) {
+                    true => "Its deadline is over: it gives up when the step ends.".into(),
+                    false => "It goes on when the step ends.".into(),
+                }
             }
             WaitReason::Executing { .. } => {
                 "Another worker takes it over; if none lives, start a program that has its saga.".into()

@@ -326,13 +326,18 @@ impl State {
 
     /// The latest failure of its rollback, or else the reason for it.
     fn latest_failure<'a>(&'a self, row: &'a WorkingRow) -> Option<&'a Failure> {
+        if row.waits_for_operator() {
+            // Its own one is from before a repair.
+            return None;
+        }
         let failed = self.rollback_failure(row).filter(|_| row.awaits_operator);
         failed.or(row.rollback_failure.as_ref()).or(row.failure.as_ref())
     }
 
     /// The failures by whose codes it is found.
     fn failures<'a>(&'a self, row: &'a WorkingRow) -> impl Iterator<Item = &'a Failure> {
-        [self.rollback_failure(row), row.failure.as_ref()].into_iter().flatten()
+        let failed = self.rollback_failure(row).filter(|_| !row.waits_for_operator());
+        [failed, row.failure.as_ref()].into_iter().flatten()
     }
 
     fn unfinished(&self, row: &WorkingRow) -> RunSummary {

@@ -246,7 +246,10 @@ impl State {
         decision.dropped.iter().for_each(|id| drop(self.remove((root, *id))));
         decision.revived.iter().for_each(|revived| self.revive(root, revived, now));
         for id in &decision.cleared {
-            self.change((root, *id), |row| (row.awaits_operator, row.reason) = (false, None));
+            self.change((root, *id), |row| {
+                (row.awaits_operator, row.reason) = (false, None);
+                row.last_event_at = row.last_event_at.max(now);
+            });
         }
     }
 
@@ -397,7 +400,7 @@ impl Hierarchy {
         first_undecided: impl FnOnce() -> Option<Uuid>,
     ) -> &'a Event {
         let row = self.rows.get(&failed.lineage.id());
-        let waits = row.is_some_and(|row| row.state == RowState::Waiting && row.awaits_operator);
+        let waits = row.is_some_and(WorkingRow::waits_for_operator);
         let below = waits.then(first_undecided).flatten().and_then(|run| self.record.unsettled_of(run));
         self.record.newest_failure(below.unwrap_or(failed))
     }

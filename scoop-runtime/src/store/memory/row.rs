@@ -220,6 +220,11 @@ impl WorkingRow {
         self.state == RowState::Stuck && !self.awaits_operator
     }
 
+    /// Whether it waits for a run that awaits an operator.
+    pub(super) fn waits_for_operator(&self) -> bool {
+        self.awaits_operator && self.state == RowState::Waiting
+    }
+
     /// Whether it goes on without an operator. As `scoop.goes_on`.
     pub(super) fn goes_on(&self) -> bool {
         !self.rollback_failed_before || !self.awaits_operator && self.state != RowState::Ended

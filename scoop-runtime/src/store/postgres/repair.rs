@@ -286,6 +286,7 @@ impl PostgresStore {
         sqlx::query(self.sql.run_clear_awaiting_operator.clone())
             .bind(root)
             .bind(&decision.cleared)
+            .bind(now)
             .execute(connection)
             .await?;
         Ok(())
