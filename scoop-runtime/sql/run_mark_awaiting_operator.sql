@@ -1,7 +1,7 @@
 -- Makes a run stuck whose rollback failed again: it awaits an operator, and so do the runs that wait for it. The failure is
 -- recorded. The run has recorded its failed children. Returns the run if it was held under this epoch. A decision about a run locks
--- those above it before it reads the others (run_lock_above.sql): so it either sees this run as stuck, or this statement sees what it
--- has written.
+-- those above it before it reads the others (run_lock_above.sql): so it either sees this run as stuck, or this statement writes the
+-- rows above after it.
 -- Locks: its row of run, then those of the runs above that wait, the nearest first; those of its failed children; the new row of
 -- repeated_failure.
 -- $1 root, $2 id, $3 epoch, $4 the part that failed, $5 how often the children's failures had been
@@ -39,17 +39,19 @@ above (id, parent) AS (
 ),
 locked_above AS MATERIALIZED (
     SELECT r.id
-    FROM above
-    JOIN scoop.run r ON r.root = $1 AND r.id = above.id
+    FROM scoop.run r
+    -- as an array, so that each is looked up by its key
+    WHERE r.root = $1 AND r.id = ANY (ARRAY(SELECT above.id FROM above))
     ORDER BY cardinality(r.lineage) DESC
-    FOR NO KEY UPDATE OF r
+    FOR NO KEY UPDATE
 ),
+-- also those that have it: a decision may have cleared it since this statement began
 updated_above AS (
     UPDATE scoop.run r
-    SET awaits_operator = true, reason = $9, ready_at = greatest(r.ready_at, clock_timestamp())
-    FROM locked_above
-    WHERE r.root = $1 AND r.id = locked_above.id
-      AND r.state = 'waiting' AND r.rollback_failed_before AND NOT r.awaits_operator
+    SET awaits_operator = true, reason = $9,
+        ready_at = CASE WHEN r.awaits_operator THEN r.ready_at ELSE greatest(r.ready_at, clock_timestamp()) END
+    WHERE r.root = $1 AND r.id = ANY (ARRAY(SELECT locked_above.id FROM locked_above))
+      AND r.state = 'waiting' AND r.rollback_failed_before
 ),
 deleted_children AS (
     DELETE FROM scoop.run child

@@ -284,7 +284,7 @@ async fn offer(
     let mut next_page = None;
     if may_return || !freed.is_empty() {
         // It takes no run, so it needs no key, and no position in a queue.
-        let (key_of, cursors) = (|_: &Candidate| String::new(), &QueueCursors::default());
+        let (key_of, cursors) = (|_: &Candidate| None, &QueueCursors::default());
         let claimer = engine.claimer();
         let request =
             LimitedRequest { claimer, queue, slots: 0, suspect: None, freed, cursors, key_of: &key_of };

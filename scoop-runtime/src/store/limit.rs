@@ -65,8 +65,9 @@ pub(crate) struct LimitedRequest<'a> {
     pub(crate) freed: &'a FreedKeys,
     /// The positions in the queues from which on it looks at ready runs.
     pub(crate) cursors: &'a QueueCursors,
-    /// The key of a run.
-    pub(crate) key_of: &'a (dyn Fn(&Candidate) -> String + Send + Sync),
+    /// The key of a run. None if the program of the worker does not compute the keys of this limit, since it is from before the
+    /// limit: such runs count together, and are not parked, so that other programs find them in their queues.
+    pub(crate) key_of: &'a (dyn Fn(&Candidate) -> Option<String> + Send + Sync),
 }
 
 /// The keys that may have free places, of a saga with a limit by key.

@@ -154,7 +154,7 @@ pub(super) async fn claim_from(
     let key_of = |run: &Candidate| {
         let saga = sagas.find(&run.topic, &run.handler);
         let saga = saga.filter(|saga| saga.handler.limits().by == queue.of.key_from.as_deref());
-        saga.and_then(|saga| key(saga, run)).unwrap_or_default()
+        saga.map(|saga| key(saga, run).unwrap_or_default())
     };
     let request = LimitedRequest {
         claimer: engine.claimer(),

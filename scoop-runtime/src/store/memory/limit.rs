@@ -114,10 +114,12 @@ impl State {
             let runs = self.due_of(request, request.slots);
             is_any_parked |= self.is_any_parked(request);
             let is_full = runs.len() == request.slots;
+            let mut unkeyed = BTreeSet::new();
             let candidates = runs.into_iter().filter_map(|run| {
                 let candidate = self.candidate(run)?;
                 let key = (request.key_of)(&candidate);
-                Some((candidate, key))
+                unkeyed.extend(key.is_none().then_some(candidate.id));
+                Some((candidate, key.unwrap_or_default()))
             });
             let (candidates, usage): (Vec<(_, String)>, _) = (candidates.collect(), self.usage(limit));
             let keys = candidates.iter().map(|(_, key)| key.clone()).collect();
@@ -128,9 +130,10 @@ impl State {
             let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
             let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
             let changes = admitted.rate_changes(limit);
-            let Admitted { runs, over, .. } = admitted;
+            let Admitted { runs, mut over, .. } = admitted;
+            is_any_parked |= !over.is_empty();
+            over.retain(|(run, _)| !unkeyed.contains(&run.id));
             let (has_claimed, has_passed) = (!runs.is_empty(), !over.is_empty());
-            is_any_parked |= has_passed;
             for (candidate, key) in over {
                 self.park((candidate.root, candidate.id), key);
             }

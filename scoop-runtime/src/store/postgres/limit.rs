@@ -61,8 +61,10 @@ struct UnderLimit {
 /// Due runs that may be claimed.
 #[derive(Default)]
 struct Candidates {
-    /// Each with its key.
+    /// Each with its key; empty for those without one.
     runs: Vec<(Candidate, String)>,
+    /// The runs whose keys this program does not compute.
+    unkeyed: BTreeSet<Uuid>,
     /// Whether some were left out, since they took too long or their messages are too large.
     is_cut: bool,
     /// Whether a run of their queues is parked.
@@ -237,7 +239,7 @@ impl PostgresStore {
             && Instant::now() < until
         {
             let candidates = self.candidates(tx, request, asked, only, until).await;
-            let Candidates { runs: candidates, is_cut, is_any_parked: is_parked } =
+            let Candidates { runs: candidates, unkeyed, is_cut, is_any_parked: is_parked } =
                 candidates.map_err(ClaimError::of_runs)?;
             is_any_parked |= is_parked;
             let is_full = candidates.len() == asked || is_cut;
@@ -253,14 +255,15 @@ impl PostgresStore {
                 }
             }
             let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
-            let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
+            let mut admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
+            is_any_parked |= !admitted.over.is_empty();
+            admitted.over.retain(|(run, _)| !unkeyed.contains(&run.id));
             let claimed = self.claim_chosen(tx, request.claimer, limit, &admitted.runs, &mut taken).await;
             all.runs.extend(claimed.map_err(ClaimError::of_runs)?);
             admitted.runs.iter().for_each(|(_, key)| returned.claim(key));
             let parked = self.park(tx, &admitted.over).await.map_err(ClaimError::of_runs)?;
             self.record_begun(tx, limit, &mut usage, admitted.rate_changes(limit)).await?;
             let has_passed = parked > 0;
-            is_any_parked |= !admitted.over.is_empty();
             is_changed |= has_passed || !all.runs.is_empty();
             all.is_reached = all.runs.len() - before >= room;
             all.is_full = is_full && is_changed && !all.is_reached;
@@ -522,7 +525,10 @@ impl PostgresStore {
                 payload: row.try_get("payload").unwrap_or(Value::Null),
             };
             let key = (request.key_of)(&candidate);
-            candidates.runs.push((candidate, key));
+            if key.is_none() {
+                candidates.unkeyed.insert(candidate.id);
+            }
+            candidates.runs.push((candidate, key.unwrap_or_default()));
         }
         Ok(candidates)
     }

@@ -41,7 +41,7 @@ async fn run_that_ends_during_a_claim_leaves_its_place_to_the_next_parked_run() 
     let key_of = |_: &_| {
         let end = sqlx::raw_sql("DELETE FROM scoop.run WHERE state = 'running'");
         block_in_place(|| Handle::current().block_on(end.execute(&pool))).unwrap();
-        "k".to_owned()
+        Some("k".to_owned())
     };
     let of = LimitedSaga { saga: "saga".into(), handlers: vec!["saga".into()], key_from: None };
     let request = LimitedRequest {
@@ -60,6 +60,35 @@ async fn run_that_ends_during_a_claim_leaves_its_place_to_the_next_parked_run() 
     let parked = "SELECT message_id FROM scoop.run WHERE parked_since IS NOT NULL";
     let parked: Vec<Uuid> = sqlx::query_scalar(parked).fetch_all(&pool).await.unwrap();
     assert_eq!(parked, [Uuid::from_u128(3)]);
+    done(pool).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_whose_key_a_program_does_not_compute_stays_in_its_queue() {
+    let pool = database("limit_claims_unkeyed").await;
+    let (store, worker, _) = launching(&pool).await;
+    sqlx::raw_sql(RUNS).execute(&pool).await.unwrap();
+    // A run of the saga is in execution without a key: the only place is taken.
+    let others = "UPDATE scoop.run SET limit_key = '' WHERE state = 'running';
+                  DELETE FROM scoop.run WHERE parked_since IS NOT NULL";
+    sqlx::raw_sql(others).execute(&pool).await.unwrap();
+    for (key, parked) in [(None, 0), (Some(String::new()), 1)] {
+        let of = LimitedSaga { saga: "saga".into(), handlers: vec!["saga".into()], key_from: None };
+        let request = LimitedRequest {
+            claimer: Claimer { worker, identifier: "w" },
+            queue: &LimitedQueue { of, lanes: lanes() },
+            slots: 5,
+            suspect: None,
+            freed: &FreedKeys::default(),
+            cursors: &QueueCursors::default(),
+            key_of: &|_: &Candidate| key.clone(),
+        };
+        let claimed = store.claim_limited(request).await.unwrap();
+        assert!(claimed.runs.is_empty() && !claimed.is_full, "{key:?}");
+        let count = "SELECT count(*) FROM scoop.run WHERE parked_since IS NOT NULL";
+        let count: i64 = sqlx::query_scalar(count).fetch_one(&pool).await.unwrap();
+        assert_eq!(count, parked, "{key:?}");
+    }
     done(pool).await;
 }
 
@@ -82,7 +111,7 @@ async fn claim_from(
         suspect: None,
         freed: &FreedKeys::default(),
         cursors,
-        key_of: &|_: &Candidate| String::new(),
+        key_of: &|_: &Candidate| Some(String::new()),
     };
     store.claim_limited(request).await
 }

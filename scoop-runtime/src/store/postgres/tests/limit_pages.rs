@@ -41,7 +41,7 @@ async fn look(store: &PostgresStore, worker: Uuid, keys: &[&str], page_from: Opt
         suspect: None,
         freed: &FreedKeys { keys, page_from: page_from.map(str::to_owned) },
         cursors: &QueueCursors::default(),
-        key_of: &|_: &Candidate| String::new(),
+        key_of: &|_: &Candidate| Some(String::new()),
     };
     let LimitedClaim { next_page, .. } = store.claim_limited(request).await.unwrap();
     next_page

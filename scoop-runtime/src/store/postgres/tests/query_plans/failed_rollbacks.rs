@@ -213,6 +213,30 @@ async fn status_and_decisions_during_a_repair_cost_in_proportion_to_its_runs() {
     done(pool).await;
 }
 
+/// The lowest run of a chain fails again: all above await an operator.
+#[tokio::test]
+async fn repair_that_fails_again_costs_in_proportion_to_the_runs_above() {
+    let pool = database("failed_again").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    let mut rows = vec![];
+    for runs in [250, 1_000] {
+        execute(REPAIRED_CHAIN.replace("{of}", &runs.to_string())).await;
+        execute("VACUUM ANALYZE".into()).await;
+        let values = format!(
+            "md5('{runs} run0')::uuid, md5('{runs} run{runs}')::uuid, 1, 'step', NULL, '{{}}', 'a test', 'w', 'a test'"
+        );
+        rows.push(rows_handled(&carried_out(&pool, "run_mark_awaiting_operator", &values).await));
+        let marked =
+            "SELECT count(*) FROM scoop.run WHERE root = md5($1 || ' run0')::uuid AND awaits_operator";
+        let marked: i64 = sqlx::query_scalar(marked).bind(runs.to_string()).fetch_one(&pool).await.unwrap();
+        assert_eq!(marked, runs);
+    }
+    assert!(rows[1] < 6.0 * rows[0], "{rows:?} rows of 250 and 1,000 runs");
+    done(pool).await;
+}
+
 /// Failed rollbacks of five handlers, each in a hierarchy of its own, and all of them settled.
 const SETTLED_FAILURES: &str = "
     INSERT INTO scoop.message (id, topic, payload)

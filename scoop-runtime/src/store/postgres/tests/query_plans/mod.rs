@@ -32,7 +32,7 @@ use crate::{RepairStatus, RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 94] = [
+const HOT: [&str; 95] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -125,6 +125,7 @@ const HOT: [&str; 94] = [
     "request_list",
     "intervention_of_runs",
     "rollback_check",
+    "run_mark_awaiting_operator",
     "redeliver_find",
     "redeliver",
 ];
@@ -200,6 +201,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "handler_list_abandoned" => ("bigint", "100"),
         "run_mark_overdue" => ("bigint", "1"),
+        "run_mark_awaiting_operator" => (
+            "uuid, uuid, bigint, text, int, jsonb, text, text, text",
+            "gen_random_uuid(), gen_random_uuid(), 1, 'step', NULL, '{}', 'a test', 'w', 'a test'",
+        ),
         "run_give_up_reasons" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
         "run_children" => (
             "uuid[], uuid, text, boolean, text[], text, boolean, timestamptz",
