@@ -73,17 +73,7 @@ async fn run_whose_key_a_program_does_not_compute_stays_in_its_queue() {
                   DELETE FROM scoop.run WHERE parked_since IS NOT NULL";
     sqlx::raw_sql(others).execute(&pool).await.unwrap();
     for (key, parked) in [(None, 0), (Some(String::new()), 1)] {
-        let of = LimitedSaga { saga: "saga".into(), handlers: vec!["saga".into()], key_from: None };
-        let request = LimitedRequest {
-            claimer: Claimer { worker, identifier: "w" },
-            queue: &LimitedQueue { of, lanes: lanes() },
-            slots: 5,
-            suspect: None,
-            freed: &FreedKeys::default(),
-            cursors: &QueueCursors::default(),
-            key_of: &|_: &Candidate| key.clone(),
-        };
-        let claimed = store.claim_limited(request).await.unwrap();
+        let claimed = claim_with(&store, worker, &QueueCursors::default(), key.clone()).await.unwrap();
         assert!(claimed.runs.is_empty() && !claimed.is_full, "{key:?}");
         let count = "SELECT count(*) FROM scoop.run WHERE parked_since IS NOT NULL";
         let count: i64 = sqlx::query_scalar(count).fetch_one(&pool).await.unwrap();
@@ -103,6 +93,16 @@ async fn claim_from(
     worker: Uuid,
     cursors: &QueueCursors,
 ) -> sqlx::Result<LimitedClaim> {
+    claim_with(store, worker, cursors, Some(String::new())).await
+}
+
+/// The same of runs with this key.
+async fn claim_with(
+    store: &PostgresStore,
+    worker: Uuid,
+    cursors: &QueueCursors,
+    key: Option<String>,
+) -> sqlx::Result<LimitedClaim> {
     let of = LimitedSaga { saga: "saga".into(), handlers: vec!["saga".into()], key_from: None };
     let request = LimitedRequest {
         claimer: Claimer { worker, identifier: "w" },
@@ -111,7 +111,7 @@ async fn claim_from(
         suspect: None,
         freed: &FreedKeys::default(),
         cursors,
-        key_of: &|_: &Candidate| Some(String::new()),
+        key_of: &|_: &Candidate| key.clone(),
     };
     store.claim_limited(request).await
 }
