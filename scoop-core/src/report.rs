@@ -58,15 +58,16 @@ pub(crate) fn failed_compensation(failure: &Failure) -> &Failure {
 pub(crate) fn rollback_summary(failure: &Failure) -> String {
     let failed = failed_compensation(failure);
     let causes = failed.root_causes();
-    match causes.first().filter(|_| failed.simple_kind() == CHILD_ROLLED_BACK) {
-        Some(cause) if *cause != failed => {
+    let Some(cause) = causes.first().filter(|cause| **cause != failed) else {
+        return brief(failed);
+    };
+    match failed.simple_kind() {
+        CHILD_ROLLED_BACK => {
             let place = saga_of(&cause.source).map_or_else(String::new, |saga| format!(" in `{saga}`"));
             format!("{}{}: {}", launched_by(failed), Escaped(&place), summary(failed))
         }
-        _ => match causes.first().filter(|cause| **cause != failed && failed.simple_kind() == GAVE_UP) {
-            Some(cause) => format!("{GAVE_UP_WORDS}: {}", brief(cause)),
-            None => brief(failed),
-        },
+        GAVE_UP => format!("{GAVE_UP_WORDS}: {}", brief(cause)),
+        _ => brief(failed),
     }
 }
 
@@ -411,6 +412,16 @@ mod tests {
         });
         let of_others = Failure { causes: of_others.collect(), ..mall.clone() };
         assert_eq!(of_others.summary(), "card declined (and 1 other cause)", "without words");
+    }
+
+    #[test]
+    fn a_rollback_that_gave_up_is_summarized_with_its_cause() {
+        let late = Failure::new("scoop.late", "it is too late", "payments[w]");
+        let gave_up = Failure::gave_up("payments[w]", vec![late]);
+        assert_eq!(gave_up.rollback_summary(), "gave up: it is too late");
+        let orders = Failure::child_rollback_failed("pay", "orders[w]", vec![gave_up]);
+        assert_eq!(orders.rollback_summary(), "gave up: it is too late");
+        assert_eq!(Failure::gave_up("payments[w]", vec![]).rollback_summary(), "gave up");
     }
 
     #[test]

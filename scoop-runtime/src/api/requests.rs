@@ -186,6 +186,10 @@ impl<A> Request<A> {
     /// write. So a role that may only read gets an answer here, and an error when it makes the request. A signal that is accepted
     /// here may be [`SignalAnswer::Kept`] when it is sent.
     ///
+    /// # Cancel safety
+    ///
+    /// A dry run whose future is dropped ends, and its statement with it within a second.
+    ///
     /// ```no_run
     /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {

@@ -468,6 +468,9 @@ async fn run_that_gives_up_is_explained_by_its_cancellation_or_its_deadline() ->
     let run = only(scoop.explain(late.id()).await?);
     assert!(!run.cancelled, "{run}");
     gives_up(&run, " It gives up as soon as it can: it has missed its deadline, 2");
+    let WaitReason::Children { blocking, .. } = &run.reason else { panic!("{run}") };
+    let child = only(scoop.explain(blocking[0].run).await?);
+    assert_says(&child.to_string(), &["Its deadline is over: it gives up when the step ends."]);
     gate.open(2);
     assert!(matches!(cancelled.ends().await?, Outcome::RolledBack(_)));
     assert!(matches!(late.ends().await?, Outcome::RolledBack(_)));

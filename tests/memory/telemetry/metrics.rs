@@ -144,6 +144,7 @@ async fn more_than_a_thousand_failed_rollbacks_are_reported_as_a_thousand() -> R
     let rows = reported(&snapshotter);
     let gauge = rows.iter().find(|((name, ..), ..)| name == "scoop_failed_rollbacks");
     assert_eq!(gauge.map(|(.., value)| value), Some(&DebugValue::Gauge(1_000.0.into())));
+    assert!(rows.iter().all(|((name, ..), ..)| name != "scoop_root_runs_total"), "none has ended: {rows:?}");
     program.scoop.shutdown().await?;
     Ok(())
 }

@@ -353,7 +353,7 @@ impl fmt::Display for RunExplanation {
                     write!(f, "was cancelled, and has missed its deadline, {}.", utc(missed))?;
                 }
                 (false, Some(missed)) => write!(f, "has missed its deadline, {}.", utc(missed))?,
-                // Neither is on record: a changed row, or a clock that was set back.
+                // The record has neither: the row was changed, or the clock was set back.
                 (false, None) => f.write_str("was cancelled, or has missed its deadline.")?,
             }
         } else if let Some(deadline) = deadline {

@@ -40,6 +40,8 @@ async fn runs_above_one_that_failed_again_wait_for_an_operator_and_name_it() -> 
     let waiting = broken.scoop.runs().waiting_for(WaitKind::Operator).await?.runs;
     let all = ["grandchild-handler", "child-handler", "root-handler"];
     assert_eq!(waiting.iter().map(|run| &*run.handler).collect::<Vec<_>>(), all);
+    let failures = waiting.iter().map(|run| run.failure.as_ref().map(|failure| &*failure.headline));
+    assert_eq!(failures.collect::<Vec<_>>(), [Some("it is broken in another way"), None, None]);
     assert_eq!(broken.scoop.runs().state(RunPhase::AwaitingOperator).await?.runs, waiting);
     assert_eq!(broken.scoop.runs().waiting_for(WaitKind::Children).await?.runs, []);
     let counts = broken.scoop.counts().await?;

@@ -60,6 +60,10 @@ async fn outcome_of_retry(broken: &Broken, handler: &str, gate: &Gate) -> Result
         () = gate.arrivals(1) => {}
     }
     assert_eq!(broken.root.status().await?, Status::Unfinished);
+    let root = broken.scoop.runs().handler("root-handler").await?.runs.remove(0);
+    let repairs = broken.scoop.interventions(broken.root.id()).await?;
+    let latest = repairs.iter().map(|repair| repair.at).max().expect("it is in repair");
+    assert!(root.phase != RunPhase::Waiting || root.since >= latest, "since the repair: {root:?}");
     gate.open(1);
     Ok(waiting.await?)
 }
