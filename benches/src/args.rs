@@ -9,6 +9,7 @@ pub(crate) const USAGE: &str = "\
 usage: scoop-bench [options]               measure
        scoop-bench compare BEFORE AFTER    two result files: what moved beyond the noise
        scoop-bench charts RESULTS.. FOLDER charts of result files, as SVG
+       scoop-bench versus OTHER [options]  processor time of B1, B2, B3 and B5, beside another build of this program
 
   --quick            a look of about a minute: one short round, small numbers
   --only B1,B6       these measures only
@@ -37,6 +38,11 @@ pub(crate) enum Command {
     Charts {
         results: Vec<PathBuf>,
         folder: PathBuf,
+    },
+    /// Both at the same time, on one server.
+    Versus {
+        other: PathBuf,
+        settings: Settings,
     },
     /// Hidden: a process with an engine, for the measures that need several.
     Work {
@@ -121,6 +127,12 @@ pub(crate) fn parse(words: impl IntoIterator<Item = String>) -> Outcome<Command>
             }),
             _ => Err("charts takes result files and a folder".into()),
         },
+        Some("versus") => match &words[1..] {
+            [other, options @ ..] if !other.starts_with("--") => {
+                Ok(Command::Versus { other: other.into(), settings: settings(options)? })
+            }
+            _ => Err("versus takes another build of this program".into()),
+        },
         Some("work") => match &words[1..] {
             [kind, url, options @ ..] => {
                 Ok(Command::Work { kind: kind.clone(), url: url.clone(), settings: settings(options)? })
@@ -193,6 +205,7 @@ mod tests {
             ("--rounds", "--rounds wants a value"),
             ("--rounds 0", "--rounds wants a number above 0, not 0"),
             ("compare one.json", "compare takes two"),
+            ("versus --only B1", "versus takes another build"),
         ] {
             let error = parsed(line).expect_err(line).to_string();
             assert!(error.contains(part), "{error}");

@@ -36,6 +36,7 @@ mod sleepers;
 mod stats;
 mod telemetry;
 mod thousand;
+mod versus;
 mod worker;
 
 use std::process::ExitCode;
@@ -74,6 +75,7 @@ async fn main() -> ExitCode {
             let drawn = reports.and_then(|reports| charts::draw(&reports, &folder));
             drawn.map(|files| files.iter().for_each(|file| println!("{}", folder.join(file).display())))
         }
+        Ok(Command::Versus { other, settings }) => versus::run(&other, &settings).await,
         Ok(Command::Work { kind, url, settings }) => worker::work(&kind, &url, &settings).await,
         Ok(Command::Measure(settings)) => run(settings).await,
         Err(error) => Err(error),

@@ -37,6 +37,9 @@ const RUN_IN: &str = "
     END $$;
     CHECKPOINT";
 
+/// The name of sessions that do not belong to a measure.
+pub(crate) const OWN_NAME: &str = "scoop-bench beside the measure";
+
 /// A server on which databases may be created.
 pub(crate) struct Server {
     /// A private one, unless the environment names one.
@@ -108,7 +111,8 @@ impl Server {
 
     async fn open(&self, name: String) -> Outcome<Database> {
         let url = with_database(&self.url, &name);
-        let pool = PgPoolOptions::new().max_connections(2).connect(&url).await?;
+        let options = url.parse::<PgConnectOptions>()?.application_name(OWN_NAME);
+        let pool = PgPoolOptions::new().max_connections(2).connect_with(options).await?;
         Ok(Database { name, url, pool })
     }
 

@@ -3,6 +3,7 @@
 //!
 //! It reads orders line by line, and answers in lines. It ends when its input is closed.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
@@ -53,7 +54,17 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts a worker, which connects and waits for [`Worker::go`].
     pub(crate) async fn spawn(kind: Kind, url: &str, settings: &Settings) -> Outcome<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
+        Self::spawn_of(&std::env::current_exe()?, kind, url, settings).await
+    }
+
+    /// The same of another build of this program.
+    pub(crate) async fn spawn_of(
+        program: &Path,
+        kind: Kind,
+        url: &str,
+        settings: &Settings,
+    ) -> Outcome<Self> {
+        let mut command = Command::new(program);
         command.args(["work", kind.name(), url]);
         command.args(["--pool", &settings.pool.to_string()]);
         command.args(["--concurrency", &settings.concurrency.to_string()]);
