@@ -1,5 +1,5 @@
 //! Snippets of the documentation compile in the program of a user: they name the facade, and the
-//! README lists each crate that they use. What the README promises has tests. The page of the conformance tests lists
+//! README lists each crate that they use. Each program with a `main` is run as a doc test. What the README promises has tests. The page of the conformance tests lists
 //! existing ones.
 
 use std::collections::BTreeSet;
@@ -27,6 +27,22 @@ fn crates_of_snippets_are_listed_in_the_readme_or_on_their_page() {
                 unlisted.is_empty(),
                 "{page}: its own `[dependencies]`, and those of the README, lack {unlisted:?} for\n{snippet}"
             );
+        }
+    }
+}
+
+/// What keeps a doc test from running, or from having to succeed.
+const NOT_RUN: [&str; 4] = ["compile_fail", "ignore", "no_run", "should_panic"];
+
+#[test]
+fn program_with_a_main_is_run() {
+    for page in pages() {
+        let text = read(&page);
+        assert!(page != "README.md" || blocks(&text, "rust").iter().any(|block| block.contains("fn main(")));
+        for flag in NOT_RUN {
+            let unrun = blocks_marked(&text, |language| language.split(',').any(|it| it == flag));
+            let unrun = unrun.iter().find(|block| block.contains("fn main("));
+            assert_eq!(unrun, None, "{page}: a reader pastes and runs this, `{flag}` does not");
         }
     }
 }
@@ -205,11 +221,15 @@ fn documentation(line: &str) -> Option<&str> {
 
 /// The fenced blocks whose language begins so.
 fn blocks(text: &str, language: &str) -> Vec<String> {
+    blocks_marked(text, |found| found.starts_with(language))
+}
+
+fn blocks_marked(text: &str, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let (mut blocks, mut open) = (vec![], None);
     for line in text.lines() {
         match (line.strip_prefix("```"), &mut open) {
             (Some(_), Some(_)) => blocks.extend(open.take().flatten()),
-            (Some(found), None) => open = Some(found.starts_with(language).then(String::new)),
+            (Some(found), None) => open = Some(is_wanted(found).then(String::new)),
             (None, Some(Some(block))) => *block += &format!("{line}\n"),
             (None, _) => {}
         }

@@ -46,6 +46,7 @@ pub(crate) struct Engine {
     pub(super) schedules: Vec<Scheduled>,
     pub(super) joins: Vec<Arc<JoinSpec>>,
     pub(super) limits: Vec<SagaLimit>,
+    /// The definitions that the worker claims for.
     pub(super) topology: TopologyCache,
     pub(super) settings: Settings,
     pub(super) worker: Uuid,
@@ -60,7 +61,7 @@ pub(crate) struct Engine {
     pub(super) in_doubt: AtomicBool,
     /// Set when it is time to reconcile without a known reason.
     pub(super) reconcile_due: AtomicBool,
-    /// The definitions that the worker claims for.
+    /// One permit for each run that may be in flight, without the reserved slots.
     pub(super) slots: Arc<Semaphore>,
     pub(super) reserved: ReservedSlots,
     pub(super) running_counts: RunningCounts,

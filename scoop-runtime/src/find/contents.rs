@@ -46,7 +46,7 @@ pub struct RunContents {
     pub context: Option<Content>,
     /// The outputs of its steps and its replies, in the order of their stored names.
     pub values: Vec<RunValue>,
-    /// Whether there are more values.
+    /// Whether `values` has all of them.
     pub is_complete: bool,
 }
 
