@@ -43,6 +43,11 @@ const RECHECK_AFTER: Duration = Duration::from_secs(1);
 /// one. Runs that were hidden from a claim are visible by then.
 const CURSOR_RESET_INTERVAL: Duration = Duration::from_millis(200);
 
+/// The pause after a look at whole queues is at least this multiple of its duration. A look may have to pass many dead
+/// entries, as long as a snapshot keeps these from being removed: such looks take a twentieth of the time at most.
+const CURSOR_RESET_PAUSE: u32 = 20;
+const CURSOR_RESET_PAUSE_MAX: Duration = Duration::from_secs(60);
+
 /// The first pause before the claimer looks for the commit of a foreign transaction; it doubles each time.
 const POLL_MIN: Duration = Duration::from_millis(2);
 
@@ -84,18 +89,21 @@ pub(super) struct QueueProgress {
     resets: u64,
     /// The last claim may have missed a run.
     may_skip_runs: bool,
+    /// The begin of the look under way, if that is from the beginning.
+    whole_since: Option<Instant>,
 }
 
 /// The positions in some queues at the begin of a claim, which may end after they are dropped.
 pub(super) struct Positions {
     pub(super) cursors: QueueCursors,
     resets: u64,
+    since: Instant,
 }
 
 impl QueueProgress {
     pub(super) fn new() -> Self {
         let (cursors, reset_at) = (QueueCursors::default(), Instant::now());
-        Self { cursors, reset_at, resets: 0, may_skip_runs: false }
+        Self { cursors, reset_at, resets: 0, may_skip_runs: false, whole_since: None }
     }
 
     /// Drops the positions.
@@ -109,21 +117,37 @@ impl QueueProgress {
         if self.reset_at <= now {
             self.reset();
             self.reset_at = now + CURSOR_RESET_INTERVAL;
+            self.whole_since = Some(now);
         }
         self.may_skip_runs = self.cursors.may_skip_runs();
         &mut self.cursors
     }
 
+    /// Ends a look at the queues. One from the beginning is repeated after a multiple of its duration.
+    pub(super) fn end_look(&mut self) {
+        if let Some(since) = self.whole_since.take() {
+            self.pause_after(since.elapsed());
+        }
+    }
+
+    fn pause_after(&mut self, duration: Duration) {
+        let pause = duration.saturating_mul(CURSOR_RESET_PAUSE);
+        self.reset_at = self.reset_at.max(Instant::now() + pause.min(CURSOR_RESET_PAUSE_MAX));
+    }
+
     /// The positions in these queues, for a claim beside which others advance them.
     pub(super) fn positions(&mut self, lanes: &Lanes) -> Positions {
         let cursors = self.cursors().within(lanes);
-        Positions { cursors, resets: self.resets }
+        Positions { cursors, resets: self.resets, since: Instant::now() }
     }
 
     /// Advances the queues as far as a claim from these positions has come, unless they were dropped meanwhile.
     pub(super) fn advance(&mut self, from: &Positions, taken: QueueCursors) {
         if from.resets == self.resets {
             self.cursors.extend(taken);
+            if !from.cursors.may_skip_runs() {
+                self.pause_after(from.since.elapsed());
+            }
         }
     }
 
@@ -236,6 +260,7 @@ async fn reconcile_and_claim(engine: &Arc<Engine>, state: &mut ClaimerState) -> 
     }
     let began = Instant::now();
     let claimed = claim_ready(engine, limit, state.progress.cursors()).await?;
+    state.progress.end_look();
     metrics::claim_seconds().record(began.elapsed().as_secs_f64());
     metrics::claimed_runs(claimed.len());
     let claims = if claimed.len() == limit { ClaimOutcome::Full } else { ClaimOutcome::Partial };
@@ -364,6 +389,42 @@ mod tests {
         state.recheck_at = None;
         tokio::time::advance(CURSOR_RESET_INTERVAL / 2).await;
         assert_eq!(claim(&mut state), (false, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn look_at_whole_queues_is_repeated_after_a_multiple_of_its_duration() {
+        let mut progress = QueueProgress::new();
+        let taken = |progress: &mut QueueProgress| {
+            let time = time::OffsetDateTime::UNIX_EPOCH;
+            progress.cursors.take(("topic", "handler", 0), scoop_core::Priority::Normal, time);
+        };
+        let duration = CURSOR_RESET_INTERVAL * 2;
+        progress.cursors();
+        tokio::time::advance(duration).await;
+        taken(&mut progress);
+        progress.end_look();
+        for _ in 1..CURSOR_RESET_PAUSE {
+            tokio::time::advance(duration).await;
+            assert!(progress.cursors().may_skip_runs(), "it begins at the positions");
+            progress.end_look();
+        }
+        tokio::time::advance(duration).await;
+        assert!(!progress.cursors().may_skip_runs());
+        taken(&mut progress);
+        progress.end_look();
+        assert_eq!(progress.reset_at, Instant::now() + CURSOR_RESET_INTERVAL, "it was short");
+        tokio::time::advance(CURSOR_RESET_INTERVAL).await;
+        let lanes = Lanes::unreserved(&["topic".into()], &["handler".into()]);
+        let from = progress.positions(&lanes);
+        tokio::time::advance(duration).await;
+        progress.advance(&from, QueueCursors::default());
+        assert_eq!(progress.reset_at, Instant::now() + duration * CURSOR_RESET_PAUSE, "a claim of its own");
+        let longest = Duration::from_secs(3_600);
+        tokio::time::advance(CURSOR_RESET_PAUSE_MAX).await;
+        progress.cursors();
+        tokio::time::advance(longest).await;
+        progress.end_look();
+        assert_eq!(progress.reset_at, Instant::now() + CURSOR_RESET_PAUSE_MAX);
     }
 
     #[tokio::test(start_paused = true)]

@@ -227,6 +227,7 @@ async fn look(engine: &Engine, queues: &[LimitedQueue], looks: &mut Looks) -> sq
     looks.follow(lanes.topology);
     looks.add_ready(queues, &engine.wakeups.take_ready());
     let ready = engine.store.lanes_ready(&lanes, looks.progress.cursors()).await?;
+    looks.progress.end_look();
     for queue in queues {
         let saga = &queue.of.saga;
         if looks.is_postponed(saga) {
@@ -315,6 +316,7 @@ async fn next_look(
     }
     let cursors = looks.progress.cursors();
     let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim(), cursors).await?;
+    looks.progress.end_look();
     if let Some(suspect) = due.suspect {
         let queue = queues.iter().find(|queue| queue.lanes.each().any(|lane| lane == suspect.lane()));
         if let Some(queue) = queue {
