@@ -17,7 +17,7 @@ use crate::settings::{
     CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, FAILURE_TEXT_BYTES_MIN, Limits, Settings, WORKING_CONNECTIONS,
 };
 use crate::store::{self, ConnectionSettings, PostgresStore, Schema, Sessions, StepTransactions, Store};
-use crate::util::patience::{GivenUp, Trial};
+use crate::util::patience::{FOREVER, GivenUp, Trial};
 use crate::{RuntimeError, Saga, Scoop, SetupError};
 
 /// The settings of a program with sagas, which [starts](Builder::start) it.
@@ -173,6 +173,7 @@ impl Builder {
     /// The maximum number of runs executed at the same time, by default 256. A run that waits for its children, for a
     /// time, or for a retry does not count; one whose step waits for a connection does. One of sixteen slots is
     /// reserved for sagas with hardly any running executions, when their messages are launched in this process.
+    /// `usize::MAX` is no limit.
     pub fn concurrency(mut self, runs: usize) -> Self {
         self.settings.concurrency = runs;
         self
@@ -232,14 +233,14 @@ impl Builder {
     /// # }
     /// ```
     pub fn patience(mut self, duration: Duration) -> Self {
-        self.settings.patience = duration;
+        self.settings.patience = duration.min(FOREVER);
         self
     }
 
     /// The interval at which the engine polls for ready runs, by default one second; in memory, where no notification
-    /// is lost, one hour. It only affects how soon a lost notification is made up for.
+    /// is lost, one hour; a millisecond at least. It only affects how soon a lost notification is made up for.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
-        self.poll_interval = Some(interval);
+        self.poll_interval = Some(interval.min(FOREVER));
         self
     }
 
@@ -348,7 +349,7 @@ impl Builder {
     /// Checks everything that needs no database.
     fn check(&self) -> Result<(Registry, Schema), RuntimeError> {
         let mut errors = self.wrong_settings();
-        if self.poll_interval.is_some_and(|interval| interval.is_zero()) {
+        if self.poll_interval.is_some_and(|interval| interval < Duration::from_millis(1)) {
             errors.push(SetupError::TooSmall { setting: "poll_interval in ms", min: 1, value: 0 });
         }
         for (setting, min, value) in [
@@ -362,7 +363,7 @@ impl Builder {
             let (max, required) = (pool.options().get_max_connections(), Scoop::required_connections());
             errors.extend((max < required).then_some(SetupError::PoolTooSmall { max, required }));
         }
-        errors.extend(self.settings.keep.mistake());
+        errors.extend(self.settings.keep.mistakes());
         let schema = Schema::new(&self.schema).map_err(|error| errors.push(error));
         let registry = Registry::collect(&self.provided, self.only.as_deref())
             .map_err(|mistakes| errors.extend(mistakes));

@@ -45,7 +45,7 @@ impl Keep {
         Self::always(Duration::MAX)
     }
 
-    /// The time for hierarchies that committed, an hour at least; [`Duration::MAX`] is for ever.
+    /// The time for hierarchies that committed, an hour at least; [`Duration::MAX`] is for ever, as a thousand years are.
     pub fn committed(mut self, time: Duration) -> Self {
         self.committed = time;
         self
@@ -87,14 +87,15 @@ impl Keep {
         self.committed.min(self.rolled_back)
     }
 
-    /// The mistake in these times, if there is one.
-    pub(crate) fn mistake(self) -> Option<SetupError> {
-        let too_short = |setting, time: Duration, least: Duration| {
-            (time < least).then_some(SetupError::KeepTime { setting, time, least })
-        };
-        too_short("committed", self.committed, KEEP_MIN)
-            .or_else(|| too_short("rolled_back", self.rolled_back, KEEP_MIN))
-            .or_else(|| too_short("every", self.interval, INTERVAL_MIN))
+    /// The mistakes in these times.
+    pub(crate) fn mistakes(self) -> impl Iterator<Item = SetupError> {
+        let times = [
+            ("committed", self.committed, KEEP_MIN),
+            ("rolled_back", self.rolled_back, KEEP_MIN),
+            ("every", self.interval, INTERVAL_MIN),
+        ];
+        let too_short = times.into_iter().filter(|(_, time, least)| time < least);
+        too_short.map(|(setting, time, least)| SetupError::KeepTime { setting, time, least })
     }
 }
 

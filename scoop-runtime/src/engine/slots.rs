@@ -22,6 +22,7 @@ pub(super) struct ReservedSlots {
 impl ReservedSlots {
     /// The reserved ones of so many slots, and how many are free.
     pub(super) fn of(concurrency: usize) -> (Self, usize) {
+        let concurrency = concurrency.min(Semaphore::MAX_PERMITS);
         let reserved = concurrency / RESERVED_PART;
         let few = reserved.div_ceil(4);
         (Self { slots: Arc::new(Semaphore::new(reserved)), reserve_below: few }, concurrency - reserved)

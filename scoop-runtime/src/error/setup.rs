@@ -227,6 +227,17 @@ pub enum SetupError {
         version: String,
     },
 
+    /// The database cannot store every text: its encoding is another one than UTF-8.
+    #[error(
+        "the encoding of this database is {}, and scoop needs UTF8, since messages and failures contain any text; make another \
+         one: `CREATE DATABASE .. ENCODING 'UTF8' TEMPLATE template0`",
+        Escaped(encoding)
+    )]
+    Encoding {
+        /// The encoding of the database.
+        encoding: String,
+    },
+
     /// The tables were made by an earlier version of scoop, and this program does not change them.
     #[error(
         "schema `{schema}` is of version {found}, and this program needs {known}; bring the tables up to date with \

@@ -1,5 +1,7 @@
 //! Mistakes that prevent a start, and the location of the tables.
 
+use std::time::Duration;
+
 use scoop::{RuntimeError, SetupError};
 
 use super::*;
@@ -51,6 +53,24 @@ impl Message for Distant {
 handler! {
     DistantHandler: "distant-handler" on Distant;
     step "step" step => done();
+}
+
+#[derive(Message, Serialize, Deserialize)]
+struct Fail {
+    text: String,
+}
+
+#[derive(Default)]
+struct Failing;
+
+/// Its limits are the largest ones, too.
+#[saga(name = "failing", concurrency = 2147483647, rate("2147483647/36525d"), queue = 100_000)]
+#[subscribes(Fail)]
+impl Failing {
+    #[step(timeout = "36525d", retry(max = 1_000_000, backoff = "36525d"))]
+    async fn fail(&self, _: &mut Scope<'_>, message: &Fail) -> Result<()> {
+        Err(Error::msg(message.text.clone()).into_permanent())
+    }
 }
 
 /// Takes over the runs of a saga that is still there.
@@ -154,6 +174,79 @@ async fn former_name_claimed_twice_is_refused() {
     assert!(of_root.contains("::RootHandler`") && of_root.contains("::Heir`"), "{of_root}");
 }
 
+/// The largest value of each numeric setting, with times that are not [`Duration::MAX`], too, which has a meaning of its own.
+fn at_the_maximum(builder: scoop::Builder, time: Duration) -> scoop::Builder {
+    let keep = scoop::Keep::default().committed(time).rolled_back(time).unique_keys(time).every(time);
+    let builder = builder.concurrency(usize::MAX).depth_max(usize::MAX).patience(time).poll_interval(time);
+    let builder = builder.payload_bytes_max(usize::MAX).context_bytes_max(usize::MAX).keep(keep);
+    builder.failure_text_bytes_max(usize::MAX)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn program_with_all_settings_at_their_maximum_runs_its_sagas() -> Result<()> {
+    let long = "x".repeat(20_000);
+    for time in [Duration::MAX, Duration::MAX - Duration::from_nanos(1)] {
+        let db = Database::new().await;
+        let builder = at_the_maximum(db.scoop(), time).only::<Failing>();
+        let scoop = builder.only::<RootHandler>().only::<ChildHandler>().start().await?;
+        let client = at_the_maximum(db.scoop(), time).client().await?;
+        for launcher in [&scoop, &client] {
+            assert_eq!(launcher.launch(Root).await?.ends().await?, Outcome::Committed);
+            let failing = launcher.launch(Fail { text: long.clone() }).await?.ends().await?;
+            let Outcome::RolledBack(failure) = failing else { panic!("{failing:?}") };
+            assert!(failure.message.contains(&long), "{failure}");
+            launcher.prune().older_than(time).await?;
+        }
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_below_their_minimum_are_refused_by_name_and_bound() {
+    let keep = scoop::Keep::default().committed(Duration::ZERO).every(Duration::ZERO);
+    let builder = Scoop::builder().concurrency(0).depth_max(0).poll_interval(Duration::from_micros(999));
+    let builder = builder.payload_bytes_max(0).context_bytes_max(0).failure_text_bytes_max(255).keep(keep);
+    let shown = RuntimeError::Setup(mistakes(builder.patience(Duration::ZERO)).await).to_string();
+    for mistake in [
+        "concurrency must be >= 1",
+        "depth_max must be >= 1",
+        "poll_interval in ms must be >= 1",
+        "payload_bytes_max must be >= 1",
+        "context_bytes_max must be >= 1",
+        "failure_text_bytes_max must be >= 256, but is 255",
+        "`Keep::committed` is 0",
+        "`Keep::every` is 0",
+    ] {
+        assert_eq!(shown.matches(mistake).count(), 1, "{mistake}: {shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn database_that_is_not_utf8_is_refused_by_its_encoding() -> Result<()> {
+    let db = Database::new().await;
+    for encoding in ["LATIN1", "SQL_ASCII"] {
+        let name = format!("encoded_{}", uuid::Uuid::new_v4().simple());
+        db.execute(&format!("CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"))
+            .await;
+        let options = (*db.pool().connect_options()).clone().database(&name);
+        let pool = sqlx::postgres::PgPoolOptions::new().max_connections(5).connect_lazy_with(options);
+        let builder = || Scoop::builder().postgres(pool.clone());
+        let started = builder().only::<RootHandler>().start().await.map(drop);
+        let unchanged = builder().only::<RootHandler>().migrate(false).start().await.map(drop);
+        let migrated = scoop::migrate(&pool).await;
+        pool.close().await;
+        db.execute(&format!("DROP DATABASE {name}")).await;
+        for refused in [started, unchanged, migrated] {
+            let Err(RuntimeError::Setup(found)) = refused else { panic!("{refused:?}") };
+            assert_eq!(found, [SetupError::Encoding { encoding: encoding.into() }]);
+            let shown = RuntimeError::Setup(found).to_string();
+            assert!(shown.contains(encoding) && shown.contains("ENCODING 'UTF8'"), "{shown}");
+        }
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schema_of_a_later_version_is_left_alone() {
     let db = Database::new().await;
@@ -236,7 +329,7 @@ async fn a_schema_name_that_needs_quotes_works_from_end_to_end() -> Result<()> {
         assert_eq!(root.ends().await?, Outcome::Committed);
         assert_eq!(root.tree().await?.runs().len(), 2);
         let client = db.scoop().schema(name).client().await?;
-        let later = client.launch(Root).delay(std::time::Duration::from_secs(3600)).await?;
+        let later = client.launch(Root).delay(Duration::from_secs(3600)).await?;
         assert_eq!(client.cancel(later.id(), "not wanted").await?, CancelAnswer::Accepted);
         // The process is notified on the channel of the schema.
         assert!(matches!(later.ends().await?, Outcome::RolledBack(_)));
@@ -350,7 +443,7 @@ async fn start_without_a_connection_names_the_needed_connections() -> Result<()>
     let db = Database::new().await;
     let options = (*db.pool().connect_options()).clone();
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(5);
-    let pool = pool.acquire_timeout(std::time::Duration::from_millis(500)).connect_lazy_with(options.clone());
+    let pool = pool.acquire_timeout(Duration::from_millis(500)).connect_lazy_with(options.clone());
     let mut held = vec![];
     for _ in 0..5 {
         held.push(pool.acquire().await?);
@@ -381,8 +474,7 @@ async fn start_beyond_the_connection_limit_of_the_role_shows_the_reason_of_the_s
     for limit in 0..=Scoop::required_connections() {
         db.execute(&format!("ALTER ROLE {role} CONNECTION LIMIT {limit}")).await;
         let pool = sqlx::postgres::PgPoolOptions::new().max_connections(5);
-        let pool =
-            pool.acquire_timeout(std::time::Duration::from_millis(500)).connect_lazy_with(options.clone());
+        let pool = pool.acquire_timeout(Duration::from_millis(500)).connect_lazy_with(options.clone());
         let builder = Scoop::builder().postgres(pool.clone()).migrate(false);
         match builder.only::<RootHandler>().start().await {
             Ok(scoop) => {

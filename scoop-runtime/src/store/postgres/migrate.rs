@@ -33,6 +33,9 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
 /// The oldest server that supports all statements, as `server_version_num`.
 const SERVER_VERSION_MIN: i32 = 15_00_00;
 
+/// The encoding that has all characters, as the server names it.
+const ENCODING: &str = "UTF8";
+
 /// Applies missing migrations, on one connection of its own, with the options of this pool. Several processes may do so
 /// at once; they wait for each other.
 ///
@@ -64,17 +67,21 @@ async fn migrate_on(pool: &PgPool, schema: &Schema) -> Result<(), RuntimeError> 
     Err(explain(error, schema))
 }
 
-/// The version of a server that is too old. Queried without a prepared statement, since the connection may lead through
-/// a proxy: the check for that is reported together with this one.
-pub(super) async fn too_old(connection: &mut PgConnection) -> sqlx::Result<Option<String>> {
+/// The version of the server if it is too old, and the encoding of the database if it is not UTF-8. Queried without a prepared
+/// statement, since the connection may lead through a proxy: the check for that is reported together with these.
+pub(super) async fn unfit_server(connection: &mut PgConnection) -> sqlx::Result<Vec<SetupError>> {
     let row = sqlx::raw_sql(
-        "SELECT current_setting('server_version_num') AS number, current_setting('server_version') AS version",
+        "SELECT current_setting('server_version_num') AS number, current_setting('server_version') AS version,
+                current_setting('server_encoding') AS encoding",
     )
     .fetch_one(connection)
     .await?;
-    let (number, version): (String, String) = (row.try_get("number")?, row.try_get("version")?);
+    let number: String = row.try_get("number")?;
     let number: i32 = number.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
-    Ok((number < SERVER_VERSION_MIN).then_some(version))
+    let (version, encoding): (String, String) = (row.try_get("version")?, row.try_get("encoding")?);
+    let too_old = (number < SERVER_VERSION_MIN).then_some(SetupError::DatabaseTooOld { version });
+    let encoded = (encoding != ENCODING).then_some(SetupError::Encoding { encoding });
+    Ok(too_old.into_iter().chain(encoded).collect())
 }
 
 /// The texts of all migrations for this schema, each with the name of its file.
@@ -97,7 +104,8 @@ pub(crate) async fn unfit_tables(sessions: &Sessions, schema: &Schema) -> sqlx::
         return Ok(Some(SetupError::NoTables { what: format!("schema `{name}` has no tables of scoop") }));
     }
     let recorded = match exists("to_regclass", format!("{quoted}.migration")).await? {
-        true => recorded(sessions, quoted).await?,
+        // It has no rows if all tables were emptied.
+        true => recorded(sessions, quoted).await?.filter(|recorded| !recorded.is_empty()),
         // Another tool has made the tables.
         false => None,
     };

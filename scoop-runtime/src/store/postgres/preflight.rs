@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::Sessions;
-use super::migrate::too_old;
+use super::migrate::unfit_server;
 use super::query_ext::FetchExt;
 use crate::{RuntimeError, SetupError};
 
@@ -18,7 +18,7 @@ const PROBES: usize = 8;
 /// The limit for learning why a connection is refused.
 const REFUSAL_MAX: Duration = Duration::from_secs(5);
 
-/// Checks the server's version and all connections, and reports every mistake. The listening connection has to keep one
+/// Checks the version of the server, the encoding of the database, and all connections, and reports every mistake. The listening connection has to keep one
 /// session of the server, and all others have to lead to the same database. Those of the user must not rely on prepared
 /// statements that a proxy deallocates.
 ///
@@ -46,8 +46,8 @@ pub(crate) async fn check(users: &PgPool, sessions: &Sessions) -> Result<(), Run
     if remembers {
         mistakes.push(SetupError::StatementCacheEnabled);
     }
-    let too_old = too_old(&mut listening).await.map_err(database("asking for the server's version"))?;
-    mistakes.extend(too_old.map(|version| SetupError::DatabaseTooOld { version }));
+    let unfit = unfit_server(&mut listening).await;
+    mistakes.extend(unfit.map_err(database("the version of the server was looked up"))?);
     close([listening]).await;
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes.into()) }
 }

@@ -228,7 +228,8 @@ fn seconds(age: Duration) -> f64 {
     age.as_secs_f64().min(SECONDS_MAX)
 }
 
-/// For ever is infinity.
+/// For ever is infinity, and so is a time that the server cannot calculate with.
 pub(super) fn seconds_kept(time: Duration) -> f64 {
-    if time == Duration::MAX { f64::INFINITY } else { time.as_secs_f64() }
+    let seconds = time.as_secs_f64();
+    if seconds < SECONDS_MAX { seconds } else { f64::INFINITY }
 }
