@@ -339,7 +339,7 @@ CREATE INDEX handler_retired ON scoop.handler (topic, handler, retired_at) WHERE
 -- The definitions of sagas. A run refers to the definition under which its newest step completed, so that a
 -- program that has another one can determine where to continue.
 CREATE TABLE scoop.definition (
-    id          int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id          int PRIMARY KEY,  -- the next one above all others: no sequence, which copies of the rows would leave behind
     handler     varchar(255) NOT NULL,
     fingerprint uuid NOT NULL,  -- of the steps, and of the types of the message, its replies and what the steps return
     steps       jsonb NOT NULL,  -- in their order, each with its names, its purpose, and its other functions

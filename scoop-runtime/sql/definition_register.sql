@@ -1,8 +1,7 @@
--- Records the definitions of a program that are not recorded yet.
--- Locks: the new rows of definition.
--- $1 the definitions: an array of objects
-INSERT INTO scoop.definition (handler, fingerprint, steps)
-SELECT m.handler, m.fingerprint, m.steps
-FROM jsonb_to_recordset($1) AS m (handler text, fingerprint uuid, steps jsonb)
-ORDER BY m.handler
-ON CONFLICT (handler, fingerprint) DO NOTHING
+-- Records a definition under the next number, unless it is recorded already, or another program takes the number meanwhile.
+-- Locks: the new row of definition.
+-- $1 handler, $2 fingerprint, $3 steps
+INSERT INTO scoop.definition (id, handler, fingerprint, steps)
+SELECT coalesce(max(d.id), 0) + 1, $1, $2, $3
+FROM scoop.definition d
+ON CONFLICT DO NOTHING

@@ -222,6 +222,30 @@ async fn settings_below_their_minimum_are_refused_by_name_and_bound() {
     }
 }
 
+/// As after a logical replication or the restoration of single tables.
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_start_on_definitions_that_were_copied() -> Result<()> {
+    let db = Database::new().await;
+    db.execute(
+        "INSERT INTO scoop.definition (id, handler, fingerprint, steps) OVERRIDING SYSTEM VALUE
+         SELECT n, 'copied', gen_random_uuid(), '[]' FROM generate_series(2, 21) n",
+    )
+    .await;
+    let start = async || {
+        let pool = db.another_pool(5).await;
+        let builder = Scoop::builder().postgres(pool).only::<RootHandler>().only::<ChildHandler>();
+        builder.only::<Failing>().start().await
+    };
+    let (one, other, third) = tokio::join!(start(), start(), start());
+    let (one, other, third) = (one?, other?, third?);
+    for scoop in [&one, &other, &third] {
+        assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
+    }
+    let numbers = "SELECT id::text FROM scoop.definition WHERE id > 21 ORDER BY id";
+    assert_eq!(db.texts(numbers).await, ["22", "23", "24"]);
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn database_that_is_not_utf8_is_refused_by_its_encoding() -> Result<()> {
     let db = Database::new().await;

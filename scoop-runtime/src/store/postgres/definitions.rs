@@ -1,6 +1,6 @@
 //! Recorded definitions of sagas, and the living workers with their current ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use scoop_core::RecordedStep;
 use sqlx::postgres::PgRow;
@@ -19,6 +19,9 @@ use crate::store::{
     SetAside, Topology,
 };
 use crate::util::stored_time::StoredTime;
+
+/// How often a program tries to record its definitions. It tries again if other programs took the numbers at the same time.
+const REGISTRATIONS_MAX: usize = 1_000;
 
 impl LivingWorker {
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
@@ -39,16 +42,21 @@ impl DefinitionStorage for PostgresStore {
         &self,
         definitions: &[PublishedDefinition],
     ) -> sqlx::Result<Vec<(String, i32)>> {
-        sqlx::query(self.sql.definition_register.clone())
-            .bind(Json(definitions))
-            .done(&self.sessions)
-            .await?;
-        // A statement of its own: it sees what another program has recorded meanwhile.
-        sqlx::query_as(self.sql.definition_ids.clone())
-            .bind(definitions.iter().map(|it| &*it.handler).collect::<Vec<_>>())
-            .bind(definitions.iter().map(|it| it.fingerprint).collect::<Vec<_>>())
-            .all(&self.sessions)
-            .await
+        for _ in 0..REGISTRATIONS_MAX {
+            let known = self.definition_ids(definitions).await?;
+            let handlers: BTreeSet<_> = known.iter().map(|(handler, _)| &**handler).collect();
+            let unknown = definitions.iter().filter(|it| !handlers.contains(&*it.handler));
+            let unknown: Vec<_> = unknown.collect();
+            if unknown.is_empty() {
+                return Ok(known);
+            }
+            // One transaction for each, so that two programs never wait for each other.
+            for PublishedDefinition { handler, fingerprint, steps } in unknown {
+                let register = sqlx::query(self.sql.definition_register.clone()).bind(&**handler);
+                register.bind(fingerprint).bind(Json(steps)).done(&self.sessions).await?;
+            }
+        }
+        self.definition_ids(definitions).await
     }
 
     async fn definition_steps(
@@ -124,6 +132,15 @@ impl DefinitionStorage for PostgresStore {
 }
 
 impl PostgresStore {
+    /// The numbers of those of these definitions that are recorded, by handler.
+    async fn definition_ids(&self, of: &[PublishedDefinition]) -> sqlx::Result<Vec<(String, i32)>> {
+        sqlx::query_as(self.sql.definition_ids.clone())
+            .bind(of.iter().map(|it| &*it.handler).collect::<Vec<_>>())
+            .bind(of.iter().map(|it| it.fingerprint).collect::<Vec<_>>())
+            .all(&self.sessions)
+            .await
+    }
+
     /// Registers a worker, in a transaction of the caller.
     pub(super) async fn register_on(
         &self,

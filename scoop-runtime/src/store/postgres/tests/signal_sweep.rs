@@ -195,9 +195,10 @@ async fn awaited_names_are_those_of_living_programs() {
     assert!(store.awaited_names().await.unwrap().is_empty());
     sqlx::raw_sql(
         "WITH known AS (
-             INSERT INTO scoop.definition (handler, fingerprint, steps)
-             SELECT 'saga', gen_random_uuid(), jsonb_build_array('{\"name\": \"a\"}'::jsonb, jsonb_build_object('awaits', name))
-             FROM unnest('{paid,packed}'::text[]) AS name RETURNING id, steps
+             INSERT INTO scoop.definition (id, handler, fingerprint, steps)
+             SELECT id, 'saga', gen_random_uuid(),
+                    jsonb_build_array('{\"name\": \"a\"}'::jsonb, jsonb_build_object('awaits', name))
+             FROM unnest('{paid,packed}'::text[]) WITH ORDINALITY AS known (name, id) RETURNING id, steps
          )
          INSERT INTO scoop.worker (id, lock_key, backend, role, topics, handlers, definitions, started_at)
          SELECT gen_random_uuid(), 1, 1, 1, '{topic}', '{saga}', ARRAY[id], now() FROM known
