@@ -615,12 +615,19 @@ ALTER INDEX scoop.run_parked ALTER COLUMN 5 SET STATISTICS 0;
 -- A table that was empty at the last ANALYZE is planned as one row, and then scanned for each of many runs: with a
 -- thousand runs waiting that took a second. So the table always contains some rows, which keep the planner on index
 -- lookups by id. They belong to no hierarchy, and only the index of the key has them.
-INSERT INTO scoop.run
-    (root, id, lineage, message_id, topic, handler, state, rolling_back, rollback_requested, failure, last_event_at,
-     reason)
-SELECT '00000000-0000-0000-0000-000000000000', gen_random_uuid(), '{}', '00000000-0000-0000-0000-000000000000',
-       'none', 'none', 'ended', true, true, '{}', now(), 'ballast: see the migrations'
-FROM generate_series(1, 3000);
+-- A program adds them again when it registers, if another program has emptied the table.
+CREATE FUNCTION scoop.add_ballast() RETURNS void LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $$
+    INSERT INTO scoop.run
+        (root, id, lineage, message_id, topic, handler, state, rolling_back, rollback_requested, failure, last_event_at,
+         reason)
+    SELECT '00000000-0000-0000-0000-000000000000', gen_random_uuid(), '{}', '00000000-0000-0000-0000-000000000000',
+           'none', 'none', 'ended', true, true, '{}', now(), 'ballast: see the migrations'
+    FROM generate_series(1, 3000)
+    WHERE NOT EXISTS (SELECT FROM scoop.run r WHERE r.root = '00000000-0000-0000-0000-000000000000');
+$$;
+SELECT scoop.add_ballast();
 ANALYZE scoop.run;
 
 -- The failed rollbacks that no operator has settled: each run with a ROLLBACK_FAILED and no ROLLED_BACK. Lists and counts for

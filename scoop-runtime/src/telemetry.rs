@@ -277,6 +277,10 @@ events! {
     /// The row of the worker is missing although its session lives.
     WARN "worker_unlisted" = worker_unlisted(worker: Uuid) {} ("the worker is not registered, registering again")
 
+    /// There is no row of the subscription of a saga of the worker.
+    WARN "saga_unlisted" = saga_unlisted(worker: Uuid, saga: &str) { saga = saga }
+        ("saga `{}` is not registered, registering again", Escaped(saga))
+
     /// The worker has a session again.
     INFO "session_renewed" = session_renewed(worker: Uuid) {} ("worker session renewed")
 

@@ -21,6 +21,10 @@ pub struct Health {
     pub engine: EngineState,
     /// Whether the connection is open that shows to other workers that this process lives. False for a client.
     pub has_session: bool,
+    /// Whether this process and its sagas are registered in the database. If a test suite has emptied the tables, they are
+    /// registered again within a minute, and messages launched until then have no handler. False for a client, and if the
+    /// database does not answer.
+    pub is_registered: bool,
     /// For how long the first ready run or deadline of the sagas of this process has been due. Zero for a client.
     pub lag: Duration,
 }
@@ -31,11 +35,12 @@ impl Health {
         self.engine != EngineState::Failed
     }
 
-    /// Whether the process can take requests: the database answers, and the engine, if there is one, runs with its session.
+    /// Whether the process can take requests: the database answers, and the engine, if there is one, runs with its session and
+    /// is registered.
     pub fn is_ready(&self) -> bool {
         let engine_works = match self.engine {
             EngineState::Absent => true,
-            EngineState::Running => self.has_session,
+            EngineState::Running => self.has_session && self.is_registered,
             EngineState::Stopping | EngineState::Failed => false,
         };
         self.database.is_some() && engine_works
@@ -71,13 +76,20 @@ impl Scoop {
     pub fn health(&self) -> BoxFuture<'_, Health> {
         async move {
             let began = Instant::now();
-            let answer = tokio::time::timeout(DATABASE_MAX, self.store().pauses()).await;
-            let database = matches!(answer, Ok(Ok(_))).then(|| began.elapsed());
             let engine = self.engine();
+            let look = async {
+                match engine {
+                    Some(engine) => engine.is_registered().await,
+                    None => self.store().pauses().await.map(|_| false),
+                }
+            };
+            let answer = tokio::time::timeout(DATABASE_MAX, look).await.ok().and_then(Result::ok);
+            let database = answer.map(|_| began.elapsed());
             Health {
                 database,
                 engine: self.engine_state(),
                 has_session: engine.is_some_and(|engine| engine.has_session()),
+                is_registered: answer.unwrap_or_default(),
                 lag: engine.map_or(Duration::ZERO, |engine| engine.lag()),
             }
         }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::registration;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::wakeups::Delivery;
 #[cfg(feature = "in-memory")]
@@ -24,7 +25,7 @@ use crate::telemetry;
 /// The longest interval between checks for dead workers. The timer checks as well.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The interval of reconciliations without a known reason.
+/// The interval of reconciliations without a known reason, and of looks at the registration of the program.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The shortest interval between two registrations of a worker whose row was deleted: two workers that take each other
@@ -152,11 +153,16 @@ async fn is_listed(engine: &Engine) -> bool {
     topology.map_or(true, |topology| topology.living.iter().any(|living| living.id == engine.worker))
 }
 
-/// Opens a new session from this time on, however long that takes.
+/// Opens a new session from this time on, however long that takes. The tables may have been emptied, so what else is lost of
+/// the program is recorded before, as at its start.
 async fn reopen(engine: &Engine, from: Instant) -> WorkerSession {
     tokio::time::sleep_until(from).await;
+    let renew = async || {
+        registration::restore(engine).await?;
+        WorkerSession::open(engine).await
+    };
     loop {
-        match WorkerSession::open(engine).await {
+        match renew().await {
             Ok(session) => {
                 engine.note_session(true);
                 telemetry::session_renewed(engine.worker);
@@ -169,7 +175,7 @@ async fn reopen(engine: &Engine, from: Instant) -> WorkerSession {
 }
 
 /// Frees the runs of dead workers. Checks for dead workers at the start, and then at intervals unless the timer does so
-/// often enough. At longer intervals it reconciles without a known reason.
+/// often enough. At longer intervals it reconciles without a known reason, and records again what is lost of this program.
 pub(super) async fn reap(engine: Arc<Engine>) {
     let poll = engine.settings.poll_interval;
     let (interval, sweep) = match engine.store.detects_deaths() {
@@ -183,6 +189,9 @@ pub(super) async fn reap(engine: Arc<Engine>) {
         if swept.elapsed() >= sweep {
             swept = Instant::now();
             engine.request_reconcile();
+            if let Err(error) = registration::restore(&engine).await {
+                telemetry::operation_failed(engine.worker, "look at the registration", &error);
+            }
         }
         match engine.store.reap(engine.worker, engine.settings.backoff).await {
             Ok(Reaped { workers: 0, .. }) => {}

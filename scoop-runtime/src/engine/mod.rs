@@ -18,6 +18,7 @@ mod local_start;
 mod notify;
 mod parents;
 mod reconcile;
+mod registration;
 mod retention;
 mod schedule;
 mod signal_delivery;

@@ -17,17 +17,17 @@ use super::shared::{Engine, IDENTIFIER_PREFIX};
 use super::slots::{ReservedSlots, RunningCounts};
 use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
-use super::topology::{TopologyCache, refresh};
+use super::topology::TopologyCache;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
 use super::vitals::Vitals;
 use super::wakeups::{Deliveries, Delivery, ParentChecks, Wakeups};
 use super::{
-    claim, decisions, gauges, join_expiry, limits, liveness, notify, parents, reconcile, retention, schedule,
-    signal_delivery, timer,
+    claim, decisions, gauges, join_expiry, limits, liveness, notify, parents, reconcile, registration,
+    retention, schedule, signal_delivery, timer,
 };
 use crate::completion::Completions;
-use crate::saga::registry::{Registry, Renamed};
+use crate::saga::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{StepTransactions, Store};
 use crate::telemetry;
@@ -100,30 +100,13 @@ pub(crate) async fn start(
     Ok(engine)
 }
 
-/// Registers the schedules of this program, and warns of runs that wait for its sagas.
+/// Registers the schedules and limits of this program, and warns of runs that wait for its sagas.
 async fn publish(engine: &Engine) -> sqlx::Result<()> {
-    schedule::publish(engine).await?;
-    publish_limits(engine).await?;
-    refresh::look(engine).await?;
+    registration::publish(engine).await?;
     for (topic, saga) in engine.store.abandoned_sagas().await? {
         telemetry::saga_missing(engine.worker, &saga, &topic);
     }
     reconcile::reconcile(engine, Delivery::All).await
-}
-
-/// Records the limits of this program, for the names that newer programs have given its sagas, too.
-async fn publish_limits(engine: &Engine) -> sqlx::Result<()> {
-    let mut limits = engine.limits.clone();
-    for Renamed { name, own_name, .. } in engine.store.renamed_sagas(&engine.subscriptions).await? {
-        let renamed = limits.iter_mut().filter(|limit| limit.names().any(|known| *known == own_name));
-        renamed.for_each(|limit| limit.was.push(name.clone()));
-    }
-    for change in engine.store.publish_limits(&limits).await? {
-        if change.left_out > 0 {
-            telemetry::limit_names_left_out(engine.worker, &change.saga, change.left_out);
-        }
-    }
-    Ok(())
 }
 
 /// The receivers of what other tasks hand over.

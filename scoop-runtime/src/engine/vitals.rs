@@ -41,6 +41,12 @@ impl Engine {
         self.vitals.has_session.load(Ordering::Relaxed)
     }
 
+    /// Whether the worker and the sagas of this program are registered.
+    pub(crate) async fn is_registered(&self) -> sqlx::Result<bool> {
+        let registration = self.store.registration(self.worker, &self.subscriptions).await?;
+        Ok(registration.is_complete())
+    }
+
     pub(crate) fn state(&self) -> EngineState {
         let has_stopped = self.stopped.is_cancelled();
         if self.vitals.has_failed.load(Ordering::Relaxed) || (self.gone.is_cancelled() && !has_stopped) {

@@ -1,7 +1,6 @@
 //! The definitions of sagas in different programs, and the queues that follow from them.
 
 use scoop_core::{Definition, RecordedStep};
-use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -106,12 +105,27 @@ pub(crate) enum SetAside {
     Void,
 }
 
-/// A definition, as `definition_register.sql` takes it.
-#[derive(Debug, Serialize)]
+/// A definition of a program, to be recorded.
+#[derive(Debug)]
 pub(crate) struct PublishedDefinition {
     pub(crate) handler: String,
     pub(crate) fingerprint: Uuid,
     pub(crate) steps: Vec<RecordedStep>,
+}
+
+/// What there is of the registration of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProgramRegistration {
+    /// Whether its worker is registered.
+    pub(crate) has_worker: bool,
+    /// The positions of its subscriptions without any row, also of an ended subscription.
+    pub(crate) missing: Vec<usize>,
+}
+
+impl ProgramRegistration {
+    pub(crate) fn is_complete(&self) -> bool {
+        self.has_worker && self.missing.is_empty()
+    }
 }
 
 /// The living workers, the pauses and the limits of sagas, of one moment.

@@ -26,7 +26,7 @@ mod types;
 mod unhandled;
 
 pub(crate) use definitions::{
-    Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside, Topology,
+    Lanes, LivingWorker, ProgramRegistration, PublishedDefinition, Refusing, Registered, SetAside, Topology,
 };
 pub(crate) use entity::EntityId;
 pub use join::WaitingMember;
@@ -589,6 +589,9 @@ storage! {
     trait SubscriptionStorage {
         /// Registers the sagas that messages are delivered to, in place of their former names.
         async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> ();
+
+        /// What there is of the registration of this worker and of the subscriptions of its program.
+        async fn registration(&self, worker: Uuid, subscriptions: &[SubscribedSaga]) -> ProgramRegistration;
 
         /// The names that newer programs have given these sagas, and that this program does not have.
         async fn renamed_sagas(&self, subscriptions: &[SubscribedSaga]) -> Vec<Renamed>;

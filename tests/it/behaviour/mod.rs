@@ -30,6 +30,7 @@ mod depths;
 mod deviations;
 mod dropped_futures;
 mod dry_runs;
+mod emptied;
 mod endless;
 mod endless_rebuild;
 mod endless_steps;

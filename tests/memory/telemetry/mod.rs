@@ -405,6 +405,7 @@ const NOT_PROVOKED: [&str; 21] = [
     "scoop::worker missed_skipped",
     "scoop::worker no_sagas",
     "scoop::worker saga_missing",
+    "scoop::worker saga_unlisted",
     "scoop::worker schedule_unfit",
     "scoop::worker schedule_unlisted",
     "scoop::worker session_gone",

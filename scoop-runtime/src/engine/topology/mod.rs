@@ -47,7 +47,7 @@ pub(super) struct TopologyCache {
     view: Mutex<Arc<View>>,
     /// Set while an acknowledgement of the topology is due.
     pub(super) owes_acknowledgement: AtomicBool,
-    /// The steps of other definitions, by their numbers. They never change.
+    /// The steps of other definitions, by their numbers. They never change, unless the tables are emptied.
     recorded: Mutex<HashMap<i32, Arc<[RecordedStep]>>>,
 }
 
@@ -103,6 +103,16 @@ impl TopologyCache {
         let known = Mutex::new(Arc::new(Known::publish(store, Arc::new(sagas), ReplyTypes::new()).await?));
         let (changing, started_at, view, owes_acknowledgement, recorded) = Default::default();
         Ok(Self { known, changing, started_at, view, owes_acknowledgement, recorded })
+    }
+
+    /// Records the definitions of this program again. They may get other numbers, as those of other programs may.
+    pub(super) async fn publish_again(&self, store: &Store) -> sqlx::Result<()> {
+        let _changing = self.changing.lock().await;
+        let known = self.known();
+        let known = Known::publish(store, known.sagas.clone(), known.reply_types.clone()).await?;
+        lock(&self.recorded).clear();
+        *lock(&self.known) = Arc::new(known);
+        Ok(())
     }
 
     /// The sagas of this program, under all names that are known of them.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use scoop_core::EventKind;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::MemoryStore;
 use super::row::{Lane, RowState, WorkingRow};
@@ -13,7 +14,8 @@ use crate::bug::{Bug, is_injected};
 use crate::saga::limits::HandlerLimits;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{
-    ABANDONED_MAX, HandlerList, Pairs, ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage,
+    ABANDONED_MAX, HandlerList, Pairs, ParentRef, PendingRuns, ProgramRegistration, RetiredHandler,
+    SubscriptionStorage,
 };
 use crate::util::format::system_time;
 use crate::{FormerHandler, RegisteredHandler};
@@ -57,6 +59,23 @@ impl SubscriptionStorage for MemoryStore {
                 }
             }
             Ok(())
+        })
+        .await
+    }
+
+    async fn registration(
+        &self,
+        worker: Uuid,
+        subscriptions: &[SubscribedSaga],
+    ) -> sqlx::Result<ProgramRegistration> {
+        self.run("registration", |state| {
+            let is_recorded = |it: &SubscribedSaga| {
+                let mut known = state.topology.iter();
+                known.any(|known| *known.topic == *it.topic && *known.handler == *it.handler)
+            };
+            let missing = subscriptions.iter().enumerate().filter(|(_, it)| !is_recorded(it));
+            let missing = missing.map(|(position, _)| position).collect();
+            Ok(ProgramRegistration { has_worker: state.workers.contains_key(&worker), missing })
         })
         .await
     }

@@ -239,6 +239,7 @@ statements! {
     rollback_failure_page,
     rollback_failure_waits,
     rollback_start,
+    run_add_ballast,
     run_children,
     run_claim,
     run_clear_awaiting_operator,
@@ -325,6 +326,7 @@ statements! {
     worker_list_unregistered,
     worker_reap,
     worker_register,
+    worker_registration,
     worker_share,
     worker_wait_for_claims,
 }

@@ -15,7 +15,8 @@ use super::retention::{OTHER_IDS, seconds_kept};
 use crate::api::Keep;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{
-    ABANDONED_MAX, HandlerList, Pairs, ParentRef, PendingRuns, RetiredHandler, SubscriptionStorage,
+    ABANDONED_MAX, HandlerList, Pairs, ParentRef, PendingRuns, ProgramRegistration, RetiredHandler,
+    SubscriptionStorage,
 };
 use crate::util::format::system_time;
 use crate::util::patience::note;
@@ -52,7 +53,23 @@ impl SubscriptionStorage for PostgresStore {
             .bind(former().map(|(_, was)| was).collect::<Vec<_>>())
             .done(&self.sessions)
             .await?;
+        sqlx::query(self.sql.run_add_ballast.clone()).done(&self.sessions).await?;
         Ok(())
+    }
+
+    async fn registration(
+        &self,
+        worker: Uuid,
+        subscriptions: &[SubscribedSaga],
+    ) -> sqlx::Result<ProgramRegistration> {
+        let (has_worker, missing): (bool, Vec<i64>) = sqlx::query_as(self.sql.worker_registration.clone())
+            .bind(worker)
+            .bind(subscriptions.iter().map(|it| &*it.topic).collect::<Vec<_>>())
+            .bind(subscriptions.iter().map(|it| &*it.handler).collect::<Vec<_>>())
+            .one(&self.sessions)
+            .await?;
+        let missing = missing.into_iter().filter_map(|position| usize::try_from(position - 1).ok()).collect();
+        Ok(ProgramRegistration { has_worker, missing })
     }
 
     async fn renamed_sagas(&self, subscriptions: &[SubscribedSaga]) -> sqlx::Result<Vec<Renamed>> {
