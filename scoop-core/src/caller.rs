@@ -59,7 +59,7 @@ impl Caller {
     /// If the value cannot be written as JSON.
     pub fn data<T: Stored>(mut self, name: impl Into<String>, value: T) -> Result<Self, ContextError> {
         let name = name.into();
-        let value = serde_json::to_value(Json(&value))
+        let value = Json::to_value(&value)
             .map_err(|source| ContextError::Unwritable { key: format!("{}.{name}", Self::KEY), source })?;
         self.data.insert(name, value);
         Ok(self)

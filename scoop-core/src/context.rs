@@ -167,7 +167,7 @@ impl Context {
     }
 
     pub(crate) fn write<T: Stored>(&mut self, key: &str, value: &T) -> Result<(), ContextError> {
-        let raw = serde_json::value::to_raw_value(&Json(value))
+        let raw = Json::to_raw_value(value)
             .map_err(|source| ContextError::Unwritable { key: key.into(), source })?;
         // In JSON a NUL can only occur as this escape. After an escaped backslash the same text is no escape.
         let text = raw.get().replace("\\\\", "");

@@ -84,7 +84,7 @@ impl DecidedMessage {
     ///
     /// If it cannot be written as JSON.
     pub fn of<M: Message>(message: &M) -> serde_json::Result<Self> {
-        let payload = serde_json::to_value(Json(message))?;
+        let payload = Json::to_value(message)?;
         Ok(Self { topic: M::TOPIC, payload, required: M::REQUIRES_HANDLER.then(type_name::<M>) })
     }
 }

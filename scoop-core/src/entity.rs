@@ -146,7 +146,7 @@ impl EntityType {
             read: |value| Ok(Box::new(T::read_stored(value)?)),
             write: |state| {
                 let state: &T = state.downcast_ref().expect("the state is of this entity");
-                serde_json::to_value(Json(state))
+                Json::to_value(state)
             },
             applications: T::applications,
         }

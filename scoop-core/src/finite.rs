@@ -1,4 +1,5 @@
-//! Refuses NaN and infinity, which JSON does not have and serde_json writes as `null`.
+//! Refuses NaN and infinity, which JSON does not have and serde_json writes as `null`, and numbers with more digits than a
+//! [`Value`](serde_json::Value) keeps.
 //!
 //! A serializer around another one: the value is written once, and checked meanwhile. The place in the value is a list
 //! on the stack, which becomes text only for an error.
@@ -10,23 +11,43 @@ use serde::ser::{
     SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
-/// Writes a value to the serializer within, unless a float in it is not finite.
+/// Writes a value to the serializer within, unless a number in it cannot be written there. `-0.0` becomes the equal `0.0`, which
+/// PostgreSQL stores in its place.
 pub(crate) struct Finite<'p, S> {
     serializer: S,
     place: Place<'p>,
 }
 
 impl<S> Finite<'_, S> {
+    /// For a serializer of text.
     pub(crate) fn new(serializer: S) -> Self {
-        Self { serializer, place: Place::Value }
+        Self { serializer, place: Place::Value(Form::Text) }
+    }
+
+    /// For a serializer of a [`Value`](serde_json::Value).
+    pub(crate) fn as_value(serializer: S) -> Self {
+        Self { serializer, place: Place::Value(Form::Value) }
     }
 }
+
+/// What a value becomes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// JSON text, which has all digits.
+    Text,
+    /// A [`Value`](serde_json::Value), whose numbers are `u64`, `i64` or `f64`; with serde_json's feature
+    /// `arbitrary_precision` they have all digits.
+    Value,
+}
+
+/// The name under which serde_json passes on the text of a [`RawValue`](serde_json::value::RawValue).
+const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
 /// A place in a value.
 #[derive(Clone, Copy)]
 enum Place<'p> {
     /// The value itself.
-    Value,
+    Value(Form),
     Field(&'p Place<'p>, &'static str),
     Element(&'p Place<'p>, usize),
     Entry(&'p Place<'p>, usize),
@@ -35,8 +56,8 @@ enum Place<'p> {
 impl Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Value => f.write_str("it"),
-            Self::Field(Place::Value, name) => f.write_str(name),
+            Self::Value(_) => f.write_str("it"),
+            Self::Field(Place::Value(_), name) => f.write_str(name),
             Self::Field(place, name) => write!(f, "{place}.{name}"),
             Self::Element(place, index) => write!(f, "{place}[{index}]"),
             // Keys may be data that must not be logged.
@@ -49,6 +70,14 @@ impl Display for Place<'_> {
 const DEPTH_MAX: usize = 256;
 
 impl Place<'_> {
+    /// What the whole value becomes.
+    fn form(&self) -> Form {
+        match self {
+            Self::Value(form) => *form,
+            Self::Field(outer, _) | Self::Element(outer, _) | Self::Entry(outer, _) => outer.form(),
+        }
+    }
+
     fn depth(&self) -> usize {
         let (mut place, mut depth) = (self, 0);
         while let Self::Field(outer, _) | Self::Element(outer, _) | Self::Entry(outer, _) = place {
@@ -102,6 +131,14 @@ impl<'p, S: Serializer> Finite<'p, S> {
         S::Error::custom(format_args!("{} is {value}, which JSON cannot express", self.place))
     }
 
+    /// Refuses an integer that has too many digits for a value.
+    fn check_integer(&self, integer: impl Serialize + Display) -> Result<(), S::Error> {
+        if self.place.form() == Form::Value && serde_json::to_value(&integer).is_err() {
+            return Err(S::Error::custom(format_args!("{} is {integer}, {TOO_MANY_DIGITS}", self.place)));
+        }
+        Ok(())
+    }
+
     fn parts<P>(place: Place<'p>, parts: Result<P, S::Error>) -> Result<Parts<'p, P>, S::Error> {
         parts.map(|serializer| Parts { serializer, place, count: 0 })
     }
@@ -119,17 +156,37 @@ impl<'p, S: Serializer> Serializer for Finite<'p, S> {
     type SerializeStructVariant = Parts<'p, S::SerializeStructVariant>;
 
     fn serialize_f32(self, value: f32) -> Result<S::Ok, S::Error> {
-        if value.is_finite() { self.serializer.serialize_f32(value) } else { Err(self.refuse(value)) }
+        if value.is_finite() { self.serializer.serialize_f32(value + 0.0) } else { Err(self.refuse(value)) }
     }
 
     fn serialize_f64(self, value: f64) -> Result<S::Ok, S::Error> {
-        if value.is_finite() { self.serializer.serialize_f64(value) } else { Err(self.refuse(value)) }
+        if value.is_finite() { self.serializer.serialize_f64(value + 0.0) } else { Err(self.refuse(value)) }
+    }
+
+    fn serialize_i128(self, value: i128) -> Result<S::Ok, S::Error> {
+        self.check_integer(value)?;
+        self.serializer.serialize_i128(value)
+    }
+
+    fn serialize_u128(self, value: u128) -> Result<S::Ok, S::Error> {
+        self.check_integer(value)?;
+        self.serializer.serialize_u128(value)
+    }
+
+    fn serialize_str(self, value: &str) -> Result<S::Ok, S::Error> {
+        if let Place::Field(place, RAW_VALUE) = self.place
+            && place.form() == Form::Value
+            && let Some(number) = changed_number(value)
+        {
+            return Err(S::Error::custom(format_args!("{place} contains {number}, {TOO_MANY_DIGITS}")));
+        }
+        self.serializer.serialize_str(value)
     }
 
     pass_on! {
         serialize_bool(bool), serialize_i8(i8), serialize_i16(i16), serialize_i32(i32), serialize_i64(i64),
-        serialize_i128(i128), serialize_u8(u8), serialize_u16(u16), serialize_u32(u32), serialize_u64(u64),
-        serialize_u128(u128), serialize_char(char), serialize_str(&str), serialize_bytes(&[u8]),
+        serialize_u8(u8), serialize_u16(u16), serialize_u32(u32), serialize_u64(u64), serialize_char(char),
+        serialize_bytes(&[u8]),
         serialize_unit_struct(&'static str),
     }
 
@@ -308,6 +365,58 @@ impl<S: SerializeMap> SerializeMap for Parts<'_, S> {
     }
 }
 
+const TOO_MANY_DIGITS: &str = "a number that would not be stored as it is; write it as text";
+
+/// The first number of a JSON text that is another one in a [`Value`](serde_json::Value), or in the database.
+fn changed_number(json: &str) -> Option<&str> {
+    let bytes = json.as_bytes();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                at += 1;
+                while bytes.get(at).is_some_and(|byte| *byte != b'"') {
+                    at += if bytes[at] == b'\\' { 2 } else { 1 };
+                }
+                at += 1;
+            }
+            b'-' | b'0'..=b'9' => {
+                let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+                let number = &json[at..at + bytes[at..].iter().take_while(is_part).count()];
+                if !is_kept(number) {
+                    return Some(number);
+                }
+                at += number.len();
+            }
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+fn is_kept(number: &str) -> bool {
+    let kept = serde_json::from_str::<serde_json::Value>(number).map(|kept| kept.to_string());
+    let [Some(kept), Some(written)] = [kept.ok().as_deref().and_then(decimal), decimal(number)] else {
+        return false;
+    };
+    // The database has no negative zero.
+    kept == written && !(written.0 && written.1.is_empty())
+}
+
+/// A number as its sign, its digits without zeros at both ends, and its exponent of ten.
+fn decimal(number: &str) -> Option<(bool, String, i64)> {
+    let (is_negative, number) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
+    let (digits, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all = [whole, fraction].concat();
+    let digits = all.trim_end_matches('0');
+    let zeros = i64::try_from(all.len() - digits.len()).ok()?;
+    let exponent = exponent.parse::<i64>().ok()?.checked_sub(i64::try_from(fraction.len()).ok()?)?;
+    let digits = digits.trim_start_matches('0').to_owned();
+    let exponent = if digits.is_empty() { 0 } else { exponent.checked_add(zeros)? };
+    Some((is_negative, digits, exponent))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -383,10 +492,86 @@ mod tests {
         let (written, plain) = (serde_json::to_value(Json(&value)), serde_json::to_value(&value));
         assert_eq!(written.unwrap(), plain.unwrap());
         let (written, plain) = (serde_json::to_string(&Json(&value)), serde_json::to_string(&value));
-        assert_eq!(written.unwrap(), plain.unwrap());
-        let raw = RawValue::from_string(r#"{"a": 1.10}"#.into()).unwrap();
-        let written = serde_json::to_string(&super::Part { value: &raw, place: super::Place::Value });
-        assert_eq!(written.unwrap(), r#"{"a": 1.10}"#);
+        assert_eq!(written.unwrap(), plain.unwrap().replace("-0.0", "0.0"), "there is no negative zero");
+        assert_eq!(Json::to_value(&value).unwrap(), serde_json::to_value(&value).unwrap());
+        for text in [r#"{"a": 1.10}"#, "18446744073709551617"] {
+            let raw = raw(text);
+            let place = super::Place::Value(super::Form::Text);
+            assert_eq!(serde_json::to_string(&super::Part { value: &raw, place }).unwrap(), text);
+        }
+    }
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.into()).unwrap()
+    }
+
+    #[test]
+    fn number_that_a_value_does_not_keep_is_refused_with_its_place() {
+        let refused = |text: &str| match Json::to_value(&BTreeMap::from([("a".to_owned(), vec![raw(text)])]))
+        {
+            Ok(written) => panic!("{written}"),
+            Err(error) => error.to_string(),
+        };
+        for number in [
+            "18446744073709551616",
+            "-9223372036854775809",
+            "0.12345678901234567890",
+            "-0.0",
+            "-0",
+            "1e-400",
+            "1e400",
+            "123456789012345678901e-20",
+        ] {
+            let why = "a number that would not be stored as it is; write it as text";
+            assert_eq!(refused(number), format!("it[entry 0][0] contains {number}, {why}"));
+            let nested = format!(r#"{{"1e400\"": [1, {number}]}}"#);
+            assert_eq!(refused(&nested), format!("it[entry 0][0] contains {number}, {why}"));
+        }
+        for text in [
+            "18446744073709551615",
+            "-9223372036854775808",
+            "0",
+            "0.0",
+            "1.10",
+            "1e2",
+            "1.5E+3",
+            "0.1e-7",
+            "100000000000000000000",
+            "1.7976931348623157e308",
+            r#"{"-0": ["1e400", "\\", "\"-0.0", 2.50]}"#,
+        ] {
+            let written: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(Json::to_value(&raw(text)).unwrap(), written, "{text}");
+        }
+        assert_eq!(
+            Json::to_value(&(u128::from(u64::MAX), i128::from(i64::MIN))).unwrap(),
+            json!([u64::MAX, i64::MIN])
+        );
+        let refused = Json::to_value(&(7, u128::MAX)).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("it[1] is 340282366920938463463374607431768211455, a number"),
+            "{refused}"
+        );
+        assert!(Json::to_value(&Some(i128::MIN)).is_err());
+    }
+
+    #[test]
+    fn value_that_is_not_read_back_is_refused_by_its_type() {
+        #[derive(Serialize, Deserialize)]
+        struct Stock {
+            #[serde(flatten)]
+            by_number: BTreeMap<u32, u32>,
+        }
+        #[derive(Serialize, Deserialize)]
+        struct Secret {
+            #[serde(skip_serializing)]
+            _code: u32,
+        }
+        let refused = Json::to_value(&Stock { by_number: BTreeMap::from([(7, 1)]) }).unwrap_err().to_string();
+        assert!(refused.contains("::Stock` does not read back what it writes: invalid type"), "{refused}");
+        assert!(Json::to_value(&Stock { by_number: BTreeMap::new() }).is_ok());
+        let refused = Json::to_value(&Secret { _code: 7 }).unwrap_err().to_string();
+        assert!(refused.contains("::Secret` does not read back what it writes: missing field"), "{refused}");
     }
 
     #[test]

@@ -1,7 +1,12 @@
 //! The requirements of storage for a type.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use serde::de::DeserializeOwned;
+use serde::ser::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::finite::Finite;
 
@@ -55,6 +60,40 @@ impl<T: Serialize + DeserializeOwned> Stored for T {
 
 /// The serde implementations of a stored value. Writing fails if a float in it is NaN or infinite.
 pub struct Json<T>(pub T);
+
+impl<T: Stored> Json<T> {
+    /// Writes a value, and reads it back: what its type does not read would leave a run stuck.
+    ///
+    /// # Errors
+    ///
+    /// If JSON cannot express it, if a number in it would not be stored as it is, or if its type does not read it.
+    pub fn to_value(value: &T) -> serde_json::Result<Value> {
+        let written = value.write_stored(Finite::as_value(serde_json::value::Serializer))?;
+        Self::check(|| T::read_stored(&written))?;
+        Ok(written)
+    }
+
+    /// As [`Self::to_value`], with all digits.
+    pub(crate) fn to_raw_value(value: &T) -> serde_json::Result<Box<RawValue>> {
+        let written = serde_json::value::to_raw_value(&Json(value))?;
+        Self::check(|| serde_json::from_str::<Self>(written.get()))?;
+        Ok(written)
+    }
+
+    /// Reads a value back. A panic when that is dropped is none of the value that was written.
+    fn check<R>(read: impl FnOnce() -> serde_json::Result<R>) -> serde_json::Result<()> {
+        let why = match catch_unwind(AssertUnwindSafe(read)) {
+            Ok(Ok(value)) => {
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
+                return Ok(());
+            }
+            Ok(Err(why)) => why.to_string(),
+            Err(_) => "it panics".into(),
+        };
+        let name = std::any::type_name::<T>();
+        Err(serde_json::Error::custom(format_args!("`{name}` does not read back what it writes: {why}")))
+    }
+}
 
 impl<T: Stored> Serialize for Json<&T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -57,6 +57,8 @@ mod panics;
 mod paused;
 #[path = "../it/behaviour/priorities.rs"]
 mod priorities;
+#[path = "../it/behaviour/read_back.rs"]
+mod read_back;
 #[path = "../it/behaviour/redelivered.rs"]
 mod redelivered;
 #[path = "../it/behaviour/repair/mod.rs"]

@@ -146,7 +146,7 @@ const KEEP_BY_OPERATOR: Duration = Duration::from_secs(60);
 /// Checks a signal and its key.
 pub(crate) fn prepare<S: Signal>(signal: &S, key: String, limit: usize) -> Result<NewSignal, RuntimeError> {
     let to = SignalKey { name: S::NAME.to_owned(), key };
-    prepare_value(to, S::KEEP, limit, || serde_json::to_value(Json(signal)))
+    prepare_value(to, S::KEEP, limit, || Json::to_value(signal))
 }
 
 /// Checks the name, the key and the value of a signal. The value is made after the other checks.

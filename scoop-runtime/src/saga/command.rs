@@ -267,7 +267,7 @@ impl CommandFunctions {
 }
 
 fn decided<C: Command>(decision: C::Reply) -> serde_json::Result<ErasedDecision> {
-    let reply = Some(serde_json::to_value(Json(&decision))?);
+    let reply = Some(Json::to_value(&decision)?);
     Ok(match decision {
         Decision::Accepted(event) => {
             let message = Some(DecidedMessage::of(&event)?);

@@ -95,9 +95,7 @@ pub fn anew<'a, S: Saga<Message: Message>>(
     Box::pin(async {
         Ok(match step.await.map_err(Into::into)? {
             Anew::Next(next) => StepEnd { next: next.map(Step::index), ..StepEnd::CONTINUE },
-            Anew::Message(message) => {
-                StepEnd { anew: Some(serde_json::to_value(Json(&message))), ..StepEnd::CONTINUE }
-            }
+            Anew::Message(message) => StepEnd { anew: Some(Json::to_value(&message)), ..StepEnd::CONTINUE },
         })
     })
 }
@@ -136,11 +134,7 @@ impl<T> Codec<T> {
 /// The codec of `T`. Only this function has the bound, so that the compiler reports one error for a type without it,
 /// regardless of the number of functions that take its values.
 pub fn stored<T: StepValue>() -> Codec<T> {
-    Codec {
-        write: |value| serde_json::to_value(Json(value)),
-        read: |value| T::read_stored(value),
-        shape: shape::of::<T>,
-    }
+    Codec { write: |value| Json::to_value(value), read: |value| T::read_stored(value), shape: shape::of::<T> }
 }
 
 /// The shape of the values that `step` returns.

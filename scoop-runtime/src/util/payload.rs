@@ -62,7 +62,7 @@ impl Unstorable {
 /// Converts the message to JSON. The topic is checked for types without the derive, which checks it, too.
 pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError> {
     check_topic(M::TOPIC, std::any::type_name::<M>())?;
-    serde_json::to_value(Json(message)).map_err(|source| RuntimeError::Payload { topic: M::TOPIC, source })
+    Json::to_value(message).map_err(|source| RuntimeError::Payload { topic: M::TOPIC, source })
 }
 
 /// Checks that a message can have this topic. `message` is its type, or what launches it without one.

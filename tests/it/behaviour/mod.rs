@@ -88,6 +88,7 @@ mod paused_rows;
 mod priorities;
 mod priorities_rows;
 mod processes;
+mod read_back;
 mod rebuild;
 mod redelivered;
 mod redelivered_pages;

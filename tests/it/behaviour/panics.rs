@@ -27,7 +27,15 @@ mod in_deserialize {
     async fn a_panic_in_deserialize_does_not_lose_the_run() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.start((TouchyHandler,)).await?;
-        let Outcome::RolledBack(failure) = scoop.launch(Touchy).await?.ends().await? else {
+        let Err(RuntimeError::Payload { source, .. }) = scoop.launch(Touchy).await else {
+            panic!("it was launched")
+        };
+        assert!(
+            source.to_string().contains("Touchy` does not read back what it writes: it panics"),
+            "{source}"
+        );
+        let launched = scoop.launch_untyped("touchy", serde_json::Value::Null).await?;
+        let Outcome::RolledBack(failure) = launched.ends().await? else {
             panic!("it did not fail");
         };
         assert_eq!(failure.kind, "PayloadMismatch");

@@ -80,7 +80,7 @@ impl Scope<'_> {
         let handler = &definition.saga;
         let limit = self.engine.settings().payload_bytes_max;
         let what = || format!("the reply of saga `{handler}`");
-        let answer = serde_json::to_value(Json(&answer));
+        let answer = Json::to_value(&answer);
         let answer = answer.map_err(|why| Unstorable::reply(StepName { saga: handler, step }, why))?;
         let answer = payload::storable(answer, limit, what)?;
         let name = match M::MANY_REPLIES {
