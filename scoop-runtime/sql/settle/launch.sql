@@ -4,9 +4,9 @@
 -- $31 the id of the run of its first handler
 launched AS MATERIALIZED (
     SELECT m.id, m.topic, m.event, m.run,
-           CASE WHEN m.context IS NULL THEN s.context
-                WHEN m.context OPERATOR(pg_catalog.<>) '{}' THEN m.context END AS context,
-           {message_times},
+           {message_context} AS context,
+           {message_at} AS at,
+           {message_ready_at} AS ready_at,
            s.root, s.id AS parent, s.handler, s.step, s.lineage, s.rollback_since, s.last_event_at
     FROM unnest(
         $24::pg_catalog.int8[], $25::int[], $26::pg_catalog.uuid[], $27::pg_catalog.uuid[], $28::varchar[],

@@ -3,7 +3,8 @@
 -- $26 its id, $27 the id of its event
 requested AS MATERIALIZED (
     SELECT m.id, m.event,
-           {message_times},
+           {message_at} AS at,
+           {message_ready_at} AS ready_at,
            s.root, s.id AS parent, s.handler, s.step, s.lineage, s.context,
            -- a repeated request has the recorded reason
            coalesce(CASE WHEN s.rollback_failed_before THEN (

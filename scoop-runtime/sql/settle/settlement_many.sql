@@ -6,6 +6,6 @@ settlement AS MATERIALIZED (
         $13::pg_catalog.jsonb[], $14::pg_catalog.uuid[], $15::varchar[], $16::int[], $17::pg_catalog.jsonb[],
         $18::pg_catalog.text[], $19::pg_catalog.uuid[], $20::int[], $21::pg_catalog.jsonb[]
     ) WITH ORDINALITY AS s (root, id, epoch, step, next_step, iteration, handler_iteration, suspensions, outputs,
-                            replied, context, name, value, suspended_id, jump, definition, completions, ends, last_id,
+                            replied, new_context, name, value, suspended_id, jump, definition, completions, ends, last_id,
                             message_count, because, nth)
 )

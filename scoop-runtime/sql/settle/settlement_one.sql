@@ -9,7 +9,7 @@ settlement AS NOT MATERIALIZED (
     SELECT $1::pg_catalog.uuid AS root, $2::pg_catalog.uuid AS id, $3::pg_catalog.int8 AS epoch,
            $4::varchar AS step, $5::int AS next_step, $6::int AS iteration, $7::int AS handler_iteration,
            $8::int AS suspensions, $9::pg_catalog.jsonb AS outputs, $10::pg_catalog.bool AS replied,
-           $11::pg_catalog.jsonb AS context, $12::varchar AS name, $13::pg_catalog.jsonb AS value,
+           $11::pg_catalog.jsonb AS new_context, $12::varchar AS name, $13::pg_catalog.jsonb AS value,
            $14::pg_catalog.uuid AS suspended_id, $15::varchar AS jump, $16::int AS definition,
            $17::pg_catalog.jsonb AS completions, $18::pg_catalog.text AS ends, $19::pg_catalog.uuid AS last_id,
            $20::int AS message_count, $21::pg_catalog.jsonb AS because, 1::pg_catalog.int8 AS nth

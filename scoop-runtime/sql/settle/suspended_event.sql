@@ -3,4 +3,4 @@ SELECT suspended_id, message_id, 'SUSPENDED'::scoop.message_event_type, handler,
            CASE WHEN ends IS NULL THEN last_event_at
                 ELSE last_event_at OPERATOR(pg_catalog.-) interval '1 microsecond' END,
            NULL::pg_catalog.jsonb, context, next_step, handler_iteration, jump, definition
-    FROM settled_run WHERE suspended_id IS NOT NULL
+    FROM {settled} WHERE suspended_id IS NOT NULL

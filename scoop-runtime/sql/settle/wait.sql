@@ -1,6 +1,6 @@
 -- The runs wait if they have children, else they go on in this worker.
 awaited_children AS (
-    SELECT parent, pg_catalog.array_agg(DISTINCT handler::pg_catalog.text) AS ready_handlers
+    SELECT parent, pg_catalog.array_agg(handler::pg_catalog.text) AS ready_handlers
     FROM child_run GROUP BY parent
 ),
 updated_run AS (

@@ -11,15 +11,44 @@ macro_rules! rules {
 }
 
 /// A rule that names another one stands before it.
-const RULES: [(&str, &str); 8] =
-    rules![progress, suspended_event, ended_event, event_columns, message_times, fence, context, event_at,];
+const RULES: [(&str, &str); 10] = rules![
+    progress,
+    suspended_event,
+    ended_event,
+    event_columns,
+    message_at,
+    message_ready_at,
+    message_context,
+    fence,
+    context,
+    event_at,
+];
+
+/// The beginning of the statements for one run.
+const ONE: &str = include_str!("../../../sql/settle/settlement_one.sql");
+
+/// Where the settled runs and those that end are found with their settlements, by a statement for one run.
+const OF_ONE: [(&str, &str); 2] = [
+    ("{settled}", include_str!("../../../sql/settle/settled_one.sql")),
+    ("{ended}", include_str!("../../../sql/settle/ended_one.sql")),
+];
+
+/// The same, by a statement for many runs.
+const OF_MANY: [(&str, &str); 2] = [
+    ("{settled}", include_str!("../../../sql/settle/settled_many.sql")),
+    ("{ended}", include_str!("../../../sql/settle/ended_many.sql")),
+];
 
 /// The statement of these parts, of which the last is the query.
 pub(super) fn compose(parts: &[&str]) -> String {
     let (query, with) = parts.split_last().expect("a statement has parts");
+    let sources = if with.first() == Some(&ONE) { OF_ONE } else { OF_MANY };
     let with: Vec<_> = with.iter().map(|part| part.trim_end()).collect();
     let statement = format!("WITH\n{}\n{query}", with.join(",\n"));
-    RULES.iter().fold(statement, |text, (name, rule)| text.replace(name, without_comments(rule).trim_end()))
+    RULES
+        .iter()
+        .chain(&sources)
+        .fold(statement, |text, (name, rule)| text.replace(name, without_comments(rule).trim_end()))
 }
 
 /// A rule stands within a line, which a comment would end.

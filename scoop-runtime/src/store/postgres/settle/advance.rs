@@ -38,9 +38,11 @@ pub(super) async fn settle_one(
     row: &SettlementRow<'_>,
     claim: Option<&str>,
 ) -> sqlx::Result<Option<SettleResult>> {
-    let (statement, state) = match row.last {
-        Some(_) => (&store.sql.settle_end_one, RowState::Ended),
-        None => (&store.sql.settle_advance_one, RowState::Running),
+    let (statement, state) = match (row.last.is_some(), row.returned().is_some()) {
+        (true, false) => (&store.sql.settle_end_one, RowState::Ended),
+        (true, true) => (&store.sql.settle_end_value_one, RowState::Ended),
+        (false, false) => (&store.sql.settle_advance_one, RowState::Running),
+        (false, true) => (&store.sql.settle_advance_value_one, RowState::Running),
     };
     let settled = bind_one(statement, row, identifier, claim).fetch_optional(connection).await?;
     settled.map(|settled| result(&settled, state)).transpose()

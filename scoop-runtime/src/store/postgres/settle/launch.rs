@@ -40,7 +40,13 @@ pub(super) async fn settle(
     claim: Option<&str>,
 ) -> sqlx::Result<Vec<PgRow>> {
     let statement = match rows {
-        [one] => bind_one(&store.sql.settle_launch_one, one, identifier, claim),
+        [one] => {
+            let statement = match one.returned() {
+                Some(_) => &store.sql.settle_launch_value_one,
+                None => &store.sql.settle_launch_one,
+            };
+            bind_one(statement, one, identifier, claim)
+        }
         many => {
             assert!(claim.is_none(), "a step has a transaction of its own");
             bind_many(&store.sql.settle_launch_many, many, identifier)

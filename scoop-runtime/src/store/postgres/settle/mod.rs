@@ -147,11 +147,14 @@ impl Settlement {
 impl SettleResult {
     /// From a row of `settle_general.sql`, with the id of the run and the epoch of the settlement.
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<((Uuid, i64), Self)> {
+        let mut ready_handlers: Vec<String> = row.try_get("ready_handlers")?;
+        ready_handlers.sort_unstable();
+        ready_handlers.dedup();
         let settled = Self {
             state: row_state(row.try_get("state")?)?,
             overdue: row.try_get("overdue")?,
             last_event_at: time(row, "last_event_at")?,
-            ready_handlers: row.try_get("ready_handlers")?,
+            ready_handlers,
         };
         Ok(((row.try_get("id")?, row.try_get("epoch")?), settled))
     }

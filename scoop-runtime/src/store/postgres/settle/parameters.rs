@@ -38,7 +38,7 @@ impl<'a> SettlementRow<'a> {
         self.suspended?.handler_iteration
     }
 
-    fn returned(&self) -> Option<&'a ValueRow> {
+    pub(super) fn returned(&self) -> Option<&'a ValueRow> {
         self.all.return_values.first()
     }
 

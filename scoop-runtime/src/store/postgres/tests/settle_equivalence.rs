@@ -104,6 +104,11 @@ fn commits(run: &Run) -> Conclusion {
     of(vec![event, committed], Fate::Committed)
 }
 
+fn commits_with_an_output(run: &Run) -> Conclusion {
+    let values = vec![("Output of step#0".into(), json!("done"))];
+    Conclusion { values, ..commits(run) }
+}
+
 fn undoes(run: &Run) -> Conclusion {
     let (event, after) = suspended(run, "Rollback of step");
     of(vec![event], Fate::GoesOn(after))
@@ -135,6 +140,11 @@ fn launches(run: &Run, topics: &[&str]) -> Conclusion {
     let events = emissions.iter().map(tell).chain([event]).collect();
     let values = vec![("Output of step#0".into(), json!([1]))];
     Conclusion { emissions, values, ..of(events, Fate::GoesOn(after)) }
+}
+
+/// The same by a step that returns nothing.
+fn launches_without_an_output(run: &Run, topics: &[&str]) -> Conclusion {
+    Conclusion { values: vec![], ..launches(run, topics) }
 }
 
 /// Launches large messages on these topics, which are stored first.
@@ -218,15 +228,18 @@ async fn left_by(pool: &PgPool, root: Uuid) -> Value {
 async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
     let pool = database("shapes").await;
     let listening = listening(&pool).await;
-    let cases: [(bool, SettlePath, Following); 13] = [
+    let cases: [(bool, SettlePath, Following); 16] = [
         (false, SettlePath::Advance, goes_on),
         (false, SettlePath::Advance, commits),
+        (false, SettlePath::Advance, commits_with_an_output),
         (true, SettlePath::Advance, undoes),
         (true, SettlePath::Advance, is_undone),
         (false, SettlePath::LaunchChildren, |run| launches(run, &["a", "two"])),
         (false, SettlePath::LaunchChildren, |run| launches(run, &["two", "two", "none"])),
         (true, SettlePath::LaunchChildren, |run| launches(run, &["two"])),
         (false, SettlePath::LaunchChildren, |run| launches(run, &["none"])),
+        (false, SettlePath::LaunchChildren, |run| launches_without_an_output(run, &["two", "a", "two"])),
+        (true, SettlePath::LaunchChildren, |run| launches_without_an_output(run, &["none"])),
         (false, SettlePath::LaunchChildren, |run| launches_bulk(run, &["two", "none", "a"])),
         (true, SettlePath::LaunchChildren, |run| launches_bulk(run, &["none", "none"])),
         (true, SettlePath::RequestRollback, |run| tells(run, &[1])),

@@ -32,7 +32,7 @@ use crate::{RepairStatus, RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 95] = [
+const HOT: [&str; 98] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -49,9 +49,12 @@ const HOT: [&str; 95] = [
     "rate_next",
     "rate_delete_idle",
     "settle_advance_one",
+    "settle_advance_value_one",
     "settle_end_one",
+    "settle_end_value_one",
     "settle_launch_many",
     "settle_launch_one",
+    "settle_launch_value_one",
     "settle_request_rollback_many",
     "settle_advance_many",
     "settle_general",
@@ -166,10 +169,13 @@ const TABLES: [&str; 12] = [
 ];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
-const AMONG_THE_USERS: [&str; 7] = [
+const AMONG_THE_USERS: [&str; 10] = [
     "settle_advance_one",
+    "settle_advance_value_one",
     "settle_end_one",
+    "settle_end_value_one",
     "settle_launch_one",
+    "settle_launch_value_one",
     "message_insert_one",
     "entity_lock_in_step",
     "entity_insert_in_step",
@@ -220,13 +226,13 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_outputs" => ("uuid, text, text[]", "gen_random_uuid(), '', NULL"),
         "run_values" => ("uuid, text, text[], text[], text[]", "gen_random_uuid(), '', '{}', '{}', '{}'"),
         "run_stop_deadlines" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
-        "settle_advance_one" => (
+        "settle_advance_one" | "settle_advance_value_one" => (
             "uuid, uuid, bigint, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, text, \
              int, jsonb, text, uuid, int, jsonb, text, text",
             "gen_random_uuid(), gen_random_uuid(), 1, '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, \
              NULL, NULL, NULL, NULL, NULL, NULL, 1, NULL, NULL, ''",
         ),
-        "settle_end_one" => (
+        "settle_end_one" | "settle_end_value_one" => (
             "uuid, uuid, bigint, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, text, \
              int, jsonb, text, uuid, int, jsonb, text, text",
             "gen_random_uuid(), gen_random_uuid(), 1, '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, \
@@ -238,13 +244,14 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', \
              '{}', '{}', '{}', '{}', '{}', '{}', NULL, ''",
         ),
-        "settle_launch_one" => (
+        "settle_launch_one" | "settle_launch_value_one" => (
             "uuid, uuid, bigint, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, text, \
              int, jsonb, text, uuid, int, jsonb, text, text, bigint[], int[], uuid[], uuid[], text[], \
              jsonb[], jsonb[], uuid[]",
             "gen_random_uuid(), gen_random_uuid(), 1, '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, \
-             NULL, NULL, NULL, NULL, NULL, NULL, 1, NULL, NULL, '', '{}', '{}', '{}', '{}', '{}', '{}', \
-             '{}', '{}'",
+             NULL, NULL, NULL, NULL, NULL, NULL, 1, NULL, NULL, '', '{1}', '{1}', \
+             ARRAY[gen_random_uuid()], ARRAY[gen_random_uuid()], '{a}', ARRAY['{}'::jsonb], ARRAY[NULL::jsonb], \
+             ARRAY[gen_random_uuid()]",
         ),
         "settle_launch_many" => (
             "uuid[], uuid[], bigint[], text[], int[], int[], int[], int[], jsonb[], bool[], jsonb[], \

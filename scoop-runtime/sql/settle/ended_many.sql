@@ -1,0 +1,2 @@
+-- The runs that end, each with its settlement.
+deleted_run

@@ -1,0 +1,1 @@
+SELECT last_event_at FROM settled_run

@@ -1,0 +1,2 @@
+-- The runs that are settled, each with its settlement.
+settled_run
