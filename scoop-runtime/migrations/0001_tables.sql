@@ -23,21 +23,6 @@ RETURN encode(
 CREATE FUNCTION scoop.run_id(lineage uuid[]) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN lineage[cardinality(lineage)];
 
--- Whether a lineage is a list of ids, long enough for an event of this type: a message is emitted, and a hierarchy cancelled, at
--- its root; everything else is about a run below. In PL/pgSQL: the server parses the text of a CHECK anew for each statement that
--- writes the table, and this text is only a call. As an expression it cost a step of a saga 5 % more instructions of execution.
--- The names are qualified, as the search path is that of the caller.
-CREATE FUNCTION scoop.lineage_is_complete(lineage uuid[], of_type scoop.message_event_type) RETURNS boolean
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-    RETURN pg_catalog.array_ndims(lineage) OPERATOR(pg_catalog.=) 1
-        AND pg_catalog.array_lower(lineage, 1) OPERATOR(pg_catalog.=) 1
-        AND pg_catalog.array_position(lineage, NULL) IS NULL
-        AND pg_catalog.cardinality(lineage) OPERATOR(pg_catalog.>=) CASE
-            WHEN of_type OPERATOR(pg_catalog.=) ANY ('{EMITTED,ROLLBACK_EMITTED,CANCELLATION_REQUESTED}') THEN 1 ELSE 2 END;
-END $$;
-
 CREATE TABLE scoop.message (
     id         uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
     topic      varchar(63) NOT NULL,
@@ -62,8 +47,7 @@ CREATE TABLE scoop.message_event (
     -- rollback is
     jump                 text,
     definition           int,  -- the definition under which the step completed
-    wait                 jsonb,  -- what the run waits for after a SUSPENDED, besides its children: until, signal
-    CONSTRAINT lineage_is_complete CHECK (scoop.lineage_is_complete(cooperation_lineage, type))
+    wait                 jsonb  -- what the run waits for after a SUSPENDED, besides its children: until, signal
 );
 -- Columns whose size readers bound are stored uncompressed, in the tables below, too: the size of a compressed value is known
 -- only after it has been read.

@@ -88,7 +88,6 @@ async fn wait_beyond_those_of_programs_is_marked() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn run_that_cannot_be_read_at_all_leaves_the_others() -> Result<()> {
     let (db, order) = rolled_back().await?;
-    db.execute("ALTER TABLE scoop.message_event DROP CONSTRAINT lineage_is_complete").await;
     db.execute(&format!(
         "INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage)
          VALUES ('{}', 'SEEN', E'odd\\none', ARRAY['{}'::uuid, NULL])",
