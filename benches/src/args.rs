@@ -10,6 +10,7 @@ usage: scoop-bench [options]               measure
        scoop-bench compare BEFORE AFTER    two result files: what moved beyond the noise
        scoop-bench charts RESULTS.. FOLDER charts of result files, as SVG
        scoop-bench versus OTHER [options]  processor time of B1, B2, B3 and B5, beside another build of this program
+       scoop-bench guard                   what a saga costs the server, beside its bounds: the test of the hot path
 
   --quick            a look of about a minute: one short round, small numbers
   --only B1,B6       these measures only
@@ -39,6 +40,8 @@ pub(crate) enum Command {
         results: Vec<PathBuf>,
         folder: PathBuf,
     },
+    /// Whether the cost of a saga is within its bounds.
+    Guard,
     /// Both at the same time, on one server.
     Versus {
         other: PathBuf,
@@ -139,6 +142,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = String>) -> Outcome<Command>
             }
             _ => Err("work takes a kind and a database".into()),
         },
+        Some("guard") => Ok(Command::Guard),
         Some("help" | "--help" | "-h") => Ok(Command::Help),
         _ => Ok(Command::Measure(settings(&words)?)),
     }

@@ -16,6 +16,7 @@ mod fan_out;
 mod four_processes;
 mod goals;
 mod growth;
+mod guard;
 mod idle;
 mod latency;
 mod launches;
@@ -75,6 +76,7 @@ async fn main() -> ExitCode {
             let drawn = reports.and_then(|reports| charts::draw(&reports, &folder));
             drawn.map(|files| files.iter().for_each(|file| println!("{}", folder.join(file).display())))
         }
+        Ok(Command::Guard) => guard::run().await,
         Ok(Command::Versus { other, settings }) => versus::run(&other, &settings).await,
         Ok(Command::Work { kind, url, settings }) => worker::work(&kind, &url, &settings).await,
         Ok(Command::Measure(settings)) => run(settings).await,

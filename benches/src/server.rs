@@ -26,6 +26,17 @@ const TELLING: [&str; 9] = [
     "autovacuum",
 ];
 
+/// The settings of a private server for measures.
+const REALISTIC: [(&str, &str); 7] = [
+    ("fsync", "on"),
+    ("full_page_writes", "on"),
+    ("synchronous_commit", "on"),
+    ("shared_buffers", "1GB"),
+    ("max_connections", "300"),
+    ("max_wal_size", "4GB"),
+    ("min_wal_size", "2GB"),
+];
+
 /// Fills the files of the server's log once: a gigabyte. A new server writes each file for the first time,
 /// zeroes included, which blocks all sessions every few seconds. A server that has run for a while reuses old
 /// files.
@@ -64,15 +75,27 @@ impl Server {
         let (embedded, url) = match std::env::var("DATABASE_URL") {
             Ok(url) => (None, url),
             Err(_) => {
-                let embedded = private().await?;
+                let embedded = private(&REALISTIC).await?;
                 let url = embedded.url();
                 (Some(embedded), url)
             }
         };
-        let admin = PgPoolOptions::new().max_connections(2).connect(&url).await?;
-        if embedded.is_some() {
-            sqlx::raw_sql(RUN_IN).execute(&admin).await?;
+        let server = Self::on(embedded, url).await?;
+        if server.embedded.is_some() {
+            sqlx::raw_sql(RUN_IN).execute(&server.admin).await?;
         }
+        Ok(server)
+    }
+
+    /// Starts a private server with these settings, whatever `DATABASE_URL` names. It is not run in.
+    pub(crate) async fn private_with(settings: &[(&str, &str)]) -> Outcome<Self> {
+        let embedded = private(settings).await?;
+        let url = embedded.url();
+        Self::on(Some(embedded), url).await
+    }
+
+    async fn on(embedded: Option<Embedded>, url: String) -> Outcome<Self> {
+        let admin = PgPoolOptions::new().max_connections(2).connect(&url).await?;
         let prefix = format!("scoop_bench_{}", std::process::id());
         let server = Self { embedded, url, admin, prefix, made: AtomicU32::new(0) };
         server.make_template().await?;
@@ -232,22 +255,12 @@ async fn pool(url: &str, connections: u32) -> Outcome<PgPool> {
     Ok(pool.acquire_timeout(Duration::from_secs(60)).connect_with(options).await?)
 }
 
-/// A private server with realistic settings.
-async fn private() -> Outcome<Embedded> {
+/// A private server with these settings.
+async fn private(settings: &[(&str, &str)]) -> Outcome<Embedded> {
     if !Embedded::is_installed() {
         return Err("no PostgreSQL is installed here; install one, or set DATABASE_URL".into());
     }
-    let settings = [
-        ("fsync", "on"),
-        ("full_page_writes", "on"),
-        ("synchronous_commit", "on"),
-        ("shared_buffers", "1GB"),
-        ("max_connections", "300"),
-        ("max_wal_size", "4GB"),
-        ("min_wal_size", "2GB"),
-    ];
-    let builder =
-        settings.into_iter().fold(Embedded::builder(), |all, (name, value)| all.setting(name, value));
+    let builder = settings.iter().fold(Embedded::builder(), |all, (name, value)| all.setting(*name, *value));
     Ok(builder.start().await?)
 }
 

@@ -36,9 +36,14 @@ const LOADS: [Load; 4] = [
     },
 ];
 
+/// The sagas of the measure with that id.
+pub(crate) fn load(key: &str) -> Option<Load> {
+    LOADS.into_iter().find(|load| load.key == key)
+}
+
 /// The sagas of one measure.
 #[derive(Clone, Copy, Debug)]
-struct Load {
+pub(crate) struct Load {
     key: &'static str,
     topic: &'static str,
     payload: &'static str,
@@ -52,15 +57,15 @@ struct Load {
 const ENDED_WITHIN: Duration = Duration::from_secs(600);
 
 /// One of the two, at work.
-struct Contestant {
-    database: Database,
+pub(crate) struct Contestant {
+    pub(crate) database: Database,
     worker: Worker,
 }
 
 /// Processor time: in microseconds for each step, or in seconds so far.
 #[derive(Clone, Copy, Debug)]
-struct Cost {
-    server: f64,
+pub(crate) struct Cost {
+    pub(crate) server: f64,
     program: f64,
 }
 
@@ -138,7 +143,7 @@ fn ratio(ratios: &[f64]) -> String {
 
 impl Contestant {
     /// Starts a worker of that program in a fresh database, which gets its tables from it.
-    async fn start(server: &Server, program: &Path, settings: &Settings) -> Outcome<Self> {
+    pub(crate) async fn start(server: &Server, program: &Path, settings: &Settings) -> Outcome<Self> {
         let database = server.empty_database().await?;
         database.execute(include_str!("../sql/tables.sql")).await?;
         let mut worker = Worker::spawn_of(program, Kind::Plain, database.url(), settings).await?;
@@ -147,7 +152,7 @@ impl Contestant {
     }
 
     /// Launches so many sagas, and returns the cost of their steps once all have ended.
-    async fn work_off(&self, server: &Server, load: Load, sagas: i64) -> Outcome<Cost> {
+    pub(crate) async fn work_off(&self, server: &Server, load: Load, sagas: i64) -> Outcome<Cost> {
         let before = self.used(server).await?;
         let launch = include_str!("../sql/versus_launch.sql");
         let launch = sqlx::query(launch).bind(load.topic).bind(load.payload).bind(sagas);
@@ -184,7 +189,7 @@ impl Contestant {
         })
     }
 
-    async fn stop(self, server: &Server) -> Outcome<()> {
+    pub(crate) async fn stop(self, server: &Server) -> Outcome<()> {
         self.worker.stop().await?;
         server.remove(self.database).await
     }
