@@ -39,7 +39,7 @@ fn outcomes_have_begun(
         }
     }
     let turned = run.first(EventKind::RollingBack).filter(is_interrupted);
-    if let Some(turned) = turned.filter(|row| !has_begun(forward.len(), row.step())) {
+    if let Some(turned) = turned.filter(|_| !begun.iter().any(|begun| begun.number == forward.len())) {
         let what = format!("{} is interrupted, but has not begun", turned.describe());
         hierarchy.find(findings, Invariant::AtMostOnce, what);
     }
@@ -59,11 +59,6 @@ fn kind_of_code() -> &'static str {
 /// A begun step ends with its outcome, or by the failure of its run.
 fn ends(hierarchy: &Hierarchy<'_>, run: &Run<'_>, begun: &BegunStep, findings: &mut Findings) {
     let versions = hierarchy.versions(run);
-    // Of a program that lacks the step, the run may have gone on without it.
-    let removed = versions.iter().any(|version| !version.steps.iter().any(|step| step.is_named(&begun.step)));
-    if removed {
-        return;
-    }
     let forward = run.forward();
     if let Some(window) = forward.get(begun.number) {
         if !is_same_step(&versions, &begun.step, window.closed.step()) {
@@ -72,9 +67,10 @@ fn ends(hierarchy: &Hierarchy<'_>, run: &Run<'_>, begun: &BegunStep, findings: &
         }
         return;
     }
-    let failed = run
-        .first(EventKind::RollingBack)
-        .is_some_and(|turned| turned.gave_up() || is_same_step(&versions, &begun.step, turned.step()));
+    // A changed program may have another step there when the run fails.
+    let failed = run.first(EventKind::RollingBack).is_some_and(|turned| {
+        turned.gave_up() || is_interrupted(&turned) || is_same_step(&versions, &begun.step, turned.step())
+    });
     let lost = begun.number > forward.len() || run.end().is_some() || hierarchy.is_at_rest();
     if lost && !failed && !hierarchy.set_aside && !hierarchy.repaired {
         let what = format!("`{}` of `{}` began, but neither ended nor failed", begun.step, run.handler);

@@ -14,15 +14,17 @@ use crate::{Definition, RecordedStep, Run, StepKind, Stuck, Suspension};
 
 /// The position in `definition` at which a run continues after `last`; the number of steps if none is left.
 pub(crate) fn resume(definition: &Definition, run: &Run, last: &Suspension) -> Result<usize, Stuck> {
-    match (&run.recorded, &last.jump) {
-        (None, Some(target)) => known(definition, target),
-        (None, None) => Ok(known(definition, &last.step)? + 1),
+    let at = match (&run.recorded, &last.jump) {
+        (None, Some(target)) => known(definition, target)?,
+        (None, None) => known(definition, &last.step)? + 1,
         (Some(recorded), _) => {
             let at = Change::new(Steps::of(definition), recorded, last)?.resume()?;
             check_needs(definition, at, &run.outputs)?;
-            Ok(at)
+            at
         }
-    }
+    };
+    let is_wait = definition.steps.get(at).is_some_and(|step| step.kind == StepKind::Wait);
+    Ok(if is_wait { Steps::of(definition).behind_wait(at, run) } else { at })
 }
 
 /// The next step of this run under another definition of its saga; `None` if none is left or the run is stuck there.
@@ -43,7 +45,7 @@ pub(crate) fn next_under<'a>(
         }
     };
     let at = Change::new(Steps::recorded(&definition.saga, steps), recorded, last).ok()?.resume().ok()?;
-    steps.get(at)
+    steps.get(Steps::recorded(&definition.saga, steps).behind_wait(at, run))
 }
 
 /// The position in `definition` of a step of another definition of its saga.
@@ -120,6 +122,20 @@ impl<'a> Steps<'a> {
         Self { saga, steps, positions }
     }
 
+    /// The position behind the wait at `at` if that is over for the next execution of its step: a step was inserted
+    /// between the two, and has run in between.
+    fn behind_wait(&self, at: usize, run: &Run) -> usize {
+        let completions = |at: usize| -> u32 {
+            let completed = run.completions.iter();
+            completed
+                .filter(|(name, _)| self.positions.get(name.as_str()) == Some(&at))
+                .map(|(_, it)| it)
+                .sum()
+        };
+        let is_wait = self.steps.get(at).is_some_and(|(_, kind)| *kind == StepKind::Wait);
+        if is_wait && completions(at) > completions(at + 1) { at + 1 } else { at }
+    }
+
     /// The position of a recorded step, by its recorded name or a former one.
     fn position(&self, step: &RecordedStep) -> Option<usize> {
         let names = std::iter::once(&step.name).chain(step.was.iter().rev());
@@ -170,11 +186,29 @@ impl<'a> Change<'a> {
             (Some(target), Some(_)) => self.with_its_wait(target),
             (Some(completed), None) => {
                 let following = &self.classes[completed + 1..];
-                completed + 1 + following.iter().take_while(|class| **class == Class::Passed).count()
+                let at =
+                    completed + 1 + following.iter().take_while(|class| **class == Class::Passed).count();
+                if self.is_wait() { self.inserted_before(completed).unwrap_or(at) } else { at }
             }
+            (None, None) if self.is_wait() => match self.ahead.first().and_then(|step| self.position(step)) {
+                Some(step) => self.inserted_before(step).unwrap_or(step),
+                None => self.instead_of_removed()?,
+            },
             (None, _) => self.instead_of_removed()?,
         };
         self.check_order(at)
+    }
+
+    /// Whether a wait is the step that completed. It is a part of the step after it, and has no code: a step before it
+    /// is still ahead.
+    fn is_wait(&self) -> bool {
+        self.last.jump.is_none() && self.passed.last().is_some_and(|step| step.kind == StepKind::Wait)
+    }
+
+    /// The first of the new steps directly before this one, if there are any.
+    fn inserted_before(&self, at: usize) -> Option<usize> {
+        let inserted = self.classes[..at].iter().rev().take_while(|class| **class == Class::New).count();
+        (inserted > 0).then(|| at - inserted)
     }
 
     fn position(&self, step: &RecordedStep) -> Option<usize> {
@@ -200,8 +234,8 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The position of a run whose reference was removed: the first step ahead that is left. A new step directly before
-    /// it is an error, since it may be the removed one under another name.
+    /// The position of a run whose reference was removed, or the wait of a step together with that: the first step ahead
+    /// that is left. A new step directly before it is an error, since it may be the removed one under another name.
     fn instead_of_removed(&self) -> Result<usize, Stuck> {
         let left = self.ahead.iter().find_map(|step| self.position(step));
         let at = left.map_or(self.classes.len(), |at| self.with_its_wait(at));
@@ -209,7 +243,11 @@ impl<'a> Change<'a> {
             None => Ok(at),
             Some(new) => Err(Stuck::Ambiguous {
                 saga: self.now.saga.to_owned(),
-                step: self.reference.to_owned(),
+                // A wait has the name of its step, which the user knows.
+                step: match self.ahead.first().filter(|_| self.is_wait()) {
+                    Some(step) => step.name.clone(),
+                    None => self.reference.to_owned(),
+                },
                 instead: self.now.steps[new].0.to_owned(),
             }),
         }
@@ -231,7 +269,11 @@ impl<'a> Change<'a> {
             after: self.last.step.clone(),
             what: if again { "run again" } else { "be skipped" },
         };
-        let again = |step: &&RecordedStep| self.position(step).is_some_and(|position| position >= at);
+        // A wait that is over is not repeated, also if a step inserted before it runs now.
+        let repeats = |step: &RecordedStep| step.name != self.reference || !self.is_wait();
+        let again = |step: &&RecordedStep| {
+            repeats(step) && self.position(step).is_some_and(|position| position >= at)
+        };
         let skipped = |step: &&RecordedStep| self.position(step).is_some_and(|position| position < at);
         match (self.ahead.iter().find(skipped), self.passed.iter().find(again)) {
             (Some(step), _) => Err(moved(step, false)),
@@ -376,6 +418,35 @@ mod tests {
         assert_eq!(resumed("one two three", "three->two", "one ?two two three"), "?two");
         assert_eq!(resumed("one ?two two three", "three->?two", "one two three"), "two");
         assert_eq!(resumed("one two three", "two", "one ?three three"), "?three");
+    }
+
+    #[test]
+    fn step_inserted_before_a_wait_that_is_over_runs() {
+        assert_eq!(resumed("one ?two two", "?two", "one new ?two two"), "new");
+        assert_eq!(resumed("one ?two two", "?two", "one new newer ?two two"), "new");
+        assert_eq!(resumed("one ?two two", "?two", "one ?new new ?two two"), "?new");
+        assert_eq!(resumed("one ?two two", "?two", "one new two"), "new", "without its wait");
+        assert_eq!(resumed("one ?two two", "?two", "new one ?two two"), "two");
+        assert_eq!(resumed("one ?two two", "?two", "one ?two two new"), "two");
+        assert_eq!(resumed("one ?two two three", "?two", "one three"), "three");
+        assert!(
+            resumed("one ?two two three", "?two", "one new three").contains("no step `two` any more"),
+            "the new step may be the removed one"
+        );
+    }
+
+    #[test]
+    fn wait_that_is_over_is_not_repeated_behind_an_inserted_step() {
+        let now = definition("one new ?two two");
+        let after = |step: &str, completions: [(&str, u32); 2]| {
+            let last = Suspension { step: step.into(), jump: None, iteration: 0, handler_iteration: None };
+            let completions = completions.map(|(step, count)| (step.to_owned(), count)).into();
+            let run = Run { recorded: None, completions, ..run(&[]) };
+            now.steps[resume(&now, &run, &last).unwrap()].name.to_string()
+        };
+        assert_eq!(after("new", [("?two", 1), ("two", 0)]), "two");
+        assert_eq!(after("new", [("?two", 1), ("two", 1)]), "?two", "that wait was for the former iteration");
+        assert_eq!(after("new", [("?two", 0), ("two", 1)]), "?two", "the wait is new");
     }
 
     #[test]

@@ -538,6 +538,11 @@ impl Call<'_> {
 }
 
 impl Record<'_> {
+    /// The conclusion if the run fails instead.
+    pub fn fail(self, failure: Failure) -> Conclusion {
+        self.at.fail(failure)
+    }
+
     /// The conclusion.
     pub fn conclude(self) -> Conclusion {
         let at = self.at;

@@ -135,8 +135,8 @@ CREATE TABLE scoop.repeated_failure (
 );
 ALTER TABLE scoop.repeated_failure ALTER COLUMN exception SET STORAGE EXTERNAL;
 
--- The steps that run at most once, each written before its code runs. A later claim that finds the row fails the step
--- instead of running it.
+-- The steps that run at most once, each written before its code runs. A later claim that finds the row before the run has
+-- completed another step has the run fail, whichever step the program of that claim has there.
 CREATE TABLE scoop.begun_step (
     root     uuid NOT NULL,
     run      uuid NOT NULL,  -- the last of the lineage
@@ -144,7 +144,7 @@ CREATE TABLE scoop.begun_step (
     step     varchar(255) NOT NULL,
     epoch    bigint NOT NULL,  -- of the claim that began it
     begun_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (run, instance, step)
+    PRIMARY KEY (run, instance)
 );
 
 -- The executions of runs that went on anew, without the first one of each run. The history that a run works with, and
@@ -564,8 +564,9 @@ CREATE INDEX run_prioritized ON scoop.run (ready_at) WHERE state = 'ready' AND s
 CREATE INDEX run_suspect ON scoop.run (ready_at) WHERE state = 'ready' AND scoop.is_suspect(doubts, attempts, retries);
 CREATE INDEX run_reserved ON scoop.run (handler) WHERE reserved_for <> 0;
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
-CREATE INDEX run_give_up ON scoop.run (give_up_at)
-    WHERE state = 'waiting' AND NOT giving_up AND give_up_at IS NOT NULL;
+-- Waiting runs with a deadline, and ready ones, of which those that no program claims are looked for at intervals.
+CREATE INDEX run_give_up ON scoop.run (state, giving_up, give_up_at)
+    WHERE state IN ('waiting', 'ready') AND (giving_up OR give_up_at IS NOT NULL);
 CREATE INDEX run_signal ON scoop.run (signal, signal_key) WHERE state = 'ready' AND signal IS NOT NULL;
 -- A parked run is ready. Statements that look for parked runs have that as `state::text = 'ready'`, which rules out the index of
 -- ready runs: the planner took that one at times, and went through all parked runs of a saga for one.

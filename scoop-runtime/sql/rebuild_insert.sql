@@ -7,7 +7,7 @@ INSERT INTO scoop.run
      rollback_requested, rollback_failed_before, step, jump, definition, iteration, handler_iteration, suspensions,
      completions, outputs, context, replied, giving_up, give_up_at, rollback_since, failure, rollback_failure,
      rollback_started_at, last_event_at, reason, awaits_operator, signal, signal_key, execution,
-     execution_since, payload_of)
+     execution_since, payload_of, attempts)
 SELECT v.lineage[1], scoop.run_id(v.lineage), v.parent, v.lineage, v.message_id, v.topic, v.handler,
        v.state::scoop.run_state, v.ready_at,
        CASE WHEN v.begun OR v.rollback_requested THEN (extract(epoch FROM now()) * 1000000)::bigint ELSE 0 END,
@@ -15,7 +15,10 @@ SELECT v.lineage[1], scoop.run_id(v.lineage), v.parent, v.lineage, v.message_id,
        v.rolling_back, v.rollback_requested, v.rollback_failed_before, v.step, v.jump, v.definition, v.iteration,
        v.handler_iteration, v.suspensions, v.completions, v.outputs, nullif(v.context, '{}'), v.replied, v.giving_up,
        v.give_up_at, v.rollback_since, v.failure, v.rollback_failure, v.rollback_started_at, v.last_event_at, v.reason,
-       v.awaits_operator, v.signal, v.signal_key, v.execution, v.execution_since, v.payload_of
+       v.awaits_operator, v.signal, v.signal_key, v.execution, v.execution_since, v.payload_of,
+       -- so that the next claim looks for the step that runs at most once and did not complete
+       (NOT v.rolling_back AND EXISTS (
+           SELECT FROM scoop.begun_step b WHERE b.run = scoop.run_id(v.lineage) AND b.instance = v.suspensions))::int
 FROM jsonb_to_recordset($1) AS v (
     lineage uuid[], parent uuid, message_id uuid, topic varchar, handler varchar, state text,
     ready_at timestamptz, begun boolean, rolling_back boolean, rollback_requested boolean,

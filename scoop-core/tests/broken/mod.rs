@@ -596,6 +596,15 @@ fn an_outcome_of_a_step_that_runs_at_most_once_and_has_not_begun() {
 }
 
 #[test]
+fn a_begun_step_that_was_removed_and_forgotten() {
+    let mut broken = good(DONE);
+    let row = broken.row(Suspended, "parent", "before").clone();
+    let begun = BegunStep { run: row.lineage.id(), step: "removed".into(), number: 1, at: row.at };
+    broken.log.tables = Some(Tables { begun_steps: vec![begun], ..Tables::default() });
+    broken.violates(Invariant::AtMostOnce);
+}
+
+#[test]
 fn an_execution_without_the_step_that_goes_on_anew() {
     let mut broken = good(ANEW);
     let row = broken.row(Suspended, "feed", "turn").clone();

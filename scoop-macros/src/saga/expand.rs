@@ -16,7 +16,7 @@ use self::messages::{join_constant, messages};
 use self::retry_and_timeouts::{durations, retry};
 use self::steps::{definition, step_enum, step_path};
 use super::limits::{Key, Limit, Limits, Rate};
-use super::model::{AwaitsCall, Call, Outline, ReturnKind, Saga, Step, Value};
+use super::model::{AwaitsCall, Call, Delivery, Outline, ReturnKind, Saga, Step, Value};
 use super::schedule;
 use crate::names;
 
@@ -214,7 +214,8 @@ fn invocations(step_enum: &Path, steps: &[Step]) -> TokenStream {
             ReturnKind::Output(ty) => Helper::of("output").with_codec(ty),
             ReturnKind::Anew => Helper::of("anew").with_types(quote!(Self)),
         };
-        Some(called(&step.invoke, None, helper, &mut names))
+        let begins = step.delivery == Delivery::AtMostOnce;
+        Some(called(&step.invoke, None, Helper { begins, ..helper }, &mut names))
     });
     let (import, Arms { arms, .. }) = (import(&names), arms);
     quote! {
@@ -336,11 +337,13 @@ struct Helper<'a> {
     types: Option<TokenStream>,
     /// The type of the value that it stores.
     stores: Option<&'a Type>,
+    /// Whether the beginning of the function is recorded, after its values are decoded.
+    begins: bool,
 }
 
 impl<'a> Helper<'a> {
     fn of(name: &'static str) -> Self {
-        Helper { name, types: None, stores: None }
+        Helper { name, types: None, stores: None, begins: false }
     }
 
     fn with_types(self, types: TokenStream) -> Self {
@@ -355,7 +358,7 @@ impl<'a> Helper<'a> {
 /// The call of a user's function, with the values that it takes. `names` collects the functions that it needs. The
 /// compiler reports errors about the future at the user's function.
 ///
-/// Only a call with values is an `async` block: for each of them the compiler has to prove that it is `Send`, which
+/// Only a call with values, or whose beginning is recorded, is an `async` block: for each of them the compiler has to prove that it is `Send`, which
 /// takes long.
 fn called(
     call: &Call,
@@ -378,10 +381,14 @@ fn called(
         }
     }
     arguments.extend(failure);
-    let Helper { name, types, stores } = helper;
+    let Helper { name, types, stores, begins } = helper;
+    if begins {
+        values.extend(quote!(begins(scope).await?;));
+        names.insert("begins");
+    }
     names.insert(name);
     names.extend((!values.is_empty()).then_some("boxed"));
-    names.extend((!values.is_empty() || stores.is_some()).then_some("stored"));
+    names.extend((!call.values.is_empty() || stores.is_some()).then_some("stored"));
     let span = Span::call_site().located_at(function.span());
     let (name, types) = (Ident::new(name, span), types.map(|types| quote_spanned!(span=> ::<#types>)));
     let codec = stores.map(|ty| quote!(stored::<#ty>(),));

@@ -1,13 +1,30 @@
-//! Has waiting runs give up at their deadlines.
+//! Has runs give up that no claim reaches: waiting ones at their deadlines, and pending ones whose saga no living program
+//! has, or whose handler is retired.
 //!
-//! The timer ([`super::timer`]) calls this when a deadline is due by the clock of the server. `run_mark_overdue.sql`
-//! marks the runs, and the parent check wakes them, as after the end of their last child. The failure of such a run
-//! follows from its deadlines ([`scoop_core::Deadline`]). Running steps have [`super::step_stop_signals`] instead.
+//! The timer ([`super::timer`]) calls [`expire_waiting`] when a deadline is due by the clock of the server.
+//! `run_mark_overdue.sql` marks the runs, and the parent check wakes them, as after the end of their last child. The failure
+//! of such a run follows from its deadlines ([`scoop_core::Deadline`]). Running steps have [`super::step_stop_signals`]
+//! instead. A pending run needs no code of its saga to end, so each reconciliation looks for those that no program will
+//! claim ([`end_pending`]).
 
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::claim::park_unclaimed;
+use super::execute::drive_as;
+use super::execution::InFlightGuard;
 use super::shared::Engine;
+use super::slots::{Slot, SlotLease};
+use crate::saga::registry::RunnableSaga;
+use crate::store::{Lanes, OverdueRun, Release};
+use crate::telemetry;
 
 /// The number of runs that one statement checks.
 const BATCH_MAX: i64 = 1_000;
+
+/// The number of pending runs that one statement lists.
+const PENDING_MAX: i64 = 100;
 
 /// Marks the waiting runs that have missed a deadline, and has them checked.
 pub(super) async fn expire_waiting(engine: &Engine) -> sqlx::Result<()> {
@@ -15,4 +32,61 @@ pub(super) async fn expire_waiting(engine: &Engine) -> sqlx::Result<()> {
         engine.wakeups.child_ended(run, None);
     }
     Ok(())
+}
+
+/// Ends the pending runs that no program will claim: those of handlers that were retired together with them; and one after the
+/// other those that have to give up and whose saga no living program has.
+pub(super) async fn end_pending(engine: Arc<Engine>) {
+    match engine.store.delete_dropped().await {
+        Ok(parents) => parents.into_iter().for_each(|parent| engine.wakeups.child_ended(parent, None)),
+        Err(error) => telemetry::operation_failed(engine.worker, "drop of retired runs", &error),
+    }
+    let mut ended = true;
+    while std::mem::take(&mut ended) {
+        let overdue = match engine.store.overdue_runs(PENDING_MAX).await {
+            Ok(overdue) => overdue,
+            Err(error) => return telemetry::operation_failed(engine.worker, "look for overdue runs", &error),
+        };
+        for run in overdue {
+            if engine.stopping.is_cancelled() {
+                return;
+            }
+            match end_one(&engine, run).await {
+                Ok(is_ended) => ended |= is_ended,
+                Err(error) => {
+                    telemetry::operation_failed(engine.worker, "claim", &error);
+                    engine.mark_in_doubt();
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Whether this has claimed the run. It records the same events as a program that has the saga.
+async fn end_one(engine: &Arc<Engine>, OverdueRun { run, steps }: OverdueRun) -> sqlx::Result<bool> {
+    let saga = RunnableSaga::absent(&run.topic, &run.handler, steps);
+    let mut queue = Lanes { topology: engine.topology.lanes().topology, ..Lanes::default() };
+    queue.push(&run.topic, &saga.definition, 0, 0);
+    // No reconciliation frees the run before it is in flight.
+    let listing = engine.unlisted_claims.read().await;
+    let claimed = match engine.store.claim_suspect(engine.claimer(), &queue, &run).await? {
+        Some(Ok(claimed)) => claimed,
+        Some(Err(unclaimed)) => {
+            park_unclaimed(engine, unclaimed).await;
+            return Ok(false);
+        }
+        None => return Ok(false),
+    };
+    let flight = InFlightGuard::begin(engine.clone(), claimed.key);
+    drop(listing);
+    if !claimed.overdue {
+        engine.store.release(&[Release::at_once(claimed.key)]).await?;
+        return Ok(false);
+    }
+    // It takes no slot from runs with code.
+    let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("the semaphore is new");
+    let lease = SlotLease::new(engine.running_counts.take(&claimed.handler), Slot::Reserved(slot));
+    drive_as(flight, claimed, lease, Arc::new(saga)).await;
+    Ok(true)
 }

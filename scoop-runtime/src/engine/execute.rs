@@ -3,7 +3,7 @@
 //! Each turn asks the protocol for the next move, calls the user code of that move ([`super::user_code`]), and persists
 //! the conclusion ([`super::settle`]).
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use scoop_core::{Conclusion, Continuation, Failure, Run, Tried};
@@ -18,19 +18,31 @@ use super::shared::Engine;
 use super::slots::SlotLease;
 use super::topology::recorded::{by_index, recorded};
 use super::topology::refresh::add_reply_type;
+use super::user_code::at_most_once::interrupted;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use crate::bug::{Bug, is_injected};
 use crate::completion::RunEnd;
+use crate::saga::registry::RunnableSaga;
 use crate::store::join::recorders;
 use crate::store::{ClaimedRun, FormerAttempts, Release, SetAside, StepTransaction};
 use crate::telemetry::{self, RunSpan};
 
 /// Executes a claimed run until it waits, ends, or has to be left to other workers.
 pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: SlotLease) {
-    let engine = flight.engine.clone();
-    let Some(saga) = engine.sagas().find(&claimed.topic, &claimed.handler).cloned() else {
+    let Some(saga) = flight.engine.sagas().find(&claimed.topic, &claimed.handler).cloned() else {
         unreachable!("only runs of registered sagas are claimed");
     };
+    drive_as(flight, claimed, seat, saga).await;
+}
+
+/// The same, by this saga.
+pub(super) async fn drive_as(
+    flight: InFlightGuard,
+    claimed: ClaimedRun,
+    seat: SlotLease,
+    saga: Arc<RunnableSaga>,
+) {
+    let engine = flight.engine.clone();
     let ClaimedRun { key, payload, attempts, retries, tried_under, .. } = claimed;
     let ClaimedRun { flags, overdue, run, definition, signalled_by, .. } = claimed;
     let reserved = claimed.reserved_for != 0;
@@ -56,6 +68,7 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: Slot
         stored_context: stored,
         former_attempts: tried,
         give_up_reasons: reasons,
+        interrupted: None,
         slot: Some(seat),
         commit_token: None,
         undecided: None,
@@ -96,6 +109,7 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: Slot
 async fn position(engine: &Engine, execution: &mut Execution, tried_under: &[i32]) -> Result<(), Exit> {
     execution.run.recorded = recorded(engine, &execution.saga, execution.definition).await?;
     if execution.attempt() > 0 {
+        execution.interrupted = interrupted(engine, execution).await?;
         let mut under = vec![];
         for definition in tried_under {
             under.push(recorded(engine, &execution.saga, Some(*definition)).await?);
@@ -250,6 +264,9 @@ async fn advance(engine: &Engine, execution: &mut Execution) -> Result<(), Exit>
         execution.give_up_reasons = reasons_to_give_up(engine, execution).await?;
     }
     let concluded = match std::mem::take(&mut execution.give_up_reasons) {
+        reasons if reasons.is_empty() && execution.interrupted.is_some() => {
+            Some(conclude_interrupted(engine, execution).await?)
+        }
         reasons if reasons.is_empty() => {
             // From here on the next move counts as tried, however the call ends.
             execution.former_attempts.next = true;
@@ -275,12 +292,28 @@ async fn advance(engine: &Engine, execution: &mut Execution) -> Result<(), Exit>
     Ok(())
 }
 
+/// Concludes the failure of a run that has begun a step which runs at most once.
+async fn conclude_interrupted(
+    engine: &Engine,
+    execution: &mut Execution,
+) -> Result<(Conclusion, Option<StepTransaction>), Exit> {
+    let failure = execution.interrupted.take().expect("it was interrupted");
+    match next(execution)? {
+        Continuation::Call(call) => {
+            conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await
+        }
+        Continuation::Record(record) => Ok((record.fail(failure), None)),
+    }
+}
+
 /// Concludes giving up. Cleans up after steps with failed attempts.
 async fn conclude_give_up(
     engine: &Engine,
     execution: &mut Execution,
-    reasons: Vec<Failure>,
+    mut reasons: Vec<Failure>,
 ) -> Result<(Conclusion, Option<StepTransaction>), Exit> {
+    // A step that runs at most once may have had its effects: the compensations ask for that.
+    reasons.extend(interrupted(engine, execution).await?);
     if let Continuation::Call(call) = next(execution)? {
         let failure = Failure::gave_up(&execution.run.source, reasons.clone());
         if !cleanups_of(execution, call.action()).is_empty() {

@@ -44,6 +44,8 @@ pub(super) struct Execution {
     pub(super) former_attempts: Tried,
     /// Why it has to give up before the next move, if it has to.
     pub(super) give_up_reasons: Vec<Failure>,
+    /// Its failure, if it has begun a step that runs at most once under an earlier claim.
+    pub(super) interrupted: Option<Failure>,
     /// Its slot, until it leaves that to its parent.
     pub(super) slot: Option<SlotLease>,
     /// The faults that a rehearsal has let pass.

@@ -4,8 +4,11 @@
 //! does not know ([`report_recorded`]), and runs may be assigned to this worker that it does
 //! not execute ([`reconcile`]).
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
+use super::deadlines::end_pending;
 use super::execution::Execution;
 use super::shared::Engine;
 use super::wakeups::Delivery;
@@ -16,8 +19,8 @@ use crate::telemetry;
 /// registered. The runs in flight are listed while no statement can assign a run to this worker: an earlier launch or
 /// wake-up has committed, with its runs in flight since before, and a later one waits. No signal is
 /// under way that may have claimed a run. Then `signals` are delivered, and runs that a removed limit has left parked return
-/// to their queues.
-pub(super) async fn reconcile(engine: &Engine, signals: Delivery) -> sqlx::Result<()> {
+/// to their queues. Pending runs of absent sagas that have to give up end.
+pub(super) async fn reconcile(engine: &Arc<Engine>, signals: Delivery) -> sqlx::Result<()> {
     let _no_claims = engine.unlisted_claims.write().await;
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
     let began = Instant::now();
@@ -34,6 +37,7 @@ pub(super) async fn reconcile(engine: &Engine, signals: Delivery) -> sqlx::Resul
     }
     telemetry::unknown_too_often(&freed.stuck);
     engine.notify_ready(&engine.store.unpark_orphaned().await?);
+    engine.runs.spawn(end_pending(engine.clone()));
     Ok(())
 }
 

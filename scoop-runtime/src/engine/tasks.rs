@@ -101,7 +101,7 @@ pub(crate) async fn start(
 }
 
 /// Registers the schedules and limits of this program, and warns of runs that wait for its sagas.
-async fn publish(engine: &Engine) -> sqlx::Result<()> {
+async fn publish(engine: &Arc<Engine>) -> sqlx::Result<()> {
     registration::publish(engine).await?;
     for (topic, saga) in engine.store.abandoned_sagas().await? {
         telemetry::saga_missing(engine.worker, &saga, &topic);

@@ -1,5 +1,6 @@
 //! The trait that `#[saga]` implements, and its form without types that the engine runs.
 
+mod absent;
 pub(crate) mod children;
 pub(crate) mod command;
 pub(crate) mod failed;

@@ -100,6 +100,11 @@ pub fn anew<'a, S: Saga<Message: Message>>(
     })
 }
 
+/// Records that a step begins which runs at most once.
+pub fn begins<'s>(scope: &'s mut Scope<'_>) -> Boxed<'s, ()> {
+    Box::pin(scope.begin_once())
+}
+
 /// A value that a step returns.
 #[diagnostic::on_unimplemented(
     message = "step values are stored, and `{Self}` is not both `Serialize` and `Deserialize`",

@@ -2,6 +2,7 @@
 
 mod children;
 mod joins;
+pub(crate) mod once;
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
@@ -44,6 +45,8 @@ pub struct Scope<'a> {
     /// The sleep after the step, if it sleeps.
     wait: Option<Wait>,
     signals: Vec<SentSignal>,
+    /// Whether the beginning of a step that runs at most once is recorded, or may be.
+    has_begun: bool,
 }
 
 /// Identifies one call of user code.
@@ -100,6 +103,7 @@ pub(crate) struct ScopeOutput {
     pub(crate) replies: Vec<(String, Value)>,
     pub(crate) wait: Option<Wait>,
     pub(crate) signals: Vec<SentSignal>,
+    pub(crate) has_begun: bool,
 }
 
 impl<'a> Scope<'a> {
@@ -113,6 +117,7 @@ impl<'a> Scope<'a> {
             emissions: vec![],
             wait: None,
             signals: vec![],
+            has_begun: false,
         }
     }
 
@@ -128,8 +133,8 @@ impl<'a> Scope<'a> {
     }
 
     pub(crate) fn into_remains(self) -> ScopeOutput {
-        let Self { transaction: opened, emissions, context, replies, wait, signals, .. } = self;
-        ScopeOutput { transaction: opened, emissions, context, replies, wait, signals }
+        let Self { transaction: opened, emissions, context, replies, wait, signals, has_begun, .. } = self;
+        ScopeOutput { transaction: opened, emissions, context, replies, wait, signals, has_begun }
     }
 
     /// The step's own transaction, opened by the first call.

@@ -72,8 +72,8 @@ pub(crate) use signal::{
 pub(crate) use sizes::StoreSizes;
 pub use types::RowState;
 pub(crate) use types::{
-    ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FailedRollbackPart,
-    FormerAttempts, Freed, GiveUpReasons, HierarchyFlags, ParentRef, Reaped, Reconciled, Release,
+    BegunStep, ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FailedRollbackPart,
+    FormerAttempts, Freed, GiveUpReasons, HierarchyFlags, OverdueRun, ParentRef, Reaped, Reconciled, Release,
     RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed, ValueQuery, WakeOptions, Woken,
     micros_of, no_failure, readable, timestamps,
 };
@@ -309,8 +309,11 @@ storage! {
 
     /// The record of the steps that run at most once.
     trait BegunStepStorage {
-        /// Records that this instance of a step begins, under any of its names. `None` if the claim does not hold.
-        async fn begin_step(&self, key: ClaimKey, instance: i32, names: &[String]) -> Option<StepBeginning>;
+        /// Records that this step begins after so many completed ones. `None` if the claim does not hold.
+        async fn begin_step(&self, key: ClaimKey, completed: i32, step: &str) -> Option<StepBeginning>;
+
+        /// The step that this run has begun after so many completed ones.
+        async fn find_begun_step(&self, key: ClaimKey, completed: i32) -> Option<BegunStep>;
     }
 
     /// Due times, deadlines, and the runs that have to give up.
@@ -322,6 +325,13 @@ storage! {
 
         /// Makes waiting runs give up that have missed a deadline, and returns them.
         async fn expire_waiting(&self, limit: i64) -> Vec<ParentRef>;
+
+        /// Deletes pending runs of handlers that were retired with their pending runs dropped, and returns the runs that
+        /// wait for them.
+        async fn delete_dropped(&self) -> Vec<ParentRef>;
+
+        /// Pending runs that have to give up, and whose saga no living worker has: so many of each kind.
+        async fn overdue_runs(&self, limit: i64) -> Vec<OverdueRun>;
 
         /// Which of these running runs have to give up, and in how many seconds.
         async fn stop_deadlines(&self, keys: &[ClaimKey]) -> Vec<(Uuid, f64)>;

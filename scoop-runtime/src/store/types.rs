@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use scoop_core::{
-    Context, Direction, Entry, Failure, Lineage, RollbackProgress, Run, SignalKey, TraceContext, Window,
+    Context, Direction, Entry, Failure, Lineage, RecordedStep, RollbackProgress, Run, SignalKey,
+    TraceContext, Window,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -139,6 +140,8 @@ pub(crate) enum Unclaimed {
     Unreadable { key: ClaimKey, handler: String, why: String },
     /// The database refuses its claim: it is stuck.
     Refused { root: Uuid, id: Uuid, why: String },
+    /// Another participant has executed it, so it has ended; with its parent, if it has one.
+    EndedElsewhere { root: Uuid, parent: Option<ParentRef> },
 }
 
 /// Points in time as the database reads them.
@@ -365,12 +368,29 @@ pub(crate) enum SuspectClaim {
 }
 
 /// The beginning of a step that runs at most once.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum StepBeginning {
     /// By this claim.
     Now,
-    /// By an earlier claim, at this time.
-    Before(OffsetDateTime),
+    /// An earlier claim has begun a step, and not completed it.
+    Before(BegunStep),
+}
+
+/// A step that runs at most once and has begun.
+#[derive(Clone, Debug)]
+pub(crate) struct BegunStep {
+    /// Its name in the program that began it.
+    pub(crate) step: String,
+    pub(crate) at: OffsetDateTime,
+}
+
+/// A pending run that has to give up, and whose saga no living worker has.
+#[derive(Clone, Debug)]
+pub(crate) struct OverdueRun {
+    /// The run, to be claimed by itself, as a suspect is.
+    pub(crate) run: Suspect,
+    /// The steps of the newest definition of its saga.
+    pub(crate) steps: Vec<RecordedStep>,
 }
 
 /// A ready run that may be what ends its workers; see `scoop.is_suspect`.

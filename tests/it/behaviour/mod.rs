@@ -1,8 +1,11 @@
 //! Guarantees to users beyond the rows that other participants see.
 
+mod absent_sagas;
 mod activity;
 mod at_most_once;
+mod at_most_once_changed;
 mod at_most_once_death;
+mod at_most_once_types;
 mod attempts_after_death;
 mod attempts_changed;
 mod awaiting;
@@ -80,6 +83,7 @@ mod misused_connections;
 mod names;
 mod no_handler;
 mod no_handler_within;
+mod other_participants;
 mod other_schema;
 mod panics;
 mod parent_resume;
@@ -133,6 +137,7 @@ mod trees_unreadable;
 mod types_changed;
 mod uniqueness;
 mod untyped;
+mod waits_changed;
 
 use scoop::prelude::*;
 use scoop::{CancelAnswer, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};

@@ -1,6 +1,6 @@
 //! Calls the user code of one move of a run, and derives the conclusion from its result.
 
-mod at_most_once;
+pub(super) mod at_most_once;
 pub(super) mod authorize;
 pub(crate) mod boundary;
 pub(super) mod running;
@@ -45,17 +45,19 @@ pub(super) async fn call_and_conclude(
     if let Some(failure) = authorize::unauthorized(execution, &call, message) {
         return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
     }
-    if let Some(failure) = at_most_once::begin(engine, execution, &call).await? {
-        return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
-    }
     if is_injected(Bug::CompensateTwice) && matches!(call.action(), Action::Compensate { .. }) {
         let _ = run_user_code(engine, execution, &call, message).await;
     }
-    let (outcome, opened, context) = run_user_code(engine, execution, &call, message).await;
+    let UserCodeEnd { outcome, opened, context, has_begun } =
+        run_user_code(engine, execution, &call, message).await;
     let error = match outcome {
         Err(Failed::Abandoned) => {
             roll_back(opened).await;
-            return Err(Exit::Abandoned);
+            return Err(match has_begun {
+                // It counts as an attempt, so that the next claim looks for the beginning.
+                true => Exit::Infrastructure(format!("step `{}` was stopped", call.step()).into()),
+                false => Exit::Abandoned,
+            });
         }
         Ok(returned) => {
             let conclusion = call.conclude(context, Ok(returned));
@@ -77,6 +79,8 @@ pub(super) async fn call_and_conclude(
             let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
             of_signal = unfit.signal.clone().map(|signal| (signal, unfit.why.clone()));
             return Ok(Some(match &unfit.reply_type {
+                // The code of a step that runs at most once has run up to the reply: no other program may run it.
+                Some(_) if has_begun => return Ok(None),
                 Some(reply_type) => Exit::UnfitReply { why, reply_type: reply_type.clone() },
                 None => Exit::Stuck(why),
             }));
@@ -333,13 +337,23 @@ enum Failed {
     Abandoned,
 }
 
-/// Calls the user code. Returns its value, the transaction that it opened, and its context.
+/// The end of a call of user code.
+struct UserCodeEnd {
+    outcome: Result<Returned, Failed>,
+    /// The transaction that it opened.
+    opened: Option<StepTransaction>,
+    context: Context,
+    /// Whether the beginning of a step that runs at most once is recorded, or may be.
+    has_begun: bool,
+}
+
+/// Calls the user code.
 async fn run_user_code(
     engine: &Engine,
     execution: &Execution,
     call: &Call<'_>,
     message: &(dyn Any + Send + Sync),
-) -> (Result<Returned, Failed>, Option<StepTransaction>, Context) {
+) -> UserCodeEnd {
     let _entry = engine.running.enter(&execution.saga.definition.saga, execution.key.id, call.step());
     let mut scope = Scope::new(engine, call_site(execution, call), execution.run.context.clone());
     let source = &execution.run.source;
@@ -366,7 +380,7 @@ async fn run_user_code(
         Err(panic) => Err(Failed::Error(Error::failure(panic))),
     };
     engine.stop_signals.forget(execution.key.id);
-    let ScopeOutput { transaction: opened, emissions, context, replies, wait, signals } =
+    let ScopeOutput { transaction: opened, emissions, context, replies, wait, signals, has_begun } =
         scope.into_remains();
     bug_sends_signals(engine, &signals).await;
     let outcome = outcome.and_then(|returned| {
@@ -386,7 +400,7 @@ async fn run_user_code(
         injected_failure(engine, execution, call).map_or(Ok(returned), |it| Err(Failed::Error(it)))
     };
     let outcome = outcome.and_then(rehearsed);
-    (outcome, opened, context)
+    UserCodeEnd { outcome, opened, context, has_begun }
 }
 
 /// An injected bug: sends the signals of a step before its outcome is known.

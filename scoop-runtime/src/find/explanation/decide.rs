@@ -178,7 +178,9 @@ impl RunFacts {
             (_, Some(WaitKind::Signal), _) if run.awaits.is_some() => {
                 let signal =
                     run.awaits.clone().unwrap_or(SignalKey { name: String::new(), key: String::new() });
-                WaitReason::Signal { signal, until: run.wakes_at }
+                // The end of that year stands for a wait without a limit.
+                let is_limit = |until: &SystemTime| OffsetDateTime::from(*until).year() < 9999;
+                WaitReason::Signal { signal, until: run.wakes_at.filter(is_limit) }
             }
             (phase, Some(WaitKind::Time | WaitKind::Signal), _) => WaitReason::Time {
                 until: run.wakes_at.unwrap_or(run.since),

@@ -356,6 +356,8 @@ impl fmt::Display for RunExplanation {
                 // The record has neither: the row was changed, or the clock was set back.
                 (false, None) => f.write_str("was cancelled, or has missed its deadline.")?,
             }
+        } else if let Some(missed) = deadline.filter(|deadline| *deadline <= self.read_at) {
+            write!(f, " It has missed its deadline, {}.", utc(missed))?;
         } else if let Some(deadline) = deadline {
             write!(f, " Its deadline is {}.", ahead(*deadline, Some(self.read_at)))?;
         }

@@ -1,34 +1,52 @@
 //! The record of the steps that run at most once, see `step_begin.sql`.
 
 use super::MemoryStore;
-use super::state::BegunStep;
+use super::state::{BegunStepRow, State};
 use crate::bug::{Bug, is_injected};
-use crate::store::{BegunStepStorage, ClaimKey, StepBeginning};
+use crate::store::{BegunStep, BegunStepStorage, ClaimKey, StepBeginning};
 
 impl BegunStepStorage for MemoryStore {
     async fn begin_step(
         &self,
         key: ClaimKey,
-        instance: i32,
-        names: &[String],
+        completed: i32,
+        step: &str,
     ) -> sqlx::Result<Option<StepBeginning>> {
         self.run("begin_step", |state| {
             if state.claimed_under(key).is_none() {
                 return Ok(None);
             }
-            let (now, epoch) = (state.now(), key.epoch);
-            let begun = &mut state.hierarchies.entry(key.root).or_default().begun_steps;
-            let known = begun
-                .iter()
-                .find(|it| it.run == key.id && it.instance == instance && names.contains(&it.step));
-            if let Some(known) = known {
-                let begins = known.epoch == epoch || is_injected(Bug::BeginTwice);
-                return Ok(Some(if begins { StepBeginning::Now } else { StepBeginning::Before(known.at) }));
+            if let Some(known) = state.begun_step(key, completed) {
+                let begins = known.epoch == key.epoch || is_injected(Bug::BeginTwice);
+                let begun = BegunStep { step: known.step.clone(), at: known.at };
+                return Ok(Some(if begins { StepBeginning::Now } else { StepBeginning::Before(begun) }));
             }
-            let step = names.first().cloned().unwrap_or_default();
-            begun.push(BegunStep { run: key.id, instance, step, epoch, at: now });
+            let row = BegunStepRow {
+                run: key.id,
+                instance: completed,
+                step: step.to_owned(),
+                epoch: key.epoch,
+                at: state.now(),
+            };
+            state.hierarchies.entry(key.root).or_default().begun_steps.push(row);
             Ok(Some(StepBeginning::Now))
         })
         .await
+    }
+
+    async fn find_begun_step(&self, key: ClaimKey, completed: i32) -> sqlx::Result<Option<BegunStep>> {
+        self.run("find_begun_step", |state| {
+            let known = state.begun_step(key, completed).filter(|_| !is_injected(Bug::BeginTwice));
+            Ok(known.map(|known| BegunStep { step: known.step.clone(), at: known.at }))
+        })
+        .await
+    }
+}
+
+impl State {
+    /// The step that this run has begun after so many completed ones.
+    fn begun_step(&self, key: ClaimKey, completed: i32) -> Option<&BegunStepRow> {
+        let mut begun = self.hierarchies.get(&key.root)?.begun_steps.iter();
+        begun.find(|begun| begun.run == key.id && begun.instance == completed)
     }
 }

@@ -89,20 +89,25 @@ impl ClaimStorage for MemoryStore {
     }
 }
 
-impl State {
-    /// The suspect of these queues that has been ready longest, or will be first.
-    pub(super) fn suspect(&self, lanes: &Lanes) -> Option<Suspect> {
-        let queues: BTreeSet<Lane> = lanes_of(lanes).collect();
-        let mut rows = self.suspects.iter().filter_map(|(.., run)| self.row(*run));
-        let row = rows.find(|row| queues.contains(&row.lane()))?;
-        Some(Suspect {
+impl Suspect {
+    pub(super) fn of(row: &WorkingRow) -> Self {
+        Self {
             root: row.root(),
             id: row.id(),
             topic: row.topic.to_string(),
             handler: row.handler.to_string(),
             reserved_for: row.reserved_for,
             ready_at: row.ready_at,
-        })
+        }
+    }
+}
+
+impl State {
+    /// The suspect of these queues that has been ready longest, or will be first.
+    pub(super) fn suspect(&self, lanes: &Lanes) -> Option<Suspect> {
+        let queues: BTreeSet<Lane> = lanes_of(lanes).collect();
+        let mut rows = self.suspects.iter().filter_map(|(.., run)| self.row(*run));
+        rows.find(|row| queues.contains(&row.lane())).map(Suspect::of)
     }
 
     /// The runs to claim. Handlers take turns.

@@ -8,7 +8,10 @@ use super::MemoryStore;
 use super::definitions::lanes_of;
 use super::row::WorkingRow;
 use super::state::State;
-use crate::store::{ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef, QueueCursors, SuspectClaim};
+use crate::store::{
+    ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, OverdueRun, ParentRef, QueueCursors, Suspect,
+    SuspectClaim,
+};
 use crate::util::when::Now;
 
 impl DueStorage for MemoryStore {
@@ -57,6 +60,30 @@ impl DueStorage for MemoryStore {
                 Some(ParentRef { root: run.0, id: run.1, at: row.last_event_at })
             });
             Ok(parents.collect())
+        })
+        .await
+    }
+
+    /// No launch is under way while a handler is retired.
+    async fn delete_dropped(&self) -> sqlx::Result<Vec<ParentRef>> {
+        Ok(vec![])
+    }
+
+    async fn overdue_runs(&self, limit: i64) -> sqlx::Result<Vec<OverdueRun>> {
+        self.run("overdue_runs", |state| {
+            let now = state.now();
+            let is_overdue = |row: &&WorkingRow| {
+                row.is_unclaimed()
+                    && !row.rollback_requested
+                    && row.is_overdue(now)
+                    && state.pauses_of(&row.topic, &row.handler).is_empty()
+            };
+            let overdue = state.abandoned().filter(is_overdue).filter_map(|row| {
+                let mut definitions = state.definitions.iter().rev();
+                let definition = definitions.find(|definition| *definition.handler == *row.handler)?;
+                Some(OverdueRun { run: Suspect::of(row), steps: definition.steps.clone() })
+            });
+            Ok(overdue.take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
         })
         .await
     }

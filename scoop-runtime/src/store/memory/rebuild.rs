@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::row::{RowState, WorkingRow};
-use super::state::{Hierarchy, State};
+use super::state::{BegunStepRow, Hierarchy, State};
 use crate::rebuild::{
     FailedRollbackComparison, OperatorAction, RebuildComparison, RebuildProgress, RebuildReport, Rebuilt,
     RecordedEvent, RunDifference, SubscriptionPeriod, newest_outputs, rebuild,
@@ -143,7 +143,7 @@ impl State {
                 dropped: listed.dropped,
             })
             .collect();
-        let Some(Hierarchy { record, .. }) = self.hierarchy(root) else {
+        let Some(Hierarchy { record, begun_steps, .. }) = self.hierarchy(root) else {
             return vec![];
         };
         let mut events: Vec<_> = record.events.iter().chain(&record.repeated_failures).collect();
@@ -158,7 +158,13 @@ impl State {
         });
         let revivals: Vec<_> = revivals.collect();
         let rebuilt = rebuild(&events, &revivals, &topology, now);
-        rebuilt.into_iter().filter_map(|row| record.row(row, epoch)).collect()
+        let mut rows: Vec<_> = rebuilt.into_iter().filter_map(|row| record.row(row, epoch)).collect();
+        for row in &mut rows {
+            // So that the next claim looks for the step that runs at most once and did not complete.
+            let has_begun = |begun: &BegunStepRow| begun.run == row.id() && begun.instance == row.suspensions;
+            row.attempts = i32::from(!row.rolling_back && begun_steps.iter().any(has_begun));
+        }
+        rows
     }
 }
 

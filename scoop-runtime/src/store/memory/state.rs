@@ -57,12 +57,12 @@ pub(super) struct OpenSession {
 pub(super) struct Hierarchy {
     pub(super) rows: BTreeMap<Uuid, WorkingRow>,
     pub(super) record: EventLog,
-    pub(super) begun_steps: Vec<BegunStep>,
+    pub(super) begun_steps: Vec<BegunStepRow>,
     children: BTreeMap<Uuid, Children>,
 }
 
 /// A row of `begun_step`.
-pub(super) struct BegunStep {
+pub(super) struct BegunStepRow {
     pub(super) run: Uuid,
     pub(super) instance: i32,
     pub(super) step: String,

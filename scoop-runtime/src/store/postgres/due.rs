@@ -11,8 +11,8 @@ use uuid::Uuid;
 use super::decode::{time, time_if_any};
 use super::query_ext::FetchExt;
 use crate::store::{
-    ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, ParentRef, PostgresStore, QueueCursors, Suspect,
-    SuspectClaim, readable,
+    ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, OverdueRun, ParentRef, PostgresStore, QueueCursors,
+    Suspect, SuspectClaim, readable,
 };
 use crate::util::when::Now;
 
@@ -40,6 +40,21 @@ impl DueStorage for PostgresStore {
     async fn expire_waiting(&self, limit: i64) -> sqlx::Result<Vec<ParentRef>> {
         let rows = sqlx::query(self.sql.run_mark_overdue.clone()).bind(limit).all(&self.sessions).await?;
         rows.iter().map(ParentRef::from_row).collect()
+    }
+
+    async fn delete_dropped(&self) -> sqlx::Result<Vec<ParentRef>> {
+        let rows = sqlx::query(self.sql.run_delete_dropped.clone()).all(&self.sessions).await?;
+        rows.iter().map(ParentRef::from_row).collect()
+    }
+
+    async fn overdue_runs(&self, limit: i64) -> sqlx::Result<Vec<OverdueRun>> {
+        let rows = sqlx::query(self.sql.run_list_overdue.clone()).bind(limit).all(&self.sessions).await?;
+        let mut overdue = vec![];
+        for row in &rows {
+            let Json(steps) = row.try_get("steps")?;
+            overdue.extend(Suspect::from_row(row)?.map(|run| OverdueRun { run, steps }));
+        }
+        Ok(overdue)
     }
 
     async fn stop_deadlines(&self, keys: &[ClaimKey]) -> sqlx::Result<Vec<(Uuid, f64)>> {

@@ -32,7 +32,7 @@ use crate::{RepairStatus, RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 98] = [
+const HOT: [&str; 99] = [
     "run_claim",
     "limit_lock",
     "limit_count",
@@ -63,6 +63,7 @@ const HOT: [&str; 98] = [
     "store_sizes",
     "handler_list_ready",
     "run_mark_overdue",
+    "run_list_overdue",
     "run_give_up_reasons",
     "run_stop_deadlines",
     "run_children",
@@ -135,11 +136,12 @@ const HOT: [&str; 98] = [
 
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
 /// deadlines from the earliest on, and stop.
-const WALKS: [&str; 14] = [
+const WALKS: [&str; 15] = [
     "limit_unpark_orphaned",
     "run_next_due",
     "handler_list_ready",
     "run_mark_overdue",
+    "run_list_overdue",
     "run_page_unfinished",
     "run_page_finished",
     "run_count_finished",
@@ -206,7 +208,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "'{}', '{}', '{}', '{}', '{}', '{}'",
         ),
         "handler_list_abandoned" => ("bigint", "100"),
-        "run_mark_overdue" => ("bigint", "1"),
+        "run_mark_overdue" | "run_list_overdue" => ("bigint", "1"),
         "run_mark_awaiting_operator" => (
             "uuid, uuid, bigint, text, int, jsonb, text, text, text",
             "gen_random_uuid(), gen_random_uuid(), 1, 'step', NULL, '{}', 'a test', 'w', 'a test'",
