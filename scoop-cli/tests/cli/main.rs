@@ -3,6 +3,7 @@
 mod changing;
 mod checking;
 mod checkout;
+mod encrypted;
 mod finding;
 mod help;
 mod http;
