@@ -25,6 +25,7 @@ mod interrupted;
 mod join_incomplete;
 mod lineage;
 mod message;
+mod named_type;
 mod next;
 mod priority;
 mod report;
@@ -60,6 +61,8 @@ pub use interrupted::Interrupted;
 pub use join_incomplete::JoinIncomplete;
 pub use lineage::Lineage;
 pub use message::{HasReply, KeepTimes, Message, TOPIC_BYTES_MAX};
+#[doc(hidden)]
+pub use named_type::{NameKind, NamedType};
 pub use next::{Anew, Next, With};
 pub use priority::Priority;
 pub use rollback::{Instance, Plan, RollbackNames, RollbackPart, Undoes, output_name, read_output_name};

@@ -10,7 +10,7 @@ use crate::names::{self, Kind};
 
 const CONTEXT: Attribute = Attribute { name: "context", keys: &["key"], example: "#[context(key = \"..\")]" };
 
-/// The implementation of `ContextKey`. Its supertraits require serde's traits.
+/// The implementation of `ContextKey`, and its registration. Its supertraits require serde's traits.
 pub(crate) fn derive(input: TokenStream) -> TokenStream {
     let input: DeriveInput = match syn::parse2(input) {
         Ok(input) => input,
@@ -29,6 +29,9 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         #errors
         impl ::scoop::ContextKey for #ident {
             const KEY: &'static str = #key;
+        }
+        ::scoop::__private::inventory::submit! {
+            ::scoop::__private::NamedType::context_key::<#ident>()
         }
     }
 }

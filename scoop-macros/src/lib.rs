@@ -13,6 +13,7 @@
 
 mod command;
 mod context;
+mod crate_path;
 mod derive;
 mod duration;
 mod entity;
@@ -36,49 +37,49 @@ use proc_macro::TokenStream;
 #[cfg_attr(not(doctest), doc = include_str!("../docs/message.md"))]
 #[proc_macro_derive(Message, attributes(message))]
 pub fn message(input: TokenStream) -> TokenStream {
-    message::derive(input.into()).into()
+    crate_path::of_derive("message", input.into(), message::derive).into()
 }
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/signal.md"))]
 #[proc_macro_derive(Signal, attributes(signal))]
 pub fn signal(input: TokenStream) -> TokenStream {
-    signal::derive(input.into()).into()
+    crate_path::of_derive("signal", input.into(), signal::derive).into()
 }
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/entity.md"))]
 #[proc_macro_attribute]
 pub fn entity(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    entity::entity(arguments.into(), item.into()).into()
+    crate_path::of_attribute(arguments.into(), item.into(), entity::entity).into()
 }
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/command.md"))]
 #[proc_macro_attribute]
 pub fn command(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    command::command(arguments.into(), item.into()).into()
+    crate_path::of_attribute(arguments.into(), item.into(), command::command).into()
 }
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/context_key.md"))]
 #[proc_macro_derive(ContextKey, attributes(context))]
 pub fn context_key(input: TokenStream) -> TokenStream {
-    context::derive(input.into()).into()
+    crate_path::of_derive("context", input.into(), context::derive).into()
 }
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/failure_code.md"))]
 #[proc_macro_derive(FailureCode, attributes(failure))]
 pub fn failure_code(input: TokenStream) -> TokenStream {
-    failure_code::derive(input.into()).into()
+    crate_path::of_derive("failure", input.into(), failure_code::derive).into()
 }
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/trace.md"))]
 #[proc_macro_attribute]
 pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    trace::item(arguments.into(), item.into()).into()
+    crate_path::of_attribute(arguments.into(), item.into(), trace::item).into()
 }
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/saga.md"))]
 #[proc_macro_attribute]
 pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    saga::saga(arguments.into(), item.into()).into()
+    crate_path::of_attribute(arguments.into(), item.into(), saga::saga).into()
 }
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/step.md"))]

@@ -5,6 +5,8 @@ use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, parse_quote};
 
+use crate::crate_path;
+
 /// Every `#[step]` that is expanded belongs to no saga.
 pub(crate) fn step(item: TokenStream) -> TokenStream {
     let message = "`#[step]` belongs on a method inside a `#[saga]` impl; \
@@ -15,18 +17,19 @@ pub(crate) fn step(item: TokenStream) -> TokenStream {
 
 /// A `#[subscribes]` above `#[saga]` goes below it; any other belongs to no saga.
 pub(crate) fn subscribes(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    match syn::parse2::<Annotated>(item.clone()) {
-        Ok(mut item) if item.attrs.iter().any(|attribute| is(attribute, "saga")) => {
-            item.attrs.push(parse_quote!(#[::scoop::subscribes(#arguments)]));
-            item.into_token_stream()
-        }
-        _ => {
-            let message = "`#[subscribes]` belongs on an `impl` block beside `#[saga]`; \
-                           write `#[saga]` above it";
-            let error = syn::Error::new(proc_macro2::Span::call_site(), message).to_compile_error();
-            quote!(#error #item)
-        }
-    }
+    let annotated = syn::parse2::<Annotated>(item.clone()).ok();
+    let below = annotated.and_then(|mut item| {
+        let saga = item.attrs.iter().find(|attribute| is(attribute, "saga"))?;
+        let path = crate_path::like(&saga.meta, quote!(::scoop::subscribes));
+        item.attrs.push(parse_quote!(#[#path(#arguments)]));
+        Some(item.into_token_stream())
+    });
+    below.unwrap_or_else(|| {
+        let message = "`#[subscribes]` belongs on an `impl` block beside `#[saga]`; \
+                       write `#[saga]` above it";
+        let error = syn::Error::new(proc_macro2::Span::call_site(), message).to_compile_error();
+        quote!(#error #item)
+    })
 }
 
 /// The item without our attributes above it, next to an error that explains all of them.

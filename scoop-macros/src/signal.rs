@@ -19,7 +19,7 @@ const SIGNAL: Attribute = Attribute {
 
 const KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The implementation of `Signal`. Its supertraits require serde's traits.
+/// The implementation of `Signal`, and its registration. Its supertraits require serde's traits.
 pub(crate) fn derive(input: TokenStream) -> TokenStream {
     let input: DeriveInput = match syn::parse2(input) {
         Ok(input) => input,
@@ -43,6 +43,9 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         impl ::scoop::Signal for #ident {
             const NAME: &'static str = #name;
             const KEEP: ::core::time::Duration = ::core::time::Duration::from_millis(#millis);
+        }
+        ::scoop::__private::inventory::submit! {
+            ::scoop::__private::NamedType::signal::<#ident>()
         }
     }
 }

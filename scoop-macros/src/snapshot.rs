@@ -136,6 +136,9 @@ fn an_element_of_the_context() {
         impl ::scoop::ContextKey for TenantId {
             const KEY: &'static str = "TenantId";
         }
+        ::scoop::__private::inventory::submit! {
+            ::scoop::__private::NamedType::context_key:: < TenantId > ()
+        }
     "#]]
     .assert_eq(&pretty(expansion));
 }

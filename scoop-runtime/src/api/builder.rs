@@ -39,6 +39,7 @@ pub struct Builder {
     schema: String,
     provided: Provided,
     only: Option<Vec<TypeId>>,
+    expected: Vec<String>,
     pub(super) settings: Settings,
     pub(super) poll_interval: Option<Duration>,
     migrates: Option<bool>,
@@ -62,6 +63,7 @@ impl Builder {
             schema: "scoop".into(),
             provided: Provided::default(),
             only: None,
+            expected: vec![],
             settings: Settings::default(),
             poll_interval: None,
             migrates: None,
@@ -167,6 +169,27 @@ impl Builder {
     /// Restricts the program to this saga, and to others for which this is called. By default all linked sagas run.
     pub fn only<S: Saga>(mut self) -> Self {
         self.only.get_or_insert_default().push(TypeId::of::<S>());
+        self
+    }
+
+    /// Sagas that the program must have, by their stored names: without one of them [`start`](Builder::start) fails with
+    /// [`SetupError::MissingSaga`].
+    ///
+    /// The linker drops a library of sagas that no code refers to, and all its sagas with it. `use your_library as _;` in
+    /// the program keeps it.
+    ///
+    /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
+    /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use scoop::Scoop;
+    ///
+    /// let scoop = Scoop::builder().postgres(pool).expects(["checkout", "nightly-report"]).start().await?;
+    /// # scoop.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn expects(mut self, sagas: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.expected.extend(sagas.into_iter().map(Into::into));
         self
     }
 
@@ -365,7 +388,7 @@ impl Builder {
         }
         errors.extend(self.settings.keep.mistakes());
         let schema = Schema::new(&self.schema).map_err(|error| errors.push(error));
-        let registry = Registry::collect(&self.provided, self.only.as_deref())
+        let registry = Registry::collect(&self.provided, self.only.as_deref(), &self.expected)
             .map_err(|mistakes| errors.extend(mistakes));
         match (registry, schema) {
             (Ok(registry), Ok(schema)) if errors.is_empty() => Ok((registry, schema)),

@@ -99,6 +99,41 @@ pub enum SetupError {
         type_name: &'static str,
     },
 
+    /// The program does not have a saga that it [expects](crate::Builder::expects).
+    #[error(
+        "saga `{name}` is expected, but the program does not have it{}; if it is in a library that no code refers to, the linker \
+         has dropped it: write `use your_library as _;` in the program",
+        did_you_mean(near)
+    )]
+    MissingSaga {
+        /// The saga.
+        name: String,
+        /// The sagas with a similar name, the nearest first.
+        near: Vec<String>,
+    },
+
+    /// Two types have the same key in the context, so that one would be read as the other.
+    #[error(
+        "two types have the context key `{key}`: {types}; give one of them another key with `#[context(key = \"...\")]`"
+    )]
+    DuplicateContextKey {
+        /// The key.
+        key: String,
+        /// The Rust types.
+        types: String,
+    },
+
+    /// Two signals have the same name, so that one would be read as the other.
+    #[error(
+        "two signals are named `{name}`: {types}; give one of them another name with `#[signal(name = \"...\")]`"
+    )]
+    DuplicateSignalName {
+        /// The name.
+        name: String,
+        /// The Rust types.
+        types: String,
+    },
+
     /// Handlers of one topic expect different message types.
     #[error(
         "topic `{topic}` is claimed by several message types: {types}; handlers of one topic must agree on its type"
@@ -291,6 +326,12 @@ pub enum SetupError {
         "no database: call `.postgres(pool)`, `.embedded()` or `.in_memory()` on the builder (the last two with the features `embedded` and `in-memory`)"
     )]
     NoDatabase,
+}
+
+/// The similar names in parentheses, if there are some.
+pub(super) fn did_you_mean(near: &[String]) -> String {
+    let near: Vec<_> = near.iter().map(|name| format!("`{}`", Escaped(name))).collect();
+    if near.is_empty() { String::new() } else { format!(" (did you mean {}?)", near.join(" or ")) }
 }
 
 pub(super) fn list(errors: &[SetupError]) -> String {

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use futures_util::future::BoxFuture;
 pub use inventory;
 pub use scoop_core::{
-    Anew, Application, CodedError, Definition, Error, Failure, Message, Missed, Next, QuestionMark, Result,
-    Schedule, Signal, StepDefinition, StepKind, With,
+    Anew, Application, CodedError, Definition, Error, Failure, Message, Missed, NamedType, Next,
+    QuestionMark, Result, Schedule, Signal, StepDefinition, StepKind, With,
 };
 use scoop_core::{Json, Stored};
 use serde_json::Value;

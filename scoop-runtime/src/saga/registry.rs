@@ -2,10 +2,10 @@
 //! and checked before anything starts.
 
 use std::any::TypeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use scoop_core::{CodedError, Definition, KeepTimes, Schedule};
+use scoop_core::{CodedError, Definition, KeepTimes, NameKind, NamedType, Schedule};
 
 use crate::api::Keep;
 use crate::saga::join::collector_name;
@@ -14,7 +14,7 @@ use crate::saga::{EntityRegistration, Handler, MessageSettings, MessageType, Reg
 use crate::store::{JoinSpec, SagaLimit};
 use crate::telemetry;
 use crate::telemetry::metrics::StepTimes;
-use crate::{RuntimeError, SetupError, Tick};
+use crate::{RuntimeError, SetupError, Subscribed, Tick};
 
 /// Sagas provided by the user, by their type.
 #[derive(Default)]
@@ -92,7 +92,11 @@ impl Registry {
     /// Collects the sagas of the linked program; only those of `only`, if that is given.
     ///
     /// All mistakes of the program are reported at once.
-    pub(crate) fn collect(provided: &Provided, only: Option<&[TypeId]>) -> Result<Self, Vec<SetupError>> {
+    pub(crate) fn collect(
+        provided: &Provided,
+        only: Option<&[TypeId]>,
+        expected: &[String],
+    ) -> Result<Self, Vec<SetupError>> {
         let chosen = |id: TypeId| only.is_none_or(|only| only.contains(&id));
         let mut linked: Vec<_> = inventory::iter::<Registration>()
             .filter(|registration| chosen((registration.saga_type)().0))
@@ -102,7 +106,9 @@ impl Registry {
         let mut errors = check_names(&linked);
         errors.extend(check_topics(&linked));
         errors.extend(check_provided(&linked, provided));
+        errors.extend(check_expected(&linked, expected));
         errors.extend(check_codes());
+        errors.extend(check_types(NamedType::all()));
         errors.extend(check_entities(inventory::iter::<EntityRegistration>()));
         let schedules = schedules(&linked, &mut errors);
         let (mut sagas, mut subscriptions, mut joins) = (BTreeMap::new(), vec![], vec![]);
@@ -311,6 +317,37 @@ fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
     contested.map(|(topic, types)| SetupError::ConflictingTopicTypes { topic, types: name(types) }).collect()
 }
 
+/// Finds expected sagas that the program does not have.
+fn check_expected(linked: &[&Registration], expected: &[String]) -> Vec<SetupError> {
+    let names: BTreeSet<_> = linked.iter().map(|registration| registration.definition().saga).collect();
+    let missing = expected.iter().filter(|name| !names.contains(name.as_str()));
+    let near = |name: &str| Subscribed::near(name, names.iter().map(|name| &**name)).near;
+    missing.map(|name| SetupError::MissingSaga { name: name.clone(), near: near(name) }).collect()
+}
+
+/// Finds names of several context keys or signals, in all linked code.
+fn check_types<'a>(linked: impl IntoIterator<Item = &'a NamedType>) -> Vec<SetupError> {
+    let mut types: BTreeMap<(NameKind, &'static str), Vec<MessageType>> = BTreeMap::new();
+    for named in linked {
+        let known = types.entry((named.kind, named.name)).or_default();
+        let rust_type = (named.rust_type)();
+        if !known.contains(&rust_type) {
+            known.push(rust_type);
+        }
+    }
+    let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
+    let error = |((kind, name), types): ((NameKind, &'static str), Vec<MessageType>)| {
+        let mut types: Vec<_> = types.into_iter().map(|(_, type_name)| type_name).collect();
+        types.sort_unstable();
+        let (name, types) = (name.to_owned(), quoted(&types));
+        match kind {
+            NameKind::ContextKey => SetupError::DuplicateContextKey { key: name, types },
+            NameKind::Signal => SetupError::DuplicateSignalName { name, types },
+        }
+    };
+    repeated.map(error).collect()
+}
+
 /// Finds codes of several types of errors, in all linked sagas.
 fn check_codes() -> Vec<SetupError> {
     let mut types: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
@@ -413,7 +450,9 @@ impl From<Vec<SetupError>> for RuntimeError {
 
 #[cfg(test)]
 mod tests {
-    use scoop_core::{Application, Applies, Entity, Message};
+    use std::time::Duration;
+
+    use scoop_core::{Application, Applies, ContextKey, Entity, Message, Signal};
     use serde::{Deserialize, Serialize};
 
     use super::*;
@@ -463,6 +502,46 @@ mod tests {
 
         fn applications() -> Vec<Application> {
             vec![]
+        }
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Paid;
+
+    mod another {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        pub(super) struct Paid;
+    }
+
+    macro_rules! named_alike {
+        ($($type:ty),*) => {
+            $(
+                impl ContextKey for $type {
+                    const KEY: &'static str = "paid";
+                }
+
+                impl Signal for $type {
+                    const NAME: &'static str = "paid";
+                    const KEEP: Duration = Duration::ZERO;
+                }
+            )*
+        };
+    }
+
+    named_alike!(Paid, another::Paid);
+
+    #[test]
+    fn types_with_one_name_are_mistakes_if_they_are_of_one_kind() {
+        let (key, signal) = (NamedType::context_key::<Paid>, NamedType::signal::<Paid>);
+        assert!(check_types(&[key(), signal(), key()]).is_empty(), "a type may be registered twice");
+        let others = [NamedType::context_key::<another::Paid>(), NamedType::signal::<another::Paid>()];
+        let mistakes = check_types([key(), signal()].iter().chain(&others));
+        let texts: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+        let [of_key, of_signal] = &*texts else { panic!("{texts:?}") };
+        assert!(of_key.starts_with("two types have the context key `paid`: "), "{of_key}");
+        assert!(of_signal.starts_with("two signals are named `paid`: "), "{of_signal}");
+        for text in &texts {
+            assert!(text.contains("::tests::Paid`") && text.contains("::another::Paid`"), "{text}");
         }
     }
 

@@ -234,10 +234,15 @@ mod of_a_step {
 mod unreadable {
     use super::*;
 
-    #[derive(Signal, Serialize, Deserialize)]
-    #[signal(name = "payments.confirmed")]
+    #[derive(Serialize, Deserialize)]
     struct PaidInWords {
         amount: String,
+    }
+
+    // Not derived: a program with two derived signals of one name does not start.
+    impl Signal for PaidInWords {
+        const NAME: &'static str = Paid::NAME;
+        const KEEP: Duration = Paid::KEEP;
     }
 
     /// It fails the run that gets it, and does not hold up a later one.

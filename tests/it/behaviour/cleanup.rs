@@ -160,6 +160,7 @@ mod discarded {
     use super::*;
 
     #[derive(ContextKey, Serialize, Deserialize)]
+    #[context(key = "cleanup.mark")]
     struct Mark {}
 
     struct RootHandler {
@@ -206,7 +207,7 @@ mod discarded {
         assert_eq!(notes.all(), ["step", "clean up None"]);
         assert_eq!(db.number("SELECT count(*) FROM effect").await, 0);
         db.history().await.expect_with(
-            &[("M", serde_json::json!({"Mark": {}}))],
+            &[("M", serde_json::json!({"cleanup.mark": {}}))],
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 CANCELLATION_REQUESTED · ·
@@ -230,7 +231,7 @@ mod discarded {
         assert!(matches!(scoop.launch(Root).await?.ends().await?, Outcome::RolledBack(_)));
         assert_eq!(notes.all(), ["step", "clean up None"]);
         db.history().await.expect_with(
-            &[("M", serde_json::json!({"Mark": {}}))],
+            &[("M", serde_json::json!({"cleanup.mark": {}}))],
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 ROLLING_BACK root-handler 0 ctx=M exc=TransactionError

@@ -22,6 +22,7 @@ struct Feed {
 struct Item;
 
 #[derive(ContextKey, Serialize, Deserialize)]
+#[context(key = "endless.tenant")]
 struct Tenant(u32);
 
 #[derive(Serialize, Deserialize)]
@@ -130,13 +131,13 @@ async fn run_goes_on_anew_with_a_message_and_a_fresh_history() -> Result<()> {
     db.history().await.about(&["M0"]).expect(
         "M0 EMITTED · ·
         M0 SEEN feed ·
-        M0 SUSPENDED feed fetch next=1 ctx={\"Tenant\":1}
-        M0 SUSPENDED feed turn next=0 anew ctx={\"Tenant\":1}
-        M0 SUSPENDED feed fetch next=1 ctx={\"Tenant\":2}
-        M0 SUSPENDED feed turn next=0 anew ctx={\"Tenant\":2}
-        M0 SUSPENDED feed fetch next=1 ctx={\"Tenant\":3}
-        M0 SUSPENDED feed turn ctx={\"Tenant\":3}
-        M0 COMMITTED feed turn ctx={\"Tenant\":3}",
+        M0 SUSPENDED feed fetch next=1 ctx={\"endless.tenant\":1}
+        M0 SUSPENDED feed turn next=0 anew ctx={\"endless.tenant\":1}
+        M0 SUSPENDED feed fetch next=1 ctx={\"endless.tenant\":2}
+        M0 SUSPENDED feed turn next=0 anew ctx={\"endless.tenant\":2}
+        M0 SUSPENDED feed fetch next=1 ctx={\"endless.tenant\":3}
+        M0 SUSPENDED feed turn ctx={\"endless.tenant\":3}
+        M0 COMMITTED feed turn ctx={\"endless.tenant\":3}",
     );
     let tree = root.tree().await?;
     let run = &tree.roots()[0];

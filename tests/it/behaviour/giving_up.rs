@@ -4,6 +4,7 @@ use super::*;
 use crate::support::{Database, Gate};
 
 #[derive(ContextKey, Serialize, Deserialize)]
+#[context(key = "giving-up.mark")]
 struct Mark(String);
 
 handler! {
@@ -20,7 +21,7 @@ async fn the_context_that_a_refused_step_left_behind_is_on_record() -> Result<()
     gate.open(1);
     assert!(matches!(run.root.ends().await?, Outcome::RolledBack(_)));
     let marked = "SELECT type::text FROM scoop.message_event
-                  WHERE context ->> 'Mark' = 'left behind' ORDER BY created_at";
+                  WHERE context ->> 'giving-up.mark' = 'left behind' ORDER BY created_at";
     assert_eq!(run.db.texts(marked).await, ["ROLLING_BACK", "ROLLED_BACK"]);
     Ok(())
 }

@@ -26,6 +26,7 @@ struct Part {
 struct Aside;
 
 #[derive(Serialize, Deserialize, scoop::ContextKey)]
+#[context(key = "in-memory.tenant")]
 struct Tenant(u32);
 
 handler! {

@@ -36,6 +36,7 @@ struct Bottom;
 struct Repair;
 
 #[derive(ContextKey, Serialize, Deserialize)]
+#[context(key = "rebuild.tenant")]
 struct Tenant {
     name: String,
     visits: u32,

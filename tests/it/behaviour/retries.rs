@@ -13,6 +13,7 @@ mod steps {
     use super::*;
 
     #[derive(ContextKey, Serialize, Deserialize)]
+    #[context(key = "retries.mark")]
     struct Mark {
         attempt: u32,
     }
@@ -96,7 +97,7 @@ mod steps {
             assert!(keys.iter().all(|key| *key == keys[0]), "one key for all attempts: {keys:?}");
             assert_eq!(db.number("SELECT count(*) FROM effect").await, 1);
             db.history().await.expect_with(
-                &[("M", serde_json::json!({"Mark": {"attempt": 2}}))],
+                &[("M", serde_json::json!({"retries.mark": {"attempt": 2}}))],
                 "M0 EMITTED · ·
                 M0 SEEN root-handler ·
                 M1 EMITTED root-handler 0 ctx=M

@@ -8,6 +8,7 @@ mod family {
     use super::*;
 
     #[derive(ContextKey, Serialize, Deserialize)]
+    #[context(key = "family.tenant")]
     pub(super) struct Tenant {
         pub(super) name: String,
     }
