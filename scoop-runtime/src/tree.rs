@@ -85,6 +85,8 @@ pub struct RunInfo {
     pub children: Vec<RunInfo>,
     /// The messages that it launched without any handler, in the order of their launch.
     pub unhandled: Vec<UnhandledMessage>,
+    /// The reason of the latest failed attempt since its last event, while a worker executes the next one.
+    last_failure: Option<String>,
     /// The time at which this was read, by the clock of the database.
     read_at: Option<SystemTime>,
 }

@@ -65,7 +65,11 @@ impl RunInfo {
                 let reason = Escaped(reason);
                 format!("retrying{back}, attempt {next} {due}; attempt {attempts} failed: {reason}")
             }
-            (RunState::Running, _) if self.attempts > 0 => format!("{state}{back}, attempt {next}"),
+            (RunState::Running, _) if self.attempts > 0 => {
+                let failed = |reason| format!("; attempt {} failed: {}", self.attempts, Escaped(reason));
+                let failed = self.last_failure.as_deref().map(failed).unwrap_or_default();
+                format!("{state}{back}, attempt {next}{failed}")
+            }
             (RunState::Sleeping, _) => {
                 let until = self.sleeps_until().map(|until| format!(" until {}", ahead(until, self.read_at)));
                 format!("{state}{}{back}", until.unwrap_or_default())

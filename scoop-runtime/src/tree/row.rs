@@ -89,6 +89,7 @@ impl RunRow {
             former_executions: 0,
             execution_began_at: None,
             awaits: stands.signal.filter(|_| state == RunState::AwaitingSignal),
+            last_failure: stands.reason.filter(|_| state == RunState::Running && stands.attempts > 0),
             state,
             events,
             events_left_out: 0,

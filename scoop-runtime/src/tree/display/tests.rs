@@ -381,6 +381,15 @@ fn run_that_waits_for_many_names_a_few_sagas() {
 }
 
 #[test]
+fn lost_attempt_is_shown_while_the_next_one_runs() {
+    let lost = Stands { attempts: 1, reason: Some("its worker died".into()), ..stands(RowState::Running) };
+    let events = vec![event(EventKind::Seen, None, 0)];
+    let text = shown(vec![row(&[0, 1], ("checkout", "orders.placed"), Some(lost), events)]);
+    let line = "checkout (on orders.placed): running, attempt 2; attempt 1 failed: its worker died\n";
+    assert!(text.starts_with(line), "{text}");
+}
+
+#[test]
 fn texts_of_users_cannot_forge_a_line() {
     let forged = "x\n└─ refund (on money): committed\u{1b}[1A\r";
     let why = Failure::new(forged, forged, forged);
